@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from functools import lru_cache
+from typing import Any
 
 from wavefabric.errors import InputError
 
@@ -11,6 +14,26 @@ from wavefabric.errors import InputError
 SPEED_OF_LIGHT = 299_792_458.0
 #: Planck's constant, J s (exact, SI).
 PLANCK = 6.626_070_15e-34
+
+#: What an error suggests for each SI unit that the run files ask for.
+EXAMPLES = {
+    "m": "m, mm, um, nm, km",
+    "s": "s, min, ps",
+    "Hz": "Hz, GHz, THz, GBaud",
+    "W": "W, mW, dBm",
+    "dB": "dB",
+    "1/m": "dB/km, 1/km",
+    "rad": "rad, mrad",
+    "s/m": "ps/km",
+    "s^2/m": "ps^2/km",
+    "s^3/m": "ps^3/km",
+    "m^2/W": "m^2/W",
+    "1/W/m": "1/W/km",
+    "": "none (a plain number)",
+}
+
+# The number is read here and only the unit by Pint, whose parser would evaluate any expression.
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf(?:inity)?))(.*)", re.I)
 
 
 @lru_cache(maxsize=1)
@@ -21,6 +44,14 @@ def _registry():
     registry = pint.UnitRegistry(autoconvert_offset_to_baseunit=True, cache_folder=None)
     registry.define("Baud = 1 / second = Bd")
     return registry
+
+
+@lru_cache(maxsize=256)
+def _factor(found: str, unit: str) -> float:
+    """Factor that turns ``found`` into ``unit``; raises what Pint raises."""
+    registry = _registry()
+    source = registry.parse_units(found.replace("µ", "u")) if found else registry.dimensionless
+    return float(registry.Quantity(1.0, source).to(unit or "dimensionless").magnitude)
 
 
 def quantity(value: str | float | int, unit: str, key: str = "value") -> float:
@@ -40,45 +71,50 @@ def quantity(value: str | float | int, unit: str, key: str = "value") -> float:
     Raises
     ------
     InputError
-        If the text is no quantity or has another dimension than ``unit``.
+        If the text is no quantity, is not finite or has another dimension than ``unit``.
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise InputError(f"{key}: {value!r} is not a quantity; give text such as \"1 {unit}\"")
-    if not isinstance(value, str):
-        number = float(value)
-    else:
-        number = _parse(value, unit, key)
+        raise InputError(f"{key}: {show(value)} is not a quantity; {_allowed(unit)}")
+    try:
+        number = _parse(value, unit, key) if isinstance(value, str) else float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number):
-        raise InputError(f"{key}: {value!r} is not a finite quantity")
+        raise InputError(f"{key}: {show(value)} is not finite; {_allowed(unit)}")
     return number
 
 
-def _parse(text: str, unit: str, key: str) -> float:
-    import pint
+def show(value: Any) -> str:
+    """What the user gave, as one short line for an error."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
 
-    words = text.split()
-    wanted = f"a quantity in {unit or 'plain numbers'}"
+
+def _allowed(unit: str) -> str:
+    return f"allowed: a number with a unit such as {EXAMPLES.get(unit, unit)}"
+
+
+def _parse(text: str, unit: str, key: str) -> float:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise InputError(f"{key}: {show(text)} cannot be read as a quantity; {_allowed(unit)}")
+    number, written = float(match[1]), match[2].strip()
+    if written == unit == "dB":
+        return number
+    found = written
+    if written == "dBm":
+        number, found = watt_from_dbm(number), "W"
+    elif written.startswith("dB/"):
+        number, found = number * math.log(10) / 10, "1/" + written[3:]
+    elif written.startswith("/"):
+        found = "1" + written
     try:
-        if len(words) == 2 and words[1] == "dBm":
-            number, found = 1e-3 * 10 ** (float(words[0]) / 10), "W"
-        elif len(words) == 2 and words[1].startswith("dB/"):
-            number, found = float(words[0]) * math.log(10) / 10, "1/" + words[1][3:]
-        elif len(words) == 2 and words[1] == "dB":
-            number, found = float(words[0]), "dB"
-        else:
-            parsed = _registry().Quantity(text)
-            number, found = parsed.magnitude, parsed.units
-        if "dB" in (unit, found):
-            if found != unit:
-                raise InputError(f"{key}: {text!r} is not {wanted}")
-            return float(number)
-        return float(_registry().Quantity(number, found).to(unit or "dimensionless").magnitude)
-    except InputError:
-        raise
-    except (pint.DimensionalityError, pint.UndefinedUnitError):
-        raise InputError(f"{key}: {text!r} is not {wanted}") from None
-    except Exception:  # Pint's parser raises whatever its tokenizer met.
-        raise InputError(f"{key}: {text!r} cannot be read as {wanted}") from None
+        if "dB" in (unit, found):  # A level: Pint would take it for a plain ratio.
+            raise ValueError(f"{found} is no {unit}")
+        return number * _factor(found, unit)
+    except Exception:  # Pint's tokenizer raises whatever it met.
+        given = f"has the unit {show(written)}" if written else "has no unit"
+        raise InputError(f"{key}: {show(text)} {given}; {_allowed(unit)}") from None
 
 
 def watt_from_dbm(dbm: float) -> float:

@@ -1,0 +1,96 @@
+"""The `wavefabric` command: one module per subcommand, no physics.
+
+Modules import what is heavy inside their functions, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+import wavefabric
+from wavefabric.cli import info, plot, run
+from wavefabric.errors import InputError, MissingExtra
+
+app = typer.Typer(
+    name="wavefabric",
+    help="Waves that outgrow one GPU, and the fabric between the GPUs that carries them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"wavefabric {wavefabric.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    pass
+
+
+app.command("run")(run.command)
+app.command("plot")(plot.command)
+app.command("info")(info.command)
+if find_spec("wavefabric.cli.bench") is not None:
+    import_module("wavefabric.cli.bench").register(app)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command and leave with its exit code: 0, 2 for bad input (one line on stderr), 130 for Ctrl-C.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        Arguments after the command's name; those of the process by default.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    try:
+        code = app(args=words, prog_name="wavefabric", standalone_mode=False)
+    except KeyboardInterrupt:
+        code = 130
+    except (InputError, MissingExtra, OSError, MemoryError) as error:
+        if debug:
+            raise
+        code = fail(_describe(error))
+    except Exception as error:
+        # Click's own errors (unknown option, missing argument, Ctrl-C as Abort) know their message.
+        if type(error).__name__ == "Abort":
+            code = 130
+        elif type(error).__name__ == "NoArgsIsHelpError":
+            code = 2  # It has printed the help.
+        elif hasattr(error, "format_message") and not debug:
+            code = fail(error.format_message())  # type: ignore[attr-defined]
+        else:
+            raise
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def fail(message: str) -> int:
+    """Say what is wrong in one line on stderr; the exit code."""
+    print(f"wavefabric: error: {' '.join(message.split())}", file=sys.stderr)
+    return 2
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}"
+    if isinstance(error, MemoryError):
+        return f"memory: {error or 'not enough for this run'}"
+    return str(error)

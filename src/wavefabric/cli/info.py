@@ -1,0 +1,94 @@
+"""`wavefabric info`: what this machine and this installation offer."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+import typer
+
+import wavefabric
+
+#: Optional parts: extra, the modules that show it is there, what it is for.
+EXTRAS = (
+    ("fftw", ("pyfftw",), "FFTW: faster transforms on the CPU"),
+    ("cuda", ("cupy",), "NVIDIA GPUs (CUDA 13; cuda12 for CUDA 12)"),
+    ("mpi", ("mpi4py",), "several ranks"),
+    ("schedules", ("ortools", "networkx"), "schedules and routes"),
+)
+
+
+def command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Show version, processor, FFT library, GPUs and optional parts."""
+    facts = gather()
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2, default=str))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, text in _lines(facts):
+        table.add_row(name, text)
+    Console(highlight=False, markup=False).print(table)
+
+
+def gather() -> dict[str, Any]:
+    """All facts as a nested dict of plain values."""
+    from wavefabric.device import describe
+    from wavefabric.results.provenance import git_commit, versions
+
+    return {
+        "wavefabric": wavefabric.__version__,
+        "git_commit": git_commit(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        **describe(),
+        "numba": _numba(),
+        "versions": versions(("numpy", "scipy", "numba", "h5py", "pyfftw")),
+        "extras": {name: _extra(name, modules, use) for name, modules, use in EXTRAS},
+    }
+
+
+def _numba() -> dict[str, Any]:
+    import numba
+
+    return {
+        "threads": numba.get_num_threads(),
+        "threading_layer": os.environ.get("NUMBA_THREADING_LAYER", numba.config.THREADING_LAYER),  # type: ignore[attr-defined]
+    }
+
+
+def _extra(name: str, modules: tuple[str, ...], use: str) -> dict[str, Any]:
+    present = all(find_spec(module) is not None for module in modules)
+    return {"present": present, "for": use, "install": f"pip install 'wavefabric[{name}]'"}
+
+
+def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    commit = f" (commit {facts['git_commit'][:12]})" if facts["git_commit"] else ""
+    lines = [
+        ("wavefabric", facts["wavefabric"] + commit),
+        ("python", f"{facts['python']}, {facts['system']}"),
+    ]
+    for name in ("cpu", "fft", "numba"):
+        value = facts.get(name)
+        if isinstance(value, dict):
+            words = [f"{key.replace('_', ' ')} {text}" for key, text in value.items()]
+            lines.append((name, ", ".join(words).removeprefix("model ").removeprefix("library ")))
+    gpus = facts.get("gpus") or []
+    lines.append(("GPUs", str(len(gpus)) if gpus else f"none (CUDA: {facts.get('cuda')})"))
+    for number, gpu in enumerate(gpus):
+        text = ", ".join(f"{k} {v}" for k, v in gpu.items()) if isinstance(gpu, dict) else str(gpu)
+        lines.append((f"  cuda:{number}", text.removeprefix("name ")))
+    lines.append(("packages", ", ".join(f"{k} {v}" for k, v in facts["versions"].items())))
+    for name, extra in facts["extras"].items():
+        state = "present" if extra["present"] else f"missing: {extra['install']}"
+        lines.append((f"[{name}]", f"{extra['for']}: {state}"))
+    return lines

@@ -1,0 +1,86 @@
+"""A progress bar with the time left, on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Protocol
+
+
+class Progress(Protocol):
+    """What a long computation tells whoever watches."""
+
+    def start(self, total_steps: float | None, label: str) -> None:
+        """Begin; `total_steps` is None if it is not known."""
+        ...
+
+    def update(self, done: float, message: str = "") -> None:
+        """So many steps are done, counted from `start`."""
+        ...
+
+    def finish(self) -> None:
+        """End, also after an error."""
+        ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def start(self, total_steps: float | None, label: str) -> None:
+        """Do nothing."""
+
+    def update(self, done: float, message: str = "") -> None:
+        """Do nothing."""
+
+    def finish(self) -> None:
+        """Do nothing."""
+
+
+class Bar:
+    """A bar on stderr; a further `start` replaces the one before."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+
+    def start(self, total_steps: float | None, label: str) -> None:
+        """Show the bar."""
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+        from rich.progress import Progress as RichProgress
+
+        self.finish()
+        self._bar = RichProgress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[message]}", markup=False),
+            console=Console(stderr=True),
+            refresh_per_second=4,
+        )
+        self._task = self._bar.add_task(label, total=total_steps, message="")
+        self._bar.start()
+
+    def update(self, done: float, message: str = "") -> None:
+        """Move the bar."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, message=message)
+
+    def finish(self) -> None:
+        """Stop the bar and leave it on the screen."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def make_progress(quiet: bool = False) -> Bar | Silent:
+    """A bar if stderr is a terminal and nobody asked for quiet."""
+    return Silent() if quiet or not sys.stderr.isatty() else Bar()

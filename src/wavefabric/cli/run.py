@@ -1,0 +1,170 @@
+"""`wavefabric run`: a run file in, a result file, a penalty table and figures out."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from wavefabric.results import Result
+
+
+def command(
+    file: Annotated[Path, typer.Argument(help="Run file (TOML); see docs/run-files.md.", show_default=False)],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Result file (HDF5). [default: run file's stem + .h5]"),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the result file if it exists.")] = False,
+    device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or cuda:K.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", help="CPU threads.")] = None,
+    no_resume: Annotated[
+        bool, typer.Option("--no-resume", help="Start anew even if there is a checkpoint.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON instead.")] = False,
+) -> None:
+    """Simulate the link of a run file. The same command again goes on where a killed one stopped."""
+    from wavefabric.cli.progress import make_progress
+    from wavefabric.optics import runfile
+    from wavefabric.results import ResultWriter, read_result
+    from wavefabric.results.checkpoint import checkpoint_path
+
+    settings = runfile.load(file)
+    changes = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
+    if changes:
+        settings = settings.with_solver(**changes)
+    target = output or settings.output_path()
+    ResultWriter(target, force)
+
+    from wavefabric.optics.link import run_link
+
+    progress = make_progress(quiet or as_json)
+    try:
+        done = run_link(settings, output=target, force=force, resume=not no_resume, progress=progress)
+    except KeyboardInterrupt:
+        progress.finish()
+        saved = checkpoint_path(target)
+        where = f"; the same command goes on from {saved}" if saved.exists() else "; no checkpoint yet"
+        print(f"wavefabric: interrupted{where}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    finally:
+        progress.finish()
+
+    figures: list[Path] = []
+    if settings.output.figures:
+        from wavefabric.results.plots import plot_result
+
+        figures = plot_result(done.path)
+    result = read_result(done.path)
+    if as_json:
+        typer.echo(json.dumps(_plain(summary(result, figures)), indent=2))
+    elif not quiet:
+        show(result, settings.title, figures)
+
+
+def group_rows(result: Result) -> list[dict[str, Any]]:
+    """Q² per mode group and place: mean and minimum in dB, penalty of the mean against back-to-back in dB."""
+    import numpy as np
+
+    from wavefabric.results.plots import distance, mean_db, mode_groups, received
+
+    names = received(result)
+    if not names:
+        return []
+    q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
+    groups = mode_groups(result, len(q[names[0]]))
+    rows = []
+    for number in np.unique(groups):
+        inside = groups == number
+        row: dict[str, Any] = {"group": int(number), "modes": int(inside.sum()), "received": {}}
+        reference = None
+        for name in names:
+            # One number for the group: its modes and channels together, averaged in linear units.
+            mean = float(mean_db(q[name][inside].reshape(1, -1))[0])
+            if name == "back_to_back":
+                reference = mean
+            row["received"][name] = {
+                "distance_m": distance(result, name),
+                "q_squared_mean_db": mean,
+                "q_squared_min_db": float(q[name][inside].min()),
+                "penalty_db": None if reference is None else mean - reference,
+            }
+        rows.append(row)
+    return rows
+
+
+def summary(result: Result, figures: list[Path]) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    return {
+        "output": str(result.path),
+        "figures": [str(path) for path in figures],
+        "solver": result.attrs("solver") if "solver" in result.groups() else {},
+        "groups": group_rows(result),
+    }
+
+
+def show(result: Result, title: str, figures: list[Path]) -> None:
+    """Print the penalty table, two distances beside each other, and what was written."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if rows := group_rows(result):
+        if title:
+            console.print(title, style="bold", markup=False)
+        far = [name for name in rows[0]["received"] if name != "back_to_back"]
+        for start in range(0, max(len(far), 1), 2):
+            console.print(_table(rows, far[start : start + 2]))
+        console.print("Q² in dB, mean and minimum over modes and channels; penalty: mean minus back to back")
+    for path in [result.path, *figures]:
+        console.print(f"wrote {path}", soft_wrap=True, markup=False)
+
+
+def _table(rows: list[dict[str, Any]], places: list[str]) -> Table:
+    from rich.table import Table
+
+    def column(header: str, style: str = "") -> None:
+        table.add_column(header, justify="right", no_wrap=True, style=style)
+
+    table = Table()
+    column("\ngroup")
+    column("\nmodes")
+    reference = "back_to_back" in rows[0]["received"]
+    if reference:
+        column("back to\nback")
+    for name in places:
+        column(f"{rows[0]['received'][name]['distance_m'] / 1e3:g} km\nmean")
+        column("\nmin")
+        if reference:
+            column("\npenalty", "bold")
+    for row in rows:
+        cells = [str(row["group"]), str(row["modes"])]
+        if reference:
+            cells.append(f"{row['received']['back_to_back']['q_squared_mean_db']:.2f}")
+        for name in places:
+            place = row["received"][name]
+            cells += [f"{place['q_squared_mean_db']:.2f}", f"{place['q_squared_min_db']:.2f}"]
+            if reference:
+                cells.append(f"{place['penalty_db']:+.3f}")
+        table.add_row(*cells)
+    return table
+
+
+def _plain(value: Any) -> Any:
+    """Values that JSON has: NumPy's as Python's, a level that is not finite as null."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)

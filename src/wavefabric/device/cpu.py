@@ -1,0 +1,124 @@
+"""CPU: NumPy arrays, FFTW transforms (scipy.fft where it is missing), Numba kernels."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import scipy.fft
+
+from wavefabric.device import fftw
+from wavefabric.errors import InputError
+
+
+class CpuRowFFT:
+    """In-place row transforms; each call runs in the thread that makes it."""
+
+    def __init__(self, n: int, dtype, threads: int):
+        self._plans = fftw.RowPlans(n, dtype, threads) if fftw.pyfftw else None
+        self._threads = threads
+
+    def forward(self, rows) -> None:
+        self._run(rows, "FFTW_FORWARD")
+
+    def backward(self, rows) -> None:
+        self._run(rows, "FFTW_BACKWARD")
+
+    def _run(self, rows, direction: str) -> None:
+        for row in rows if rows.ndim == 2 else (rows,):
+            if self._plans:
+                self._plans.execute(row, direction)
+            elif direction == "FFTW_FORWARD":
+                row[...] = scipy.fft.fft(row, overwrite_x=True, workers=self._threads)
+            else:
+                row[...] = scipy.fft.ifft(row, norm="forward", overwrite_x=True, workers=self._threads)
+
+
+class CpuDevice:
+    """The CPU of this machine, with a fixed number of threads."""
+
+    xp = np
+
+    def __init__(self, threads: int | None = None):
+        from wavefabric.device.select import available_threads
+
+        available = available_threads()
+        self.name = "cpu"
+        self.threads = available if threads is None else int(threads)
+        if not 1 <= self.threads <= max(available, os.cpu_count() or 1):
+            raise InputError(f"threads: {threads} is out of range; allowed: 1 to {available}")
+        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+
+    def empty(self, shape, dtype):
+        # 64-byte alignment: one cache line, one AVX-512 vector, what FFTW was planned for.
+        dtype = np.dtype(dtype)
+        size = int(np.prod(shape)) * dtype.itemsize
+        raw = np.empty(size + 64, np.uint8)
+        start = -raw.ctypes.data % 64
+        return raw[start : start + size].view(dtype).reshape(shape)
+
+    def zeros(self, shape, dtype):
+        out = self.empty(shape, dtype)
+        out[...] = 0
+        return out
+
+    def asarray(self, array, dtype=None):
+        return np.asarray(array, dtype)
+
+    def to_host(self, array):
+        return np.asarray(array)
+
+    def fft(self, array, axis: int = -1):
+        return scipy.fft.fft(array, axis=axis, workers=self.threads)
+
+    def ifft(self, array, axis: int = -1):
+        return scipy.fft.ifft(array, axis=axis, workers=self.threads)
+
+    def row_fft(self, rows: int, n: int, dtype) -> CpuRowFFT:
+        return CpuRowFFT(n, dtype, max(1, self.threads // rows))
+
+    def map_rows(self, rows: int, work) -> None:
+        def share(first: int) -> None:
+            for row in range(first, rows, workers):
+                work(slice(row, row + 1))
+
+        workers = min(self.threads, rows)
+        if workers == 1 or self._pool is None:
+            workers = 1
+            share(0)
+            return
+        waiting = [self._pool.submit(share, first) for first in range(1, workers)]
+        share(0)
+        for task in waiting:
+            task.result()
+
+    def kernels(self, module: str):
+        import numba
+
+        # A pool of workers may be smaller than what this machine offers, never larger.
+        numba.set_num_threads(min(self.threads, numba.config.NUMBA_NUM_THREADS))
+        return importlib.import_module(module)
+
+    def graph(self, work):
+        return work
+
+    def synchronize(self) -> None:
+        pass
+
+    def memory(self) -> tuple[int, int]:
+        """Free and total bytes, within the limits of the control group if there is one."""
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        free = total
+        try:
+            with open("/proc/meminfo", encoding="ascii") as lines:
+                fields = dict(line.split(":", 1) for line in lines)
+            free = int(fields["MemAvailable"].split()[0]) * 1024
+            limit = open("/sys/fs/cgroup/memory.max", encoding="ascii").read().strip()
+            if limit != "max":
+                used = int(open("/sys/fs/cgroup/memory.current", encoding="ascii").read())
+                total, free = min(total, int(limit)), min(free, int(limit) - used)
+        except (OSError, KeyError, ValueError):
+            pass
+        return max(free, 0), total

@@ -1,0 +1,129 @@
+"""GPU: CuPy arrays, cuFFT plans with owned work areas, ``.cu`` kernels through NVRTC, CUDA graphs."""
+
+from __future__ import annotations
+
+import importlib
+from functools import lru_cache
+from importlib.resources import files
+
+import cupy
+import numpy as np
+from cupy.cuda import cufft
+
+_TYPES = {np.dtype(np.complex64): cufft.CUFFT_C2C, np.dtype(np.complex128): cufft.CUFFT_Z2Z}
+# What every kernel is compiled with. No --use_fast_math: sin and cos must hold to round-off.
+COMPILE_OPTIONS = ("--std=c++17", "--fmad=true")
+
+
+def count() -> int:
+    """Number of CUDA devices."""
+    return cupy.cuda.runtime.getDeviceCount()
+
+
+def describe() -> list[dict]:
+    """Name, memory and compute capability of each CUDA device."""
+    found = []
+    for index in range(count()):
+        properties = cupy.cuda.runtime.getDeviceProperties(index)
+        found.append(
+            {
+                "name": f"cuda:{index}",
+                "model": properties["name"].decode(),
+                "memory_bytes": int(properties["totalGlobalMem"]),
+                "compute_capability": f"{properties['major']}.{properties['minor']}",
+            }
+        )
+    return found
+
+
+class CudaRowFFT:
+    """In-place cuFFT transforms of contiguous rows; one plan and one work area a batch size.
+
+    Parameters
+    ----------
+    rows, n : int
+        Largest batch, and samples a row.
+    dtype : dtype
+        complex64 or complex128.
+    """
+
+    def __init__(self, rows: int, n: int, dtype):
+        self._n, self._type = n, _TYPES[np.dtype(dtype)]
+        self._plans = {rows: cufft.Plan1d(n, self._type, rows)}
+
+    def _plan(self, rows):
+        batch = rows.shape[0] if rows.ndim == 2 else 1
+        if batch not in self._plans:
+            self._plans[batch] = cufft.Plan1d(self._n, self._type, batch)
+        return self._plans[batch]
+
+    def forward(self, rows) -> None:
+        self._plan(rows).fft(rows, rows, cufft.CUFFT_FORWARD)
+
+    def backward(self, rows) -> None:
+        self._plan(rows).fft(rows, rows, cufft.CUFFT_INVERSE)
+
+
+class CudaDevice:
+    """One CUDA device, with a stream of its own."""
+
+    xp = cupy
+    threads = 1
+
+    def __init__(self, index: int = 0):
+        self.index = index
+        self.name = f"cuda:{index}"
+        cupy.cuda.Device(index).use()
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.stream.use()
+
+    def empty(self, shape, dtype):
+        return cupy.empty(shape, dtype)
+
+    def zeros(self, shape, dtype):
+        return cupy.zeros(shape, dtype)
+
+    def asarray(self, array, dtype=None):
+        return cupy.asarray(array, dtype)
+
+    def to_host(self, array):
+        return cupy.asnumpy(array)
+
+    def fft(self, array, axis: int = -1):
+        return cupy.fft.fft(array, axis=axis)
+
+    def ifft(self, array, axis: int = -1):
+        return cupy.fft.ifft(array, axis=axis)
+
+    def row_fft(self, rows: int, n: int, dtype) -> CudaRowFFT:
+        return CudaRowFFT(rows, n, dtype)
+
+    def map_rows(self, rows: int, work) -> None:
+        work(slice(0, rows))
+
+    def kernels(self, module: str):
+        return importlib.import_module(module + "_cuda").Kernels(self)
+
+    @lru_cache(maxsize=64)  # noqa: B019 - a device lives as long as its modules
+    def module(self, package: str, source: str, options: tuple[str, ...] = ()):
+        """Compile a ``.cu`` file of a package; CuPy keeps the cubin on disk for the next process."""
+        code = files(package).joinpath(source).read_text(encoding="utf-8")
+        return cupy.RawModule(code=code, options=COMPILE_OPTIONS + options, backend="nvrtc")
+
+    def graph(self, work):
+        """Capture the launches of ``work`` and return their replay."""
+        self.stream.begin_capture()
+        try:
+            work()
+        finally:
+            captured = self.stream.end_capture()
+        captured.upload(self.stream)
+        return lambda: captured.launch(self.stream)
+
+    def synchronize(self) -> None:
+        self.stream.synchronize()
+
+    def memory(self) -> tuple[int, int]:
+        """Free and total bytes; what CuPy's pool holds unused counts as free."""
+        free, total = cupy.cuda.runtime.memGetInfo()
+        return free + cupy.get_default_memory_pool().free_bytes(), total

@@ -1,0 +1,164 @@
+"""FFTW plans whose choice survives the process, so that a resumed run is bit-identical.
+
+Planning by measurement is 1.5 times faster in use than by estimate, but may choose differently
+each time. The choice (FFTW's *wisdom*) is therefore stored on disk before the first transform and
+read again by every later process; a checkpoint carries it too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pickle
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+
+try:
+    import pyfftw
+except ImportError:  # FFTW is GPL: an extra. scipy.fft serves without it.
+    pyfftw = None
+
+_lock = threading.Lock()
+_loaded = False
+
+
+def library() -> str:
+    """Name and version of the FFT library in use on the CPU."""
+    if pyfftw is None:
+        import scipy
+
+        return f"scipy.fft {scipy.__version__}"
+    return f"pyfftw {pyfftw.__version__} ({pyfftw.fftw_version})"
+
+
+def _wisdom_file() -> Path:
+    from wavefabric.device.select import cpu_model
+
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    machine = hashlib.sha256(f"{cpu_model()}|{library()}".encode()).hexdigest()[:16]
+    return root / "wavefabric" / f"fftw-{machine}.wisdom"
+
+
+def wisdom_state() -> str:
+    """One line on the stored wisdom, for ``wavefabric info``."""
+    if pyfftw is None:
+        return "none (pyfftw is not installed)"
+    file = _wisdom_file()
+    return f"{file.stat().st_size} bytes in {file}" if file.exists() else "none stored yet"
+
+
+def export_wisdom() -> bytes:
+    """The wisdom of this process, to travel in a checkpoint (empty without pyfftw)."""
+    return pickle.dumps(pyfftw.export_wisdom()) if pyfftw else b""
+
+
+def import_wisdom(stored: bytes) -> None:
+    """Take wisdom from :func:`export_wisdom`. It wins over what the disk cache holds."""
+    global _loaded
+    if pyfftw and stored:
+        with _lock:
+            pyfftw.forget_wisdom()
+            pyfftw.import_wisdom(_wisdom_tuple(stored))
+            _loaded = True
+
+
+def _wisdom_tuple(stored: bytes) -> tuple[bytes, ...]:
+    wisdom = _BytesOnly(stored).load()
+    if not (isinstance(wisdom, tuple) and all(isinstance(part, bytes) for part in wisdom)):
+        raise ValueError("not FFTW wisdom")
+    return wisdom
+
+
+class _BytesOnly:
+    """Unpickle tuples of bytes and nothing else: a checkpoint must not be able to run code."""
+
+    def __init__(self, stored: bytes):
+        import io
+
+        class Reader(pickle.Unpickler):
+            def find_class(self, module, name):
+                raise pickle.UnpicklingError(f"{module}.{name} is not allowed here")
+
+        self._reader = Reader(io.BytesIO(stored))
+
+    def load(self):
+        return self._reader.load()
+
+
+def _load_once() -> None:
+    global _loaded
+    if _loaded:
+        return
+    _loaded = True
+    with contextlib.suppress(OSError, ValueError, pickle.UnpicklingError, EOFError):
+        pyfftw.import_wisdom(_wisdom_tuple(_wisdom_file().read_bytes()))
+
+
+def _store() -> None:
+    file = _wisdom_file()
+    with contextlib.suppress(OSError):  # No cache folder: slower next time, not wrong.
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=file.parent)
+        with os.fdopen(handle, "wb") as out:
+            out.write(export_wisdom())
+        os.replace(name, file)
+
+
+def _known(buffer, **options) -> bool:
+    try:
+        pyfftw.FFTW(buffer, buffer, flags=(*options.pop("flags"), "FFTW_WISDOM_ONLY"), **options)
+    except RuntimeError:
+        return False
+    return True
+
+
+class RowPlans:
+    """In-place transforms of single rows of ``n`` samples; one set of plans a thread.
+
+    Parameters
+    ----------
+    n : int
+        Samples a row.
+    dtype : dtype
+        complex64 or complex128.
+    threads : int
+        Threads inside one transform.
+    """
+
+    def __init__(self, n: int, dtype, threads: int = 1):
+        self.n, self.dtype, self.threads = n, np.dtype(dtype), threads
+        # Rows after the first are aligned only if a row is a whole number of vectors.
+        aligned = (n * self.dtype.itemsize) % 64 == 0
+        self._flags = ("FFTW_MEASURE",) if aligned else ("FFTW_MEASURE", "FFTW_UNALIGNED")
+        self._mine = threading.local()
+        with _lock:
+            _load_once()
+            buffer = pyfftw.empty_aligned(n, self.dtype, n=64)
+            fresh = False
+            for direction in ("FFTW_FORWARD", "FFTW_BACKWARD"):
+                options = dict(direction=direction, flags=self._flags, threads=threads)
+                if not _known(buffer, **options):
+                    pyfftw.FFTW(buffer, buffer, **options)
+                    fresh = True
+            if fresh:
+                _store()
+
+    def _plan(self, direction: str):
+        plans = self._mine.__dict__
+        if direction not in plans:
+            with _lock:
+                buffer = pyfftw.empty_aligned(self.n, self.dtype, n=64)
+                plans[direction] = pyfftw.FFTW(
+                    buffer, buffer, direction=direction, flags=self._flags, threads=self.threads
+                )
+        return plans[direction]
+
+    def execute(self, row, direction: str) -> None:
+        """Transform ``row`` (n,), contiguous, in place; ``direction`` as FFTW names it."""
+        plan = self._plan(direction)
+        plan.update_arrays(row, row)
+        plan.execute()

@@ -1,0 +1,99 @@
+"""Choose a device by name, and describe what this machine has."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.util import find_spec
+
+from wavefabric.device.base import Device
+from wavefabric.errors import InputError, MissingExtra
+
+
+def cuda_count() -> int:
+    """Number of CUDA devices that can be used, 0 where CuPy or a driver is missing."""
+    if find_spec("cupy") is None:
+        return 0
+    try:
+        from wavefabric.device import cuda
+
+        return cuda.count()
+    except Exception:  # A broken driver or toolkit reads as "no GPU" here; `info` says why.
+        return 0
+
+
+def get_device(name: str = "auto", threads: int | None = None) -> Device:
+    """Device by name.
+
+    Parameters
+    ----------
+    name : str
+        ``"cpu"``, ``"cuda"``, ``"cuda:K"``, or ``"auto"`` (the first GPU if there is one).
+    threads : int, optional
+        CPU threads; all that this process may use by default.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown or the GPU does not exist.
+    MissingExtra
+        If a GPU is asked for and CuPy is not installed.
+    """
+    if name == "auto":
+        name = "cuda" if cuda_count() else "cpu"
+    if name == "cpu":
+        from wavefabric.device.cpu import CpuDevice
+
+        return CpuDevice(threads)
+    kind, _, index = name.partition(":")
+    if kind != "cuda" or (index and not index.isdigit()):
+        raise InputError(f"device: {name!r} is unknown; allowed: auto, cpu, cuda, cuda:K")
+    if find_spec("cupy") is None:
+        raise MissingExtra(f"device {name!r}", "cuda")
+    found = cuda_count()
+    if int(index or 0) >= found:
+        raise InputError(f"device: {name!r} is not there; this machine has {found} usable CUDA device(s)")
+    from wavefabric.device.cuda import CudaDevice
+
+    return CudaDevice(int(index or 0))
+
+
+def cpu_model() -> str:
+    """Marketing name of the CPU."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def available_threads() -> int:
+    """CPU threads that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def describe() -> dict:
+    """What this machine offers: CPU, FFT library, GPUs."""
+    from wavefabric.device import fftw
+
+    found: dict = {
+        "cpu": {"model": cpu_model(), "threads": available_threads()},
+        "fft": {"library": fftw.library(), "wisdom": fftw.wisdom_state()},
+        "gpus": [],
+    }
+    if find_spec("cupy") is None:
+        found["cuda"] = "not installed"
+        return found
+    try:
+        from wavefabric.device import cuda
+
+        found["gpus"] = cuda.describe()
+        found["cuda"] = "available" if found["gpus"] else "no CUDA device found"
+    except Exception as error:  # Say why rather than fail: this is a diagnosis.
+        found["cuda"] = f"not usable: {error}".splitlines()[0]
+    return found

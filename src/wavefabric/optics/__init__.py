@@ -1,0 +1,1 @@
+"""Light in a multimode fibre: profile, modes, coupling, signals, integrators, links."""

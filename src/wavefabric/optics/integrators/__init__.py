@@ -1,0 +1,15 @@
+"""Integrators of the multimode nonlinear Schrödinger equation, named as in the field."""
+
+from wavefabric.optics.integrators.base import Integrator
+from wavefabric.optics.integrators.composition import BlanesMoan
+from wavefabric.optics.integrators.erk43ip import ERK43IP
+from wavefabric.optics.integrators.rk4ip import RK4IP
+from wavefabric.optics.integrators.ssfm import SSFMAgrawal, SSFMRK4
+from wavefabric.optics.integrators.strang import Strang
+
+#: Integrator classes by the name used in run files.
+INTEGRATORS: dict[str, type[Integrator]] = {
+    kind.name: kind for kind in (SSFMAgrawal, SSFMRK4, RK4IP, Strang, BlanesMoan, ERK43IP)
+}
+
+__all__ = ["INTEGRATORS", "RK4IP", "BlanesMoan", "ERK43IP", "Integrator", "SSFMAgrawal", "SSFMRK4", "Strang"]

@@ -1,0 +1,353 @@
+// Pointwise kernels of the multimode nonlinear Schroedinger equation for CUDA: same names, same
+// argument order and same formulas as kernels.py, which is the reference and explains them.
+//
+// Compiled once per field type and tile: REAL, REAL2 (float/float2 or double/double2), LANES (samples
+// a block), WARPS (rows of threads; blockDim = (LANES, WARPS)) and ROWS (field rows a thread). A
+// thread owns one sample of ROWS adjacent rows and keeps them in registers, so that a sweep reads
+// each field once. Sums over a cell go through shared memory: each row of threads adds its share of
+// the cell into a *slot* of its own, and slots are added in row order, so that answers are the same
+// every time.
+
+#ifndef REAL
+#define REAL double
+#define REAL2 double2
+#define LANES 32
+#define WARPS 4
+#define ROWS 4
+#endif
+
+// Lies in device memory, written once by kernels_cuda.py.
+struct Layout {
+    int rows, cells, slots, rank;
+    const int* row_cell;        // (rows,) cell of each row
+    const int* row_slot;        // (rows,) slot of each row, times two, plus one for its first row
+    const int* cell_slot;       // (cells + 1,) first slot of each cell
+    const REAL* dense;          // (cells, cells)
+    const REAL* left;           // (cells, rank)
+    const REAL* right;          // (rank, cells)
+};
+
+extern __shared__ unsigned char shared_bytes[];
+
+__device__ __forceinline__ void product(int out_rows, int in_rows, const REAL* matrix, const REAL* p,
+                                        REAL* out)
+{
+    // Four outputs a thread share one read of p.
+    for (int c = threadIdx.y; c < out_rows; c += 4 * WARPS) {
+        REAL acc0 = 0, acc1 = 0, acc2 = 0, acc3 = 0;
+        const int c1 = min(c + WARPS, out_rows - 1);
+        const int c2 = min(c + 2 * WARPS, out_rows - 1);
+        const int c3 = min(c + 3 * WARPS, out_rows - 1);
+        for (int d = 0; d < in_rows; ++d) {
+            const REAL v = p[d * LANES + threadIdx.x];
+            acc0 += matrix[c * in_rows + d] * v;
+            acc1 += matrix[c1 * in_rows + d] * v;
+            acc2 += matrix[c2 * in_rows + d] * v;
+            acc3 += matrix[c3 * in_rows + d] * v;
+        }
+        out[c * LANES + threadIdx.x] = acc0;
+        if (c + WARPS < out_rows) out[c1 * LANES + threadIdx.x] = acc1;
+        if (c + 2 * WARPS < out_rows) out[c2 * LANES + threadIdx.x] = acc2;
+        if (c + 3 * WARPS < out_rows) out[c3 * LANES + threadIdx.x] = acc3;
+    }
+}
+
+// out = gamma kappa p; low is scratch of the rank. All threads of the block enter and leave together.
+__device__ __forceinline__ void mix(const Layout& w, const REAL* p, REAL* low, REAL* out)
+{
+    if (w.rank == 0) {
+        product(w.cells, w.cells, w.dense, p, out);
+    } else {
+        product(w.rank, w.cells, w.right, p, low);
+        __syncthreads();
+        product(w.cells, w.rank, w.left, low, out);
+    }
+    __syncthreads();
+}
+
+// Adds v into the slot of a row; only this thread writes there.
+__device__ __forceinline__ void add_to_slot(REAL* part, int slot, REAL v)
+{
+    REAL* at = part + (slot >> 1) * LANES + threadIdx.x;
+    *at = (slot & 1) ? v : *at + v;
+}
+
+// The sum of a cell's slots, in row order.
+__device__ __forceinline__ REAL cell_sum(const Layout& w, const REAL* part, int c)
+{
+    REAL total = 0;
+    for (int s = w.cell_slot[c]; s < w.cell_slot[c + 1]; ++s) total += part[s * LANES + threadIdx.x];
+    return total;
+}
+
+__device__ __forceinline__ REAL power(REAL2 a) { return a.x * a.x + a.y * a.y; }
+
+#define FOR_ROWS(i, r) _Pragma("unroll") for (int i = 0, r = threadIdx.y * ROWS; i < ROWS; ++i, ++r) if (live && r < w.rows)
+#define FOR_CELLS(c) for (int c = threadIdx.y; c < w.cells; c += WARPS)
+#define AT(c) ((c) * LANES + threadIdx.x)
+
+// Loads the rows of this thread and leaves the power of every cell in p (block-wide).
+__device__ __forceinline__ void load_power(const Layout& w, const REAL2* A, long long n, long long t,
+                                           bool live, REAL2* a, REAL* part, REAL* p)
+{
+    FOR_ROWS(i, r) a[i] = A[r * n + t];
+    FOR_ROWS(i, r) add_to_slot(part, w.row_slot[r], power(a[i]));
+    __syncthreads();
+    FOR_CELLS(c) p[AT(c)] = cell_sum(w, part, c);
+    __syncthreads();
+}
+
+#define PROLOGUE                                                        \
+    const Layout w = *layout;                                           \
+    const long long t = (long long)blockIdx.x * LANES + threadIdx.x;    \
+    const bool live = t < n;                                            \
+    const int tall = max(max(w.cells, w.rank), 1) * LANES;              \
+    REAL* const part = reinterpret_cast<REAL*>(shared_bytes);           \
+    REAL* const cell = part + 3 * w.slots * LANES;
+
+extern "C" __global__ void kerr_derivative(const REAL2* A, REAL2* K, long long n, const Layout* layout)
+{
+    PROLOGUE
+    REAL *p = cell, *rate = cell + tall, *low = cell + 2 * tall;
+    REAL2 a[ROWS];
+    load_power(w, A, n, t, live, a, part, p);
+    mix(w, p, low, rate);
+    FOR_ROWS(i, r) {
+        const REAL v = rate[AT(w.row_cell[r])];
+        K[r * n + t] = {-v * a[i].y, v * a[i].x};
+    }
+}
+
+__device__ __forceinline__ void sine_cosine(float x, float* s, float* c) { sincosf(x, s, c); }
+__device__ __forceinline__ void sine_cosine(double x, double* s, double* c) { sincos(x, s, c); }
+
+// (cos phase - 1, sin phase) without cancellation.
+__device__ __forceinline__ void rotation(REAL phase, REAL* re, REAL* im)
+{
+    REAL s, c;
+    sine_cosine(phase * REAL(0.5), &s, &c);
+    *re = REAL(-2) * s * s;
+    *im = REAL(2) * s * c;
+}
+
+__device__ __forceinline__ REAL2 turned(REAL2 a, REAL re, REAL im)
+{
+    return {a.x + (a.x * re - a.y * im), a.y + (a.x * im + a.y * re)};
+}
+
+extern "C" __global__ void kerr_rotate(REAL2* A, double h, long long n, const Layout* layout)
+{
+    PROLOGUE
+    REAL *p = cell, *rate = cell + tall, *low = cell + 2 * tall;
+    REAL2 a[ROWS];
+    load_power(w, A, n, t, live, a, part, p);
+    mix(w, p, low, rate);
+    FOR_CELLS(c) rotation(REAL(h) * rate[AT(c)], &p[AT(c)], &low[AT(c)]);
+    __syncthreads();
+    FOR_ROWS(i, r) {
+        const int at = AT(w.row_cell[r]);
+        A[r * n + t] = turned(a[i], p[at], low[at]);
+    }
+}
+
+extern "C" __global__ void kerr_rotate_rk4(REAL2* A, double h, long long n, const Layout* layout)
+{
+    PROLOGUE
+    REAL *p = cell, *q = cell + tall, *theta = cell + 2 * tall, *low = cell + 3 * tall;
+    REAL *mr = cell + 4 * tall, *mi = cell + 5 * tall, *sr = cell + 6 * tall, *si = cell + 7 * tall;
+    REAL2 a[ROWS];
+    load_power(w, A, n, t, live, a, part, p);
+    FOR_CELLS(c) mr[AT(c)] = mi[AT(c)] = sr[AT(c)] = si[AT(c)] = 0;
+    for (int stage = 0; stage < 4; ++stage) {
+        const REAL f = stage == 0 ? REAL(0) : (stage == 3 ? REAL(1) : REAL(0.5));
+        const REAL weight = REAL(stage == 0 || stage == 3 ? 1 : 2) / REAL(6);
+        FOR_CELLS(c) {
+            const REAL x = 1 + f * mr[AT(c)], y = f * mi[AT(c)];
+            q[AT(c)] = p[AT(c)] * (x * x + y * y);
+        }
+        __syncthreads();
+        mix(w, q, low, theta);
+        FOR_CELLS(c) {
+            const REAL x = 1 + f * mr[AT(c)], y = f * mi[AT(c)], u = REAL(h) * theta[AT(c)];
+            mr[AT(c)] = -u * y;
+            mi[AT(c)] = u * x;
+            sr[AT(c)] += weight * mr[AT(c)];
+            si[AT(c)] += weight * mi[AT(c)];
+        }
+    }
+    __syncthreads();
+    FOR_ROWS(i, r) {
+        const int at = AT(w.row_cell[r]);
+        A[r * n + t] = turned(a[i], sr[at], si[at]);
+    }
+}
+
+extern "C" __global__ void kerr_phase_rate(const REAL2* A, REAL* rate, long long n, const Layout* layout)
+{
+    PROLOGUE
+    REAL *p = cell, *out = cell + tall, *low = cell + 2 * tall;
+    REAL2 a[ROWS];
+    load_power(w, A, n, t, live, a, part, p);
+    mix(w, p, low, out);
+    if (live) FOR_CELLS(c) rate[c * n + t] = out[AT(c)];
+}
+
+extern "C" __global__ void rotate_mean(const REAL2* H, REAL2* A, const REAL* rate0, const REAL* rate1,
+                                       double h, long long n, const Layout* layout)
+{
+    PROLOGUE
+    (void)part;
+    REAL *re = cell, *im = cell + tall;
+    if (live) FOR_CELLS(c)
+        rotation(REAL(0.5 * h) * (rate0[c * n + t] + rate1[c * n + t]), &re[AT(c)], &im[AT(c)]);
+    __syncthreads();
+    FOR_ROWS(i, r) {
+        const int at = AT(w.row_cell[r]);
+        A[r * n + t] = turned(H[r * n + t], re[at], im[at]);
+    }
+}
+
+// most[0] holds the bits of the largest |rate|: bits of non-negative doubles order as they do, and
+// those of NaN lie above all others.
+extern "C" __global__ void max_phase_rate(const REAL2* A, unsigned long long* most, long long n, const Layout* layout)
+{
+    PROLOGUE
+    REAL *p = cell, *rate = cell + tall, *low = cell + 2 * tall;
+    REAL2 a[ROWS];
+    load_power(w, A, n, t, live, a, part, p);
+    mix(w, p, low, rate);
+    unsigned long long mine = 0;
+    if (live) FOR_CELLS(c) {
+        const double v = fabs((double)rate[AT(c)]);
+        const unsigned long long bits = __double_as_longlong(v);
+        mine = bits > mine ? bits : mine;
+    }
+    for (int k = LANES / 2; k > 0; k >>= 1) {
+        const unsigned long long other = __shfl_down_sync(__activemask(), mine, k, LANES);
+        mine = other > mine ? other : mine;
+    }
+    if (threadIdx.x == 0) atomicMax(most, mine);
+}
+
+extern "C" __global__ void __launch_bounds__(LANES * WARPS)
+rk4ip_middle(REAL2* A, REAL2* K, double step, long long n, const Layout* layout)
+{
+    PROLOGUE
+    const REAL h = step, half = REAL(0.5) * h;
+    REAL *saa = cell, *sbb = cell + tall, *sab = cell + 2 * tall, *theta2 = cell + 3 * tall;
+    REAL *theta3 = cell + 4 * tall, *low = cell + 5 * tall;
+    REAL *part_bb = part + w.slots * LANES, *part_ab = part + 2 * w.slots * LANES;
+    REAL2 a[ROWS], d[ROWS];
+    FOR_ROWS(i, r) {
+        a[i] = A[r * n + t];
+        d[i] = K[r * n + t];
+    }
+    FOR_ROWS(i, r) {
+        d[i].x *= half;
+        d[i].y *= half;
+        const REAL2 b = {a[i].x + d[i].x, a[i].y + d[i].y};
+        const int slot = w.row_slot[r];
+        add_to_slot(part, slot, power(a[i]));
+        add_to_slot(part_bb, slot, power(b));
+        add_to_slot(part_ab, slot, a[i].x * b.y - a[i].y * b.x);
+    }
+    __syncthreads();
+    FOR_CELLS(c) {
+        saa[AT(c)] = cell_sum(w, part, c);
+        sbb[AT(c)] = cell_sum(w, part_bb, c);
+        sab[AT(c)] = cell_sum(w, part_ab, c);
+    }
+    __syncthreads();
+    mix(w, sbb, low, theta2);
+    FOR_CELLS(c) {
+        const REAL u = h * theta2[AT(c)];
+        theta2[AT(c)] = u;
+        saa[AT(c)] += u * (REAL(0.25) * u * sbb[AT(c)] - sab[AT(c)]);
+    }
+    __syncthreads();
+    mix(w, saa, low, theta3);
+    FOR_ROWS(i, r) {
+        const int at = AT(w.row_cell[r]);
+        const REAL u = theta2[at], v = h * theta3[at];
+        const REAL2 k2 = {-u * (a[i].y + d[i].y), u * (a[i].x + d[i].x)};
+        const REAL2 k3 = {-v * (a[i].y + REAL(0.5) * k2.y), v * (a[i].x + REAL(0.5) * k2.x)};
+        K[r * n + t] = {a[i].x + (d[i].x + k2.x + k3.x) * REAL(1.0 / 3.0),
+                        a[i].y + (d[i].y + k2.y + k3.y) * REAL(1.0 / 3.0)};
+        A[r * n + t] = {a[i].x + k3.x, a[i].y + k3.y};
+    }
+}
+
+// errors: null, or one double a block for the squared local error (summed by reduce_sum).
+extern "C" __global__ void __launch_bounds__(LANES * WARPS)
+rk4ip_last(REAL2* A, REAL2* K, double step, double* errors, long long n, const Layout* layout)
+{
+    PROLOGUE
+    const REAL sixth = REAL(step / 6.0);
+    REAL *scc = cell, *sss = cell + tall, *ssc = cell + 2 * tall, *theta = cell + 3 * tall;
+    REAL *rate = cell + 4 * tall, *low = cell + 5 * tall;
+    REAL *part_ss = part + w.slots * LANES, *part_sc = part + 2 * w.slots * LANES;
+    REAL2 c[ROWS], s[ROWS];
+    FOR_ROWS(i, r) {
+        c[i] = A[r * n + t];
+        s[i] = K[r * n + t];
+    }
+    FOR_ROWS(i, r) {
+        const int slot = w.row_slot[r];
+        add_to_slot(part, slot, power(c[i]));
+        add_to_slot(part_ss, slot, power(s[i]));
+        add_to_slot(part_sc, slot, s[i].x * c[i].y - s[i].y * c[i].x);
+    }
+    __syncthreads();
+    FOR_CELLS(k) {
+        scc[AT(k)] = cell_sum(w, part, k);
+        sss[AT(k)] = cell_sum(w, part_ss, k);
+        ssc[AT(k)] = cell_sum(w, part_sc, k);
+    }
+    __syncthreads();
+    mix(w, scc, low, theta);
+    FOR_CELLS(k) {
+        const REAL u = sixth * theta[AT(k)];
+        theta[AT(k)] = u;
+        sss[AT(k)] += u * (u * scc[AT(k)] - REAL(2) * ssc[AT(k)]);
+    }
+    __syncthreads();
+    mix(w, sss, low, rate);
+    double total = 0;
+    FOR_ROWS(i, r) {
+        const int at = AT(w.row_cell[r]);
+        const REAL u = theta[at], v = rate[at];
+        const REAL2 k4 = {-u * c[i].y, u * c[i].x};
+        const REAL2 out = {s[i].x + k4.x, s[i].y + k4.y};
+        const REAL2 next = {-v * out.y, v * out.x};
+        A[r * n + t] = out;
+        K[r * n + t] = next;
+        if (errors) {
+            const double x = 6.0 / step * k4.x - next.x, y = 6.0 / step * k4.y - next.y;
+            total += x * x + y * y;
+        }
+    }
+    if (errors == nullptr) return;
+    double* const sums = reinterpret_cast<double*>(shared_bytes);
+    __syncthreads();
+    sums[threadIdx.y * LANES + threadIdx.x] = total;
+    __syncthreads();
+    if (threadIdx.y == 0 && threadIdx.x == 0) {
+        double all = 0;
+        for (int k = 0; k < LANES * WARPS; ++k) all += sums[k];
+        errors[blockIdx.x] = 0.01 * step * step * all;
+    }
+}
+
+// One block adds m numbers in a fixed order.
+extern "C" __global__ void reduce_sum(const double* values, double* out, long long m)
+{
+    __shared__ double sums[256];
+    double total = 0;
+    for (long long k = threadIdx.x; k < m; k += 256) total += values[k];
+    sums[threadIdx.x] = total;
+    for (int k = 128; k > 0; k >>= 1) {
+        __syncthreads();
+        if (threadIdx.x < k) sums[threadIdx.x] += sums[threadIdx.x + k];
+    }
+    if (threadIdx.x == 0) out[0] = sums[0];
+}

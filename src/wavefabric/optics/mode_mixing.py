@@ -1,0 +1,127 @@
+"""Random unitary coupling inside each mode group, and its inverse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from wavefabric.device import philox
+from wavefabric.errors import InputError
+
+
+def haar_unitary(size: int, seed: int, stream: int = 0) -> np.ndarray:
+    """Unitary matrix drawn from the Haar measure, complex128, shape (size, size).
+
+    QR of a complex Gaussian matrix with the phases of R's diagonal moved into Q: F. Mezzadri,
+    "How to generate random matrices from the classical compact groups", Notices AMS 54 (2007),
+    arXiv:math-ph/0609050.
+    """
+    gaussian = np.zeros(size * size, dtype=np.complex128)
+    philox.add_complex_normal(gaussian, 1.0, seed, stream, 0)
+    q, r = np.linalg.qr(gaussian.reshape(size, size))
+    diagonal = np.diagonal(r)
+    return q * (diagonal / np.abs(diagonal))
+
+
+@dataclass(frozen=True)
+class ModeMixing:
+    """One unitary matrix for each mode group; A_group → U A_group at every instant.
+
+    Coupling in a fibre that is strong inside groups and weak between them, lumped at one point.
+    The modes of a group propagate alike (same β) and their Kerr phase depends on the group's power
+    only, so mixing commutes with propagation and the mixings of a whole link are undone by one inverse.
+
+    Parameters
+    ----------
+    matrices : sequence of complex128 arrays, shape (2 N_a, 2 N_a)
+        Over the rows (both polarisations) of group a, groups in the order of the field's rows.
+
+    Raises
+    ------
+    InputError
+        If a matrix is not square or not unitary.
+    """
+
+    matrices: Sequence[np.ndarray]
+
+    def __post_init__(self):
+        object.__setattr__(self, "matrices", tuple(np.asarray(u, np.complex128) for u in self.matrices))
+        for k, u in enumerate(self.matrices):
+            if u.ndim != 2 or u.shape[0] != u.shape[1]:
+                raise InputError(f"matrices[{k}]: shape {u.shape} given, a square matrix allowed")
+            if not np.allclose(u @ u.conj().T, np.eye(len(u)), atol=1e-10):
+                raise InputError(f"matrices[{k}]: a matrix that is not unitary given")
+
+    @classmethod
+    def random(cls, group_modes: Iterable[int], seed: int, span: int = 0) -> ModeMixing:
+        """Haar-random mixing of groups of ``group_modes`` spatial modes, by ``seed`` and ``span``."""
+        philox.check_seed(seed)
+        sizes = [int(n) for n in group_modes]
+        if not sizes or min(sizes) < 1:
+            raise InputError(f"group_modes: {sizes} given, one or more positive numbers of modes allowed")
+        streams = (philox.stream(philox.MIXING, span, group) for group in range(len(sizes)))
+        return cls([haar_unitary(2 * n, seed, s) for n, s in zip(sizes, streams, strict=True)])
+
+    @property
+    def rows(self) -> int:
+        """Rows of a field that this mixes."""
+        return sum(len(u) for u in self.matrices)
+
+    @property
+    def blocks(self) -> list[tuple[int, int]]:
+        """First row of each group and the row after its last."""
+        ends = np.cumsum([len(u) for u in self.matrices]).tolist()
+        return list(zip([0, *ends[:-1]], ends, strict=True))
+
+    @property
+    def inverse(self) -> ModeMixing:
+        """The mixing that undoes this one."""
+        return ModeMixing([u.conj().T for u in self.matrices])
+
+    def __matmul__(self, earlier: ModeMixing) -> ModeMixing:
+        """This mixing after ``earlier``."""
+        if self.blocks != earlier.blocks:
+            raise InputError("matrices: mixings of different groups given, the same groups allowed")
+        return ModeMixing([u @ v for u, v in zip(self.matrices, earlier.matrices, strict=True)])
+
+    def apply(self, device, field, chunk: int = 1 << 16) -> None:
+        """Mix ``field`` in place, ``chunk`` samples at a time.
+
+        Parameters
+        ----------
+        device : Device
+        field : complex128 or complex64 array, shape (rows, N), √W
+        chunk : int
+            Scratch is one group's rows × ``chunk``.
+
+        Raises
+        ------
+        InputError
+            If ``field`` has another number of rows.
+        """
+        self.check_rows(field.shape[0])
+        for (start, stop), u in zip(self.blocks, self.matrices, strict=True):
+            matrix = device.asarray(u.astype(field.dtype))
+            for t in range(0, field.shape[1], chunk):
+                field[start:stop, t : t + chunk] = matrix @ field[start:stop, t : t + chunk]
+
+    def mode(self, device, field, mode: int):
+        """Both polarisations of spatial mode ``mode`` after mixing: a new array, shape (2, N)."""
+        for (start, stop), u in zip(self.blocks, self.matrices, strict=True):
+            if start <= 2 * mode < stop:
+                pair = u[2 * mode - start : 2 * mode - start + 2]
+                return device.asarray(pair.astype(field.dtype)) @ field[start:stop]
+        raise InputError(f"mode: {mode} given, 0 to {self.rows // 2 - 1} allowed")
+
+    def check_rows(self, rows: int) -> None:
+        """Raise InputError unless a field of ``rows`` rows can be mixed."""
+        if rows != self.rows:
+            raise InputError(f"field: {rows} rows given, {self.rows} allowed by the mode groups")
+
+
+def total(mixings: Sequence[ModeMixing]) -> ModeMixing:
+    """The mixing of a whole link: ``mixings`` in the order in which light meets them."""
+    return reduce(lambda done, nxt: nxt @ done, mixings)

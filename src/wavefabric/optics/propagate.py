@@ -1,0 +1,269 @@
+"""Propagate a field through one fibre: step control, watch over energy and NaN, what it cost."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wavefabric.device import Device, get_device
+from wavefabric.errors import InputError
+from wavefabric.optics.fibre import Fibre
+from wavefabric.optics.integrators import INTEGRATORS, Integrator
+from wavefabric.optics.mixing import find_cells
+from wavefabric.optics.stages import Stages
+from wavefabric.optics.stepping import FixedStep, make_control
+from wavefabric.units import quantity
+
+
+class FieldLost(InputError):
+    """The field holds NaN or infinity: the step was far too long, or the input was not finite."""
+
+
+@dataclass
+class Report:
+    """What a propagation cost and how well it went.
+
+    ``local_error`` is ‖error of one step‖/‖A‖ at the start of the fibre, where the power is highest,
+    by comparison with two half steps (NaN if there was no memory for it); for step control by
+    tolerance it is the largest accepted. ``energy_drift`` is the largest |E/E₀e^{−αz} − 1| of a row.
+    """
+
+    integrator: str
+    kerr_form: str
+    device: str
+    steps: int = 0
+    rejected: int = 0
+    ffts: int = 0
+    exchanges: int = 0
+    step: float = math.nan
+    local_error: float = math.nan
+    energy_drift: float = 0.0
+    seconds: float = 0.0
+    dropped: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+
+class Propagator:
+    """Buffers, plans and tables for one fibre and field shape, allocated once.
+
+    Parameters
+    ----------
+    fibre : Fibre
+    n : int
+        Samples a row.
+    sample_rate : float
+        Hz.
+    device : Device
+    integrator : str
+        A key of :data:`wavefabric.optics.integrators.INTEGRATORS`.
+    step, max_phase, tolerance : float, optional
+        Exactly one: fixed step in m, largest nonlinear phase a step in rad, or relative local error
+        (``erk43ip`` only).
+    kerr, svd_tolerance
+        See :func:`wavefabric.optics.mixing.make_mixing`.
+    precision : {"double", "single"}
+        complex128 or complex64 fields.
+    segment : int
+        Steps between looks at the field (energy, NaN, checkpoint, end of merged half steps).
+
+    Raises
+    ------
+    InputError
+        For an unknown integrator, a bad control, or a field that does not fit into memory; nothing
+        large is allocated before.
+    """
+
+    def __init__(
+        self,
+        fibre: Fibre,
+        n: int,
+        sample_rate: float,
+        device: Device,
+        integrator: str = "rk4ip",
+        step: float | None = None,
+        max_phase: float | None = None,
+        tolerance: float | None = None,
+        kerr: str = "auto",
+        svd_tolerance: float = 1e-12,
+        precision: str = "double",
+        segment: int = 25,
+    ):
+        if integrator not in INTEGRATORS:
+            raise InputError(f"integrator: {integrator!r} is unknown; allowed: {', '.join(INTEGRATORS)}")
+        if precision not in ("double", "single"):
+            raise InputError(f"precision: {precision!r} is unknown; allowed: double, single")
+        if segment < 1:
+            raise InputError(f"segment: {segment} steps given; allowed: 1 or more")
+        dtype = np.complex128 if precision == "double" else np.complex64
+        check_memory(fibre, n, dtype, INTEGRATORS[integrator], device)
+        self.fibre, self.device, self.segment = fibre, device, segment
+        self.stages = Stages(device, fibre, n, sample_rate, dtype, kerr, svd_tolerance)
+        self.integrator = INTEGRATORS[integrator](self.stages)
+        self.control = make_control(self.integrator, step, max_phase, tolerance)
+        self.report = Report(
+            integrator, self.stages.mixing.form, device.name, dropped=self.stages.mixing.dropped
+        )
+
+    def steps(self, length: float) -> int | None:
+        """Steps over ``length`` m, None if they are not known beforehand."""
+        return self.control.total(length) if isinstance(self.control, FixedStep) else None
+
+    def run(
+        self,
+        A,
+        length: float,
+        state: dict | None = None,
+        on_step: Callable[[float, int], None] | None = None,
+        on_segment: Callable[[dict], None] | None = None,
+    ) -> dict:
+        """Propagate ``A``, shape (2M, N) on the device, in place over ``length`` m.
+
+        ``state`` continues an earlier call (from ``on_segment``); ``on_step(z, steps)`` is called
+        after each step is enqueued, ``on_segment(state)`` whenever the field is whole and finite.
+
+        Raises
+        ------
+        FieldLost
+            If the field is no longer finite.
+        """
+        begun, counts = time.perf_counter(), self.stages.counts
+        if state is None:
+            state = {"z": 0.0, "done": 0, "energy": self._finite_energy(A, 0.0).tolist(), "drift": 0.0}
+            if isinstance(self.control, FixedStep):
+                self._measure_local_error(A, self.control.h(length))
+        fibre_loss = np.repeat(self.fibre.alpha, 2)
+        while state["z"] < length:
+            for done in self.control.advance(A, length, state, self.segment):
+                if on_step:
+                    on_step(state["z"], done)
+            energy, first = self._finite_energy(A, state["z"]), np.array(state["energy"])
+            lit = first > 0
+            drift = np.abs(energy[lit] / (first[lit] * np.exp(-fibre_loss[lit] * state["z"])) - 1)
+            state["drift"] = max(state["drift"], float(drift.max(initial=0.0)))
+            if on_segment:
+                on_segment(state)
+        report = self.report
+        report.seconds += time.perf_counter() - begun
+        report.energy_drift = max(report.energy_drift, state["drift"])
+        if "worst_error" in state:
+            report.local_error = float(np.fmax(report.local_error, state["worst_error"]))
+        report.step = state.get("h", math.nan)
+        for name, value in vars(counts).items():
+            setattr(report, name, value)
+        return state
+
+    def _finite_energy(self, A, z: float) -> np.ndarray:
+        energy = self.stages.energy(A)
+        bad = np.flatnonzero(~np.isfinite(energy))
+        if bad.size:
+            label = self.fibre.labels[bad[0] // 2]
+            raise FieldLost(
+                f"field: mode {label} is not finite at z = {z / 1e3:g} km; "
+                "allowed: finite input, and a step and power that keep it so"
+            )
+        return energy
+
+    def _measure_local_error(self, A, h: float) -> None:
+        """Compare one step with two half steps. Costs three steps; they do not count."""
+        stages = self.stages
+        # 8 GiB of slack on top: what the platform itself may still need.
+        if self.device.memory()[0] < 2.2 * A.nbytes:
+            return
+        counts = dict(vars(stages.counts))
+        one, two = stages.empty(), stages.empty()
+        one[...] = A
+        two[...] = A
+        self.integrator.advance(one, h)
+        self.integrator.advance(two, h / 2, 2)
+        scale = stages.energy(two).sum()
+        if scale > 0:
+            gain = 2**self.integrator.order
+            error = math.sqrt(stages.distance(one, two) / scale) * gain / (gain - 1)
+            self.report.local_error = float(np.fmax(self.report.local_error, error))
+        stages.prepare(*self.integrator.lengths(h))
+        vars(stages.counts).update(counts)
+
+
+def memory_needed(fibre: Fibre, n: int, dtype, integrator: type[Integrator], device: Device) -> int:
+    """Bytes on the device: fields, cuFFT's work area, transfer tables, scratch."""
+    one = fibre.rows * n * np.dtype(dtype).itemsize
+    on_gpu = device.name != "cpu"
+    dispersion = np.unique(np.column_stack([fibre.alpha, fibre.beta]), axis=0).shape[0]
+    tables = dispersion * n * 16 * len(set(integrator.lengths(integrator, 1.0)))  # type: ignore[arg-type]
+    fields = 1 + integrator.extra_fields + (1 if on_gpu else 0)
+    rates = 2 * (int(find_cells(fibre.kappa_rows())[-1]) + 1) * n * np.dtype(dtype).itemsize // 2
+    return fields * one + tables + (rates if integrator.name == "ssfm_agrawal" else 0) + (64 << 20)
+
+
+def check_memory(fibre: Fibre, n: int, dtype, integrator: type[Integrator], device: Device) -> None:
+    """Raise InputError if the propagation would not fit, before anything is allocated."""
+    needed, (free, total) = memory_needed(fibre, n, dtype, integrator, device), device.memory()
+    if needed > free:
+        gib = 1 / (1 << 30)
+        raise InputError(
+            f"memory: {fibre.rows} rows x {n} samples need {needed * gib:.2f} GiB on {device.name}; "
+            f"{free * gib:.2f} of {total * gib:.2f} GiB are free. Fewer modes, symbols or samples a "
+            "symbol, or single precision, need less"
+        )
+
+
+def propagate(field, fibre: Fibre, length, *, sample_rate, step=None, device="auto", progress=None, **options):
+    """Light through one fibre, in two lines.
+
+    >>> fibre = graded_index_62_5(groups=5)
+    >>> out, report = propagate(field, fibre, "80 km", sample_rate="512 GHz", step="100 m")
+
+    Parameters
+    ----------
+    field : array_like, (2M, N)
+        Complex envelopes, √W, the two polarisations of a mode adjacent. It is not changed.
+    fibre : Fibre
+    length : float or str
+        Metres, or text with a unit.
+    sample_rate : float or str
+        Hz, or text with a unit.
+    step : float or str, optional
+        Fixed step in metres; or give ``max_phase`` (rad) or ``tolerance`` (relative local error).
+    device : str or Device
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:K"``.
+    progress : callable, optional
+        Called with (z in m, steps done).
+    **options
+        ``integrator``, ``max_phase``, ``tolerance``, ``kerr``, ``svd_tolerance``, ``precision``,
+        ``segment``: see :class:`Propagator`.
+
+    Returns
+    -------
+    field : ndarray, (2M, N)
+        The field at the end, on the host.
+    report : Report
+
+    Raises
+    ------
+    InputError
+        For a field of another shape than the fibre's rows, a field with NaN, and bad options.
+    FieldLost
+        If the field does not stay finite.
+    """
+    field = np.asarray(field)
+    if field.ndim != 2 or field.shape[0] != fibre.rows:
+        raise InputError(f"field: shape {field.shape} given; allowed: ({fibre.rows}, N), two rows a mode")
+    if not np.isfinite(field).all():
+        raise InputError("field: it holds NaN or infinity; allowed: finite numbers")
+    length = quantity(length, "m", "length")
+    if not length > 0:
+        raise InputError(f"length: {length} m given; allowed: a positive length")
+    rate = quantity(sample_rate, "Hz", "sample_rate")
+    if not rate > 0:
+        raise InputError(f"sample_rate: {rate} Hz given; allowed: a positive rate")
+    if step is not None:
+        step = quantity(step, "m", "step")
+    place = get_device(device) if isinstance(device, str) else device
+    propagator = Propagator(fibre, field.shape[1], rate, place, step=step, **options)
+    A = propagator.stages.empty()
+    A[...] = place.asarray(field)
+    propagator.run(A, length, on_step=progress)
+    return place.to_host(A), propagator.report

@@ -1,0 +1,154 @@
+"""Step-size control: fixed, by nonlinear phase, by local error. All choose the same h everywhere.
+
+A control advances a field by at most so many steps and says where it is. Its state is plain numbers,
+so that a checkpoint resumes it bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from wavefabric.errors import InputError
+from wavefabric.optics.integrators import ERK43IP, Integrator
+from wavefabric.optics.stages import Counts
+
+#: Variable steps come from this geometric grid, so that transfer tables are used more than once.
+_GRID = 2 ** (1 / 8)
+
+
+def on_grid(h: float) -> float:
+    """Largest member of the step grid not above ``h``."""
+    return _GRID ** math.floor(math.log(h) / math.log(_GRID) + 1e-9)
+
+
+class FixedStep:
+    """n equal steps of at most ``step`` metres; on a GPU a step is one replayed CUDA graph."""
+
+    def __init__(self, integrator: Integrator, step: float):
+        self.integrator, self.step = integrator, step
+        self._graph = None
+
+    def h(self, length: float) -> float:
+        """Step actually taken over ``length``."""
+        return length / self.total(length)
+
+    def total(self, length: float) -> int:
+        """Number of steps over ``length``."""
+        return max(1, math.ceil(length / self.step - 1e-9))
+
+    def advance(self, A, length: float, state: dict, most: int) -> Iterator[int]:
+        """Take at most ``most`` steps; ``state`` holds ``done`` steps of this length and ``z``."""
+        total, h = self.total(length), self.h(length)
+        steps = min(most, total - state["done"])
+        integrator, counts = self.integrator, self.integrator.stages.counts
+        integrator.begin(A, h)
+        for _ in range(steps):
+            self._one(A, h, counts)
+            state["done"] += 1
+            state["z"] = length * state["done"] / total
+            yield state["done"]
+        integrator.end(A, h)
+        state["h"] = h
+
+    def _one(self, A, h: float, counts: Counts) -> None:
+        if self._graph is None or self._graph[0] is not A or self._graph[1] != h:
+            # The first step runs as written (kernels load, plans are made), then is captured.
+            before = Counts(**vars(counts))
+            self.integrator.step(A, h)
+            cost = {name: value - getattr(before, name) for name, value in vars(counts).items()}
+            after = Counts(**vars(counts))
+            graph = self.integrator.stages.device.graph(lambda: self.integrator.step(A, h))
+            vars(counts).update(vars(after))
+            self._graph = (A, h, graph, Counts(**cost))
+        else:
+            _, _, graph, cost = self._graph
+            after = Counts(**vars(counts))
+            graph()
+            after.add(cost)
+            vars(counts).update(vars(after))
+        counts.steps += 1
+
+
+class PhaseStep:
+    """Steps that turn no sample by more than ``max_phase`` radians."""
+
+    def __init__(self, integrator: Integrator, max_phase: float):
+        self.integrator, self.max_phase = integrator, max_phase
+
+    def advance(self, A, length: float, state: dict, most: int) -> Iterator[int]:
+        stages = self.integrator.stages
+        for _ in range(most):
+            left = length - state["z"]
+            rate = stages.max_phase_rate(A)
+            h = on_grid(self.max_phase / rate) if 0 < rate < math.inf else left
+            last = h >= left * (1 - 1e-12)
+            self.integrator.advance(A, left if last else h)
+            stages.counts.steps += 1
+            state["z"] = length if last else state["z"] + h
+            state["h"] = h
+            state["done"] += 1
+            yield state["done"]
+            if last:
+                return
+
+
+class ErrorStep:
+    """Steps whose relative local error stays below ``tolerance`` (Balac & Mahé 2013, section 4)."""
+
+    def __init__(self, integrator: Integrator, tolerance: float):
+        if not isinstance(integrator, ERK43IP):
+            raise InputError(
+                f"tolerance: integrator {integrator.name!r} gives no local error; allowed: erk43ip"
+            )
+        self.integrator, self.tolerance = integrator, tolerance
+
+    def advance(self, A, length: float, state: dict, most: int) -> Iterator[int]:
+        integrator, stages = self.integrator, self.integrator.stages
+        integrator.begin(A, 0.0)
+        if not state.get("h"):
+            # A first guess from the phase: a tenth of a radian, and what is left at most.
+            rate = stages.max_phase_rate(A)
+            state["h"] = on_grid(min(0.1 / rate, length) if 0 < rate < math.inf else length)
+        taken = 0
+        while taken < most:
+            left = length - state["z"]
+            last = state["h"] >= left * (1 - 1e-12)
+            h = left if last else state["h"]
+            scale = math.sqrt(stages.energy(A).sum()) or 1.0
+            error = integrator.trial(A, h) / scale
+            if not error <= self.tolerance and h > 1e-9 * length and error == error:
+                integrator.reject(A)
+                stages.counts.rejected += 1
+                state["h"] = on_grid(h * max(0.3, 0.9 * (self.tolerance / error) ** 0.25))
+                continue
+            state["z"] = length if last else state["z"] + h
+            state["worst_error"] = max(state.get("worst_error", 0.0), error)
+            state["done"] += 1
+            stages.counts.steps += 1
+            taken += 1
+            yield state["done"]
+            if last:
+                return
+            grown = h * min(2.0, 0.9 * (self.tolerance / error) ** 0.25 if error > 0 else 2.0)
+            state["h"] = on_grid(grown)
+
+
+def make_control(integrator: Integrator, step=None, max_phase=None, tolerance=None):
+    """The one control that is asked for.
+
+    Raises
+    ------
+    InputError
+        If none or several are given, or the value is not positive.
+    """
+    given = {"step": step, "max_phase": max_phase, "tolerance": tolerance}
+    given = {key: value for key, value in given.items() if value is not None}
+    if len(given) != 1:
+        named = ", ".join(given) or "none"
+        raise InputError(f"step control: {named} given; allowed: exactly one of step, max_phase, tolerance")
+    ((key, value),) = given.items()
+    if not (value > 0 and math.isfinite(value)):
+        raise InputError(f"{key}: {value} given; allowed: a positive number")
+    kinds = {"step": FixedStep, "max_phase": PhaseStep, "tolerance": ErrorStep}
+    return kinds[key](integrator, float(value))

@@ -1,0 +1,19 @@
+"""What a run leaves behind: result files with provenance, checkpoints and figures.
+
+`write_result` and `read_result` know nothing of the physics; `plots` draws an MDM link's result.
+"""
+
+from wavefabric.results.checkpoint import Rows
+from wavefabric.results.file import Data, Result, ResultWriter, read_result, write_result
+from wavefabric.results.provenance import fingerprint, provenance
+
+__all__ = [
+    "Data",
+    "Result",
+    "ResultWriter",
+    "Rows",
+    "fingerprint",
+    "provenance",
+    "read_result",
+    "write_result",
+]

@@ -1,0 +1,266 @@
+"""Checkpoints that survive a kill -9 at any moment: the file is the old one or the new one, whole.
+
+Layout: magic, length and CRC-32 of a JSON header, the header, the raw bytes of each array in the
+header's order, and a trailer with the CRC-32 of those bytes. No compression: the disk is the limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from wavefabric.errors import InputError
+
+_MAGIC = b"WFCHECK1"
+_END = b"WFCHKEND"
+_HEAD = struct.Struct("<8sQI")
+_TAIL = struct.Struct("<8sI")
+_CHUNK = 1 << 24
+
+
+@dataclass(frozen=True)
+class Rows:
+    """An array that is read row by row, so that a field on a GPU needs no second copy on the host.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the whole array; the first axis counts the rows.
+    dtype : dtype
+        Type of its elements.
+    read : callable
+        ``read(i)`` returns row ``i`` as a NumPy array of shape ``shape[1:]``.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    read: Callable[[int], np.ndarray]
+
+
+#: Receives the rows of one array: called with the row's number and the row (valid during the call only).
+RowSink = Callable[[int, np.ndarray], None]
+#: Says where an array goes, from its name, shape and dtype: a C-contiguous buffer, a row sink, or None
+#: for a new array.
+Into = Callable[[str, tuple[int, ...], np.dtype], "np.ndarray | RowSink | None"]
+
+
+def checkpoint_path(output: str | Path) -> Path:
+    """Where the checkpoint of a run lies: beside its result file, ending in ``.checkpoint``."""
+    output = Path(output)
+    return output.with_name(output.name + ".checkpoint")
+
+
+def save(
+    path: str | Path, arrays: dict[str, np.ndarray | Rows], state: dict[str, Any], fingerprint: str
+) -> None:
+    """Write a checkpoint and put it in the place of the last one in one move.
+
+    Parameters
+    ----------
+    path : str or Path
+        The checkpoint; ``path + ".partial"`` is used while it is written.
+    arrays : dict of ndarray or Rows
+        Arrays of any size; big ones are streamed.
+    state : dict
+        JSON values; floats come back bit for bit.
+    fingerprint : str
+        What `load` must present to get it back.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be written or the disk is full. The last checkpoint is then untouched.
+    """
+    path = Path(path)
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with open(partial, "wb", buffering=0) as file:
+            _write(file, arrays, state, fingerprint)
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def load(
+    path: str | Path, fingerprint: str, into: Into | None = None
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read a checkpoint back.
+
+    Parameters
+    ----------
+    path : str or Path
+        The checkpoint.
+    fingerprint : str
+        As given to `save`.
+    into : callable, optional
+        Where each array goes (see `Into`), which saves a second copy of a big field.
+
+    Returns
+    -------
+    arrays : dict of ndarray
+        The arrays, without those that went to a row sink.
+    state : dict
+
+    Raises
+    ------
+    InputError
+        If the file is missing, damaged, or belongs to another run.
+    """
+    path = Path(path)
+    with _opened(path) as file:
+        header = _header(file, path, fingerprint)
+        return _arrays(file, path, header, into), header["state"]
+
+
+def read_state(path: str | Path, fingerprint: str) -> dict[str, Any]:
+    """Only the ``state`` of a checkpoint; see `load` for arguments and errors."""
+    path = Path(path)
+    with _opened(path) as file:
+        return _header(file, path, fingerprint)["state"]
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            yield file
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such checkpoint") from None
+
+
+def remove(path: str | Path) -> None:
+    """Remove a checkpoint and what a killed save may have left, if they are there."""
+    path = Path(path)
+    path.unlink(missing_ok=True)
+    path.with_name(path.name + ".partial").unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in this folder last through a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+# --- Bytes -------------------------------------------------------------------------------------------
+
+
+def _write(file: BinaryIO, arrays: dict[str, np.ndarray | Rows], state: dict, fingerprint: str) -> None:
+    entries = []
+    for name, array in arrays.items():
+        dtype = np.dtype(array.dtype)
+        if dtype.hasobject:
+            raise TypeError(f"checkpoint array {name!r} holds Python objects")
+        entries.append({"name": name, "dtype": dtype.str, "shape": list(array.shape)})
+    header = json.dumps(
+        {"fingerprint": fingerprint, "state": state, "arrays": entries}, default=lambda o: o.item()
+    ).encode()
+    _write_all(file, _HEAD.pack(_MAGIC, len(header), zlib.crc32(header)) + header)
+    checksum = 0
+    # The checksum of a chunk is taken while the chunk is written; both release the interpreter lock.
+    with ThreadPoolExecutor(1) as worker:
+        for array in arrays.values():
+            for chunk in _chunks(array):
+                summed = worker.submit(zlib.crc32, chunk, checksum)
+                _write_all(file, chunk)
+                checksum = summed.result()
+    _write_all(file, _TAIL.pack(_END, checksum))
+
+
+def _chunks(array: np.ndarray | Rows) -> Iterator[memoryview]:
+    pieces = [array] if isinstance(array, np.ndarray) else (array.read(i) for i in range(array.shape[0]))
+    for piece in pieces:
+        if piece.nbytes:
+            flat = np.ascontiguousarray(piece, array.dtype).reshape(-1).view(np.uint8).data
+            for start in range(0, len(flat), _CHUNK):
+                yield flat[start : start + _CHUNK]
+
+
+def _write_all(file: BinaryIO, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) or 0 :]
+
+
+def _damaged(path: Path, why: str) -> InputError:
+    return InputError(f"{path}: damaged checkpoint ({why}); remove it or run with --no-resume")
+
+
+def _header(file: BinaryIO, path: Path, fingerprint: str) -> dict[str, Any]:
+    head = file.read(_HEAD.size) or b""
+    if len(head) < _HEAD.size or not head.startswith(_MAGIC):
+        raise _damaged(path, "not a checkpoint, or cut short")
+    _, length, checksum = _HEAD.unpack(head)
+    size = os.fstat(file.fileno()).st_size
+    text = file.read(length) if length <= size else b""
+    if len(text) < length or zlib.crc32(text) != checksum:
+        raise _damaged(path, "its header does not match its checksum")
+    header = json.loads(text)
+    wanted = _HEAD.size + length + _TAIL.size + sum(_nbytes(entry) for entry in header["arrays"])
+    if size != wanted:
+        raise _damaged(path, f"{size} bytes of {wanted}")
+    if header["fingerprint"] != fingerprint:
+        raise InputError(
+            f"{path}: this checkpoint belongs to another run (other settings, inputs or versions); "
+            "remove it or run with --no-resume"
+        )
+    return header
+
+
+def _nbytes(entry: dict[str, Any]) -> int:
+    return math.prod(entry["shape"]) * np.dtype(entry["dtype"]).itemsize
+
+
+def _arrays(file: BinaryIO, path: Path, header: dict, into: Into | None) -> dict[str, np.ndarray]:
+    arrays: dict[str, np.ndarray] = {}
+    checksum = 0
+    for entry in header["arrays"]:
+        name, shape, dtype = entry["name"], tuple(entry["shape"]), np.dtype(entry["dtype"])
+        target = into(name, shape, dtype) if into is not None else None
+        if target is None:
+            target = np.empty(shape, dtype)
+        if isinstance(target, np.ndarray):
+            if target.shape != shape or target.dtype != dtype or not target.flags.c_contiguous:
+                raise ValueError(f"buffer for {name!r} must be C-contiguous, {shape}, {dtype}")
+            checksum = _read_into(file, target, path, checksum)
+            arrays[name] = target
+        else:
+            row = np.empty(shape[1:], dtype)
+            for i in range(shape[0]):
+                checksum = _read_into(file, row, path, checksum)
+                target(i, row)
+    tail = file.read(_TAIL.size) or b""
+    if tail != _TAIL.pack(_END, checksum):
+        raise _damaged(path, "its data do not match their checksum")
+    return arrays
+
+
+def _read_into(file: Any, target: np.ndarray, path: Path, checksum: int) -> int:
+    if not target.nbytes:
+        return checksum
+    flat = target.reshape(-1).view(np.uint8).data
+    position = 0
+    while position < len(flat):
+        count = file.readinto(flat[position : position + _CHUNK])
+        if not count:
+            raise _damaged(path, "cut short")
+        checksum = zlib.crc32(flat[position : position + count], checksum)
+        position += count
+    return checksum

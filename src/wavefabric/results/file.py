@@ -1,0 +1,227 @@
+"""Result files: HDF5 with a unit and a description on every dataset, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.results.checkpoint import Rows, sync_folder
+from wavefabric.results.provenance import provenance
+
+FORMAT = "wavefabric result"
+FORMAT_VERSION = 1
+
+
+class Data(NamedTuple):
+    """One dataset: value (array, number, text, list of texts, or `Rows`), SI unit ("" for none), meaning."""
+
+    value: Any
+    units: str
+    description: str
+
+
+class ResultWriter:
+    """A result file to be: checked before the run, written after it.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    force : bool
+        Replace a file that is there.
+
+    Raises
+    ------
+    InputError
+        If it exists (without `force`), is a folder, or its folder is missing or cannot be written.
+    """
+
+    def __init__(self, path: str | Path, force: bool = False):
+        self.path = Path(path)
+        self.force = force
+        self._partial = self.path.with_name(self.path.name + ".partial")
+        self._check_name()
+        folder = self.path.parent
+        if not folder.is_dir():
+            fault = "is not a folder" if folder.exists() else "does not exist"
+            raise InputError(f"output.file: the folder {folder} of {self.path.name} {fault}")
+        try:
+            # Permission bits do not tell about read-only disks or root; writing does.
+            self._partial.touch()
+            self._partial.unlink()
+        except OSError as error:
+            raise InputError(f"output.file: {self.path} cannot be written ({error.strerror})") from None
+
+    def _check_name(self) -> None:
+        try:
+            if self.path.is_dir():
+                raise InputError(f"output.file: {self.path} is a folder, the name of a file is wanted")
+            if self.path.exists() and not self.force:
+                raise InputError(f"output.file: {self.path} exists; choose another name or give --force")
+        except OSError as error:
+            raise InputError(f"output.file: {self.path} cannot be used ({error.strerror})") from None
+
+    def write(
+        self, payload: Mapping[str, Any], run_file: str = "", attributes: Mapping[str, Any] | None = None
+    ) -> Path:
+        """Write the file under a temporary name, flush it to the disk and rename it.
+
+        Parameters
+        ----------
+        payload : nested mapping
+            A mapping is a group, a `Data` (or a tuple of the same three) a dataset; the key ``"attrs"``
+            of a group holds its attributes.
+        run_file : str
+            Text of the run file, kept as the dataset ``/run_file``.
+        attributes : mapping, optional
+            Attributes of the root; `provenance()` if not given.
+        """
+        self._check_name()
+        try:
+            with h5py.File(self._partial, "w") as file:
+                file.attrs["format"] = FORMAT
+                file.attrs["format_version"] = FORMAT_VERSION
+                _attributes(file, attributes if attributes is not None else provenance())
+                if run_file:
+                    _dataset(file, "run_file", Data(run_file, "", "the run file that made this result"))
+                _group(file, payload)
+            with open(self._partial, "rb+") as handle:
+                os.fsync(handle.fileno())
+            os.replace(self._partial, self.path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._partial.unlink()
+            raise
+        sync_folder(self.path.parent)
+        return self.path
+
+
+def write_result(
+    path: str | Path,
+    payload: Mapping[str, Any],
+    force: bool = False,
+    run_file: str = "",
+    attributes: Mapping[str, Any] | None = None,
+) -> Path:
+    """Check and write a result file in one call; see `ResultWriter`."""
+    return ResultWriter(path, force).write(payload, run_file, attributes)
+
+
+def _group(group: h5py.Group, payload: Mapping[str, Any]) -> None:
+    for name, value in payload.items():
+        if name == "attrs":
+            _attributes(group, value)
+        elif isinstance(value, Mapping):
+            _group(group.create_group(name), value)
+        else:
+            _dataset(group, name, Data(*value))
+
+
+def _attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        group.attrs[name] = "" if value is None else value
+
+
+def _dataset(group: h5py.Group, name: str, data: Data) -> None:
+    value = data.value
+    if isinstance(value, Rows):
+        dataset = group.create_dataset(name, value.shape, value.dtype)
+        for i in range(value.shape[0]):
+            dataset[i] = value.read(i)
+    else:
+        array = np.asarray(value)
+        if array.dtype.kind == "U":
+            dataset = group.create_dataset(name, array.shape, h5py.string_dtype(), array.astype(object))
+        else:
+            dataset = group.create_dataset(name, data=array)
+    dataset.attrs["units"] = data.units
+    dataset.attrs["description"] = data.description
+
+
+class Result(Mapping[str, Any]):
+    """A result file to read: ``result["received/span_1/evm"]`` gives the array, read when asked for.
+
+    Keys are the paths of all datasets. Text comes as `str`, or as a list of `str`.
+    """
+
+    def __init__(self, path: Path, keys: list[str], attrs: dict[str, dict[str, Any]]):
+        self.path = path
+        self._keys = keys
+        self._attrs = attrs
+
+    def __getitem__(self, key: str) -> Any:
+        key = key.strip("/")
+        if key not in self._keys:
+            raise KeyError(key)
+        with _open(self.path) as file:
+            dataset = file[key]
+            assert isinstance(dataset, h5py.Dataset)
+            if h5py.check_string_dtype(dataset.dtype) is None:
+                return dataset[()]
+            text = dataset.asstr()[()]
+        return text if isinstance(text, str) else list(text)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def attrs(self, path: str = "") -> dict[str, Any]:
+        """Attributes of a group or dataset; of the root, with the provenance, if no path is given."""
+        return dict(self._attrs[path.strip("/")])
+
+    def groups(self, path: str = "") -> list[str]:
+        """Names of the groups below a group, e.g. ``groups("received")``."""
+        prefix = path.strip("/") + "/" if path.strip("/") else ""
+        inside = [k[len(prefix) :] for k in self._attrs if k.startswith(prefix) and k not in self._keys]
+        return [name for name in inside if name and "/" not in name]
+
+
+def read_result(path: str | Path) -> Result:
+    """Open a result file.
+
+    Raises
+    ------
+    InputError
+        If it is missing, no HDF5 file, damaged, or not a result of wavefabric.
+    """
+    path = Path(path)
+    keys: list[str] = []
+    attrs: dict[str, dict[str, Any]] = {}
+
+    def visit(name: str, item: h5py.HLObject) -> None:
+        attrs[name] = dict(item.attrs)
+        if isinstance(item, h5py.Dataset):
+            keys.append(name)
+
+    with _open(path) as file:
+        attrs[""] = dict(file.attrs)
+        if attrs[""].get("format") != FORMAT:
+            raise InputError(f"{path}: is HDF5, but not a result file of wavefabric")
+        if attrs[""].get("format_version", 0) > FORMAT_VERSION:
+            raise InputError(
+                f"{path}: was written by a newer wavefabric (format {attrs['']['format_version']})"
+            )
+        file.visititems(visit)
+    return Result(path, keys, attrs)
+
+
+def _open(path: Path) -> h5py.File:
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder, a result file (HDF5) is wanted")
+    if not path.exists():
+        raise InputError(f"{path}: no such file, a result file (HDF5) is wanted")
+    try:
+        return h5py.File(path, "r")
+    except PermissionError:
+        raise InputError(f"{path}: cannot be read (permission denied)") from None
+    except OSError:
+        raise InputError(f"{path}: is not an HDF5 file, or is damaged") from None

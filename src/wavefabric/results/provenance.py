@@ -1,0 +1,130 @@
+"""Where a result came from: versions, commit, processor, command line, times. No host name, no paths."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import wavefabric
+
+_STARTED = datetime.now(UTC)
+#: Packages whose version may change an answer by round-off.
+NUMERICAL = ("numpy", "scipy", "numba", "pyfftw", "cupy-cuda13x", "cupy-cuda12x")
+
+
+def provenance(device: str = "cpu", started: datetime | None = None) -> dict[str, str]:
+    """Describe this run.
+
+    Parameters
+    ----------
+    device : str
+        What the arrays lived on, in words (``"cpu"``, ``"NVIDIA H200"``).
+    started : datetime, optional
+        Start in UTC; the time this module was imported otherwise.
+
+    Returns
+    -------
+    dict of str to str
+        Text only, ready for the attributes of a file.
+    """
+    facts = {
+        "wavefabric": wavefabric.__version__,
+        "git_commit": git_commit(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": cpu_model(),
+        "cpu_threads": str(usable_threads()),
+        "device": device,
+        "command": command_line(sys.argv),
+        "started_utc": _stamp(started or _STARTED),
+        "written_utc": _stamp(datetime.now(UTC)),
+    }
+    return {key: text for key, text in (facts | versions((*NUMERICAL, "h5py"))).items() if text}
+
+
+def fingerprint(identity: str, **more: str) -> str:
+    """SHA-256 of a run's identity and of the versions that may change its answer.
+
+    Parameters
+    ----------
+    identity : str
+        `RunFile.identity()`, or any text that names all settings and inputs.
+    **more : str
+        What else must match for a bit-identical resume: device, FFT library, layout.
+    """
+    facts = {"identity": identity, "wavefabric": wavefabric.__version__, **versions(NUMERICAL), **more}
+    digest = hashlib.sha256()
+    for key in sorted(facts):
+        digest.update(f"{key}={len(facts[key])}:{facts[key]};".encode())
+    return digest.hexdigest()
+
+
+def versions(packages: tuple[str, ...]) -> dict[str, str]:
+    """Versions of the packages that are installed."""
+    found = {}
+    for name in packages:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def git_commit() -> str:
+    """Commit of the checkout that the package runs from, "+" if it was edited; "" outside a checkout."""
+    package = Path(wavefabric.__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        answer = subprocess.run(
+            ["git", *words], cwd=package, capture_output=True, text=True, timeout=5, check=True
+        )
+        return answer.stdout.strip()
+
+    try:
+        # An installed copy may lie inside somebody else's repository, whose commit says nothing.
+        if git("rev-parse", "--show-prefix") != "src/wavefabric/":
+            return ""
+        edited = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "HEAD") + ("+" if edited else "")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def cpu_model() -> str:
+    """Name of the processor."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return " ".join(line.split(":", 1)[1].split())
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def usable_threads() -> int:
+    """Hardware threads that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def command_line(argv: list[str]) -> str:
+    """The command, absolute paths cut down to their last part."""
+
+    def short(word: str) -> str:
+        option, equals, value = word.partition("=")
+        if equals and option.startswith("-"):
+            return f"{option}={short(value)}"
+        return Path(word).name if Path(word).is_absolute() else word
+
+    return " ".join([Path(argv[0]).name, *map(short, argv[1:])]) if argv else ""
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
