@@ -219,5 +219,5 @@ def test_bad_input():
         receiver.receive(CPU, field, keep=[(2, 0)])
     with pytest.raises(InputError, match="power_gain"):
         receiver.receive(CPU, field, power_gain=0.0)
-    with pytest.raises(InputError, match="4 allowed|6 allowed"):
+    with pytest.raises(InputError, match="6 allowed"):
         receiver.receive(CPU, field, inverse_mixing=ModeMixing.random([3], 1))

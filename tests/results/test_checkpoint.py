@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.results.checkpoint import Rows, checkpoint_path, load, remove, save
+from wavefabric.results.checkpoint import Rows, checkpoint_path, load, read_state, remove, save
 
 RNG = np.random.default_rng(5)
 
@@ -36,6 +36,7 @@ def test_round_trip(tmp_path):
         assert found[name].dtype == array.dtype
         np.testing.assert_array_equal(found[name], array)
     assert told == state
+    assert read_state(tmp_path / "c", "f") == state
     assert os.listdir(tmp_path) == ["c"]
 
 

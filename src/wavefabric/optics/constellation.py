@@ -97,7 +97,7 @@ class Constellation:
 
         return (gray(symbols.real) << (self.bits_per_symbol // 2)) | gray(symbols.imag)
 
-    def bit_errors(self, xp, sent, received, axis=-1):
+    def bit_errors(self, xp, sent, received, axis: int | tuple[int, ...] = -1):
         """Bits that differ between two arrays of labels, summed along ``axis`` (int64)."""
         ones = np.array([int(v).bit_count() for v in range(self._levels**2)], dtype=np.int64)
         return xp.asarray(ones)[sent ^ received].sum(axis=axis)

@@ -158,7 +158,8 @@ class Receiver:
         noise = self._noise_powers(modes, power_gain)
         bands = _Bands(device, self.transmitter)
         shape = (modes, grid.channels)
-        error, wrong, delay = np.empty(shape), np.full(shape, np.nan), np.empty(shape)
+        error, delay = np.empty(shape), np.empty(shape)
+        wrong = np.full(shape, np.nan)
         points = {}
         for mode in range(modes):
             pair = field[2 * mode : 2 * mode + 2]
@@ -183,14 +184,14 @@ class Receiver:
         ber = self.transmitter.format.ber(snr)
         return ReceiverResult(10 * np.log10(snr), np.sqrt(error), wrong, ber, delay, points)
 
-    def _noise_powers(self, modes, power_gain):
+    def _noise_powers(self, modes, power_gain) -> np.ndarray:
         """Mean noise power of a bin of NumPy's transform, by mode and channel."""
         grid = self.transmitter.grid
         if not (np.isfinite(power_gain) and power_gain > 0):
             raise InputError(f"power_gain: {power_gain!r} given, a positive power ratio allowed")
         if self.osnr_db is None:
             return np.zeros((modes, grid.channels))
-        density = osnr_noise_density(self.osnr_db, self.transmitter.powers(modes) * power_gain)
+        density = osnr_noise_density(self.osnr_db, power_gain) * self.transmitter.powers(modes)
         return density * grid.sample_rate * grid.samples
 
     def _add_noise(self, device, bands, window, mode, power):
@@ -226,15 +227,16 @@ class Receiver:
         if method == "data-aided":
             return aided
         # QPSK to the fourth is −1. The known symbols only say which quarter turn: no cycle slips.
-        fourth = xp.angle(_sliding_sum(xp, -(symbols**4), size)) / 4
+        square = symbols * symbols
+        fourth = xp.angle(_sliding_sum(xp, -square * square, size)) / 4
         return fourth + xp.rint((aided - fourth) * (2 / np.pi)) * (np.pi / 2)
 
-    def _judge(self, device, symbols, sent):
+    def _judge(self, device, symbols, sent) -> tuple[np.ndarray, np.ndarray]:
         """Squared EVM and bit error ratio of each channel, both polarisations pooled."""
         xp, form = device.xp, self.transmitter.format
         square = (abs(symbols - sent) ** 2).sum(axis=(0, 2)) / (abs(sent) ** 2).sum(axis=(0, 2))
         if not form.digital:
-            return device.to_host(square), np.nan
+            return device.to_host(square), np.full(sent.shape[1], np.nan)
         wrong = form.bit_errors(xp, form.decide(xp, sent), form.decide(xp, symbols), axis=(0, 2))
         bits = 2 * sent.shape[-1] * form.bits_per_symbol
         return device.to_host(square), device.to_host(wrong) / bits
@@ -303,7 +305,7 @@ def symbol_clock(device, window, known, method: str = "data-aided"):
     # Newton's method for the top of the correlation; it starts within a quarter of a symbol.
     for _ in range(5):
         turned = ratio * xp.exp(slope * delay[:, None])
-        c0, c1, c2 = (term.sum(axis=-1) for term in (turned, turned * slope, turned * slope**2))
+        c0, c1, c2 = (term.sum(axis=-1) for term in (turned, turned * slope, turned * slope * slope))
         first = (c0.conj() * c1).real.sum(axis=0)
         second = (abs(c1) ** 2 + (c0.conj() * c2).real).sum(axis=0)
         # Dark or hopeless signals have no top: stay.

@@ -85,7 +85,7 @@ class Grid:
         steps = (last - first) / spacing
         if steps < 0 or abs(steps - round(steps)) > 1e-6 * max(1.0, steps):
             raise InputError(
-                f"spacing: {spacing:g} Hz given, a whole fraction of last - first = {last - first:g} Hz allowed"
+                f"spacing: {spacing:g} Hz given, a whole fraction of {last - first:g} Hz allowed"
             )
         channels = [first + k * spacing for k in range(round(steps) + 1)]
         return cls(channels, symbol_rate, samples_per_symbol, symbols, guard=guard)

@@ -1,0 +1,36 @@
+# `make demo` and `make test` need only Python >= 3.11: they make .venv by themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint docs clean
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wavefabric needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@# FFTW has no wheel on some platforms; scipy.fft then serves.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fftw]' \
+		|| echo "pyfftw could not be installed: transforms go through scipy.fft"
+	@touch $@
+
+demo: $(STAMP)
+	@mkdir -p demo
+	$(BIN)/wavefabric run examples/mdm-15-modes.toml --output demo/mdm-15-modes.h5 --force --no-resume
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf demo site build dist .pytest_cache .ruff_cache
