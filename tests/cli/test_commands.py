@@ -186,3 +186,14 @@ def test_a_lost_signal_is_null_in_json(command, run_text, tmp_path, monkeypatch,
     (tmp_path / "demo.toml").write_text(run_text)
     told = json.loads(command("run", "demo.toml", "--json")[1], parse_constant=pytest.fail)
     assert told["groups"][0]["received"]["back_to_back"]["q_squared_mean_db"] is None
+
+
+def test_a_noiseless_back_to_back_is_no_reference(command, run_text, tmp_path, monkeypatch, calls):
+    places = {"back_to_back": received([[306.0]] * 3, 0), "span_1": received([[30.0]] * 3, 80)}
+    monkeypatch.setitem(globals(), "PAYLOAD", {**PAYLOAD, "received": places})
+    (tmp_path / "demo.toml").write_text(run_text)
+    out = command("run", "demo.toml")[1]
+    assert "30.00" in out
+    assert "306" not in out
+    assert "free of noise" in out
+    assert not (tmp_path / "demo-penalty.png").exists()

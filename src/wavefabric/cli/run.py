@@ -71,10 +71,13 @@ def command(
 
 
 def group_rows(result: Result) -> list[dict[str, Any]]:
-    """Q² per mode group and place: mean and minimum in dB, penalty of the mean against back-to-back in dB."""
+    """Q² per mode group and place: mean and minimum in dB, penalty of the mean against back-to-back in dB.
+
+    The penalty is None without back-to-back, or if that was received without noise.
+    """
     import numpy as np
 
-    from wavefabric.results.plots import distance, mean_db, mode_groups, received
+    from wavefabric.results.plots import NOISELESS_DB, distance, mean_db, mode_groups, received
 
     names = received(result)
     if not names:
@@ -89,7 +92,7 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
         for name in names:
             # One number for the group: its modes and channels together, averaged in linear units.
             mean = float(mean_db(q[name][inside].reshape(1, -1))[0])
-            if name == "back_to_back":
+            if name == "back_to_back" and mean <= NOISELESS_DB:
                 reference = mean
             row["received"][name] = {
                 "distance_m": distance(result, name),
@@ -122,9 +125,17 @@ def show(result: Result, title: str, figures: list[Path]) -> None:
         far = [name for name in rows[0]["received"] if name != "back_to_back"]
         for start in range(0, max(len(far), 1), 2):
             console.print(_table(rows, far[start : start + 2]))
-        console.print("Q² in dB, mean and minimum over modes and channels; penalty: mean minus back to back")
+        console.print("Q² in dB over modes and channels; penalty: mean minus back to back")
+        if "back_to_back" in rows[0]["received"] and not _has_reference(rows):
+            console.print("back to back is free of noise (no receiver.osnr): no reference for a penalty")
     for path in [result.path, *figures]:
         console.print(f"wrote {path}", soft_wrap=True, markup=False)
+
+
+def _has_reference(rows: list[dict[str, Any]]) -> bool:
+    return all(
+        "back_to_back" in r["received"] and r["received"]["back_to_back"]["penalty_db"] == 0 for r in rows
+    )
 
 
 def _table(rows: list[dict[str, Any]], places: list[str]) -> Table:
@@ -136,7 +147,7 @@ def _table(rows: list[dict[str, Any]], places: list[str]) -> Table:
     table = Table()
     column("\ngroup")
     column("\nmodes")
-    reference = "back_to_back" in rows[0]["received"]
+    reference = _has_reference(rows)
     if reference:
         column("back to\nback")
     for name in places:

@@ -10,6 +10,16 @@ import cupy
 import numpy as np
 from cupy.cuda import cufft
 
+
+
+def launch(function, grid, block, arguments, shared: int = 0) -> None:
+    """Launch a kernel; arrays must be C-contiguous, since it sees only their addresses."""
+    for argument in arguments:
+        if isinstance(argument, cupy.ndarray) and not argument.flags.c_contiguous:
+            raise ValueError(f"a kernel was given an array of shape {argument.shape} that is not contiguous")
+    function(grid, block, arguments, shared_mem=shared)
+
+
 _TYPES = {np.dtype(np.complex64): cufft.CUFFT_C2C, np.dtype(np.complex128): cufft.CUFFT_Z2Z}
 # What every kernel is compiled with. No --use_fast_math: sin and cos must hold to round-off.
 COMPILE_OPTIONS = ("--std=c++17", "--fmad=true")
@@ -65,7 +75,7 @@ class CudaRowFFT:
 
 
 class CudaDevice:
-    """One CUDA device, with a stream of its own."""
+    """One CUDA device. Work goes to CuPy's current stream; graphs are captured on one of our own."""
 
     xp = cupy
     threads = 1
@@ -74,8 +84,7 @@ class CudaDevice:
         self.index = index
         self.name = f"cuda:{index}"
         cupy.cuda.Device(index).use()
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.stream.use()
+        self._capture = cupy.cuda.Stream(non_blocking=True)
 
     def empty(self, shape, dtype):
         return cupy.empty(shape, dtype)
@@ -110,18 +119,20 @@ class CudaDevice:
         code = files(package).joinpath(source).read_text(encoding="utf-8")
         return cupy.RawModule(code=code, options=COMPILE_OPTIONS + options, backend="nvrtc")
 
+    launch = staticmethod(launch)
+
     def graph(self, work):
-        """Capture the launches of ``work`` and return their replay."""
-        self.stream.begin_capture()
-        try:
-            work()
-        finally:
-            captured = self.stream.end_capture()
-        captured.upload(self.stream)
-        return lambda: captured.launch(self.stream)
+        """Capture the launches of ``work`` and return their replay, into whatever stream is current."""
+        with self._capture:
+            self._capture.begin_capture()
+            try:
+                work()
+            finally:
+                captured = self._capture.end_capture()
+        return captured.launch
 
     def synchronize(self) -> None:
-        self.stream.synchronize()
+        cupy.cuda.get_current_stream().synchronize()
 
     def memory(self) -> tuple[int, int]:
         """Free and total bytes; what CuPy's pool holds unused counts as free."""

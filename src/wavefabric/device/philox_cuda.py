@@ -9,12 +9,13 @@ class Kernels:
     """The functions of ``philox.py`` on one CUDA device."""
 
     def __init__(self, device):
+        self._device = device
         self._module = device.module("wavefabric.device", "philox.cu")
 
     def _launch(self, name, out, *arguments):
-        self._module.get_function(name)(
-            (min(-(-out.size // 256), 4096),), (256,), (out, np.int64(out.size), *arguments)
-        )
+        grid = (min(-(-out.size // 256), 4096),)
+        function = self._module.get_function(name)
+        self._device.launch(function, grid, (256,), (out, np.int64(out.size), *arguments))
 
     def philox_uint32(self, out, seed, stream, offset):
         self._launch("philox_uint32", out, np.uint64(seed), np.uint64(stream), np.uint64(offset))

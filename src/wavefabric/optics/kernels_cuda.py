@@ -37,7 +37,7 @@ class Coupling:
         xp, dtype = device.xp, np.dtype(dtype)
         real = np.zeros(1, dtype).real.dtype
         rows = mixing.cell_of_row.size
-        self.mixing, self.n, self.cells = mixing, n, mixing.cells
+        self._device, self.mixing, self.n = device, mixing, n
         self.lanes, self.warps, per_thread = tile(rows, dtype)
         owner = np.arange(rows) // per_thread
         first = np.ones(rows, bool)
@@ -66,7 +66,7 @@ class Coupling:
         layout["pointers"] = [array.data.ptr for array in self._held]
         self.layout = xp.asarray(layout.view(np.uint8))
         letter = "float" if real.itemsize == 4 else "double"
-        self._module = device.module(
+        self.module = device.module(
             _PACKAGE,
             "kernels.cu",
             (
@@ -92,15 +92,16 @@ class Coupling:
         """Run a kernel of ``kernels.cu`` over all samples."""
         shared = self.shared(3, cells)
         if name not in self._functions:
-            function = self._module.get_function(name)
+            function = self.module.get_function(name)
             if shared > 48 * 1024:
                 function.max_dynamic_shared_size_bytes = shared
             self._functions[name] = function
-        self._functions[name](
+        self._device.launch(
+            self._functions[name],
             (self.blocks,),
             (self.lanes, self.warps),
             (*arguments, np.int64(self.n), self.layout),
-            shared_mem=shared,
+            shared,
         )
 
 
@@ -113,23 +114,23 @@ class Kernels:
     def Coupling(self, device, mixing: Mixing, n: int, dtype) -> Coupling:
         return Coupling(device, mixing, n, dtype)
 
-    def _linear(self, dtype):
+    def _linear(self, name, dtype, grid, block, *arguments):
         letter = "float" if np.dtype(dtype) == np.complex64 else "double"
-        return self._device.module(_PACKAGE, "linear.cu", (f"-DREAL={letter}", f"-DREAL2={letter}2"))
+        module = self._device.module(_PACKAGE, "linear.cu", (f"-DREAL={letter}", f"-DREAL2={letter}2"))
+        self._device.launch(module.get_function(name), grid, block, arguments)
 
     def transfer_table(self, table, coefficients, domega, h):
         cells, n = table.shape
-        self._linear(np.complex128).get_function("transfer_table")(
-            (-(-n // 256),),
-            (256,),
-            (table, coefficients, np.float64(domega), np.float64(h), np.int32(cells), np.int64(n)),
-        )
+        sizes = np.int32(cells), np.int64(n)
+        numbers = np.float64(domega), np.float64(h)
+        grid = (-(-n // 256),)
+        self._linear("transfer_table", table.dtype, grid, (256,), table, coefficients, *numbers, *sizes)
 
     def apply_transfer(self, spectrum, table, cell_of_row):
         rows, n = spectrum.shape
-        self._linear(spectrum.dtype).get_function("apply_transfer")(
-            (-(-n // 256),), (256,), (spectrum, table, cell_of_row, np.int32(rows), np.int64(n))
-        )
+        sizes = np.int32(rows), np.int64(n)
+        grid = (-(-n // 256),)
+        self._linear("apply_transfer", spectrum.dtype, grid, (256,), spectrum, table, cell_of_row, *sizes)
 
     def kerr_derivative(self, A, K, coupling):
         coupling.launch("kerr_derivative", 3, A, K)
@@ -158,9 +159,8 @@ class Kernels:
         errors = np.uint64(0) if error is None else coupling.errors
         coupling.launch("rk4ip_last", 6, A, K, np.float64(h), errors)
         if error is not None:
-            coupling._module.get_function("reduce_sum")(
-                (1,), (256,), (coupling.errors, error, np.int64(coupling.blocks))
-            )
+            function = coupling.module.get_function("reduce_sum")
+            self._device.launch(function, (1,), (256,), (coupling.errors, error, np.int64(coupling.blocks)))
 
     def row_energy(self, A, out):
         self._row_sums(A, np.uint64(0), out)
@@ -171,7 +171,5 @@ class Kernels:
     def _row_sums(self, A, B, out):
         rows, n = A.shape
         partial = self._device.xp.empty((rows, _PARTS), np.float64)
-        self._linear(A.dtype).get_function("row_partial")(
-            (_PARTS, rows), (256,), (A, B, partial, np.int64(n))
-        )
+        self._linear("row_partial", A.dtype, (_PARTS, rows), (256,), A, B, partial, np.int64(n))
         out[...] = partial.sum(axis=1)

@@ -71,7 +71,8 @@ class Stages:
         # Rows with the same loss and dispersion share one row of the transfer table.
         rows = np.repeat(np.column_stack([fibre.alpha, fibre.beta]), 2, axis=0)
         coefficients, cell = np.unique(rows, axis=0, return_inverse=True)
-        self._coefficients = device.asarray(coefficients)
+        # numpy.unique gives what order it likes; CUDA kernels take rows as they lie.
+        self._coefficients = device.asarray(np.ascontiguousarray(coefficients))
         self._cell = device.asarray(cell.reshape(-1).astype(np.int32))
         self._domega = 2 * np.pi * sample_rate / self.n
         self._tables: dict[float, object] = {}

@@ -23,6 +23,8 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A
 COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY)
 MARKERS = "osD^vP"
 INK, GREY, BAND = "#222222", "#6b6b6b", "#eef2f6"
+#: Back to back above this Q² (dB) there was no noise, only round-off: no reference for a penalty.
+NOISELESS_DB = 60.0
 STYLE: Any = {
     "font.size": 10,
     "axes.titlesize": 11,
@@ -131,11 +133,16 @@ def q_squared_figure(result: Result, name: str | None = None) -> Figure:
 
 
 def penalty_figure(result: Result) -> Figure | None:
-    """Mean Q² of each mode relative to back-to-back, for each distance (figure 5's form); None without it."""
+    """Mean Q² of each mode relative to back-to-back, for each distance (figure 5's form).
+
+    None without back-to-back, or if that was received without noise.
+    """
     names = received(result)
     if names[0] != "back_to_back" or len(names) < 2:
         return None
     reference = mean_db(np.atleast_2d(result["received/back_to_back/q_squared_db"]))
+    if np.any(reference > NOISELESS_DB):
+        return None
     groups = mode_groups(result, len(reference))
     figure, axes = _mode_axes(groups)
     x = np.arange(1, len(reference) + 1)

@@ -1,0 +1,398 @@
+"""Benchmark ``fibre-step``: what one step costs, against bare FFTs and against a plain RK4IP."""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wavefabric.bench import measure
+from wavefabric.bench.peer import PlainRK4IP
+from wavefabric.device import Device, get_device
+from wavefabric.errors import InputError
+from wavefabric.optics.fibre import Fibre, graded_index_62_5
+from wavefabric.optics.integrators import INTEGRATORS
+from wavefabric.optics.stages import Counts, Stages
+from wavefabric.optics.transmitter import Transmitter
+from wavefabric.optics.wdm import Grid
+
+#: Field rows and log2 of the samples a row, by kind of device.
+CASES = {"cpu": ((2, 17), (30, 15)), "cuda": ((30, 21),)}
+DTYPES = {"double": np.complex128, "single": np.complex64}
+_SAMPLES_PER_SYMBOL = 128
+
+
+def run(
+    cases: Sequence[tuple[int, int]] = (),
+    precisions: Sequence[str] = ("double", "single"),
+    integrators: Sequence[str] = ("rk4ip", "strang"),
+    step: float = 100.0,
+    repeats: int = 15,
+    error_steps: int = 100,
+    plain: bool = True,
+    device: str | Device = "auto",
+    threads: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Time one step of each integrator and look at where the time goes.
+
+    The field is the signal of Brehler et al., section 6 (60 DP-QPSK channels, 4.096 THz), in the first
+    mode groups of the 62.5 µm fibre. A step is run as a propagation runs it: on a GPU a captured graph.
+
+    Parameters
+    ----------
+    cases : sequence of (rows, log2 of samples)
+        Rows are 2, 6, 12, 20, 30, … 240: two for each mode of groups 1 to g. Empty: see `CASES`.
+    precisions : sequence of {"double", "single"}
+        complex128, complex64.
+    integrators : sequence of str
+        Names of `wavefabric.optics.integrators.INTEGRATORS`.
+    step : float
+        m. It changes the achieved error, not the time.
+    repeats : int
+        Samples of each time; the median counts.
+    error_steps : int
+        Steps after which complex64 is compared with complex128 (0: not).
+    plain : bool
+        Also time the plain RK4IP (it takes about ten fields of memory).
+    device : str or Device
+    threads : int, optional
+        CPU threads.
+    progress : callable, optional
+        Called with a line about what is being measured.
+
+    Returns
+    -------
+    dict
+        JSON-serialisable: ``copy_bytes_per_second`` and ``cases``, each with ``eight_ffts``, ``plain`` and
+        ``integrators`` (times in ms, ``fft_share``, ``passes``, ``bytes_allocated``, ``peak_fields``, …),
+        and ``machine``.
+
+    Raises
+    ------
+    InputError
+        If an option is not allowed.
+    """
+    place = get_device(device, threads) if isinstance(device, str) else device
+    chosen = tuple(cases) or CASES["cpu" if place.name == "cpu" else "cuda"]
+    _check(chosen, precisions, integrators, step, repeats, error_steps)
+    say = progress or (lambda line: None)
+    say("copy bandwidth")
+    bandwidth = measure.copy_bandwidth(place)
+    result: dict[str, Any] = {
+        "benchmark": "fibre-step",
+        "step_m": step,
+        "repeats": repeats,
+        "copy_bytes_per_second": bandwidth,
+        "cases": [],
+    }
+    for rows, log2_n in chosen:
+        fibre = graded_index_62_5(_groups(rows))
+        for precision in precisions:
+            case = _Case(place, fibre, 1 << log2_n, DTYPES[precision], step, repeats, bandwidth, say)
+            result["cases"].append(case.run(integrators, error_steps, plain))
+    result["machine"] = measure.machine(place)
+    return result
+
+
+def _check(cases, precisions, integrators, step, repeats, error_steps) -> None:
+    for rows, log2_n in cases:
+        _groups(rows)
+        if not 8 <= log2_n <= 26:
+            raise InputError(f"case: 2^{log2_n} samples given; allowed: 2^8 to 2^26")
+    for key, given, allowed in (
+        ("precision", precisions, DTYPES),
+        ("integrators", integrators, INTEGRATORS),
+    ):
+        for name in given:
+            if name not in allowed:
+                raise InputError(f"{key}: {name!r} is unknown; allowed: {', '.join(allowed)}")
+    if not (step > 0 and math.isfinite(step)):
+        raise InputError(f"step: {step} m given; allowed: a positive length")
+    if repeats < 1 or error_steps < 0:
+        raise InputError(
+            f"repeats, error_steps: {repeats}, {error_steps} given; allowed: from 1, from 0"
+        )
+
+
+def _groups(rows: int) -> int:
+    """Mode groups whose modes have so many rows."""
+    for groups in range(1, 16):
+        if groups * (groups + 1) == rows:
+            return groups
+    allowed = ", ".join(str(g * (g + 1)) for g in range(1, 16))
+    raise InputError(f"case: {rows} rows given; allowed (two rows a mode, whole groups): {allowed}")
+
+
+class _Case:
+    """One field shape and precision."""
+
+    def __init__(self, device: Device, fibre: Fibre, n, dtype, step, repeats, bandwidth, say):
+        self.device, self.fibre, self.n, self.dtype = device, fibre, n, np.dtype(dtype)
+        self.h, self.repeats, self.bandwidth, self.say = step, repeats, bandwidth, say
+        self.grid = Grid.between(191.95e12, 194.9e12, 50e9, 32e9, _SAMPLES_PER_SYMBOL, n // 128)
+        self.transmitter = Transmitter(self.grid, "qpsk", 0.1, 10**-3.1)
+        self.bytes = fibre.rows * n * self.dtype.itemsize
+        self.name = f"{fibre.rows} x 2^{n.bit_length() - 1} {self.dtype}"
+
+    def run(self, integrators, error_steps: int, plain: bool) -> dict[str, Any]:
+        self.say(f"{self.name}: eight FFTs")
+        eight = measure.summary(self.eight_ffts())
+        result: dict[str, Any] = {
+            "rows": self.fibre.rows,
+            "samples": self.n,
+            "dtype": str(self.dtype),
+            "field_bytes": self.bytes,
+            "eight_ffts": eight | {"passes": self.passes(eight["ms"])},
+            "plain": None,
+            "integrators": [],
+        }
+        if plain:
+            self.say(f"{self.name}: plain RK4IP")
+            result["plain"] = measure.summary(self.plain())
+            result["plain"]["passes"] = self.passes(result["plain"]["ms"])
+        for name in integrators:
+            self.say(f"{self.name}: {name}")
+            line = self.integrator(name, eight["ms"])
+            if plain:
+                line["times_faster_than_plain"] = result["plain"]["ms"] / line["ms"]
+                if name == "rk4ip":
+                    line["difference_from_plain"] = self.difference_from_plain()
+            if error_steps and self.dtype == np.complex64:
+                self.say(f"{self.name}: {name}, error of {error_steps} steps")
+                line["error_steps"] = error_steps
+                line["error_against_complex128"] = self.single_error(name, error_steps)
+            result["integrators"].append(line)
+        return result
+
+    def passes(self, ms: float) -> float:
+        """Reads or writes of the whole field that the memory could do in the same time."""
+        return ms * 1e-3 * self.bandwidth / self.bytes
+
+    def field(self, dtype=None):
+        A = self.device.empty((self.fibre.rows, self.n), dtype or self.dtype)
+        self.transmitter.fill(self.device, A, modes=self.fibre.modes)
+        return A
+
+    def eight_ffts(self) -> list[float]:
+        """Four pairs of bare in-place transforms of all rows; their growth by N is undone off the clock."""
+        A, rows = self.field(), self.fibre.rows
+        plan = self.device.row_fft(rows, self.n, self.dtype)
+
+        def pairs() -> None:
+            def share(part: slice) -> None:
+                plan.forward(A[part])
+                plan.backward(A[part])
+
+            for _ in range(4):
+                self.device.map_rows(rows, share)
+
+        def shrink() -> None:
+            A.__imul__(float(self.n) ** -4)
+
+        pairs()
+        shrink()
+        work = self.device.graph(pairs)
+        return measure.milliseconds(self.device, work, self.repeats, between=shrink)
+
+    def plain(self) -> list[float]:
+        peer = PlainRK4IP(self.device, self.fibre, self.n, self.grid.sample_rate, self.dtype, self.h)
+        held = [self.field()]
+
+        def step() -> None:
+            held[0] = peer.step(held[0])
+
+        return measure.milliseconds(self.device, step, self.repeats)
+
+    def stages(self, dtype=None) -> Stages:
+        return Stages(self.device, self.fibre, self.n, self.grid.sample_rate, dtype or self.dtype)
+
+    def integrator(self, name: str, eight_ms: float) -> dict[str, Any]:
+        stages = self.stages()
+        integrator, A = INTEGRATORS[name](stages), self.field()
+        stages.prepare(*integrator.lengths(self.h))
+        integrator.begin(A, self.h)
+        # As FixedStep does: one step as written, then its replay.
+        before = Counts(**vars(stages.counts))
+        integrator.step(A, self.h)
+        cost = {key: value - getattr(before, key) for key, value in vars(stages.counts).items()}
+        graph = self.device.graph(lambda: integrator.step(A, self.h))
+        each = 1
+        first = measure.milliseconds(self.device, graph, 1)[0]
+        if first < 5:
+            each = min(200, math.ceil(5 / max(first, 1e-3)))
+        line: dict[str, Any] = {"name": name}
+        line |= measure.summary(measure.milliseconds(self.device, graph, self.repeats, each))
+        with measure.allocations(self.device) as step:
+            graph()
+        finite = bool(np.isfinite(stages.energy(A)).all())
+        del stages, integrator, A, graph
+        gc.collect()
+        with measure.allocations(self.device) as whole:
+            stages = self.stages()
+            integrator, A = INTEGRATORS[name](stages), stages.empty()
+            A[...] = 0
+            stages.prepare(*integrator.lengths(self.h))
+            integrator.advance(A, self.h)
+        fft_ms = eight_ms * cost["ffts"] / 8
+        return line | {
+            "ffts": cost["ffts"],
+            "exchanges": cost["exchanges"],
+            "fft_ms": fft_ms,
+            "fft_share": fft_ms / line["ms"],
+            "passes": self.passes(line["ms"]),
+            "times_eight_ffts": line["ms"] / eight_ms,
+            "bytes_allocated": step.peak,
+            "bytes_kept": step.kept,
+            "kernel_allocations": step.numba,
+            "peak_fields": whole.peak / self.bytes,
+            "finite": finite,
+        }
+
+    def difference_from_plain(self, steps: int = 3) -> float:
+        """Relative L2 difference between this package's RK4IP and the plain one."""
+        peer = PlainRK4IP(self.device, self.fibre, self.n, self.grid.sample_rate, self.dtype, self.h)
+        stages = self.stages()
+        A, B = self.field(), self.field()
+        INTEGRATORS["rk4ip"](stages).advance(A, self.h, steps)
+        for _ in range(steps):
+            B = peer.step(B)
+        return measure.relative_error(self.device, A, B)
+
+    def single_error(self, name: str, steps: int) -> float:
+        """Relative L2 error of complex64 arithmetic after so many steps from the same rounded field."""
+        out = []
+        for dtype in (np.complex64, np.complex128):
+            stages = self.stages(dtype)
+            A = stages.empty()
+            A[...] = self.field(np.complex64)
+            integrator = INTEGRATORS[name](stages)
+            stages.prepare(*integrator.lengths(self.h))
+            integrator.advance(A, self.h, steps)
+            out.append(A)
+            del stages, integrator
+        return measure.relative_error(self.device, *out)
+
+
+def table(result: dict[str, Any]) -> list:
+    """The result of `run` as one `rich.table.Table` for each case."""
+    from rich.table import Table
+
+    bandwidth = result["copy_bytes_per_second"]
+    tables = []
+    for case in result["cases"]:
+        log2_n = case["samples"].bit_length() - 1
+        lines = Table(
+            title=f"{case['rows']} rows x 2^{log2_n} {case['dtype']}, {case['field_bytes'] / 2**20:.1f} MiB "
+            f"a field; copy {bandwidth / 1e9:.1f} GB/s (read + write)",
+            caption="passes: reads or writes of the whole field that the memory could do in that time",
+        )
+        lines.add_column("", no_wrap=True)
+        for heading in ("ms", "FFTs", "FFT share", "passes", "x 8 FFTs", "plain /", "allocated", "fields"):
+            lines.add_column(heading, justify="right")
+        eight, plain = case["eight_ffts"], case["plain"]
+        lines.add_row(
+            "eight bare FFTs", f"{eight['ms']:.3g}", "8", "100 %", f"{eight['passes']:.1f}", "1.00", *["-"] * 3
+        )
+        if plain:
+            lines.add_row(
+                "plain RK4IP",
+                f"{plain['ms']:.3g}",
+                "8",
+                "-",
+                f"{plain['passes']:.1f}",
+                f"{plain['ms'] / eight['ms']:.2f}",
+                "1.00",
+                *["-"] * 2,
+            )
+        for line in case["integrators"]:
+            faster = line.get("times_faster_than_plain")
+            lines.add_row(
+                line["name"],
+                f"{line['ms']:.3g}",
+                str(line["ffts"]),
+                f"{line['fft_share'] * 100:.0f} %",
+                f"{line['passes']:.1f}",
+                f"{line['times_eight_ffts']:.2f}",
+                "-" if faster is None else f"{faster:.2f}",
+                f"{line['bytes_allocated']} B",
+                f"{line['peak_fields']:.2f}",
+            )
+        tables.append(lines)
+    errors = [
+        (case, line) for case in result["cases"] for line in case["integrators"] if "error_steps" in line
+    ]
+    if errors:
+        lines = Table(title=f"complex64 against complex128, steps of {result['step_m']:g} m")
+        for heading in ("case", "integrator", "steps", "relative error", "a step"):
+            lines.add_column(heading, justify="left" if heading in ("case", "integrator") else "right")
+        for case, line in errors:
+            error = line["error_against_complex128"]
+            lines.add_row(
+                f"{case['rows']} x 2^{case['samples'].bit_length() - 1}",
+                line["name"],
+                str(line["error_steps"]),
+                f"{error:.2e}",
+                f"{error / line['error_steps']:.1e}",
+            )
+        tables.append(lines)
+    return tables
+
+
+def plot(result: dict[str, Any], path: str | Path) -> list[Path]:
+    """Draw a bar a step: transforms in one colour, the rest in another, bare FFTs and plain RK4IP beside.
+
+    Parameters
+    ----------
+    result : dict
+        From `run`.
+    path : str or Path
+        Image file; its ending picks the format.
+
+    Returns
+    -------
+    list of Path
+        What was written.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    from wavefabric.results.plots import BLUE, GREY, ORANGE, STYLE
+
+    cases = result["cases"]
+    with mpl.rc_context({**STYLE, "axes.titlepad": 8, "axes.grid.axis": "x"}):
+        height = sum(2 + len(case["integrators"]) for case in cases)
+        figure = Figure(figsize=(8.4, 0.9 + 0.36 * height + 0.5 * len(cases)), layout="constrained")
+        all_axes = figure.subplots(
+            len(cases),
+            1,
+            squeeze=False,
+            height_ratios=[1 + (case["plain"] is not None) + len(case["integrators"]) for case in cases],
+        )[:, 0]
+        for axes, case in zip(all_axes, cases, strict=True):
+            bars = [("eight bare FFTs", case["eight_ffts"]["ms"], 0.0, "")]
+            for line in case["integrators"]:
+                bars.append((line["name"], min(line["fft_ms"], line["ms"]), line["ms"], ""))
+            if case["plain"]:
+                bars.append(("plain RK4IP", 0.0, case["plain"]["ms"], ""))
+            for y, (_, fft, total, _) in enumerate(bars):
+                axes.barh(y, fft, color=BLUE, height=0.62)
+                axes.barh(y, max(total - fft, 0), left=fft, color=ORANGE if fft else GREY, height=0.62)
+                axes.text(max(fft, total), y, f"  {max(fft, total):.3g} ms", va="center", fontsize=9)
+            axes.set_yticks(range(len(bars)), [name for name, *_ in bars])
+            axes.invert_yaxis()
+            axes.margins(x=0.14)
+            axes.set_xlim(left=0)
+            axes.set_title(
+                f"{case['rows']} rows × 2$^{{{case['samples'].bit_length() - 1}}}$ {case['dtype']}"
+            )
+        all_axes[-1].set_xlabel("time of one step (ms)")
+        for colour, label in ((BLUE, "its FFTs alone"), (ORANGE, "the rest"), (GREY, "not told apart")):
+            all_axes[0].barh(0, 0, color=colour, label=label)
+        figure.legend(loc="outside lower right", ncols=3, fontsize=9)
+        figure.savefig(path, dpi=160)
+    return [Path(path)]

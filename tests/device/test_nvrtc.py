@@ -1,0 +1,131 @@
+"""Every CUDA source of the package compiles, with the options and definitions the GPU device uses."""
+
+import ast
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wavefabric
+from wavefabric.device import nvrtc
+from wavefabric.errors import InputError, MissingExtra
+
+pytestmark = pytest.mark.skipif(
+    nvrtc.find_library() is None, reason="the nvidia-cuda-nvrtc wheel (extra dev) is not installed"
+)
+
+PACKAGE = Path(wavefabric.__file__).parent
+SOURCES = sorted(file.relative_to(PACKAGE).as_posix() for file in PACKAGE.rglob("*.cu"))
+ARCHITECTURES = ("sm_80", "sm_90")
+REALS = {"float": np.complex64, "double": np.complex128}
+
+
+def constant(file: str, name: str):
+    """Value of a module's constant, without importing the module (it may need CuPy)."""
+    for node in ast.parse((PACKAGE / file).read_text(encoding="utf-8")).body:
+        targets = node.targets if isinstance(node, ast.Assign) else ()
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return ast.literal_eval(node.value)
+    raise AssertionError(f"{file} has no constant {name}")
+
+
+OPTIONS = constant("device/cuda.py", "COMPILE_OPTIONS")
+
+
+def read(source: str) -> str:
+    return files("wavefabric").joinpath(source).read_text(encoding="utf-8")
+
+
+def kernels_in(source: str) -> list[str]:
+    """Names of the kernels that a source exports: the word before the list of arguments."""
+    heads = read(source).split('extern "C" __global__ void')[1:]
+    bounds = re.compile(r"__launch_bounds__\([^()]*\)")
+    return [bounds.sub("", head).split("(")[0].strip() for head in heads]
+
+
+def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Architectures and sets of definitions to compile ``source`` with, as the package does."""
+    if source == "device/philox.cu":
+        return [(arch, ()) for arch in ARCHITECTURES]
+    if source == "optics/linear.cu":
+        return [(arch, (f"-DREAL={real}", f"-DREAL2={real}2")) for arch in ARCHITECTURES for real in REALS]
+    assert source == "optics/kernels.cu", f"{source}: say here how it is compiled"
+    from wavefabric.optics.kernels_cuda import tile
+
+    found = []
+    # A few rows, and the 240 of 120 modes: both tiles of both types, each architecture with each type.
+    for arch, real, rows in [
+        ("sm_90", "float", 240),
+        ("sm_90", "double", 240),
+        ("sm_90", "double", 2),
+        ("sm_80", "float", 30),
+        ("sm_80", "double", 30),
+    ]:
+        lanes, warps, per_thread = tile(rows, REALS[real])
+        assert lanes * warps <= 1024
+        assert warps * per_thread >= rows
+        sizes = (f"-DLANES={lanes}", f"-DWARPS={warps}", f"-DROWS={per_thread}")
+        found.append((arch, (f"-DREAL={real}", f"-DREAL2={real}2", *sizes)))
+    return found
+
+
+CASES = [(source, arch, flags) for source in SOURCES for arch, flags in definitions(source)]
+
+
+def test_the_sources_are_found():
+    assert {"device/philox.cu", "optics/kernels.cu", "optics/linear.cu"} <= set(SOURCES)
+
+
+@pytest.mark.parametrize(
+    ("source", "arch", "flags"), CASES, ids=lambda v: v if isinstance(v, str) else " ".join(v)
+)
+def test_every_source_compiles(source, arch, flags):
+    names = kernels_in(source)
+    assert names
+    cubin = nvrtc.compile_source(read(source), (*OPTIONS, *flags), arch, source)
+    assert cubin[:4] == b"\x7fELF"
+    for name in names:
+        assert f".text.{name}\0".encode() in cubin
+
+
+def test_kernels_have_their_launchers():
+    """What kernels.py names exists in CUDA too."""
+    from wavefabric.optics import kernels, kernels_cuda
+
+    public = {name for name, value in vars(kernels).items() if callable(value) and not name.startswith("_")}
+    public = {name for name in public if getattr(getattr(kernels, name), "__module__", "") == kernels.__name__}
+    assert {"kerr_rotate", "transfer_table", "rk4ip_last", "row_energy", "Coupling"} <= public
+    assert public <= {name for name in dir(kernels_cuda.Kernels) if not name.startswith("_")}
+
+
+def test_an_error_gives_the_log():
+    with pytest.raises(nvrtc.CompileError, match=r"(?s)bad\.cu.*undefined_thing"):
+        nvrtc.compile_source('extern "C" __global__ void f(int* a) { a[0] = undefined_thing; }', name="bad.cu")
+    with pytest.raises(nvrtc.CompileError, match="no-such-option"):
+        nvrtc.compile_source("", ("--no-such-option",))
+
+
+def test_an_unknown_architecture_is_refused():
+    with pytest.raises(InputError, match="arch"):
+        nvrtc.compile_source("", arch="compute_90")
+    with pytest.raises(nvrtc.CompileError):
+        nvrtc.compile_source("", arch="sm_13")
+
+
+def test_the_wheel_may_be_absent(monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    assert nvrtc.find_library() is None
+    nvrtc._library.cache_clear()
+    try:
+        with pytest.raises(MissingExtra, match="dev"):
+            nvrtc.version()
+    finally:
+        nvrtc._library.cache_clear()
+
+
+def test_version():
+    major, minor = nvrtc.version()
+    assert major >= 12
+    assert minor >= 0

@@ -1,0 +1,72 @@
+"""Fibres and fields that the propagation tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wavefabric.optics.fibre import Fibre
+from wavefabric.optics.integrators import INTEGRATORS
+from wavefabric.optics.propagate import propagate
+
+SECOND = ("strang", "ssfm_rk4", "ssfm_agrawal")
+FOURTH = ("rk4ip", "blanes_moan", "erk43ip")
+ALL = tuple(INTEGRATORS)
+
+
+def make_fibre(kappa, kappa_of="mode", beta=0.0, gamma=1.3e-3, alpha=0.0, groups=None) -> Fibre:
+    """A fibre straight from its numbers; ``beta`` is (M, 4), (4,) or a plain 0, in SI."""
+    kappa = np.atleast_2d(np.asarray(kappa, float))
+    modes = {"mode": kappa.shape[0], "row": kappa.shape[0] // 2}.get(kappa_of) or len(groups)
+    groups = np.arange(1, modes + 1) if groups is None else np.asarray(groups)
+    return Fibre(
+        name="test",
+        labels=tuple(f"M{i + 1}" for i in range(modes)),
+        groups=groups,
+        alpha=np.asarray(alpha, float),
+        beta=np.broadcast_to(np.asarray(beta, float), (modes, 4)).copy(),
+        gamma=gamma,
+        kappa=kappa,
+        kappa_of=kappa_of,
+        a_eff=np.full(modes, 80e-12),
+        wavelength=1550e-9,
+    )
+
+
+def times(n: int, dt: float) -> np.ndarray:
+    """Sample times, zero in the middle of the window, s."""
+    return (np.arange(n) - n // 2) * dt
+
+
+def unit_vector(components: int, seed: int) -> np.ndarray:
+    """A random direction in complex space."""
+    rng = np.random.default_rng(seed)
+    v = rng.standard_normal(components) + 1j * rng.standard_normal(components)
+    return v / np.linalg.norm(v)
+
+
+def smooth_field(rows: int, n: int, power: float, seed: int = 1, width: float = 0.05) -> np.ndarray:
+    """Band-limited random rows of mean power ``power`` W; ``width`` of the band is filled."""
+    rng = np.random.default_rng(seed)
+    spectrum = rng.standard_normal((rows, n)) + 1j * rng.standard_normal((rows, n))
+    spectrum *= np.exp(-((np.fft.fftfreq(n) / width) ** 2))
+    field = np.fft.ifft(spectrum)
+    return field * np.sqrt(power / (abs(field) ** 2).mean(axis=1, keepdims=True))
+
+
+def run(field, fibre, length, dt, integrator, steps, device, **options):
+    """Field after ``steps`` equal steps over ``length`` m."""
+    return propagate(
+        field,
+        fibre,
+        length,
+        sample_rate=1 / dt,
+        step=length / steps,
+        integrator=integrator,
+        device=device,
+        **options,
+    )[0]
+
+
+def distance(got, wanted) -> float:
+    """‖got − wanted‖/‖wanted‖."""
+    return float(np.linalg.norm(got - wanted) / np.linalg.norm(wanted))
