@@ -9,11 +9,11 @@ _CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 
 @pytest.fixture(scope="session", params=["cpu", _CUDA])
 def device(request):
-    """The CPU with all its threads, and the first GPU."""
-    return get_device(request.param)
+    """The CPU, and the first GPU."""
+    return get_device(request.param, threads=1)
 
 
 @pytest.fixture(scope="session")
 def cpu():
-    """The CPU with all its threads."""
-    return get_device("cpu")
+    """The CPU with one thread: small fields gain nothing from more, and tests share the machine."""
+    return get_device("cpu", threads=1)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from wavefabric.bench import measure
 from wavefabric.bench.order_cases import CASES, Case
@@ -104,7 +103,7 @@ class _Bench:
                 continue
             self.say(f"{name}: {integrator}")
             points = [self._timed(integrator, n) for n in self._counts(integrator)]
-            for before, point in zip(points, points[1:], strict=False):
+            for before, point in itertools.pairwise(points):
                 fall, shorter = before["error"] / point["error"], before["h"] / point["h"]
                 point["slope"] = math.log(fall) / math.log(shorter)
             order = None
@@ -132,7 +131,7 @@ class _Bench:
     def _counts(self, integrator: str) -> list[int]:
         """Steps of the fixed runs: fewer for who does more in a step, so that the costs compare."""
         share = {"rk4ip": 2, "blanes_moan": 3}.get(integrator, 1)
-        return [max(1, self.case.steps * 2**k // share) for k in range(self.points)]
+        return [max(1, self.case.steps // share) * 2**k for k in range(self.points)]
 
     def _once(self, integrator: str, steps: int):
         """Error and cost of one run, and the field at the end."""

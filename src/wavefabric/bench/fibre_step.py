@@ -115,7 +115,7 @@ def _check(cases, precisions, integrators, step, repeats, error_steps) -> None:
         raise InputError(f"step: {step} m given; allowed: a positive length")
     if repeats < 1 or error_steps < 0:
         raise InputError(
-            f"repeats, error_steps: {repeats}, {error_steps} given; allowed: from 1, from 0"
+            f"repeats, error_steps: {repeats}, {error_steps} given; allowed: at least 1 and at least 0"
         )
 
 
@@ -296,7 +296,13 @@ def table(result: dict[str, Any]) -> list:
             lines.add_column(heading, justify="right")
         eight, plain = case["eight_ffts"], case["plain"]
         lines.add_row(
-            "eight bare FFTs", f"{eight['ms']:.3g}", "8", "100 %", f"{eight['passes']:.1f}", "1.00", *["-"] * 3
+            "eight bare FFTs",
+            f"{eight['ms']:.3g}",
+            "8",
+            "100 %",
+            f"{eight['passes']:.1f}",
+            "1.00",
+            *["-"] * 3,
         )
         if plain:
             lines.add_row(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import statistics
 import time
 import tracemalloc
@@ -128,8 +129,7 @@ def allocations(device: Device) -> Iterator[Allocation]:
         device.synchronize()
         found.kept = found.peak = max(0, before - device.memory()[0])
         return
-    from numba.core.runtime import _nrt_python as runtime
-
+    runtime = importlib.import_module("numba.core.runtime._nrt_python")
     runtime.memsys_enable_stats()
     tracemalloc.start()
     try:

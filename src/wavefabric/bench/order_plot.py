@@ -78,7 +78,7 @@ def _styles(curves: list[dict], colours, markers, grey):
 
 
 def _name_lines(axes, ends: list[tuple[float, float, str, str]]) -> None:
-    """Names right of the panel, in the order of the lines' ends, moved apart, joined to them by a thin line."""
+    """Names right of the panel, as high as the lines' ends but moved apart, joined to them."""
     bottom, top = np.log10(axes.get_ylim())
     heights = (np.log10([end[1] for end in ends]) - bottom) / (top - bottom)
     order = np.argsort(heights)

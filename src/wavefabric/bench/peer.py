@@ -49,12 +49,10 @@ class PlainRK4IP:
         half = device.empty((fibre.rows, n), dtype)
         for row in range(fibre.rows):
             alpha, (b1, b2, b3, b4) = fibre.alpha[row // 2], fibre.beta[row // 2]
-            L = -alpha / 2 + 1j * (
-                -b1 * omega + b2 * omega**2 / 2 - b3 * omega**3 / 6 + b4 * omega**4 / 24
-            )
+            L = -alpha / 2 + 1j * (-b1 * omega + b2 * omega**2 / 2 - b3 * omega**3 / 6 + b4 * omega**4 / 24)
             half[row] = device.asarray(np.exp(h / 2 * L).astype(dtype))
         self.half = half
-        real = np.zeros(1, dtype).real.dtype
+        real = np.float32 if dtype == np.complex64 else np.float64
         self.gamma_kappa = device.asarray((fibre.gamma * fibre.kappa_rows()).astype(real))
 
     def linear(self, A):

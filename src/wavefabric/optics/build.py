@@ -76,4 +76,5 @@ def build_transmitter(run: RunFile) -> Transmitter:
 
 def build_receiver(run: RunFile, transmitter: Transmitter) -> Receiver:
     """Receiver of [receiver]."""
-    return Receiver(transmitter, run.receiver.osnr, run.receiver.noise_seed)
+    table = run.receiver
+    return Receiver(transmitter, table.osnr, table.noise_seed, phase_window=table.phase_window or None)

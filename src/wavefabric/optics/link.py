@@ -23,6 +23,10 @@ from wavefabric.results import Data, ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results import checkpoint as checkpoints
 
 
+#: Received symbols kept of each polarisation, for the constellation picture.
+_POINTS = 1024
+
+
 @dataclass
 class LinkResult:
     """What :func:`run_link` gives back: the payload of the result file, and the file."""
@@ -305,9 +309,9 @@ class _Link:
 
 def _arrays(result: ReceiverResult) -> dict[str, np.ndarray]:
     """A receiver's result as plain arrays."""
-    points = np.stack([result.points[key] for key in sorted(result.points)])
+    points = np.stack([result.points[key][:, :_POINTS] for key in sorted(result.points)])
     names = ("q_squared_db", "evm", "ber_counted", "ber_from_q", "delay")
-    return {name: getattr(result, name) for name in names} | {"points": points}
+    return {name: getattr(result, name) for name in names} | {"points": points.astype(np.complex64)}
 
 
 def _group(length: float, result: ReceiverResult) -> dict[str, Any]:

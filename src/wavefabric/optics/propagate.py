@@ -89,7 +89,7 @@ class Propagator:
         kerr: str = "auto",
         svd_tolerance: float = 1e-12,
         precision: str = "double",
-        segment: int = 25,
+        segment: int = 100,
     ):
         if integrator not in INTEGRATORS:
             raise InputError(f"integrator: {integrator!r} is unknown; allowed: {', '.join(INTEGRATORS)}")

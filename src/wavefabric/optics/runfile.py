@@ -341,10 +341,14 @@ class Signal(_Table):
 
 
 class Receiver(_Table):
-    """[receiver]: noise loading and where to receive. osnr in dB (0.1 nm, both polarisations)."""
+    """[receiver]: noise loading and where to receive. osnr in dB (0.1 nm, both polarisations).
+
+    phase_window: symbols in the sliding window of the carrier-phase estimate, 0 for the whole sequence.
+    """
 
     osnr: Annotated[float, _in("dB")] | None = None
     noise_seed: Seed = 1
+    phase_window: Annotated[StrictInt, Field(ge=0)] = 64
     back_to_back: StrictBool = True
     at: Places = "each"
 
@@ -390,7 +394,7 @@ class Output(_Table):
 
     file: Annotated[Path, BeforeValidator(_output)] | None = None
     save_field: StrictBool = False
-    checkpoint_every: Count = 25
+    checkpoint_every: Count = 100
     checkpoint_interval: Annotated[float, _in("s", least=0)] = 60.0
     figures: StrictBool = True
 
