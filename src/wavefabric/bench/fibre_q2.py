@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 import os
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from wavefabric.bench import measure
+from wavefabric.bench.q2_compare import compare
+from wavefabric.bench.q2_report import plot, table
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.optics.integrators import INTEGRATORS
 from wavefabric.optics.runfile import RunFile, load
 from wavefabric.results import Result, read_result
-from wavefabric.results.plots import distance, mean_db, mode_groups, received
+from wavefabric.results.plots import received
 from wavefabric.units import quantity
 
-#: Mean penalty of the fundamental mode in dB after so many km (Brehler et al., figure 5, read from the text).
-PAPER = {80.0: -0.06, 160.0: -0.13}
+__all__ = ["parse_steps", "plot", "run", "table"]
+
+#: Hz, baud, roll-off, and the middle of the paper's 191.95 to 194.9 THz.
 SPACING, SYMBOL_RATE, ROLLOFF, CENTRE = 50e9, 32e9, 0.1, 193.425e12
 
 
@@ -30,7 +30,7 @@ def run(
     channels: int = 60,
     symbols: int = 64,
     samples_per_symbol: int | None = None,
-    steps: Sequence[str] = ("100 m",),
+    steps: Sequence[str] = ("100 m", "50 m"),
     integrator: str = "strang",
     precision: str = "double",
     spans: int = 2,
@@ -108,7 +108,7 @@ def run(
         folder = _folder(output)
         prepared = [_prepare(text, name, h, folder, force, device, threads) for name, h in wanted]
         results = [_simulate(settings, path, force, progress) for settings, path in prepared]
-    found = _compare(results)
+    found = compare(results)
     if not source:
         found["machine"] = measure.machine(get_device(device, threads))
     return found
@@ -217,237 +217,3 @@ def _simulate(settings: RunFile, target: Path, force: bool, progress) -> Result:
     if force or not target.exists():
         run_link(settings, output=target, force=force, progress=progress)
     return read_result(target)
-
-
-# --- comparing ---------------------------------------------------------------------------------------
-
-
-def _compare(results: list[Result]) -> dict[str, Any]:
-    runs = [_describe(result) for result in results]
-    # All are held against the shortest step, of the highest order. Step before order: with a wide band it
-    # is the step that decides which spurious resonances are left (docs/benchmarks.md).
-    best = min(range(len(runs)), key=lambda k: (runs[k]["step_m"], -_order(runs[k]["integrator"])))
-    finest, last = results[best], received(results[best])[-1]
-    truth = np.atleast_2d(finest[f"received/{last}/q_squared_db"])
-    for entry, result in zip(runs, results, strict=True):
-        entry["change"] = None
-        if result is not finest:
-            entry["change"] = _change(result, last, truth, runs[best], entry)
-    runs.sort(key=lambda entry: -entry["step_m"])
-    return {
-        "benchmark": "fibre-q2",
-        "finest": results[best].path.name,
-        "file": str(results[best].path),
-        "place": {"name": last, "distance_m": distance(finest, last)},
-        "runs": runs,
-        "paper": [{"distance_m": km * 1e3, "fundamental_penalty_db": db} for km, db in PAPER.items()],
-        "groups": _by_group(finest),
-        "modes": _by_mode(finest),
-        "machine": {key: _plain(value) for key, value in finest.attrs().items()},
-    }
-
-
-def _order(integrator: str) -> int:
-    return INTEGRATORS[integrator].order if integrator in INTEGRATORS else 0
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
-
-
-def _describe(result: Result) -> dict[str, Any]:
-    solver = result.attrs("solver") if "solver" in result.groups() else {}
-    run_file = tomllib.loads(result["run_file"]) if "run_file" in result else {}
-    names = received(result)
-    reference = mean_db(np.atleast_2d(result["received/back_to_back/q_squared_db"]))
-    labels = result.get("fibre/labels", [])
-    entry: dict[str, Any] = {
-        "file": result.path.name,
-        "integrator": str(solver.get("integrator", "?")),
-        "step_m": float(solver.get("step", math.nan)),
-        "precision": run_file.get("solver", {}).get("precision", "double"),
-        "fundamental": labels[0] if len(labels) else "mode 1",
-        "penalties": [],
-    }
-    for key in ("steps", "ffts", "exchanges", "seconds", "local_error", "energy_drift", "device"):
-        entry[key] = _plain(solver.get(key))
-    for name in names[1:]:
-        mean = mean_db(np.atleast_2d(result[f"received/{name}/q_squared_db"]))
-        entry["penalties"].append(
-            {"distance_m": distance(result, name), "fundamental_db": float(mean[0] - reference[0])}
-        )
-    return entry
-
-
-def _change(result: Result, place: str, truth, best: dict, entry: dict) -> dict[str, float]:
-    key = f"received/{place}/q_squared_db"
-    if key not in result or np.atleast_2d(result[key]).shape != truth.shape:
-        raise InputError(
-            f"{result.path}: its modes, channels or spans differ from those of {best['file']}; "
-            "a study of the step wants the same link"
-        )
-    apart = np.atleast_2d(result[key]) - truth
-    return {
-        "max_db": float(np.abs(apart).max()),
-        "rms_db": float(np.sqrt(np.mean(apart**2))),
-        "mean_db": float(apart.mean()),
-        "fundamental_db": entry["penalties"][-1]["fundamental_db"] - best["penalties"][-1]["fundamental_db"],
-    }
-
-
-def _by_group(result: Result) -> list[dict[str, Any]]:
-    names = received(result)
-    q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
-    numbers = mode_groups(result, len(q[names[0]]))
-    lines = []
-    for number in np.unique(numbers):
-        inside, places = numbers == number, []
-        for name in names:
-            flat = q[name][inside].reshape(1, -1)
-            mean = float(mean_db(flat)[0])
-            places.append(
-                {
-                    "name": name,
-                    "distance_m": distance(result, name),
-                    "mean_db": mean,
-                    "min_db": float(flat.min()),
-                    "penalty_db": mean - places[0]["mean_db"] if places else 0.0,
-                }
-            )
-        lines.append({"group": int(number), "modes": int(inside.sum()), "places": places})
-    return lines
-
-
-def _by_mode(result: Result) -> dict[str, Any]:
-    names = received(result)
-    labels = [str(label) for label in result.get("fibre/labels", [])]
-    modes: dict[str, Any] = {"labels": labels, "places": {}}
-    for name in names:
-        q = np.atleast_2d(result[f"received/{name}/q_squared_db"])
-        modes["places"][name] = {
-            "min_db": q.min(axis=1).tolist(),
-            "mean_db": mean_db(q).tolist(),
-            "max_db": q.max(axis=1).tolist(),
-        }
-    return modes
-
-
-# --- showing -----------------------------------------------------------------------------------------
-
-
-def table(result: dict[str, Any]) -> list:
-    """The result of `run` as `rich.table.Table`: the steps, and the penalties of the finest run by group."""
-    from rich.table import Table
-
-    paper = {line["distance_m"]: line["fundamental_penalty_db"] for line in result["paper"]}
-    places = [p["distance_m"] for p in result["runs"][0]["penalties"]]
-    name = result["runs"][0]["fundamental"]
-    runs = Table(
-        title=f"Penalty of {name} in dB, and change of Q² against {result['finest']}",
-        caption=f"change: over all modes and channels after {result['place']['distance_m'] / 1e3:g} km",
-    )
-    runs.add_column("integrator")
-    headings = ["step (m)", "precision", "steps", "s", *(f"{p / 1e3:g} km" for p in places)]
-    for heading in (*headings, "max (dB)", "rms (dB)"):
-        runs.add_column(heading, justify="right")
-    for entry in result["runs"]:
-        change = entry["change"]
-        runs.add_row(
-            entry["integrator"],
-            f"{entry['step_m']:.4g}",
-            entry["precision"],
-            _cell(entry["steps"], "d"),
-            _cell(entry["seconds"], ".1f"),
-            *(f"{p['fundamental_db']:+.3f}" for p in entry["penalties"]),
-            *(("finest", "") if change is None else (f"{change['max_db']:.4f}", f"{change['rms_db']:.4f}")),
-        )
-    if any(p in paper for p in places):
-        runs.add_section()
-        cells = [f"{paper[p]:+.2f}" if p in paper else "" for p in places]
-        runs.add_row("paper", "", "", "", "", *cells, "", "")
-
-    groups = Table(title="Q² in dB by mode group, finest run", caption="penalty: mean minus back to back")
-    for heading in ("group", "modes", "back to back"):
-        groups.add_column(heading, justify="right")
-    for place in result["groups"][0]["places"][1:]:
-        for heading in (f"{place['distance_m'] / 1e3:g} km", "min", "penalty"):
-            groups.add_column(heading, justify="right")
-    for line in result["groups"]:
-        cells = [str(line["group"]), str(line["modes"]), f"{line['places'][0]['mean_db']:.2f}"]
-        for place in line["places"][1:]:
-            cells += [f"{place['mean_db']:.2f}", f"{place['min_db']:.2f}", f"{place['penalty_db']:+.3f}"]
-        groups.add_row(*cells)
-    return [runs, groups]
-
-
-def _cell(value: Any, form: str) -> str:
-    return "" if value is None else format(value, form)
-
-
-def plot(result: dict[str, Any], path: str | Path) -> list[Path]:
-    """Draw figures 4 and 5 of the finest run, and the change of Q² against the step if there are several.
-
-    Parameters
-    ----------
-    result : dict
-        From `run`; its result file must still be there.
-    path : str or Path
-        Image file of the step study; the figures lie beside it, ``-figure4`` and ``-figure5`` at the stem.
-
-    Returns
-    -------
-    list of Path
-        What was written.
-    """
-    from wavefabric.results.plots import penalty_figure, q_squared_figure
-
-    path, data = Path(path), read_result(result["file"])
-    figures = {"-figure4": q_squared_figure(data), "-figure5": penalty_figure(data)}
-    written = []
-    for mark, figure in figures.items():
-        if figure is not None:
-            target = path.with_name(path.stem + mark + path.suffix)
-            figure.savefig(target, dpi=160)
-            written.append(target)
-    if any(entry["change"] for entry in result["runs"]):
-        _plot_steps(result, path)
-        written.append(path)
-    return written
-
-
-def _plot_steps(result: dict[str, Any], path: Path) -> None:
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    from wavefabric.results.plots import COLOURS, GREY, MARKERS, STYLE
-
-    with mpl.rc_context({**STYLE, "axes.titlepad": 8, "axes.grid.axis": "both"}):
-        figure = Figure(figsize=(9.6, 4.2), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        names = sorted({entry["integrator"] for entry in result["runs"]})
-        for k, name in enumerate(names):
-            mine = [entry for entry in result["runs"] if entry["integrator"] == name]
-            moved = [entry for entry in mine if entry["change"]]
-            colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
-            h = [entry["step_m"] for entry in moved]
-            for key, line, fill in (("max_db", "--", "white"), ("rms_db", "-", colour)) if moved else ():
-                y = [entry["change"][key] for entry in moved]
-                label = f"{name}, {'largest' if key == 'max_db' else 'rms'}"
-                left.loglog(h, y, ls=line, marker=marker, color=colour, mfc=fill, label=label)
-            y = [entry["penalties"][-1]["fundamental_db"] for entry in mine]
-            right.semilogx([e["step_m"] for e in mine], y, marker=marker, color=colour, label=name)
-        far = result["place"]["distance_m"]
-        for line in result["paper"]:
-            if line["distance_m"] == far:
-                right.axhline(line["fundamental_penalty_db"], color=GREY, ls=":", label="paper")
-        left.set(xlabel="step (m)", ylabel="change of Q² against the finest run (dB)")
-        left.set_title("Convergence in step size")
-        right.set(xlabel="step (m)", ylabel="mean Q² − back-to-back (dB)")
-        right.set_title(f"Penalty of {result['runs'][0]['fundamental']} after {far / 1e3:g} km")
-        for axes in (left, right):
-            steps = sorted({entry["step_m"] for entry in result["runs"]})
-            axes.set_xticks(steps, [f"{step:.4g}" for step in steps])
-            axes.xaxis.minorticks_off()
-            axes.margins(x=0.08)
-            axes.legend(fontsize=9)
-        figure.savefig(path, dpi=160)

@@ -148,8 +148,8 @@ def fibre_q2(
         int | None, typer.Option("--samples", help="Samples a symbol. [default: 1.25 x the band, power of 2]")
     ] = None,
     steps: Annotated[
-        str, typer.Option("--steps", help="Steps, comma between: 100m,50m,rk4ip:200m.")
-    ] = "100m",
+        str, typer.Option("--steps", help="Steps, comma between, e.g. 50m,rk4ip:200m.")
+    ] = "100m,50m",
     integrator: Annotated[str, typer.Option("--integrator", help="Of the steps that name none.")] = "strang",
     precision: Annotated[str, typer.Option("--precision", help="double or single.")] = "double",
     spans: Annotated[int, typer.Option("--spans", help="Amplified spans.")] = 2,
