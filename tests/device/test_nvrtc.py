@@ -95,14 +95,18 @@ def test_kernels_have_their_launchers():
     from wavefabric.optics import kernels, kernels_cuda
 
     public = {name for name, value in vars(kernels).items() if callable(value) and not name.startswith("_")}
-    public = {name for name in public if getattr(getattr(kernels, name), "__module__", "") == kernels.__name__}
+    public = {
+        name for name in public if getattr(getattr(kernels, name), "__module__", "") == kernels.__name__
+    }
     assert {"kerr_rotate", "transfer_table", "rk4ip_last", "row_energy", "Coupling"} <= public
     assert public <= {name for name in dir(kernels_cuda.Kernels) if not name.startswith("_")}
 
 
 def test_an_error_gives_the_log():
     with pytest.raises(nvrtc.CompileError, match=r"(?s)bad\.cu.*undefined_thing"):
-        nvrtc.compile_source('extern "C" __global__ void f(int* a) { a[0] = undefined_thing; }', name="bad.cu")
+        nvrtc.compile_source(
+            'extern "C" __global__ void f(int* a) { a[0] = undefined_thing; }', name="bad.cu"
+        )
     with pytest.raises(nvrtc.CompileError, match="no-such-option"):
         nvrtc.compile_source("", ("--no-such-option",))
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from wavefabric.optics.fibre import Fibre
 from wavefabric.optics.integrators import INTEGRATORS
-from wavefabric.optics.propagate import propagate
+from wavefabric.optics.propagate import Propagator, propagate
 
 SECOND = ("strang", "ssfm_rk4", "ssfm_agrawal")
 FOURTH = ("rk4ip", "blanes_moan", "erk43ip")
@@ -70,3 +70,26 @@ def run(field, fibre, length, dt, integrator, steps, device, **options):
 def distance(got, wanted) -> float:
     """‖got − wanted‖/‖wanted‖."""
     return float(np.linalg.norm(got - wanted) / np.linalg.norm(wanted))
+
+
+#: Three modes with delays, loss and a κ that is not symmetric, for the tests of `propagate`.
+RATE, LOSS = 500e9, np.array([0.04e-3, 0.06e-3, 0.05e-3])
+_BETA = np.array([[0, -20e-27, 0, 0], [0.4e-15, -22e-27, 0, 0], [-0.7e-15, -19e-27, 0, 0]])
+FIBRE = make_fibre([[0.9, 0.5, 0.4], [0.6, 1.1, 0.3], [0.4, 0.3, 0.8]], beta=_BETA, alpha=LOSS)
+
+
+def launch(n=192, power=10e-3):
+    """A field for `FIBRE`."""
+    return smooth_field(6, n, power, seed=2)
+
+
+def propagator(device, n=192, **options) -> Propagator:
+    """A propagator for `FIBRE`."""
+    return Propagator(FIBRE, n, RATE, device, **options)
+
+
+def put(runner: Propagator, field):
+    """A copy of ``field`` where the propagator works."""
+    A = runner.stages.empty()
+    A[...] = runner.device.asarray(field)
+    return A

@@ -168,7 +168,8 @@ def test_threads_do_not_change_the_steps_of_error_control():
     fibre = lossless(0.05e-3)
     options = {"integrator": "erk43ip", "tolerance": 1e-6}
     (one, _), (two, _) = (
-        propagate(start, fibre, 1e3, sample_rate=1 / DT, device=get_device("cpu", n), **options) for n in (1, 2)
+        propagate(start, fibre, 1e3, sample_rate=1 / DT, device=get_device("cpu", n), **options)
+        for n in (1, 2)
     )
     assert (one == two).all()
 

@@ -69,7 +69,9 @@ def test_manakov_soliton_in_any_direction(cpu, modes, integrator):
     peak = np.sqrt(abs(BETA2) / (kappa * GAMMA * T0**2))
     start = peak * direction / np.cosh(T / T0)
     length = 2 * DISPERSION_LENGTH
-    out = run(start, coupled_group(modes, BETA2, GAMMA), length, DT, integrator, steps_for(integrator, 100), cpu)
+    out = run(
+        start, coupled_group(modes, BETA2, GAMMA), length, DT, integrator, steps_for(integrator, 100), cpu
+    )
     assert distance(out, start * np.exp(0.5j * length / DISPERSION_LENGTH)) < 2e-4
 
 

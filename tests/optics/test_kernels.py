@@ -165,7 +165,9 @@ def test_rk4ip_last(case, kernels):
     A, K, square = case.put(c), case.put(s), case.place.zeros((1,), np.float64)
     kernels.rk4ip_last(A, K, h, case.coupling, square)
     case.check(A, new)
-    assert math.sqrt(float(case.place.to_host(square)[0])) == pytest.approx(error, rel=10 * TOLERANCE[case.dtype])
+    assert math.sqrt(float(case.place.to_host(square)[0])) == pytest.approx(
+        error, rel=10 * TOLERANCE[case.dtype]
+    )
 
 
 def test_a_nan_shows(place, kernels, dtype):
@@ -183,17 +185,18 @@ def test_norms(place, kernels, size, dtype):
     out = place.empty((size[0],), np.float64)
     kernels.row_energy(case.put(case.a), out)
     # Sums run in double precision whatever the field.
-    np.testing.assert_allclose(place.to_host(out), (abs(case.a) ** 2).sum(axis=1), rtol=1e-7 if dtype == np.complex64 else 1e-13)
+    tolerance = 1e-13 if dtype == np.complex128 else 1e-6
+    np.testing.assert_allclose(place.to_host(out), (abs(case.a) ** 2).sum(axis=1), rtol=tolerance)
     kernels.row_distance(case.put(case.a), case.put(case.k), out)
-    np.testing.assert_allclose(
-        place.to_host(out), (abs(case.a - case.k) ** 2).sum(axis=1), rtol=1e-6 if dtype == np.complex64 else 1e-13
-    )
+    np.testing.assert_allclose(place.to_host(out), (abs(case.a - case.k) ** 2).sum(axis=1), rtol=tolerance)
 
 
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 1037])
 def test_transfer_table(place, kernels, n):
     """exp(h L̂)/N from the definition i Σ iⁿ/n! βₙ ∂ⁿ/∂tⁿ with ∂/∂t → +iω, NumPy's order of ω."""
-    coefficients = np.array([[0.3, 2.0, -0.8, 0.2, -0.1], [0.0, 0.0, 0.5, 0.0, 0.0], [0.1, -3.0, 0.0, -0.4, 0.2]])
+    coefficients = np.array(
+        [[0.3, 2.0, -0.8, 0.2, -0.1], [0.0, 0.0, 0.5, 0.0, 0.0], [0.1, -3.0, 0.0, -0.4, 0.2]]
+    )
     spacing = 6.0 / n
     omega = 2 * np.pi * np.fft.fftfreq(n, 1 / (n * spacing / (2 * np.pi)))
     wanted = np.empty((3, n), complex)
@@ -248,26 +251,27 @@ def test_precision_of_the_rotation_over_small_and_large_phases(place, kernels, p
     assert (abs(got.imag - np.sin(phase)) < allowed).all()
     assert (abs(got.real - np.cos(phase)) < allowed).all()
     # Small phases keep their relative precision: the rotation is added, not multiplied by about 1.
-    small = (phase < 1e-2) & (phase > 0)
-    assert (abs(got.imag / np.sin(phase) - 1)[small] < 4 * epsilon).all()
+    small = phase < 1e-2
+    assert (abs(got.imag - np.sin(phase))[small] <= 4 * epsilon * phase[small]).all()
 
 
-@pytest.mark.parametrize("precision", [np.complex128, np.complex64], ids=["double", "single"])
-def test_cosine_minus_one_does_not_cancel(precision):
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+def test_cosine_minus_one_does_not_cancel(real):
     from wavefabric.optics import kernels
 
-    real = np.zeros(1, precision).real.dtype
-    phase = np.concatenate([np.logspace(-12, 2, 1401), -np.logspace(-12, 2, 1401)]).astype(real)
+    size = np.logspace(-12, 2, 1401)
+    phase = np.concatenate([size, -size]).astype(real)
     c1, s = np.empty_like(phase), np.empty_like(phase)
     kernels._rotation(phase, c1, s)
     exact = phase.astype(np.longdouble)
+    cosine, sine = -2 * np.sin(exact / 2) ** 2, np.sin(exact)
     epsilon = np.finfo(real).eps
-    assert (abs(c1 + 2 * np.sin(exact / 2) ** 2) <= 4 * epsilon * (2 * np.sin(exact / 2) ** 2 + abs(phase) * epsilon)).all() or (
-        abs(c1 + 2 * np.sin(exact / 2) ** 2).max() < 4 * epsilon
-    )
+    # What rounding of the phase itself would do, and a little for the polynomials.
+    assert (abs(c1 - cosine) <= epsilon * (1 + abs(phase))).all()
+    assert (abs(s - sine) <= epsilon * (1 + abs(phase))).all()
     near = abs(phase) < 1
-    assert (abs(c1 / (-2 * np.sin(exact / 2) ** 2) - 1)[near] < 4 * epsilon).all()
-    assert (abs(s / np.sin(exact) - 1)[near] < 4 * epsilon).all()
+    assert (abs(c1 - cosine) <= 4 * epsilon * abs(cosine))[near].all()
+    assert (abs(s - sine) <= 4 * epsilon * abs(sine))[near].all()
 
 
 def test_sums_do_not_depend_on_the_tile():

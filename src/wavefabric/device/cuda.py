@@ -11,7 +11,6 @@ import numpy as np
 from cupy.cuda import cufft
 
 
-
 def launch(function, grid, block, arguments, shared: int = 0) -> None:
     """Launch a kernel; arrays must be C-contiguous, since it sees only their addresses."""
     for argument in arguments:

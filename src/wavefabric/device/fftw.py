@@ -14,13 +14,15 @@ import pickle
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-try:
+from wavefabric.machine import cpu_model
+
+pyfftw: Any = None
+with contextlib.suppress(ImportError):  # FFTW is GPL: an extra. scipy.fft serves without it.
     import pyfftw
-except ImportError:  # FFTW is GPL: an extra. scipy.fft serves without it.
-    pyfftw = None
 
 _lock = threading.Lock()
 _loaded = False
@@ -36,8 +38,6 @@ def library() -> str:
 
 
 def _wisdom_file() -> Path:
-    from wavefabric.device.select import cpu_model
-
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     machine = hashlib.sha256(f"{cpu_model()}|{library()}".encode()).hexdigest()[:16]
     return root / "wavefabric" / f"fftw-{machine}.wisdom"

@@ -80,7 +80,9 @@ def version() -> tuple[int, int]:
     return major.value, minor.value
 
 
-def compile_source(text: str, options: Iterable[str] = (), arch: str = "sm_90", name: str = "source.cu") -> bytes:
+def compile_source(
+    text: str, options: Iterable[str] = (), arch: str = "sm_90", name: str = "source.cu"
+) -> bytes:
     """Compile CUDA C++ to a cubin.
 
     Parameters

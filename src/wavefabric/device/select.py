@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from importlib.util import find_spec
 
 from wavefabric.device.base import Device
 from wavefabric.errors import InputError, MissingExtra
+from wavefabric.machine import cpu_model, usable_threads
 
 
 def cuda_count() -> int:
@@ -58,31 +57,12 @@ def get_device(name: str = "auto", threads: int | None = None) -> Device:
     return CudaDevice(int(index or 0))
 
 
-def cpu_model() -> str:
-    """Marketing name of the CPU."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            for line in lines:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def available_threads() -> int:
-    """CPU threads that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def describe() -> dict:
     """What this machine offers: CPU, FFT library, GPUs."""
     from wavefabric.device import fftw
 
     found: dict = {
-        "cpu": {"model": cpu_model(), "threads": available_threads()},
+        "cpu": {"model": cpu_model(), "threads": usable_threads()},
         "fft": {"library": fftw.library(), "wisdom": fftw.wisdom_state()},
         "gpus": [],
     }

@@ -17,7 +17,8 @@ def build_profile(table: ProfileTable, wavelength: float) -> Profile:
     """Index profile of [fibre.profile]."""
     if table.table_csv is not None:
         return TableProfile.from_csv(table.table_csv, design_wavelength=wavelength)
-    assert table.core_diameter is not None and table.numerical_aperture is not None
+    assert table.core_diameter is not None
+    assert table.numerical_aperture is not None
     trench = None
     if table.trench_width > 0:
         trench = Trench(table.trench_gap, table.trench_width, table.trench_depth)
@@ -68,9 +69,7 @@ def build_fibre(run: RunFile) -> fibres.Fibre:
 def build_transmitter(run: RunFile) -> Transmitter:
     """Transmitter of [signal]: its grid is centred on the middle of the channels."""
     signal = run.signal
-    grid = Grid(
-        signal.grid, signal.symbol_rate, signal.samples_per_symbol, signal.symbols, signal.centre
-    )
+    grid = Grid(signal.grid, signal.symbol_rate, signal.samples_per_symbol, signal.symbols, signal.centre)
     return Transmitter(grid, signal.modulation, signal.rolloff, signal.launch_power, run.seed)
 
 

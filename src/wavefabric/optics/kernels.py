@@ -16,14 +16,15 @@ once however many stages it holds.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit, prange
 
 from wavefabric.optics.mixing import Mixing
 
-_fast = dict(cache=True, error_model="numpy", fastmath={"contract", "nsz"})
-_parallel = dict(parallel=True, **_fast)
+_fast: dict[str, Any] = dict(cache=True, error_model="numpy", fastmath={"contract", "nsz"})
+_parallel: dict[str, Any] = dict(parallel=True, **_fast)
 # Bytes of one tile of one field: two fields and the sums stay in a 2 MiB L2 cache.
 _TILE_BYTES = 1 << 18
 
@@ -44,7 +45,7 @@ class Coupling:
     """
 
     def __init__(self, device, mixing: Mixing, n: int, dtype):
-        real = np.zeros(1, dtype).real.dtype
+        real = np.finfo(dtype).dtype
         rows, cells = mixing.cell_of_row.size, mixing.cells
         tile = _TILE_BYTES // (rows * np.dtype(dtype).itemsize) // 16 * 16
         self.tile = int(min(max(tile, 16), 1024))
@@ -56,8 +57,9 @@ class Coupling:
         self.scratch = device.empty((device.threads, 8, max(cells, mixing.rank), self.tile), real)
 
     @property
-    def args(self):
-        return self.start, self.dense, self.left, self.right, self.scratch
+    def args(self) -> tuple[Any, ...]:
+        """What every Kerr kernel takes last."""
+        return self.start, self.dense, self.left, self.right, self.scratch, self.tile
 
 
 def _real(field):
@@ -211,7 +213,7 @@ def _bounds(worker, workers, n, tile, b):
 
 def kerr_derivative(A, K, coupling):
     """K = N̂(A) A = i (γκ|A|²) A, √W/m."""
-    _kerr_derivative(_real(A), _real(K), *coupling.args, coupling.tile)
+    _kerr_derivative(_real(A), _real(K), *coupling.args)
 
 
 @njit(**_parallel)
@@ -237,7 +239,7 @@ def _kerr_derivative(A, K, start, dense, left, right, scratch, tile):
 
 def kerr_rotate(A, h, coupling):
     """A ← exp(i h γκ|A|²) A: the exact flow of N̂ over h, since |A|² is invariant under it."""
-    _kerr_rotate(_real(A), h, *coupling.args, coupling.tile)
+    _kerr_rotate(_real(A), h, *coupling.args)
 
 
 @njit(**_parallel)
@@ -262,7 +264,7 @@ def kerr_rotate_rk4(A, h, coupling):
 
     Every stage is A times one complex number a cell, so the sweep needs only the cell powers.
     """
-    _kerr_rotate_rk4(_real(A), h, *coupling.args, coupling.tile)
+    _kerr_rotate_rk4(_real(A), h, *coupling.args)
 
 
 @njit(**_parallel)
@@ -312,7 +314,7 @@ def _stage_multiplier(theta, f, weight, mr, mi, sr, si):
 
 def kerr_phase_rate(A, rate, coupling):
     """rate[c, t] = Σ_d γκ_cd P_d, rad/m, for every cell; ``rate`` is (cells, N), real."""
-    _kerr_phase_rate(_real(A), rate, *coupling.args, coupling.tile)
+    _kerr_phase_rate(_real(A), rate, *coupling.args)
 
 
 @njit(**_parallel)
@@ -329,7 +331,7 @@ def _kerr_phase_rate(A, rate, start, dense, left, right, scratch, tile):
 
 def rotate_mean(H, A, rate0, rate1, h, coupling):
     """A = exp(i h (rate0 + rate1)/2) H: the trapezoidal rule over N̂."""
-    _rotate_mean(_real(H), _real(A), rate0, rate1, h, *coupling.args, coupling.tile)
+    _rotate_mean(_real(H), _real(A), rate0, rate1, h, *coupling.args)
 
 
 @njit(**_parallel)
@@ -352,7 +354,7 @@ def _rotate_mean(H, A, rate0, rate1, h, start, dense, left, right, scratch, tile
 
 def max_phase_rate(A, coupling):
     """Largest |phase rate| over cells and time, rad/m (NaN if the field holds one)."""
-    _max_phase_rate(_real(A), *coupling.args, coupling.tile)
+    _max_phase_rate(_real(A), *coupling.args)
     return float(coupling.scratch[:, 5, 0, 0].max())
 
 
@@ -382,7 +384,7 @@ def rk4ip_middle(A, K, h, coupling):
 
     In: A = A_I and K = k1/h. Out: A ← A_I + k3 and K ← A_I + k1/6 + k2/3 + k3/3.
     """
-    _rk4ip_middle(_real(A), _real(K), h, *coupling.args, coupling.tile)
+    _rk4ip_middle(_real(A), _real(K), h, *coupling.args)
 
 
 @njit(**_parallel)
@@ -441,7 +443,7 @@ def rk4ip_last(A, K, h, coupling, error=None):
     the squared local error of the embedded third-order solution (Balac & Mahé 2013,
     doi 10.1016/j.cpc.2012.12.020).
     """
-    _rk4ip_last(_real(A), _real(K), h, error is not None, *coupling.args, coupling.tile)
+    _rk4ip_last(_real(A), _real(K), h, error is not None, *coupling.args)
     if error is not None:
         error[0] = coupling.scratch[:, 5, 0, 0].sum(dtype=np.float64)
 

@@ -35,7 +35,7 @@ class Coupling:
 
     def __init__(self, device, mixing: Mixing, n: int, dtype):
         xp, dtype = device.xp, np.dtype(dtype)
-        real = np.zeros(1, dtype).real.dtype
+        real = np.finfo(dtype).dtype
         rows = mixing.cell_of_row.size
         self._device, self.mixing, self.n = device, mixing, n
         self.lanes, self.warps, per_thread = tile(rows, dtype)

@@ -22,7 +22,6 @@ from wavefabric.optics.runfile import RunFile
 from wavefabric.results import Data, ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results import checkpoint as checkpoints
 
-
 #: Received symbols kept of each polarisation, for the constellation picture.
 _POINTS = 1024
 
@@ -174,9 +173,7 @@ class _Link:
         def on_step(z: float, done: int) -> None:
             self.progress.update(done if steps else z, f"z = {(span * link.length + z) / 1e3:.1f} km")
 
-        self.propagator.run(
-            self.A, link.length, inside, on_step, lambda state: self._checkpoint(span, state)
-        )
+        self.propagator.run(self.A, link.length, inside, on_step, lambda state: self._checkpoint(span, state))
         loss = float(np.exp(self.fibre.alpha.mean() * link.length))
         gain = loss if link.gain is None else 10 ** (link.gain / 10)
         Amplifier(gain, link.noise_figure).apply(
@@ -264,9 +261,7 @@ class _Link:
 
     def _write(self) -> Path:
         self.payload = self._payload()
-        return self.writer.write(
-            self.payload, self.settings.text, provenance(device=self.device.name)
-        )
+        return self.writer.write(self.payload, self.settings.text, provenance(device=self.device.name))
 
     def _payload(self) -> dict[str, Any]:
         fibre, grid, report = self.fibre, self.transmitter.grid, self.propagator.report

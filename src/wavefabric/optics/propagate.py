@@ -210,7 +210,9 @@ def check_memory(fibre: Fibre, n: int, dtype, integrator: type[Integrator], devi
         )
 
 
-def propagate(field, fibre: Fibre, length, *, sample_rate, step=None, device="auto", progress=None, **options):
+def propagate(
+    field, fibre: Fibre, length, *, sample_rate, step=None, device="auto", progress=None, **options
+):
     """Light through one fibre, in two lines.
 
     >>> fibre = graded_index_62_5(groups=5)

@@ -88,7 +88,7 @@ class Stages:
     @property
     def real(self):
         """Real type of the fields."""
-        return np.zeros(1, self.dtype).real.dtype
+        return np.finfo(self.dtype).dtype
 
     def empty(self):
         """One more field."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import wavefabric
+from wavefabric.machine import cpu_model, usable_threads
 
 _STARTED = datetime.now(UTC)
 #: Packages whose version may change an answer by round-off.
@@ -94,24 +94,6 @@ def git_commit() -> str:
         return git("rev-parse", "HEAD") + ("+" if edited else "")
     except (OSError, subprocess.SubprocessError):
         return ""
-
-
-def cpu_model() -> str:
-    """Name of the processor."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return " ".join(line.split(":", 1)[1].split())
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def usable_threads() -> int:
-    """Hardware threads that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def command_line(argv: list[str]) -> str:

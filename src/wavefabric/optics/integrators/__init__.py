@@ -4,7 +4,7 @@ from wavefabric.optics.integrators.base import Integrator
 from wavefabric.optics.integrators.composition import BlanesMoan
 from wavefabric.optics.integrators.erk43ip import ERK43IP
 from wavefabric.optics.integrators.rk4ip import RK4IP
-from wavefabric.optics.integrators.ssfm import SSFMAgrawal, SSFMRK4
+from wavefabric.optics.integrators.ssfm import SSFMRK4, SSFMAgrawal
 from wavefabric.optics.integrators.strang import Strang
 
 #: Integrator classes by the name used in run files.
@@ -12,4 +12,4 @@ INTEGRATORS: dict[str, type[Integrator]] = {
     kind.name: kind for kind in (SSFMAgrawal, SSFMRK4, RK4IP, Strang, BlanesMoan, ERK43IP)
 }
 
-__all__ = ["INTEGRATORS", "RK4IP", "BlanesMoan", "ERK43IP", "Integrator", "SSFMAgrawal", "SSFMRK4", "Strang"]
+__all__ = ["ERK43IP", "INTEGRATORS", "RK4IP", "SSFMRK4", "BlanesMoan", "Integrator", "SSFMAgrawal", "Strang"]
