@@ -146,20 +146,15 @@ def test_memory(device):
 
 
 def test_memory_within_a_control_group(monkeypatch, tmp_path):
-    import io
-
-    files = {
-        "/proc/meminfo": "MemTotal: 1000 kB\nMemAvailable:     8000000 kB\n",
-        "/sys/fs/cgroup/memory.max": "3000000\n",
-        "/sys/fs/cgroup/memory.current": "1000000\n",
-    }
-    monkeypatch.setattr("builtins.open", lambda path, **_: io.StringIO(files[path]))
+    monkeypatch.setattr("wavefabric.device.cpu._CGROUP", tmp_path)
     device = CpuDevice(1)
-    assert device.memory() == (2_000_000, 3_000_000)
-    files["/sys/fs/cgroup/memory.max"] = "max\n"
-    assert device.memory()[0] == 8_000_000 * 1024
-    files["/sys/fs/cgroup/memory.max"] = "500000\n"
-    assert device.memory() == (0, 500_000)
+    assert 0 < device.memory()[0] <= device.memory()[1]
+    (tmp_path / "memory.current").write_text("1000000\n")
+    for limit, wanted in (("3000000", (2_000_000, 3_000_000)), ("500000", (0, 500_000))):
+        (tmp_path / "memory.max").write_text(limit + "\n")
+        assert device.memory() == wanted
+    (tmp_path / "memory.max").write_text("max\n")
+    assert device.memory()[1] > 3_000_000
 
 
 def test_kernels_are_the_module(cpu):

@@ -220,6 +220,6 @@ def test_the_file_is_of_this_machine_and_library(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     mine = fftw._wisdom_file()
     assert mine.parent == tmp_path / "wavefabric"
-    monkeypatch.setattr("wavefabric.device.select.cpu_model", lambda: "another")
+    monkeypatch.setattr(fftw, "cpu_model", lambda: "another")
     assert fftw._wisdom_file() != mine
     assert "/" not in fftw._wisdom_file().name

@@ -1,12 +1,13 @@
 """Step control: fixed, by phase, by local error; resuming; captured steps."""
 
+import itertools
 import json
 import math
 
 import numpy as np
 import pytest
 from fibre_cases import ALL, FIBRE, FOURTH, RATE, distance, launch, make_fibre, propagator, put
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.device import get_device
@@ -30,6 +31,7 @@ class Marker(Strang):
     step = end = begin
 
 
+@settings(deadline=None)
 @given(st.floats(1.0, 1e6), st.integers(1, 20000))
 def test_fixed_steps_end_at_the_end(length, total):
     """The last z is the length to the last bit: the propagation waits for it."""
@@ -42,6 +44,7 @@ def test_fixed_steps_end_at_the_end(length, total):
     assert state["z"] == length
 
 
+@settings(deadline=None)
 @given(st.floats(1e-6, 1e9))
 def test_the_grid_of_steps(h):
     below = on_grid(h)
@@ -121,6 +124,32 @@ def test_a_step_that_is_too_long_is_taken_again(cpu):
     assert report.rejected > 0
     assert report.local_error <= 1e-7
     assert np.isfinite(out).all()
+
+
+def test_what_follows_an_error_above_and_below_the_tolerance(cpu):
+    """Accept up to the tolerance itself; the next step follows (tolerance/error)^¼, between limits."""
+    tolerance, field = 1e-6, launch()
+    script = [1.001, 0.999, 2.0e4, 1e-9, 1.0, math.nan]
+    runner = propagator(cpu, integrator="erk43ip", tolerance=tolerance)
+    A, scale, tried, dropped = put(runner, field), np.linalg.norm(field), [], []
+
+    def trial(_, h):
+        tried.append(h)
+        return script[len(tried) - 1] * tolerance * scale
+
+    runner.integrator.trial = trial
+    runner.integrator.reject = lambda _: dropped.append(len(tried))
+    state = {"z": 0.0, "done": 0, "h": 64.0}
+    accepted = list(runner.control.advance(A, 1e9, state, 4))
+    assert accepted == [1, 2, 3, 4]
+    assert dropped == [1, 3]
+    assert runner.stages.counts.rejected == 2
+    factors = [b / a for a, b in itertools.pairwise(tried)]
+    wanted = [0.9 * 1.001**-0.25, 0.9 * 0.999**-0.25, 0.3, 2.0, 0.9]
+    for factor, want in zip(factors, wanted, strict=True):
+        assert want / 2**0.1251 < factor <= want * (1 + 1e-9)
+    # A lost field is not retried for ever: the watch over energy says so.
+    assert state["z"] == pytest.approx(sum(tried[k] for k in (1, 3, 4, 5)))
 
 
 @pytest.mark.parametrize("integrator", ALL)

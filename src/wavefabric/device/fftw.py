@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.errors import InputError
 from wavefabric.machine import cpu_model
 
 pyfftw: Any = None
@@ -61,14 +62,19 @@ def import_wisdom(stored: bytes) -> None:
     global _loaded
     if pyfftw and stored:
         with _lock:
+            try:
+                wisdom = _wisdom_tuple(stored)
+            except (ValueError, pickle.UnpicklingError, EOFError):
+                raise InputError("checkpoint: its FFTW wisdom cannot be read; run with --no-resume") from None
             pyfftw.forget_wisdom()
-            pyfftw.import_wisdom(_wisdom_tuple(stored))
+            pyfftw.import_wisdom(wisdom)
             _loaded = True
 
 
 def _wisdom_tuple(stored: bytes) -> tuple[bytes, ...]:
     wisdom = _BytesOnly(stored).load()
-    if not (isinstance(wisdom, tuple) and all(isinstance(part, bytes) for part in wisdom)):
+    three = isinstance(wisdom, tuple) and len(wisdom) == 3  # double, single, long double
+    if not (three and all(isinstance(part, bytes) for part in wisdom)):
         raise ValueError("not FFTW wisdom")
     return wisdom
 

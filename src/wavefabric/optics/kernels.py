@@ -371,8 +371,9 @@ def _max_phase_rate(A, start, dense, left, right, scratch, tile):
             _mix(s[0], dense, left, right, s[2], s[1])
             for c in range(cells):
                 for t in range(hi - lo):
-                    if not abs(s[1, c, t]) <= most:
-                        most = abs(s[1, c, t])
+                    v = abs(s[1, c, t])
+                    if v > most or v != v:  # nothing is above a NaN: it stays
+                        most = v
         scratch[w, 5, 0, 0] = most
 
 

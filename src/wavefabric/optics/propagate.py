@@ -14,7 +14,7 @@ from wavefabric.errors import InputError
 from wavefabric.optics.fibre import Fibre
 from wavefabric.optics.integrators import INTEGRATORS, Integrator
 from wavefabric.optics.mixing import find_cells
-from wavefabric.optics.stages import Stages
+from wavefabric.optics.stages import TABLES, Stages
 from wavefabric.optics.stepping import FixedStep, make_control
 from wavefabric.units import quantity
 
@@ -98,7 +98,8 @@ class Propagator:
         if segment < 1:
             raise InputError(f"segment: {segment} steps given; allowed: 1 or more")
         dtype = np.complex128 if precision == "double" else np.complex64
-        check_memory(fibre, n, dtype, INTEGRATORS[integrator], device)
+        tables = None if step is not None else TABLES  # a varying step fills the store of tables
+        check_memory(fibre, n, dtype, INTEGRATORS[integrator], device, tables)
         self.fibre, self.device, self.segment = fibre, device, segment
         self.stages = Stages(device, fibre, n, sample_rate, dtype, kerr, svd_tolerance)
         self.integrator = INTEGRATORS[integrator](self.stages)
@@ -170,7 +171,7 @@ class Propagator:
         """Compare one step with two half steps. Costs three steps; they do not count."""
         stages = self.stages
         # 8 GiB of slack on top: what the platform itself may still need.
-        if self.device.memory()[0] < 2.2 * A.nbytes:
+        if self.device.memory()[0] < 2 * A.nbytes + TABLES * stages.table_bytes:
             return
         counts = dict(vars(stages.counts))
         one, two = stages.empty(), stages.empty()
@@ -187,20 +188,26 @@ class Propagator:
         vars(stages.counts).update(counts)
 
 
-def memory_needed(fibre: Fibre, n: int, dtype, integrator: type[Integrator], device: Device) -> int:
+def memory_needed(
+    fibre: Fibre, n: int, dtype, integrator: type[Integrator], device: Device, tables: int | None = None
+) -> int:
     """Bytes on the device: fields, cuFFT's work area, transfer tables, scratch."""
     one = fibre.rows * n * np.dtype(dtype).itemsize
     on_gpu = device.name != "cpu"
     dispersion = np.unique(np.column_stack([fibre.alpha, fibre.beta]), axis=0).shape[0]
-    tables = dispersion * n * 16 * len(set(integrator.lengths(integrator, 1.0)))  # type: ignore[arg-type]
+    if tables is None:
+        tables = len(set(integrator.lengths(integrator, 1.0)))  # type: ignore[arg-type]
+    transfer = dispersion * n * 16 * tables
     fields = 1 + integrator.extra_fields + (1 if on_gpu else 0)
     rates = 2 * (int(find_cells(fibre.kappa_rows())[-1]) + 1) * n * np.dtype(dtype).itemsize // 2
-    return fields * one + tables + (rates if integrator.name == "ssfm_agrawal" else 0) + (64 << 20)
+    return fields * one + transfer + (rates if integrator.name == "ssfm_agrawal" else 0) + (64 << 20)
 
 
-def check_memory(fibre: Fibre, n: int, dtype, integrator: type[Integrator], device: Device) -> None:
+def check_memory(
+    fibre: Fibre, n: int, dtype, integrator: type[Integrator], device: Device, tables: int | None = None
+) -> None:
     """Raise InputError if the propagation would not fit, before anything is allocated."""
-    needed, (free, total) = memory_needed(fibre, n, dtype, integrator, device), device.memory()
+    needed, (free, total) = memory_needed(fibre, n, dtype, integrator, device, tables), device.memory()
     if needed > free:
         gib = 1 / (1 << 30)
         raise InputError(

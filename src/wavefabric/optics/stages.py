@@ -15,7 +15,7 @@ from wavefabric.optics.fibre import Fibre
 from wavefabric.optics.mixing import make_mixing
 
 #: Transfer tables kept: a composition method uses four step fractions.
-_TABLES = 6
+TABLES = 6
 
 
 @dataclass
@@ -76,6 +76,8 @@ class Stages:
         self._cell = device.asarray(cell.reshape(-1).astype(np.int32))
         self._domega = 2 * np.pi * sample_rate / self.n
         self._tables: dict[float, object] = {}
+        #: Grows when a table gives way to another: a captured step then reads the wrong one.
+        self.tables_replaced = 0
         self._fft = device.row_fft(fibre.rows, self.n, self.dtype)
         self._energy = device.empty((fibre.rows,), np.float64)
         self.error = device.zeros((1,), np.float64)
@@ -89,6 +91,11 @@ class Stages:
     def real(self):
         """Real type of the fields."""
         return np.finfo(self.dtype).dtype
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of one transfer table."""
+        return 16 * self._coefficients.shape[0] * self.n
 
     def empty(self):
         """One more field."""
@@ -108,8 +115,9 @@ class Stages:
     def _table(self, length: float):
         table = self._tables.pop(length, None)
         if table is None:
-            if len(self._tables) >= _TABLES:
+            if len(self._tables) >= TABLES:
                 table = self._tables.pop(next(iter(self._tables)))  # the least recently used
+                self.tables_replaced += 1
             else:
                 table = self.device.empty((self._coefficients.shape[0], self.n), np.complex128)
             self.kernels.transfer_table(table, self._coefficients, self._domega, length)

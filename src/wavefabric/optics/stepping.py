@@ -46,21 +46,25 @@ class FixedStep:
         for _ in range(steps):
             self._one(A, h, counts)
             state["done"] += 1
-            state["z"] = length * state["done"] / total
+            # The last step ends at the end, not one bit before it.
+            state["z"] = length if state["done"] == total else length * state["done"] / total
             yield state["done"]
         integrator.end(A, h)
         state["h"] = h
 
     def _one(self, A, h: float, counts: Counts) -> None:
-        if self._graph is None or self._graph[0] is not A or self._graph[1] != h:
+        stages = self.integrator.stages
+        key = id(A), h, stages.tables_replaced
+        if self._graph is None or self._graph[0] != key:
             # The first step runs as written (kernels load, plans are made), then is captured.
             before = Counts(**vars(counts))
             self.integrator.step(A, h)
             cost = {name: value - getattr(before, name) for name, value in vars(counts).items()}
             after = Counts(**vars(counts))
-            graph = self.integrator.stages.device.graph(lambda: self.integrator.step(A, h))
+            graph = stages.device.graph(lambda: self.integrator.step(A, h))
             vars(counts).update(vars(after))
-            self._graph = (A, h, graph, Counts(**cost))
+            # A in the tuple keeps its id from being used again.
+            self._graph = (key, A, graph, Counts(**cost))
         else:
             _, _, graph, cost = self._graph
             after = Counts(**vars(counts))

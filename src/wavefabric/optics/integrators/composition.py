@@ -17,7 +17,7 @@ class BlanesMoan(Integrator):
     .. math::
         A(z+h) = e^{a_1 h\hat L} e^{b_1 h\hat N} e^{a_2 h\hat L} \cdots e^{b_1 h\hat N} e^{a_1 h\hat L} A(z)
 
-    Its error constant is a few hundred times smaller than that of Yoshida's triple jump. Every flow
+    Its error constant is about a hundred times smaller than that of Yoshida's triple jump. Every flow
     is exact, so energy of every mode is conserved to round-off; :math:`a_3 < 0` means that a short
     piece runs backwards, where loss is gain. The first and last pieces of neighbouring steps merge.
     """
