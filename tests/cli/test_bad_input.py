@@ -53,6 +53,8 @@ BAD_FILES = [
      ["signal.last_frequency", "193.4 THz"]),
     ("bad entry", 'channels = 3\nspacing = "50 GHz"\ncentre_frequency = "193.4 THz"',
      'frequencies = ["193.4 THz", "193.5 km"]', ["signal.frequencies (entry 2)", "193.5 km"]),
+    ("too much memory", "symbols = 64", "symbols = 1_000_000_000_000", ["memory", "GiB", "free"]),
+    ("field not finite", '"-1 dBm"', '"1e308 W"', ["field", "not finite", "z = 0 km"]),
     ("two step controls", 'step = "1 km"', 'step = "1 km"\nmax_phase = "0.01 rad"',
      ["solver.max_phase", "step", "exactly one"]),
     ("no step control", 'step = "1 km"', "", ["solver.step", "missing", "exactly one"]),

@@ -58,14 +58,14 @@ def test_the_grid_of_steps(h):
 def test_no_step_turns_more_than_the_phase_limit(cpu, integrator, limit):
     runner = propagator(cpu, integrator=integrator, max_phase=limit)
     A = put(runner, launch(power=30e-3))
-    advance, turned, lengths = runner.integrator.advance, [], []
+    step, turned, lengths = runner.integrator.step, [], []
 
-    def watched(field, h, steps=1):
+    def watched(field, h):
         turned.append(h * runner.stages.max_phase_rate(field))
         lengths.append(h)
-        advance(field, h, steps)
+        step(field, h)
 
-    runner.integrator.advance = watched
+    runner.integrator.step = watched
     runner.run(A, 20e3)
     assert max(turned) <= limit * (1 + 1e-8)
     # Not needlessly short either, but for the last: the grid of steps is 9 % wide.

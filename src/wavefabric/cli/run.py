@@ -128,6 +128,9 @@ def show(result: Result, title: str, figures: list[Path]) -> None:
         console.print("Q² in dB over modes and channels; penalty: mean minus back to back")
         if "back_to_back" in rows[0]["received"] and not _has_reference(rows):
             console.print("back to back is free of noise (no receiver.osnr): no reference for a penalty")
+    solver = result.attrs("solver") if "solver" in result.groups() else {}
+    if "local_error" in solver:
+        console.print(cost_line(solver))
     for path in [result.path, *figures]:
         console.print(f"wrote {path}", soft_wrap=True, markup=False)
 
@@ -135,6 +138,17 @@ def show(result: Result, title: str, figures: list[Path]) -> None:
 def _has_reference(rows: list[dict[str, Any]]) -> bool:
     return all(
         "back_to_back" in r["received"] and r["received"]["back_to_back"]["penalty_db"] == 0 for r in rows
+    )
+
+
+def cost_line(solver: dict[str, Any]) -> str:
+    """One line on what the propagation cost and how exact it was."""
+    local = solver["local_error"]
+    error = "not measured" if local != local else f"{local:.1e}"
+    return (
+        f"{solver['integrator']} on {solver['device']}: {solver['steps']} steps, {solver['ffts']} FFTs, "
+        f"{solver['exchanges']} exchanges in {solver['seconds']:.1f} s; local error {error}, "
+        f"energy drift {solver['energy_drift']:.1e}"
     )
 
 

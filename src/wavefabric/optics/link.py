@@ -160,6 +160,7 @@ class _Link:
         self.transmitter.fill(
             self.device, self.A, modes=self.fibre.modes, progress=lambda done, _: self.progress.update(done)
         )
+        self.propagator.finite_energy(self.A, 0.0)
         if self.settings.receiver.back_to_back:
             self._receive("back_to_back", 0)
 

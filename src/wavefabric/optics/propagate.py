@@ -132,7 +132,7 @@ class Propagator:
         """
         begun, counts = time.perf_counter(), self.stages.counts
         if state is None:
-            state = {"z": 0.0, "done": 0, "energy": self._finite_energy(A, 0.0).tolist(), "drift": 0.0}
+            state = {"z": 0.0, "done": 0, "energy": self.finite_energy(A, 0.0).tolist(), "drift": 0.0}
             if isinstance(self.control, FixedStep):
                 self._measure_local_error(A, self.control.h(length))
         fibre_loss = np.repeat(self.fibre.alpha, 2)
@@ -140,7 +140,7 @@ class Propagator:
             for done in self.control.advance(A, length, state, self.segment):
                 if on_step:
                     on_step(state["z"], done)
-            energy, first = self._finite_energy(A, state["z"]), np.array(state["energy"])
+            energy, first = self.finite_energy(A, state["z"]), np.array(state["energy"])
             lit = first > 0
             drift = np.abs(energy[lit] / (first[lit] * np.exp(-fibre_loss[lit] * state["z"])) - 1)
             state["drift"] = max(state["drift"], float(drift.max(initial=0.0)))
@@ -156,7 +156,8 @@ class Propagator:
             setattr(report, name, value)
         return state
 
-    def _finite_energy(self, A, z: float) -> np.ndarray:
+    def finite_energy(self, A, z: float) -> np.ndarray:
+        """Σ_t |A|² of each row, W × samples; FieldLost, naming mode and ``z`` (m), if one is not finite."""
         energy = self.stages.energy(A)
         bad = np.flatnonzero(~np.isfinite(energy))
         if bad.size:

@@ -81,20 +81,33 @@ class PhaseStep:
         self.integrator, self.max_phase = integrator, max_phase
 
     def advance(self, A, length: float, state: dict, most: int) -> Iterator[int]:
-        stages = self.integrator.stages
+        integrator, counts = self.integrator, self.integrator.stages.counts
+        h = 0.0  # not begun
         for _ in range(most):
-            left = length - state["z"]
-            rate = stages.max_phase_rate(A)
-            h = on_grid(self.max_phase / rate) if 0 < rate < math.inf else left
-            last = h >= left * (1 - 1e-12)
-            self.integrator.advance(A, left if last else h)
-            stages.counts.steps += 1
+            left, settled = length - state["z"], False
+            # The phase is that of the field as the integrator holds it: for split steps, half a step
+            # ahead, where the rotation is applied. Equal steps that follow one another stay merged.
+            while (wanted := self._length(A, left)) != h and not (settled and wanted > h):
+                if h:
+                    integrator.end(A, h)
+                integrator.begin(A, wanted)
+                h, settled = wanted, True
+            integrator.step(A, h)
+            counts.steps += 1
+            last = h == left
             state["z"] = length if last else state["z"] + h
             state["h"] = h
             state["done"] += 1
             yield state["done"]
             if last:
-                return
+                break
+        if h:
+            integrator.end(A, h)
+
+    def _length(self, A, left: float) -> float:
+        rate = self.integrator.stages.max_phase_rate(A)
+        h = on_grid(self.max_phase / rate) if 0 < rate < math.inf else left
+        return left if h >= left * (1 - 1e-12) else h
 
 
 class ErrorStep:
