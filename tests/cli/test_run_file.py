@@ -7,7 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from wavefabric.errors import InputError
-from wavefabric.optics.runfile import Fibre, Link, RunFile, Signal, Solver, load
+from wavefabric.optics.runfile import RunFile, load
+from wavefabric.optics.runfile_tables import Fibre, Link, Signal, Solver
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -115,7 +116,7 @@ def test_python_takes_si_floats():
 
 
 def test_every_key_is_documented():
-    from wavefabric.optics.runfile import Output, Profile, Receiver
+    from wavefabric.optics.runfile_tables import Output, Profile, Receiver
 
     text = (EXAMPLES.parent / "docs" / "run-files.md").read_text(encoding="utf-8")
     for table in (RunFile, Fibre, Profile, Link, Signal, Receiver, Solver, Output):

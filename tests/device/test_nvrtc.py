@@ -92,11 +92,13 @@ def test_every_source_compiles(source, arch, flags):
 
 def test_kernels_have_their_launchers():
     """What kernels.py names exists in CUDA too."""
-    from wavefabric.optics import kernels, kernels_cuda
+    from wavefabric.optics import kernels, kernels_cuda, linear
 
     public = {name for name, value in vars(kernels).items() if callable(value) and not name.startswith("_")}
     public = {
-        name for name in public if getattr(getattr(kernels, name), "__module__", "") == kernels.__name__
+        name
+        for name in public
+        if getattr(getattr(kernels, name), "__module__", "") in (kernels.__name__, linear.__name__)
     }
     assert {"kerr_rotate", "transfer_table", "rk4ip_last", "row_energy", "Coupling"} <= public
     assert public <= {name for name in dir(kernels_cuda.Kernels) if not name.startswith("_")}

@@ -9,15 +9,10 @@ import pytest
 
 from wavefabric.bench import fibre_modes
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre import (
-    coupled_group,
-    fibre_from_csv,
-    fibre_from_profile,
-    graded_index_62_5,
-    presets,
-    single_mode,
-)
+from wavefabric.optics.fibre import coupled_group, fibre_from_profile, single_mode
+from wavefabric.optics.fibre_tables import fibre_from_csv
 from wavefabric.optics.materials import ConstantIndex
+from wavefabric.optics.presets import graded_index_62_5, presets
 from wavefabric.optics.profile import IndexProfile
 
 FEW = IndexProfile(16e-6, 0.2, 2, cladding=ConstantIndex(1.444))

@@ -9,8 +9,9 @@ from scipy.optimize import brentq
 from scipy.special import jn_zeros, jv, kv
 
 from wavefabric.errors import InputError
+from wavefabric.optics.dispersion import dispersion
 from wavefabric.optics.materials import ConstantIndex
-from wavefabric.optics.modes import convergence, dispersion, extrapolate, lp_label, solve_modes
+from wavefabric.optics.modes import convergence, extrapolate, lp_label, solve_modes
 from wavefabric.optics.profile import IndexProfile, TableProfile, graded_index_62_5, read_columns
 from wavefabric.units import SPEED_OF_LIGHT
 

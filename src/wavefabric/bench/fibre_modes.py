@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.optics.modes import STEP, convergence, dispersion, solve_modes
+from wavefabric.optics.dispersion import dispersion
+from wavefabric.optics.modes import STEP, convergence, solve_modes
 from wavefabric.optics.profile import graded_index_62_5, read_columns
 
 WAVELENGTH = 1550e-9

@@ -14,8 +14,9 @@ from wavefabric.bench.peer import PlainRK4IP
 from wavefabric.bench.step_report import plot, table
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre import Fibre, graded_index_62_5
+from wavefabric.optics.fibre import Fibre
 from wavefabric.optics.integrators import INTEGRATORS
+from wavefabric.optics.presets import graded_index_62_5
 from wavefabric.optics.stages import Counts, Stages
 from wavefabric.optics.transmitter import Transmitter
 from wavefabric.optics.wdm import Grid

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from wavefabric.device import Device
-from wavefabric.optics.fibre import Fibre, graded_index_62_5
+from wavefabric.optics.fibre import Fibre
+from wavefabric.optics.presets import graded_index_62_5
 from wavefabric.optics.transmitter import Transmitter
 from wavefabric.optics.wdm import Grid
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from wavefabric.optics import fibre as fibres
+from wavefabric.optics.fibre import ATTENUATION, Fibre, fibre_from_profile, single_mode
+from wavefabric.optics.fibre_tables import fibre_from_csv
+from wavefabric.optics.presets import graded_index_62_5
 from wavefabric.optics.profile import IndexProfile, Profile, TableProfile, Trench
 from wavefabric.optics.receiver import Receiver
-from wavefabric.optics.runfile import Profile as ProfileTable
 from wavefabric.optics.runfile import RunFile
+from wavefabric.optics.runfile_tables import Profile as ProfileTable
 from wavefabric.optics.transmitter import Transmitter
 from wavefabric.optics.wdm import Grid
 
@@ -31,7 +33,7 @@ def build_profile(table: ProfileTable, wavelength: float) -> Profile:
     )
 
 
-def build_fibre(run: RunFile) -> fibres.Fibre:
+def build_fibre(run: RunFile) -> Fibre:
     """Fibre of [fibre].
 
     Raises
@@ -46,14 +48,14 @@ def build_fibre(run: RunFile) -> fibres.Fibre:
         if (value := getattr(table, key)) is not None
     }
     if table.preset == "single-mode":
-        given["alpha"] = given.pop("attenuation", fibres.ATTENUATION)
-        return fibres.single_mode(**given)
+        given["alpha"] = given.pop("attenuation", ATTENUATION)
+        return single_mode(**given)
     if table.preset == "graded-index-62.5":
-        return fibres.graded_index_62_5(table.groups or 15, table.coupling, table.dispersion, **given)
+        return graded_index_62_5(table.groups or 15, table.coupling, table.dispersion, **given)
     wavelength = given.setdefault("wavelength", 1550e-9)
     profile = None if table.profile is None else build_profile(table.profile, wavelength)
     if table.modes_csv is not None and table.groups_csv is not None:
-        fibre = fibres.fibre_from_csv(
+        fibre = fibre_from_csv(
             table.modes_csv,
             table.groups_csv,
             table.kappa_csv,
@@ -63,7 +65,7 @@ def build_fibre(run: RunFile) -> fibres.Fibre:
         )
         return fibre if table.groups is None else fibre.select_groups(table.groups)
     assert profile is not None
-    return fibres.fibre_from_profile(profile, groups=table.groups, coupling=table.coupling, **given)
+    return fibre_from_profile(profile, groups=table.groups, coupling=table.coupling, **given)
 
 
 def build_transmitter(run: RunFile) -> Transmitter:

@@ -1,4 +1,4 @@
-// Linear part and norms for CUDA: same names and formulas as kernels.py. Compiled once per field type
+// Linear part and norms for CUDA: same names and formulas as linear.py. Compiled once per field type
 // (REAL, REAL2).
 
 #ifndef REAL

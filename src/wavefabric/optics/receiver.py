@@ -11,6 +11,7 @@ from wavefabric.device import philox
 from wavefabric.errors import InputError
 from wavefabric.optics.amplifier import osnr_noise_density
 from wavefabric.optics.mode_mixing import ModeMixing
+from wavefabric.optics.recovery import advance, fold, sliding_sum, symbol_clock
 from wavefabric.optics.transmitter import Transmitter, root_raised_cosine
 
 CLOCKS = ("auto", "square-law", "data-aided", "none")
@@ -210,7 +211,7 @@ class Receiver:
         if clock == "auto":
             clock = "square-law" if self.transmitter.rolloff >= 0.05 else "data-aided"
         delay = symbol_clock(device, window, known, clock)
-        aligned = device.ifft(_fold(_advance(xp, window, delay)))
+        aligned = device.ifft(fold(advance(xp, window, delay)))
         aligned *= xp.exp(-1j * self._carrier_phase(xp, aligned, sent))
         gain = (aligned * sent.conj()).sum(axis=-1) / (abs(sent) ** 2).sum(axis=-1)
         aligned /= xp.where(gain == 0, 1, gain)[..., None]
@@ -223,12 +224,12 @@ class Receiver:
         if method == "none":
             return 0.0
         size = self.phase_window
-        aided = xp.angle(_sliding_sum(xp, symbols * sent.conj(), size))
+        aided = xp.angle(sliding_sum(xp, symbols * sent.conj(), size))
         if method == "data-aided":
             return aided
         # QPSK to the fourth is −1. The known symbols only say which quarter turn: no cycle slips.
         square = symbols * symbols
-        fourth = xp.angle(_sliding_sum(xp, -square * square, size)) / 4
+        fourth = xp.angle(sliding_sum(xp, -square * square, size)) / 4
         return fourth + xp.rint((aided - fourth) * (2 / np.pi)) * (np.pi / 2)
 
     def _judge(self, device, symbols, sent) -> tuple[np.ndarray, np.ndarray]:
@@ -270,77 +271,6 @@ class _Bands:
         """Sent symbols of a mode: complex128, shape (2, channels, symbols)."""
         rows = (self._transmitter.row_symbols(device, 2 * mode + p) for p in range(2))
         return device.xp.stack(list(rows))
-
-
-def symbol_clock(device, window, known, method: str = "data-aided"):
-    """Delay of each channel against the sent frame, in symbols, float64 of shape (channels,).
-
-    Parameters
-    ----------
-    device : Device
-    window : complex128 array, shape (2, channels, 2 symbols)
-        Spectra after the matched filter, NumPy's order.
-    known : complex128 array, shape (2, channels, symbols)
-        Spectra of the sent symbols.
-    method : str
-        See `Receiver`.
-
-    Notes
-    -----
-    The delay is common to both polarisations. A delay of τ turns bin j by −2πjτ/symbols.
-    """
-    xp, symbols = device.xp, known.shape[-1]
-    if method == "none":
-        return xp.zeros(window.shape[1])
-    if method == "square-law":
-        # The line of |y|² at the symbol rate, from the two band edges a symbol rate apart.
-        line = (window[..., :symbols] * window[..., symbols:].conj()).sum(axis=(0, 2))
-        fraction = -xp.angle(line) / (2 * np.pi)
-        across = device.ifft(_fold(_advance(xp, window, fraction)) * known.conj())
-        whole = (abs(across) ** 2).sum(axis=0).argmax(axis=-1)
-        return _wrap(xp, fraction + whole, symbols)
-    ratio = window * xp.concatenate([known, known], axis=-1).conj()
-    delay = (abs(device.ifft(ratio)) ** 2).sum(axis=0).argmax(axis=-1) / 2
-    slope = 2j * np.pi * xp.asarray(np.fft.fftfreq(2 * symbols, 0.5 / symbols)) / symbols
-    # Newton's method for the top of the correlation; it starts within a quarter of a symbol.
-    for _ in range(5):
-        turned = ratio * xp.exp(slope * delay[:, None])
-        c0, c1, c2 = (term.sum(axis=-1) for term in (turned, turned * slope, turned * slope * slope))
-        first = (c0.conj() * c1).real.sum(axis=0)
-        second = (abs(c1) ** 2 + (c0.conj() * c2).real).sum(axis=0)
-        # Dark or hopeless signals have no top: stay.
-        delay = delay - xp.clip(xp.where(second < 0, first / xp.where(second < 0, second, 1), 0), -0.25, 0.25)
-    return _wrap(xp, delay, symbols)
-
-
-def _wrap(xp, delay, symbols):
-    return delay - symbols * xp.rint(delay / symbols)
-
-
-def _advance(xp, window, delay):
-    """Undo a delay of ``delay`` symbols (channels,) by the shift theorem."""
-    size = window.shape[-1]
-    cycles = xp.asarray(np.fft.fftfreq(size, 1 / size)) * (2 / size)
-    return window * xp.exp(2j * np.pi * cycles * delay[:, None])
-
-
-def _fold(window):
-    """Spectrum of every second sample: from 2 samples per symbol to 1."""
-    half = window.shape[-1] // 2
-    return window[..., :half] + window[..., half:]
-
-
-def _sliding_sum(xp, values, size: int | None):
-    """Sum over the ``size`` cyclic neighbours centred on each element of the last axis."""
-    n = values.shape[-1]
-    if size is None or size >= n:
-        return values.sum(axis=-1, keepdims=True)
-    before = size // 2
-    padded = xp.concatenate(
-        [values[..., n - before - 1 :], values, values[..., : size - before - 1]], axis=-1
-    )
-    sums = xp.cumsum(padded, axis=-1)
-    return sums[..., size:] - sums[..., :n]
 
 
 def _coefficients(beta, modes: int) -> np.ndarray:

@@ -1,0 +1,78 @@
+"""Values of a run file: text with a unit, paths and counts, each read into what the simulation uses."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, StrictInt, ValidationInfo
+
+from wavefabric.errors import InputError
+from wavefabric.units import EXAMPLES, quantity, show
+
+
+def _read(value: Any, info: ValidationInfo, unit: str, above: float | None, least: float | None) -> float:
+    context = info.context or {}
+    if context.get("text") and unit not in ("", "rad") and not isinstance(value, str):
+        raise ValueError(f"{show(value)} has no unit; give text with a unit such as {EXAMPLES[unit]}")
+    try:
+        number = quantity(value, unit, "")
+    except InputError as error:
+        raise ValueError(str(error).removeprefix(": ")) from None
+    if above is not None and number <= above:
+        raise ValueError(f"{show(value)} given, must be above {above:g} {unit}".rstrip())
+    if least is not None and number < least:
+        raise ValueError(f"{show(value)} given, must be at least {least:g} {unit}".rstrip())
+    return number
+
+
+def in_unit(unit: str, above: float | None = None, least: float | None = None) -> BeforeValidator:
+    """A quantity: text with a unit in a run file, an SI float once parsed."""
+    return BeforeValidator(partial(_read, unit=unit, above=above, least=least))
+
+
+def _file(value: Any, info: ValidationInfo) -> Path:
+    """Path of an input file, relative to the run file; it must exist."""
+    if not isinstance(value, (str, Path)):
+        raise ValueError(f"{show(value)} given, must be the path of a file as text")
+    path = Path((info.context or {}).get("folder", "."), value)
+    if not path.is_file():
+        fault = "is a folder" if path.is_dir() else "does not exist (paths are relative to the run file)"
+        raise ValueError(f"{show(str(value))} {fault}")
+    return path
+
+
+def output_file(value: Any) -> Path:
+    """Path of a file to be written, as given."""
+    if not isinstance(value, (str, Path)) or not str(value):
+        raise ValueError(f"{show(value)} given, must be the path of a file as text")
+    return Path(value)
+
+
+def _numbers(value: Any, words: tuple[str, ...]) -> Any:
+    """A count, a list of counts from 1, or one of some words; keeps Pydantic's unions out of the errors."""
+    if isinstance(value, str) and value in words:
+        return value
+    single = not words and isinstance(value, int)
+    items = [value] if single else list(value) if isinstance(value, (list, tuple)) else []
+    if not items or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in items):
+        allowed = [f'"{word}"' for word in words] or ["a whole number >= 1"]
+        raise ValueError(f"{show(value)} given, allowed: {', '.join(allowed)}, or a list such as [1, 3]")
+    return value if single else items
+
+
+Length = Annotated[float, in_unit("m", above=0)]
+Offset = Annotated[float, in_unit("m", least=0)]
+Frequency = Annotated[float, in_unit("Hz", above=0)]
+Count = Annotated[StrictInt, Field(ge=1)]
+Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
+InputFile = Annotated[Path, BeforeValidator(_file)]
+Groups = Annotated[int | list[int], PlainValidator(partial(_numbers, words=()))]
+Places = Annotated[str | list[int], PlainValidator(partial(_numbers, words=("each", "end")))]
+
+
+class Table(BaseModel):
+    """A table of the run file: no unknown keys, no infinities, never changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
