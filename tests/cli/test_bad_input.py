@@ -55,6 +55,14 @@ BAD_FILES = [
      'frequencies = ["193.4 THz", "193.5 km"]', ["signal.frequencies (entry 2)", "193.5 km"]),
     ("too much memory", "symbols = 64", "symbols = 1_000_000_000_000", ["memory", "GiB", "free"]),
     ("field not finite", '"-1 dBm"', '"1e308 W"', ["field", "not finite", "z = 0 km"]),
+    ("far wavelength", '"193.4 THz"', '"352 THz"', ["fibre.wavelength", "352", "within 5 %"]),
+    ("step far too short", '"1 km"', '"1e-320 m"', ["step", "at least"]),
+    ("gain out of range", "spans = 2", 'spans = 2\ngain = "1e4 dB"', ["link.gain", "at most 200"]),
+    ("noise figure out of range", "spans = 2", 'spans = 2\nnoise_figure = "1e4 dB"', ["link.noise_figure"]),
+    ("OSNR out of range", '"20 dB"', '"1e5 dB"', ["receiver.osnr", "at most 200"]),
+    ("rate out of range", '"32 GBaud"', '"1e300 Hz"', ["signal.symbol_rate", "at most"]),
+    ("loss out of range", '"0.23 dB/km"', '"100 dB/km"', ["link.length", "8000 dB", "200 dB"]),
+    ("endless phase steps", 'step = "1 km"', 'max_phase = "1e-14 rad"', ["max_phase", "larger phase"]),
     ("two step controls", 'step = "1 km"', 'step = "1 km"\nmax_phase = "0.01 rad"',
      ["solver.max_phase", "step", "exactly one"]),
     ("no step control", 'step = "1 km"', "", ["solver.step", "missing", "exactly one"]),
@@ -104,6 +112,13 @@ def test_bad_run_file(command, run_text, tmp_path, old, new, words):
     assert old in run_text
     (tmp_path / "run.toml").write_text(run_text.replace(old, new))
     assert_refused(command("run", "run.toml"), words, tmp_path, ["run.toml"])
+
+
+def test_mixing_that_cannot_be_undone(command, run_text, tmp_path):
+    modes = 'groups = 3\ncoupling = "modes"\ndispersion = "solver"'
+    text = run_text.replace("groups = 2", modes).replace("spans = 2", "spans = 2\nmix_groups = true")
+    (tmp_path / "run.toml").write_text(text)
+    assert_refused(command("run", "run.toml"), ["link.mix_groups", "coupling"], tmp_path, ["run.toml"])
 
 
 @pytest.mark.parametrize(

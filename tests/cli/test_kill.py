@@ -1,5 +1,6 @@
 """A run that is killed or interrupted, then started again, gives the bits of one that was left alone."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -43,10 +44,8 @@ def stop(process, folder, checkpoints, how):
     file, seen = folder / "run.h5.checkpoint", set()
     deadline = time.monotonic() + 60
     while len(seen) < checkpoints and process.poll() is None and time.monotonic() < deadline:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             seen.add(file.stat().st_mtime_ns)
-        except FileNotFoundError:
-            pass
         time.sleep(0.002)
     assert process.poll() is None, "the run ended before it could be stopped"
     process.send_signal(how)

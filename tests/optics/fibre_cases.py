@@ -6,7 +6,7 @@ import numpy as np
 
 from wavefabric.optics.fibre import Fibre
 from wavefabric.optics.integrators import INTEGRATORS
-from wavefabric.optics.propagate import Propagator, propagate
+from wavefabric.optics.propagation import Propagator, propagate
 
 SECOND = ("strang", "ssfm_rk4", "ssfm_agrawal")
 FOURTH = ("rk4ip", "blanes_moan", "erk43ip")

@@ -11,7 +11,7 @@ import pytest
 
 from wavefabric.device import get_device
 from wavefabric.optics.fibre import single_mode
-from wavefabric.optics.propagate import propagate
+from wavefabric.optics.propagation import propagate
 from wavefabric.optics.receiver import Receiver
 from wavefabric.optics.transmitter import Transmitter, root_raised_cosine
 from wavefabric.optics.wdm import Grid

@@ -8,7 +8,7 @@ from fibre_cases import ALL, FOURTH, SECOND, distance, make_fibre, run, smooth_f
 
 from wavefabric.device import get_device
 from wavefabric.optics.integrators import INTEGRATORS
-from wavefabric.optics.propagate import propagate
+from wavefabric.optics.propagation import propagate
 from wavefabric.optics.stages import Stages
 
 DT = 2e-12

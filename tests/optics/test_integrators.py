@@ -16,7 +16,7 @@ from wavefabric.errors import InputError
 from wavefabric.optics import kernels
 from wavefabric.optics.integrators import INTEGRATORS
 from wavefabric.optics.integrators.composition import KERR, LINEAR
-from wavefabric.optics.propagate import memory_needed, propagate
+from wavefabric.optics.propagation import memory_needed, propagate
 from wavefabric.optics.stages import Counts, Stages
 
 DT = 2e-12

@@ -6,14 +6,12 @@ Modules import what is heavy inside their functions, so that ``--help`` answers 
 from __future__ import annotations
 
 import sys
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
 import wavefabric
-from wavefabric.cli import info, plot, run
+from wavefabric.cli import bench, info, plot, run
 from wavefabric.errors import InputError, MissingExtra
 
 app = typer.Typer(
@@ -45,8 +43,7 @@ def _common(
 app.command("run")(run.command)
 app.command("plot")(plot.command)
 app.command("info")(info.command)
-if find_spec("wavefabric.cli.bench") is not None:
-    import_module("wavefabric.cli.bench").register(app)
+bench.register(app)
 
 
 def main(argv: list[str] | None = None) -> None:

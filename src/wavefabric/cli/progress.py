@@ -3,36 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Protocol
+from typing import Any
 
-
-class Progress(Protocol):
-    """What a long computation tells whoever watches."""
-
-    def start(self, total_steps: float | None, label: str) -> None:
-        """Begin; `total_steps` is None if it is not known."""
-        ...
-
-    def update(self, done: float, message: str = "") -> None:
-        """So many steps are done, counted from `start`."""
-        ...
-
-    def finish(self) -> None:
-        """End, also after an error."""
-        ...
-
-
-class Silent:
-    """Shows nothing."""
-
-    def start(self, total_steps: float | None, label: str) -> None:
-        """Do nothing."""
-
-    def update(self, done: float, message: str = "") -> None:
-        """Do nothing."""
-
-    def finish(self) -> None:
-        """Do nothing."""
+from wavefabric.progress import Silent
 
 
 class Bar:

@@ -52,7 +52,8 @@ def command(
     except KeyboardInterrupt:
         progress.finish()
         saved = checkpoint_path(target)
-        where = f"; the same command goes on from {saved}" if saved.exists() else "; no checkpoint yet"
+        command = "without --no-resume it" if no_resume else "the same command"
+        where = f"; {command} goes on from {saved}" if saved.exists() else "; no checkpoint yet"
         print(f"wavefabric: interrupted{where}", file=sys.stderr)
         raise typer.Exit(130) from None
     finally:

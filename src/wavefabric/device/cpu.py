@@ -55,7 +55,7 @@ class CpuDevice:
         self.name = "cpu"
         self.threads = available if threads is None else int(threads)
         if not 1 <= self.threads <= max(available, os.cpu_count() or 1):
-            raise InputError(f"threads: {threads} is out of range; allowed: 1 to {available}")
+            raise InputError(f"threads: {threads} given; allowed: 1 to {max(available, os.cpu_count() or 1)}")
         self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
 
     def empty(self, shape, dtype):

@@ -8,16 +8,15 @@ from importlib import import_module
 _PLACES = {
     "Fibre": "fibre",
     "coupled_group": "fibre",
+    "fibre_from_csv": "fibre_tables",
     "fibre_from_profile": "fibre",
-    "graded_index_62_5": "fibre",
+    "graded_index_62_5": "presets",
     "single_mode": "fibre",
     "IndexProfile": "profile",
     "TableProfile": "profile",
-    "propagate": "propagate",
+    "propagate": "propagation",
     "run_link": "link",
 }
-
-__all__ = list(_PLACES)
 
 
 def __getattr__(name: str):
@@ -25,3 +24,7 @@ def __getattr__(name: str):
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+
+
+def __dir__():
+    return sorted({*globals(), *_PLACES})

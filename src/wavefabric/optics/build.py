@@ -9,7 +9,7 @@ from wavefabric.optics.fibre_tables import fibre_from_csv
 from wavefabric.optics.presets import graded_index_62_5
 from wavefabric.optics.profile import IndexProfile, Profile, TableProfile, Trench
 from wavefabric.optics.receiver import Receiver
-from wavefabric.optics.runfile import RunFile
+from wavefabric.optics.runfile import DESIGN_WAVELENGTH, RunFile
 from wavefabric.optics.runfile_tables import Profile as ProfileTable
 from wavefabric.optics.transmitter import Transmitter
 from wavefabric.optics.wdm import Grid
@@ -52,7 +52,7 @@ def build_fibre(run: RunFile) -> Fibre:
         return single_mode(**given)
     if table.preset == "graded-index-62.5":
         return graded_index_62_5(table.groups or 15, table.coupling, table.dispersion, **given)
-    wavelength = given.setdefault("wavelength", 1550e-9)
+    wavelength = given.setdefault("wavelength", DESIGN_WAVELENGTH)
     profile = None if table.profile is None else build_profile(table.profile, wavelength)
     if table.modes_csv is not None and table.groups_csv is not None:
         fibre = fibre_from_csv(

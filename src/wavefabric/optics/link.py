@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import signal as signals
 import threading
 import time
@@ -13,14 +14,18 @@ from typing import Any
 import numpy as np
 
 from wavefabric.device import fftw, get_device
+from wavefabric.errors import InputError
+from wavefabric.machine import cpu_model
 from wavefabric.optics.amplifier import Amplifier
 from wavefabric.optics.build import build_fibre, build_receiver, build_transmitter
 from wavefabric.optics.mode_mixing import ModeMixing, total
-from wavefabric.optics.propagate import Propagator, Report
+from wavefabric.optics.propagation import FieldLost, Propagator, Report
 from wavefabric.optics.receiver import ReceiverResult
 from wavefabric.optics.runfile import RunFile
+from wavefabric.progress import Progress, Silent
 from wavefabric.results import Data, ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results import checkpoint as checkpoints
+from wavefabric.units import db
 
 #: Received symbols kept of each polarisation, for the constellation picture.
 _POINTS = 1024
@@ -32,17 +37,6 @@ class LinkResult:
 
     payload: dict[str, Any]
     path: Path
-
-
-class _Quiet:
-    def start(self, total_steps, label):
-        pass
-
-    def update(self, done, message=""):
-        pass
-
-    def finish(self):
-        pass
 
 
 class _Interrupt:
@@ -68,7 +62,7 @@ class _Interrupt:
 
 
 def run_link(
-    run: RunFile, output=None, force: bool = False, resume: bool = True, progress: Any = None
+    run: RunFile, output=None, force: bool = False, resume: bool = True, progress: Progress | None = None
 ) -> LinkResult:
     """Simulate the link of a run file and write its result.
 
@@ -81,8 +75,7 @@ def run_link(
         Replace a result that is there.
     resume : bool
         Go on from a checkpoint of the same run, if there is one.
-    progress : object, optional
-        With ``start(total, label)``, ``update(done, message)``, ``finish()``.
+    progress : Progress, optional
 
     Raises
     ------
@@ -93,7 +86,7 @@ def run_link(
     KeyboardInterrupt
         After Ctrl-C, once a checkpoint is written.
     """
-    return _Link(run, output, force, progress or _Quiet()).run(resume)
+    return _Link(run, output, force, progress or Silent()).run(resume)
 
 
 class _Link:
@@ -107,14 +100,49 @@ class _Link:
         self.fibre = build_fibre(settings)
         self.transmitter = build_transmitter(settings)
         self.receiver = build_receiver(settings, self.transmitter)
+        self.amplifier = Amplifier(self._gain(), settings.link.noise_figure)
+        self._check()
         self.fingerprint = fingerprint(
             settings.identity(),
             device=self.device.name.partition(":")[0],
-            fft=fftw.library() if self.device.name == "cpu" else "cufft",
+            # Another processor or number of threads means other FFT plans, hence other bits.
+            fft=f"{fftw.library()} {cpu_model()}" if self.device.name == "cpu" else "cufft",
+            threads=str(self.device.threads),
             segment=str(settings.output.checkpoint_every),
         )
         self.received: dict[str, tuple[float, ReceiverResult]] = {}
+        self.facts = provenance(device=self.device.name)
         self.saved_at = time.monotonic()
+
+    def _gain(self) -> float:
+        """Power gain of an amplifier: exactly the mean loss of a span, unless it is given."""
+        link = self.settings.link
+        if link.gain is not None:
+            return 10 ** (link.gain / 10)
+        loss = float(self.fibre.alpha.mean() * link.length)
+        if loss > 46:
+            raise InputError(f"link.length: a span loses {db(math.e) * loss:.0f} dB; allowed: up to 200 dB")
+        return math.exp(loss)
+
+    def _check(self) -> None:
+        """Refuse what the parts cannot see by themselves."""
+        fibre, grid = self.fibre, self.transmitter.grid
+        linear = np.column_stack([fibre.alpha, fibre.beta])
+        inside = np.diff(fibre.groups) == 0
+        if self.settings.link.mix_groups and (np.diff(linear, axis=0)[inside] != 0).any():
+            raise InputError(
+                "link.mix_groups: true given, but modes of one group differ in loss or dispersion, so that "
+                'no matrix undoes the mixing; allowed with fibre.coupling = "groups"'
+            )
+        item = 16 if self.settings.solver.precision == "double" else 8
+        # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
+        scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
+        needed, free = fibre.rows * grid.samples * item + scratch, self.device.memory()[0]
+        if needed > free:
+            raise InputError(
+                f"memory: field and receiver need {needed / 2**30:.2f} GiB on {self.device.name}, "
+                f"{free / 2**30:.2f} GiB are free; allowed: fewer symbols, samples a symbol or modes"
+            )
 
     # --- the run ---------------------------------------------------------------------------------
 
@@ -140,26 +168,37 @@ class _Link:
             self.settings.output.checkpoint_every,
         )
         self.A = self.propagator.stages.empty()
+        if not resume:
+            checkpoints.remove(self.checkpoint)
         with _Interrupt() as self.interrupt:
-            if state:
-                first, inside = self._restore(state)
-            else:
-                first, inside = 0, None
-                self._transmit()
-            for span in range(first, self.settings.link.spans):
-                self._span(span, inside)
-                inside = None
+            try:
+                if state:
+                    first, inside = self._restore(state)
+                else:
+                    first, inside = 0, None
+                    self._transmit()
+                for span in range(first, self.settings.link.spans):
+                    self._span(span, inside)
+                    inside = None
+            except FieldLost:
+                # The same steps lead there again: the checkpoint is of no use.
+                checkpoints.remove(self.checkpoint)
+                raise
         path = self._write()
         checkpoints.remove(self.checkpoint)
         self.progress.finish()
         return LinkResult(self.payload, path)
 
+    def _stoppable(self, done: int, _total: int) -> None:
+        """Progress of a part that starts anew when it is resumed: nothing of it needs saving."""
+        self.progress.update(done)
+        if self.interrupt.asked:
+            raise KeyboardInterrupt
+
     def _transmit(self) -> None:
         rows = self.fibre.rows
         self.progress.start(rows, "transmitter, rows")
-        self.transmitter.fill(
-            self.device, self.A, modes=self.fibre.modes, progress=lambda done, _: self.progress.update(done)
-        )
+        self.transmitter.fill(self.device, self.A, modes=self.fibre.modes, progress=self._stoppable)
         self.propagator.finite_energy(self.A, 0.0)
         if self.settings.receiver.back_to_back:
             self._receive("back_to_back", 0)
@@ -175,11 +214,7 @@ class _Link:
             self.progress.update(done if steps else z, f"z = {(span * link.length + z) / 1e3:.1f} km")
 
         self.propagator.run(self.A, link.length, inside, on_step, lambda state: self._checkpoint(span, state))
-        loss = float(np.exp(self.fibre.alpha.mean() * link.length))
-        gain = loss if link.gain is None else 10 ** (link.gain / 10)
-        Amplifier(gain, link.noise_figure).apply(
-            self.device, self.A, self.transmitter.grid, self.settings.seed, span
-        )
+        self.amplifier.apply(self.device, self.A, self.transmitter.grid, self.settings.seed, span)
         if link.mix_groups:
             self._mixing(span).apply(self.device, self.A)
         if span + 1 in self.settings.receiver.spans(link.spans):
@@ -194,12 +229,10 @@ class _Link:
         link, modes = self.settings.link, self.fibre.modes
         mixings = [self._mixing(span) for span in range(spans)] if link.mix_groups else []
         middle = self.transmitter.grid.channels // 2
+        # The noise of an OSNR refers to the nominal power that arrives.
         net = 1.0
         if link.gain is not None:
-            # Noise refers to the nominal power that arrives.
-            net = 10 ** (spans * link.gain / 10) * float(
-                np.exp(-self.fibre.alpha.mean() * link.length * spans)
-            )
+            net = (self.amplifier.gain * math.exp(-self.fibre.alpha.mean() * link.length)) ** spans
         self.progress.start(2 * modes, f"receiver, {name.replace('_', ' ')}, rows")
         result = self.receiver.receive(
             self.device,
@@ -209,7 +242,7 @@ class _Link:
             total(mixings).inverse if mixings else None,
             power_gain=net,
             keep=[(mode, middle) for mode in range(modes)],
-            progress=lambda done, _: self.progress.update(done),
+            progress=self._stoppable,
         )
         self.received[name] = (spans * link.length, result)
 
@@ -262,7 +295,8 @@ class _Link:
 
     def _write(self) -> Path:
         self.payload = self._payload()
-        return self.writer.write(self.payload, self.settings.text, provenance(device=self.device.name))
+        written = provenance(device=self.device.name)["written_utc"]
+        return self.writer.write(self.payload, self.settings.text, self.facts | {"written_utc": written})
 
     def _payload(self) -> dict[str, Any]:
         fibre, grid, report = self.fibre, self.transmitter.grid, self.propagator.report

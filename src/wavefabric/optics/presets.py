@@ -1,4 +1,4 @@
-"""Fibres by name: the 62.5 µm fibre of Brehler et al., and the registry of run files."""
+"""Fibres by name: the 62.5 µm fibre of Brehler et al., and the registry of presets."""
 
 from __future__ import annotations
 

@@ -20,6 +20,9 @@ from wavefabric.optics.runfile_tables import Fibre, Link, Output, Receiver, Sign
 from wavefabric.optics.runfile_types import Seed, Table
 from wavefabric.units import SPEED_OF_LIGHT
 
+#: Wavelength of a fibre that gives none, m.
+DESIGN_WAVELENGTH = 1550e-9
+
 
 class RunFile(Table):
     """A whole run file. From Python, `RunFile(link=Link(length=80e3), ...)` takes SI floats."""
@@ -48,14 +51,14 @@ class RunFile(Table):
                 "receiver.at",
                 f"span {max(self.receiver.at)} given, the link has spans 1 to {self.link.spans} (link.spans)",
             )
-        if self.fibre.wavelength is not None:
-            carrier = SPEED_OF_LIGHT / self.fibre.wavelength
-            if not 0.5 < carrier / self.signal.centre < 2:
-                raise KeyedError(
-                    "fibre.wavelength",
-                    f"{self.fibre.wavelength:g} m is {carrier / 1e12:.1f} THz, "
-                    f"far from the channels at {self.signal.centre / 1e12:.1f} THz",
-                )
+        carrier = SPEED_OF_LIGHT / (self.fibre.wavelength or DESIGN_WAVELENGTH)
+        # Dispersion and γ are those of the fibre's wavelength: it must be that of the channels.
+        if abs(carrier / self.signal.centre - 1) > 0.05:
+            raise KeyedError(
+                "fibre.wavelength",
+                f"{SPEED_OF_LIGHT / carrier:g} m is {carrier / 1e12:.1f} THz, allowed: within 5 % of "
+                f"the channels at {self.signal.centre / 1e12:.1f} THz",
+            )
         return self
 
     @property

@@ -112,6 +112,10 @@ class Fibre(Table):
             idle = ("coupling", "dispersion", "n2")
         elif tables:
             idle += ("dispersion",)
+            if self.kappa_csv is not None:
+                idle += ("coupling",)
+            if self.gamma is not None:
+                idle += ("n2",)
         else:
             idle += ("gamma",)
         if unread := [key for key in idle if key in given & self.model_fields_set]:
@@ -136,8 +140,8 @@ class Link(Table):
 
     length: Length
     spans: Count = 1
-    noise_figure: Annotated[float, in_unit("dB", least=0)] | None = None
-    gain: Annotated[float, in_unit("dB", least=0)] | None = None
+    noise_figure: Annotated[float, in_unit("dB", least=0, most=100)] | None = None
+    gain: Annotated[float, in_unit("dB", least=0, most=200)] | None = None
     mix_groups: StrictBool = False
 
 
@@ -259,7 +263,7 @@ class Receiver(Table):
     phase_window: symbols in the sliding window of the carrier-phase estimate, 0 for the whole sequence.
     """
 
-    osnr: Annotated[float, in_unit("dB")] | None = None
+    osnr: Annotated[float, in_unit("dB", least=-100, most=200)] | None = None
     noise_seed: Seed = 1
     phase_window: Annotated[StrictInt, Field(ge=0)] = 64
     back_to_back: StrictBool = True

@@ -12,7 +12,14 @@ from wavefabric.errors import InputError
 from wavefabric.units import EXAMPLES, quantity, show
 
 
-def _read(value: Any, info: ValidationInfo, unit: str, above: float | None, least: float | None) -> float:
+def _read(
+    value: Any,
+    info: ValidationInfo,
+    unit: str,
+    above: float | None,
+    least: float | None,
+    most: float | None,
+) -> float:
     context = info.context or {}
     if context.get("text") and unit not in ("", "rad") and not isinstance(value, str):
         raise ValueError(f"{show(value)} has no unit; give text with a unit such as {EXAMPLES[unit]}")
@@ -24,12 +31,16 @@ def _read(value: Any, info: ValidationInfo, unit: str, above: float | None, leas
         raise ValueError(f"{show(value)} given, must be above {above:g} {unit}".rstrip())
     if least is not None and number < least:
         raise ValueError(f"{show(value)} given, must be at least {least:g} {unit}".rstrip())
+    if most is not None and number > most:
+        raise ValueError(f"{show(value)} given, must be at most {most:g} {unit}".rstrip())
     return number
 
 
-def in_unit(unit: str, above: float | None = None, least: float | None = None) -> BeforeValidator:
+def in_unit(
+    unit: str, above: float | None = None, least: float | None = None, most: float | None = None
+) -> BeforeValidator:
     """A quantity: text with a unit in a run file, an SI float once parsed."""
-    return BeforeValidator(partial(_read, unit=unit, above=above, least=least))
+    return BeforeValidator(partial(_read, unit=unit, above=above, least=least, most=most))
 
 
 def _file(value: Any, info: ValidationInfo) -> Path:
@@ -62,9 +73,10 @@ def _numbers(value: Any, words: tuple[str, ...]) -> Any:
     return value if single else items
 
 
-Length = Annotated[float, in_unit("m", above=0)]
+#: Bounds are far beyond any use: they keep absurd input out of the arithmetic.
+Length = Annotated[float, in_unit("m", above=0, most=1e9)]
 Offset = Annotated[float, in_unit("m", least=0)]
-Frequency = Annotated[float, in_unit("Hz", above=0)]
+Frequency = Annotated[float, in_unit("Hz", above=0, most=1e16)]
 Count = Annotated[StrictInt, Field(ge=1)]
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 InputFile = Annotated[Path, BeforeValidator(_file)]

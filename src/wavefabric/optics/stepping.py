@@ -15,6 +15,8 @@ from wavefabric.optics.stages import Counts
 
 #: Variable steps come from this geometric grid, so that transfer tables are used more than once.
 _GRID = 2 ** (1 / 8)
+#: Shortest step, as a share of the way. What needs shorter ones would not end.
+_SHORTEST = 1e-9
 
 
 def on_grid(h: float) -> float:
@@ -35,6 +37,8 @@ class FixedStep:
 
     def total(self, length: float) -> int:
         """Number of steps over ``length``."""
+        if not self.step >= _SHORTEST * length:
+            raise InputError(f"step: {self.step:g} m given; allowed: at least {_SHORTEST * length:g} m here")
         return max(1, math.ceil(length / self.step - 1e-9))
 
     def advance(self, A, length: float, state: dict, most: int) -> Iterator[int]:
@@ -106,8 +110,13 @@ class PhaseStep:
 
     def _length(self, A, left: float) -> float:
         rate = self.integrator.stages.max_phase_rate(A)
-        h = on_grid(self.max_phase / rate) if 0 < rate < math.inf else left
-        return left if h >= left * (1 - 1e-12) else h
+        h = self.max_phase / rate if 0 < rate < math.inf else left
+        if h < _SHORTEST * left:
+            raise InputError(
+                f"max_phase: {self.max_phase:g} rad needs steps of {h:.1e} m; "
+                "allowed: a larger phase or less power"
+            )
+        return left if h >= left * (1 - 1e-12) else min(on_grid(h), left)
 
 
 class ErrorStep:
@@ -134,7 +143,12 @@ class ErrorStep:
             h = left if last else state["h"]
             scale = math.sqrt(stages.energy(A).sum()) or 1.0
             error = integrator.trial(A, h) / scale
-            if not error <= self.tolerance and h > 1e-9 * length and error == error:
+            if error > self.tolerance:
+                if h < _SHORTEST * length:
+                    raise InputError(
+                        f"tolerance: {self.tolerance:g} needs steps below {h:.1e} m; "
+                        "allowed: a larger tolerance (round-off sets a limit)"
+                    )
                 integrator.reject(A)
                 stages.counts.rejected += 1
                 state["h"] = on_grid(h * max(0.3, 0.9 * (self.tolerance / error) ** 0.25))

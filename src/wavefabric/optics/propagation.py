@@ -120,7 +120,7 @@ class Propagator:
         on_step: Callable[[float, int], None] | None = None,
         on_segment: Callable[[dict], None] | None = None,
     ) -> dict:
-        """Propagate ``A``, shape (2M, N) on the device, in place over ``length`` m.
+        """Propagate ``A``, shape (2M, N) from ``stages.empty()``, in place over ``length`` m.
 
         ``state`` continues an earlier call (from ``on_segment``); ``on_step(z, steps)`` is called
         after each step is enqueued, ``on_segment(state)`` whenever the field is whole and finite.
@@ -142,12 +142,14 @@ class Propagator:
                     on_step(state["z"], done)
             energy, first = self.finite_energy(A, state["z"]), np.array(state["energy"])
             lit = first > 0
-            drift = np.abs(energy[lit] / (first[lit] * np.exp(-fibre_loss[lit] * state["z"])) - 1)
+            drift = np.abs(energy[lit] / first[lit] * np.exp(fibre_loss[lit] * state["z"]) - 1)
             state["drift"] = max(state["drift"], float(drift.max(initial=0.0)))
+            now = time.perf_counter()
+            self.report.seconds += now - begun
+            begun = now
             if on_segment:
                 on_segment(state)
         report = self.report
-        report.seconds += time.perf_counter() - begun
         report.energy_drift = max(report.energy_drift, state["drift"])
         if "worst_error" in state:
             report.local_error = float(np.fmax(report.local_error, state["worst_error"]))
@@ -171,7 +173,6 @@ class Propagator:
     def _measure_local_error(self, A, h: float) -> None:
         """Compare one step with two half steps. Costs three steps; they do not count."""
         stages = self.stages
-        # 8 GiB of slack on top: what the platform itself may still need.
         if self.device.memory()[0] < 2 * A.nbytes + TABLES * stages.table_bytes:
             return
         counts = dict(vars(stages.counts))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from wavefabric.device import get_device
 from wavefabric.device.cpu import CpuDevice
 from wavefabric.optics.integrators import Strang
-from wavefabric.optics.propagate import propagate
+from wavefabric.optics.propagation import propagate
 from wavefabric.optics.stepping import FixedStep, on_grid
 
 # --- step control --------------------------------------------------------------------------------

@@ -1,0 +1,34 @@
+"""What a long computation tells whoever watches."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Told where a long computation is."""
+
+    def start(self, total_steps: float | None, label: str) -> None:
+        """Begin; `total_steps` is None if it is not known."""
+        ...
+
+    def update(self, done: float, message: str = "") -> None:
+        """So many steps are done, counted from `start`."""
+        ...
+
+    def finish(self) -> None:
+        """End, also after an error."""
+        ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def start(self, total_steps: float | None, label: str) -> None:
+        """Do nothing."""
+
+    def update(self, done: float, message: str = "") -> None:
+        """Do nothing."""
+
+    def finish(self) -> None:
+        """Do nothing."""
