@@ -25,6 +25,7 @@ from wavefabric.optics.runfile import RunFile
 from wavefabric.progress import Progress, Silent
 from wavefabric.results import Data, ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results import checkpoint as checkpoints
+from wavefabric.results.provenance import stamp
 from wavefabric.units import db
 
 #: Received symbols kept of each polarisation, for the constellation picture.
@@ -100,6 +101,7 @@ class _Link:
         self.fibre = build_fibre(settings)
         self.transmitter = build_transmitter(settings)
         self.receiver = build_receiver(settings, self.transmitter)
+        self.middle = self.transmitter.grid.channels // 2  # whose constellation is kept
         self.amplifier = Amplifier(self._gain(), settings.link.noise_figure)
         self._check()
         self.fingerprint = fingerprint(
@@ -228,7 +230,6 @@ class _Link:
     def _receive(self, name: str, spans: int) -> None:
         link, modes = self.settings.link, self.fibre.modes
         mixings = [self._mixing(span) for span in range(spans)] if link.mix_groups else []
-        middle = self.transmitter.grid.channels // 2
         # The noise of an OSNR refers to the nominal power that arrives.
         net = 1.0
         if link.gain is not None:
@@ -241,7 +242,7 @@ class _Link:
             self.fibre.beta,
             total(mixings).inverse if mixings else None,
             power_gain=net,
-            keep=[(mode, middle) for mode in range(modes)],
+            keep=[(mode, self.middle) for mode in range(modes)],
             progress=self._stoppable,
         )
         self.received[name] = (spans * link.length, result)
@@ -283,8 +284,7 @@ class _Link:
             prefix = name + "/"
             mine = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
             points = mine.pop("points")
-            middle = self.transmitter.grid.channels // 2
-            kept = {(mode, middle): points[mode] for mode in range(len(points))}
+            kept = {(mode, self.middle): points[mode] for mode in range(len(points))}
             self.received[name] = (length, ReceiverResult(**mine, points=kept))
         for key, value in state["report"].items():
             setattr(self.propagator.report, key, value)
@@ -295,8 +295,7 @@ class _Link:
 
     def _write(self) -> Path:
         self.payload = self._payload()
-        written = provenance(device=self.device.name)["written_utc"]
-        return self.writer.write(self.payload, self.settings.text, self.facts | {"written_utc": written})
+        return self.writer.write(self.payload, self.settings.text, self.facts | {"written_utc": stamp()})
 
     def _payload(self) -> dict[str, Any]:
         fibre, grid, report = self.fibre, self.transmitter.grid, self.propagator.report

@@ -175,7 +175,7 @@ class Propagator:
         stages = self.stages
         if self.device.memory()[0] < 2 * A.nbytes + TABLES * stages.table_bytes:
             return
-        counts = dict(vars(stages.counts))
+        counts = stages.counts.copy()
         one, two = stages.empty(), stages.empty()
         one[...] = A
         two[...] = A
@@ -187,7 +187,7 @@ class Propagator:
             error = math.sqrt(stages.distance(one, two) / scale) * gain / (gain - 1)
             self.report.local_error = float(np.fmax(self.report.local_error, error))
         stages.prepare(*self.integrator.lengths(h))
-        vars(stages.counts).update(counts)
+        stages.counts.set(counts)
 
 
 def memory_needed(
@@ -198,7 +198,7 @@ def memory_needed(
     on_gpu = device.name != "cpu"
     dispersion = np.unique(np.column_stack([fibre.alpha, fibre.beta]), axis=0).shape[0]
     if tables is None:
-        tables = len(set(integrator.lengths(integrator, 1.0)))  # type: ignore[arg-type]
+        tables = len(set(integrator.lengths(1.0)))
     transfer = dispersion * n * 16 * tables
     fields = 1 + integrator.extra_fields + (1 if on_gpu else 0)
     rates = 2 * (int(find_cells(fibre.kappa_rows())[-1]) + 1) * n * np.dtype(dtype).itemsize // 2

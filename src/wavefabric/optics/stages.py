@@ -28,9 +28,17 @@ class Counts:
     ffts: int = 0
     exchanges: int = 0
 
-    def add(self, other: Counts, times: int = 1) -> None:
-        for name in vars(self):
-            setattr(self, name, getattr(self, name) + times * getattr(other, name))
+    def copy(self) -> Counts:
+        return Counts(**vars(self))
+
+    def set(self, other: Counts) -> None:
+        vars(self).update(vars(other))
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts(**{name: value - getattr(other, name) for name, value in vars(self).items()})
 
 
 class Stages:

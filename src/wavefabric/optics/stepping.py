@@ -45,10 +45,10 @@ class FixedStep:
         """Take at most ``most`` steps; ``state`` holds ``done`` steps of this length and ``z``."""
         total, h = self.total(length), self.h(length)
         steps = min(most, total - state["done"])
-        integrator, counts = self.integrator, self.integrator.stages.counts
+        integrator = self.integrator
         integrator.begin(A, h)
         for _ in range(steps):
-            self._one(A, h, counts)
+            self._one(A, h)
             state["done"] += 1
             # The last step ends at the end, not one bit before it.
             state["z"] = length if state["done"] == total else length * state["done"] / total
@@ -56,26 +56,19 @@ class FixedStep:
         integrator.end(A, h)
         state["h"] = h
 
-    def _one(self, A, h: float, counts: Counts) -> None:
+    def _one(self, A, h: float) -> None:
         stages = self.integrator.stages
-        key = id(A), h, stages.tables_replaced
+        before, key = stages.counts.copy(), (id(A), h, stages.tables_replaced)
         if self._graph is None or self._graph[0] != key:
             # The first step runs as written (kernels load, plans are made), then is captured.
-            before = Counts(**vars(counts))
             self.integrator.step(A, h)
-            cost = {name: value - getattr(before, name) for name, value in vars(counts).items()}
-            after = Counts(**vars(counts))
-            graph = stages.device.graph(lambda: self.integrator.step(A, h))
-            vars(counts).update(vars(after))
+            cost = stages.counts - before + Counts(steps=1)
             # A in the tuple keeps its id from being used again.
-            self._graph = (key, A, graph, Counts(**cost))
+            self._graph = key, A, stages.device.graph(lambda: self.integrator.step(A, h)), cost
         else:
-            _, _, graph, cost = self._graph
-            after = Counts(**vars(counts))
-            graph()
-            after.add(cost)
-            vars(counts).update(vars(after))
-        counts.steps += 1
+            self._graph[2]()
+        # A capture counts what it does not do, and a replay does what it does not count.
+        stages.counts.set(before + self._graph[3])
 
 
 class PhaseStep:

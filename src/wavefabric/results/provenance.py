@@ -42,8 +42,8 @@ def provenance(device: str = "cpu", started: datetime | None = None) -> dict[str
         "cpu_threads": str(usable_threads()),
         "device": device,
         "command": command_line(sys.argv),
-        "started_utc": _stamp(started or _STARTED),
-        "written_utc": _stamp(datetime.now(UTC)),
+        "started_utc": stamp(started or _STARTED),
+        "written_utc": stamp(),
     }
     return {key: text for key, text in (facts | versions((*NUMERICAL, "h5py"))).items() if text}
 
@@ -108,5 +108,6 @@ def command_line(argv: list[str]) -> str:
     return " ".join([Path(argv[0]).name, *map(short, argv[1:])]) if argv else ""
 
 
-def _stamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def stamp(moment: datetime | None = None) -> str:
+    """A moment, now by default, as text in UTC."""
+    return (moment or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -32,7 +32,8 @@ class Integrator:
     def __init__(self, stages: Stages):
         self.stages = stages
 
-    def lengths(self, h: float) -> tuple[float, ...]:
+    @staticmethod
+    def lengths(h: float) -> tuple[float, ...]:
         """Lengths of linear propagation that a step of h uses."""
         return (h / 2,)
 

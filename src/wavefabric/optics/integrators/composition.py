@@ -24,7 +24,8 @@ class BlanesMoan(Integrator):
 
     name, order, extra_fields = "blanes_moan", 4, 0
 
-    def lengths(self, h: float) -> tuple[float, ...]:
+    @staticmethod
+    def lengths(h: float) -> tuple[float, ...]:
         first = LINEAR[0]
         return (first * h, *(a * h for a in LINEAR[1:4]), 2 * first * h, -first * h)
 

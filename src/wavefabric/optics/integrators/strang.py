@@ -16,7 +16,8 @@ class Strang(Integrator):
 
     name, order, extra_fields = "strang", 2, 0
 
-    def lengths(self, h: float) -> tuple[float, ...]:
+    @staticmethod
+    def lengths(h: float) -> tuple[float, ...]:
         return (h / 2, h, -h / 2)
 
     def begin(self, A, h: float) -> None:
