@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import wavefabric
-from wavefabric.cli import bench, info, plot, run
+from wavefabric.cli import bench, info, kwave, plot, run
 from wavefabric.errors import InputError, MissingExtra
 
 app = typer.Typer(
@@ -41,6 +41,7 @@ def _common(
 
 
 app.command("run")(run.command)
+app.command("kwave")(kwave.command)
 app.command("plot")(plot.command)
 app.command("info")(info.command)
 bench.register(app)

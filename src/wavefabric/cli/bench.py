@@ -193,6 +193,49 @@ def fibre_q2(
     _show(fibre_q2, result, as_json, output, plot)
 
 
+@bench.command("ultrasound-step")
+def ultrasound_step(
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--size",
+            help="Points, N or NXxNYxNZ; may be repeated. [default: 128 on a CPU, 256 and 512 on a GPU]",
+        ),
+    ] = None,
+    medium: Annotated[str, typer.Option("--medium", help="homogeneous, heterogeneous, or both.")] = "both",
+    precision: Annotated[str, typer.Option("--precision", help="single or double.")] = "single",
+    repeats: Annotated[int, typer.Option("--repeats", help="Rounds; medians count.")] = 15,
+    plain: Annotated[
+        bool, typer.Option("--plain/--no-plain", help="Time stages of whole-array transforms too.")
+    ] = True,
+    peer: Annotated[
+        Path | None,
+        typer.Option("--peer", help="kspaceFirstOrder-OMP or -CUDA, to be run on the same problems."),
+    ] = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+    output: Output = None,
+    plot: Plot = None,
+) -> None:
+    """Cost of one ultrasound time step: time against bare 3-D transforms, passes over the data, memory."""
+    from wavefabric.bench import ultrasound_cases, ultrasound_step
+
+    with _Status(as_json) as say:
+        result = ultrasound_step.run(
+            [_grid(text) for text in sizes or []],
+            ultrasound_cases.MEDIA if medium == "both" else (medium,),
+            precision,
+            repeats,
+            plain,
+            peer,
+            device,
+            threads,
+            say,
+        )
+    _show(ultrasound_step, result, as_json, output, plot)
+
+
 # --- options and answers -----------------------------------------------------------------------------
 
 
@@ -214,6 +257,15 @@ def _case(text: str) -> tuple[int, int]:
     if not (x and rows.isdecimal() and log2_n.isdecimal()):
         raise InputError(f"--case: {text!r} given; allowed: rows x log2 of samples, such as 30x21")
     return int(rows), int(log2_n)
+
+
+def _grid(text: str) -> tuple[int, int, int]:
+    words = text.lower().replace(" ", "").split("x")
+    if len(words) not in (1, 3) or not all(word.isdecimal() for word in words):
+        raise InputError(f"--size: {text!r} given; allowed: N or NXxNYxNZ, such as 128 or 256x128x128")
+    numbers = [int(word) for word in words]
+    x, y, z = numbers * (3 // len(numbers))
+    return x, y, z
 
 
 class _Status:

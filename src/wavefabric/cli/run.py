@@ -1,4 +1,4 @@
-"""`wavefabric run`: a run file in, a result file, a penalty table and figures out."""
+"""`wavefabric run`: a run file in, a result file, a penalty table and figures out; or k-Wave's files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,19 @@ if TYPE_CHECKING:
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="Run file (TOML); see docs/run-files.md.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Run file (TOML; see docs/run-files.md) or k-Wave input file (HDF5).", show_default=False
+        ),
+    ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Result file (HDF5). [default: run file's stem + .h5]"),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Result file (HDF5). [default: the run file's stem + .h5, or k-Wave's + _out.h5]",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the result file if it exists.")] = False,
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or cuda:K.")] = None,
@@ -31,7 +40,25 @@ def command(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON instead.")] = False,
 ) -> None:
-    """Simulate the link of a run file. The same command again goes on where a killed one stopped."""
+    """Simulate the link of a run file, or a k-Wave input file.
+
+    The same command again goes on where a killed one stopped.
+    """
+    from wavefabric.cli import run_kwave
+
+    if run_kwave.is_hdf5(file):
+        run_kwave.run_file(
+            file,
+            output,
+            force=force,
+            device=device,
+            threads=threads,
+            resume=not no_resume,
+            quiet=quiet,
+            as_json=as_json,
+        )
+        return
+
     from wavefabric.cli.progress import make_progress
     from wavefabric.optics import runfile
     from wavefabric.results import ResultWriter, read_result

@@ -22,6 +22,18 @@ class RowFFT(Protocol):
         ...
 
 
+class RealFFT(Protocol):
+    """Transforms of one real 3-D field, planned once; axes of one point are left out."""
+
+    def forward(self, real: Any, spectrum: Any) -> None:
+        """``spectrum`` (Nz, Ny, Nx//2+1) of ``real`` (Nz, Ny, Nx), NumPy's sign, no scale."""
+        ...
+
+    def backward(self, spectrum: Any, real: Any) -> None:
+        """Unscaled inverse; spoils ``spectrum``."""
+        ...
+
+
 class Device(Protocol):
     """One place where arrays live.
 
@@ -67,6 +79,15 @@ class Device(Protocol):
         """Plan in-place transforms of ``rows`` rows of ``n`` samples."""
         ...
 
+    def real_fft(self, shape: tuple[int, int, int], dtype) -> RealFFT:
+        """Plan transforms of real fields of ``shape``, float32 or float64."""
+        ...
+
+    def export(self, array) -> Callable[[], Any]:
+        """Mark ``array`` as complete now; the callable, in any thread, waits for that and gives it on the
+        host. Until then the caller leaves ``array`` alone."""
+        ...
+
     def map_rows(self, rows: int, work: Callable[[slice], None]) -> None:
         """Call ``work`` for slices that together cover ``range(rows)`` once, possibly in parallel.
 
@@ -92,4 +113,8 @@ class Device(Protocol):
 
     def memory(self) -> tuple[int, int]:
         """Free and total memory in bytes."""
+        ...
+
+    def used_memory(self) -> int:
+        """Bytes that this process holds of it: resident on a CPU, in CuPy's pool on a GPU."""
         ...

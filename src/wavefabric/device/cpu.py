@@ -14,11 +14,6 @@ from wavefabric.device import fftw
 from wavefabric.errors import InputError
 from wavefabric.machine import usable_threads
 
-# Numba's OpenMP threads would spin between kernels and steal the cores from the FFT threads: measured
-# up to 1.9 times slower steps. Read when the first parallel kernel loads the runtime.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
-
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -43,6 +38,30 @@ class CpuRowFFT:
                 row[...] = scipy.fft.fft(row, overwrite_x=True, workers=self._threads)
             else:
                 row[...] = scipy.fft.ifft(row, norm="forward", overwrite_x=True, workers=self._threads)
+
+
+class CpuRealFFT:
+    """Real 3-D transforms with all threads."""
+
+    def __init__(self, shape, dtype, threads: int):
+        self._axes = tuple(axis for axis in range(3) if shape[axis] > 1 or axis == 2)
+        self._sizes = [shape[axis] for axis in self._axes]
+        self._threads = threads
+        self._plans = fftw.RealPlans(shape, dtype, self._axes, threads) if fftw.pyfftw else None
+
+    def forward(self, real, spectrum) -> None:
+        if self._plans:
+            self._plans.forward(real, spectrum)
+        else:
+            spectrum[...] = scipy.fft.rfftn(real, axes=self._axes, workers=self._threads)
+
+    def backward(self, spectrum, real) -> None:
+        if self._plans:
+            self._plans.backward(spectrum, real)
+        else:
+            real[...] = scipy.fft.irfftn(
+                spectrum, self._sizes, axes=self._axes, norm="forward", workers=self._threads
+            )
 
 
 class CpuDevice:
@@ -85,6 +104,12 @@ class CpuDevice:
 
     def row_fft(self, rows: int, n: int, dtype) -> CpuRowFFT:
         return CpuRowFFT(n, dtype, max(1, self.threads // rows))
+
+    def real_fft(self, shape, dtype) -> CpuRealFFT:
+        return CpuRealFFT(shape, dtype, self.threads)
+
+    def export(self, array):
+        return lambda: array
 
     def map_rows(self, rows: int, work) -> None:
         def share(first: int) -> None:
@@ -130,3 +155,10 @@ class CpuDevice:
         except (OSError, KeyError, ValueError):
             pass
         return max(free, 0), total
+
+    def used_memory(self) -> int:
+        """Resident size; 0 where the system does not tell."""
+        try:
+            return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, IndexError, ValueError):
+            return 0

@@ -9,6 +9,7 @@ from importlib.resources import files
 import cupy
 import numpy as np
 from cupy.cuda import cufft
+from cupyx.scipy.fftpack import get_fft_plan
 
 
 def launch(function, grid, block, arguments, shared: int = 0) -> None:
@@ -73,6 +74,33 @@ class CudaRowFFT:
         self._plan(rows).fft(rows, rows, cufft.CUFFT_INVERSE)
 
 
+class CudaRealFFT:
+    """Real 3-D cuFFT transforms out of place; planned with work areas of their own.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (Nz, Ny, Nx) of the real field.
+    dtype : dtype
+        float32 or float64.
+    """
+
+    def __init__(self, shape, dtype):
+        axes = tuple(axis for axis, n in enumerate(shape) if n > 1 or axis == 2)
+        half = (*shape[:-1], shape[-1] // 2 + 1)
+        # The plans want arrays to look at; these go back to the pool at once.
+        real, spectrum = cupy.empty(shape, dtype), cupy.empty(half, np.result_type(dtype, np.complex64))
+        sizes = [shape[axis] for axis in axes]
+        self._forward = get_fft_plan(real, sizes, axes, "R2C")
+        self._backward = get_fft_plan(spectrum, sizes, axes, "C2R")
+
+    def forward(self, real, spectrum) -> None:
+        self._forward.fft(real, spectrum, cufft.CUFFT_FORWARD)
+
+    def backward(self, spectrum, real) -> None:
+        self._backward.fft(spectrum, real, cufft.CUFFT_INVERSE)
+
+
 class CudaDevice:
     """One CUDA device. Work goes to CuPy's current stream; graphs are captured on one of our own."""
 
@@ -84,6 +112,7 @@ class CudaDevice:
         self.name = f"cuda:{index}"
         cupy.cuda.Device(index).use()
         self._capture = cupy.cuda.Stream(non_blocking=True)
+        self._copies = cupy.cuda.Stream(non_blocking=True)
 
     def empty(self, shape, dtype):
         return cupy.empty(shape, dtype)
@@ -106,6 +135,24 @@ class CudaDevice:
     def row_fft(self, rows: int, n: int, dtype) -> CudaRowFFT:
         return CudaRowFFT(rows, n, dtype)
 
+    def real_fft(self, shape, dtype) -> CudaRealFFT:
+        return CudaRealFFT(shape, dtype)
+
+    def export(self, array):
+        """Copies on a stream of its own once the current stream has come this far."""
+        ready = cupy.cuda.Event(disable_timing=True)
+        ready.record()
+
+        def fetch():
+            cupy.cuda.Device(self.index).use()
+            with self._copies:
+                self._copies.wait_event(ready)
+                host = cupy.asnumpy(array, stream=self._copies)
+                self._copies.synchronize()
+            return host
+
+        return fetch
+
     def map_rows(self, rows: int, work) -> None:
         work(slice(0, rows))
 
@@ -113,9 +160,23 @@ class CudaDevice:
         return importlib.import_module(module + "_cuda").Kernels(self)
 
     @lru_cache(maxsize=64)  # noqa: B019 - a device lives as long as its modules
-    def module(self, package: str, source: str, options: tuple[str, ...] = ()):
-        """Compile a ``.cu`` file of a package; CuPy keeps the cubin on disk for the next process."""
-        code = files(package).joinpath(source).read_text(encoding="utf-8")
+    def module(
+        self,
+        package: str,
+        source: str,
+        options: tuple[str, ...] = (),
+        before: tuple[str, ...] = (),
+        prelude: str = "",
+    ):
+        """Compile a ``.cu`` file of a package; CuPy keeps the cubin on disk for the next process.
+
+        ``before`` names sources, as ``"package/file.cu"``, that are put in front of it, and ``prelude`` is
+        text before those.
+        """
+        parts = [place.rsplit("/", 1) for place in (*before, f"{package}/{source}")]
+        code = prelude + "\n".join(
+            files(part).joinpath(name).read_text(encoding="utf-8") for part, name in parts
+        )
         return cupy.RawModule(code=code, options=COMPILE_OPTIONS + options, backend="nvrtc")
 
     launch = staticmethod(launch)
@@ -137,3 +198,7 @@ class CudaDevice:
         """Free and total bytes; what CuPy's pool holds unused counts as free."""
         free, total = cupy.cuda.runtime.memGetInfo()
         return free + cupy.get_default_memory_pool().free_bytes(), total
+
+    def used_memory(self) -> int:
+        """What CuPy's pool has taken, also what it keeps for later; work areas of transforms are in it."""
+        return cupy.get_default_memory_pool().total_bytes()

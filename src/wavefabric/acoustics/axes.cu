@@ -1,0 +1,450 @@
+// Passes of the fused time step on a GPU, one axis each, with all pointwise work inside; see axes_cuda.py.
+// Real grids are (NZ, NY, NX), spectra (NZ, NY, HALF); the names of `acoustics/planes.py` and its formulas.
+// A row of a spectrum is padded to PITCH, whole sectors of memory. Along x, pairs of real rows travel as one complex row. Spectra hold F{u_y} or d/dy in s0, x in s2, z in s1.
+
+#define HALF (NX / 2 + 1)
+#define ROWS ((Index)NY * NZ)
+
+typedef Axis<Rows<NX, PX, TX>, Radices<RADICES_X>, Radices<REVERSED_X>> AxisX;
+typedef Columns<NY, PY, TY> LayoutY;
+typedef Axis<LayoutY, Radices<RADICES_Y>, Radices<REVERSED_Y>> AxisY;
+typedef Columns<NZ, PZ, TZ> LayoutZ;
+typedef Axis<LayoutZ, Radices<RADICES_Z>, Radices<REVERSED_Z>> AxisZ;
+
+extern __shared__ char memory[];
+
+// --- Along x: pairs of rows -----------------------------------------------------------------------------
+
+struct Pair {
+    Index first;
+    bool here, both;
+    int y[2], z[2];
+    __device__ __forceinline__ Pair() {
+        first = 2 * ((Index)blockIdx.x * TX + threadIdx.x / PX);
+        here = first < ROWS;
+        both = first + 1 < ROWS;
+        for (int i = 0; i < 2; ++i) {
+            const Index row = first + (i && both);
+            y[i] = row % NY;
+            z[i] = row / NY;
+        }
+    }
+};
+
+// What a pass reads is copied to shared memory at its start, all at once and without registers, so that many
+// loads are under way while others compute. Words are one complex or one value of each of two rows wide.
+typedef Rows<NX, PX, TX> LayoutX;
+constexpr int EXCHANGE = TX * (NX + NX / 8 + 1);
+
+__device__ __forceinline__ void copy_async(Complex *target, const void *source) {
+    const unsigned place = (unsigned)__cvta_generic_to_shared(target);
+    if (sizeof(Complex) == 8)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(place), "l"(source) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(place), "l"(source) : "memory");
+}
+
+struct Staging {  // shared memory behind the exchange area, this transform's share of it
+    Complex *next;
+    __device__ __forceinline__ Staging(int words) {
+        next = (Complex *)memory + EXCHANGE + LayoutX::transform() * words;
+    }
+    __device__ __forceinline__ const Complex *spectrum(const Complex *s, const Pair &pair) {
+        Complex *here = next;
+        next += 2 * HALF;
+        const Complex *a = s + pair.first * PITCH;
+        for (int m = LayoutX::lane(); m < HALF; m += PX) {
+            if (pair.here) copy_async(here + m, a + m);
+            if (pair.both) copy_async(here + HALF + m, a + PITCH + m);
+            if (!pair.both) here[HALF + m] = {0, 0};
+        }
+        return here;
+    }
+    // Two rows of a field, as they lie: value n of row i is word i NX + n. (An odd last row is loaded alone.)
+    __device__ __forceinline__ const REAL *field(const REAL *f, const Pair &pair) {
+        Complex *here = next;
+        next += NX;
+        const Complex *a = (const Complex *)(f + pair.first * NX);
+        if (pair.both)
+            for (int m = LayoutX::lane(); m < NX; m += PX) copy_async(here + m, a + m);
+        else if (pair.here)
+            for (int m = LayoutX::lane(); m < NX; m += PX) ((REAL *)here)[m] = f[pair.first * NX + m];
+        return (const REAL *)here;
+    }
+    static __device__ __forceinline__ void wait() {
+        asm volatile("cp.async.wait_all;" ::: "memory");
+        __syncthreads();
+    }
+};
+
+// Half spectra of two rows, p + i q, back to real: row 0 in v.y, row 1 in v.x.
+__device__ __forceinline__ void rows_back(Complex *v, const Complex *staged, const Complex *twiddle) {
+    AxisX::far(v, [&](Complex &value, int n) {
+        const int m = n <= NX / 2 ? n : NX - n;
+        Complex p = staged[m], q = staged[HALF + m];
+        if (m == 0 || 2 * m == NX) p.y = q.y = 0;  // a real row has none
+        if (n > NX / 2) {
+            p = conjugate(p);
+            q = conjugate(q);
+        }
+        value = {p.y + q.x, p.x - q.y};  // p + i q, swapped
+    });
+    AxisX::back(v, (Complex *)memory, twiddle);
+}
+
+// Two real rows (row 0 in v.x, row 1 in v.y) to their half spectra.
+__device__ __forceinline__ void rows_forth(Complex *v, Complex *spectrum, const Pair &pair, const Complex *twiddle) {
+    typedef LayoutX L;
+    Complex *shared = (Complex *)memory;
+    AxisX::forth(v, shared, twiddle);
+    __syncthreads();
+    AxisX::far(v, [&](Complex &value, int n) { shared[L::at(n)] = value; });
+    __syncthreads();
+    Complex *a = spectrum + pair.first * PITCH, *b = a + PITCH;
+    for (int m = L::lane(); m < HALF; m += PX) {
+        const Complex p = shared[L::at(m)], q = shared[L::at(m ? NX - m : 0)];
+        if (pair.here) a[m] = {(REAL)0.5 * (p.x + q.x), (REAL)0.5 * (p.y - q.y)};
+        if (pair.both) b[m] = {(REAL)0.5 * (p.y + q.y), (REAL)0.5 * (q.x - p.x)};
+    }
+}
+
+struct Grid {  // a medium parameter: a full grid or one row
+    const REAL *at;
+    int full;
+    __device__ __forceinline__ REAL operator()(Index row, int x) const { return at[full ? row * NX + x : x]; }
+};
+
+struct Source {  // a pattern times a signal, or nothing
+    const REAL *pattern, *signal;
+    __device__ __forceinline__ REAL amplitude(const Index *clock) const { return pattern ? signal[*clock] : (REAL)0; }
+};
+
+extern "C" __global__ void __launch_bounds__(PX *TX) x_forward(const REAL *__restrict__ field, Complex *spectrum,
+                                                               const Complex *__restrict__ twiddle) {
+    const Pair pair;
+    Complex v[AxisX::values];
+    AxisX::near(v, [&](Complex &value, int n) {
+        value.x = pair.here ? field[pair.first * NX + n] : (REAL)0;
+        value.y = pair.both ? field[(pair.first + 1) * NX + n] : (REAL)0;
+    });
+    rows_forth(v, spectrum, pair, twiddle);
+}
+
+extern "C" __global__ void __launch_bounds__(PX *TX) x_backward(const Complex *__restrict__ spectrum, REAL *field,
+                                                                const Complex *__restrict__ twiddle) {
+    const Pair pair;
+    Staging staging(2 * HALF);
+    const Complex *staged = staging.spectrum(spectrum, pair);
+    staging.wait();
+    Complex v[AxisX::values];
+    rows_back(v, staged, twiddle);
+    AxisX::near(v, [&](Complex &value, int n) {
+        if (pair.here) field[pair.first * NX + n] = value.y;
+        if (pair.both) field[(pair.first + 1) * NX + n] = value.x;
+    });
+}
+
+// One component a block layer: u <- pml (pml u - dt / rho dp), a pattern, and the spectrum of the result.
+struct Component {
+    Complex *spectrum;
+    REAL *u;
+    const REAL *pml;
+    Grid density;
+    Source source;
+};
+
+extern "C" __global__ void __launch_bounds__(PX *TX)
+    x_velocity(const Component *components, REAL dt, const Index *clock, int forward,
+               const Complex *__restrict__ twiddle) {
+    const Pair pair;
+    const int axis = blockIdx.y;
+    const Component c = components[axis];
+    Staging staging(2 * HALF + 2 * NX);
+    const Complex *spectrum = staging.spectrum(c.spectrum, pair);
+    const REAL *velocity = staging.field(c.u, pair);
+    const REAL *density = c.density.full ? staging.field(c.density.at, pair) : c.density.at;
+    const int second = c.density.full ? NX : 0;
+    const REAL amplitude = c.source.amplitude(clock);
+    staging.wait();
+    Complex v[AxisX::values];
+    rows_back(v, spectrum, twiddle);
+    AxisX::near(v, [&](Complex &value, int n) {
+        REAL g[2] = {value.y, value.x};
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            if (i ? pair.both : pair.here) {
+                const Index at = (pair.first + i) * NX + n;
+                const REAL f = c.pml[axis == 0 ? n : axis == 1 ? pair.y[i] : pair.z[i]];
+                REAL u = f * (f * velocity[i * NX + n] - dt / density[i * second + n] * g[i]);
+                if (c.source.pattern) u += c.source.pattern[at] * amplitude;
+                c.u[at] = u;
+                g[i] = u;
+            } else {
+                g[i] = 0;  // round-off of a gradient is no velocity: it would spoil the other row
+            }
+        }
+        value = {g[0], g[1]};
+    });
+    if (forward) rows_forth(v, c.spectrum, pair, twiddle);
+}
+
+struct State {
+    REAL *rx, *ry, *rz, *p;
+    const REAL *px, *py, *pz;
+    Grid speed, density, ratio, tau, eta;
+};
+
+__device__ __forceinline__ REAL state_of(const State &s, Index row, int x, REAL total, REAL extra) {
+    if (NONLINEAR) extra += s.ratio(row, x) * total * total / ((REAL)2 * s.density(row, x));
+    const REAL c = s.speed(row, x);
+    return c * c * (total + extra);
+}
+
+// MODE 0: pressure and its spectrum; 1: with Stokes absorption; 2: spectra of rho0 div u (s0) and of the density
+// (s1), for the power law; 3: only the densities; 4: the densities, and rho0 div u into p (Stokes).
+template <int MODE>
+__device__ __forceinline__ void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
+                                        const Source &source, REAL dt, const Index *clock, const Complex *twiddle) {
+    const Pair pair;
+    Staging staging(6 * HALF + 4 * NX);
+    const Complex *ax = staging.spectrum(s2, pair), *ay = staging.spectrum(s0, pair);
+    const Complex *az = staging.spectrum(s1, pair);
+    const REAL *ox = staging.field(s.rx, pair), *oy = staging.field(s.ry, pair), *oz = staging.field(s.rz, pair);
+    const REAL *rho0 = s.density.full ? staging.field(s.density.at, pair) : s.density.at;
+    const int second = s.density.full ? NX : 0;
+    const REAL amplitude = source.amplitude(clock);
+    staging.wait();
+    Complex gx[AxisX::values], gy[AxisX::values], gz[AxisX::values];
+    rows_back(gx, ax, twiddle);
+    rows_back(gy, ay, twiddle);
+    rows_back(gz, az, twiddle);
+    AxisX::near(gx, [&](Complex &value, int n) {
+        const int slot = &value - gx;
+        const REAL a[2] = {value.y, value.x}, b[2] = {gy[slot].y, gy[slot].x}, c[2] = {gz[slot].y, gz[slot].x};
+        REAL one[2] = {0, 0}, two[2] = {0, 0};
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            if (i ? pair.both : pair.here) {
+                const Index row = pair.first + i, at = row * NX + n;
+                const int here = i * NX + n;
+                const REAL fx = s.px[n], fy = s.py[pair.y[i]], fz = s.pz[pair.z[i]], rho = rho0[i * second + n];
+                REAL x = ox[here], y = oy[here], z = oz[here];
+                const REAL mass = dt * (NONLINEAR ? rho + (REAL)2 * (x + y + z) : rho);
+                x = fx * (fx * x - mass * a[i]);
+                y = fy * (fy * y - mass * b[i]);
+                z = fz * (fz * z - mass * c[i]);
+                if (source.pattern) {
+                    const REAL more = source.pattern[at] * amplitude;
+                    x += more;
+                    y += more;
+                    z += more;
+                }
+                s.rx[at] = x;
+                s.ry[at] = y;
+                s.rz[at] = z;
+                const REAL total = x + y + z, rate = rho * (a[i] + b[i] + c[i]);
+                if (MODE == 2) {
+                    one[i] = rate;
+                    two[i] = total;
+                } else if (MODE < 2) {
+                    one[i] = state_of(s, row, n, total, MODE ? s.tau(row, n) * rate : (REAL)0);
+                    s.p[at] = one[i];
+                } else if (MODE == 4) {
+                    s.p[at] = rate;
+                }
+            }
+        }
+        value = {one[0], one[1]};
+        gy[slot] = {two[0], two[1]};
+    });
+    if (MODE < 3) rows_forth(gx, s0, pair, twiddle);
+    if (MODE == 2) rows_forth(gy, s1, pair, twiddle);
+}
+
+#define DENSITY(name, mode)                                                                                     \
+    extern "C" __global__ void __launch_bounds__(PX *TX)                                                        \
+        name(Complex *s0, Complex *s1, const Complex *s2, const State *state, const Source *source, REAL dt,    \
+             const Index *clock, const Complex *__restrict__ twiddle) {                                         \
+        density<mode>(s0, s1, s2, *state, *source, dt, clock, twiddle);                                         \
+    }
+
+DENSITY(x_density, ABSORPTION)
+// With a source at points to come: it changes the densities before the pressure can follow.
+DENSITY(x_density_points, (ABSORPTION == 2 ? 2 : 3 + ABSORPTION))
+
+// p = c^2 (total + B/A total^2 / (2 rho0) + tau L1 - eta L2) and its spectrum; loss 0: none; 1: L1 and, if
+// disperses, L2 from the spectra; 2: Stokes, rho0 div u from p.
+extern "C" __global__ void __launch_bounds__(PX *TX)
+    x_pressure(Complex *s0, const Complex *s1, const State *state, int loss, int disperses,
+               const Complex *__restrict__ twiddle) {
+    const Pair pair;
+    const State s = *state;
+    Staging staging(4 * HALF + 3 * NX);
+    const Complex *a1 = loss == 1 ? staging.spectrum(s0, pair) : nullptr;
+    const Complex *a2 = disperses ? staging.spectrum(s1, pair) : nullptr;
+    const REAL *ox = staging.field(s.rx, pair), *oy = staging.field(s.ry, pair), *oz = staging.field(s.rz, pair);
+    staging.wait();
+    Complex l1[AxisX::values], l2[AxisX::values];
+    if (loss == 1) rows_back(l1, a1, twiddle);
+    if (disperses) rows_back(l2, a2, twiddle);
+    AxisX::near(l1, [&](Complex &value, int n) {
+        const Complex shift = l2[&value - l1];
+        const REAL a[2] = {value.y, value.x}, b[2] = {shift.y, shift.x};
+        REAL p[2] = {0, 0};
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            if (i ? pair.both : pair.here) {
+                const Index row = pair.first + i, at = row * NX + n;
+                const int here = i * NX + n;
+                REAL extra = 0;
+                if (loss) extra += s.tau(row, n) * (loss == 1 ? a[i] : s.p[at]);
+                if (disperses) extra -= s.eta(row, n) * b[i];
+                p[i] = state_of(s, row, n, ox[here] + oy[here] + oz[here], extra);
+                s.p[at] = p[i];
+            }
+        }
+        value = {p[0], p[1]};
+    });
+    rows_forth(l1, s0, pair, twiddle);
+}
+
+// --- Along y and z: tiles of columns ---------------------------------------------------------------------
+
+// Column of this thread along y in plane blockIdx.y, or along z at y = blockIdx.y.
+struct Column {
+    int kx;
+    bool here;
+    Index first, step;
+    __device__ __forceinline__ Column(int tile, bool along_y) {
+        kx = blockIdx.x * tile + threadIdx.x % tile;
+        here = kx < HALF;
+        first = (along_y ? (Index)blockIdx.y * NY : (Index)blockIdx.y) * PITCH + kx;
+        step = along_y ? PITCH : (Index)NY * PITCH;
+    }
+};
+
+template <class A>
+__device__ __forceinline__ void load(Complex *v, const Complex *s, const Column &c) {
+    A::near(v, [&](Complex &value, int n) { value = c.here ? s[c.first + n * c.step] : Complex{0, 0}; });
+}
+
+// Transforms of up to three spectra in place, one a block layer.
+extern "C" __global__ void __launch_bounds__(PY *TY)
+    y_transform(Complex *s0, Complex *s1, Complex *s2, int inverse, const Complex *__restrict__ twiddle) {
+    const Column c(TY, true);
+    Complex *s = blockIdx.z == 0 ? s0 : blockIdx.z == 1 ? s1 : s2;
+    Complex v[AxisY::values];
+    load<AxisY>(v, s, c);
+    if (inverse) AxisY::near(v, [&](Complex &value, int) { value = swapped(value); });
+    AxisY::forth(v, (Complex *)memory, twiddle);
+    AxisY::far(v, [&](Complex &value, int n) {
+        if (c.here) s[c.first + n * c.step] = inverse ? swapped(value) : value;
+    });
+}
+
+// s0 = kappa F{p}, s1 = d/dz of it: back along y into d/dx (s2), d/dy (s0), d/dz (s1).
+extern "C" __global__ void __launch_bounds__(PY *TY)
+    y_gradient(Complex *s0, Complex *s1, Complex *s2, const Complex *__restrict__ dx, const Complex *__restrict__ dy,
+               const Complex *__restrict__ twiddle) {
+    const Column c(TY, true);
+    Complex *shared = (Complex *)memory;
+    const Complex factor = c.here ? dx[c.kx] : Complex{0, 0};
+    Complex v[AxisY::values];
+    load<AxisY>(v, s0, c);
+    AxisY::near(v, [&](Complex &value, int) { value = swapped(value); });
+    AxisY::forth(v, shared, twiddle);
+    AxisY::far(v, [&](Complex &value, int n) {
+        if (c.here) s2[c.first + n * c.step] = swapped(value) * factor;
+    });
+    load<AxisY>(v, s0, c);  // again, from the second-level cache: registers are dearer
+    AxisY::near(v, [&](Complex &value, int n) { value = swapped(value * dy[n]); });
+    AxisY::forth(v, shared, twiddle);
+    AxisY::far(v, [&](Complex &value, int n) {
+        if (c.here) s0[c.first + n * c.step] = swapped(value);
+    });
+    load<AxisY>(v, s1, c);
+    AxisY::near(v, [&](Complex &value, int) { value = swapped(value); });
+    AxisY::forth(v, shared, twiddle);
+    AxisY::far(v, [&](Complex &value, int n) {
+        if (c.here) s1[c.first + n * c.step] = swapped(value);
+    });
+}
+
+// s0 <- kappa F{p} and s1 <- d/dz of it, back along z.
+extern "C" __global__ void __launch_bounds__(PZ *TZ)
+    z_gradient(Complex *s0, Complex *s1, const REAL *__restrict__ kappa, const Complex *__restrict__ dz,
+               const Complex *__restrict__ twiddle) {
+    const Column c(TZ, false);
+    Complex *shared = (Complex *)memory;
+    Complex v[AxisZ::values], w[AxisZ::values];
+    load<AxisZ>(v, s0, c);
+    AxisZ::forth(v, shared, twiddle);
+    AxisZ::far(v, [&](Complex &value, int n) {
+        value = value * (c.here ? kappa[c.first + n * c.step] : (REAL)0);
+        w[&value - v] = swapped(value * dz[n]);
+        value = swapped(value);
+    });
+    AxisZ::back(v, shared, twiddle);
+    AxisZ::near(v, [&](Complex &value, int n) {
+        if (c.here) s0[c.first + n * c.step] = swapped(value);
+    });
+    AxisZ::back(w, shared, twiddle);
+    AxisZ::near(w, [&](Complex &value, int n) {
+        if (c.here) s1[c.first + n * c.step] = swapped(value);
+    });
+}
+
+// Layer 0: u_y in s0, 1: u_z in s1, 2: u_x in s2; each times kappa and its derivative, back along z.
+extern "C" __global__ void __launch_bounds__(PZ *TZ)
+    z_divergence(Complex *s0, Complex *s1, Complex *s2, const REAL *__restrict__ kappa, const Complex *__restrict__ dx,
+                 const Complex *__restrict__ dy, const Complex *__restrict__ dz, const Complex *__restrict__ twiddle) {
+    const Column c(TZ, false);
+    const int layer = blockIdx.z;
+    Complex *s = layer == 0 ? s0 : layer == 1 ? s1 : s2, *shared = (Complex *)memory;
+    Complex v[AxisZ::values];
+    load<AxisZ>(v, s, c);
+    AxisZ::forth(v, shared, twiddle);
+    const Complex uniform = layer == 0 ? dy[blockIdx.y] : c.here ? dx[c.kx] : Complex{0, 0};
+    AxisZ::far(v, [&](Complex &value, int n) {
+        const REAL k = c.here ? kappa[c.first + n * c.step] : (REAL)0;
+        value = swapped(value * ((layer == 1 ? dz[n] : uniform) * k));
+    });
+    AxisZ::back(v, shared, twiddle);
+    AxisZ::near(v, [&](Complex &value, int n) {
+        if (c.here) s[c.first + n * c.step] = swapped(value);
+    });
+}
+
+// Layer 0: s0 times operator0, layer 1: s1 times operator1; along z there and back.
+extern "C" __global__ void __launch_bounds__(PZ *TZ)
+    z_scale(Complex *s0, Complex *s1, const REAL *__restrict__ operator0, const REAL *__restrict__ operator1,
+            const Complex *__restrict__ twiddle) {
+    const Column c(TZ, false);
+    Complex *s = blockIdx.z == 0 ? s0 : s1, *shared = (Complex *)memory;
+    const REAL *scale = blockIdx.z == 0 ? operator0 : operator1;
+    Complex v[AxisZ::values];
+    load<AxisZ>(v, s, c);
+    AxisZ::forth(v, shared, twiddle);
+    AxisZ::far(v, [&](Complex &value, int n) {
+        value = swapped(value * (c.here ? scale[c.first + n * c.step] : (REAL)0));
+    });
+    AxisZ::back(v, shared, twiddle);
+    AxisZ::near(v, [&](Complex &value, int n) {
+        if (c.here) s[c.first + n * c.step] = swapped(value);
+    });
+}
+
+// s times a complex factor of k_z and a scale, along z there and back.
+extern "C" __global__ void __launch_bounds__(PZ *TZ)
+    z_translate(Complex *s, const Complex *__restrict__ factor, REAL scale, const Complex *__restrict__ twiddle) {
+    const Column c(TZ, false);
+    Complex *shared = (Complex *)memory;
+    Complex v[AxisZ::values];
+    load<AxisZ>(v, s, c);
+    AxisZ::forth(v, shared, twiddle);
+    AxisZ::far(v, [&](Complex &value, int n) { value = swapped(value * (factor[n] * scale)); });
+    AxisZ::back(v, shared, twiddle);
+    AxisZ::near(v, [&](Complex &value, int n) {
+        if (c.here) s[c.first + n * c.step] = swapped(value);
+    });
+}

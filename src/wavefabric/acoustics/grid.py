@@ -1,0 +1,284 @@
+"""The grid as users think of it, [x, y, z], and the way to the solver's memory order, x fastest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.units import quantity, show
+
+if TYPE_CHECKING:
+    from wavefabric.acoustics.medium import Medium
+
+#: Thickness of the absorbing layer that is searched for ``pml_size="auto"``.
+AUTO_PML = range(10, 21)
+_DEFAULT_PML = {2: 20, 3: 10}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A uniform Cartesian grid with a perfectly matched layer (PML) at its edges.
+
+    Parameters
+    ----------
+    shape : sequence of 2 or 3 int
+        Points along x, y(, z).
+    spacing : float, str or sequence of them
+        Distance of neighbouring points, m (or text: ``"0.1 mm"``): one for all axes, or one an axis.
+    pml_size : int, sequence of int, "auto" or None
+        Points of the PML on each side; 0 for none. Default: 20 in 2-D, 10 in 3-D, as in k-Wave. ``"auto"``
+        (only with ``pml_inside=False``) takes for each axis the size from 10 to 20 whose total grid has
+        the smallest largest prime factor, so that its transforms are fast.
+    pml_alpha : float or sequence of float
+        Absorption in the PML, Np per grid point.
+    pml_inside : bool
+        True: the PML occupies the outermost points of the grid. False: it is put around the grid. The
+        medium's values at the edges go on outwards, sources and sensors stay at their points, and
+        whole-domain results come without the PML.
+
+    Raises
+    ------
+    InputError
+        If a value is out of range, or the PML leaves nothing of the grid.
+
+    Notes
+    -----
+    Attributes are normalised: ``shape``, ``spacing``, ``pml_size``, ``pml_alpha`` are tuples, one an axis.
+    """
+
+    shape: Any
+    spacing: Any
+    pml_size: Any = None
+    pml_alpha: Any = 2.0
+    pml_inside: bool = True
+
+    def __post_init__(self) -> None:
+        shape = _shape(self.shape)
+        put = object.__setattr__
+        put(self, "shape", shape)
+        put(self, "spacing", _lengths(self.spacing, len(shape)))
+        put(self, "pml_size", self._pml_sizes())
+        put(self, "pml_alpha", _alphas(self.pml_alpha, len(shape)))
+
+    def _pml_sizes(self) -> tuple[int, ...]:
+        given, n = self.pml_size, len(self.shape)
+        allowed = "allowed: a whole number from 0, one an axis, 'auto' or None"
+        if isinstance(given, str):
+            if given != "auto":
+                raise InputError(f"grid.pml_size: {show(given)}; {allowed}")
+            if self.pml_inside:
+                raise InputError("grid.pml_size: 'auto' with pml_inside=True; allowed: pml_inside=False")
+            return tuple(_best_pml(points) for points in self.shape)
+        sizes = _DEFAULT_PML[n] if given is None else given
+        sizes = tuple(sizes) if isinstance(sizes, Sequence | np.ndarray) else (sizes,) * n
+        if len(sizes) != n or any(not _whole(size) or size < 0 for size in sizes):
+            raise InputError(f"grid.pml_size: {show(given)}; {allowed}")
+        for points, size in zip(self.shape, sizes, strict=True):
+            if self.pml_inside and size and 2 * size >= points:
+                raise InputError(
+                    f"grid.pml_size: {size} points on each side leave nothing of {points}; "
+                    f"allowed: at most {(points - 1) // 2}, or pml_inside=False"
+                )
+        return tuple(int(size) for size in sizes)
+
+    @property
+    def dimensions(self) -> int:
+        """2 or 3."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> tuple[float, ...]:
+        """Length along each axis, m: points times spacing."""
+        return tuple(n * d for n, d in zip(self.shape, self.spacing, strict=True))
+
+    @property
+    def coordinates(self) -> tuple[np.ndarray, ...]:
+        """x, y(, z) of the points, m, one vector an axis. Point ``N // 2`` is the origin, as in k-Wave."""
+        return tuple((np.arange(n) - n // 2) * d for n, d in zip(self.shape, self.spacing, strict=True))
+
+    @property
+    def margin(self) -> tuple[int, int, int]:
+        """Points added on each side along x, y, z: the PML if it is outside."""
+        return (0, 0, 0) if self.pml_inside else _three(self.pml_size, 0)
+
+    @property
+    def total_shape(self) -> tuple[int, int, int]:
+        """(Nx, Ny, Nz) of the grid that is solved on, with a PML that is outside; Nz = 1 in 2-D."""
+        return tuple(n + 2 * m for n, m in zip(_three(self.shape, 1), self.margin, strict=True))  # type: ignore[return-value]
+
+    def time_step(self, medium: Medium, cfl: float = 0.3) -> float:
+        """dt = cfl · (smallest spacing) / (largest sound speed), s; k-Wave's ``makeTime``."""
+        if not 0 < cfl < math.inf:
+            raise InputError(f"cfl: {show(cfl)}; allowed: a number above 0")
+        return cfl * min(self.spacing) / medium.speeds[1]
+
+    def steps(self, medium: Medium, dt: float | str, t_end: float | str | None = None) -> int:
+        """Steps from t = 0 to ``t_end``, both included.
+
+        Parameters
+        ----------
+        medium : Medium
+            Its smallest sound speed sets the default of ``t_end``.
+        dt : float or str
+            Time step, s.
+        t_end : float or str, optional
+            End, s. Default: the time to cross the grid's diagonal at the smallest sound speed.
+        """
+        dt = _positive(quantity(dt, "s", "dt"), "dt")
+        if t_end is None:
+            t_end = math.hypot(*self.size) / medium.speeds[0]
+        t_end = _positive(quantity(t_end, "s", "t_end"), "t_end")
+        ratio = t_end / dt
+        # A whole number of steps may come out a hair short of it.
+        whole = round(ratio) if math.isclose(ratio, round(ratio), rel_tol=1e-12) else math.floor(ratio)
+        return whole + 1
+
+    def to_memory(self, values: Any, key: str, outside: Literal["edge", "zero"] = "edge") -> np.ndarray:
+        """Field [x, y, z] of the grid's shape as the solver wants it.
+
+        Parameters
+        ----------
+        values : array_like, shape ``self.shape``
+            Real numbers. Nothing is copied if they lie in memory with x fastest (Fortran order) already
+            and no PML is added.
+        key : str
+            Name for errors.
+        outside : str
+            What a PML around the grid is filled with.
+
+        Returns
+        -------
+        ndarray, shape (Nz, Ny, Nx)
+            C-contiguous; of the total grid.
+        """
+        array = np.asarray(values)
+        if array.shape != self.shape:
+            raise InputError(f"{key}: has the shape {array.shape}; allowed: {self.shape}, the grid's")
+        if array.dtype.kind not in "fiub":
+            raise InputError(f"{key}: is of type {array.dtype}; allowed: real numbers")
+        if array.dtype.kind != "f":
+            array = array.astype(np.float64)
+        array = (array[..., np.newaxis] if self.dimensions == 2 else array).transpose()
+        if any(self.margin):
+            width = [(m, m) for m in self.margin[::-1]]
+            array = np.pad(array, width, "edge" if outside == "edge" else "constant")
+        return np.ascontiguousarray(array)
+
+    def from_memory(self, field: np.ndarray) -> np.ndarray:
+        """Field (Nz, Ny, Nx) of the total grid as a view [x, y(, z)] without a PML that is outside."""
+        mx, my, mz = self.margin
+        nz, ny, nx = field.shape
+        view = field[mz : nz - mz, my : ny - my, mx : nx - mx].transpose()
+        return view[:, :, 0] if self.dimensions == 2 else view
+
+    def points(self, mask: Any, key: str) -> np.ndarray:
+        """Flat indices (int64, ascending, x fastest) in the total grid of the points of a mask.
+
+        Parameters
+        ----------
+        mask : array_like of bool (or 0 and 1), shape ``self.shape``
+            True at the points.
+        key : str
+            Name for errors.
+
+        Raises
+        ------
+        InputError
+            If the shape or a value is wrong, or no point is marked.
+        """
+        mask = np.asarray(mask)
+        if mask.shape != self.shape:
+            raise InputError(f"{key}: has the shape {mask.shape}; allowed: {self.shape}, the grid's")
+        if mask.dtype != np.bool_:
+            if mask.dtype.kind not in "fiu" or not np.isin(mask, (0, 1)).all():
+                raise InputError(
+                    f"{key}: has other values than 0 and 1; allowed: True or False for each point"
+                )
+            mask = mask.astype(np.bool_)
+        flat = np.flatnonzero(mask.transpose())
+        if flat.size == 0:
+            raise InputError(f"{key}: marks no point; allowed: one point or more")
+        return self.shift(flat)
+
+    def shift(self, flat: np.ndarray) -> np.ndarray:
+        """Flat indices of the grid as those of the total grid."""
+        if not any(self.margin):
+            return flat.astype(np.int64, copy=False)
+        nx, ny, _ = _three(self.shape, 1)
+        tx, ty, _ = self.total_shape
+        mx, my, mz = self.margin
+        z, rest = np.divmod(flat, nx * ny)
+        y, x = np.divmod(rest, nx)
+        return (((z + mz) * ty + y + my) * tx + x + mx).astype(np.int64)
+
+
+def largest_prime_factor(n: int) -> int:
+    """Largest prime factor of a whole number; 1 for 1."""
+    largest, factor = 1, 2
+    while factor * factor <= n:
+        while n % factor == 0:
+            largest, n = factor, n // factor
+        factor += 1
+    return max(largest, n)
+
+
+def _best_pml(points: int) -> int:
+    # min() keeps the first, hence the thinnest, of equally good ones.
+    return min(AUTO_PML, key=lambda size: largest_prime_factor(points + 2 * size))
+
+
+def _three(values: Sequence[int], last: int) -> tuple[int, int, int]:
+    x, y, z = (*values, last)[:3]
+    return x, y, z
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _positive(value: float, key: str) -> float:
+    if value <= 0:
+        raise InputError(f"{key}: {show(value)}; allowed: above 0")
+    return value
+
+
+def _shape(given: Any) -> tuple[int, ...]:
+    try:
+        shape = tuple(given)
+    except TypeError:
+        shape = ()
+    if len(shape) not in (2, 3) or any(not _whole(n) or n < 2 for n in shape):
+        raise InputError(f"grid.shape: {show(given)}; allowed: 2 or 3 whole numbers from 2")
+    return tuple(int(n) for n in shape)
+
+
+def _lengths(given: Any, n: int) -> tuple[float, ...]:
+    values = tuple(given) if isinstance(given, list | tuple | np.ndarray) else (given,) * n
+    if len(values) != n:
+        raise InputError(f"grid.spacing: {show(given)}; allowed: one value, or one an axis ({n})")
+    key = "grid.spacing"
+    return tuple(
+        _positive(quantity(v if isinstance(v, str) else plain(v, key), "m", key), key) for v in values
+    )
+
+
+def _alphas(given: Any, n: int) -> tuple[float, ...]:
+    values = tuple(given) if isinstance(given, list | tuple | np.ndarray) else (given,) * n
+    alphas = tuple(plain(value, "grid.pml_alpha") for value in values)
+    if len(alphas) != n or not all(0 <= a < math.inf for a in alphas):
+        raise InputError(
+            f"grid.pml_alpha: {show(given)}; allowed: numbers from 0, one for all axes or one an axis"
+        )
+    return alphas
+
+
+def plain(value: Any, key: str) -> float:
+    """A real number as float, NumPy scalars included."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InputError(f"{key}: {show(value)}; allowed: a number")
+    return float(value)

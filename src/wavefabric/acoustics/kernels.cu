@@ -1,0 +1,209 @@
+// Pointwise sweeps of the time step; formulas and arguments are explained in kernels.py.
+// One thread a grid point: x along the block, y and z along the grid. A medium parameter is a full grid
+// (full = 1) or one row that serves everywhere (full = 0).
+
+typedef long long Index;
+
+struct Complex {
+    REAL re, im;
+};
+
+__device__ __forceinline__ Complex operator*(Complex a, Complex b) {
+    return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+__device__ __forceinline__ Complex operator*(Complex a, REAL b) { return {a.re * b, a.im * b}; }
+
+#define POINT(nx, ny)                                                        \
+    const int x = blockIdx.x * blockDim.x + threadIdx.x;                     \
+    const int y = blockIdx.y, z = blockIdx.z;                                \
+    if (x >= nx) return;                                                     \
+    const Index i = ((Index)z * ny + y) * nx + x
+
+#define AT(parameter, full) ((parameter)[(full) ? i : (Index)x])
+
+extern "C" __global__ void fill_operator(REAL *out, int nx, int ny, const double *kx2, const double *ky2,
+                                         const double *kz2, int kind, double parameter, double scale) {
+    POINT(nx, ny);
+    const double k = sqrt(kx2[x] + ky2[y] + kz2[z]);
+    double value = 1.0;
+    if (kind == 0) {
+        const double arg = parameter * k;
+        if (arg != 0.0) value = sin(arg) / arg;
+    } else if (kind == 1) {
+        value = cos(parameter * k);
+    } else if (parameter != 0.0) {
+        value = k > 0.0 ? pow(k, parameter) : 0.0;
+    }
+    out[i] = (REAL)(scale * value);
+}
+
+extern "C" __global__ void fill_absorption(REAL *out, int nx, int ny, const REAL *speed, int speed_full,
+                                           const REAL *alpha, int alpha_full, double factor, double power) {
+    POINT(nx, ny);
+    out[i] = (REAL)(factor * (double)AT(alpha, alpha_full) * pow((double)AT(speed, speed_full), power));
+}
+
+extern "C" __global__ void gradient_spectra(Complex *sx, Complex *sy, Complex *sz, int nx, int ny,
+                                            const REAL *__restrict__ kappa, const Complex *__restrict__ dx,
+                                            const Complex *__restrict__ dy, const Complex *__restrict__ dz,
+                                            int three) {
+    POINT(nx, ny);
+    const Complex p = sx[i] * kappa[i];
+    sx[i] = p * dx[x];
+    sy[i] = p * dy[y];
+    if (three) sz[i] = p * dz[z];
+}
+
+extern "C" __global__ void divergence_spectra(Complex *sx, Complex *sy, Complex *sz, int nx, int ny,
+                                              const REAL *__restrict__ kappa, const Complex *__restrict__ dx,
+                                              const Complex *__restrict__ dy, const Complex *__restrict__ dz,
+                                              int three) {
+    POINT(nx, ny);
+    const REAL k = kappa[i];
+    sx[i] = sx[i] * (dx[x] * k);
+    sy[i] = sy[i] * (dy[y] * k);
+    if (three) sz[i] = sz[i] * (dz[z] * k);
+}
+
+extern "C" __global__ void scale_spectrum(Complex *spectrum, int nx, int ny, const REAL *op) {
+    POINT(nx, ny);
+    spectrum[i] = spectrum[i] * op[i];
+}
+
+extern "C" __global__ void translate_spectrum(Complex *spectrum, int nx, int ny, const Complex *factor, int axis,
+                                              REAL scale) {
+    POINT(nx, ny);
+    spectrum[i] = spectrum[i] * (factor[axis == 0 ? x : axis == 1 ? y : z] * scale);
+}
+
+extern "C" __global__ void update_velocity(REAL *__restrict__ u, int nx, int ny, const REAL *__restrict__ gradient,
+                                           const REAL *__restrict__ density, int full,
+                                           const REAL *__restrict__ pml, int axis, REAL dt) {
+    POINT(nx, ny);
+    const REAL f = pml[axis == 0 ? x : axis == 1 ? y : z];
+    u[i] = f * (f * u[i] - dt / AT(density, full) * gradient[i]);
+}
+
+extern "C" __global__ void initial_velocity(REAL *__restrict__ u, int nx, int ny,
+                                            const REAL *__restrict__ gradient, const REAL *__restrict__ density,
+                                            int full, REAL half_dt) {
+    POINT(nx, ny);
+    u[i] = half_dt / AT(density, full) * gradient[i];
+}
+
+extern "C" __global__ void update_density(REAL *rx, REAL *ry, REAL *rz, int nx, int ny,
+                                          const REAL *__restrict__ gx, const REAL *__restrict__ gy,
+                                          const REAL *__restrict__ gz, const REAL *__restrict__ density, int full,
+                                          const REAL *__restrict__ px, const REAL *__restrict__ py,
+                                          const REAL *__restrict__ pz, REAL dt, int nonlinear, int three) {
+    POINT(nx, ny);
+    const REAL a = rx[i], b = ry[i], c = three ? rz[i] : (REAL)0;
+    REAL mass = AT(density, full);
+    if (nonlinear) mass += (REAL)2 * (a + b + c);
+    mass *= dt;
+    const REAL fx = px[x], fy = py[y];
+    rx[i] = fx * (fx * a - mass * gx[i]);
+    ry[i] = fy * (fy * b - mass * gy[i]);
+    if (three) {
+        const REAL fz = pz[z];
+        rz[i] = fz * (fz * c - mass * gz[i]);
+    }
+}
+
+extern "C" __global__ void absorption_terms(REAL *total, REAL *rate, int nx, int ny, const REAL *rx, const REAL *ry,
+                                            const REAL *rz, const REAL *gx, const REAL *gy, const REAL *gz,
+                                            const REAL *density, int full, int three) {
+    POINT(nx, ny);
+    REAL s = rx[i] + ry[i], g = gx[i] + gy[i];  // total and rate may be gx and gy
+    if (three) {
+        s += rz[i];
+        g += gz[i];
+    }
+    total[i] = s;
+    rate[i] = AT(density, full) * g;
+}
+
+extern "C" __global__ void update_pressure(REAL *__restrict__ p, int nx, int ny, const REAL *__restrict__ rx,
+                                           const REAL *__restrict__ ry, const REAL *__restrict__ rz,
+                                           const REAL *__restrict__ speed, int speed_full,
+                                           const REAL *__restrict__ density, int density_full,
+                                           const REAL *__restrict__ ratio, int ratio_full,
+                                           const REAL *__restrict__ tau, const REAL *__restrict__ eta, int tau_full,
+                                           const REAL *__restrict__ loss, const REAL *__restrict__ shift,
+                                           int nonlinear, int lossy, int disperses, int three) {
+    POINT(nx, ny);
+    REAL s = rx[i] + ry[i];
+    if (three) s += rz[i];
+    REAL value = s;
+    if (nonlinear) value += AT(ratio, ratio_full) * s * s / ((REAL)2 * AT(density, density_full));
+    if (lossy) value += AT(tau, tau_full) * loss[i];
+    if (disperses) value -= AT(eta, tau_full) * shift[i];
+    const REAL c = AT(speed, speed_full);
+    p[i] = c * c * value;
+}
+
+extern "C" __global__ void split_density(REAL *rx, REAL *ry, REAL *rz, int nx, int ny, const REAL *p,
+                                         const REAL *speed, int full, REAL parts, int three) {
+    POINT(nx, ny);
+    const REAL c = AT(speed, full), value = p[i] / (parts * c * c);
+    rx[i] = value;
+    ry[i] = value;
+    if (three) rz[i] = value;
+}
+
+// --- Sources -------------------------------------------------------------------------------------------
+
+#define ITEM(count)                                                          \
+    const Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x;            \
+    if (i >= count) return
+
+extern "C" __global__ void set_points(REAL *field, const Index *index, Index count, const REAL *signal, Index columns,
+                                      const Index *clock, int replace) {
+    ITEM(count);
+    const REAL value = signal[*clock * columns + (columns > 1 ? i : 0)];
+    field[index[i]] = replace ? value : field[index[i]] + value;
+}
+
+extern "C" __global__ void add_delayed(REAL *field, const Index *index, Index count, const Index *delay,
+                                       const REAL *signal, Index samples, const Index *clock) {
+    ITEM(count);
+    const Index at = delay[i] + *clock;
+    if (at < samples) field[index[i]] += signal[at];
+}
+
+extern "C" __global__ void add_pattern(REAL *field, Index count, const REAL *pattern, const REAL *signal,
+                                       const Index *clock) {
+    ITEM(count);
+    field[i] += pattern[i] * signal[*clock];
+}
+
+extern "C" __global__ void add_field(REAL *field, Index count, const REAL *other) {
+    ITEM(count);
+    field[i] += other[i];
+}
+
+// --- Recording -----------------------------------------------------------------------------------------
+
+extern "C" __global__ void sample(REAL *target, const REAL *field, const Index *corners, Index count, int each,
+                                  const double *weights, int interpolate) {
+    ITEM(count);
+    if (interpolate) {
+        double value = 0.0;
+        for (int j = 0; j < each; ++j) value += weights[i * each + j] * (double)field[corners[i * each + j]];
+        target[i] = (REAL)value;
+    } else {
+        target[i] = field[corners[i]];
+    }
+}
+
+extern "C" __global__ void accumulate(REAL *target, Index count, int kind, const REAL *values) {
+    ITEM(count);
+    target[i] = kind == 0 ? max(target[i], values[i]) : min(target[i], values[i]);
+}
+
+extern "C" __global__ void accumulate_squares(double *target, Index count, const REAL *values) {
+    ITEM(count);
+    target[i] += (double)values[i] * (double)values[i];
+}
+
+extern "C" __global__ void tick(Index *clock) { *clock += 1; }

@@ -1,0 +1,337 @@
+"""k-Wave's output file, written while the run goes on, so that it survives a kill and can be resumed.
+
+Time series go to ``NAME.partial`` as they come. All datasets are there before the first step, with all
+their room: from then on only data change in the file, none of its structure, and a kill leaves it readable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+
+import wavefabric
+from wavefabric.acoustics.kwave_format import check_target, put_array, put_attribute, put_scalar, put_types
+from wavefabric.acoustics.kwave_input import KWaveInput
+from wavefabric.acoustics.problem import Cuboids
+from wavefabric.acoustics.sinks import Layout, Report
+from wavefabric.errors import InputError
+from wavefabric.machine import usable_threads
+from wavefabric.results.checkpoint import sync_folder
+
+_LAYOUT = "wavefabric_layout"
+# As in k-Wave: rows of more than 32 MB are cut into chunks of 4 MB. HDF5 itself allows below 4 GB.
+_LONG_ROW, _CUT_ROW = 1 << 23, 1 << 20
+_COPY_BYTES = 1 << 26
+# A format that older readers know. Rows are written whole: HDF5's chunk cache would only copy them once
+# more, and costs up to three quarters of the speed.
+_OPEN: dict[str, Any] = {"libver": ("earliest", "v110"), "rdcc_nbytes": 0}
+
+_PHASES = {
+    "data_loading_phase_execution_time": "loading",
+    "pre-processing_phase_execution_time": "preprocessing",
+    "simulation_phase_execution_time": "simulation",
+    "post-processing_phase_execution_time": "postprocessing",
+}
+
+
+class KWaveOutput:
+    """A `Sink` that writes what k-Wave would write.
+
+    Parameters
+    ----------
+    path : str or Path
+        The output file. It appears under this name only when the run is complete.
+    input : KWaveInput
+        The run's input.
+    compression : int
+        0 for none, to 9: HDF5's deflate, applied when the run is complete.
+    copy_sensor_mask : bool
+        Put the sensor mask into the file too.
+    force : bool
+        Replace a file that is there.
+    start : int
+        First time step recorded, 0-based: a file begun with another one is not gone on with.
+    threads : int, optional
+        CPU threads, for the header only.
+
+    Raises
+    ------
+    InputError
+        If the file exists (without `force`), is a folder or the input, or cannot be written.
+
+    Notes
+    -----
+    ``finished`` tells whether the file is complete. Everything is stored as float32, k-Wave's only real type,
+    whatever the precision of the run.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        input: KWaveInput,
+        *,
+        compression: int = 0,
+        copy_sensor_mask: bool = False,
+        force: bool = False,
+        start: int = 0,
+        threads: int | None = None,
+    ):
+        self.path = check_target(path, force, "output")
+        if self.path.resolve() == input.path.resolve():
+            raise InputError(f"output: {path} is the input file; allowed: another name")
+        self.finished = False
+        self._input = input
+        self._level = compression
+        self._copy_mask = copy_sensor_mask
+        self._start = start
+        self._threads = threads or usable_threads()
+        self._partial = self.path.with_name(self.path.name + ".partial")
+        self._packed = self.path.with_name(self.path.name + ".packed.partial")
+        self._boxes = input.sensor.shapes() if isinstance(input.sensor, Cuboids) else None
+        self._file: h5py.File | None = None
+        self._items: dict[str, list[h5py.Dataset]] = {}
+        self._begun = False
+        self._lock = threading.Lock()
+
+    # --- Sink ----------------------------------------------------------------------------------------
+
+    def begin(self, layout: Layout, rows_done: int) -> None:
+        """Make room for all that is recorded, or open the file of an earlier leg.
+
+        Raises
+        ------
+        InputError
+            If ``rows_done`` is not 0 and that file is missing, damaged or of another run.
+        """
+        described = self._describe(layout)
+        parts = self._parts(layout)
+        with self._lock:
+            if rows_done:
+                self._reopen(described)
+            self._begun = True
+            if not rows_done:
+                self._create(described, parts)
+            assert self._file is not None
+            self._items = {name: [self._file[p.place] for p in found] for name, found in parts.items()}  # type: ignore[misc]
+
+    def rows(self, name: str, first: int, block: np.ndarray) -> None:
+        """Write rows of a time series."""
+        with self._lock:
+            if self._boxes is None:
+                self._items[name][0][0, first : first + len(block)] = block
+                return
+            at = 0
+            for item in self._items[name]:
+                size = math.prod(item.shape[1:])
+                part = block[:, at : at + size].reshape(len(block), *item.shape[1:])
+                item[first : first + len(block)] = part
+                at += size
+
+    def flush(self) -> None:
+        """Put all rows so far on the disk."""
+        with self._lock:
+            self._sync()
+
+    def finish(self, arrays: dict[str, np.ndarray], report: Report) -> None:
+        """Add statistics, fields and header, and give the file its name."""
+        with self._lock:
+            assert self._file is not None
+            try:
+                for name, array in arrays.items():
+                    flat, at = array.reshape(-1), 0
+                    for item in self._items[name]:
+                        size = math.prod(item.shape)
+                        item[...] = flat[at : at + size].reshape(item.shape)
+                        at += size
+                # Up to here a kill does no harm, and the little that changes after it is written at once.
+                self._sync()
+                if self._level:
+                    self._pack(self._file, report)
+                else:
+                    self._put_header(self._file, report)
+                self._close()
+                made = self._packed if self._level else self._partial
+                with open(made, "rb+") as handle:
+                    os.fsync(handle.fileno())
+                os.replace(made, self.path)
+            finally:
+                self._close()
+                self._packed.unlink(missing_ok=True)
+            if self._level:
+                self._partial.unlink(missing_ok=True)
+            sync_folder(self.path.parent)
+            self._begun = False
+            self.finished = True
+
+    def abandon(self, keep: bool) -> None:
+        """Close the file; remove it if no checkpoint refers to it."""
+        with self._lock:
+            # One that never began leaves alone what belongs to an earlier leg.
+            if not self._begun:
+                return
+            if keep and self._file is not None:
+                self._sync()
+            self._close()
+            if not keep:
+                self._partial.unlink(missing_ok=True)
+            self._begun = False
+
+    # --- The file ------------------------------------------------------------------------------------
+
+    def _describe(self, layout: Layout) -> str:
+        parts = {name: [part.shape for part in found] for name, found in sorted(self._parts(layout).items())}
+        return json.dumps({"parts": parts, "start": self._start})
+
+    def _parts(self, layout: Layout) -> dict[str, list[_Part]]:
+        """The datasets of every quantity: one, or one a cuboid."""
+        found: dict[str, list[_Part]] = {}
+        boxes = None if self._boxes is None else list(enumerate(self._boxes, 1))
+        for name, (rows, samples) in layout.series.items():
+            if boxes is None:
+                found[name] = [_Part(name, (1, rows, samples), (1, 1, _row(samples)))]
+            else:
+                found[name] = [_Part(f"{name}/{i}", (rows, *box), (1, *_plane(box))) for i, box in boxes]
+        for name, samples in layout.points.items():
+            if boxes is None:
+                found[name] = [_Part(name, (1, 1, samples), (1, 1, _row(samples)))]
+            else:
+                found[name] = [_Part(f"{name}/{i}", box, _plane(box)) for i, box in boxes]
+        grid = self._input.problem.array_shape
+        for name in layout.fields:
+            found[name] = [_Part(name, grid, (1, *grid[1:]))]
+        return found
+
+    def _create(self, described: str, parts: dict[str, list[_Part]]) -> None:
+        file = self._file = h5py.File(self._partial, "w", **_OPEN)
+        put_attribute(file, _LAYOUT, described)
+        for part in (part for found in parts.values() for part in found):
+            _make_room(file, part)
+        steps = self._input.problem.steps
+        for name, value in {**self._input.echo, "Nt": steps, "t_index": steps}.items():
+            put_scalar(file, name, value)
+        sensor = self._input.sensor
+        if self._copy_mask and sensor is not None:
+            corners = isinstance(sensor, Cuboids)
+            put_scalar(file, "sensor_mask_type", int(corners))
+            mask = (
+                np.concatenate([sensor.first, sensor.last], axis=1)[None] if corners else sensor[None, None]
+            )
+            name = "sensor_mask_corners" if corners else "sensor_mask_index"
+            put_array(file, name, (mask + 1).astype(np.uint64), (1, mask.shape[1], _row(mask.shape[2])))
+        self._sync()
+
+    def _reopen(self, described: str) -> None:
+        word = f"output: {self._partial}"
+        if not self._partial.exists():
+            raise InputError(
+                f"{word} is missing, the checkpoint needs what it holds; remove the checkpoint and start anew"
+            )
+        try:
+            self._file = h5py.File(self._partial, "r+", **_OPEN)
+            found = self._file.attrs.get(_LAYOUT, b"")
+        except (OSError, KeyError, RuntimeError):
+            self._close()
+            raise InputError(f"{word} is damaged; remove it and the checkpoint and start anew") from None
+        if (found.decode() if isinstance(found, bytes) else found) != described:
+            self._close()
+            raise InputError(
+                f"{word} belongs to another run (other outputs, sensor or start); "
+                "remove it and the checkpoint and start anew"
+            )
+
+    def _sync(self) -> None:
+        assert self._file is not None
+        self._file.flush()
+        with open(self._partial, "rb+") as handle:
+            os.fsync(handle.fileno())
+
+    def _close(self) -> None:
+        self._items = {}
+        if self._file is not None:
+            # A disk that is full fails once more here; the first error is the one to show.
+            with contextlib.suppress(Exception):
+                self._file.close()
+            self._file = None
+
+    def _pack(self, file: h5py.File, report: Report) -> None:
+        """A deflated copy in another file, some planes at a time."""
+        with h5py.File(self._packed, "w", **_OPEN) as packed:
+
+            def copy(name: str, item: Any) -> None:
+                if not isinstance(item, h5py.Dataset):
+                    return
+                options: dict[str, Any] = {}
+                if item.chunks:
+                    options = {"chunks": item.chunks, "compression": "gzip", "compression_opts": self._level}
+                target = packed.create_dataset(name, item.shape, item.dtype, **options)
+                put_types(target)
+                axis = int(item.shape[0] == 1)
+                count = max(1, _COPY_BYTES * item.shape[axis] // max(item.nbytes, 1))
+                for first in range(0, item.shape[axis], count):
+                    here = (slice(None),) * axis + (slice(first, first + count),)
+                    target[here] = item[here]
+
+            file.visititems(copy)
+            self._put_header(packed, report)
+
+    def _put_header(self, file: h5py.File, report: Report) -> None:
+        seconds = {name: report.seconds.get(phase, 0.0) for name, phase in _PHASES.items()}
+        megabytes = report.peak_bytes >> 20
+        header = {
+            "created_by": f"wavefabric {wavefabric.__version__}",
+            "creation_date": time.strftime("%d/%m/%y, %H:%M:%S"),
+            "file_description": self._input.attributes.get("file_description", ""),
+            "file_type": "output",
+            # The name of this computer is nobody's business.
+            "host_names": "-",
+            "major_version": "1",
+            "minor_version": "2",
+            "number_of_cpu_cores": str(self._threads),
+            "peak_core_memory_in_use": f"{megabytes // self._threads} MB",
+            "total_memory_in_use": f"{megabytes} MB",
+            **{name: f"{value:8.2f}s" for name, value in seconds.items()},
+            "total_execution_time": f"{sum(seconds.values()):8.2f}s",
+        }
+        for name, text in header.items():
+            put_attribute(file, name, text)
+        if _LAYOUT in file.attrs:
+            del file.attrs[_LAYOUT]
+
+
+class _Part(NamedTuple):
+    place: str
+    shape: tuple[int, ...]
+    chunk: tuple[int, ...]
+
+
+def _row(samples: int) -> int:
+    """Chunk of a row of samples."""
+    return samples if samples <= _LONG_ROW else _CUT_ROW
+
+
+def _plane(box: tuple[int, int, int]) -> tuple[int, ...]:
+    """Chunk of a cuboid: all of it, or a plane where HDF5 takes no chunk that big."""
+    return box if math.prod(box) * 8 < 1 << 32 else (1, *box[1:])
+
+
+def _make_room(file: h5py.File, part: _Part) -> None:
+    """A dataset whose chunks all have their place in the file at once."""
+    settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    settings.set_chunk(part.chunk)
+    settings.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    # All of it will be written; zeros would cost as much again.
+    settings.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    folder, _, name = part.place.rpartition("/")
+    group = file.require_group(folder) if folder else file
+    space = h5py.h5s.create_simple(part.shape)
+    h5py.h5d.create(group.id, name.encode(), h5py.h5t.IEEE_F32LE, space, settings)
+    put_types(file[part.place])  # type: ignore[arg-type]

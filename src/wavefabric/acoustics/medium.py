@@ -1,0 +1,175 @@
+"""What the sound travels through."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from wavefabric.acoustics.grid import Grid, plain
+from wavefabric.errors import InputError
+from wavefabric.units import quantity, show
+
+#: How near to 1 the power may come before its dispersion, which goes with tan(πy/2), is warned of.
+NEAR_ONE = 0.05
+
+
+@dataclass(frozen=True)
+class Medium:
+    """An absorbing, weakly nonlinear fluid. Every array is indexed [x, y(, z)] and has the grid's shape.
+
+    Parameters
+    ----------
+    sound_speed : float, str or array_like
+        c₀, m/s.
+    density : float, str or array_like
+        ρ₀, kg/m³. Required: sources, sensors of velocity and nonlinearity depend on it.
+    alpha_coeff : float, array_like or None
+        α₀ of the absorption α₀ f^y, dB/(MHz^y cm); None for a lossless medium.
+    alpha_power : float or None
+        y, from 0 to below 3 and not 1 (see Notes). Stokes absorption has y = 2, which may be left out.
+    nonlinearity : float, array_like or None
+        B/A; None for linear propagation.
+    absorption : str
+        ``"power_law"`` (fractional Laplacians; Treeby & Cox 2010, doi:10.1121/1.3377056), or ``"stokes"``
+        (thermoviscous: y = 2, no dispersion, no extra transforms).
+    dispersion : bool
+        False leaves out the dispersion that goes with power-law absorption.
+    reference_speed : float, str or None
+        c_ref of the k-space correction, m/s. Default: the largest sound speed, which is always stable
+        without absorption.
+
+    Raises
+    ------
+    InputError
+        If density or a power is missing or out of range.
+
+    Notes
+    -----
+    The dispersion of a power law goes with tan(πy/2), so y = 1 has none in this form; a y within 0.05 of 1
+    is warned of, unless ``dispersion=False``.
+    """
+
+    sound_speed: Any
+    density: Any = None
+    alpha_coeff: Any = None
+    alpha_power: float | None = None
+    nonlinearity: Any = None
+    absorption: Literal["power_law", "stokes"] = "power_law"
+    dispersion: bool = True
+    reference_speed: float | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.density is None:
+            raise InputError(
+                "medium.density: is missing; allowed: kg/m³, one number or one for each grid point"
+            )
+        if self.absorption not in ("power_law", "stokes"):
+            raise InputError(f"medium.absorption: {show(self.absorption)}; allowed: 'power_law' or 'stokes'")
+        put = object.__setattr__
+        put(self, "sound_speed", _field(self.sound_speed, "m/s", "medium.sound_speed"))
+        put(self, "density", _field(self.density, "kg/m^3", "medium.density"))
+        for name in ("alpha_coeff", "nonlinearity"):
+            value = getattr(self, name)
+            put(self, name, None if value is None else _field(value, "", f"medium.{name}"))
+        put(self, "alpha_power", self._power())
+        if self.reference_speed is not None:
+            c_ref = _field(self.reference_speed, "m/s", "medium.reference_speed")
+            if not isinstance(c_ref, float) or not 0 < c_ref < math.inf:
+                raise InputError(
+                    f"medium.reference_speed: {show(self.reference_speed)}; allowed: one number above 0, m/s"
+                )
+            put(self, "reference_speed", c_ref)
+
+    def _power(self) -> float | None:
+        y = None if self.alpha_power is None else plain(self.alpha_power, "medium.alpha_power")
+        if self.alpha_coeff is None:
+            return y
+        if self.absorption == "stokes":
+            if y not in (None, 2.0):
+                raise InputError(f"medium.alpha_power: {show(y)} with Stokes absorption; allowed: 2")
+            return 2.0
+        if y is None:
+            raise InputError("medium.alpha_power: is missing; allowed: from 0 to below 3, not 1")
+        if not 0 <= y < 3 or y == 1:
+            raise InputError(f"medium.alpha_power: {show(y)}; allowed: from 0 to below 3, not 1")
+        if self.dispersion and abs(y - 1) < NEAR_ONE:
+            warnings.warn(
+                f"medium.alpha_power: {y:g} is so near to 1 that its dispersion, tan(πy/2), is huge; "
+                "dispersion=False leaves it out",
+                stacklevel=4,
+            )
+        return y
+
+    @cached_property
+    def speeds(self) -> tuple[float, float]:
+        """Smallest and largest sound speed, m/s."""
+        low, high = float(np.min(self.sound_speed)), float(np.max(self.sound_speed))
+        if not (low > 0 and high < math.inf):
+            raise InputError(
+                "medium.sound_speed: has values that are not above 0 and finite; allowed: m/s, above 0"
+            )
+        return low, high
+
+    def on(self, grid: Grid) -> dict[str, Any]:
+        """The medium's part of a `Problem` on a grid, by the names of its parameters."""
+
+        def place(value, key):
+            return value if isinstance(value, float) else grid.to_memory(value, f"medium.{key}")
+
+        density = place(self.density, "density")
+        facts: dict[str, Any] = {
+            "sound_speed": place(self.sound_speed, "sound_speed"),
+            "density": density,
+            "density_staggered": tuple(stagger(density, axis) for axis in range(grid.dimensions)),
+            "reference_speed": self.speeds[1] if self.reference_speed is None else self.reference_speed,
+        }
+        if self.nonlinearity is not None:
+            facts["nonlinearity"] = place(self.nonlinearity, "nonlinearity")
+        if self.alpha_coeff is not None:
+            facts["absorption"] = self.absorption
+            facts["alpha_coeff"] = place(self.alpha_coeff, "alpha_coeff")
+            facts["alpha_power"] = self.alpha_power
+            facts["dispersion"] = self.dispersion
+        return facts
+
+
+def stagger(field: float | np.ndarray, axis: int) -> float | np.ndarray:
+    """A field half a spacing further along x (0), y (1) or z (2), by linear interpolation.
+
+    Parameters
+    ----------
+    field : float or ndarray (Nz, Ny, Nx)
+        Values at the grid's points.
+    axis : int
+        Direction.
+
+    Returns
+    -------
+    float or ndarray
+        The mean of two neighbours; the last point, which has none, keeps its value.
+    """
+    if not isinstance(field, np.ndarray):
+        return field
+    moved = field.copy()
+    here = [slice(None)] * 3
+    here[2 - axis] = slice(0, -1)
+    there = [slice(None)] * 3
+    there[2 - axis] = slice(1, None)
+    view = moved[tuple(here)]
+    view += field[tuple(there)]
+    view *= 0.5
+    return moved
+
+
+def _field(value: Any, unit: str, key: str) -> float | np.ndarray:
+    if isinstance(value, str):
+        return quantity(value, unit, key)
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiu":
+        raise InputError(f"{key}: {show(value)}; allowed: a number, or one for each grid point")
+    return float(array) if array.ndim == 0 else array

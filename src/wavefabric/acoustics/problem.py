@@ -1,0 +1,223 @@
+"""One ultrasound simulation as numbers: what files and the Python API make, and what the solver takes.
+
+The terms are k-Wave's (Treeby & Cox 2010, doi:10.1117/1.3360308; Treeby et al. 2012,
+doi:10.1121/1.4712021). Grids are in memory order, x fastest: C-order ``(Nz, Ny, Nx)``, with Nz = 1 in
+2-D. Point indices are flat and 0-based in that order, so a k-Wave (1-based, column-major) index is ours
+plus one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Absorption = Literal["none", "power_law", "stokes"]
+SourceMode = Literal["dirichlet", "additive_no_correction", "additive"]
+
+#: What a simulation can record, by k-Wave's names, plus the time-averaged acoustic intensity.
+QUANTITIES = (
+    *("p_raw", "p_rms", "p_max", "p_min", "p_max_all", "p_min_all", "p_final"),
+    *("u_raw", "u_non_staggered_raw", "u_rms", "u_max", "u_min", "u_max_all", "u_min_all", "u_final"),
+    *("I_raw", "I_avg"),
+)
+
+
+@dataclass(frozen=True)
+class PressureSource:
+    """A mass source, scaled to density already: its signal goes into each of the split densities.
+
+    Parameters
+    ----------
+    index : ndarray of int64, shape (points,)
+        Grid points, each once.
+    signal : ndarray of real, shape (steps, points) or (steps, 1)
+        kg/m³ a time step; one column for each point, or one for all.
+    mode : str
+        ``"additive"`` (k-space corrected), ``"additive_no_correction"`` or ``"dirichlet"``.
+    """
+
+    index: np.ndarray
+    signal: np.ndarray
+    mode: SourceMode = "additive"
+
+
+@dataclass(frozen=True)
+class VelocitySource:
+    """A force source, scaled to velocity already.
+
+    Parameters
+    ----------
+    index : ndarray of int64, shape (points,)
+        Grid points, each once.
+    signals : tuple of (ndarray or None), one a dimension
+        m/s a time step, shape (steps, points) or (steps, 1); None where there is no source.
+    mode : str
+        As in `PressureSource`.
+    """
+
+    index: np.ndarray
+    signals: tuple[np.ndarray | None, ...]
+    mode: SourceMode = "additive"
+
+
+@dataclass(frozen=True)
+class TransducerSource:
+    """One signal, delayed at each point, added to the x velocity without correction.
+
+    Parameters
+    ----------
+    index : ndarray of int64, shape (points,)
+        Grid points, each once.
+    delay : ndarray of int64, shape (points,)
+        Time steps: point i gets ``signal[delay[i] + step]``, nothing beyond the signal's end.
+    signal : ndarray of real, shape (samples,)
+        m/s a time step.
+    steps : int
+        The source is on for this many time steps.
+    """
+
+    index: np.ndarray
+    delay: np.ndarray
+    signal: np.ndarray
+    steps: int
+
+
+@dataclass(frozen=True)
+class Interpolation:
+    """Points between the grid's: value = Σ weight · field[corner].
+
+    Parameters
+    ----------
+    corners : ndarray of int64, shape (points, 2^dimensions)
+        Flat indices of the corners of the cell around each point.
+    weights : ndarray of float64, same shape
+        Bi- or trilinear weights; each row adds up to one.
+    """
+
+    corners: np.ndarray
+    weights: np.ndarray
+
+
+@dataclass(frozen=True)
+class Cuboids:
+    """Boxes of grid points.
+
+    Parameters
+    ----------
+    first, last : ndarray of int64, shape (boxes, 3)
+        x, y, z of the lowest and of the highest corner, 0-based, both inside the box.
+    """
+
+    first: np.ndarray
+    last: np.ndarray
+
+    def shapes(self) -> list[tuple[int, int, int]]:
+        """(Cz, Cy, Cx) of each box."""
+        return [tuple(int(n) for n in (b - a + 1)[::-1]) for a, b in zip(self.first, self.last, strict=True)]  # type: ignore[misc]
+
+    def indices(self, shape: tuple[int, int, int]) -> np.ndarray:
+        """Flat grid indices of all points, box after box, x fastest; ``shape`` is the grid's (Nx, Ny, Nz)."""
+        nx, ny, _ = shape
+        parts = []
+        for (x0, y0, z0), (x1, y1, z1) in zip(self.first, self.last, strict=True):
+            z, y, x = np.ogrid[z0 : z1 + 1, y0 : y1 + 1, x0 : x1 + 1]
+            parts.append(((z * ny + y) * nx + x).reshape(-1))
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What is recorded, where, and from when.
+
+    Parameters
+    ----------
+    quantities : tuple of str
+        Of `QUANTITIES`.
+    where : ndarray of int64 (flat grid indices), Cuboids, Interpolation or None
+        The sensor; None if only whole-domain quantities (``*_all``, ``*_final``) are recorded.
+    start : int
+        First time step recorded, 0-based.
+    """
+
+    quantities: tuple[str, ...] = ("p_raw",)
+    where: np.ndarray | Cuboids | Interpolation | None = None
+    start: int = 0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Grid, medium and sources of one simulation. Arrays may have any real dtype.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (Nx, Ny, Nz); Nz = 1 in 2-D.
+    spacing : tuple of float
+        dx, dy, dz, m; dz is not used in 2-D.
+    dt : float
+        Time step, s.
+    steps : int
+        Number of time steps.
+    reference_speed : float
+        c_ref of the k-space correction, m/s.
+    pml_size : tuple of int
+        Points of the perfectly matched layer on each side, inside the grid; 0 for none.
+    pml_alpha : tuple of float
+        Its absorption, Np per grid point.
+    sound_speed, density : float or ndarray (Nz, Ny, Nx)
+        c₀, m/s; ρ₀, kg/m³.
+    density_staggered : tuple of (float or ndarray), one a dimension
+        ρ₀ at the staggered points of u_x, u_y(, u_z).
+    nonlinearity : float, ndarray or None
+        B/A; None for linear propagation.
+    absorption : str
+        ``"none"``, ``"power_law"`` (fractional Laplacians) or ``"stokes"``.
+    alpha_coeff : float or ndarray
+        dB/(MHz^y cm).
+    alpha_power : float
+        y; not 1.
+    dispersion : bool
+        Without it the power law absorbs but does not change the speed.
+    initial_pressure : ndarray (Nz, Ny, Nx) or None
+        p₀, Pa.
+    pressure_source, velocity_source, transducer
+        Time-varying sources.
+    """
+
+    shape: tuple[int, int, int]
+    spacing: tuple[float, float, float]
+    dt: float
+    steps: int
+    reference_speed: float
+    pml_size: tuple[int, int, int]
+    pml_alpha: tuple[float, float, float]
+    sound_speed: float | np.ndarray
+    density: float | np.ndarray
+    density_staggered: tuple[float | np.ndarray, ...]
+    nonlinearity: float | np.ndarray | None = None
+    absorption: Absorption = "none"
+    alpha_coeff: float | np.ndarray = 0.0
+    alpha_power: float = 0.0
+    dispersion: bool = True
+    initial_pressure: np.ndarray | None = None
+    pressure_source: PressureSource | None = None
+    velocity_source: VelocitySource | None = None
+    transducer: TransducerSource | None = None
+
+    @property
+    def dimensions(self) -> int:
+        """2 or 3."""
+        return 2 if self.shape[2] == 1 else 3
+
+    @property
+    def points(self) -> int:
+        """Number of grid points."""
+        return math.prod(self.shape)
+
+    @property
+    def array_shape(self) -> tuple[int, int, int]:
+        """(Nz, Ny, Nx), the C-order shape of every grid array."""
+        return self.shape[::-1]  # type: ignore[return-value]

@@ -1,0 +1,81 @@
+"""A sink whose time series outlive the process, so that a run can go on from its checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from wavefabric.acoustics.sinks import Layout, Report
+from wavefabric.errors import InputError
+
+
+class SeriesFiles:
+    """Keeps each series in a file beside the checkpoint, and everything in memory at the end.
+
+    Parameters
+    ----------
+    checkpoint : str or Path
+        The checkpoint's file; series ``p`` goes to ``<checkpoint>.p.npy``.
+    """
+
+    def __init__(self, checkpoint: str | Path):
+        self.arrays: dict[str, np.ndarray] = {}
+        self._checkpoint = Path(checkpoint)
+        self._maps: dict[str, np.memmap] = {}
+
+    def _path(self, name: str) -> Path:
+        return self._checkpoint.with_name(f"{self._checkpoint.name}.{name}.npy")
+
+    def begin(self, layout: Layout, rows_done: int) -> None:
+        """Make the files, or open those of an earlier leg.
+
+        Raises
+        ------
+        InputError
+            If rows were recorded and their file is gone or is another's.
+        """
+        for name, shape in layout.series.items():
+            path = self._path(name)
+            if not rows_done:
+                self._maps[name] = np.lib.format.open_memmap(path, "w+", layout.dtype, shape)
+                continue
+            try:
+                found = np.lib.format.open_memmap(path, "r+")
+            except (OSError, ValueError):
+                found = None
+            if found is None or found.shape != shape or found.dtype != layout.dtype:
+                raise InputError(
+                    f"checkpoint: {self._checkpoint.name} has no matching {path.name} beside it; "
+                    "allowed: both, or none to start again"
+                )
+            self._maps[name] = found
+
+    def rows(self, name: str, first: int, block: np.ndarray) -> None:
+        """Store rows."""
+        self._maps[name][first : first + len(block)] = block
+
+    def flush(self) -> None:
+        """Bring all rows to the disk."""
+        for series in self._maps.values():
+            series.flush()
+
+    def finish(self, arrays: dict[str, np.ndarray], report: Report) -> None:
+        """Take the series into memory and remove their files."""
+        self.arrays = {name: np.array(series) for name, series in self._maps.items()} | dict(arrays)
+        self._remove()
+
+    def abandon(self, keep: bool) -> None:
+        """Leave the files only if a checkpoint refers to them."""
+        if keep:
+            self.flush()
+            self._maps.clear()
+        else:
+            self._remove()
+
+    def _remove(self) -> None:
+        names = list(self._maps)
+        # Windows removes no file that is mapped.
+        self._maps.clear()
+        for name in names:
+            self._path(name).unlink(missing_ok=True)

@@ -1,0 +1,193 @@
+"""What drives the sound, in Pa and m/s; scaling to the solver's units is done here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.problem import PressureSource, SourceMode, TransducerSource, VelocitySource
+from wavefabric.acoustics.smoothing import smooth
+from wavefabric.errors import InputError
+from wavefabric.units import show
+
+MODES = ("additive", "additive_no_correction", "dirichlet")
+
+
+@dataclass(frozen=True)
+class Transducer:
+    """One signal, delayed at each point, that pushes along x.
+
+    Parameters
+    ----------
+    mask : array_like of bool, grid's shape
+        Its points.
+    signal : array_like, shape (samples,)
+        Velocity, m/s.
+    delay : array_like of int, shape (points,) or the grid's shape; or None
+        Time steps, not negative; points in the order of Fortran (x fastest). Point i gets sample
+        ``delay[i] + n`` in step n, so a *larger* delay is an *earlier* push, as in k-Wave. The source is
+        on for ``samples - max(delay)`` steps.
+    """
+
+    mask: Any
+    signal: Any
+    delay: Any = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Initial pressure, mass source, force source or transducer; any of them together.
+
+    Parameters
+    ----------
+    p0 : array_like, grid's shape, or None
+        Initial pressure, Pa; the particles rest at t = 0.
+    smooth : bool
+        Smooth ``p0`` as k-Wave does (`wavefabric.acoustics.smooth`), after a PML outside was added.
+    p_mask : array_like of bool, grid's shape, or None
+        Points of the mass source.
+    p : array_like, shape (Nt,) or (points, Nt), or None
+        Its pressure, Pa: one signal for all points or one for each, points in the order of Fortran (x
+        fastest, as in MATLAB). Zero after its end.
+    p_mode : str
+        ``"additive"`` (with k-space correction), ``"additive_no_correction"`` or ``"dirichlet"`` (the
+        pressure is set, not added).
+    u_mask, ux, uy, uz, u_mode
+        The same for a force source, velocities in m/s.
+    transducer : Transducer or None
+        Pushes along x; 3-D or 2-D.
+
+    Notes
+    -----
+    In N dimensions a time step adds 2 Δt p/(N c₀ Δx) to each split density and 2 c₀ Δt u_i/Δi to u_i, so
+    that a plane source radiates its signal (Cox, Martin & Treeby 2018, doi:10.1109/ULTSYM.2018.8579896).
+    Δx is that along x for p, also if the spacings differ, as in k-Wave. Dirichlet sets p/(N c₀²) and u_i.
+    """
+
+    p0: Any = None
+    smooth: bool = True
+    p_mask: Any = None
+    p: Any = None
+    p_mode: SourceMode = "additive"
+    u_mask: Any = None
+    ux: Any = None
+    uy: Any = None
+    uz: Any = None
+    u_mode: SourceMode = "additive"
+    transducer: Transducer | None = None
+
+    def on(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> dict[str, Any]:
+        """The sources' part of a `Problem` on a grid, by the names of its parameters.
+
+        Parameters
+        ----------
+        grid : Grid
+            Where.
+        sound_speed : float or ndarray (Nz, Ny, Nx) of the total grid
+            c₀, m/s: sets the scale at each point.
+        dt : float
+            Time step, s.
+
+        Raises
+        ------
+        InputError
+            If a mask and its signals do not fit, or there is no source at all.
+        """
+        facts: dict[str, Any] = {}
+        if self.p0 is not None:
+            p0 = grid.to_memory(self.p0, "source.p0", outside="zero")
+            facts["initial_pressure"] = smooth(p0) if self.smooth else p0
+        if (self.p is None) != (self.p_mask is None):
+            raise InputError("source.p: p and p_mask go together; allowed: both or none")
+        if self.p is not None:
+            facts["pressure_source"] = self._pressure(grid, sound_speed, dt)
+        moving = {f"u{axis}": getattr(self, f"u{axis}") for axis in "xyz"}
+        if any(value is not None for value in moving.values()) != (self.u_mask is not None):
+            raise InputError("source.u_mask: ux, uy or uz and u_mask go together; allowed: both or none")
+        if self.u_mask is not None:
+            facts["velocity_source"] = self._velocity(grid, sound_speed, dt, moving)
+        if self.transducer is not None:
+            facts["transducer"] = _transducer(self.transducer, grid, sound_speed, dt)
+        if not facts:
+            raise InputError("source: drives nothing; allowed: p0, p, ux, uy, uz or transducer")
+        return facts
+
+    def _pressure(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> PressureSource:
+        mode = _mode(self.p_mode, "source.p_mode")
+        index = grid.points(self.p_mask, "source.p_mask")
+        c = _at(sound_speed, index)
+        if mode == "dirichlet":
+            scale = 1 / (grid.dimensions * c**2)
+        else:
+            scale = 2 * dt / (grid.dimensions * c * grid.spacing[0])
+        return PressureSource(index, _scaled(self.p, scale, index.size, "source.p"), mode)
+
+    def _velocity(
+        self, grid: Grid, sound_speed: float | np.ndarray, dt: float, moving: dict[str, Any]
+    ) -> VelocitySource:
+        if grid.dimensions == 2 and moving["uz"] is not None:
+            raise InputError("source.uz: is given on a grid of 2 dimensions; allowed: None")
+        mode = _mode(self.u_mode, "source.u_mode")
+        index = grid.points(self.u_mask, "source.u_mask")
+        c = _at(sound_speed, index)
+        signals = []
+        for d, (name, values) in zip(grid.spacing, moving.items(), strict=False):
+            scale = np.ones(1) if mode == "dirichlet" else 2 * c * dt / d
+            signals.append(None if values is None else _scaled(values, scale, index.size, f"source.{name}"))
+        return VelocitySource(index, tuple(signals), mode)
+
+
+def _transducer(
+    given: Transducer, grid: Grid, sound_speed: float | np.ndarray, dt: float
+) -> TransducerSource:
+    key = "source.transducer"
+    index = grid.points(given.mask, f"{key}.mask")
+    signal = np.asarray(given.signal)
+    if signal.ndim != 1 or signal.size == 0 or signal.dtype.kind not in "fiu":
+        raise InputError(f"{key}.signal: has the shape {signal.shape}; allowed: real numbers, (samples,)")
+    delay = np.zeros(index.size, np.int64) if given.delay is None else np.asarray(given.delay)
+    if delay.shape == grid.shape:
+        delay = delay.transpose().reshape(-1)[np.flatnonzero(np.asarray(given.mask).transpose())]
+    if delay.shape != index.shape or delay.dtype.kind not in "iu" or delay.min() < 0:
+        raise InputError(
+            f"{key}.delay: allowed: whole numbers from 0, one for each of the {index.size} points"
+        )
+    steps = signal.size - int(delay.max())
+    if steps < 1:
+        raise InputError(
+            f"{key}.delay: up to {delay.max()} steps; allowed: below {signal.size}, the signal's samples"
+        )
+    # One signal serves all points, hence the mean sound speed, as in k-Wave.
+    scale = 2 * float(np.mean(_at(sound_speed, index))) * dt / grid.spacing[0]
+    return TransducerSource(index, delay.astype(np.int64), signal * scale, steps)
+
+
+def _mode(given: str, key: str) -> SourceMode:
+    if given not in MODES:
+        raise InputError(f"{key}: {show(given)}; allowed: {', '.join(MODES)}")
+    return given  # type: ignore[return-value]
+
+
+def _at(field: float | np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Values at flat indices as float64; one value if the field has one."""
+    return np.asarray(field.reshape(-1)[index] if isinstance(field, np.ndarray) else [field], np.float64)
+
+
+def _scaled(values: Any, scale: np.ndarray, points: int, key: str) -> np.ndarray:
+    """Signals as (steps, points) or (steps, 1), times one scale or one for each point."""
+    signal = np.asarray(values)
+    if signal.ndim == 1:
+        signal = signal[np.newaxis]
+    if signal.ndim != 2 or signal.shape[0] not in (1, points) or signal.shape[1] == 0:
+        raise InputError(f"{key}: has the shape {np.shape(values)}; allowed: (steps,) or ({points}, steps)")
+    if signal.dtype.kind not in "fiu":
+        raise InputError(f"{key}: is of type {signal.dtype}; allowed: real numbers")
+    if signal.dtype.kind != "f":
+        signal = signal.astype(np.float64)
+    if scale.size > 1 and np.ptp(scale) == 0:
+        scale = scale[:1]
+    # In the signal's own precision: many long signals may be the largest array of all.
+    return np.multiply(signal.T, scale.astype(signal.dtype), order="C")

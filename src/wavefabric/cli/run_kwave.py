@@ -1,0 +1,128 @@
+"""`wavefabric run` with a k-Wave input file: sensible outputs, a checkpoint, a short answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from wavefabric.errors import InputError
+
+if TYPE_CHECKING:
+    from wavefabric.acoustics.kwave_output import KWaveOutput
+    from wavefabric.acoustics.problem import Problem
+    from wavefabric.acoustics.sinks import Report
+
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+
+def is_hdf5(file: Path) -> bool:
+    """Whether a file is HDF5 by its name, or by its content if its name does not say TOML."""
+    suffix = file.suffix.lower()
+    if suffix in (".h5", ".hdf5"):
+        return True
+    try:
+        with open(file, "rb") as handle:
+            return suffix != ".toml" and handle.read(len(_SIGNATURE)) == _SIGNATURE
+    except OSError:
+        return False
+
+
+def run_file(
+    file: Path,
+    output: Path | None,
+    *,
+    force: bool,
+    device: str | None,
+    threads: int | None,
+    resume: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Run an input file.
+
+    Records the pressure over time and its maximum at the sensor, if there is one, and the maximum and
+    final pressure everywhere.
+
+    Raises
+    ------
+    InputError
+        If the file or an option is wrong, or the time step is not stable.
+    """
+    began = time.perf_counter()
+    if threads is not None and threads < 1:
+        raise InputError(f"--threads: {threads}; allowed: a whole number from 1")
+
+    from wavefabric.acoustics.kwave_input import read_input
+    from wavefabric.acoustics.kwave_output import KWaveOutput
+    from wavefabric.acoustics.problem import Recording
+    from wavefabric.acoustics.stability import stability
+    from wavefabric.results.checkpoint import checkpoint_path
+
+    given = read_input(file)
+    if warning := stability(given.problem).warning:
+        raise InputError(f"{file}: {warning}")
+    local = () if given.sensor is None else ("p_raw", "p_max")
+    recording = Recording((*local, "p_max_all", "p_final"), given.sensor)
+    target = output or file.with_name(file.stem + "_out.h5")
+    sink = KWaveOutput(target, given, force=force, threads=threads)
+    saved = checkpoint_path(target)
+
+    from wavefabric.acoustics.run import Checkpoints, run
+    from wavefabric.cli.progress import make_progress
+    from wavefabric.cli.running import guarded
+
+    progress = make_progress(quiet or as_json)
+    with guarded(sink, saved, progress):
+        report = run(
+            given.problem,
+            recording,
+            sink,
+            device=device or "auto",
+            threads=threads,
+            precision="auto",
+            progress=progress,
+            checkpoints=Checkpoints(saved, resume=resume),
+            loading_seconds=time.perf_counter() - began,
+        )
+    if as_json:
+        typer.echo(json.dumps(summary(sink, given.problem, report), indent=2))
+    elif not quiet:
+        show(summary(sink, given.problem, report), given.problem)
+
+
+def summary(sink: KWaveOutput, problem: Problem, report: Report) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    import h5py
+
+    with h5py.File(sink.path, "r") as file:
+        field = file["p_max_all"]
+        # Plane by plane: a field may be bigger than what is left of the memory.
+        peak = max(float(plane.max()) for plane in field)  # type: ignore[union-attr]
+    simulation = report.seconds.get("simulation", 0.0)
+    return {
+        "output": str(sink.path),
+        "device": report.device,
+        "grid": list(problem.shape[: problem.dimensions]),
+        "steps": problem.steps,
+        "ms_per_step": 1e3 * simulation / problem.steps,
+        "seconds": sum(report.seconds.values()),
+        "peak_pressure_pa": peak,
+        "memory_bytes": report.peak_bytes,
+        "resumed_at": report.resumed_at,
+    }
+
+
+def show(found: dict[str, Any], problem: Problem) -> None:
+    """Print the closing lines."""
+    from wavefabric.cli.running import domain
+
+    print(
+        f"{domain(problem)} points, {found['steps']} steps on {found['device']}: "
+        f"{found['ms_per_step']:.3g} ms a step, {found['seconds']:.1f} s; "
+        f"peak pressure {found['peak_pressure_pa']:.4g} Pa"
+    )
+    print(f"wrote {found['output']}")

@@ -1,0 +1,107 @@
+"""What the two commands for k-Wave's files share: progress in lines, and what is left after a failure."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from wavefabric.errors import InputError
+from wavefabric.progress import Progress, Silent
+
+if TYPE_CHECKING:
+    from wavefabric.acoustics.kwave_output import KWaveOutput
+    from wavefabric.acoustics.problem import Problem
+
+
+def domain(problem: Problem) -> str:
+    """The size of the grid in words: ``48 x 40 x 32``."""
+    return " x ".join(str(n) for n in problem.shape[: problem.dimensions])
+
+
+class Lines:
+    """A line on stdout every so many percent, for logs.
+
+    Parameters
+    ----------
+    percent : int
+        1 to 100.
+    """
+
+    def __init__(self, percent: int):
+        self._percent = percent
+        self._total: float = 0
+        self._done: float = 0
+        self._next = 0
+        self._began = 0.0
+
+    def start(self, total_steps: float | None, label: str) -> None:
+        """Begin."""
+        self._total, self._done, self._next, self._began = total_steps or 0, 0, self._percent, 0.0
+
+    def update(self, done: float, message: str = "") -> None:
+        """Print if another share is done."""
+        now = time.perf_counter()
+        if not self._began:
+            # A resumed run starts somewhere in the middle.
+            self._began, self._done = now, done
+        share = 100 * done / self._total if self._total else 0
+        if share < self._next:
+            return
+        self._next = (int(share) // self._percent + 1) * self._percent
+        elapsed, fresh = now - self._began, done - self._done
+        left = f", {elapsed * (self._total - done) / fresh:.1f} s to go" if fresh > 0 else ""
+        print(f"{int(share):3d} % after {elapsed:.1f} s{left}", flush=True)
+
+    def finish(self) -> None:
+        """Nothing is left to close."""
+
+
+def make_lines(percent: int, verbose: int) -> Progress:
+    """A bar on a terminal, lines elsewhere, nothing if nobody wants to read."""
+    if not verbose:
+        return Silent()
+    if sys.stderr.isatty():
+        from wavefabric.cli.progress import make_progress
+
+        return make_progress()
+    return Lines(percent)
+
+
+@contextlib.contextmanager
+def guarded(sink: KWaveOutput, checkpoint: Path | None, progress: Progress) -> Iterator[None]:
+    """Run inside: leaves no unfinished output without a checkpoint, and says what Ctrl-C left.
+
+    Raises
+    ------
+    InputError
+        If the field was lost: its one line.
+    Exit
+        With the code 130 after Ctrl-C.
+    """
+    from wavefabric.acoustics.run import FieldLost
+
+    def saved() -> bool:
+        return checkpoint is not None and checkpoint.exists()
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        progress.finish()
+        sink.abandon(keep=saved())
+        where = f"; the same command goes on from {checkpoint}" if saved() else "; no checkpoint yet"
+        print(f"wavefabric: interrupted{where}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    except FieldLost as lost:
+        sink.abandon(keep=saved())
+        raise InputError(str(lost)) from None
+    except BaseException:
+        sink.abandon(keep=saved())
+        raise
+    finally:
+        progress.finish()

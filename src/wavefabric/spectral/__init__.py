@@ -1,0 +1,1 @@
+"""Fourier methods that solvers share."""
