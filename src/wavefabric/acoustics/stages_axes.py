@@ -27,7 +27,6 @@ class AxisStages(Stages):
     """Same stages, same answers to round-off as `Stages`, half the passes over memory."""
 
     def __init__(self, constants: Constants, fields: Fields):
-        super().__init__(constants, fields)
         self._axes = axes_cuda.Kernels(
             constants.device,
             constants.shape,
@@ -35,6 +34,7 @@ class AxisStages(Stages):
             constants.nonlinear,
             constants.problem.absorption,
         )
+        super().__init__(constants, fields)
         self._structures: dict[tuple, tuple] = {}
         c = constants
         self._state = self._axes.pack(

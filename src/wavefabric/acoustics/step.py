@@ -7,6 +7,8 @@ exact in time for a homogeneous lossless medium with c_ref = c₀; spectral in s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from wavefabric.acoustics.stages import Stages
 
 
@@ -23,7 +25,7 @@ class Step:
         self._device = stages.constants.device
         self._clock, self._tick = stages.fields.clock, stages.constants.kernels.tick
         self._initial = stages.constants.problem.initial_pressure
-        self._replay: dict[tuple, object] = {}
+        self._replay: dict[tuple, tuple[Callable[[], None], int]] = {}
 
     def take(self, number: int) -> None:
         """Time step ``number``, 0-based."""
@@ -36,8 +38,17 @@ class Step:
             return
         if active not in self._replay:
             self.stages.prepare(active)
-            self._replay[active] = self._device.graph(lambda: self._whole(active))
-        self._replay[active]()  # type: ignore[operator]
+            self._replay[active] = self._record(active)
+        replay, transforms = self._replay[active]
+        replay()
+        self.stages.transforms += transforms
+
+    def _record(self, active: tuple[bool, ...]) -> tuple[Callable[[], None], int]:
+        """A replay of a step, and the transforms of it that nobody counts because no Python runs."""
+        before = self.stages.transforms
+        replay = self._device.graph(lambda: self._whole(active))
+        recorded, self.stages.transforms = self.stages.transforms - before, before
+        return replay, recorded
 
     def _whole(self, active: tuple[bool, ...]) -> None:
         self._work(active)

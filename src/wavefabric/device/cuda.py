@@ -86,7 +86,9 @@ class CudaRealFFT:
     """
 
     def __init__(self, shape, dtype):
-        axes = tuple(axis for axis, n in enumerate(shape) if n > 1 or axis == 2)
+        # cuFFT wants neighbouring axes: one point between two others is transformed too.
+        first = next((axis for axis, n in enumerate(shape) if n > 1), 2)
+        axes = tuple(range(first, 3))
         half = (*shape[:-1], shape[-1] // 2 + 1)
         # The plans want arrays to look at; these go back to the pool at once.
         real, spectrum = cupy.empty(shape, dtype), cupy.empty(half, np.result_type(dtype, np.complex64))

@@ -122,7 +122,7 @@ class AxisTransforms:
             return made
 
         def flags(choice: int, *sizes: int) -> Any:
-            # Batches and planes after the first are aligned only if they are whole numbers of vectors.
+            # Batches, planes and slabs after the first are aligned only if they are whole numbers of vectors.
             return ctypes.c_uint(choice | (0 if all(n % 64 == 0 for n in sizes) else _UNALIGNED))
 
         rows = self.batch * nx * real.itemsize, self.batch * half * complex_.itemsize
@@ -130,6 +130,7 @@ class AxisTransforms:
         x, k = _aligned((self.batch, nx), real), _aligned((self.batch, half), complex_)
         plane, other = (_aligned((ny, half), complex_) for _ in range(2))
         wide = self.slab * half
+        in_slab = flags(_MEASURE, nz * wide * complex_.itemsize)
         column = _aligned((nz, wide), complex_)
         along, across = (half, 1), (wide, 1)
         forward, backward = integer(_FORWARD), integer(_BACKWARD)
@@ -142,8 +143,8 @@ class AxisTransforms:
                 plan("dft", ny, half, plane, along, plane, along, forward, in_plane),
                 plan("dft", ny, half, plane, along, plane, along, backward, in_plane),
                 plan("dft", ny, half, plane, along, other, along, backward, in_plane),
-                plan("dft", nz, wide, column, across, column, across, forward, flags(_MEASURE)),
-                plan("dft", nz, wide, column, across, column, across, backward, flags(_MEASURE)),
+                plan("dft", nz, wide, column, across, column, across, forward, in_slab),
+                plan("dft", nz, wide, column, across, column, across, backward, in_slab),
             )
         self._calls = tuple(
             ctypes.cast(function(name), ctypes.c_void_p).value

@@ -135,10 +135,10 @@ struct Rows {
 
 __host__ __device__ constexpr int ceiling(int a, int b) { return (a + b - 1) / b; }
 template <class L, int R>
-constexpr int held() { return ceiling(L::points / R, L::threads) * R; }
+__host__ __device__ constexpr int held() { return ceiling(L::points / R, L::threads) * R; }
 
 template <class L, int... R>
-constexpr int registers() {
+__host__ __device__ constexpr int registers() {
     int most = 0;
     ((most = held<L, R>() > most ? held<L, R>() : most), ...);
     return most;

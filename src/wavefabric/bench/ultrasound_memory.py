@@ -1,0 +1,106 @@
+"""What an ultrasound run takes of the memory, measured in a process of its own.
+
+``python -m wavefabric.bench.ultrasound_memory MEDIUM NXxNYxNZ PRECISION DEVICE THREADS`` prints bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from wavefabric.errors import InputError
+
+_STEPS = 4
+_TINY = (16, 16, 16)
+
+
+def measure(
+    medium: str, shape: tuple[int, int, int], precision: str, device: str, threads: int
+) -> dict[str, int]:
+    """Memory that one run adds to a process that has done such a run on a tiny grid before.
+
+    Parameters
+    ----------
+    medium : str
+        Of `wavefabric.bench.ultrasound_cases.MEDIA`.
+    shape : tuple of int
+        (Nx, Ny, Nz).
+    precision, device : str
+    threads : int
+
+    Returns
+    -------
+    dict
+        ``"base"`` and ``"peak"``, bytes. On a CPU the resident size; on a GPU what CuPy's pool holds, work
+        areas of transforms in it.
+
+    Raises
+    ------
+    InputError
+        If the run fails, such as for want of memory.
+    """
+    size = "x".join(map(str, shape))
+    words = [sys.executable, "-m", __name__, medium, size, precision, device, str(threads)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise InputError(f"size: {size}, {medium}, did not run: {said[-1]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main(words: list[str]) -> None:
+    """Run in this process, and print what `measure` returns."""
+    from wavefabric.acoustics.problem import Recording
+    from wavefabric.acoustics.run import run
+    from wavefabric.acoustics.sinks import Memory
+    from wavefabric.bench.ultrasound_cases import problem, sensor
+    from wavefabric.device import get_device
+
+    medium, size, precision, device, threads = words
+    place = get_device(device, int(threads))
+
+    def whole(shape) -> None:
+        given = problem(medium, shape, _STEPS, precision)
+        run(given, Recording(where=sensor(shape)), Memory(), device=place, precision=precision)
+
+    whole(_TINY)
+    if place.name == "cpu":
+        _forget_peak()
+        base = _resident("VmRSS")
+        whole(tuple(map(int, size.split("x"))))
+        peak = _resident("VmHWM")
+    else:
+        base = place.used_memory()
+        whole(tuple(map(int, size.split("x"))))
+        peak = place.used_memory()
+    print(json.dumps({"base": base, "peak": peak}))
+
+
+def _resident(key: str) -> int:
+    """VmRSS (now) or VmHWM (largest) of this process, bytes; where Linux does not say, the largest."""
+    try:
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith(key + ":"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    from wavefabric.machine import peak_memory
+
+    return peak_memory()
+
+
+def _forget_peak() -> None:
+    """Set VmHWM to VmRSS; without that, a peak of the tiny run may hide a smaller one."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except (InputError, MemoryError) as error:
+        sys.exit(str(error) or "not enough memory")

@@ -1,0 +1,158 @@
+"""k-Wave's own program on the same problems, and what it was seen to take elsewhere."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from wavefabric.acoustics.kwave_input import write_input
+from wavefabric.bench import measure
+from wavefabric.bench.ultrasound_cases import problem, sensor
+from wavefabric.device import Device
+from wavefabric.errors import InputError
+
+#: Measured once, single precision, pressure at some points recorded. OMP 1.3 with two threads of a Xeon whose
+#: cores were idle: time over that of the bare transforms, and resident size in MiB. CUDA 1.4.1: ms a step.
+_OMP = {"homogeneous": (1.35, 162), "heterogeneous": (1.43, 234)}
+_CUDA = {
+    256: {"homogeneous": 1.93, "heterogeneous": 2.80},
+    512: {"homogeneous": 15.8, "heterogeneous": 23.3},
+}
+_SIMULATION, _MEMORY = "simulation_phase_execution_time", "total_memory_in_use"
+_RUNS = 3
+_SECONDS = 2.0  # k-Wave gives its time to 10 ms
+
+
+def elsewhere(
+    medium: str, shape: tuple[int, int, int], precision: str, machine: dict[str, Any]
+) -> dict[str, Any] | None:
+    """What k-Wave took in this case on a machine of this kind, or None.
+
+    Parameters
+    ----------
+    medium, shape, precision
+        The case.
+    machine : dict
+        From `wavefabric.bench.measure.machine`.
+    """
+    n = shape[0]
+    if precision != "single" or shape != (n, n, n):
+        return None
+    if "H200" in machine.get("gpu", "") and n in _CUDA:
+        return {"program": "k-Wave CUDA 1.4.1", "ms": _CUDA[n][medium]}
+    if machine["device"] == "cpu" and machine["threads"] == 2 and n == 128:
+        ratio, mebibytes = _OMP[medium]
+        return {"program": "k-Wave OMP 1.3", "ratio": ratio, "memory_bytes": mebibytes << 20}
+    return None
+
+
+class Peer:
+    """A k-Wave program, run by its command line.
+
+    Parameters
+    ----------
+    path : str or Path
+        kspaceFirstOrder-OMP or -CUDA.
+    device : Device
+        Its number of threads, or its GPU, is given to the program.
+    precision : str
+        ``"single"``: k-Wave has no other.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or the precision is double.
+    """
+
+    def __init__(self, path: str | Path, device: Device, precision: str):
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise InputError(f"--peer: {path} is not a file; allowed: kspaceFirstOrder-OMP or -CUDA")
+        if precision != "single":
+            raise InputError(f"--precision: {precision} with --peer; allowed: single, as k-Wave computes")
+        self._device = device
+        self._options = ["-t", str(device.threads)]
+        if device.name != "cpu":
+            self._options = ["-g", device.name.partition(":")[2]]
+
+    def against(
+        self, medium: str, shape: tuple[int, int, int], step: Callable[[], None]
+    ) -> dict[str, float | str]:
+        """Our step and k-Wave's in turn.
+
+        Parameters
+        ----------
+        medium : str
+        shape : tuple of int
+        step : callable
+            Takes one of our steps on the same problem.
+
+        Returns
+        -------
+        dict
+            ``ms`` a step of k-Wave, ``ratio`` of k-Wave's time to ours (median of pairs), ``memory_bytes``
+            as k-Wave says, ``steps``.
+
+        Raises
+        ------
+        InputError
+            If the program fails, or does not say how long it took.
+        """
+        ours = measure.milliseconds(self._device, step, 1)[0]
+        steps = min(2000, max(20, math.ceil(_SECONDS * 1e3 / ours)))
+        with tempfile.TemporaryDirectory() as folder:
+            given = Path(folder) / "in.h5"
+            write_input(given, problem(medium, shape, steps), sensor(shape))
+            times, ratios, memory = [], [], 0
+            for _ in range(_RUNS):
+                mine = measure.milliseconds(self._device, step, 1, max(1, steps // 4))[0]
+                theirs, memory = self._once(given, steps)
+                times.append(theirs)
+                ratios.append(theirs / mine)
+        return {
+            "program": self.path.name,
+            "steps": steps,
+            "ms": statistics.median(times),
+            "ratio": statistics.median(ratios),
+            "memory_bytes": memory,
+        }
+
+    def _once(self, given: Path, steps: int) -> tuple[float, int]:
+        """One run: ms a step, and bytes."""
+        out = given.with_name("out.h5")
+        out.unlink(missing_ok=True)
+        words = [str(self.path.resolve()), "-i", str(given), "-o", str(out), "-p", "--benchmark", str(steps)]
+        try:
+            done = subprocess.run([*words, *self._options], capture_output=True, text=True, errors="replace")
+        except OSError as error:
+            raise InputError(f"--peer: {self.path} cannot be run ({error.strerror})") from None
+        if done.returncode:
+            said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+            raise InputError(
+                f"--peer: {self.path} failed with the exit code {done.returncode}: {said[-1] if said else ''}"
+            )
+        return self._read(out, steps)
+
+    def _read(self, out: Path, steps: int) -> tuple[float, int]:
+        import h5py
+
+        try:
+            with h5py.File(out, "r") as file:
+                found = {name: file.attrs[name] for name in (_SIMULATION, _MEMORY)}
+            seconds, megabytes = (
+                (text.decode() if isinstance(text, bytes) else str(text)).strip() for text in found.values()
+            )
+            took = float(seconds.removesuffix("s"))
+            memory = int(megabytes.removesuffix("MB")) << 20
+        except (OSError, KeyError, ValueError):
+            raise InputError(
+                f"--peer: {self.path} wrote no output that says how long it took ({_SIMULATION}, {_MEMORY})"
+            ) from None
+        if took <= 0:
+            raise InputError(f"--peer: {self.path} says that {steps} steps took {took:g} s")
+        return took * 1e3 / steps, memory

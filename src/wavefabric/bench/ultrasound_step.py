@@ -1,0 +1,273 @@
+"""Benchmark ``ultrasound-step``: what a time step costs, against bare transforms, k-Wave, plain stages."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.build import make_stages, needed_bytes
+from wavefabric.acoustics.problem import Recording
+from wavefabric.acoustics.run import PRECISIONS
+from wavefabric.acoustics.step import Step
+from wavefabric.bench import measure, ultrasound_memory
+from wavefabric.bench.ultrasound_bare import Timed, bare
+from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem
+from wavefabric.bench.ultrasound_peer import Peer, elsewhere
+from wavefabric.bench.ultrasound_report import plot, table
+from wavefabric.device import Device, get_device
+from wavefabric.errors import InputError
+
+__all__ = ["SIZES", "plot", "run", "table"]
+
+#: Grids by kind of device.
+SIZES = {"cpu": ((128, 128, 128),), "cuda": ((256, 256, 256), (512, 512, 512))}
+_SAMPLE_MS = 40.0
+_NO_SENSOR = Recording(())
+
+
+def run(
+    sizes: Sequence[tuple[int, int, int]] = (),
+    media: Sequence[str] = MEDIA,
+    precision: str = "single",
+    repeats: int = 15,
+    plain: bool = True,
+    peer: str | Path | None = None,
+    device: str | Device = "auto",
+    threads: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Time steps of both media in turn with bare transforms of the same grid.
+
+    Each round times the bare transforms, every medium (fused stages, then plain ones) and the bare transforms
+    again; ratios are taken within a round, so that a machine whose speed drifts falsifies them little.
+
+    Parameters
+    ----------
+    sizes : sequence of (Nx, Ny, Nz)
+        Empty: see `SIZES`.
+    media : sequence of {"homogeneous", "heterogeneous"}
+        Uniform and lossless; or all arrays full, nonlinear, with power-law absorption.
+    precision : {"single", "double"}
+    repeats : int
+        Rounds; medians count.
+    plain : bool
+        Also time the stages made of whole-array transforms.
+    peer : path, optional
+        k-Wave's program, to be run on the same problems.
+    device : str or Device
+    threads : int, optional
+        CPU threads.
+    progress : callable, optional
+        Called with a line about what is being measured.
+
+    Returns
+    -------
+    dict
+        JSON-serialisable: ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in
+        ms, ``transforms``, ``ratio``, ``passes``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
+
+    Raises
+    ------
+    InputError
+        If an option is not allowed, a grid does not fit into memory, or the peer fails.
+    """
+    place = get_device(device, threads) if isinstance(device, str) else device
+    chosen = tuple(sizes) or SIZES["cpu" if place.name == "cpu" else "cuda"]
+    _check(chosen, media, precision, repeats)
+    program = Peer(peer, place, precision) if peer is not None else None
+    for shape in chosen:
+        for name in media:
+            _check_memory(place, name, shape, precision)
+    say = progress or (lambda line: None)
+    machine = measure.machine(place)
+    # Before this process takes memory of the device.
+    memory = {
+        (shape, name): _memory(place, name, shape, precision, say) for shape in chosen for name in media
+    }
+    say("copy bandwidth")
+    bandwidth = measure.copy_bandwidth(place)
+    cases = []
+    for shape in chosen:
+        case = _Case(place, shape, precision, repeats, bandwidth, say)
+        found = case.run(media, plain)
+        for line in found["media"]:
+            name = line["name"]
+            line["memory"] = memory[shape, name]
+            line["kwave_elsewhere"] = elsewhere(name, shape, precision, machine)
+            if program is not None:
+                say(f"{case.name}: {name}, {program.path.name}")
+                line["kwave"] = program.against(name, shape, case.stepper(name))
+        cases.append(found)
+    return {
+        "benchmark": "ultrasound-step",
+        "precision": precision,
+        "repeats": repeats,
+        "copy_bytes_per_second": bandwidth,
+        "cases": cases,
+        "machine": machine,
+    }
+
+
+def _check(sizes, media, precision, repeats) -> None:
+    for shape in sizes:
+        if len(shape) != 3 or not all(8 <= n <= 4096 for n in shape):
+            given = "x".join(map(str, shape))
+            raise InputError(f"size: {given} given; allowed: N or NXxNYxNZ, each from 8 to 4096 points")
+    for name in media:
+        if name not in MEDIA:
+            raise InputError(f"medium: {name!r} is unknown; allowed: {', '.join(MEDIA)}, both")
+    if precision not in PRECISIONS:
+        raise InputError(f"precision: {precision!r} is unknown; allowed: {', '.join(PRECISIONS)}")
+    if repeats < 1:
+        raise InputError(f"repeats: {repeats} given; allowed: at least 1")
+
+
+def _check_memory(place: Device, name: str, shape, precision: str) -> None:
+    """Before any array is made: a system that promises more memory than it has would only kill us."""
+    given, dtype = outline(name, shape), np.dtype(PRECISIONS[precision])
+    needed = needed_bytes(given, _NO_SENSOR, dtype, place)
+    if place.name == "cpu":
+        arrays = [given.sound_speed, given.density, *given.density_staggered, given.nonlinearity]
+        arrays += [given.alpha_coeff, given.initial_pressure]
+        needed += sum(map(np.size, filter(np.ndim, arrays))) * dtype.itemsize
+    free = place.memory()[0]
+    if needed > free:
+        raise InputError(
+            f"size: {'x'.join(map(str, shape))}, {name}, needs {needed / 2**30:.2f} GiB of memory on "
+            f"{place.name}; allowed: what the free {free / 2**30:.2f} GiB hold"
+        )
+
+
+def _memory(place: Device, name: str, shape, precision: str, say) -> dict[str, float]:
+    say(f"{'x'.join(map(str, shape))}: {name}, memory")
+    found = ultrasound_memory.measure(name, shape, precision, place.name, place.threads)
+    added = max(0, found["peak"] - found["base"])
+    size = np.dtype(PRECISIONS[precision]).itemsize
+    return {"bytes": added, "floats_per_point": added / size / math.prod(shape), "base_bytes": found["base"]}
+
+
+class Stepper:
+    """A problem that takes one step after the other, as a run does but for recording.
+
+    Attributes
+    ----------
+    transforms : int
+        3-D transforms a step.
+    """
+
+    def __init__(self, device: Device, name: str, shape, precision: str, plain: bool = False):
+        self.device = device
+        given = problem(name, shape, 1 << 20, precision)
+        self.stages = make_stages(device, given, PRECISIONS[precision], plain)
+        self._step, self._next = Step(self.stages), 0
+        self()
+        before = self.stages.transforms
+        self()  # on a GPU this one is captured
+        self.transforms = self.stages.transforms - before
+
+    def __call__(self) -> None:
+        self._step.take(self._next)
+        self._next += 1
+
+    def finite(self) -> bool:
+        """Whether the field still is one."""
+        return math.isfinite(float(abs(self.stages.fields.p).max()))
+
+
+class _Case:
+    """One grid."""
+
+    def __init__(self, device: Device, shape, precision: str, repeats: int, bandwidth: float, say):
+        self.device, self.shape, self.precision = device, shape, precision
+        self.repeats, self.bandwidth, self.say = repeats, bandwidth, say
+        self.dtype = np.dtype(PRECISIONS[precision])
+        self.points = math.prod(shape)
+        self.bytes = self.points * self.dtype.itemsize
+        self.name = "x".join(map(str, shape))
+
+    def run(self, media, plain: bool) -> dict[str, Any]:
+        times: list[float] = []
+        lines: list[dict[str, Any]] = []
+        self.say(f"{self.name}: bare transforms")
+        with bare(self.device, self.shape, self.dtype) as transforms:
+            for group in self._groups(media, plain):
+                more, found = self._rounds(group, plain, transforms)
+                times, lines = times + more, lines + found
+                gc.collect()  # steps and their graphs refer to each other
+        summary = measure.summary(times)
+        return {
+            "shape": list(self.shape),
+            "dtype": str(self.dtype),
+            "field_bytes": self.bytes,
+            "bare": summary
+            | {"passes": self.passes(summary["ms"]), "scatter": summary["ms"] / summary["ms_best"]},
+            "media": lines,
+        }
+
+    def passes(self, ms: float) -> float:
+        """Reads or writes of one real field that the memory could do in the same time."""
+        return ms * 1e-3 * self.bandwidth / self.bytes
+
+    def stepper(self, name: str, plain: bool = False) -> Stepper:
+        return Stepper(self.device, name, self.shape, self.precision, plain)
+
+    def _groups(self, media, plain: bool) -> list[list[str]]:
+        """Media that are timed in turn: all, or one at a time where memory is short."""
+        each = 1 + plain
+        needed = [
+            each * needed_bytes(outline(name, self.shape), _NO_SENSOR, self.dtype, self.device)
+            for name in media
+        ]
+        return [list(media)] if sum(needed) < 0.8 * self.device.memory()[0] else [[name] for name in media]
+
+    def _rounds(
+        self, media: list[str], plain: bool, transforms: Timed
+    ) -> tuple[list[float], list[dict[str, Any]]]:
+        steppers: dict[tuple[str, bool], Stepper] = {}
+        for name in media:
+            for kind in (False, True) if plain else (False,):
+                self.say(f"{self.name}: {name}{', plain stages' if kind else ''}, made ready")
+                steppers[name, kind] = self.stepper(name, kind)
+        each = {key: self._calls(stepper) for key, stepper in steppers.items()}
+        alone = [transforms.milliseconds()]
+        times: dict[tuple[str, bool], list[float]] = {key: [] for key in steppers}
+        for number in range(self.repeats):
+            self.say(f"{self.name}: round {number + 1} of {self.repeats}")
+            for key, stepper in steppers.items():
+                times[key] += measure.milliseconds(self.device, stepper, 1, each[key])
+            alone.append(transforms.milliseconds())
+        around = [(a + b) / 2 for a, b in itertools.pairwise(alone)]
+        lines = []
+        for name in media:
+            line = {"name": name} | self._line(steppers[name, False], times[name, False], around)
+            if plain:
+                line["plain"] = self._line(steppers[name, True], times[name, True], around)
+                pairs = zip(times[name, True], times[name, False], strict=True)
+                line["times_faster_than_plain"] = statistics.median(a / b for a, b in pairs)
+            lines.append(line)
+        return alone, lines
+
+    def _calls(self, stepper: Stepper) -> int:
+        """Steps that make a sample long enough for the clock."""
+        first = measure.milliseconds(self.device, stepper, 1)[0]
+        return min(200, math.ceil(_SAMPLE_MS / max(first, 1e-3)))
+
+    def _line(self, stepper: Stepper, times: list[float], around: list[float]) -> dict[str, Any]:
+        ratios = [time / (stepper.transforms * one) for time, one in zip(times, around, strict=True)]
+        summary = measure.summary(times)
+        return summary | {
+            "transforms": stepper.transforms,
+            "ratio": statistics.median(ratios),
+            "ratios": ratios,
+            "bare_ms": stepper.transforms * statistics.median(around),
+            "passes": self.passes(summary["ms"]),
+            "stages": type(stepper.stages).__name__,
+            "finite": stepper.finite(),
+        }

@@ -1,0 +1,201 @@
+"""``ultrasound-step`` at tiny sizes, through the command; k-Wave is a stand-in that only writes an output."""
+
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+
+from wavefabric.acoustics.problem import Recording
+from wavefabric.acoustics.run import run
+from wavefabric.acoustics.sinks import Memory
+from wavefabric.acoustics.stability import stability
+from wavefabric.bench import ultrasound_step
+from wavefabric.bench.ultrasound_bare import Bare
+from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem, sensor
+from wavefabric.bench.ultrasound_peer import elsewhere
+
+TINY = ["--threads", 1, "--repeats", 2]
+
+#: A test double: not k-Wave, but a program with its options that writes the part of its output we read.
+PROGRAM = """\
+#!{python}
+import sys
+import h5py
+given = dict(pair for pair in zip(sys.argv, sys.argv[1:]) if pair[0].startswith("-"))
+with h5py.File(given["-i"]) as file:
+    assert file.attrs["file_type"] == b"input", file.attrs["file_type"]
+    assert file["sensor_mask_index"].size == 100
+    assert file["Nt"][0, 0, 0] == int(given["--benchmark"])
+    full = file["c0"].size > 1
+assert given["-t"] == "1" and "-p" in given
+if {fails}:
+    sys.exit("kaput: no such thing")
+with h5py.File(given["-o"], "w") as file:
+    if {says}:
+        seconds = int(given["--benchmark"]) * (0.4 if full else 0.2)
+        file.attrs["simulation_phase_execution_time"] = b"%8.2fs" % seconds
+        file.attrs["total_memory_in_use"] = b"21 MB"
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    def write(fails=False, says=True):
+        path = tmp_path / "stand-in"
+        path.write_text(PROGRAM.format(python=sys.executable, fails=fails, says=says))
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+def test_both_media(numbers):
+    found = numbers("ultrasound-step", "--size", "24x20x16", *TINY)
+    assert found["benchmark"] == "ultrasound-step"
+    assert found["copy_bytes_per_second"] > 1e8
+    assert found["machine"]["device"] == "cpu"
+    (case,) = found["cases"]
+    assert (case["shape"], case["dtype"]) == ([24, 20, 16], "float32")
+    field = case["field_bytes"]
+    assert field == 4 * 24 * 20 * 16
+    bare = case["bare"]
+    assert bare["ms_best"] <= bare["ms"] <= bare["ms_worst"]
+    assert bare["passes"] == pytest.approx(bare["ms"] * 1e-3 * found["copy_bytes_per_second"] / field)
+    assert [line["name"] for line in case["media"]] == list(MEDIA)
+    for line, transforms in zip(case["media"], (10, 14), strict=True):
+        for one in (line, line["plain"]):
+            assert one["transforms"] == transforms
+            assert one["ms_best"] <= one["ms"] <= one["ms_worst"]
+            assert len(one["ratios"]) == 2
+            assert min(one["ratios"]) <= one["ratio"] <= max(one["ratios"])
+            assert one["passes"] == pytest.approx(bare["passes"] * one["ms"] / bare["ms"])
+            assert one["finite"]
+        assert line["plain"]["stages"] == "Stages"
+        assert line["times_faster_than_plain"] > 0
+        assert line["kwave_elsewhere"] is None
+        assert "kwave" not in line
+    assert os.listdir() == []
+
+
+def test_memory_is_that_of_the_arrays(numbers):
+    """Of 2 MiB a field little else is seen; a figure that misses the constants or the input is far off."""
+    options = ["--no-plain", "--precision", "double", "--threads", 1, "--repeats", 1]
+    (case,) = numbers("ultrasound-step", "--size", 64, *options)["cases"]
+    plain, full = (line["memory"] for line in case["media"])
+    # p, u, ρ, p₀: 8 fields, spectra and κ: 3.5; then c₀, ρ₀, staggered ρ₀, B/A, τ, η, α₀: 9, |k|^…: 1.
+    assert plain["floats_per_point"] == pytest.approx(11.5, abs=2.0)
+    assert full["floats_per_point"] == pytest.approx(21.5, abs=2.5)
+    for memory in (plain, full):
+        assert memory["bytes"] == pytest.approx(memory["floats_per_point"] * 8 * 64**3)
+        assert memory["base_bytes"] > 1 << 24
+
+
+def test_on_the_terminal_beside_another_program(command, program, tmp_path):
+    code, out, err = command(
+        *("ultrasound-step", "--size", 16, "--size", 20, "--medium", "heterogeneous", "--no-plain"),
+        *("--peer", program(), *TINY, "--device", "cpu", "-o", "out"),
+    )
+    assert (code, err) == (0, "")
+    for word in ("20 x 20 x 20 float32", "one bare transform", "heterogeneous", "passes", "floats/point"):
+        assert word in out
+    assert "stand-in" in out
+    assert "x our time" in out
+    assert "…" not in out
+    assert sorted(os.listdir("out")) == ["ultrasound-step.json", "ultrasound-step.png"]
+    with open("out/ultrasound-step.json", encoding="utf-8") as file:
+        found = json.load(file)
+    for case in found["cases"]:
+        (line,) = case["media"]
+        assert line["kwave"]["ms"] == pytest.approx(400)
+        assert line["kwave"]["ratio"] > 1
+        assert line["kwave"]["memory_bytes"] == 21 << 20
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"fails": True}, ["exit code 1", "kaput"]),
+        ({"says": False}, ["simulation_phase_execution_time"]),
+    ],
+)
+def test_program_that_fails(cpu, program, how, words):
+    peer = ultrasound_step.Peer(program(**how), cpu, "single")
+    with pytest.raises(ultrasound_step.InputError) as fault:
+        peer.against("homogeneous", (16, 16, 16), lambda: None)
+    for word in ("--peer", "stand-in", *words):
+        assert word in str(fault.value)
+
+
+def test_program_that_cannot_run(cpu, tmp_path):
+    path = tmp_path / "text"
+    path.write_text("no program")
+    with pytest.raises(ultrasound_step.InputError, match="cannot be run"):
+        ultrasound_step.Peer(path, cpu, "single").against("homogeneous", (16, 16, 16), lambda: None)
+
+
+@pytest.mark.parametrize("medium", MEDIA)
+def test_problems_are_sound(cpu, medium):
+    given = problem(medium, (24, 20, 16), 30)
+    assert stability(given).warning is None
+    found = Memory()
+    report = run(given, Recording(("p_final",)), found, device=cpu)
+    assert report.transforms_per_step > 9
+    p = found.arrays["p_final"]
+    assert 0 < np.abs(p).max() < np.abs(given.initial_pressure).max()
+    thin = outline(medium, (24, 20, 16))
+    assert thin.initial_pressure.shape == given.initial_pressure.shape
+    assert np.ndim(thin.sound_speed) == np.ndim(given.sound_speed)
+    assert sensor((24, 20, 16)).size == 100
+
+
+def test_kwave_elsewhere_only_where_it_was():
+    two, four = ({"device": "cpu", "threads": n} for n in (2, 4))
+    h200 = {"device": "cuda:0", "threads": 1, "gpu": "NVIDIA H200"}
+    assert elsewhere("homogeneous", (128,) * 3, "single", two)["ratio"] == 1.35
+    assert elsewhere("heterogeneous", (512,) * 3, "single", h200)["ms"] == 23.3
+    for case in (
+        ((128,) * 3, "single", four),
+        ((128,) * 3, "double", two),
+        ((128, 128, 64), "single", two),
+        ((128,) * 3, "single", h200),
+        ((256,) * 3, "single", two),
+        ((256,) * 3, "single", h200 | {"gpu": "NVIDIA A100"}),
+    ):
+        assert elsewhere("homogeneous", *case) is None
+
+
+def test_bare_transforms_stay_finite(cpu):
+    bare = Bare(cpu, (32, 16, 16), np.dtype(np.float32))  # short: as many transforms as the numbers allow
+    assert bare.milliseconds() > 0
+    assert np.isfinite(bare.real).all()
+    assert np.abs(bare.real).max() > 1e5
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--size", "128x64"], "NXxNYxNZ"),
+        (["--size", "big"], "--size"),
+        (["--size", "4"], "8 to 4096"),
+        (["--medium", "tissue"], "tissue"),
+        (["--precision", "half"], "half"),
+        (["--repeats", "0"], "repeats"),
+        (["--peer", "missing"], "--peer: missing"),
+        (["--size", "4096", "--device", "cpu"], "memory"),
+    ],
+)
+def test_bad_options_give_one_line(command, words, part):
+    code, out, err = command("ultrasound-step", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("wavefabric: error: ")
+    assert err.count("\n") == 1
+    assert part in err
+    assert os.listdir() == []
+
+
+def test_precision_of_the_other_program(command, program, tmp_path):
+    code, _, err = command("ultrasound-step", "--peer", program(), "--precision", "double", "--device", "cpu")
+    assert code == 2
+    assert "--precision: double with --peer" in err
