@@ -51,6 +51,10 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
         return [(arch, ()) for arch in ARCHITECTURES]
     if source == "optics/linear.cu":
         return [(arch, (f"-DREAL={real}", f"-DREAL2={real}2")) for arch in ARCHITECTURES for real in REALS]
+    if source in ("acoustics/kernels.cu", "spectral/axis_fft.cu"):
+        return [(arch, (f"-DREAL={real}",)) for arch in ARCHITECTURES for real in REALS]
+    if source == "acoustics/axes.cu":
+        return []  # needs definitions and a source before it: `test_passes_compile`
     assert source == "optics/kernels.cu", f"{source}: say here how it is compiled"
     from wavefabric.optics.kernels_cuda import tile
 
@@ -76,6 +80,7 @@ CASES = [(source, arch, flags) for source in SOURCES for arch, flags in definiti
 
 def test_the_sources_are_found():
     assert {"device/philox.cu", "optics/kernels.cu", "optics/linear.cu"} <= set(SOURCES)
+    assert {"acoustics/kernels.cu", "acoustics/axes.cu", "spectral/axis_fft.cu"} <= set(SOURCES)
 
 
 @pytest.mark.parametrize(
@@ -83,25 +88,60 @@ def test_the_sources_are_found():
 )
 def test_every_source_compiles(source, arch, flags):
     names = kernels_in(source)
-    assert names
+    assert names or source == "spectral/axis_fft.cu"  # templates for other sources
     cubin = nvrtc.compile_source(read(source), (*OPTIONS, *flags), arch, source)
     assert cubin[:4] == b"\x7fELF"
     for name in names:
         assert f".text.{name}\0".encode() in cubin
 
 
+#: Architecture, grid (Nz, Ny, Nx), type, nonlinear, absorption: both types, every kind of medium, odd and
+#: even sizes, one thread a transform and several. Small grids: long unrolled loops would compile for seconds.
+PASSES = [
+    ("sm_90", (6, 4, 8), np.float32, False, "none"),
+    ("sm_90", (3, 5, 9), np.float64, True, "power_law"),
+    ("sm_80", (2, 7, 3), np.float32, True, "stokes"),
+]
+
+
+@pytest.mark.parametrize(("arch", "shape", "real", "nonlinear", "absorption"), PASSES)
+def test_passes_compile(arch, shape, real, nonlinear, absorption):
+    """axes.cu with what the launcher puts before it."""
+    from wavefabric.acoustics import axes_cuda
+
+    assert axes_cuda.usable(shape, real)
+    before = [
+        files(place.rpartition("/")[0]).joinpath(place.rpartition("/")[2]) for place in axes_cuda.BEFORE
+    ]
+    text = axes_cuda.prelude(shape, real, nonlinear, absorption)
+    text += "\n".join([*(file.read_text(encoding="utf-8") for file in before), read("acoustics/axes.cu")])
+    cubin = nvrtc.compile_source(text, OPTIONS, arch, "axes.cu")
+    exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
+    launched = set(re.findall(r'"([xyz]_\w+)"', read("acoustics/axes_cuda.py")))
+    assert len(launched) > 8
+    assert exported == launched
+
+
+def public(module, *more) -> set[str]:
+    """Names of the kernels that a module defines, or takes from other modules of kernels."""
+    places = {m.__name__ for m in (module, *more)}
+    found = {
+        name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")
+    }
+    return {name for name, value in found.items() if getattr(value, "__module__", "") in places}
+
+
 def test_kernels_have_their_launchers():
     """What kernels.py names exists in CUDA too."""
+    from wavefabric.acoustics import kernels as sound
+    from wavefabric.acoustics import kernels_cuda as sound_cuda
     from wavefabric.optics import kernels, kernels_cuda, linear
 
-    public = {name for name, value in vars(kernels).items() if callable(value) and not name.startswith("_")}
-    public = {
-        name
-        for name in public
-        if getattr(getattr(kernels, name), "__module__", "") in (kernels.__name__, linear.__name__)
-    }
-    assert {"kerr_rotate", "transfer_table", "rk4ip_last", "row_energy", "Coupling"} <= public
-    assert public <= {name for name in dir(kernels_cuda.Kernels) if not name.startswith("_")}
+    light = public(kernels, linear)
+    assert {"kerr_rotate", "transfer_table", "rk4ip_last", "row_energy", "Coupling"} <= light
+    assert light <= set(dir(kernels_cuda.Kernels))
+    assert {"fill_operator", "update_density", "set_points", "sample", "tick"} <= public(sound)
+    assert public(sound) <= set(dir(sound_cuda.Kernels))
 
 
 def test_an_error_gives_the_log():

@@ -68,6 +68,8 @@ def needed_bytes(problem: Problem, recording: Recording, dtype, device) -> int:
     half = (nx // 2 + 1) * ny * nz
     from wavefabric.acoustics.recorder import BLOCK_BYTES, sensor_points
 
-    block = BLOCK_BYTES if any(q.endswith("_raw") for q in recording.quantities) else 0
-    sensor = 64 * sensor_points(problem, recording)
+    points = sensor_points(problem, recording)
+    series = sum(d if q[0] in "uI" else 1 for q in recording.quantities if q.endswith("_raw"))
+    block = min(BLOCK_BYTES, 2 * series * points * real * problem.steps)
+    sensor = 64 * points
     return real * ((grids + scratch + patterns + whole + moved) * n + halves * half) + block + sensor

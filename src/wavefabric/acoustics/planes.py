@@ -234,7 +234,7 @@ def divergence_columns(fft, s0, s1, s2, kappa, dy, dz, scratch):
 @njit(**_JIT)
 def density_planes(
     fft, batch, s0, s1, s2, rx, ry, rz, p, density, speed, ratio, tau, px, py, pz, dx, dt, pattern, amplitude,
-    points, values, replace, nonlinear, mode, real, row,
+    points, values, replace, nonlinear, mode, disperses, real, row,
 ):  # fmt: skip
     """In the planes: ∂u, ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ), sources, and what follows from it in the same row.
 
@@ -246,7 +246,8 @@ def density_planes(
         A pressure source, put into each density.
     mode : int
         0: pressure by the equation of state, and its planes' spectrum into s0; 1: the same with Stokes
-        absorption; 2: for the power law, planes' spectra of ρ₀ ∇·u (s0) and Σρ (s1) instead.
+        absorption; 2: for the power law, planes' spectra of ρ₀ ∇·u (s0) and, if the medium ``disperses``,
+        Σρ (s1) instead.
     real, row : (threads, 3 rows, Nx), (threads, 2, Nx)
         Scratch.
     """
@@ -282,7 +283,8 @@ def density_planes(
                     cursor = _put_points(c, y, index, values, replace, cursor, beyond)
                 if mode == 2:
                     rate_row(ga[i], ga[i], gb[i], gc[i], rho, True)
-                    sum_row(gb[i], a, b, c, True)
+                    if disperses:
+                        sum_row(gb[i], a, b, c, True)
                 else:
                     out = p[z, y]
                     sum_row(out, a, b, c, True)
@@ -295,11 +297,12 @@ def density_planes(
                     state_row(out, extra, row_of(speed, z, y))
             if mode == 2:
                 _x_forward(fft, ga, s0[z, first])
-                _x_forward(fft, gb, s1[z, first])
+                if disperses:
+                    _x_forward(fft, gb, s1[z, first])
             else:
                 _x_forward(fft, p[z, first], s0[z, first])
         _y_forward(fft, s0[z])
-        if mode == 2:
+        if mode == 2 and disperses:
             _y_forward(fft, s1[z])
 
 

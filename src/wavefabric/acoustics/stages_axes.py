@@ -86,7 +86,7 @@ class AxisStages(Stages):
             self.sources.add_pressure(f.rho, f.clock, active)
             if c.disperses:
                 self._total_density()
-        self.transforms += 5 if c.lossy and not c.stokes else 4
+        self.transforms += 4 + c.disperses
 
     def _total_density(self) -> None:
         """Σρ after sources at points, and its spectrum along x, for the dispersion."""
@@ -105,7 +105,7 @@ class AxisStages(Stages):
             self._axes.z_scale(s0, s1, c.nabla1, c.nabla2, len(both))
             self._axes.y_transform(both, True)
             self._axes.x_pressure(s0, s1, self._state, 1, c.disperses)
-            self.transforms += 3
+            self.transforms += 2 + c.disperses
         elif self._at_points:
             self._axes.x_pressure(s0, s1, self._state, 2 if c.stokes else 0, False)
 
@@ -155,6 +155,7 @@ class AxisStages(Stages):
         else:
             self._axes.z_translate(spectrum, factor, real(1 / (n[0] * n[2])))
         self._axes.x_backward(spectrum, out)
+        self.transforms += 2
 
     # --- Structures --------------------------------------------------------------------------------------
 

@@ -89,9 +89,10 @@ class PlaneStages(Stages):
         planes.density_planes(
             self._fft_axes, self._batch, s0, s1, s2, *f.rho, f.p, c.density, c.speed, c.ratio, c.tau, *c.pml,
             c.down[0], c.dt, pattern, amplitude, at or self._no_points, values,
-            source is not None and source.replace, c.nonlinear, mode, self._rows, self._row,
+            source is not None and source.replace, c.nonlinear, mode, c.disperses,
+            self._rows, self._row,
         )  # fmt: skip
-        self.transforms += 5 if mode == 2 else 4
+        self.transforms += 4 + c.disperses
 
     def pressure(self) -> None:
         c, f = self.constants, self.fields
@@ -103,7 +104,7 @@ class PlaneStages(Stages):
             self._fft_axes, self._batch, s0, s1, *f.rho, f.p, c.density, c.speed, c.ratio, c.tau, c.eta,
             c.nonlinear, c.disperses, self._rows, self._row,
         )  # fmt: skip
-        self.transforms += 3
+        self.transforms += 2 + c.disperses
 
     def initial_pressure(self, p0) -> None:
         c, f = self.constants, self.fields

@@ -26,7 +26,7 @@ from wavefabric.machine import cpu_model
 # measured up to 1.9 times slower steps, and 20 ms a transform where other programs run. Each runtime reads
 # this when it is loaded, FFTW's with the import below.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# About a millisecond of spinning, which bridges the gap between two passes of a time step (4 % of it at 128³).
+# About a millisecond of spinning bridges the gap between two passes of a time step: 4 % of it at 128³.
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 pyfftw: Any = None

@@ -1,0 +1,141 @@
+"""The equations of the time step in plain NumPy: double precision, full complex transforms, no speed.
+
+Written from Treeby & Cox 2010 (doi:10.1117/1.3360308) and Treeby et al. 2012 (doi:10.1121/1.4712021), apart
+from the package: only `Problem` is shared. Fields are ``(Nz, Ny, Nx)``.
+"""
+
+import math
+
+import numpy as np
+
+
+class PlainSolver:
+    """Takes time steps of a problem; `p`, `u` and `rho` (lists, x first) are the fields so far."""
+
+    def __init__(self, problem):
+        self.problem, self.number = problem, 0
+        # Double precision whatever the arrays are.
+        self.density = np.asarray(problem.density, float)
+        self.density_staggered = [np.asarray(rho, float) for rho in problem.density_staggered]
+        self.sound_speed = c = np.asarray(problem.sound_speed, float)
+        shape, d = problem.array_shape, problem.dimensions
+        self.p = np.zeros(shape)
+        self.u = [np.zeros(shape) for _ in range(d)]
+        self.rho = [np.zeros(shape) for _ in range(d)]
+        self.k = [
+            self.along(2 * np.pi * np.fft.fftfreq(problem.shape[axis], problem.spacing[axis]), axis)
+            for axis in range(d)
+        ]
+        magnitude = np.sqrt(sum(k**2 for k in self.k)) + np.zeros(shape)
+        half = problem.reference_speed * problem.dt / 2 * magnitude
+        self.kappa = np.where(half == 0, 1.0, np.sin(half) / np.where(half == 0, 1.0, half))
+        self.source_kappa = np.cos(half)
+        y = problem.alpha_power
+        with np.errstate(divide="ignore"):
+            self.loss_operator = np.where(magnitude == 0, 0.0, magnitude ** (y - 2))
+            self.shift_operator = np.where(magnitude == 0, 0.0, magnitude ** (y - 1))
+        # dB/(MHz^y cm) to Np/m (rad/s)^-y
+        alpha = np.asarray(problem.alpha_coeff, float) * 100 * math.log(10) / 20 / (2 * math.pi * 1e6) ** y
+        self.tau = -2 * alpha * c ** (y - 1)
+        self.eta = 2 * alpha * c**y * math.tan(math.pi * y / 2)
+        self.layer = [self.pml(axis, 0.0) for axis in range(d)]
+        self.layer_staggered = [self.pml(axis, 0.5) for axis in range(d)]
+
+    @staticmethod
+    def along(vector, axis):
+        """A vector laid along an axis (0 = x)."""
+        return vector.reshape([-1 if 2 - i == axis else 1 for i in range(3)])
+
+    def pml(self, axis, offset):
+        """exp(-dt/2 alpha c/dx d^4): d, from 1 at the first and last points' outer edge to 0 inside."""
+        problem, n = self.problem, self.problem.shape[axis]
+        size, alpha = problem.pml_size[axis], problem.pml_alpha[axis]
+        depth = np.zeros(n)
+        for i in range(size):
+            depth[i] = (size - i - offset) / size
+            depth[n - size + i] = (i + 1 + offset) / size
+        rate = alpha * problem.reference_speed / problem.spacing[axis] * depth**4
+        return self.along(np.exp(-rate * problem.dt / 2), axis)
+
+    def derivative(self, field, axis, sign):
+        """k-space derivative half a point further (+1) or back (-1)."""
+        k = self.k[axis]
+        factor = 1j * k * np.exp(sign * 0.5j * k * self.problem.spacing[axis])
+        return np.fft.ifftn(factor * self.kappa * np.fft.fftn(field)).real
+
+    def multiplied(self, field, operator):
+        return np.fft.ifftn(operator * np.fft.fftn(field)).real
+
+    def shifted(self, axis):
+        """A velocity component at the points of the pressure."""
+        factor = np.exp(-0.5j * self.k[axis] * self.problem.spacing[axis])
+        return np.fft.ifftn(factor * np.fft.fftn(self.u[axis])).real
+
+    def inject(self, field, index, signal, mode):
+        """One step of a source."""
+        if self.number >= len(signal):
+            return field
+        value = np.broadcast_to(signal[self.number].astype(float), index.shape)
+        out = field.copy()
+        if mode == "dirichlet":
+            out.reshape(-1)[index] = value
+            return out
+        more = np.zeros_like(field)
+        more.reshape(-1)[index] = value
+        return out + (self.multiplied(more, self.source_kappa) if mode == "additive" else more)
+
+    def step(self):
+        """One time step."""
+        problem, dt, d = self.problem, self.problem.dt, self.problem.dimensions
+        for axis in range(d):
+            f, rho0 = self.layer_staggered[axis], self.density_staggered[axis]
+            self.u[axis] = f * (f * self.u[axis] - dt / rho0 * self.derivative(self.p, axis, 1))
+        if problem.velocity_source is not None:
+            source = problem.velocity_source
+            for axis, signal in enumerate(source.signals):
+                if signal is not None:
+                    self.u[axis] = self.inject(self.u[axis], source.index, signal, source.mode)
+        transducer = problem.transducer
+        if transducer is not None and self.number < transducer.steps:
+            padded = np.concatenate([transducer.signal, np.zeros(1)]).astype(float)
+            sample = np.minimum(transducer.delay + self.number, len(transducer.signal))
+            self.u[0].reshape(-1)[transducer.index] += padded[sample]
+
+        slopes = [self.derivative(self.u[axis], axis, -1) for axis in range(d)]
+        mass = self.density
+        if problem.nonlinearity is not None:
+            mass = mass + 2 * sum(self.rho)
+        for axis in range(d):
+            f = self.layer[axis]
+            self.rho[axis] = f * (f * self.rho[axis] - dt * mass * slopes[axis])
+        if problem.pressure_source is not None:
+            source = problem.pressure_source
+            self.rho = [self.inject(part, source.index, source.signal, source.mode) for part in self.rho]
+
+        total = sum(self.rho)
+        bracket = total
+        if problem.nonlinearity is not None:
+            bracket = bracket + np.asarray(problem.nonlinearity, float) * total**2 / (2 * self.density)
+        rate = self.density * sum(slopes)
+        if problem.absorption == "stokes":
+            bracket = bracket + self.tau * rate
+        elif problem.absorption == "power_law":
+            bracket = bracket + self.tau * self.multiplied(rate, self.loss_operator)
+            if problem.dispersion:
+                bracket = bracket - self.eta * self.multiplied(total, self.shift_operator)
+        self.p = self.sound_speed**2 * bracket
+
+        if self.number == 0 and problem.initial_pressure is not None:
+            self.p = np.array(problem.initial_pressure, float)
+            self.rho = [self.p / (d * self.sound_speed**2) for _ in range(d)]
+            for axis in range(d):
+                rho0 = self.density_staggered[axis]
+                self.u[axis] = dt / (2 * rho0) * self.derivative(self.p, axis, 1)
+        self.number += 1
+
+    def fields(self):
+        """By the names of `constants.Fields.named`."""
+        axes = "xyz"[: self.problem.dimensions]
+        found = {"p": self.p}
+        found |= {f"u{a}": field for a, field in zip(axes, self.u, strict=True)}
+        return found | {f"rho{a}": field for a, field in zip(axes, self.rho, strict=True)}

@@ -1,0 +1,101 @@
+"""Small problems whose fields are noise, so that every wavenumber and every point counts."""
+
+import numpy as np
+
+from wavefabric.acoustics.build import make_stages
+from wavefabric.acoustics.problem import PressureSource, Problem, TransducerSource, VelocitySource
+from wavefabric.acoustics.step import Step
+
+DX, C, RHO = 1e-4, 1500.0, 1000.0
+
+
+def problem(shape, *, steps=12, mixed="", initial=5e6, pml=True, seed=1, **more):
+    """A problem on an (Nx, Ny, Nz) grid.
+
+    Parameters
+    ----------
+    mixed : str
+        Which parameters vary from point to point, of ``"c"``, ``"r"`` (density), ``"b"`` (B/A), ``"a"``
+        (absorption).
+    initial : float
+        Amplitude of a noisy initial pressure, Pa; 0 for none.
+    more
+        Further fields of `Problem`; ``nonlinearity=True`` stands for 6, and ``alpha_power`` may be left out.
+    """
+    rng = np.random.default_rng(seed)
+    array, d = shape[::-1], 2 if shape[2] == 1 else 3
+
+    def noisy(value, varies, by=0.1):
+        # Rounded to single, so that both precisions see the same medium.
+        if not varies:
+            return value
+        return (value * (1 + by * rng.uniform(-1, 1, array))).astype(np.float32)
+
+    if more.get("nonlinearity") is True:
+        more["nonlinearity"] = noisy(6.0, "b" in mixed)
+    if more.get("absorption", "none") != "none":
+        more.setdefault("alpha_power", 2.0 if more["absorption"] == "stokes" else 1.4)
+        more["alpha_coeff"] = noisy(4.0, "a" in mixed)
+    if initial:
+        more["initial_pressure"] = (initial * rng.standard_normal(array)).astype(np.float32)
+    return Problem(
+        shape=shape,
+        spacing=(DX, 1.2 * DX, 0.9 * DX),
+        dt=0.2 * DX / C,
+        steps=steps,
+        reference_speed=1.1 * C,
+        pml_size=(3, 2, 4 if d == 3 else 0) if pml else (0, 0, 0),
+        pml_alpha=(2.0, 1.5, 3.0),
+        sound_speed=noisy(C, "c" in mixed),
+        density=noisy(RHO, "r" in mixed),
+        density_staggered=tuple(noisy(RHO, "r" in mixed) for _ in range(d)),
+        **more,
+    )
+
+
+def points(shape, count, seed=2):
+    """Different grid points in no order."""
+    return np.random.default_rng(seed).permutation(int(np.prod(shape)))[:count].astype(np.int64)
+
+
+def signal(steps, columns, amplitude, seed=3, rank_one=False):
+    """Noise, single precision; ``rank_one``: all columns the same up to a factor."""
+    rng = np.random.default_rng(seed)
+    wave = rng.standard_normal((steps, columns))
+    if rank_one:
+        wave = wave[:, :1] * rng.uniform(-1, 1, columns)
+    return np.asarray(amplitude * wave, np.float64 if rank_one else np.float32)
+
+
+def pressure_source(shape, mode, columns=None, steps=12, count=17, rank_one=False):
+    """kg/m³ of noise at some points; ``columns`` 1 for one signal for all."""
+    wave = signal(steps, columns or count, 0.5, 4, rank_one)
+    return PressureSource(points(shape, count, 5), wave, mode)
+
+
+def velocity_source(shape, mode, columns=(None, None, None), steps=12, count=13, rank_one=False):
+    """m/s of noise; ``columns`` of each axis: None many signals, 1 one, 0 no source."""
+    d = 2 if shape[2] == 1 else 3
+    signals = tuple(
+        None if n == 0 else signal(steps, n or count, 0.3, 6 + axis, rank_one)
+        for axis, n in enumerate(columns[:d])
+    )
+    return VelocitySource(points(shape, count, 7), signals, mode)
+
+
+def transducer(shape, steps=10, samples=9, count=15):
+    """Delays from 0 to beyond the signal's end."""
+    delay = np.random.default_rng(8).integers(0, samples + 4, count).astype(np.int64)
+    return TransducerSource(points(shape, count, 9), delay, signal(samples, 1, 0.4, 10)[:, 0], steps)
+
+
+def history(device, given, dtype):
+    """Fields after every step: name to (steps, Nz, Ny, Nx), on the host."""
+    stages = make_stages(device, given, dtype)
+    step, found = Step(stages), {name: [] for name in stages.fields.named()}
+    for number in range(given.steps):
+        step.take(number)
+        device.synchronize()
+        for name, field in stages.fields.named().items():
+            found[name].append(np.array(device.to_host(field)))
+    return {name: np.array(fields) for name, fields in found.items()}

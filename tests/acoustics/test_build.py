@@ -1,0 +1,129 @@
+"""Which stages serve which problem, and the memory they take."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from random_problems import points, pressure_source, problem, transducer, velocity_source
+
+from wavefabric.acoustics import recorder
+from wavefabric.acoustics.build import make_stages, needed_bytes
+from wavefabric.acoustics.problem import Recording
+from wavefabric.acoustics.recorder import Recorder
+from wavefabric.acoustics.sinks import Memory
+from wavefabric.acoustics.stages import Stages
+from wavefabric.device import fftw, get_device
+from wavefabric.device.cpu import CpuDevice
+
+needs_fftw = pytest.mark.skipif(fftw.pyfftw is None, reason="pyfftw (extra fftw) is not installed")
+SHAPE = (40, 36, 30)
+
+
+@needs_fftw
+def test_stages_on_a_cpu(cpu):
+    from wavefabric.acoustics.stages_planes import PlaneStages
+
+    for shape in [(24, 20, 18), (13, 17, 11), (8, 8, 2)]:
+        assert type(make_stages(cpu, problem(shape, pml=False), np.float32)) is PlaneStages
+    assert type(make_stages(cpu, problem((24, 20, 1)), np.float32)) is Stages
+    assert type(make_stages(cpu, problem((24, 20, 18)), np.float32, plain=True)) is Stages
+
+
+@pytest.mark.gpu
+def test_stages_on_a_gpu():
+    from wavefabric.acoustics.stages_axes import AxisStages
+
+    gpu = get_device("cuda")
+    for dtype in (np.float32, np.float64):
+        assert type(make_stages(gpu, problem((24, 20, 18)), dtype)) is AxisStages
+        for shape in [(13, 20, 18), (24, 22, 18), (24, 20, 17), (24, 20, 1)]:
+            assert type(make_stages(gpu, problem(shape), dtype)) is Stages
+    assert type(make_stages(gpu, problem((24, 20, 18)), np.float32, plain=True)) is Stages
+
+
+def test_without_fftw(cpu, monkeypatch):
+    """scipy.fft serves; the answers are the same to round-off."""
+    from wavefabric.acoustics.step import Step
+    from wavefabric.device import fftw_direct
+
+    found = []
+    for there in (True, False):
+        if not there:
+            monkeypatch.setattr(fftw, "pyfftw", None)
+            fftw_direct._libraries.cache_clear()
+        stages = make_stages(cpu, problem((24, 20, 18), absorption="power_law"), np.float64)
+        step = Step(stages)
+        for number in range(5):
+            step.take(number)
+        found.append(stages.fields.p.copy())
+    assert type(stages) is Stages
+    fftw_direct._libraries.cache_clear()
+    assert abs(found[0] - found[1]).max() < 1e-12 * abs(found[0]).max()
+
+
+class Counting(CpuDevice):
+    """Knows which of the arrays that it gave are still alive."""
+
+    def __init__(self):
+        super().__init__(1)
+        self.given = []
+
+    def _note(self, array):
+        self.given.append((weakref.ref(array), array.nbytes))
+        return array
+
+    def empty(self, shape, dtype):
+        return self._note(super().empty(shape, dtype))
+
+    def asarray(self, array, dtype=None):
+        out = super().asarray(array, dtype)
+        return out if out is array else self._note(out)
+
+    def alive(self):
+        gc.collect()
+        return sum(size for array, size in self.given if array() is not None)
+
+
+POWER = dict(absorption="power_law")
+MEMORY = {
+    "lossless": (SHAPE, {}, ()),
+    "2-D": ((180, 160, 1), dict(mixed="cr"), ("p_max",)),
+    "2-D, all": ((180, 160, 1), dict(mixed="crba", nonlinearity=True, **POWER), ("u_max_all",)),
+    "mixed": (SHAPE, dict(mixed="crb", nonlinearity=True), ("p_final",)),
+    "power law": (SHAPE, POWER, ()),
+    "all": (SHAPE, dict(mixed="crba", nonlinearity=True, **POWER), ("p_max_all", "u_min_all")),
+    "no dispersion": (SHAPE, dict(mixed="a", absorption="power_law", dispersion=False), ()),
+    "Stokes": (SHAPE, dict(mixed="ca", absorption="stokes"), ()),
+    "series": (SHAPE, {}, ("p_raw", "u_raw")),
+    "intensity": (SHAPE, {}, ("I_avg",)),
+    "non-staggered": (SHAPE, {}, ("u_non_staggered_raw",)),
+    "sources": (
+        SHAPE,
+        dict(
+            initial=0,
+            pressure_source=pressure_source(SHAPE, "additive"),
+            velocity_source=velocity_source(SHAPE, "additive"),
+            transducer=transducer(SHAPE),
+        ),
+        (),
+    ),
+    "patterns": (SHAPE, dict(initial=0, pressure_source=pressure_source(SHAPE, "additive", 1)), ("p_rms",)),
+    "points": (SHAPE, dict(initial=0, velocity_source=velocity_source(SHAPE, "dirichlet")), ("p_rms",)),
+}  # fmt: skip
+
+
+@needs_fftw
+@pytest.mark.parametrize("name", MEMORY)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])
+def test_needed_bytes(monkeypatch, name, dtype):
+    """Within 15 % of all arrays that a run holds."""
+    shape, more, quantities = MEMORY[name]
+    given, device = problem(shape, steps=20, **more), Counting()
+    recording = Recording(quantities, points(shape, 500))
+    monkeypatch.setattr(recorder, "BLOCK_BYTES", 2 * 4 * 500 * 4 * 10)
+    stages = make_stages(device, given, dtype)
+    kept = Recorder(stages, recording, Memory())
+    held = device.alive()
+    assert kept.samples == 500
+    assert needed_bytes(given, recording, dtype, device) == pytest.approx(held, rel=0.15)

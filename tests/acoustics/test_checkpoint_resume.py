@@ -1,0 +1,427 @@
+"""A run that ends early and goes on gives the bits of one that was left alone."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from random_problems import points, pressure_source, problem, transducer, velocity_source
+
+from wavefabric.acoustics import build, recorder
+from wavefabric.acoustics.problem import Recording
+from wavefabric.acoustics.run import Checkpoints, run
+from wavefabric.acoustics.series_files import SeriesFiles
+from wavefabric.acoustics.sinks import Memory
+from wavefabric.acoustics.stages import Stages
+from wavefabric.device import get_device
+from wavefabric.errors import InputError
+from wavefabric.results import checkpoint as files
+
+STEPS = 23
+SHAPE, FLAT = (14, 12, 9), (15, 13, 1)
+EVERYTHING = (
+    *(
+        "p_raw",
+        "p_rms",
+        "p_max",
+        "p_min",
+        "p_max_all",
+        "p_min_all",
+        "p_final",
+        "u_raw",
+        "u_non_staggered_raw",
+    ),
+    *("u_rms", "u_max", "u_min_all", "u_final", "I_raw", "I_avg"),
+)
+#: Name to (grid, what it has).
+CASES = {
+    "lossless": (SHAPE, {}),
+    "all losses and sources": (
+        SHAPE,
+        dict(
+            mixed="cb", nonlinearity=True, absorption="power_law", transducer=transducer(SHAPE, 20, 30),
+            pressure_source=pressure_source(SHAPE, "additive", steps=16),
+            velocity_source=velocity_source(SHAPE, "additive_no_correction", steps=12),
+        ),
+    ),
+    "Stokes and patterns": (
+        SHAPE, dict(absorption="stokes", pressure_source=pressure_source(SHAPE, "additive", 1, STEPS))
+    ),
+    "flat": (
+        FLAT,
+        dict(absorption="power_law", velocity_source=velocity_source(FLAT, "additive", steps=STEPS)),
+    ),
+}  # fmt: skip
+
+
+def case(name):
+    shape, more = CASES[name]
+    return problem(shape, steps=STEPS, **more), Recording(EVERYTHING, points(shape, 11), 3)
+
+
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def place(request):
+    return get_device(request.param, threads=1)
+
+
+class Leg:
+    """One start of the program: run until the end, or until something ends it."""
+
+    def __init__(self, place, name, folder):
+        self.place, self.name, (self.problem, self.recording) = place, name, case(name)
+        self.path = folder / "run.checkpoint"
+
+    def run(self, sink=None, progress=None, problem=None, recording=None, **plan):
+        self.sink = sink or SeriesFiles(self.path)
+        return run(
+            problem or self.problem, recording or self.recording, self.sink, device=self.place,
+            precision="single", progress=progress, checkpoints=Checkpoints(self.path, **plan),
+        )  # fmt: skip
+
+
+@pytest.fixture(params=CASES)
+def leg(request, place, tmp_path):
+    return Leg(place, request.param, tmp_path)
+
+
+@pytest.fixture
+def simple(place, tmp_path):
+    return Leg(place, "lossless", tmp_path)
+
+
+@lru_cache
+def _whole(place, name):
+    sink, (given, recording) = Memory(), case(name)
+    run(given, recording, sink, device=place, precision="single")
+    return sink.arrays
+
+
+def whole(leg):
+    """Arrays of a run left alone."""
+    return _whole(leg.place, leg.name)
+
+
+def check(leg, wanted):
+    got = leg.sink.arrays
+    assert got.keys() == wanted.keys()
+    assert len(got) > 20
+    for name in wanted:
+        assert got[name].tobytes() == wanted[name].tobytes(), name
+    # Nothing stays behind.
+    assert list(leg.path.parent.iterdir()) == []
+
+
+class Progress:
+    """Calls something after a step."""
+
+    def __init__(self, step, action):
+        self.step, self.action = step, action
+
+    def start(self, total_steps, label):
+        pass
+
+    def update(self, done, message=""):
+        if done == self.step:
+            self.action()
+
+    def finish(self):
+        pass
+
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+# --- Stop and go on ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("every", [4, 22])
+def test_stop_and_resume(leg, every):
+    wanted, done = whole(leg), 0
+    while done < STEPS:
+        report = leg.run(every=every, stop=True)
+        assert report.resumed_at == done
+        assert report.steps == min(done + every, STEPS)
+        assert report.total_steps == STEPS
+        assert leg.path.exists() == (report.steps < STEPS)
+        done = report.steps
+    check(leg, wanted)
+
+
+def test_plain_stages_stop_and_resume(leg, monkeypatch):
+    made = build.make_stages
+    monkeypatch.setattr(build, "make_stages", lambda *arguments: made(*arguments, plain=True))
+    wanted = _whole.__wrapped__(leg.place, leg.name)
+    leg.run(every=9, stop=True)
+    report = leg.run()
+    assert report.resumed_at == 9
+    check(leg, wanted)
+
+
+def test_two_threads(tmp_path):
+    try:
+        leg = Leg(get_device("cpu", threads=2), "all losses and sources", tmp_path)
+    except ValueError:
+        pytest.skip("this machine has one core")
+    wanted = whole(leg)
+    leg.run(every=9, stop=True)
+    leg.run()
+    check(leg, wanted)
+    leg.run(every=9, stop=True)
+    leg.place = get_device("cpu", threads=1)
+    refused(leg, "another run")
+
+
+def test_checkpoints_on_the_way_change_nothing(leg, monkeypatch):
+    wanted = whole(leg)
+    monkeypatch.setattr(recorder, "BLOCK_BYTES", 11 * 4 * 10 * 2 * 4)
+    saved, save = [], files.save
+
+    def counted(path, arrays, state, *rest):
+        saved.append(state["step"])
+        save(path, arrays, state, *rest)
+
+    monkeypatch.setattr(files, "save", counted)
+    assert leg.run(every=4).steps == STEPS
+    assert saved == [4, 8, 12, 16, 20]
+    check(leg, wanted)
+
+
+def test_interval(simple, monkeypatch):
+    saved, save = [], files.save
+    monkeypatch.setattr(
+        files, "save", lambda p, a, state, *rest: (saved.append(state["step"]), save(p, a, state, *rest))
+    )
+    simple.run(interval=0.0)
+    assert saved == list(range(1, STEPS))
+    saved.clear()
+    simple.run(interval=1000.0)
+    assert saved == []
+
+
+def test_seconds_add_up(simple):
+    first = simple.run(every=9, stop=True)
+    second = simple.run()
+    for phase in ("preprocessing", "simulation"):
+        assert second.seconds[phase] > first.seconds[phase] * 0.5 > 0
+    assert second.steps == STEPS
+    # Transforms are those of this leg, by its own steps. Whole-array transforms also bring the three
+    # velocities to the points of the pressure, for the series and for the intensity.
+    wanted = 10 + 12 if simple.place.name == "cpu" else 10
+    assert second.transforms_per_step == pytest.approx(wanted, abs=1)
+
+
+# --- Ctrl-C ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [1, 11, STEPS - 1])
+def test_ctrl_c_saves(leg, step):
+    wanted = whole(leg)
+    with pytest.raises(KeyboardInterrupt):
+        leg.run(progress=Progress(step, press))
+    _, state = files.load(leg.path, _fingerprint(leg.path))
+    assert state["step"] == step + 1
+    report = leg.run()
+    assert report.resumed_at == step + 1
+    check(leg, wanted)
+
+
+def _fingerprint(path):
+    import json
+
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[8:16], "little")
+    return json.loads(raw[20 : 20 + length])["fingerprint"]
+
+
+def test_ctrl_c_from_the_writer_thread(simple, monkeypatch):
+    wanted = whole(simple)
+    monkeypatch.setattr(recorder, "BLOCK_BYTES", 1)
+
+    class Pressing(SeriesFiles):
+        def rows(self, name, first, block):
+            super().rows(name, first, block)
+            if name == "p" and first == 5:
+                press()
+
+    with pytest.raises(KeyboardInterrupt):
+        simple.run(Pressing(simple.path))
+    assert simple.path.exists()
+    simple.run()
+    check(simple, wanted)
+
+
+@pytest.mark.parametrize("every", [None, 4])
+@pytest.mark.parametrize("stage", ["velocity", "density", "pressure"])
+def test_an_impatient_ctrl_c_within_a_step(place, tmp_path, monkeypatch, every, stage):
+    """The second interrupts at once; what is then half done is not saved."""
+    if place.name != "cpu":
+        pytest.skip("a step on a GPU is one replay")
+    flat = Leg(place, "flat", tmp_path)
+    wanted, plain, count = whole(flat), getattr(Stages, stage), []
+
+    def impatient(self, *arguments):
+        plain(self, *arguments)
+        count.append(1)
+        if len(count) == 11:
+            press()
+            press()
+
+    monkeypatch.setattr(Stages, stage, impatient)
+    with pytest.raises(KeyboardInterrupt):
+        flat.run(every=every)
+    assert flat.path.exists() == (every is not None)
+    monkeypatch.undo()
+    report = flat.run()
+    assert report.resumed_at == (8 if every else 0)
+    check(flat, wanted)
+
+
+def test_an_error_keeps_what_an_earlier_checkpoint_needs(simple):
+    """A full disk, say: once there is room, the run goes on."""
+    wanted = whole(simple)
+
+    class Full(SeriesFiles):
+        def rows(self, name, first, block):
+            if first + len(block) > 15:
+                raise OSError(28, "No space left on device")
+            super().rows(name, first, block)
+
+    with pytest.raises(OSError, match="No space"):
+        simple.run(Full(simple.path), every=6)
+    assert simple.path.exists()
+    assert simple.run().resumed_at == 18
+    check(simple, wanted)
+
+
+# --- What is refused ---------------------------------------------------------------------------------------
+
+
+class Untouched(SeriesFiles):
+    def begin(self, layout, rows_done):
+        raise AssertionError("the sink was touched")
+
+
+def refused(leg, match, **more):
+    kept = leg.path.read_bytes()
+    with pytest.raises(InputError, match=match) as caught:
+        leg.run(Untouched(leg.path), **more)
+    assert "\n" not in str(caught.value)
+    assert leg.path.read_bytes() == kept
+
+
+def test_another_run_is_refused(simple, monkeypatch):
+    simple.run(every=9, stop=True)
+    given = simple.problem
+    p0 = np.array(given.initial_pressure)
+    p0[3, 4, 5] = np.nextafter(p0[3, 4, 5], np.float32(1e9))
+    for other in (
+        replace(given, dt=given.dt * (1 + 1e-15)),
+        replace(given, steps=STEPS + 1),
+        replace(given, initial_pressure=p0),
+        replace(given, absorption="stokes", alpha_power=2.0),
+        replace(given, pressure_source=pressure_source(SHAPE, "additive")),
+    ):
+        refused(simple, "another run", problem=other)
+    for quantities, where, start in [
+        (("p_raw",), None, 3),
+        (EVERYTHING, points(SHAPE, 12), 3),
+        (EVERYTHING, points(SHAPE, 11), 4),
+    ]:
+        refused(simple, "another run", recording=Recording(quantities, where, start))
+    assert simple.run().resumed_at == 9
+
+
+def test_another_precision_is_refused(simple):
+    simple.run(every=9, stop=True)
+    with pytest.raises(InputError, match="another run"):
+        run(
+            simple.problem, simple.recording, Untouched(simple.path), device=simple.place, precision="double",
+            checkpoints=Checkpoints(simple.path),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("place_of_damage", [0, 30, 0.5, -3])
+def test_a_damaged_checkpoint_is_refused(simple, place_of_damage):
+    simple.run(every=9, stop=True)
+    raw = bytearray(simple.path.read_bytes())
+    at = int(place_of_damage * len(raw)) if isinstance(place_of_damage, float) else place_of_damage
+    raw[at] ^= 0x10
+    simple.path.write_bytes(raw)
+    refused(simple, "damaged checkpoint")
+
+
+@pytest.mark.parametrize("length", [0, 10, 100, -1])
+def test_a_short_checkpoint_is_refused(simple, length):
+    simple.run(every=9, stop=True)
+    simple.path.write_bytes(simple.path.read_bytes()[:length])
+    refused(simple, "damaged checkpoint")
+
+
+def test_a_place_that_cannot_be_written(simple, tmp_path):
+    for path in (tmp_path, tmp_path / "none" / "run.checkpoint"):
+        with pytest.raises(InputError, match=r"checkpoint: .* cannot be written"):
+            run(
+                simple.problem, simple.recording, Untouched(path), device=simple.place,
+                checkpoints=Checkpoints(path),
+            )  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_that_are_gone(simple):
+    simple.run(every=9, stop=True)
+    (row_file,) = simple.path.parent.glob("*.uy.npy")
+    row_file.unlink()
+    with pytest.raises(InputError, match="uy"):
+        simple.run()
+
+
+def test_start_again(simple):
+    """Without `resume` the old checkpoint goes at once: its rows are about to be replaced."""
+    wanted = whole(simple)
+    simple.run(every=9, stop=True)
+
+    class Look(SeriesFiles):
+        def begin(self, layout, rows_done):
+            assert rows_done == 0
+            assert not simple.path.exists()
+            super().begin(layout, rows_done)
+
+    report = simple.run(Look(simple.path), resume=False)
+    assert report.resumed_at == 0
+    check(simple, wanted)
+
+
+# --- kill -9 -----------------------------------------------------------------------------------------------
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_checkpoint_resume import Leg, get_device, recorder, SeriesFiles
+recorder.BLOCK_BYTES = 1
+
+class Dies(SeriesFiles):
+    def rows(self, name, first, block):
+        super().rows(name, first, block)
+        if name == "uy" and first == 11:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+leg = Leg(get_device("cpu", threads=1), "all losses and sources", Path(sys.argv[2]))
+leg.run(Dies(leg.path), every=5)
+"""
+
+
+def test_kill_9(cpu, tmp_path):
+    leg = Leg(cpu, "all losses and sources", tmp_path)
+    wanted = whole(leg)
+    words = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert leg.run().resumed_at == 10
+    check(leg, wanted)

@@ -1,0 +1,354 @@
+"""Every sweep against plain NumPy in double precision: one test compares CPU and CUDA with one reference."""
+
+import numpy as np
+import pytest
+
+from wavefabric.device import get_device
+
+DEVICES = ["cpu 1", "cpu 2", pytest.param("cuda", marks=pytest.mark.gpu)]
+#: (Nz, Ny, Nx): 2-D, odd and even 3-D, rows longer than a block of threads.
+SHAPES = [(1, 7, 9), (1, 6, 10), (5, 7, 9), (4, 6, 8), (2, 3, 301)]
+TOLERANCE = {np.float64: 2e-15, np.float32: 1e-6}
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def place(request):
+    name, _, threads = request.param.partition(" ")
+    try:
+        return get_device(name, int(threads or 1))
+    except ValueError:
+        pytest.skip("this machine has one core")
+
+
+@pytest.fixture
+def kernels(place):
+    return place.kernels("wavefabric.acoustics.kernels")
+
+
+class Case:
+    """Random fields of one shape, as a device holds them and in double precision."""
+
+    def __init__(self, place, shape, dtype):
+        self.place, self.shape, self.dtype = place, shape, dtype
+        self.complex = np.result_type(dtype, np.complex64)
+        self.half = (*shape[:2], shape[2] // 2 + 1)
+        self.three = shape[0] > 1
+        self.rng = np.random.default_rng(shape[2])
+
+    def put(self, host):
+        """A copy on the device."""
+        out = self.place.empty(host.shape, host.dtype)
+        out[...] = self.place.asarray(host)
+        return out
+
+    def pair(self, host, dtype=None):
+        """(on the device, what it holds in double precision)."""
+        host = host.astype(dtype or (self.complex if np.iscomplexobj(host) else self.dtype))
+        wide = complex if np.iscomplexobj(host) else float
+        return self.put(host), host.astype(wide)
+
+    def real(self, shape=None):
+        return self.pair(self.rng.uniform(0.5, 1.5, shape or self.shape))
+
+    def spectrum(self, shape=None):
+        return self.pair(self.rng.standard_normal((*(shape or self.half), 2)).view(complex)[..., 0])
+
+    def parameter(self, full):
+        """A medium parameter: a grid, or one row that is the same everywhere."""
+        if full:
+            return self.real()
+        return self.pair(np.full((1, 1, self.shape[2]), self.rng.uniform(0.5, 1.5)))
+
+    def several(self, make, *arguments):
+        """Three of a kind, the third the second again in two dimensions, as `Fields.three` gives them."""
+        made = [make(*arguments) for _ in range(3 if self.three else 2)]
+        return [*made, made[-1]][:3]
+
+    def check(self, got, wanted, tolerance=None):
+        got = self.place.to_host(got)
+        assert got.dtype in (self.dtype, self.complex)
+        assert got.shape == wanted.shape
+        assert abs(got - wanted).max() <= (tolerance or TOLERANCE[self.dtype]) * abs(wanted).max()
+
+
+def split(pairs):
+    return [device for device, _ in pairs], [host for _, host in pairs]
+
+
+@pytest.fixture(params=SHAPES, ids=lambda shape: "x".join(map(str, shape)))
+def shape(request):
+    return request.param
+
+
+@pytest.fixture(params=[np.float64, np.float32], ids=["double", "single"])
+def dtype(request):
+    return request.param
+
+
+@pytest.fixture
+def case(place, shape, dtype):
+    return Case(place, shape, dtype)
+
+
+full = pytest.mark.parametrize("full", [True, False], ids=["full", "row"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameter", "formula"),
+    [
+        (0, 0.7, lambda k: np.sinc(0.7 * k / np.pi)),
+        (1, 0.7, lambda k: np.cos(0.7 * k)),
+        (2, -0.6, lambda k: np.where(k > 0, np.where(k > 0, k, 1.0) ** -0.6, 0.0)),
+        (2, 0.5, lambda k: np.sqrt(k)),
+        (2, 0.0, np.ones_like),
+    ],
+    ids=["sinc", "cosine", "negative power", "power", "power zero"],
+)
+def test_fill_operator(case, kernels, kind, parameter, formula):
+    nz, ny, nx = case.half
+    # Small arguments: the rounding of a large one would be that of its cosine.
+    kx, ky, kz = 5 * np.arange(nx) / nx, 3 * np.arange(ny) / ny, 4 * np.arange(nz) / nz
+    out = case.place.empty(case.half, case.dtype)
+    kernels.fill_operator(out, *(case.put(k**2) for k in (kx, ky, kz)), kind, parameter, 0.25)
+    k = np.sqrt(kz[:, None, None] ** 2 + ky[:, None] ** 2 + kx**2)
+    case.check(out, 0.25 * formula(k))
+
+
+@pytest.mark.parametrize("which", [(True, True), (True, False), (False, True), (False, False)])
+def test_fill_absorption(case, kernels, which):
+    (c, c_host), (alpha, alpha_host) = map(case.parameter, which)
+    out = case.place.empty(case.shape, case.dtype)
+    kernels.fill_absorption(out, c, alpha, -3e-7, 1.4)
+    case.check(out, np.broadcast_to(-3e-7 * alpha_host * c_host**1.4, case.shape))
+
+
+def _vectors(case):
+    nz, ny, nx = case.half
+    return [case.spectrum((n,)) for n in (nx, ny, nz)]
+
+
+def _laid(x, y, z):
+    return x, y[:, None], z[:, None, None]
+
+
+def test_gradient_spectra(case, kernels):
+    (kappa, kappa_host), vectors = case.real(case.half), _vectors(case)
+    (s0, p), others = case.spectrum(), [case.spectrum()[0] for _ in range(2)]
+    kept = case.place.to_host(others[1]).copy()
+    kernels.gradient_spectra(s0, *others, kappa, *split(vectors)[0], case.three)
+    wanted = [p * kappa_host * d for d in _laid(*split(vectors)[1])]
+    case.check(s0, wanted[0])
+    case.check(others[0], wanted[1])
+    if case.three:
+        case.check(others[1], wanted[2])
+    else:
+        assert (case.place.to_host(others[1]) == kept).all()
+
+
+def test_divergence_spectra(case, kernels):
+    (kappa, kappa_host), vectors = case.real(case.half), _vectors(case)
+    device, host = split([case.spectrum() for _ in range(3)])
+    kernels.divergence_spectra(*device, kappa, *split(vectors)[0], case.three)
+    wanted = [u * kappa_host * d for u, d in zip(host, _laid(*split(vectors)[1]), strict=True)]
+    if not case.three:
+        wanted[2] = host[2]
+    for got, expected in zip(device, wanted, strict=True):
+        case.check(got, expected)
+
+
+def test_scale_and_translate_spectrum(case, kernels):
+    (s, host), (operator, factor) = case.spectrum(), case.real(case.half)
+    kernels.scale_spectrum(s, operator)
+    case.check(s, host * factor)
+    for axis in range(3):
+        (s, host), vectors = case.spectrum(), _vectors(case)
+        kernels.translate_spectrum(s, vectors[axis][0], axis, case.dtype(0.125))
+        case.check(s, host * 0.125 * _laid(*split(vectors)[1])[axis])
+
+
+@full
+def test_update_velocity(case, kernels, full):
+    for axis in range(3 if case.three else 2):
+        (u, before), (slope, g), (rho, rho_host) = case.real(), case.real(), case.parameter(full)
+        pml, f = case.real((case.shape[2 - axis],))
+        kernels.update_velocity(u, slope, rho, pml, axis, case.dtype(0.3))
+        f = f.reshape([-1 if 2 - i == axis else 1 for i in range(3)])
+        case.check(u, f * (f * before - float(case.dtype(0.3)) / rho_host * g))
+
+
+@full
+def test_initial_velocity(case, kernels, full):
+    (u, _), (slope, g), (rho, rho_host) = case.real(), case.real(), case.parameter(full)
+    kernels.initial_velocity(u, slope, rho, case.dtype(0.25))
+    case.check(u, 0.25 / rho_host * g)
+
+
+@full
+@pytest.mark.parametrize("nonlinear", [True, False], ids=["nonlinear", "linear"])
+def test_update_density(case, kernels, full, nonlinear):
+    parts, before = split(case.several(case.real))
+    slopes, g = split(case.several(case.real))
+    (rho, rho_host), d = case.parameter(full), 3 if case.three else 2
+    layers = [case.real((n,)) for n in case.shape[::-1]]
+    kernels.update_density(*parts, *slopes, rho, *split(layers)[0], case.dtype(0.25), nonlinear, case.three)
+    mass = rho_host + (2 * sum(before[:d]) if nonlinear else 0.0)
+    for axis, f in enumerate(_laid(*split(layers)[1])[:d]):
+        case.check(parts[axis], f * (f * before[axis] - 0.25 * mass * g[axis]))
+
+
+@full
+@pytest.mark.parametrize("in_place", [True, False], ids=["in place", "apart"])
+def test_absorption_terms(case, kernels, full, in_place):
+    parts, rho_parts = split(case.several(case.real))
+    slopes, g = split(case.several(case.real))
+    (rho, rho_host), d = case.parameter(full), 3 if case.three else 2
+    rate, total = (slopes[0], slopes[1]) if in_place else (case.real()[0], case.real()[0])
+    kernels.absorption_terms(total, rate, *parts, *slopes, rho, case.three)
+    case.check(total, sum(rho_parts[:d]))
+    case.check(rate, rho_host * sum(g[:d]))
+
+
+@full
+@pytest.mark.parametrize(
+    ("nonlinear", "lossy", "disperses"),
+    [
+        (False, False, False),
+        (True, False, False),
+        (False, True, False),
+        (False, True, True),
+        (True, True, True),
+    ],
+)
+def test_update_pressure(case, kernels, full, nonlinear, lossy, disperses):
+    parts, host = split(case.several(case.real))
+    media, (c, rho, ratio, tau, eta) = split([case.parameter(full) for _ in range(5)])
+    (loss, l1), (shift, l2), p = case.real(), case.real(), case.real()[0]
+    kernels.update_pressure(p, *parts, *media, loss, shift, nonlinear, lossy, disperses, case.three)
+    total = sum(host[: 3 if case.three else 2])
+    wanted = total + nonlinear * ratio * total**2 / (2 * rho) + lossy * tau * l1 - disperses * eta * l2
+    case.check(p, c**2 * wanted)
+
+
+@pytest.mark.parametrize("which", [(True, False), (False, True)], ids=["c full", "rho full"])
+def test_update_pressure_with_mixed_parameters(case, kernels, which):
+    parts, host = split(case.several(case.real))
+    (c, c_host), (rho, rho_host) = map(case.parameter, which)
+    (ratio, b), (tau, tau_host), (eta, eta_host) = (case.parameter(w) for w in (which[1], which[0], which[0]))
+    (loss, l1), (shift, l2), p = case.real(), case.real(), case.real()[0]
+    kernels.update_pressure(p, *parts, c, rho, ratio, tau, eta, loss, shift, True, True, True, case.three)
+    total = sum(host[: 3 if case.three else 2])
+    case.check(p, c_host**2 * (total + b * total**2 / (2 * rho_host) + tau_host * l1 - eta_host * l2))
+
+
+@full
+def test_split_density(case, kernels, full):
+    parts, (p, p_host), (c, c_host) = split(case.several(case.real))[0], case.real(), case.parameter(full)
+    d = 3 if case.three else 2
+    kernels.split_density(*parts, p, c, case.dtype(d), case.three)
+    for part in parts[:d]:
+        case.check(part, p_host / (d * c_host**2))
+
+
+# --- Sources -------------------------------------------------------------------------------------------
+
+
+def _points(case, count):
+    return np.random.default_rng(3).permutation(int(np.prod(case.shape)))[:count]
+
+
+@pytest.mark.parametrize("replace", [True, False], ids=["replace", "add"])
+@pytest.mark.parametrize("columns", [1, 11])
+def test_set_points(case, kernels, replace, columns):
+    (field, wanted), index = case.real(), _points(case, 11)
+    wave, signal = case.real((4, columns))
+    kernels.set_points(field, case.put(index), wave, case.put(np.array([2])), replace)
+    flat = wanted.reshape(-1)
+    flat[index] = signal[2] + (0 if replace else flat[index])
+    case.check(field, wanted)
+
+
+def test_add_delayed(case, kernels):
+    (field, wanted), index = case.real(), _points(case, 11)
+    wave, signal = case.real((6,))
+    delay = np.array([0, 1, 2, 3, 4, 5, 6, 7, 0, 3, 100])
+    kernels.add_delayed(field, case.put(index), case.put(delay), wave, case.put(np.array([2])))
+    wanted.reshape(-1)[index] += [signal[d + 2] if d + 2 < 6 else 0.0 for d in delay]
+    case.check(field, wanted)
+
+
+def test_add_pattern_and_field(case, kernels):
+    (field, wanted), (other, more) = case.real(), case.real()
+    wave, signal = case.real((4, 1))
+    kernels.add_pattern(field, other, wave, case.put(np.array([3])))
+    wanted = wanted + more * signal[3, 0]
+    case.check(field, wanted)
+    kernels.add_field(field, other)
+    case.check(field, wanted + more)
+
+
+def test_no_points_are_no_trouble(case, kernels):
+    (field, wanted), none = case.real(), np.zeros(0, np.int64)
+    clock = case.put(np.array([0]))
+    kernels.set_points(field, case.put(none), case.real((2, 1))[0], clock, True)
+    kernels.add_delayed(field, case.put(none), case.put(none), case.real((2,))[0], clock)
+    case.check(field, wanted)
+
+
+# --- Recording -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("each", [1, 4, 8])
+def test_sample(case, kernels, each):
+    field, host = case.real()
+    count, target = 9, case.real((3, 9))[0]
+    corners = np.random.default_rng(5).integers(0, host.size, (count, each))
+    weights = np.random.default_rng(6).random((count, each)) if each > 1 else np.zeros((0, 1))
+    before = case.place.to_host(target).copy()
+    kernels.sample(target, 1, field, case.put(corners), case.put(weights), each > 1)
+    got = case.place.to_host(target)
+    assert (got[[0, 2]] == before[[0, 2]]).all()
+    values = host.reshape(-1)[corners]
+    case.check(target[1], (values * (weights if each > 1 else 1.0)).sum(axis=1))
+
+
+@pytest.mark.parametrize(("kind", "combine"), [(0, np.maximum), (1, np.minimum)])
+def test_accumulate(case, kernels, kind, combine):
+    for shape in (case.shape, (23,)):
+        (target, before), (values, host) = case.real(shape), case.real(shape)
+        kernels.accumulate(target, kind, values)
+        assert (case.place.to_host(target) == combine(before, host)).all()
+
+
+def test_accumulate_squares_in_double_precision(case, kernels):
+    values, host = case.real((23,))
+    target = case.put(np.full(23, 1e6))
+    kernels.accumulate(target, 2, values)
+    # Single precision sums would lose the last digits of 1e6 + 1.
+    np.testing.assert_allclose(case.place.to_host(target) - 1e6, host**2, rtol=0, atol=3e-10)
+
+
+def test_tick(place, kernels):
+    clock = place.zeros(1, np.int64)
+    for _ in range(3):
+        kernels.tick(clock)
+    assert place.to_host(clock).tolist() == [3]
+
+
+def test_one_answer_on_any_number_of_threads(dtype):
+    """No sweep sums over points, so sharing them among threads cannot change a bit."""
+    answers = []
+    for threads in (1, 2):
+        try:
+            cpu = get_device("cpu", threads=threads)
+        except ValueError:
+            pytest.skip("this machine has one core")
+        kernels = cpu.kernels("wavefabric.acoustics.kernels")
+        case = Case(cpu, (5, 7, 9), dtype)
+        parts, slopes = (split(case.several(case.real))[0] for _ in range(2))
+        layers = split([case.real((n,)) for n in (9, 7, 5)])[0]
+        kernels.update_density(*parts, *slopes, case.real()[0], *layers, dtype(0.1), True, True)
+        p = case.real()[0]
+        media = split([case.parameter(True) for _ in range(5)])[0]
+        kernels.update_pressure(p, *parts, *media, slopes[0], slopes[1], True, True, True, True)
+        answers.append(np.array([*parts, p]).tobytes())
+    assert answers[0] == answers[1]

@@ -1,0 +1,235 @@
+"""Runs: reports, refusals, fields that blow up, progress, Ctrl-C without checkpoints."""
+
+import math
+import os
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from random_problems import points, pressure_source, problem
+
+from wavefabric.acoustics import build
+from wavefabric.acoustics import run as runs
+from wavefabric.acoustics.problem import Recording
+from wavefabric.acoustics.run import Checkpoints, FieldLost, run
+from wavefabric.acoustics.sinks import Memory
+from wavefabric.device import get_device
+from wavefabric.errors import InputError
+
+SHAPE = (14, 12, 9)
+SENSOR = points(SHAPE, 5)
+
+
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def place(request):
+    return get_device(request.param, threads=1)
+
+
+class Watched(Memory):
+    """Counts what is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def begin(self, layout, rows_done):
+        self.calls.append("begin")
+        super().begin(layout, rows_done)
+
+    def finish(self, arrays, report):
+        self.calls.append("finish")
+        self.report = report
+        super().finish(arrays, report)
+
+    def abandon(self, keep):
+        self.calls.append(f"abandon {keep}")
+
+
+class Progress:
+    """Keeps what it is told; calls ``at[step]`` when there."""
+
+    def __init__(self, at=None):
+        self.at, self.told, self.finished = at or {}, [], 0
+
+    def start(self, total_steps, label):
+        self.total, self.label = total_steps, label
+
+    def update(self, done, message=""):
+        self.told.append((done, message))
+        if done in self.at:
+            self.at.pop(done)()
+
+    def finish(self):
+        self.finished += 1
+
+
+def test_report(place):
+    sink, progress = Watched(), Progress()
+    report = run(
+        problem(SHAPE),
+        Recording(("p_raw",), SENSOR),
+        sink,
+        device=place,
+        progress=progress,
+        loading_seconds=2.5,
+    )
+    assert sink.calls == ["begin", "finish"]
+    assert sink.report is report
+    assert (report.steps, report.total_steps, report.resumed_at) == (12, 12, 0)
+    assert report.device == place.name
+    assert report.transforms_per_step == pytest.approx(10, abs=1)
+    assert report.peak_bytes > 1e6
+    assert set(report.seconds) == {"loading", "preprocessing", "simulation", "postprocessing"}
+    assert report.seconds["loading"] == 2.5
+    assert 0 < report.seconds["simulation"] < 60
+    assert progress.total == 12
+    assert place.name in progress.label
+    assert [done for done, _ in progress.told] == list(range(13))
+    assert progress.finished == 1
+    peak = float(progress.told[-1][1].split()[1])
+    assert progress.told[-1][1].endswith(" Pa")
+    assert 1e4 < peak < 1e8
+
+
+def test_precisions(place):
+    found = {}
+    for precision, dtype in (("single", np.float32), ("double", np.float64)):
+        sink = Memory()
+        run(problem(SHAPE), Recording(("p_raw",), SENSOR), sink, device=place, precision=precision)
+        assert sink.arrays["p"].dtype == dtype
+        found[precision] = sink.arrays["p"]
+    error = abs(found["single"] - found["double"]).max() / abs(found["double"]).max()
+    assert 1e-9 < error < 2e-6
+
+
+def test_bad_arguments(cpu):
+    sink = Watched()
+    for more, match in [
+        (dict(precision="half"), "precision: 'half' given; allowed: auto, single, double"),
+        (dict(device="tpu"), "device"),
+        (dict(device="cpu", threads=0), "threads"),
+    ]:
+        with pytest.raises(InputError, match=match) as caught:
+            run(problem(SHAPE), Recording(("p_final",)), sink, **{"device": cpu, **more})
+        assert "\n" not in str(caught.value)
+    assert sink.calls == []
+
+
+def test_too_little_memory(place, monkeypatch):
+    """Said in one line, before anything is made."""
+    sink = Watched()
+    monkeypatch.setattr(place, "memory", lambda: (2 << 30, 3 << 30))
+    monkeypatch.setattr(build, "needed_bytes", lambda *_: 5 << 30)
+    monkeypatch.setattr(build, "make_stages", None)
+    with pytest.raises(InputError, match=r"memory: .* needs 5\.00 GiB on .*2\.00 of 3\.00 GiB are free"):
+        run(problem(SHAPE), Recording(("p_final",)), sink, device=place)
+    assert sink.calls == []
+
+
+def test_memory_that_just_suffices(place, monkeypatch):
+    given, recording = problem(SHAPE), Recording(("p_final",))
+    need = build.needed_bytes(given, recording, np.float32, place)
+    monkeypatch.setattr(place, "memory", lambda: (need, 1 << 40))
+    run(given, recording, Memory(), device=place)
+    monkeypatch.setattr(place, "memory", lambda: (need - 1, 1 << 40))
+    with pytest.raises(InputError, match="memory"):
+        run(given, recording, Memory(), device=place)
+
+
+def unstable(steps):
+    """A time step far too long, and a k-space correction for another speed."""
+    return replace(problem(SHAPE, steps=steps), dt=2e-7, reference_speed=10.0)
+
+
+@pytest.mark.parametrize("steps", [60, 1000])
+def test_a_lost_field(place, steps, tmp_path):
+    sink, progress = Watched(), Progress()
+    with pytest.raises(FieldLost, match=rf"not finite after time step \d+ of {steps}: .*time step") as caught:
+        run(unstable(steps), Recording(("p_raw",), SENSOR), sink, device=place, progress=progress)
+    assert "\n" not in str(caught.value)
+    assert sink.calls == ["begin", "abandon False"]
+    assert progress.finished == 1
+    # It was looked at often enough.
+    assert progress.told[-1][0] < steps / 2
+    assert math.isfinite(float(progress.told[-1][1].split()[1]))
+
+
+def test_a_lost_field_in_the_last_step(place):
+    """The last step is always looked at."""
+    given = problem(SHAPE, steps=7, initial=0, pressure_source=pressure_source(SHAPE, "dirichlet", steps=7))
+    given.pressure_source.signal[-1] = np.nan
+    with pytest.raises(FieldLost, match="after time step 7 of 7"):
+        run(given, Recording(("p_final",)), Memory(), device=place)
+
+
+def test_a_lost_field_keeps_an_earlier_checkpoint(place, tmp_path):
+    sink, path = Watched(), tmp_path / "run.checkpoint"
+    with pytest.raises(FieldLost):
+        run(
+            unstable(500),
+            Recording(("p_raw",), SENSOR),
+            sink,
+            device=place,
+            checkpoints=Checkpoints(path, every=1),
+        )
+    assert path.exists()
+    assert sink.calls == ["begin", "abandon True"]
+
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_without_checkpoints(place):
+    sink, before = Watched(), signal.getsignal(signal.SIGINT)
+    progress = Progress({4: press})
+    with pytest.raises(KeyboardInterrupt):
+        run(problem(SHAPE), Recording(("p_raw",), SENSOR), sink, device=place, progress=progress)
+    assert sink.calls == ["begin", "abandon False"]
+    assert progress.told[-1][0] == 4
+    assert progress.finished == 1
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_one_ctrl_c_while_results_are_written_does_no_harm(place):
+    """All steps are done: the answer is worth more than the hurry."""
+
+    class Pressed(Watched):
+        def finish(self, arrays, report):
+            press()
+            super().finish(arrays, report)
+
+    sink = Pressed()
+    assert run(problem(SHAPE), Recording(("p_final",)), sink, device=place).steps == 12
+    assert sink.calls == ["begin", "finish"]
+
+
+def test_an_error_while_results_are_written(place):
+    class Broken(Watched):
+        def finish(self, arrays, report):
+            raise OSError("disk full")
+
+    sink = Broken()
+    with pytest.raises(OSError, match="disk full"):
+        run(problem(SHAPE), Recording(("p_final",)), sink, device=place)
+    assert sink.calls == ["begin", "abandon False"]
+
+
+def test_two_runs_give_the_same_bits(place):
+    quantities = ("p_raw", "u_rms", "I_avg", "p_final")
+    found = []
+    for _ in range(2):
+        sink = Memory()
+        run(problem(SHAPE), Recording(quantities, SENSOR), sink, device=place)
+        found.append({name: array.tobytes() for name, array in sink.arrays.items()})
+    assert found[0] == found[1]
+
+
+def test_automatic_precision(place, monkeypatch):
+    """Small grids run in double precision where it costs little: on a CPU."""
+    for small, wanted in ((problem(SHAPE).points, np.float64), (problem(SHAPE).points - 1, np.float32)):
+        monkeypatch.setattr(runs, "SMALL", small)
+        sink = Memory()
+        run(problem(SHAPE), Recording(("p_final",)), sink, device=place, precision="auto")
+        assert sink.arrays["p_final"].dtype == (wanted if place.name == "cpu" else np.float32)

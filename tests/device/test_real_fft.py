@@ -1,0 +1,91 @@
+"""Real 3-D transforms of every device against numpy.fft."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from wavefabric.device import fftw, get_device
+
+DEVICES = ["cpu 1", "cpu 2", "cpu without FFTW", pytest.param("cuda", marks=pytest.mark.gpu)]
+SHAPES = [(12, 10, 8), (5, 7, 9), (1, 12, 10), (1, 7, 9), (1, 1, 16), (11, 1, 6)]
+TOLERANCE = {np.float64: 1e-14, np.float32: 1e-6}
+
+
+@pytest.fixture(params=DEVICES)
+def place(request, monkeypatch):
+    name, _, rest = request.param.partition(" ")
+    if rest == "without FFTW":
+        monkeypatch.setattr(fftw, "pyfftw", None)
+    try:
+        return get_device(name, 2 if rest == "2" else 1)
+    except ValueError:
+        pytest.skip("this machine has one core")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["double", "single"])
+def test_there_and_back(place, shape, dtype):
+    """NumPy's sign and no scale; back without 1/N. Axes of one point are left out."""
+    host = np.random.default_rng(1).standard_normal(shape).astype(dtype)
+    real, plan = place.empty(shape, dtype), place.real_fft(shape, dtype)
+    spectrum = place.empty((*shape[:2], shape[2] // 2 + 1), np.result_type(dtype, np.complex64))
+    results = []
+    for _ in range(2):
+        real[...] = place.asarray(host)
+        plan.forward(real, spectrum)
+        wanted = np.fft.rfftn(host.astype(float))
+        got = np.array(place.to_host(spectrum))
+        assert got.dtype == spectrum.dtype
+        assert abs(got - wanted).max() < TOLERANCE[dtype] * abs(wanted).max()
+        assert (place.to_host(real) == host).all()
+        real[...] = 0
+        plan.backward(spectrum, real)
+        back = np.array(place.to_host(real))
+        assert abs(back - host.size * host).max() < TOLERANCE[dtype] * host.size * abs(host).max()
+        results.append((got.tobytes(), back.tobytes()))
+    assert results[0] == results[1]
+
+
+def test_other_arrays_than_those_planned_for(place):
+    """One plan serves all fields of a shape."""
+    shape, rng = (6, 5, 9), np.random.default_rng(2)
+    plan = place.real_fft(shape, np.float32)
+    for _ in range(3):
+        host = rng.standard_normal(shape).astype(np.float32)
+        real, spectrum = place.empty(shape, np.float32), place.empty((6, 5, 5), np.complex64)
+        real[...] = place.asarray(host)
+        plan.forward(real, spectrum)
+        wanted = np.fft.rfftn(host.astype(float))
+        assert abs(place.to_host(spectrum) - wanted).max() < 1e-6 * abs(wanted).max()
+
+
+IMPORT = """
+import os, sys
+seen = []
+
+class Watch:
+    def find_spec(name, path=None, target=None):
+        if name in ("pyfftw", "numba"):
+            seen.append(os.environ.get("OMP_WAIT_POLICY"))
+
+sys.meta_path.insert(0, Watch)
+from wavefabric.device import get_device
+get_device("cpu", threads=1).kernels("wavefabric.acoustics.kernels")
+assert len(seen) == 2, seen
+print(*seen)
+"""
+
+
+@pytest.mark.skipif(fftw.pyfftw is None, reason="pyfftw (extra fftw) is not installed")
+@pytest.mark.parametrize("chosen", [None, "active"])
+def test_threads_sleep_while_they_wait(chosen):
+    """OpenMP reads this when its library is loaded: too late, and threads spin at each other's cost."""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    if chosen:
+        environment["OMP_WAIT_POLICY"] = chosen
+    done = subprocess.run([sys.executable, "-c", IMPORT], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [chosen or "passive"] * 2
