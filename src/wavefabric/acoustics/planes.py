@@ -35,10 +35,18 @@ from wavefabric.acoustics.rows import (
     velocity_row,
     velocity_row_x,
 )
-from wavefabric.device.fftw_direct import execute
+from wavefabric.device.fftw_direct import execute, prefetch
 
 _JIT: dict[str, Any] = dict(parallel=True, cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 _PLANE: dict[str, Any] = dict(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+
+
+@njit(**_PLANE)
+def _ahead(rows):
+    """Fetch rows of a slab ahead: they lie a plane apart, which hardware does not foresee."""
+    first = rows.ctypes.data
+    for offset in range(0, rows.size * rows.itemsize, 64):
+        prefetch(first + offset)
 
 
 @njit(**_PLANE)
@@ -105,8 +113,10 @@ def transform_planes(fft, batch, real, spectrum):
 
 
 @njit(**_PLANE)
-def _multiply(block, operator, y):
+def _multiply(block, operator, y, coming, at):
+    """block *= operator; meanwhile fetch the slab at ``at`` of the spectrum that comes next."""
     for z in range(block.shape[0]):
+        _ahead(coming[z, at : at + block.shape[1]])
         for i in range(block.shape[1]):
             multiply_row(block[z, i], block[z, i], operator[z, y + i])
 
@@ -130,8 +140,10 @@ def gradient_columns(fft, s0, s1, kappa, dz, scratch):
     slab = scratch.shape[3]
     for number in prange(s0.shape[1] // slab):
         a, b, y = scratch[get_thread_id(), 0], scratch[get_thread_id(), 1], number * slab
+        following = min(y + slab, s0.shape[1] - slab)
         _z_forward(fft, a, s0, y)
         for z in range(s0.shape[0]):
+            _ahead(s0[z, following : following + slab])
             for i in range(slab):
                 multiply_row(a[z, i], a[z, i], kappa[z, y + i])
                 scale_row(b[z, i], a[z, i], dz[z])
@@ -213,18 +225,20 @@ def divergence_columns(fft, s0, s1, s2, kappa, dy, dz, scratch):
     slab = scratch.shape[3]
     for number in prange(s0.shape[1] // slab):
         a, y = scratch[get_thread_id(), 0], number * slab
+        following = min(y + slab, s0.shape[1] - slab)
         _z_forward(fft, a, s0, y)
-        _multiply(a, kappa, y)
+        _multiply(a, kappa, y, s1, y)
         _z_backward(fft, a)
         for z in range(s0.shape[0]):
             for i in range(slab):
                 scale_row(s0[z, y + i], a[z, i], dy[y + i])
         _z_forward(fft, a, s1, y)
-        _multiply(a, kappa, y)
+        _multiply(a, kappa, y, s2, y)
         _z_backward(fft, a)
         _put(s1, a, y)
         _z_forward(fft, a, s2, y)
         for z in range(s0.shape[0]):
+            _ahead(s0[z, following : following + slab])
             for i in range(slab):
                 multiply_scaled_row(a[z, i], a[z, i], kappa[z, y + i], dz[z])
         _z_backward(fft, a)
@@ -312,13 +326,14 @@ def absorption_columns(fft, s0, s1, nabla1, nabla2, disperses, scratch):
     slab = scratch.shape[3]
     for number in prange(s0.shape[1] // slab):
         a, y = scratch[get_thread_id(), 0], number * slab
+        following = min(y + slab, s0.shape[1] - slab)
         _z_forward(fft, a, s0, y)
-        _multiply(a, nabla1, y)
+        _multiply(a, nabla1, y, s1 if disperses else s0, y if disperses else following)
         _z_backward(fft, a)
         _put(s0, a, y)
         if disperses:
             _z_forward(fft, a, s1, y)
-            _multiply(a, nabla2, y)
+            _multiply(a, nabla2, y, s0, following)
             _z_backward(fft, a)
             _put(s1, a, y)
 

@@ -39,6 +39,23 @@ def _execute(typingctx, function, plan, source, target):  # pyright: ignore
     return types.void(types.uintp, types.uintp, types.uintp, types.uintp), generate
 
 
+@intrinsic
+def _prefetch(typingctx, address):  # pyright: ignore
+    """Ask for the cache line at an address, an integer, in the second-level cache."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = builder.inttoptr(arguments[0], cgutils.voidptr_t)
+        word = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, word, word, word])
+        call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(call, [pointer, word(0), word(2), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.uintp), generate
+
+
+#: Call from compiled code: ``prefetch(address)``.
+prefetch: Any = _prefetch
 #: Call from compiled code: ``execute(function, plan, source, target)``.
 execute: Any = _execute
 
