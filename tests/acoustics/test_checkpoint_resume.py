@@ -375,7 +375,7 @@ def test_a_place_that_cannot_be_written(simple, tmp_path):
 
 def test_rows_that_are_gone(simple):
     simple.run(every=9, stop=True)
-    (row_file,) = simple.path.parent.glob("*.uy.npy")
+    (row_file,) = simple.path.parent.glob("*.uy.series.partial")
     row_file.unlink()
     with pytest.raises(InputError, match="uy"):
         simple.run()

@@ -203,7 +203,7 @@ def test_a_checkpointed_run_goes_on(tmp_path):
     sink = SeriesFiles(path)
     report = run(problem, recording, sink, checkpoints=Checkpoints(path, every=8, stop=True), **CPU)
     assert report.steps < report.total_steps
-    assert len(list(tmp_path.glob("run.ckpt.*.npy"))) == 3
+    assert len(list(tmp_path.glob("run.ckpt.*.series.partial"))) == 3
     rest = simulate(grid, medium, source, sensor, dt=dt, steps=steps, checkpoint=path, **CPU)
     assert rest.report.resumed_at == report.steps
     assert set(rest) == set(whole)
@@ -227,7 +227,7 @@ def test_series_files_come_back_or_say_why_not(tmp_path):
     np.testing.assert_array_equal(second.arrays["p"], np.arange(24).reshape(6, 4))
     assert set(second.arrays) == {"p", "p_max"}
     assert not list(tmp_path.iterdir())
-    with pytest.raises(InputError, match=r"no matching c\.p\.npy"):
+    with pytest.raises(InputError, match=r"no matching c\.p\.series\.partial"):
         SeriesFiles(tmp_path / "c").begin(layout, 3)
     third = SeriesFiles(tmp_path / "c")
     third.begin(layout, 0)

@@ -148,3 +148,41 @@ def test_bad_sources_are_refused(arguments, text):
 def test_a_flat_grid_has_no_uz():
     with pytest.raises(InputError, match=r"source\.uz"):
         Source(u_mask=np.ones((8, 6)), uz=[1.0]).on(Grid((8, 6), 1.0, pml_size=1), 1500.0, DT)
+
+
+def test_half_precision_signals_are_not_scaled_in_half_precision():
+    from wavefabric.acoustics import Grid, Medium, Sensor, Source, to_problem
+
+    grid, mask = Grid((16, 16), 1e-3, pml_size=2), np.zeros((16, 16), bool)
+    mask[8, 8] = True
+    made = [
+        to_problem(
+            grid,
+            Medium(1500.0, 1000.0),
+            Source(p_mask=mask, p=np.ones(5, dtype)),
+            Sensor(mask, "p"),
+            1e-7,
+            9,
+        )[0]
+        for dtype in (np.float16, np.float64)
+    ]
+    signals = [problem.pressure_source.signal for problem in made]
+    np.testing.assert_allclose(signals[0], signals[1], rtol=1e-6)
+
+
+def test_ragged_lists_are_named():
+    from wavefabric.acoustics import Grid, Medium, Sensor, Source, to_problem
+    from wavefabric.errors import InputError
+
+    grid = Grid((16, 16), 1e-3, pml_size=2)
+    with pytest.raises(InputError, match=r"p0: lists of different lengths"):
+        to_problem(
+            grid,
+            Medium(1500.0, 1000.0),
+            Source(p0=[[1.0], [1.0, 2.0]]),
+            Sensor(record="p_final"),
+            1e-7,
+            9,
+        )
+    with pytest.raises(InputError, match=r"source: None given"):
+        to_problem(grid, Medium(1500.0, 1000.0), None, Sensor(record="p_final"), 1e-7, 9)  # type: ignore[arg-type]

@@ -335,3 +335,46 @@ def test_ctrl_c_saves(tmp_path):
     assert process.returncode == 130
     assert err == "wavefabric: interrupted; the same command goes on from saved\n"
     assert sorted(os.listdir(tmp_path)) == ["out.h5.partial", "saved"]
+
+
+@pytest.mark.parametrize("suffix", ["", ".partial", ".packed.partial"])
+def test_no_input_is_replaced(command, tmp_path, suffix):
+    """Not by the output, nor by what the output is called while it is made."""
+    given = tmp_path / f"a.h5{suffix}"
+    shutil.copy(DATA / f"{D2}.h5", given)
+    before = given.read_bytes()
+    code, _, err = command("kwave", "-i", given, "-o", "a.h5", "-c", 3, "--force", "--device", "cpu")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert given.read_bytes() == before
+    assert os.listdir(tmp_path) == [given.name]
+
+
+@pytest.mark.parametrize("name", ["out.h5", "out.h5.partial", "out.h5.packed.partial"])
+def test_checkpoint_and_output_share_no_file(command, tmp_path, name):
+    case = DATA / f"{D2}.h5"
+    code, _, err = command(
+        "kwave", "-i", case, "-o", "out.h5", "--checkpoint_file", name, "--checkpoint_timesteps", 5
+    )
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--checkpoint_file" in err
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_disk_too_small(command, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    code, _, err = command(
+        "kwave", "-i", DATA / f"{D2}.h5", "-o", "out.h5", "--device", "cpu", "--verbose", 0
+    )
+    assert (code, err.count("\n")) == (2, 1)
+    assert "Nt" in err
+    assert os.listdir(tmp_path) == []
+
+
+def test_more_threads_than_there_are(command, tmp_path):
+    case = DATA / f"{D2}.h5"
+    code, _, err = command(
+        "kwave", "-i", case, "-o", "out.h5", "--device", "cpu", "-t", 512, "--benchmark", 3
+    )
+    assert (code, err) == (0, "")

@@ -160,8 +160,8 @@ def _medium(problem: Problem, rules: _Rules) -> None:
         raise rules.fault("absorption", repr(problem.absorption), ", ".join(get_args(Absorption)))
     if problem.absorption != "none":
         rules.field("alpha_coeff", problem.alpha_coeff, problem, low=0.0)
-        if not _finite(problem.alpha_power) or problem.alpha_power == 1:
-            raise rules.fault("alpha_power", problem.alpha_power, "a finite number other than 1")
+        if not _finite(problem.alpha_power) or problem.alpha_power == 1 or not 0 <= problem.alpha_power < 3:
+            raise rules.fault("alpha_power", problem.alpha_power, "from 0 to below 3, other than 1")
 
 
 def _pressure(source: PressureSource, problem: Problem, rules: _Rules) -> None:

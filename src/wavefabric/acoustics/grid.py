@@ -20,6 +20,14 @@ AUTO_PML = range(10, 21)
 _DEFAULT_PML = {2: 20, 3: 10}
 
 
+def as_array(values: Any, key: str) -> np.ndarray:
+    """``np.asarray``, with the caller's name where nested lists differ in length."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise InputError(f"{key}: lists of different lengths given; allowed: an array") from None
+
+
 @dataclass(frozen=True)
 class Grid:
     """A uniform Cartesian grid with a perfectly matched layer (PML) at its edges.
@@ -113,7 +121,7 @@ class Grid:
 
     def time_step(self, medium: Medium, cfl: float = 0.3) -> float:
         """dt = cfl · (smallest spacing) / (largest sound speed), s; k-Wave's ``makeTime``."""
-        if not 0 < cfl < math.inf:
+        if isinstance(cfl, str) or not 0 < cfl < math.inf:
             raise InputError(f"cfl: {show(cfl)}; allowed: a number above 0")
         return cfl * min(self.spacing) / medium.speeds[1]
 
@@ -156,7 +164,7 @@ class Grid:
         ndarray, shape (Nz, Ny, Nx)
             C-contiguous; of the total grid.
         """
-        array = np.asarray(values)
+        array = as_array(values, key)
         if array.shape != self.shape:
             raise InputError(f"{key}: has the shape {array.shape}; allowed: {self.shape}, the grid's")
         if array.dtype.kind not in "fiub":
@@ -191,7 +199,7 @@ class Grid:
         InputError
             If the shape or a value is wrong, or no point is marked.
         """
-        mask = np.asarray(mask)
+        mask = as_array(mask, key)
         if mask.shape != self.shape:
             raise InputError(f"{key}: has the shape {mask.shape}; allowed: {self.shape}, the grid's")
         if mask.dtype != np.bool_:

@@ -180,8 +180,7 @@ def put_attribute(where: h5py.Group | h5py.Dataset, name: str, text: str) -> Non
 
 def put_types(item: h5py.Dataset) -> None:
     """The two attributes that every dataset has."""
-    # k-Wave knows no float64; a name of our own keeps its readers from taking it for float32.
-    kinds = {"f4": "float", "f8": "double", "u8": "long"}
+    kinds = {"f4": "float", "u8": "long"}
     put_attribute(item, "data_type", kinds[item.dtype.str[1:]])
     put_attribute(item, "domain_type", "real")
 

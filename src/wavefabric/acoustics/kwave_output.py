@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -27,6 +28,8 @@ from wavefabric.errors import InputError
 from wavefabric.machine import usable_threads
 from wavefabric.results.checkpoint import sync_folder
 
+#: What HDF5 keeps about each chunk, about.
+_CHUNK_BYTES = 64
 _LAYOUT = "wavefabric_layout"
 # As in k-Wave: rows of more than 32 MB are cut into chunks of 4 MB. HDF5 itself allows below 4 GB.
 _LONG_ROW, _CUT_ROW = 1 << 23, 1 << 20
@@ -86,16 +89,17 @@ class KWaveOutput:
         threads: int | None = None,
     ):
         self.path = check_target(path, force, "output")
-        if self.path.resolve() == input.path.resolve():
-            raise InputError(f"output: {path} is the input file; allowed: another name")
+        self._partial, self._packed = working_names(self.path)
+        if input.path.resolve() in [name.resolve() for name in (self.path, self._partial, self._packed)]:
+            raise InputError(
+                f"output: {path} is the input, or replaces it while it is made; allowed: another"
+            )
         self.finished = False
         self._input = input
         self._level = compression
         self._copy_mask = copy_sensor_mask
         self._start = start
         self._threads = threads or usable_threads()
-        self._partial = self.path.with_name(self.path.name + ".partial")
-        self._packed = self.path.with_name(self.path.name + ".packed.partial")
         self._boxes = input.sensor.shapes() if isinstance(input.sensor, Cuboids) else None
         self._file: h5py.File | None = None
         self._items: dict[str, list[h5py.Dataset]] = {}
@@ -117,6 +121,8 @@ class KWaveOutput:
         with self._lock:
             if rows_done:
                 self._reopen(described)
+            else:
+                self._check_room(parts)
             self._begun = True
             if not rows_done:
                 self._create(described, parts)
@@ -209,6 +215,20 @@ class KWaveOutput:
         for name in layout.fields:
             found[name] = [_Part(name, grid, (1, *grid[1:]))]
         return found
+
+    def _check_room(self, parts: dict[str, list[_Part]]) -> None:
+        """Everything is laid out at once: say so now if the disk cannot hold it."""
+        needed = sum(
+            4 * math.prod(p.shape) + _CHUNK_BYTES * math.prod(p.shape) // math.prod(p.chunk)
+            for found in parts.values()
+            for p in found
+        ) * (2 if self._level else 1)
+        free, steps = shutil.disk_usage(self.path.parent).free, self._input.problem.steps
+        if needed > free:
+            raise InputError(
+                f"output: {self.path} needs {needed / 2**30:.1f} GiB for {steps} time steps (Nt), "
+                f"and {free / 2**30:.1f} GiB are free; record less, or fewer points"
+            )
 
     def _create(self, described: str, parts: dict[str, list[_Part]]) -> None:
         file = self._file = h5py.File(self._partial, "w", **_OPEN)
@@ -305,6 +325,11 @@ class KWaveOutput:
             put_attribute(file, name, text)
         if _LAYOUT in file.attrs:
             del file.attrs[_LAYOUT]
+
+
+def working_names(path: Path) -> tuple[Path, Path]:
+    """Where an output is while it is made, and while it is compressed."""
+    return path.with_name(path.name + ".partial"), path.with_name(path.name + ".packed.partial")
 
 
 class _Part(NamedTuple):

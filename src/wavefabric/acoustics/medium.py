@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.grid import Grid, plain
+from wavefabric.acoustics.grid import Grid, as_array, plain
 from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
 
@@ -169,7 +169,7 @@ def stagger(field: float | np.ndarray, axis: int) -> float | np.ndarray:
 def _field(value: Any, unit: str, key: str) -> float | np.ndarray:
     if isinstance(value, str):
         return quantity(value, unit, key)
-    array = np.asarray(value)
+    array = as_array(value, key)
     if array.dtype.kind not in "fiu":
         raise InputError(f"{key}: {show(value)}; allowed: a number, or one for each grid point")
     return float(array) if array.ndim == 0 else array

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.grid import Grid, as_array
 from wavefabric.acoustics.problem import QUANTITIES, Cuboids, Interpolation, Recording
 from wavefabric.errors import InputError
 from wavefabric.units import show
@@ -70,7 +70,7 @@ class Sensor:
         InputError
             If a word is unknown, a place is outside the grid, or a mask is missing.
         """
-        words = (self.record,) if isinstance(self.record, str) else tuple(self.record)
+        words = (self.record,) if isinstance(self.record, str) else tuple(self.record or ())
         unknown = [word for word in words if word not in WORDS]
         if unknown or not words:
             raise InputError(
@@ -117,7 +117,7 @@ def _cuboids(corners: tuple[Any, ...], grid: Grid) -> Cuboids:
 
 def _interpolation(positions: Any, grid: Grid) -> Interpolation:
     key, dims = "sensor.points", grid.dimensions
-    where = np.asarray(positions)
+    where = as_array(positions, key)
     if where.ndim != 2 or where.shape[0] != dims or where.shape[1] == 0 or where.dtype.kind not in "fiu":
         raise InputError(f"{key}: has the shape {where.shape}; allowed: ({dims}, points), m")
     n = np.array(grid.shape)[:, None]

@@ -16,7 +16,7 @@ class SeriesFiles:
     Parameters
     ----------
     checkpoint : str or Path
-        The checkpoint's file; series ``p`` goes to ``<checkpoint>.p.npy``.
+        The checkpoint's file; series ``p`` goes to ``<checkpoint>.p.series.partial``.
     """
 
     def __init__(self, checkpoint: str | Path):
@@ -25,7 +25,7 @@ class SeriesFiles:
         self._maps: dict[str, np.memmap] = {}
 
     def _path(self, name: str) -> Path:
-        return self._checkpoint.with_name(f"{self._checkpoint.name}.{name}.npy")
+        return self._checkpoint.with_name(f"{self._checkpoint.name}.{name}.series.partial")
 
     def begin(self, layout: Layout, rows_done: int) -> None:
         """Make the files, or open those of an earlier leg.

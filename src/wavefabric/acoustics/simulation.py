@@ -45,6 +45,9 @@ def to_problem(
         raise InputError(f"dt: {show(dt)}; allowed: above 0")
     if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
         raise InputError(f"steps: {show(steps)}; allowed: a whole number from 1")
+    for key, value, kind in (("source", source, "Source"), ("sensor", sensor, "Sensor")):
+        if not hasattr(value, "on"):
+            raise InputError(f"{key}: {value!r} given; allowed: a {kind}, such as {kind}()")
     recording = sensor.on(grid)
     facts = medium.on(grid)
     x, y, *z = grid.spacing
@@ -166,6 +169,8 @@ def solve(
         found = stability(problem)
         if found.warning:
             raise InputError(f"{found.warning}, or check_stability=False")
+    if checkpoint is not None and output is not None and Path(checkpoint).resolve() == Path(output).resolve():
+        raise InputError(f"checkpoint: {checkpoint} is the output too; allowed: another file")
     writer = None if output is None else ResultWriter(output, force)
     if checkpoint is None:
         sink = Memory()

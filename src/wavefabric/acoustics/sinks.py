@@ -7,6 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
+from wavefabric.errors import InputError
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -80,7 +82,13 @@ class Memory:
         if rows_done:
             raise ValueError("time series in memory cannot be resumed")
         for name, (rows, samples) in layout.series.items():
-            self.arrays[name] = np.empty((rows, samples), layout.dtype)
+            try:
+                self.arrays[name] = np.empty((rows, samples), layout.dtype)
+            except (ValueError, MemoryError):
+                needed = rows * samples * layout.dtype.itemsize / 2**30
+                raise InputError(
+                    f"steps: {rows} rows of {name} at {samples} points take {needed:.1f} GiB; record less"
+                ) from None
 
     def rows(self, name: str, first: int, block: np.ndarray) -> None:
         """Store rows."""

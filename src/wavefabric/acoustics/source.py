@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.grid import Grid, as_array
 from wavefabric.acoustics.problem import PressureSource, SourceMode, TransducerSource, VelocitySource
 from wavefabric.acoustics.smoothing import smooth
 from wavefabric.errors import InputError
@@ -178,7 +178,7 @@ def _at(field: float | np.ndarray, index: np.ndarray) -> np.ndarray:
 
 def _scaled(values: Any, scale: np.ndarray, points: int, key: str) -> np.ndarray:
     """Signals as (steps, points) or (steps, 1), times one scale or one for each point."""
-    signal = np.asarray(values)
+    signal = as_array(values, key)
     if signal.ndim == 1:
         signal = signal[np.newaxis]
     if signal.ndim != 2 or signal.shape[0] not in (1, points) or signal.shape[1] == 0:
@@ -187,6 +187,7 @@ def _scaled(values: Any, scale: np.ndarray, points: int, key: str) -> np.ndarray
         raise InputError(f"{key}: is of type {signal.dtype}; allowed: real numbers")
     if signal.dtype.kind != "f":
         signal = signal.astype(np.float64)
+    signal = signal.astype(np.result_type(signal.dtype, np.float32), copy=False)
     if scale.size > 1 and np.ptp(scale) == 0:
         scale = scale[:1]
     # In the signal's own precision: many long signals may be the largest array of all.

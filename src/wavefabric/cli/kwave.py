@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wavefabric.errors import InputError
+from wavefabric.machine import usable_threads
 
 if TYPE_CHECKING:
     from wavefabric.acoustics.kwave_input import KWaveInput
@@ -38,7 +39,9 @@ def _version(asked: bool) -> None:
 def command(
     input: Annotated[Path, _flag("-i", help="Input file (HDF5).")],
     output: Annotated[Path, _flag("-o", help="Output file (HDF5).")],
-    threads: Annotated[int | None, typer.Option("-t", min=1, help="CPU threads. [default: all]")] = None,
+    threads: Annotated[
+        int | None, typer.Option("-t", min=1, help="CPU threads. [default, and at most: all]")
+    ] = None,
     gpu: Annotated[int | None, typer.Option("-g", min=0, help="Use the GPU of this number.")] = None,
     device: Annotated[str | None, _flag("--device", help="auto, cpu, cuda or cuda:K.")] = None,
     precision: Annotated[str, _flag("--precision", help="auto, single, or double.")] = "auto",
@@ -108,13 +111,21 @@ def command(
     if precision not in ("auto", "single", "double"):
         raise InputError(f"--precision: {precision}; allowed: auto, single, double")
     checkpoints = _checkpoints(checkpoint_file, checkpoint_interval, checkpoint_timesteps)
-    if checkpoints and checkpoints.path.resolve() in (input.resolve(), output.resolve()):
-        raise InputError(f"--checkpoint_file: {checkpoint_file} is the input or output; allowed: another")
+    from wavefabric.acoustics.kwave_output import KWaveOutput, working_names
+
+    if checkpoints:
+        taken = {name.resolve() for name in (input, output, *working_names(output))}
+        if taken & {checkpoints.path.resolve(), working_names(checkpoints.path)[0].resolve()}:
+            raise InputError(
+                f"--checkpoint_file: {checkpoint_file} would replace the input or output; allowed: another"
+            )
+    if threads is not None:
+        # k-Wave's scripts name the threads of the machine they were written on.
+        threads = min(threads, usable_threads())
 
     began = time.perf_counter()
     from wavefabric.acoustics.check import check_recording
     from wavefabric.acoustics.kwave_input import read_input
-    from wavefabric.acoustics.kwave_output import KWaveOutput
     from wavefabric.acoustics.problem import Recording
     from wavefabric.acoustics.stability import stability
 
