@@ -210,10 +210,9 @@ def test_seconds_add_up(simple):
     for phase in ("preprocessing", "simulation"):
         assert second.seconds[phase] > first.seconds[phase] * 0.5 > 0
     assert second.steps == STEPS
-    # Transforms are those of this leg, by its own steps. Whole-array transforms also bring the three
-    # velocities to the points of the pressure, for the series and for the intensity.
-    wanted = 10 + 12 if simple.place.name == "cpu" else 10
-    assert second.transforms_per_step == pytest.approx(wanted, abs=1)
+    # Transforms are those of this leg, by its own steps. Twelve bring the velocities to the points of the
+    # pressure, for the series and for the intensity.
+    assert second.transforms_per_step == pytest.approx(10 + 12, abs=1)
 
 
 # --- Ctrl-C ------------------------------------------------------------------------------------------------
