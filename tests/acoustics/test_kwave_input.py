@@ -280,7 +280,7 @@ def problems(draw):
         ),
         absorption=absorption,
         alpha_coeff=field(0.0, 10.0, draw(st.booleans())) if absorption != "none" else 0.0,
-        alpha_power=draw(numbers(1.125, 3.0)) if absorption != "none" else 0.0,
+        alpha_power=draw(numbers(1.125, 2.875)) if absorption != "none" else 0.0,
         initial_pressure=array(-1e6, 1e6) if draw(st.booleans()) else None,
         pressure_source=pressure,
         velocity_source=velocity,
