@@ -1,10 +1,18 @@
-"""Devices that tests run on; ``cuda`` only with ``-m gpu``."""
+"""Devices that tests run on (``cuda`` only with ``-m gpu``), and tests that need several ranks.
+
+A test marked ``parallel(n)`` (or ``parallel([2, 4])``) runs on every rank of ``mpiexec -n n``. A plain run
+leaves these to `test_ranks.py`, which starts mpiexec once for each number.
+"""
+
+import os
 
 import pytest
 
 from wavefabric.device import get_device
+from wavefabric.exchange import environment
 
 _CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
+_PATIENCE = 60.0
 
 
 @pytest.fixture(scope="session", params=["cpu", _CUDA])
@@ -17,3 +25,67 @@ def device(request):
 def cpu():
     """The CPU with one thread: small fields gain nothing from more, and tests share the machine."""
     return get_device("cpu", threads=1)
+
+
+@pytest.fixture(scope="session")
+def comm():
+    """All ranks of this run, one CPU thread each, through MPI."""
+    from wavefabric.exchange import world
+
+    return world("mpi", device=get_device("cpu", threads=1))
+
+
+def _wanted(item) -> list[int]:
+    mark = item.get_closest_marker("parallel")
+    if mark is None:
+        return []
+    (ranks,) = mark.args
+    return [ranks] if isinstance(ranks, int) else list(ranks)
+
+
+def pytest_collection_modifyitems(config, items):
+    here = environment.ranks()
+    keep = [item for item in items if (here in _wanted(item) if here > 1 else not _wanted(item))]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(keep)])
+    items[:] = keep
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if call.when == "call" and environment.ranks() > 1:
+        _agree(item, report)
+    return report
+
+
+_channel = []
+
+
+def _agree(item, report) -> None:
+    """A test that fails on one rank fails on all; where others hang, everything ends."""
+    from mpi4py import MPI
+
+    from wavefabric.exchange.control import MPIControl
+
+    if not _channel:
+        # Collective, and nothing before it can hang: the first test of a run is where all ranks meet.
+        _channel.append(MPIControl(MPI.COMM_WORLD))
+    control = _channel[0]
+    text = str(report.longrepr) if report.failed else ""
+    found = control.settle(text[-3500:], int(report.failed), _PATIENCE)
+    if found is None:
+        print(f"rank {control.rank} of {control.size}: {item.nodeid}: others hang\n{text}", flush=True)
+        os._exit(1) if control.size == 1 else control.abort(1)
+    bad = [rank for rank, (_, failed) in enumerate(found or []) if failed]
+    if bad and not report.failed:
+        report.outcome = "failed"
+        report.longrepr = f"failed on rank {bad[0]}: {found[bad[0]][0]}"
+
+
+def pytest_runtest_setup(item):
+    if environment.ranks() > 1 and not _channel:
+        from mpi4py import MPI
+
+        from wavefabric.exchange.control import MPIControl
+
+        _channel.append(MPIControl(MPI.COMM_WORLD))

@@ -1,0 +1,34 @@
+"""Collective operations as schedules: built, proved, written down, and put in an order to run them."""
+
+from wavefabric.collectives.algorithms import (
+    direct_all_gather,
+    direct_all_reduce,
+    ring_all_gather,
+    ring_all_reduce,
+)
+from wavefabric.collectives.json_io import from_json, load, save, to_json
+from wavefabric.collectives.messages import all_to_all, point_to_point, torus_halo, transpose
+from wavefabric.collectives.program import levels
+from wavefabric.collectives.schedule import TRANSFER, Schedule
+from wavefabric.collectives.structure import ScheduleError
+from wavefabric.collectives.verify import verify
+
+__all__ = [
+    "TRANSFER",
+    "Schedule",
+    "ScheduleError",
+    "all_to_all",
+    "direct_all_gather",
+    "direct_all_reduce",
+    "from_json",
+    "levels",
+    "load",
+    "point_to_point",
+    "ring_all_gather",
+    "ring_all_reduce",
+    "save",
+    "to_json",
+    "torus_halo",
+    "transpose",
+    "verify",
+]

@@ -1,0 +1,33 @@
+"""Counts given to the builders, checked."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from wavefabric.errors import InputError
+
+_MOST = 2**63 - 1
+
+
+def whole(key: str, value: Any, least: int, most: int = _MOST) -> int:
+    """A whole number from `least` to `most`; `InputError` naming `key` otherwise."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool | np.bool_) or not least <= number <= most:
+        upper = "" if most == _MOST else f" to {most}"
+        raise InputError(f"{key}: {value!r}; allowed: whole numbers from {least}{upper}")
+    return number
+
+
+def element_counts(key: str, values: Iterable[int]) -> np.ndarray:
+    """Elements of each rank, shape (ranks,), at least one rank."""
+    counts = [whole(f"{key}[{i}]", v, 0) for i, v in enumerate(values)]
+    if not counts:
+        raise InputError(f"{key}: none; allowed: one a rank, at least one")
+    return np.array(counts, np.int64)

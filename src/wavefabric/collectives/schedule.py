@@ -1,0 +1,65 @@
+"""One communication pattern as an object: what moves, from whom to whom, in which order.
+
+The same object is proved (`collectives.verify`), costed and executed (`exchange.Communicator`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+#: One transfer: ``count`` consecutive chunks go from a buffer of ``src`` to one of ``dst``; ``reduce`` adds
+#: them to what is there.
+TRANSFER = np.dtype(
+    [
+        ("round", np.int32),
+        ("src", np.int32),
+        ("dst", np.int32),
+        ("src_buffer", np.int16),
+        ("src_chunk", np.int32),
+        ("dst_buffer", np.int16),
+        ("dst_chunk", np.int32),
+        ("count", np.int32),
+        ("reduce", np.bool_),
+    ]
+)
+
+#: (rank, buffer, chunk) → (item, bit mask of the ranks whose contributions it holds).
+Holdings = dict[tuple[int, int, int], tuple[int, int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """Transfers in rounds between buffers made of chunks.
+
+    Parameters
+    ----------
+    name : str
+    ranks : int
+    buffers : tuple of str
+        Names; every rank has one of each.
+    sizes : tuple of ndarray of int64, one a buffer, shape (ranks, chunks)
+        Elements of each chunk, 0 where a rank has none.
+    transfers : ndarray of `TRANSFER`
+        Ordered by round. Rounds order a cost model; when run, only data dependencies order transfers.
+    pre, post : dict
+        What is held before and must be held after (see `Holdings`).
+    """
+
+    name: str
+    ranks: int
+    buffers: tuple[str, ...]
+    sizes: tuple[np.ndarray, ...]
+    transfers: np.ndarray
+    pre: Holdings = field(repr=False)
+    post: Holdings = field(repr=False)
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds."""
+        return int(self.transfers["round"].max()) + 1 if self.transfers.size else 0
+
+    def offsets(self, buffer: int, rank: int) -> np.ndarray:
+        """First element of each chunk of a rank's buffer, and the total last: shape (chunks + 1,)."""
+        return np.concatenate(([0], np.cumsum(self.sizes[buffer][rank])))

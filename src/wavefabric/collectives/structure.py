@@ -1,0 +1,204 @@
+"""Whether the numbers of a schedule fit together, and its chunks as rows of flat tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
+from wavefabric.errors import InputError
+
+
+#: What `is_name` allows, in words.
+NAMES = "text of one line, not empty"
+
+
+class ScheduleError(InputError):
+    """A schedule that does not do what it promises; the message names the transfer or the chunk."""
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Transfers taken apart into moves of one chunk each, in the schedule's order.
+
+    Chunks are numbered through: buffer by buffer, in it rank by rank.
+
+    Parameters
+    ----------
+    transfer : ndarray of int, shape (moves,)
+        The transfer that a move belongs to.
+    src, dst : ndarray of int, shape (moves,)
+        Numbers of the chunks.
+    chunks : int
+        How many there are in all.
+    """
+
+    transfer: np.ndarray
+    src: np.ndarray
+    dst: np.ndarray
+    chunks: int
+
+
+def chunk_bases(schedule: Schedule) -> np.ndarray:
+    """Number of the first chunk of each buffer, and the total last: shape (buffers + 1,)."""
+    return np.concatenate(([0], np.cumsum([s.size for s in schedule.sizes], dtype=np.int64)))
+
+
+def chunk_numbers(schedule: Schedule, buffer, rank, chunk) -> np.ndarray:
+    """Numbers of chunks given by (buffer, rank, chunk), each an array or a number."""
+    width = np.array([s.shape[1] for s in schedule.sizes], np.int64)
+    return chunk_bases(schedule)[buffer] + np.asarray(rank, np.int64) * width[buffer] + chunk
+
+
+def moves(schedule: Schedule) -> Moves:
+    """The moves of a schedule whose structure was checked."""
+    t = schedule.transfers
+    count = t["count"].astype(np.int64)
+    transfer = np.repeat(np.arange(t.size), count)
+    within = np.arange(transfer.size) - np.repeat(np.cumsum(count) - count, count)
+    first_src = chunk_numbers(schedule, t["src_buffer"], t["src"], t["src_chunk"])
+    first_dst = chunk_numbers(schedule, t["dst_buffer"], t["dst"], t["dst_chunk"])
+    return Moves(
+        transfer, first_src[transfer] + within, first_dst[transfer] + within, int(chunk_bases(schedule)[-1])
+    )
+
+
+def batches(rounds: np.ndarray) -> list[tuple[int, int]]:
+    """First and last + 1 of each run of equal numbers."""
+    if not rounds.size:
+        return []
+    cuts = np.flatnonzero(np.diff(rounds)) + 1
+    return list(pairwise([0, *cuts.tolist(), rounds.size]))
+
+
+def place(schedule: Schedule, rank: int, buffer: int, chunk: int) -> str:
+    """A chunk in words."""
+    return f"{schedule.buffers[buffer]}[{chunk}] of rank {rank}"
+
+
+def transfer_name(schedule: Schedule, number: int, within: int = 0) -> str:
+    """A transfer, or the move of one of its chunks, in words."""
+    t = schedule.transfers[number]
+    src = place(schedule, int(t["src"]), int(t["src_buffer"]), int(t["src_chunk"]) + within)
+    dst = place(schedule, int(t["dst"]), int(t["dst_buffer"]), int(t["dst_chunk"]) + within)
+    verb = "reduce" if t["reduce"] else "copy"
+    return f"{schedule.name}: transfer {number} (round {int(t['round'])}, {verb} {src} to {dst})"
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can stand in an error of one line."""
+    return bool(text) and text.isprintable()
+
+
+def check_structure(schedule: Schedule) -> None:
+    """Refuse a schedule with numbers out of range, empty chunks that move, or sizes that differ.
+
+    Raises
+    ------
+    ScheduleError
+        Naming the first transfer, or the first entry of `pre` or `post`, that is wrong.
+    """
+    _check_buffers(schedule)
+    _check_ranges(schedule)
+    _check_chunks(schedule)
+    for name in ("pre", "post"):
+        _check_holdings(schedule, name, getattr(schedule, name))
+
+
+def _check_buffers(schedule: Schedule) -> None:
+    def refuse(key: str, given, allowed: str):
+        name = schedule.name if is_name(schedule.name) else "schedule"
+        raise ScheduleError(f"{name}: {key}: {given}; allowed: {allowed}")
+
+    if schedule.ranks < 1:
+        refuse("ranks", schedule.ranks, "from 1")
+    names = schedule.buffers
+    for key, name in [("name", schedule.name), *(("buffers", n) for n in names)]:
+        if not is_name(name):
+            refuse(key, repr(name), NAMES)
+    if not names or len(set(names)) < len(names):
+        refuse("buffers", list(names), "at least one, each with a name of its own")
+    if len(schedule.sizes) != len(names):
+        refuse("sizes", f"{len(schedule.sizes)} tables", f"one a buffer, {len(names)}")
+    for name, sizes in zip(names, schedule.sizes, strict=True):
+        if sizes.ndim != 2 or len(sizes) != schedule.ranks or sizes.dtype != np.int64:
+            what = f"{sizes.dtype} of shape {sizes.shape}"
+            refuse(f"sizes of {name}", what, f"int64 of shape ({schedule.ranks}, chunks)")
+        if sizes.size and sizes.min() < 0:
+            refuse(f"sizes of {name}", int(sizes.min()), "from 0")
+        if sizes.sum(axis=1, dtype=np.float64).max() >= 2.0**63:
+            refuse(f"sizes of {name}", "2^63 elements or more on a rank", "fewer")
+    if schedule.transfers.dtype != TRANSFER or schedule.transfers.ndim != 1:
+        refuse("transfers", f"dtype {schedule.transfers.dtype}", "a row of TRANSFER")
+
+
+def _check_ranges(schedule: Schedule) -> None:
+    t = schedule.transfers
+    if not t.size:
+        return
+    width = np.array([s.shape[1] for s in schedule.sizes], np.int64)
+    last_buffer = len(schedule.buffers) - 1
+    highest = {"src": schedule.ranks - 1, "dst": schedule.ranks - 1}
+    highest |= {"src_buffer": last_buffer, "dst_buffer": last_buffer}
+    for key, high in highest.items():
+        _refuse_outside(schedule, key, t[key], 0, np.full(t.size, high))
+    for end in ("src", "dst"):
+        last = width[t[f"{end}_buffer"]] - 1
+        _refuse_outside(schedule, f"{end}_chunk", t[f"{end}_chunk"], 0, last)
+    room = [width[t[f"{end}_buffer"]] - t[f"{end}_chunk"] for end in ("src", "dst")]
+    _refuse_outside(schedule, "count", t["count"], 1, np.minimum(*room))
+    early = np.concatenate(([t["round"][0] < 0], np.diff(t["round"]) < 0))
+    if early.any():
+        i = int(np.argmax(early))
+        least = int(t["round"][i - 1]) if i else 0
+        given = int(t["round"][i])
+        raise ScheduleError(
+            f"{schedule.name}: transfers[{i}].round: {given}; allowed: from {least} (in order)"
+        )
+
+
+def _refuse_outside(schedule: Schedule, key: str, given: np.ndarray, low: int, high: np.ndarray) -> None:
+    outside = (given < low) | (given > high)
+    if outside.any():
+        i = int(np.argmax(outside))
+        allowed = f"{low} to {int(high[i])}" if high[i] >= low else "none, the buffer has no chunks"
+        raise ScheduleError(f"{schedule.name}: transfers[{i}].{key}: {int(given[i])}; allowed: {allowed}")
+
+
+def _check_chunks(schedule: Schedule) -> None:
+    flat = np.concatenate([s.ravel() for s in schedule.sizes])
+    m = moves(schedule)
+    src, dst = flat[m.src], flat[m.dst]
+    wrong = (src != dst) | (src == 0)
+    if not wrong.any():
+        return
+    i = int(np.argmax(wrong))
+    number = int(m.transfer[i])
+    within = i - int(np.searchsorted(m.transfer, number))
+    if src[i] == dst[i]:
+        why = "the chunk is empty (0 elements)"
+    else:
+        why = f"the source has {src[i]} elements, the destination {dst[i]}"
+    raise ScheduleError(f"{transfer_name(schedule, number, within)}: {why}")
+
+
+def _check_holdings(schedule: Schedule, name: str, held: Holdings) -> None:
+    def refuse(given: str, allowed: str):
+        raise ScheduleError(f"{schedule.name}: {name}: {given}; allowed: {allowed}")
+
+    shapes = [s.shape for s in schedule.sizes]
+    for (rank, buffer, chunk), (item, origins) in held.items():
+        if not (
+            0 <= buffer < len(shapes) and 0 <= rank < shapes[buffer][0] and 0 <= chunk < shapes[buffer][1]
+        ):
+            given = f"(rank {rank}, buffer {buffer}, chunk {chunk})"
+            refuse(given, f"{schedule.ranks} ranks, {len(shapes)} buffers, chunks {[s[1] for s in shapes]}")
+        if not schedule.sizes[buffer][rank, chunk]:
+            refuse(f"{place(schedule, rank, buffer, chunk)} is empty (0 elements)", "chunks with elements")
+        if not 0 <= item < 2**63:
+            refuse(f"{place(schedule, rank, buffer, chunk)}: item {item}", "from 0")
+        if origins <= 0 or origins >> schedule.ranks:
+            text = f"{place(schedule, rank, buffer, chunk)}: origins {origins:#x}"
+            refuse(text, f"bits of ranks 0 to {schedule.ranks - 1}, at least one")

@@ -1,0 +1,149 @@
+"""The proof that a schedule does what it promises: it is replayed on what each chunk holds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wavefabric.collectives.schedule import Holdings, Schedule
+from wavefabric.collectives.structure import (
+    Moves,
+    ScheduleError,
+    batches,
+    check_structure,
+    chunk_numbers,
+    moves,
+    place,
+    transfer_name,
+)
+
+_NOTHING = -1
+
+
+def verify(schedule: Schedule) -> None:
+    """Prove that a schedule turns `pre` into `post`, by replaying it.
+
+    A chunk holds an item and the set of ranks whose contributions are added up in it. A copy replaces both. A
+    reduce needs the same item on both sides and no rank in common, and joins the sets.
+
+    All transfers of a round read what was there before the round. When run, only data dependencies order
+    transfers; both agree because no chunk that a round writes may be read, or written again, in that round.
+
+    Parameters
+    ----------
+    schedule : Schedule
+
+    Raises
+    ------
+    ScheduleError
+        In one line. The first transfer that fails, with round, ranks and chunks; or else the first chunk, in
+        the order of rank, buffer and chunk, that does not hold at the end what `post` says.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from wavefabric.collectives import ring_all_gather, verify
+    >>> ring = ring_all_gather([3, 3])
+    >>> verify(ring)
+    >>> verify(replace(ring, transfers=ring.transfers[1:]))
+    Traceback (most recent call last):
+        ...
+    wavefabric.collectives.structure.ScheduleError: ring all-gather: post: data[0] of rank 1 holds nothing; \
+must hold item 0 of rank 0
+    """
+    check_structure(schedule)
+    m = moves(schedule)
+    state = _State(schedule, m)
+    for first, last in batches(schedule.transfers["round"][m.transfer]):
+        state.play(first, last)
+    state.compare(schedule.post)
+
+
+class _State:
+    """What each chunk holds: its item, `_NOTHING` if none, and its origins as words of 64 ranks."""
+
+    def __init__(self, schedule: Schedule, m: Moves):
+        self.schedule, self.moves = schedule, m
+        self.words = -(-schedule.ranks // 64)
+        self.reduces = schedule.transfers["reduce"][m.transfer]
+        self.item = np.full(m.chunks, _NOTHING, np.int64)
+        self.origins = np.zeros((m.chunks, self.words), np.uint64)
+        #: The move that writes a chunk in the round at hand, -1 for none.
+        self.writer = np.full(m.chunks, -1, np.int64)
+        chunk, item, origins = self._table(schedule.pre)
+        self.item[chunk], self.origins[chunk] = item, origins
+
+    def _table(self, held: Holdings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Chunk numbers, items and origins, in the order of rank, buffer and chunk."""
+        keys = sorted(held)
+        at = np.array(keys, np.int64).reshape(-1, 3)
+        item = np.array([held[k][0] for k in keys], np.int64)
+        packed = b"".join(int(held[k][1]).to_bytes(8 * self.words, "little") for k in keys)
+        origins = np.frombuffer(packed, "<u8").reshape(-1, self.words)
+        return chunk_numbers(self.schedule, at[:, 1], at[:, 0], at[:, 2]), item, origins
+
+    def play(self, first: int, last: int) -> None:
+        """One round: the moves from `first` to before `last`."""
+        src, dst = self.moves.src[first:last], self.moves.dst[first:last]
+        reduce = self.reduces[first:last]
+        number = np.arange(first, last)
+        self.writer[dst[::-1]] = number[::-1]  # of several the first stays
+        item, origins, there = self.item[src], self.origins[src], self.origins[dst]
+        wrong = (
+            (self.writer[src] >= 0)
+            | (self.writer[dst] != number)
+            | (item == _NOTHING)
+            | reduce & ((item != self.item[dst]) | (origins & there).any(axis=1))
+        )
+        if wrong.any():
+            self._refuse(first + int(np.argmax(wrong)))
+        self.item[dst] = item
+        self.origins[dst] = np.where(reduce[:, None], origins | there, origins)
+        self.writer[dst] = -1
+
+    def _refuse(self, move: int) -> None:
+        m, s = self.moves, self.schedule
+        number = int(m.transfer[move])
+        src, dst = m.src[move], m.dst[move]
+        if self.writer[src] >= 0:
+            why = f"reads a chunk that {self._other(int(self.writer[src]), number)} writes in the same round"
+        elif self.writer[dst] != move:
+            why = f"writes a chunk that {self._other(int(self.writer[dst]), number)} writes in the same round"
+        elif self.item[src] == _NOTHING:
+            why = "the source holds nothing"
+        elif self.item[dst] == _NOTHING:
+            why = "the destination holds nothing to add to"
+        elif self.item[src] != self.item[dst]:
+            why = f"item {self.item[src]} cannot be added to item {self.item[dst]}"
+        else:
+            why = f"double counting of {_ranks(self.origins[src] & self.origins[dst])}"
+        within = move - int(np.searchsorted(m.transfer, number))
+        raise ScheduleError(f"{transfer_name(s, number, within)}: {why}")
+
+    def _other(self, move: int, number: int) -> str:
+        other = int(self.moves.transfer[move])
+        return "it also" if other == number else f"transfer {other}"
+
+    def compare(self, post: Holdings) -> None:
+        """Refuse unless all that `post` names is held exactly."""
+        chunk, item, origins = self._table(post)
+        wrong = (self.item[chunk] != item) | (self.origins[chunk] != origins).any(axis=1)
+        if not wrong.any():
+            return
+        i = int(np.argmax(wrong))
+        held = _holding(int(self.item[chunk[i]]), self.origins[chunk[i]])
+        where = place(self.schedule, *sorted(post)[i])
+        must = _holding(int(item[i]), origins[i])
+        raise ScheduleError(f"{self.schedule.name}: post: {where} holds {held}; must hold {must}")
+
+
+def _holding(item: int, origins: np.ndarray) -> str:
+    return "nothing" if item == _NOTHING else f"item {item} of {_ranks(origins)}"
+
+
+def _ranks(words: np.ndarray) -> str:
+    """The ranks of a set in words, runs of three and more shortened."""
+    bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")
+    ranks = np.flatnonzero(bits)
+    runs = np.split(ranks, np.flatnonzero(np.diff(ranks) > 1) + 1)
+    texts = [f"{r[0]} to {r[-1]}" if r.size > 2 else ", ".join(map(str, r)) for r in runs]
+    return ("rank " if ranks.size == 1 else "ranks ") + ", ".join(texts)

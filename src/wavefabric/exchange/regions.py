@@ -1,0 +1,107 @@
+"""Boxes of three-dimensional fields between ranks: halos, and transposes of distributed transforms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wavefabric.collectives import point_to_point
+from wavefabric.exchange.communicator import Communicator
+
+Box = tuple[slice, slice, slice]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A box of rank ``src``'s array that becomes a box of ``dst``'s; (z, y, x) slices of equal shape."""
+
+    src: int
+    dst: int
+    src_box: Box
+    dst_box: Box
+
+    def __post_init__(self):
+        if _shape(self.src_box) != _shape(self.dst_box):
+            raise ValueError(f"boxes of {_shape(self.src_box)} and {_shape(self.dst_box)} points differ")
+
+
+def _shape(box: Box) -> tuple[int, ...]:
+    return tuple(s.stop - s.start for s in box)
+
+
+def _size(box: Box) -> int:
+    return int(np.prod(_shape(box)))
+
+
+class RegionExchange:
+    """Messages between boxes of arrays, packed and unpacked by one kernel each.
+
+    Parameters
+    ----------
+    comm : Communicator
+    messages : list of Message
+        All messages of all ranks, the same list everywhere; within one rank they are copied. Boxes that a
+        rank receives must not overlap.
+    send_shape, recv_shape : tuple of int
+        Of this rank's arrays, (Nz, Ny, Nx).
+    dtype : dtype
+        Real or complex, single or double.
+    fields : int
+        Arrays that travel together.
+    """
+
+    def __init__(
+        self, comm: Communicator, messages: list[Message], send_shape, recv_shape, dtype, fields: int = 1
+    ):
+        self._kernels = comm.device.kernels("wavefabric.exchange.pack")
+        self._shapes, self.fields = (tuple(send_shape), tuple(recv_shape)), fields
+        rank = comm.rank
+        away = [m for m in messages if m.src != m.dst]
+        schedule = point_to_point(
+            "regions", comm.size, [(m.src, m.dst, fields * _size(m.src_box)) for m in away]
+        )
+        make = self._kernels.make_table
+        self._out = make(comm.device, [m.src_box for m in away if m.src == rank], fields)
+        self._in = make(comm.device, [m.dst_box for m in away if m.dst == rank], fields)
+        within = [m for m in messages if m.src == m.dst == rank]
+        self._local_from = make(comm.device, [m.src_box for m in within], fields)
+        self._local_to = make(comm.device, [m.dst_box for m in within], fields)
+        self._within = bool(within)
+        sizes = [schedule.sizes[b][rank].sum() for b in range(2)]
+        self._send, self._receive = (comm.allocate((max(1, int(size)),), dtype) for size in sizes)
+        self.exchange = comm.bind(schedule, {"send": self._send, "recv": self._receive})
+        #: Bytes that this rank sends each time.
+        self.bytes = int(sizes[0]) * np.dtype(dtype).itemsize
+        self._sources: list = []
+
+    def start(self, arrays: list[Any]) -> None:
+        """Pack boxes of ``arrays`` and begin. They may change afterwards, unless a rank sends to itself."""
+        self._check(arrays, 0)
+        self._kernels.pack(self._send, arrays, self._out)
+        self.exchange.start()
+        self._sources = arrays if self._within else []
+
+    def finish(self, arrays: list[Any], weights=None) -> None:
+        """Wait, and unpack into ``arrays``.
+
+        Parameters
+        ----------
+        arrays : list of arrays (Nz, Ny, Nx)
+        weights : tuple of three vectors (z, y, x), optional
+            Of the arrays' real type and lengths; each value received is multiplied by their product.
+        """
+        self._check(arrays, 1)
+        if self._within:
+            self._kernels.copy_boxes(arrays, self._sources, self._local_to, self._local_from, weights)
+        self.exchange.finish()
+        self._kernels.unpack(self._receive, arrays, self._in, weights)
+        self._sources = []
+
+    def _check(self, arrays, which: int) -> None:
+        if len(arrays) != self.fields or any(tuple(a.shape) != self._shapes[which] for a in arrays):
+            raise ValueError(
+                f"{len(arrays)} arrays of shapes {[a.shape for a in arrays]}; allowed: {self.fields} of "
+                f"{self._shapes[which]}"
+            )

@@ -1,0 +1,182 @@
+"""MPI through pinned host memory, in pieces: while one piece travels, the next leaves its GPU.
+
+Each peer has a ring of pinned pieces a direction. Everything moves in the order in which it was started, the
+same at both ends, so messages need no tags.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import cupy
+import numpy as np
+from cupy.cuda import runtime
+
+from wavefabric.exchange.transports.base import Bound
+
+#: Bytes of a piece, and pieces on their way for each peer and direction. Measured (docs/performance.md).
+PIECE, PIECES = 4 << 20, 4
+
+
+class _Ring:
+    """Pinned pieces of one peer and direction."""
+
+    def __init__(self, device):
+        memory = cupy.cuda.alloc_pinned_memory(PIECE * PIECES)
+        whole = np.frombuffer(memory, np.uint8, PIECE * PIECES)
+        self.pieces = [whole[i * PIECE : (i + 1) * PIECE] for i in range(PIECES)]
+        self.addresses = [memory.ptr + i * PIECE for i in range(PIECES)]
+        self.events = [cupy.cuda.Event(disable_timing=True) for _ in range(PIECES)]
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.free = deque(range(PIECES))
+        #: Pieces of arrays not yet begun: (job, address, bytes).
+        self.waiting: deque = deque()
+        #: Copies to the host under way, then messages under way, in order.
+        self.copying: deque = deque()
+        self.travelling: deque = deque()
+
+
+class _Job:
+    """One start of a bound program's level: how many pieces are still to come and go."""
+
+    def __init__(self, ready):
+        self.ready, self.left = ready, 0
+        self.coming: dict[int, int] = {}
+        self.streams: set[Any] = set()
+
+
+class StagedTransport:
+    """Host-staged MPI.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm
+        For data alone.
+    device : Device
+    """
+
+    name = "mpi"
+
+    def __init__(self, comm, device):
+        from mpi4py import MPI
+
+        self.mpi, self.comm, self._device = MPI, comm, device
+        self._out: dict[int, _Ring] = {}
+        self._in: dict[int, _Ring] = {}
+
+    def allocate(self, shape, dtype):
+        return self._device.empty(shape, dtype)
+
+    def bind(self, program, buffers, scratch) -> Bound:
+        return StagedBound(program, buffers, scratch, self)
+
+    def describe(self) -> dict:
+        return {"mpi": self.mpi.Get_library_version().split("\n")[0].strip("\0 ")}
+
+    # --- The engine -------------------------------------------------------------------------------------
+
+    def enqueue(self, sends, receives, ready) -> _Job:
+        """Begin to move (address, bytes, peer) out and in, once the event ``ready`` has come."""
+        job = _Job(ready)
+        for rings, items, incoming in ((self._out, sends, False), (self._in, receives, True)):
+            for address, size, peer in items:
+                ring = rings.get(peer)
+                if ring is None:
+                    ring = rings[peer] = _Ring(self._device)
+                for first in range(0, size, PIECE):
+                    ring.waiting.append((job, address + first, min(PIECE, size - first)))
+                    job.left += 1
+                    if incoming:
+                        job.coming[peer] = job.coming.get(peer, 0) + 1
+        self.advance()
+        return job
+
+    def advance(self) -> None:
+        """Move on whatever can move."""
+        for peer, ring in self._in.items():
+            self._receive(peer, ring)
+        for peer, ring in self._out.items():
+            self._send(peer, ring)
+
+    def _send(self, peer: int, ring: _Ring) -> None:
+        while ring.travelling and ring.travelling[0][0].Test():
+            _, slot, job = ring.travelling.popleft()
+            ring.free.append(slot)
+            job.left -= 1
+        while ring.waiting and ring.free:
+            job, address, size = ring.waiting.popleft()
+            slot = ring.free.popleft()
+            ring.stream.wait_event(job.ready)
+            runtime.memcpyAsync(
+                ring.addresses[slot], address, size, runtime.memcpyDeviceToHost, ring.stream.ptr
+            )
+            ring.events[slot].record(ring.stream)
+            ring.copying.append((slot, size, job))
+        while ring.copying and ring.events[ring.copying[0][0]].done:
+            slot, size, job = ring.copying.popleft()
+            request = self.comm.Isend([ring.pieces[slot][:size], self.mpi.BYTE], peer)
+            ring.travelling.append((request, slot, job))
+
+    def _receive(self, peer: int, ring: _Ring) -> None:
+        # A piece is free again when its copy to the device is done.
+        while ring.copying and ring.events[ring.copying[0]].done:
+            ring.free.append(ring.copying.popleft())
+        while ring.waiting and ring.free:
+            job, address, size = ring.waiting.popleft()
+            slot = ring.free.popleft()
+            request = self.comm.Irecv([ring.pieces[slot][:size], self.mpi.BYTE], peer)
+            ring.travelling.append((request, slot, job, address, size))
+        while ring.travelling and ring.travelling[0][0].Test():
+            _, slot, job, address, size = ring.travelling.popleft()
+            ring.stream.wait_event(job.ready)
+            runtime.memcpyAsync(
+                address, ring.addresses[slot], size, runtime.memcpyHostToDevice, ring.stream.ptr
+            )
+            ring.events[slot].record(ring.stream)
+            ring.copying.append(slot)
+            job.left -= 1
+            job.coming[peer] -= 1
+            job.streams.add(ring.stream)
+
+    def await_arrival(self, job: _Job, peer: int | None) -> None:
+        """Until the pieces of a peer (or, None, everything of the job) have come to this host's memory; the
+        current stream then waits for the copies to the device."""
+        while job.left if peer is None else job.coming.get(peer, 0):
+            self.advance()
+        current = cupy.cuda.get_current_stream()
+        for stream in job.streams:
+            event = cupy.cuda.Event(disable_timing=True)
+            event.record(stream)
+            current.wait_event(event)
+
+
+class StagedBound(Bound):
+    """Addresses of a program on `StagedTransport`."""
+
+    def __init__(self, program, buffers, scratch, transport):
+        super().__init__(program, buffers, scratch)
+        self._transport = transport
+        self._moves = [
+            (
+                [_place(span.of(buffers), span.peer) for span in level.sends],
+                [_place(part, span.peer) for span, part in self._incoming(level)],
+            )
+            for level in program.levels
+        ]
+        self._jobs: dict[int, _Job] = {}
+
+    def _begin(self, number):
+        ready = cupy.cuda.Event(disable_timing=True)
+        ready.record()
+        self._jobs[number] = self._transport.enqueue(*self._moves[number], ready)
+
+    def _wait(self, number, peer):
+        self._transport.await_arrival(self._jobs[number], peer)
+
+    def _complete(self, number):
+        self._transport.await_arrival(self._jobs.pop(number), None)
+
+
+def _place(array, peer: int) -> tuple[int, int, int]:
+    return array.data.ptr, array.nbytes, peer

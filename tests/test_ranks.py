@@ -1,0 +1,36 @@
+"""Starts the tests marked ``parallel`` under mpiexec, once for each number of ranks."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_TESTS = Path(__file__).parent
+_PER_RANK = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def _files(ranks: int) -> list[str]:
+    """Test files that name this number of ranks: collecting all would cost more than running these."""
+    pattern = re.compile(rf"mark\.parallel\([^)]*\b{ranks}\b")
+    return [str(p) for p in sorted(_TESTS.rglob("test_*.py")) if pattern.search(p.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize("ranks", [4, 2, 3, 8])
+def test_parallel_tests_pass_under_mpiexec(ranks):
+    beside = Path(sys.executable).with_name("mpiexec")
+    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
+    assert mpiexec, "no mpiexec: install the extra 'mpi'"
+    files = _files(ranks)
+    assert files
+    command = [mpiexec, "-n", str(ranks), sys.executable, "-m", "pytest", *files, "-p", "no:cacheprovider"]
+    options = ["--no-header", "-p", "no:xdist", "--tb=short", "-ra"]
+    done = subprocess.run(
+        [*command, *options], env=os.environ | _PER_RANK, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, f"{done.stdout[-12000:]}\n{done.stderr[-4000:]}"
+    # Every rank says that it ran something.
+    assert len(re.findall(r"\d+ passed", done.stdout)) == ranks, done.stdout[-4000:]
