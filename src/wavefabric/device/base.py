@@ -34,6 +34,18 @@ class RealFFT(Protocol):
         ...
 
 
+class AxisFFT(Protocol):
+    """In-place complex transforms of a 3-D array along one axis, planned once."""
+
+    def forward(self, array: Any) -> None:
+        """Transform, NumPy's sign, no scale."""
+        ...
+
+    def backward(self, array: Any) -> None:
+        """Unscaled inverse."""
+        ...
+
+
 class Device(Protocol):
     """One place where arrays live.
 
@@ -79,8 +91,12 @@ class Device(Protocol):
         """Plan in-place transforms of ``rows`` rows of ``n`` samples."""
         ...
 
-    def real_fft(self, shape: tuple[int, int, int], dtype) -> RealFFT:
-        """Plan transforms of real fields of ``shape``, float32 or float64."""
+    def real_fft(self, shape: tuple[int, int, int], dtype, axes: tuple[int, ...] = (0, 1, 2)) -> RealFFT:
+        """Plan transforms of real fields of ``shape``, float32 or float64, along the last axes or all."""
+        ...
+
+    def axis_fft(self, shape: tuple[int, int, int], dtype, axis: int) -> AxisFFT:
+        """Plan in-place transforms along ``axis`` (0 or 1) of contiguous complex arrays of ``shape``."""
         ...
 
     def export(self, array) -> Callable[[], Any]:

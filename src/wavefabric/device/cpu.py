@@ -41,10 +41,10 @@ class CpuRowFFT:
 
 
 class CpuRealFFT:
-    """Real 3-D transforms with all threads."""
+    """Real 3-D transforms with all threads, along all axes or some."""
 
-    def __init__(self, shape, dtype, threads: int):
-        self._axes = tuple(axis for axis in range(3) if shape[axis] > 1 or axis == 2)
+    def __init__(self, shape, dtype, threads: int, axes: tuple[int, ...] = (0, 1, 2)):
+        self._axes = tuple(axis for axis in axes if shape[axis] > 1 or axis == 2)
         self._sizes = [shape[axis] for axis in self._axes]
         self._threads = threads
         self._plans = fftw.RealPlans(shape, dtype, self._axes, threads) if fftw.pyfftw else None
@@ -62,6 +62,26 @@ class CpuRealFFT:
             real[...] = scipy.fft.irfftn(
                 spectrum, self._sizes, axes=self._axes, norm="forward", workers=self._threads
             )
+
+
+class CpuAxisFFT:
+    """In-place complex transforms along one axis of a 3-D array."""
+
+    def __init__(self, shape, dtype, axis: int, threads: int):
+        self._axis, self._threads = axis, threads
+        self._plans = fftw.AxisPlans(shape, dtype, axis, threads) if fftw.pyfftw else None
+
+    def forward(self, array) -> None:
+        if self._plans:
+            self._plans.forward(array)
+        else:
+            array[...] = scipy.fft.fft(array, axis=self._axis, workers=self._threads)
+
+    def backward(self, array) -> None:
+        if self._plans:
+            self._plans.backward(array)
+        else:
+            array[...] = scipy.fft.ifft(array, axis=self._axis, norm="forward", workers=self._threads)
 
 
 class CpuDevice:
@@ -105,8 +125,11 @@ class CpuDevice:
     def row_fft(self, rows: int, n: int, dtype) -> CpuRowFFT:
         return CpuRowFFT(n, dtype, max(1, self.threads // rows))
 
-    def real_fft(self, shape, dtype) -> CpuRealFFT:
-        return CpuRealFFT(shape, dtype, self.threads)
+    def real_fft(self, shape, dtype, axes: tuple[int, ...] = (0, 1, 2)) -> CpuRealFFT:
+        return CpuRealFFT(shape, dtype, self.threads, axes)
+
+    def axis_fft(self, shape, dtype, axis: int) -> CpuAxisFFT:
+        return CpuAxisFFT(shape, dtype, axis, self.threads)
 
     def export(self, array):
         return lambda: array

@@ -83,11 +83,13 @@ class CudaRealFFT:
         (Nz, Ny, Nx) of the real field.
     dtype : dtype
         float32 or float64.
+    axes : tuple of int
+        Which are transformed: the last ones.
     """
 
-    def __init__(self, shape, dtype):
+    def __init__(self, shape, dtype, axes: tuple[int, ...] = (0, 1, 2)):
         # cuFFT wants neighbouring axes: one point between two others is transformed too.
-        first = next((axis for axis, n in enumerate(shape) if n > 1), 2)
+        first = next((axis for axis in axes if shape[axis] > 1), 2)
         axes = tuple(range(first, 3))
         half = (*shape[:-1], shape[-1] // 2 + 1)
         # The plans want arrays to look at; these go back to the pool at once.
@@ -101,6 +103,37 @@ class CudaRealFFT:
 
     def backward(self, spectrum, real) -> None:
         self._backward.fft(spectrum, real, cufft.CUFFT_INVERSE)
+
+
+class CudaAxisFFT:
+    """Complex cuFFT transforms along the first or the second axis of a 3-D array, in place.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (Nz, Ny, Nx).
+    dtype : dtype
+        complex64 or complex128.
+    axis : int
+        0 or 1. Along the second, each plane is a call of its own: cuFFT's batches have one stride.
+    """
+
+    def __init__(self, shape, dtype, axis: int):
+        nz, ny, nx = shape
+        n, stride = (nz, ny * nx) if axis == 0 else (ny, nx)
+        kind = _TYPES[np.dtype(dtype)]
+        self._plan = cufft.PlanNd((n,), (n,), stride, 1, (n,), stride, 1, kind, stride, "C", 0, None)
+        self._planes = axis == 1
+
+    def forward(self, array) -> None:
+        self._run(array, cufft.CUFFT_FORWARD)
+
+    def backward(self, array) -> None:
+        self._run(array, cufft.CUFFT_INVERSE)
+
+    def _run(self, array, direction: int) -> None:
+        for part in array if self._planes else (array,):
+            self._plan.fft(part, part, direction)
 
 
 class CudaDevice:
@@ -137,8 +170,11 @@ class CudaDevice:
     def row_fft(self, rows: int, n: int, dtype) -> CudaRowFFT:
         return CudaRowFFT(rows, n, dtype)
 
-    def real_fft(self, shape, dtype) -> CudaRealFFT:
-        return CudaRealFFT(shape, dtype)
+    def real_fft(self, shape, dtype, axes: tuple[int, ...] = (0, 1, 2)) -> CudaRealFFT:
+        return CudaRealFFT(shape, dtype, axes)
+
+    def axis_fft(self, shape, dtype, axis: int) -> CudaAxisFFT:
+        return CudaAxisFFT(shape, dtype, axis)
 
     def export(self, array):
         """Copies on a stream of its own once the current stream has come this far."""

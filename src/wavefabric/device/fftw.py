@@ -220,3 +220,39 @@ class RealPlans:
         """``real`` of ``spectrum``."""
         self._backward.update_arrays(spectrum, real)
         self._backward.execute()
+
+
+class AxisPlans:
+    """In-place complex transforms along one axis; ``backward`` is unscaled.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : dtype
+        complex64 or complex128.
+    axis : int
+    threads : int
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype, axis: int, threads: int):
+        with planning():
+            array = pyfftw.empty_aligned(shape, dtype, n=64)
+            self._forward, self._backward = (
+                pyfftw.FFTW(
+                    array, array, axes=(axis,), direction=direction, flags=("FFTW_MEASURE",), threads=threads
+                )
+                for direction in ("FFTW_FORWARD", "FFTW_BACKWARD")
+            )
+
+    def forward(self, array) -> None:
+        """Transform in place."""
+        self._execute(self._forward, array)
+
+    def backward(self, array) -> None:
+        """Inverse in place."""
+        self._execute(self._backward, array)
+
+    @staticmethod
+    def _execute(plan, array) -> None:
+        plan.update_arrays(array, array)
+        plan.execute()

@@ -13,6 +13,7 @@ import numpy as np
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre import Fibre
 from wavefabric.optics.mixing import make_mixing
+from wavefabric.optics.rows import Share
 
 #: Transfer tables kept: a composition method uses four step fractions.
 TABLES = 6
@@ -20,8 +21,8 @@ TABLES = 6
 
 @dataclass
 class Counts:
-    """What a propagation cost. One FFT transforms all rows once; an exchange is one round of
-    cell powers, which is what ranks would have to share."""
+    """What a propagation cost. One FFT transforms all rows once; an exchange is one round of cell
+    powers. With one rank, a sweep counts as one round: that of its sums together."""
 
     steps: int = 0
     rejected: int = 0
@@ -58,6 +59,8 @@ class Stages:
         Form of the Kerr coupling (see :func:`wavefabric.optics.mixing.make_mixing`).
     svd_tolerance : float
         Relative singular values dropped by ``svd``.
+    share : Share, optional
+        Modes that this rank holds; all by default.
 
     Raises
     ------
@@ -65,8 +68,14 @@ class Stages:
         If the field type is not complex64 or complex128, or n or the sample rate is not positive.
     """
 
-    def __init__(self, device, fibre: Fibre, n, sample_rate, dtype, kerr="auto", svd_tolerance=1e-12):
+    #: Bytes that all ranks together receive in one exchange.
+    round_bytes = 0
+
+    def __init__(
+        self, device, fibre: Fibre, n, sample_rate, dtype, kerr="auto", svd_tolerance=1e-12, share=None
+    ):
         self.device, self.fibre, self.n = device, fibre, int(n)
+        self.share: Share = share or Share((0, fibre.modes))
         self.dtype = np.dtype(dtype)
         if self.dtype not in (np.dtype(np.complex64), np.dtype(np.complex128)):
             raise InputError(f"field: type {self.dtype} given; allowed: complex64, complex128")
@@ -74,10 +83,9 @@ class Stages:
             raise InputError(f"field: {n} samples at {sample_rate} Hz given; both must be positive")
         self.kernels = device.kernels("wavefabric.optics.kernels")
         self.counts = Counts()
-        self.mixing = make_mixing(fibre.kappa_rows(), fibre.gamma, kerr, svd_tolerance)
-        self.coupling = self.kernels.Coupling(device, self.mixing, self.n, self.dtype)
+        self._lay_out_kerr(kerr, svd_tolerance)
         # Rows with the same loss and dispersion share one row of the transfer table.
-        rows = np.repeat(np.column_stack([fibre.alpha, fibre.beta]), 2, axis=0)
+        rows = np.repeat(np.column_stack([fibre.alpha, fibre.beta]), 2, axis=0)[self.share.slice]
         coefficients, cell = np.unique(rows, axis=0, return_inverse=True)
         # numpy.unique gives what order it likes; CUDA kernels take rows as they lie.
         self._coefficients = device.asarray(np.ascontiguousarray(coefficients))
@@ -86,14 +94,21 @@ class Stages:
         self._tables: dict[float, object] = {}
         #: Grows when a table gives way to another: a captured step then reads the wrong one.
         self.tables_replaced = 0
-        self._fft = device.row_fft(fibre.rows, self.n, self.dtype)
-        self._energy = device.empty((fibre.rows,), np.float64)
+        self._fft = self._plan()
+        self._energy = device.empty((self.share.rows,), np.float64)
         self.error = device.zeros((1,), np.float64)
+
+    def _lay_out_kerr(self, kerr: str, svd_tolerance: float) -> None:
+        self.mixing = make_mixing(self.fibre.kappa_rows(), self.fibre.gamma, kerr, svd_tolerance)
+        self.coupling = self.kernels.Coupling(self.device, self.mixing, self.n, self.dtype)
+
+    def _plan(self):
+        return self.device.row_fft(self.share.rows, self.n, self.dtype)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the fields, (2M, N)."""
-        return self.fibre.rows, self.n
+        """Shape of the fields on this rank, (2M, N) with one rank."""
+        return self.share.rows, self.n
 
     @property
     def real(self):
@@ -142,7 +157,7 @@ class Stages:
             self.kernels.apply_transfer(part, table, self._cell[share])
             self._fft.backward(part)
 
-        self.device.map_rows(self.fibre.rows, rows)
+        self.device.map_rows(self.share.rows, rows)
         self.counts.ffts += 2
 
     # --- Kerr ------------------------------------------------------------------------------------
@@ -186,14 +201,28 @@ class Stages:
         self.counts.exchanges += 1
         return self.kernels.max_phase_rate(A, self.coupling)
 
+    def squared_error(self) -> float:
+        """Squared local error of the last step, over all rows; after ``rk4ip_last`` with ``measure``."""
+        return float(self.device.to_host(self.error)[0])
+
     # --- norms -----------------------------------------------------------------------------------
 
     def energy(self, A) -> np.ndarray:
-        """Σ_t |A|² of every row, (2M,) on the host, W × samples."""
+        """Σ_t |A|² of every row of the fibre, (2M,) on the host, W × samples."""
         self.kernels.row_energy(A, self._energy)
-        return self.device.to_host(self._energy).copy()
+        return self._all_rows(self._energy)
 
     def distance(self, A, B) -> float:
         """‖A − B‖² over all rows."""
         self.kernels.row_distance(A, B, self._energy)
-        return float(self.device.to_host(self._energy).sum())
+        return float(self._all_rows(self._energy).sum())
+
+    def _all_rows(self, values) -> np.ndarray:
+        """One number a row, for all rows of the fibre, on the host."""
+        return self.device.to_host(values).copy()
+
+    # --- repetition ------------------------------------------------------------------------------
+
+    def graph(self, work):
+        """A callable that repeats the stages of ``work`` cheaply."""
+        return self.device.graph(work)

@@ -25,7 +25,7 @@ def on_grid(h: float) -> float:
 
 
 class FixedStep:
-    """n equal steps of at most ``step`` metres; on a GPU a step is one replayed CUDA graph."""
+    """n equal steps of at most ``step`` metres; on one GPU a step is one replayed CUDA graph."""
 
     def __init__(self, integrator: Integrator, step: float):
         self.integrator, self.step = integrator, step
@@ -64,7 +64,7 @@ class FixedStep:
             self.integrator.step(A, h)
             cost = stages.counts - before + Counts(steps=1)
             # A in the tuple keeps its id from being used again.
-            self._graph = key, A, stages.device.graph(lambda: self.integrator.step(A, h)), cost
+            self._graph = key, A, stages.graph(lambda: self.integrator.step(A, h)), cost
         else:
             self._graph[2]()
         # A capture counts what it does not do, and a replay does what it does not count.

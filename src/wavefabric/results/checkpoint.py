@@ -126,8 +126,8 @@ def load(
         return _arrays(file, path, header, into), header["state"]
 
 
-def read_state(path: str | Path, fingerprint: str) -> dict[str, Any]:
-    """Only the ``state`` of a checkpoint; see `load` for arguments and errors."""
+def read_state(path: str | Path, fingerprint: str | None) -> dict[str, Any]:
+    """Only the ``state`` of a checkpoint; see `load` for arguments and errors. None takes any fingerprint."""
     path = Path(path)
     with _opened(path) as file:
         return _header(file, path, fingerprint)["state"]
@@ -203,7 +203,7 @@ def _damaged(path: Path, why: str) -> InputError:
     return InputError(f"{path}: damaged checkpoint ({why}); remove it or run with --no-resume")
 
 
-def _header(file: BinaryIO, path: Path, fingerprint: str) -> dict[str, Any]:
+def _header(file: BinaryIO, path: Path, fingerprint: str | None) -> dict[str, Any]:
     head = file.read(_HEAD.size) or b""
     if len(head) < _HEAD.size or not head.startswith(_MAGIC):
         raise _damaged(path, "not a checkpoint, or cut short")
@@ -216,7 +216,7 @@ def _header(file: BinaryIO, path: Path, fingerprint: str) -> dict[str, Any]:
     wanted = _HEAD.size + length + _TAIL.size + sum(_nbytes(entry) for entry in header["arrays"])
     if size != wanted:
         raise _damaged(path, f"{size} bytes of {wanted}")
-    if header["fingerprint"] != fingerprint:
+    if fingerprint is not None and header["fingerprint"] != fingerprint:
         raise InputError(
             f"{path}: this checkpoint belongs to another run (other settings, inputs or versions); "
             "remove it or run with --no-resume"

@@ -27,7 +27,7 @@ class ERK43IP(RK4IP):
         self._kept[0][...] = A
         self._kept[1][...] = self.K
         self.step(A, h, measure=True)
-        return math.sqrt(float(self.stages.device.to_host(self.stages.error)[0]))
+        return math.sqrt(self.stages.squared_error())
 
     def reject(self, A) -> None:
         """Undo the last ``trial``."""
