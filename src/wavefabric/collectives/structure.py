@@ -10,7 +10,6 @@ import numpy as np
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
 from wavefabric.errors import InputError
 
-
 #: What `is_name` allows, in words.
 NAMES = "text of one line, not empty"
 
