@@ -57,7 +57,7 @@ def entries(wisdom: str) -> set[bytes]:
 
 
 def stored(cache: Path) -> Path:
-    (file,) = (cache / "wavefabric").iterdir()
+    (file,) = (cache / "wavefabric").glob("*.wisdom")
     assert file.suffix == ".wisdom"
     return file
 
@@ -106,7 +106,7 @@ def test_a_harmful_file_is_refused(tmp_path):
 
 
 def test_harmful_wisdom_of_a_checkpoint_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(fftw, "_loaded", True)
+    monkeypatch.setattr(fftw, "_stored", fftw._FIXED)
     trace = tmp_path / "trace"
     if fftw.pyfftw is None:
         assert fftw.import_wisdom(pickle.dumps(Harmful(trace))) is None
@@ -147,9 +147,9 @@ def test_a_broken_file_is_as_good_as_none(tmp_path, monkeypatch, content):
     file = tmp_path / "broken.wisdom"
     file.write_bytes(content)
     monkeypatch.setattr(fftw, "_wisdom_file", lambda: file)
-    monkeypatch.setattr(fftw, "_loaded", False)
-    fftw._load_once()
-    assert fftw._loaded
+    monkeypatch.setattr(fftw, "_stored", None)
+    fftw._load()
+    assert fftw._stored == fftw._stamp(file)
 
 
 @needs_fftw
@@ -224,3 +224,24 @@ def test_the_file_is_of_this_machine_and_library(monkeypatch, tmp_path):
     monkeypatch.setattr(fftw, "cpu_model", lambda: "another")
     assert fftw._wisdom_file() != mine
     assert "/" not in fftw._wisdom_file().name
+
+
+_PLANNER = """
+import sys, numpy as np
+from wavefabric.device import fftw
+fftw.pyfftw.forget_wisdom()
+with fftw.planning():
+    fftw.pyfftw.builders.fft(np.zeros(int(sys.argv[1]), complex), planner_effort="FFTW_MEASURE")
+"""
+
+
+@needs_fftw
+def test_processes_that_plan_at_once_keep_the_wisdom_of_all(tmp_path):
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    sizes = [sys.executable, "-c", _PLANNER]
+    running = [subprocess.Popen([*sizes, str(n)], env=environment) for n in (60, 70, 84)]
+    assert [process.wait() for process in running] == [0, 0, 0]
+    together = len(stored(tmp_path).read_bytes())
+    alone = tmp_path / "alone"
+    subprocess.run([*sizes, "60"], env=environment | {"XDG_CACHE_HOME": str(alone)}, check=True)
+    assert together > 1.5 * len(stored(alone).read_bytes())

@@ -34,7 +34,7 @@ with contextlib.suppress(ImportError):  # FFTW is GPL: an extra. scipy.fft serve
     import pyfftw
 
 _lock = threading.Lock()
-_loaded = False
+_stored: tuple[int, int] | None = None  # time and size of the stored wisdom that this process has
 _size: int | None = None  # of the wisdom after the last planning; exporting it takes milliseconds
 
 
@@ -68,7 +68,7 @@ def export_wisdom() -> bytes:
 
 def import_wisdom(stored: bytes) -> None:
     """Take wisdom from :func:`export_wisdom`. It wins over what the disk cache holds."""
-    global _loaded, _size
+    global _size, _stored
     if pyfftw and stored:
         with _lock:
             try:
@@ -77,7 +77,7 @@ def import_wisdom(stored: bytes) -> None:
                 raise InputError("checkpoint: its FFTW wisdom cannot be read; run with --no-resume") from None
             pyfftw.forget_wisdom()
             pyfftw.import_wisdom(wisdom)
-            _loaded, _size = True, None
+            _size, _stored = None, _FIXED
 
 
 def _wisdom_tuple(stored: bytes) -> tuple[bytes, ...]:
@@ -104,16 +104,49 @@ class _BytesOnly:
         return self._reader.load()
 
 
-def _load_once() -> None:
-    global _loaded
-    if _loaded:
+#: Stands for wisdom that came from a checkpoint: what is stored is not looked at any more.
+_FIXED = (-1, -1)
+
+
+def _load() -> None:
+    """Take the stored wisdom, again if another process has added to it."""
+    global _size, _stored
+    if _stored == _FIXED:
         return
-    _loaded = True
     with contextlib.suppress(OSError, ValueError, pickle.UnpicklingError, EOFError):
-        pyfftw.import_wisdom(_wisdom_tuple(_wisdom_file().read_bytes()))
+        file = _wisdom_file()
+        found = _stamp(file)
+        if found != _stored:
+            _stored, _size = found, None
+            pyfftw.import_wisdom(_wisdom_tuple(file.read_bytes()))
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    facts = file.stat()
+    return facts.st_mtime_ns, facts.st_size
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One process of this machine plans at a time: of ranks that plan at once, all take the same plans."""
+    try:
+        import fcntl
+
+        path = _wisdom_file().with_suffix(".lock")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = open(path, "w")  # noqa: SIM115 - closed below, and with it unlocked
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except (ImportError, OSError):
+        lock = None
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.close()
 
 
 def _store() -> None:
+    global _stored
     file = _wisdom_file()
     with contextlib.suppress(OSError):  # No cache folder: slower next time, not wrong.
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -121,14 +154,16 @@ def _store() -> None:
         with os.fdopen(handle, "wb") as out:
             out.write(export_wisdom())
         os.replace(name, file)
+        if _stored != _FIXED:
+            _stored = _stamp(file)
 
 
 @contextlib.contextmanager
 def planning() -> Iterator[None]:
     """Hold the planner, with the stored wisdom loaded; store what was learnt inside."""
     global _size
-    with _lock:
-        _load_once()
+    with _lock, _alone():
+        _load()
         before, _size = _size if _size is not None else _wisdom_size(), None
         yield
         _size = _wisdom_size()
