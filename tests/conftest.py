@@ -29,9 +29,11 @@ def cpu():
 
 @pytest.fixture(scope="session")
 def comm():
-    """All ranks of this run, one CPU thread each, through MPI."""
+    """All ranks of this run: one CPU thread each, through MPI, or as the environment says on GPUs."""
     from wavefabric.exchange import world
 
+    if "WAVEFABRIC_TEST_TRANSPORT" in os.environ:
+        return world(os.environ["WAVEFABRIC_TEST_TRANSPORT"], device="cuda")
     return world("mpi", device=get_device("cpu", threads=1))
 
 

@@ -17,7 +17,7 @@ class Death:
     signal: int | None = None
 
 
-_MPICH = (
+_LINES = (
     re.compile(r"={60,}$"),
     re.compile(r"=   (BAD TERMINATION|PID|EXIT CODE|CLEANING UP|YOU CAN IGNORE|KILLED|RANK)"),
     re.compile(r"YOUR APPLICATION TERMINATED WITH THE EXIT STRING"),
@@ -26,6 +26,7 @@ _MPICH = (
     re.compile(r"Abort\(-?\d+\).* on node \d+ .*application called MPI_Abort"),
     re.compile(r"application called MPI_Abort\("),
     re.compile(r"\[(mpiexec|proxy:[\d:]+)@[^]]*\] "),
+    re.compile(r"\[[^]]*:\d+\] PMIX ERROR: "),
 )
 _OPEN_MPI = (
     "noticed that process rank",
@@ -90,6 +91,10 @@ class Sieve:
             self._write(b"".join(held))
 
     def _line(self, line: bytes) -> None:
+        if line.startswith(b"\0"):
+            line = line.lstrip(b"\0")  # PRRTE sends the end of its own text with it
+            if not line:
+                return
         text = line.decode(errors="replace").rstrip()
         if self._block is not None:
             self._block.append(line)
@@ -101,7 +106,7 @@ class Sieve:
             self._block = [line]
         elif not text:
             self._blanks.append(line)  # perhaps the one before a banner
-        elif any(pattern.match(text) for pattern in _MPICH):
+        elif any(pattern.match(text) for pattern in _LINES):
             self._take(text)
             self._blanks = []
         elif not self._repeated(text):

@@ -31,8 +31,8 @@ class Exchange:
         """Begin: what is enqueued on the device so far is in the source buffers."""
         self._bound.start()
 
-    def arrived(self, peer: int) -> None:
-        """Work enqueued from now on may read all that comes from ``peer``."""
+    def arrived(self, peer: int | None = None) -> None:
+        """Work enqueued from now on may read all that comes from ``peer``; from all peers by default."""
         self._bound.arrived(peer)
 
     def finish(self) -> None:

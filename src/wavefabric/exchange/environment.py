@@ -1,4 +1,4 @@
-"""What the starter of ranks (mpiexec, mpirun, srun, `wavefabric run --ranks`) left in the environment. No MPI."""
+"""What the starter of ranks (mpiexec, mpirun, srun, `wavefabric run --ranks`) left in the environment."""
 
 from __future__ import annotations
 

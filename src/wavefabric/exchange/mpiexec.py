@@ -53,11 +53,12 @@ def library() -> Library:
         vendor, version, package = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         raise InputError(
-            "mpi4py: it cannot load an MPI library; allowed: pip install 'wavefabric[mpi]', or mpi4py built for "
-            "the MPI of this machine"
+            "mpi4py: it cannot load an MPI library; allowed: pip install 'wavefabric[mpi]', or mpi4py "
+            "built for the MPI of this machine"
         ) from None
     first = " ".join(version.split("\n")[0].strip("\0 ").split())
-    return Library(_family(f"{vendor} {first}"), first.split(", package")[0], package)
+    words = first.split(", package")[0].replace(" Version:", "")
+    return Library(_family(f"{vendor} {first}"), words, package)
 
 
 def _family(text: str) -> str:

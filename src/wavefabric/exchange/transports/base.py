@@ -34,8 +34,8 @@ class Bound:
         if self._program.levels:
             self._enter(0)
 
-    def arrived(self, peer: int) -> None:
-        """Later work may read what comes from ``peer``."""
+    def arrived(self, peer: int | None) -> None:
+        """Later work may read what comes from ``peer``, or (None) from all."""
         if len(self._program.levels) == 1 and self._running:
             self._wait(0, peer)
         else:
@@ -77,7 +77,7 @@ class Bound:
 
     def _begin(self, number: int) -> None: ...
 
-    def _wait(self, number: int, peer: int) -> None: ...
+    def _wait(self, number: int, peer: int | None) -> None: ...
 
     def _complete(self, number: int) -> None: ...
 

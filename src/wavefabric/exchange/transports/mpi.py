@@ -41,7 +41,7 @@ class MPIBound(Bound):
             mpi.Prequest.Startall(requests)
 
     def _wait(self, number, peer):
-        mine = [request for source, request in self._receives[number] if source == peer]
+        mine = [request for source, request in self._receives[number] if peer in (None, source)]
         if mine:
             self._transport.mpi.Request.Waitall(mine)
 

@@ -7,13 +7,12 @@ Peers that cannot be reached are served through MPI and host memory.
 
 from __future__ import annotations
 
-from typing import Any
-
 import cupy
 import numpy as np
 from cupy.cuda import runtime
 
 from wavefabric.exchange.transports.base import Bound
+from wavefabric.exchange.transports.shared_memory import SharedPool
 
 _PACKAGE = "wavefabric.exchange.transports"
 
@@ -76,23 +75,23 @@ class P2PBound(Bound):
         return found
 
     def start(self) -> None:
-        self._turn += 1
+        super().start()
         if self._rest is not None:
             self._rest.start()
-        super().start()
 
     def finish(self) -> None:
         super().finish()
         if self._rest is not None:
             self._rest.finish()
 
-    def arrived(self, peer: int) -> None:
-        if self._rest is not None and not self._transport.reachable[peer]:
+    def arrived(self, peer: int | None) -> None:
+        if self._rest is not None and (peer is None or not self._transport.reachable[peer]):
             self._rest.arrived(peer)
-        else:
+        if peer is None or self._transport.reachable[peer]:
             super().arrived(peer)
 
     def _begin(self, number):
+        self._turn += number == 0
         transport, turn = self._transport, np.uint32(self._turn & 0xFFFFFFFF)
         if self._froms[number]:
             transport.signal(self._room_there[number], turn)
@@ -110,7 +109,7 @@ class P2PBound(Bound):
             self._sent[number][peer].record(stream)
 
     def _wait(self, number, peer):
-        if peer in self._froms[number]:
+        if peer in self._data_here[number] and self._froms[number]:
             self._transport.wait(self._data_here[number][peer], np.uint32(self._turn & 0xFFFFFFFF))
 
     def _complete(self, number):
@@ -138,15 +137,15 @@ class P2PTransport:
 
     def __init__(self, control, device, same_host: list[bool], rest):
         self.control, self._device, self._rest = control, device, rest
-        self._allocations: dict[int, tuple[int, Any]] = {}
-        self._opened: dict[tuple[int, bytes], int] = {}
+        self._pool = SharedPool()
+        self.allocate, self.place, self.open = self._pool.allocate, self._pool.place, self._pool.open
         self._kernels = device.module(_PACKAGE, "p2p.cu")
         self.streams = {p: cupy.cuda.Stream(non_blocking=True) for p in range(control.size)}
         self.reachable = self._try(same_host)
 
     def _try(self, same_host: list[bool]) -> list[bool]:
         """Which peers' memory can be mapped here and ours there: found by doing it."""
-        probe = self.allocate((64,), np.uint32)
+        probe = self._probe = self.allocate((64,), np.uint32)
         places = self.control.all_gather(self.place(probe.data.ptr))
         mine = []
         for peer, place in enumerate(places):
@@ -155,7 +154,6 @@ class P2PTransport:
             except runtime.CUDARuntimeError:
                 mine.append(False)
         matrix = self.control.all_gather(mine)
-        self._probe = probe
         me = self.control.rank
         return [mine[p] and matrix[p][me] for p in range(self.control.size)]
 
@@ -165,29 +163,6 @@ class P2PTransport:
         return all(self.control.all_gather(all(self.reachable)))
 
     # --- Memory -----------------------------------------------------------------------------------------
-
-    def allocate(self, shape, dtype):
-        """From cudaMalloc itself: a pool's pieces cannot be shared one by one."""
-        dtype = np.dtype(dtype)
-        size = max(1, int(np.prod(shape))) * dtype.itemsize
-        memory = cupy.cuda.Memory(size)
-        self._allocations[memory.ptr] = size, runtime.ipcGetMemHandle(memory.ptr)
-        return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0))
-
-    def place(self, address: int) -> tuple[bytes, int]:
-        """Handle of the allocation that holds an address, and the offset in it."""
-        for base, (size, handle) in self._allocations.items():
-            if base <= address < base + size:
-                return handle, address - base
-        raise ValueError("an array was bound that does not come from the communicator's allocate()")
-
-    def open(self, peer: int, place: tuple[bytes, int]) -> int:
-        """Address here of a place in a peer's memory."""
-        handle, offset = place
-        key = peer, handle
-        if key not in self._opened:
-            self._opened[key] = runtime.ipcOpenMemHandle(handle)
-        return self._opened[key] + offset
 
     def new_flags(self, levels: int):
         """Zeroed flags for so many levels, and their addresses on all ranks as seen from here."""

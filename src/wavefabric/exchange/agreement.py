@@ -1,0 +1,68 @@
+"""Whether all ranks were given the same, and the control plane on its own for those that fail early."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from wavefabric.errors import InputError, MissingExtra
+from wavefabric.exchange import environment
+from wavefabric.exchange.control import Control, SoloControl
+
+if TYPE_CHECKING:
+    from wavefabric.exchange.communicator import Communicator
+
+#: Characters of a value that a message shows.
+_SHOWN = 60
+
+
+def check_agreement(comm: Communicator, facts: dict[str, str]) -> None:
+    """Compare facts between ranks; collective.
+
+    Parameters
+    ----------
+    comm : Communicator
+    facts : dict of str to str
+        What must be the same on all ranks, such as versions, digests of the input, options.
+
+    Raises
+    ------
+    InputError
+        On all ranks alike, naming the first key that differs, two ranks and their values.
+    """
+    given = comm.control.all_gather(facts)
+    for key in dict.fromkeys(key for each in given for key in each):
+        values = [each.get(key, "nothing") for each in given]
+        other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
+        if other is not None:
+            first, second = (value[:_SHOWN] for value in (values[0], values[other]))
+            raise InputError(
+                f"{key}: rank 0 has {first}, rank {other} has {second}; allowed: the same on all ranks"
+            )
+
+
+@lru_cache(maxsize=1)
+def bare_control() -> Control:
+    """The control plane of all ranks without devices; collective the first time.
+
+    Raises
+    ------
+    MissingExtra
+        If there are several ranks, but no mpi4py.
+    InputError
+        If the ranks do not see one another.
+    """
+    if environment.ranks() == 1:
+        return SoloControl()
+    try:
+        from mpi4py import MPI
+    except ImportError:
+        raise MissingExtra("more than one rank", "mpi") from None
+    if MPI.COMM_WORLD.Get_size() != environment.ranks():
+        raise InputError(
+            f"ranks: {environment.ranks()} were started, but mpi4py sees {MPI.COMM_WORLD.Get_size()}; "
+            "mpiexec and mpi4py must belong to the same MPI"
+        )
+    from wavefabric.exchange.control import MPIControl
+
+    return MPIControl(MPI.COMM_WORLD)

@@ -1,0 +1,200 @@
+"""The ranks of a host: each signs in and out in a folder of its launcher, which watches who dies first.
+
+mpiexec's own banners name the wrong process at times (MPICH's the first on a host, whoever died).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from wavefabric.exchange import environment
+
+_LOOK = 0.02  # seconds between looks at who has signed in
+_PR_SET_PDEATHSIG = 1
+
+
+# --- on a rank -----------------------------------------------------------------------------------------
+
+
+def sign_in() -> None:
+    """Tell the launcher who this rank is; die with mpiexec. Nothing without a launcher."""
+    path = _mine()
+    if path is None:
+        return
+    die_with_parent(signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        path.with_suffix(".new").write_text(f"{os.getpid()} {socket.gethostname()}\n", encoding="utf-8")
+        path.with_suffix(".new").replace(path)
+        # The reason of a crash goes where the launcher reads it. The file stays open until the process ends.
+        faulthandler.enable(open(path.with_suffix(".fault"), "w", encoding="utf-8"))  # noqa: SIM115
+
+
+def sign_out(code: int) -> None:
+    """Tell the launcher that this rank ends by itself, and that it has said why if ``code`` is not 0."""
+    path = _mine()
+    if path is not None:
+        with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:
+            file.write(f"ended {code}\n")
+
+
+def _mine() -> Path | None:
+    folder = os.environ.get(environment.RECORDS)
+    return Path(folder) / f"rank-{environment.rank()}" if folder else None
+
+
+def die_with_parent(number: int) -> None:
+    """Have Linux send this process a signal when its parent dies."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
+# --- on the launcher -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a rank wrote: its process, whether on this host, and the exit code it left with."""
+
+    rank: int
+    pid: int
+    here: bool
+    ended: int | None
+
+
+class Muster:
+    """Watches the ranks of one launch.
+
+    Parameters
+    ----------
+    folder : Path
+        Empty; given to the ranks as ``WAVEFABRIC_RECORDS``.
+    ranks : int
+    """
+
+    def __init__(self, folder: Path, ranks: int):
+        self._folder, self._ranks = folder, ranks
+        self._host = socket.gethostname()
+        self._watched: dict[int, int] = {}  # file descriptor of a process → rank
+        self._order: list[int] = []
+        self._gone: list[int] = []  # before they could be watched: nobody knows in which order
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def records(self) -> dict[int, Record]:
+        """Ranks that have signed in so far."""
+        found = {}
+        for rank in range(self._ranks):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                words = (self._folder / f"rank-{rank}").read_text(encoding="utf-8").split()
+                ended = int(words[words.index("ended") + 1]) if "ended" in words else None
+                found[rank] = Record(rank, int(words[0]), words[1] == self._host, ended)
+        return found
+
+    def complete(self) -> bool:
+        """Whether all ranks have signed in."""
+        return len(self.records()) == self._ranks
+
+    def send(self, number: int) -> bool:
+        """Send every rank a signal; False if that cannot reach all of them (others hosts, not signed in)."""
+        records = self.records().values()
+        if len(records) < self._ranks or not all(record.here for record in records):
+            return False
+        for record in records:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(record.pid, number)
+        return True
+
+    def fault(self, rank: int) -> str:
+        """Why a rank crashed, as Python saw it (``"Segmentation fault"``), else nothing."""
+        with contextlib.suppress(OSError):
+            text = (self._folder / f"rank-{rank}.fault").read_text(encoding="utf-8", errors="replace")
+            if text.startswith("Fatal Python error: "):
+                return text.split("\n")[0].removeprefix("Fatal Python error: ").strip()
+        return ""
+
+    # Events of epoll come in the order in which processes died, even if this thread looks late.
+
+    def watch(self) -> None:
+        """Begin to note in which order ranks end (Linux only; elsewhere nothing is noted)."""
+        if hasattr(select, "epoll") and hasattr(os, "pidfd_open"):
+            self._thread = threading.Thread(target=self._look, daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def first_dead(self) -> int | None:
+        """The rank that died without signing out, before any rank left with an error of its own.
+
+        None if there is none, or if nobody can tell which.
+        """
+        records = self.records()
+        lost = [rank for rank in self._gone if rank in records and records[rank].ended is None]
+        for rank in lost:
+            if len(lost) == 1 or self.fault(rank):
+                return rank
+        if lost:
+            return None
+        for rank in self._order:
+            ended = records[rank].ended if rank in records else None
+            if ended is None:
+                return rank
+            if ended:
+                return None
+        return None
+
+    def explained(self) -> bool:
+        """Whether a rank left with an error of its own, and so has said why."""
+        return any(record.ended for record in self.records().values())
+
+    def _look(self) -> None:
+        poll = select.epoll()
+        try:
+            while not self._stop.is_set():
+                missing = self._ranks - len(self._watched) - len(self._order) - len(self._gone)
+                if missing:
+                    self._add(poll)
+                self._note(poll.poll(_LOOK if missing else 5 * _LOOK))
+            self._add(poll)
+            self._note(poll.poll(0))
+        finally:
+            poll.close()
+            for handle in self._watched:
+                os.close(handle)
+
+    def _add(self, poll) -> None:
+        known = {*self._watched.values(), *self._order, *self._gone}
+        for rank, record in self.records().items():
+            if rank in known or not record.here:
+                continue
+            try:
+                handle = os.pidfd_open(record.pid)
+            except OSError:
+                self._gone.append(rank)
+                continue
+            self._watched[handle] = rank
+            poll.register(handle, select.EPOLLIN)
+
+    def _note(self, events) -> None:
+        for handle, _ in events:
+            if handle in self._watched:
+                self._order.append(self._watched.pop(handle))
+                os.close(handle)

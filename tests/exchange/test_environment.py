@@ -1,0 +1,100 @@
+"""Who started this process, by the variables that starters set."""
+
+import pytest
+
+from wavefabric.exchange import environment
+
+#: starter: (variables of rank 5 of 8, the second rank of the second host of two), local rank, local size
+STARTERS = {
+    "hydra": ({"PMI_RANK": "5", "PMI_SIZE": "8", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "4"}, 1, 4),
+    "open mpi": (
+        {
+            "OMPI_COMM_WORLD_RANK": "5",
+            "OMPI_COMM_WORLD_SIZE": "8",
+            "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
+            "PMIX_RANK": "5",
+        },
+        1,
+        4,
+    ),
+    "srun": (
+        {
+            "SLURM_PROCID": "5",
+            "SLURM_STEP_NUM_TASKS": "8",
+            "SLURM_LOCALID": "1",
+            "SLURM_STEP_TASKS_PER_NODE": "4(x2)",
+            "SLURM_NODEID": "1",
+        },
+        1,
+        4,
+    ),
+    "srun, uneven, pmi2": (
+        {
+            "PMI_RANK": "5",
+            "PMI_SIZE": "8",
+            "SLURM_PROCID": "5",
+            "SLURM_STEP_NUM_TASKS": "8",
+            "SLURM_LOCALID": "1",
+            "SLURM_STEP_TASKS_PER_NODE": "4,3,1",
+            "SLURM_NODEID": "1",
+        },
+        1,
+        3,
+    ),
+    "bare pmi": ({"PMI_RANK": "5", "PMI_SIZE": "8"}, 5, 8),
+}
+ALONE = {
+    "nothing": {},
+    "a batch script": {"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_LOCALID": "0"},
+    "half": {"PMI_SIZE": "8"},
+    "nonsense": {"PMI_RANK": "five", "PMI_SIZE": "8"},
+    "outside": {"PMI_RANK": "8", "PMI_SIZE": "8"},
+    "one task": {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"},
+}
+
+
+@pytest.fixture
+def variables(monkeypatch):
+    """Only these variables of starters are set."""
+
+    def apply(found):
+        kept = environment.without_ranks(dict(environment.os.environ))
+        for name in set(environment.os.environ) - set(kept):
+            monkeypatch.delenv(name)
+        for name, value in found.items():
+            monkeypatch.setenv(name, value)
+
+    return apply
+
+
+@pytest.mark.parametrize("starter", list(STARTERS))
+def test_ranks(variables, starter):
+    found, local_rank, local_size = STARTERS[starter]
+    variables(found)
+    assert (environment.ranks(), environment.rank()) == (8, 5)
+    assert (environment.local_rank(), environment.local_size()) == (local_rank, local_size)
+
+
+@pytest.mark.parametrize("kind", list(ALONE))
+def test_alone(variables, kind):
+    variables(ALONE[kind])
+    assert (environment.ranks(), environment.rank()) == (1, 0)
+    assert (environment.local_rank(), environment.local_size()) == (0, 1)
+
+
+def test_expected_ranks(variables, monkeypatch):
+    variables({})
+    monkeypatch.delenv("WAVEFABRIC_RANKS", raising=False)
+    assert environment.expected_ranks() is None
+    monkeypatch.setenv("WAVEFABRIC_RANKS", "4")
+    assert environment.expected_ranks() == 4
+
+
+@pytest.mark.parametrize("starter", list(STARTERS))
+def test_nothing_of_an_older_mpiexec_is_left(starter):
+    found, *_ = STARTERS[starter]
+    left = environment.without_ranks({**found, "PATH": "/bin", "SLURM_JOB_ID": "7"})
+    assert left["PATH"] == "/bin"
+    assert left["SLURM_JOB_ID"] == "7"
+    assert not {"PMI_RANK", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"} & left.keys()
