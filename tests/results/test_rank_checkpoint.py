@@ -1,0 +1,320 @@
+"""Checkpoints of several ranks: whole or not at all, whatever dies when. Ranks are threads here."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from wavefabric.errors import InputError
+from wavefabric.results import checkpoint, rank_checkpoint
+from wavefabric.results.agree import agree, together
+
+RUN = "this run"
+
+
+class Killed(BaseException):
+    """Stands for kill -9."""
+
+
+class ThreadControl:
+    """The control plane among threads."""
+
+    def __init__(self, rank, size, slots, barrier):
+        self.rank, self.size, self._slots, self._barrier = rank, size, slots, barrier
+
+    def all_gather(self, obj):
+        self._slots[self.rank] = obj
+        self._barrier.wait(20)
+        found = list(self._slots)
+        self._barrier.wait(20)
+        return found
+
+    def bcast(self, obj, root=0):
+        return self.all_gather(obj)[root]
+
+
+class ThreadRank:
+    def __init__(self, control):
+        self.rank, self.size, self.control = control.rank, control.size, control
+
+
+def on_ranks(size, work):
+    """What ``work(comm)`` gives or raises on each rank."""
+    slots, barrier, found = [None] * size, threading.Barrier(size), [None] * size
+
+    def one(rank):
+        try:
+            found[rank] = work(ThreadRank(ThreadControl(rank, size, slots, barrier)))
+        except BaseException as error:
+            found[rank] = error
+            if isinstance(error, Killed):
+                barrier.abort()  # as those who wait for a dead rank are ended
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def field(rank, generation):
+    return np.random.default_rng([rank, generation]).standard_normal((3 + rank, 4, 5))
+
+
+def save(path, size, generation, fingerprint=RUN, layout="as slabs"):
+    def work(comm):
+        arrays = {"p": field(comm.rank, generation), "empty": np.zeros(0)}
+        state = {"step": generation, "seconds": {"simulation": comm.rank + 0.1}}
+        rank_checkpoint.save(comm, path, arrays, state, fingerprint, layout)
+
+    return on_ranks(size, work)
+
+
+def load(path, size, fingerprint=RUN, layout="as slabs"):
+    return on_ranks(size, lambda comm: rank_checkpoint.load(comm, path, fingerprint, layout=layout))
+
+
+def check(path, size, generation):
+    """That a generation comes back, bit for bit."""
+    for rank, (arrays, state) in enumerate(load(path, size)):
+        assert arrays["p"].tobytes() == field(rank, generation).tobytes()
+        assert arrays["empty"].shape == (0,)
+        assert state == {"step": generation, "seconds": {"simulation": rank + 0.1}}
+    states = on_ranks(size, lambda comm: rank_checkpoint.read_state(comm, path, RUN, "as slabs"))
+    assert [state["step"] for state in states] == [generation] * size
+
+
+def refused(found, *words):
+    """One line, the same on all ranks."""
+    assert all(isinstance(error, InputError) for error in found), found
+    (text,) = {str(error) for error in found}
+    assert "\n" not in text
+    for word in words:
+        assert word in text
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.checkpoint"
+
+
+def names(path):
+    return sorted(found.name.removeprefix(path.name) for found in path.parent.iterdir())
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_there_and_back(path, size):
+    for generation in range(4):
+        assert save(path, size, generation) == [None] * size
+        check(path, size, generation)
+        # One generation, in turn in one slot and the other.
+        assert names(path) == ["", *(f".rank{r}of{size}.{generation % 2}" for r in range(size))]
+    assert checkpoint.read_state(path, RUN)["step"] == 3
+    assert on_ranks(size, lambda comm: rank_checkpoint.exists(comm, path)) == [True] * size
+    on_ranks(size, lambda comm: rank_checkpoint.remove(comm, path))
+    assert names(path) == []
+    assert on_ranks(size, lambda comm: rank_checkpoint.exists(comm, path)) == [False] * size
+
+
+def test_one_rank_is_the_plain_file(path):
+    save(path, 1, 5)
+    assert names(path) == [""]
+    ((arrays, state),) = load(path, 1)
+    plain, plain_state = checkpoint.load(path, RUN)
+    assert state == plain_state
+    assert arrays.keys() == plain.keys()
+    assert arrays["p"].tobytes() == plain["p"].tobytes()
+    on_ranks(1, lambda comm: rank_checkpoint.remove(comm, path))
+    assert names(path) == []
+
+
+def test_into(path):
+    save(path, 2, 1)
+    targets = [np.empty((3 + rank, 4, 5)) for rank in range(2)]
+
+    def work(comm):
+        return rank_checkpoint.load(
+            comm, path, RUN, lambda name, *_: targets[comm.rank] if name == "p" else None, "as slabs"
+        )
+
+    for rank, (arrays, _) in enumerate(on_ranks(2, work)):
+        assert arrays["p"] is targets[rank]
+        np.testing.assert_array_equal(targets[rank], field(rank, 1))
+
+
+# --- Kills -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("victims", "moment", "survives"),
+    [
+        # Before and after a rank has its part on the disk; the manifest is what counts.
+        ({0}, "before part", 1),
+        ({2}, "before part", 1),
+        ({0, 1, 2}, "before part", 1),
+        ({0}, "within part", 1),
+        ({1, 2}, "within part", 1),
+        ({0}, "after part", 1),
+        ({0, 1, 2}, "after part", 1),
+        ({0}, "before manifest", 1),
+        ({0}, "within manifest", 1),
+        ({0}, "after manifest", 2),
+        ({1}, "before cleaning", 2),
+    ],
+)
+def test_a_kill_leaves_one_generation_whole(path, monkeypatch, victims, moment, survives):
+    save(path, 3, 0)
+    save(path, 3, 1)
+    kept, removed = checkpoint.save, checkpoint.remove
+    when, _, what = moment.partition(" ")
+
+    def rank_of(name):
+        return int(name.partition(".rank")[2].partition("of")[0])
+
+    def dying_save(target, *rest):
+        hit = what == "manifest" if target == path else what == "part" and rank_of(target.name) in victims
+        if hit and when == "before":
+            raise Killed
+        if hit and when == "within":
+            target.with_name(target.name + ".partial").write_bytes(b"WFCHECK1 and no more")
+            raise Killed
+        kept(target, *rest)
+        if hit:
+            raise Killed
+
+    def dying_remove(target):
+        if what == "cleaning" and target.name.endswith(".1") and rank_of(target.name) in victims:
+            raise Killed
+        removed(target)
+
+    monkeypatch.setattr(checkpoint, "save", dying_save)
+    monkeypatch.setattr(checkpoint, "remove", dying_remove)
+    found = save(path, 3, 2)
+    assert any(isinstance(error, Killed) for error in found)
+    monkeypatch.undo()
+    check(path, 3, survives)
+    # And the run goes on from there.
+    for generation in (3, 4):
+        assert save(path, 3, generation) == [None] * 3
+        check(path, 3, generation)
+    on_ranks(3, lambda comm: rank_checkpoint.remove(comm, path))
+    assert names(path) == []
+
+
+@pytest.mark.parametrize("who", ["a part", "the manifest"])
+def test_a_full_disk(path, monkeypatch, who):
+    """All ranks are told, and the last generation is left."""
+    save(path, 2, 1)
+    kept = checkpoint.save
+
+    def full(target, *rest):
+        if (target == path) == (who == "the manifest") and "rank0" not in target.name:
+            raise OSError(28, "No space left on device", str(target))
+        kept(target, *rest)
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    found = save(path, 2, 2)
+    assert [(type(error), error.errno) for error in found] == [(OSError, 28)] * 2
+    monkeypatch.undo()
+    check(path, 2, 1)
+
+
+# --- What is refused ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("before", "now"), [(2, 3), (3, 2), (1, 2), (2, 1)])
+def test_another_number_of_ranks(path, before, now):
+    save(path, before, 1)
+    more = "ranks (as slabs)" if before > 1 else "rank,"
+    refused(load(path, now), f"saved by {before} {more}", f"this run has {now} rank")
+    if before > 1:
+        check(path, before, 1)
+
+
+def test_another_layout(path):
+    save(path, 2, 1)
+    refused(load(path, 2, layout="as blocks"), "2 ranks (as slabs)", "2 ranks (as blocks)", "--no-resume")
+    check(path, 2, 1)
+
+
+def test_another_run(path):
+    save(path, 2, 1)
+    refused(load(path, 2, fingerprint="another"), "another run")
+
+
+def test_no_checkpoint(path):
+    refused(load(path, 2), "no such checkpoint")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda part: part.unlink(), ["is missing"]),
+        (lambda part: part.write_bytes(part.read_bytes()[:-30]), ["damaged"]),
+        (lambda part: part.write_bytes(b"x" * 5000), ["damaged"]),
+    ],
+)
+def test_one_part_is_harmed(path, rank, harm, words):
+    save(path, 2, 1)
+    part = path.with_name(f"{path.name}.rank{rank}of2.0")
+    harm(part)
+    refused(load(path, 2), part.name, *words)
+    refused(on_ranks(2, lambda comm: rank_checkpoint.read_state(comm, path, RUN, "as slabs")), part.name)
+
+
+def test_a_part_of_another_save(path, tmp_path):
+    save(path, 2, 1)
+    other = tmp_path / "other"
+    other.mkdir()
+    save(other / path.name, 2, 2)
+    part = f"{path.name}.rank1of2.0"
+    (other / part).replace(tmp_path / part)
+    refused(load(path, 2), part, "another time")
+
+
+def test_remove_takes_all_that_is_its_own(path):
+    save(path, 3, 1)
+    save(path, 2, 1)
+    strange = path.with_name(path.name + ".rank1of2.0.mine")
+    for name in (strange, path.with_name(path.name + ".rank7of9.1.partial")):
+        name.touch()
+    on_ranks(2, lambda comm: rank_checkpoint.remove(comm, path))
+    assert list(path.parent.iterdir()) == [strange]
+
+
+# --- Agreement ---------------------------------------------------------------------------------------------
+
+
+def test_agree_runs_on_one_rank():
+    ran = []
+
+    def work(comm):
+        return agree(comm, lambda: ran.append(comm.rank) or "answer")
+
+    assert on_ranks(3, work) == ["answer"] * 3
+    assert ran == [0]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (InputError("output: exists"), InputError, "output: exists"),
+        (OSError(13, "Permission denied"), PermissionError, "[Errno 13] Permission denied"),
+        (KeyError("gone"), RuntimeError, "KeyError: 'gone'"),
+    ],
+)
+def test_errors_are_everybodys(error, kind, text):
+    def raises(comm, who):
+        if comm.rank in who:
+            raise error
+        return comm.rank
+
+    for found in (
+        on_ranks(3, lambda comm: agree(comm, lambda: raises(comm, {0}))),
+        on_ranks(3, lambda comm: together(comm, lambda: raises(comm, {0, 2}))),
+    ):
+        assert found[0] is error
+        assert [(type(other), str(other)) for other in found[1:]] == [(kind, text)] * 2
+    assert on_ranks(3, lambda comm: together(comm, lambda: raises(comm, set()))) == [0, 1, 2]
