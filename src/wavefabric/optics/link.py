@@ -15,26 +15,32 @@ import numpy as np
 
 from wavefabric.device import fftw, get_device
 from wavefabric.errors import InputError
+from wavefabric.exchange import solo
 from wavefabric.machine import cpu_model
 from wavefabric.optics.amplifier import Amplifier
 from wavefabric.optics.build import build_fibre, build_receiver, build_transmitter
+from wavefabric.optics.kerr_exchange import exchange_form, rank_mixing
+from wavefabric.optics.link_result import POINTS, arrays_of, payload
 from wavefabric.optics.mode_mixing import ModeMixing, total
-from wavefabric.optics.propagation import FieldLost, Propagator, Report
+from wavefabric.optics.propagation import FieldLost, Propagator
 from wavefabric.optics.receiver import ReceiverResult
+from wavefabric.optics.rows import RowReader, Share, on_shared_memory, split_modes
 from wavefabric.optics.runfile import RunFile
 from wavefabric.progress import Progress, Silent
-from wavefabric.results import Data, ResultWriter, Rows, fingerprint, provenance
-from wavefabric.results import checkpoint as checkpoints
+from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
+from wavefabric.results import rank_checkpoint as checkpoints
+from wavefabric.results.agree import agree, together
+from wavefabric.results.checkpoint import checkpoint_path
 from wavefabric.results.provenance import stamp
 from wavefabric.units import db
-
-#: Received symbols kept of each polarisation, for the constellation picture.
-_POINTS = 1024
 
 
 @dataclass
 class LinkResult:
-    """What :func:`run_link` gives back: the payload of the result file, and the file."""
+    """What :func:`run_link` gives back: the payload of the result file (on rank 0, else empty), and the file.
+
+    A field of several ranks is in the file alone.
+    """
 
     payload: dict[str, Any]
     path: Path
@@ -63,7 +69,12 @@ class _Interrupt:
 
 
 def run_link(
-    run: RunFile, output=None, force: bool = False, resume: bool = True, progress: Progress | None = None
+    run: RunFile,
+    output=None,
+    force: bool = False,
+    resume: bool = True,
+    progress: Progress | None = None,
+    comm=None,
 ) -> LinkResult:
     """Simulate the link of a run file and write its result.
 
@@ -77,6 +88,10 @@ def run_link(
     resume : bool
         Go on from a checkpoint of the same run, if there is one.
     progress : Progress, optional
+        Shown by rank 0.
+    comm : Communicator, optional
+        Ranks among which the modes are split, on their devices; every rank calls this function. Rank 0
+        writes the result.
 
     Raises
     ------
@@ -85,25 +100,32 @@ def run_link(
     FieldLost
         If the field does not stay finite.
     KeyboardInterrupt
-        After Ctrl-C, once a checkpoint is written.
+        After Ctrl-C on any rank, once a checkpoint is written.
     """
-    return _Link(run, output, force, progress or Silent()).run(resume)
+    return _Link(run, output, force, progress or Silent(), comm).run(resume)
 
 
 class _Link:
-    def __init__(self, settings: RunFile, output, force: bool, progress):
-        self.settings, self.progress = settings, progress
-        self.output = Path(output or settings.output_path())
-        self.writer = ResultWriter(self.output, force)
-        self.checkpoint = checkpoints.checkpoint_path(self.output)
+    def __init__(self, settings: RunFile, output, force: bool, progress, comm):
+        self.settings = settings
         solver = settings.solver
-        self.device = get_device(solver.device, solver.threads)
-        self.fibre = build_fibre(settings)
+        self.comm = comm or solo(get_device(solver.device, solver.threads))
+        self.device, self.ranks = self.comm.device, self.comm.size
+        self.first = self.comm.rank == 0
+        self.progress = progress if self.first else Silent()
+        self.output = Path(output or settings.output_path())
+        agree(self.comm, lambda: self._claim(force))
+        self.checkpoint = checkpoint_path(self.output)
+        # From one rank to all: a fibre that is solved for may differ in the last bit elsewhere.
+        self.fibre = agree(self.comm, lambda: build_fibre(settings))
+        groups = np.cumsum(self.fibre.group_sizes) if settings.link.mix_groups else None
+        self.share = Share(split_modes(self.fibre.modes, self.ranks, groups), self.comm.rank)
         self.transmitter = build_transmitter(settings)
         self.receiver = build_receiver(settings, self.transmitter)
         self.middle = self.transmitter.grid.channels // 2  # whose constellation is kept
         self.amplifier = Amplifier(self._gain(), settings.link.noise_figure)
         self._check()
+        self.layout = self._layout()
         self.fingerprint = fingerprint(
             settings.identity(),
             device=self.device.name.partition(":")[0],
@@ -111,10 +133,24 @@ class _Link:
             fft=f"{fftw.library()} {cpu_model()}" if self.device.name == "cpu" else "cufft",
             threads=str(self.device.threads),
             segment=str(settings.output.checkpoint_every),
+            **({"layout": self.layout} if self.ranks > 1 else {}),
         )
-        self.received: dict[str, tuple[float, ReceiverResult]] = {}
-        self.facts = provenance(device=self.device.name)
+        #: Distance (m) and result by place; the result is on rank 0 alone.
+        self.received: dict[str, tuple[float, ReceiverResult | None]] = {}
         self.saved_at = time.monotonic()
+
+    def _claim(self, force: bool) -> None:
+        self.writer = ResultWriter(self.output, force)
+        self.facts = provenance(device=self.device.name)
+
+    def _layout(self) -> str:
+        """How ranks share the run: other layouts have other round-off."""
+        if self.ranks == 1:
+            return ""
+        solver = self.settings.solver
+        form = exchange_form(solver.exchange, solver.kerr)
+        form = rank_mixing(self.fibre.kappa_rows(), self.fibre.gamma, self.share, form).form
+        return f"{form}, modes {'+'.join(map(str, np.diff(self.share.ends)))}"
 
     def _gain(self) -> float:
         """Power gain of an amplifier: exactly the mean loss of a span, unless it is given."""
@@ -139,18 +175,27 @@ class _Link:
         item = 16 if self.settings.solver.precision == "double" else 8
         # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
         scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
-        needed, free = fibre.rows * grid.samples * item + scratch, self.device.memory()[0]
-        if needed > free:
-            raise InputError(
-                f"memory: field and receiver need {needed / 2**30:.2f} GiB on {self.device.name}, "
-                f"{free / 2**30:.2f} GiB are free; allowed: fewer symbols, samples a symbol or modes"
-            )
+        needed = on_shared_memory(self.comm, self.device, self.share.rows * grid.samples * item + scratch)
+
+        def refuse() -> None:
+            free = self.device.memory()[0]
+            if needed > free:
+                raise InputError(
+                    f"memory: field and receiver need {needed / 2**30:.2f} GiB on {self.device.name}, "
+                    f"{free / 2**30:.2f} GiB are free; allowed: fewer symbols, samples a symbol or modes"
+                )
+
+        together(self.comm, refuse)
 
     # --- the run ---------------------------------------------------------------------------------
 
     def run(self, resume: bool) -> LinkResult:
-        found = resume and self.checkpoint.exists()
-        state = checkpoints.read_state(self.checkpoint, self.fingerprint) if found else None
+        found = resume and checkpoints.exists(self.comm, self.checkpoint)
+        state = (
+            checkpoints.read_state(self.comm, self.checkpoint, self.fingerprint, self.layout)
+            if found
+            else None
+        )
         if state:
             # Before any plan is made: the same plans give the same bits.
             fftw.import_wisdom(base64.b64decode(state["wisdom"]))
@@ -168,10 +213,13 @@ class _Link:
             solver.svd_tolerance,
             solver.precision,
             self.settings.output.checkpoint_every,
+            self.comm,
+            solver.exchange,
+            np.diff(self.share.ends).tolist(),
         )
         self.A = self.propagator.stages.empty()
         if not resume:
-            checkpoints.remove(self.checkpoint)
+            checkpoints.remove(self.comm, self.checkpoint)
         with _Interrupt() as self.interrupt:
             try:
                 if state:
@@ -184,23 +232,30 @@ class _Link:
                     inside = None
             except FieldLost:
                 # The same steps lead there again: the checkpoint is of no use.
-                checkpoints.remove(self.checkpoint)
+                checkpoints.remove(self.comm, self.checkpoint)
                 raise
-        path = self._write()
-        checkpoints.remove(self.checkpoint)
+        found = self._write()
+        checkpoints.remove(self.comm, self.checkpoint)
         self.progress.finish()
-        return LinkResult(self.payload, path)
+        return LinkResult(found, self.output)
 
     def _stoppable(self, done: int, _total: int) -> None:
         """Progress of a part that starts anew when it is resumed: nothing of it needs saving."""
         self.progress.update(done)
+        if self.interrupt.asked and self.ranks == 1:
+            raise KeyboardInterrupt
+
+    def _stop_if_asked(self) -> None:
+        """Several ranks stop together, once all have done their rows."""
+        self.interrupt.asked = bool(self.comm.control.max(int(self.interrupt.asked)))
         if self.interrupt.asked:
             raise KeyboardInterrupt
 
     def _transmit(self) -> None:
-        rows = self.fibre.rows
-        self.progress.start(rows, "transmitter, rows")
-        self.transmitter.fill(self.device, self.A, modes=self.fibre.modes, progress=self._stoppable)
+        share = self.share
+        self.progress.start(share.rows, "transmitter, rows")
+        self.transmitter.fill(self.device, self.A, share.first_row, self.fibre.modes, self._stoppable)
+        self._stop_if_asked()
         self.propagator.finite_energy(self.A, 0.0)
         if self.settings.receiver.back_to_back:
             self._receive("back_to_back", 0)
@@ -216,7 +271,8 @@ class _Link:
             self.progress.update(done if steps else z, f"z = {(span * link.length + z) / 1e3:.1f} km")
 
         self.propagator.run(self.A, link.length, inside, on_step, lambda state: self._checkpoint(span, state))
-        self.amplifier.apply(self.device, self.A, self.transmitter.grid, self.settings.seed, span)
+        grid, share = self.transmitter.grid, self.share
+        self.amplifier.apply(self.device, self.A, grid, self.settings.seed, span, share.first_row)
         if link.mix_groups:
             self._mixing(span).apply(self.device, self.A)
         if span + 1 in self.settings.receiver.spans(link.spans):
@@ -225,16 +281,17 @@ class _Link:
             self._checkpoint(span + 1, None)
 
     def _mixing(self, span: int) -> ModeMixing:
-        return ModeMixing.random(self.fibre.group_sizes.tolist(), self.settings.seed, span)
+        whole = ModeMixing.random(self.fibre.group_sizes.tolist(), self.settings.seed, span)
+        return whole.within(self.share.first_row, self.share.rows)
 
     def _receive(self, name: str, spans: int) -> None:
-        link, modes = self.settings.link, self.fibre.modes
+        link, share = self.settings.link, self.share
         mixings = [self._mixing(span) for span in range(spans)] if link.mix_groups else []
         # The noise of an OSNR refers to the nominal power that arrives.
         net = 1.0
         if link.gain is not None:
             net = (self.amplifier.gain * math.exp(-self.fibre.alpha.mean() * link.length)) ** spans
-        self.progress.start(2 * modes, f"receiver, {name.replace('_', ' ')}, rows")
+        self.progress.start(share.rows, f"receiver, {name.replace('_', ' ')}, rows")
         result = self.receiver.receive(
             self.device,
             self.A,
@@ -242,15 +299,25 @@ class _Link:
             self.fibre.beta,
             total(mixings).inverse if mixings else None,
             power_gain=net,
-            keep=[(mode, self.middle) for mode in range(modes)],
+            first_mode=share.first_mode,
+            modes=self.fibre.modes,
+            keep=[(mode, self.middle) for mode in range(share.first_mode, share.first_mode + share.modes)],
             progress=self._stoppable,
         )
-        self.received[name] = (spans * link.length, result)
+        self._stop_if_asked()
+        for key, points in result.points.items():
+            result.points[key] = points[:, :POINTS]
+        parts = self.comm.control.gather(result)
+        whole = ReceiverResult.joined(parts) if self.first and parts else None
+        self.received[name] = (spans * link.length, whole)
 
     # --- checkpoints -----------------------------------------------------------------------------
 
     def _checkpoint(self, span: int, inside: dict | None) -> None:
         due = time.monotonic() - self.saved_at >= self.settings.output.checkpoint_interval
+        told = self.comm.control.all_gather((due, self.interrupt.asked))
+        # One clock for all, and everyone's Ctrl-C.
+        due, self.interrupt.asked = told[0][0], any(asked for _, asked in told)
         if not (due or self.interrupt.asked):
             return
         report = {k: v for k, v in asdict(self.propagator.report).items() if k != "dropped"}
@@ -262,16 +329,17 @@ class _Link:
             "received": {name: length for name, (length, _) in self.received.items()},
             "wisdom": base64.b64encode(fftw.export_wisdom()).decode(),
         }
-        arrays: dict[str, Any] = {
-            "field": Rows(self.A.shape, self.A.dtype, lambda row: self.device.to_host(self.A[row]))
-        }
+        arrays: dict[str, Any] = {"field": Rows(self.A.shape, self.A.dtype, self._row)}
         for name, (_, result) in self.received.items():
-            for key, value in _arrays(result).items():
+            for key, value in arrays_of(result).items() if result else ():
                 arrays[f"{name}/{key}"] = value
-        checkpoints.save(self.checkpoint, arrays, state, self.fingerprint)
+        checkpoints.save(self.comm, self.checkpoint, arrays, state, self.fingerprint, self.layout)
         self.saved_at = time.monotonic()
         if self.interrupt.asked:
             raise KeyboardInterrupt
+
+    def _row(self, row: int) -> np.ndarray:
+        return self.device.to_host(self.A[row])
 
     def _restore(self, state: dict) -> tuple[int, dict | None]:
         def into(name, shape, dtype):
@@ -279,8 +347,11 @@ class _Link:
                 return None
             return lambda row, data: self.A.__setitem__(row, self.device.asarray(data))
 
-        arrays, _ = checkpoints.load(self.checkpoint, self.fingerprint, into)
+        arrays, _ = checkpoints.load(self.comm, self.checkpoint, self.fingerprint, into, self.layout)
         for name, length in state["received"].items():
+            if not self.first:
+                self.received[name] = (length, None)
+                continue
             prefix = name + "/"
             mine = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
             points = mine.pop("points")
@@ -293,74 +364,35 @@ class _Link:
 
     # --- the result ------------------------------------------------------------------------------
 
-    def _write(self) -> Path:
-        self.payload = self._payload()
-        return self.writer.write(self.payload, self.settings.text, self.facts | {"written_utc": stamp()})
-
-    def _payload(self) -> dict[str, Any]:
-        fibre, grid, report = self.fibre, self.transmitter.grid, self.propagator.report
-        payload: dict[str, Any] = {
-            "fibre": {
-                "attrs": {"name": fibre.name, "wavelength_m": fibre.wavelength, "gamma_per_W_m": fibre.gamma},
-                "labels": Data(list(fibre.labels), "", "spatial modes"),
-                "groups": Data(fibre.groups, "", "mode group of each spatial mode"),
-                "beta": Data(fibre.beta, "s^n/m", "beta1 (relative to the fundamental mode) to beta4"),
-                "a_eff": Data(fibre.a_eff, "m^2", "effective area"),
-                "kappa": Data(fibre.kappa, "", f"Kerr coupling per {fibre.kappa_of}"),
-                "alpha": Data(fibre.alpha, "1/m", "power attenuation"),
-            },
-            "signal": {
-                "attrs": {
-                    "modulation": self.transmitter.format.name,
-                    "rolloff": self.transmitter.rolloff,
-                    "symbol_rate_Hz": grid.symbol_rate,
-                    "sample_rate_Hz": grid.sample_rate,
-                    "symbols": grid.symbols,
-                    "samples_per_symbol": grid.samples_per_symbol,
-                    "largest_frequency_shift_Hz": grid.largest_shift,
-                },
-                "frequencies": Data(np.asarray(grid.frequencies), "Hz", "optical frequency of each channel"),
-                "launch_power": Data(
-                    self.transmitter.powers(fibre.modes), "W", "per mode and channel, both polarisations"
-                ),
-            },
-            "received": {name: _group(length, result) for name, (length, result) in self.received.items()},
-            "solver": {"attrs": _attributes(report, self.propagator.stages.mixing)},
-        }
+    def _write(self) -> dict[str, Any]:
+        """Rank 0 writes the file; rows of the field come to it one by one. Gives the payload there."""
+        shape, reader, found = (self.fibre.rows, self.A.shape[1]), None, {}
         if self.settings.output.save_field:
-            payload["field"] = Data(
-                Rows(self.A.shape, self.A.dtype, lambda row: self.device.to_host(self.A[row])),
-                "W^0.5",
-                "complex envelopes after the last amplifier, two polarisations a mode",
+            reader = RowReader(self.comm, self.share, self._row, shape[1], self.A.dtype)
+
+        def write() -> None:
+            field = Rows(shape, self.A.dtype, reader.read) if reader else None
+            received: dict[str, Any] = dict(self.received)
+            found.update(
+                payload(
+                    self.fibre,
+                    self.transmitter,
+                    received,
+                    self.propagator.report,
+                    self.propagator.stages.mixing,
+                    field,
+                )
             )
-        return payload
+            try:
+                facts = self.facts | {"written_utc": stamp()}
+                self.writer.write(found, self.settings.text, facts)
+            finally:
+                if reader:
+                    reader.drain()
 
-
-def _arrays(result: ReceiverResult) -> dict[str, np.ndarray]:
-    """A receiver's result as plain arrays."""
-    points = np.stack([result.points[key][:, :_POINTS] for key in sorted(result.points)])
-    names = ("q_squared_db", "evm", "ber_counted", "ber_from_q", "delay")
-    return {name: getattr(result, name) for name in names} | {"points": points.astype(np.complex64)}
-
-
-def _group(length: float, result: ReceiverResult) -> dict[str, Any]:
-    described = {
-        "q_squared_db": ("dB", "Q squared by mode and channel, both polarisations pooled"),
-        "evm": ("", "root-mean-square error vector magnitude"),
-        "ber_counted": ("", "bit errors over bits sent"),
-        "ber_from_q": ("", "bit error ratio of Gaussian noise of this Q"),
-        "delay": ("symbols", "delay found by the clock recovery"),
-        "constellation": ("", "received symbols of the middle channel: (modes, 2, symbols)"),
-    }
-    arrays = _arrays(result)
-    arrays["constellation"] = arrays.pop("points")
-    group: dict[str, Any] = {name: Data(arrays[name], *described[name]) for name in described}
-    return group | {"attrs": {"distance_m": length}}
-
-
-def _attributes(report: Report, mixing) -> dict[str, Any]:
-    kept = {key: value for key, value in asdict(report).items() if key != "dropped"}
-    kept["kerr_cells"] = mixing.cells
-    kept["kerr_rank"] = mixing.rank
-    kept["largest_dropped_singular_value"] = float(report.dropped.max(initial=0.0))
-    return kept
+        if reader and not self.first:
+            reader.serve()
+        agree(self.comm, write)
+        if self.ranks > 1:
+            found.pop("field", None)  # it could not be read again
+        return found

@@ -81,6 +81,23 @@ class ModeMixing:
         """The mixing that undoes this one."""
         return ModeMixing([u.conj().T for u in self.matrices])
 
+    def within(self, first_row: int, rows: int) -> ModeMixing:
+        """The mixing of the groups in ``rows`` rows from ``first_row`` on; none may be cut.
+
+        Raises
+        ------
+        InputError
+            If those rows do not begin and end with a group.
+        """
+        inside = [
+            u
+            for (start, stop), u in zip(self.blocks, self.matrices, strict=True)
+            if first_row <= start and stop <= first_row + rows
+        ]
+        if sum(len(u) for u in inside) != rows:
+            raise InputError(f"rows: {first_row} to {first_row + rows} given; allowed: whole mode groups")
+        return ModeMixing(inside)
+
     def __matmul__(self, earlier: ModeMixing) -> ModeMixing:
         """This mixing after ``earlier``."""
         if self.blocks != earlier.blocks:

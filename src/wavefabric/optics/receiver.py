@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +20,8 @@ PHASES = ("auto", "viterbi-viterbi", "data-aided", "none")
 
 @dataclass(frozen=True)
 class ReceiverResult:
-    """Quality of every signal; arrays of shape (modes, channels), both polarisations pooled.
+    """Quality of every signal; arrays of shape (modes, channels), both polarisations pooled. Of a field
+    that holds some modes of a link: those modes.
 
     Attributes
     ----------
@@ -42,6 +43,14 @@ class ReceiverResult:
     def penalty_db(self, reference: ReceiverResult) -> np.ndarray:
         """Q² minus that of ``reference`` (back-to-back, same noise seed), dB, shape (modes, channels)."""
         return self.q_squared_db - reference.q_squared_db
+
+    @staticmethod
+    def joined(parts: Sequence[ReceiverResult]) -> ReceiverResult:
+        """One result of neighbouring modes, from parts in their order."""
+        names = ("q_squared_db", "evm", "ber_counted", "ber_from_q", "delay")
+        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        points = {key: value for part in parts for key, value in part.points.items()}
+        return ReceiverResult(**arrays, points=points)
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,8 @@ class Receiver:
         inverse_mixing: ModeMixing | None = None,
         *,
         power_gain: float = 1.0,
+        first_mode: int = 0,
+        modes: int | None = None,
         keep: Iterable[tuple[int, int]] = (),
         progress: Callable[[int, int], None] | None = None,
     ) -> ReceiverResult:
@@ -118,14 +129,18 @@ class Receiver:
         length : float
             Length of the link, m; 0 back-to-back.
         beta : array_like, shape (modes, 4), optional
-            β1 (s/m), β2 (s²/m), β3 (s³/m), β4 (s⁴/m) of each mode at the grid's centre, in the
-            frame of the field (β1 relative to the frame); None to compensate nothing.
+            β1 (s/m), β2 (s²/m), β3 (s³/m), β4 (s⁴/m) of each mode of the link at the grid's centre,
+            in the frame of the field (β1 relative to the frame); None to compensate nothing.
         inverse_mixing : ModeMixing, optional
-            Undoes the modal coupling of the whole link, before noise is loaded.
+            Undoes the modal coupling of the whole link, before noise is loaded; of the rows of ``field``.
         power_gain : float
             Net power gain of the link, linear; 1 where amplifiers undo the whole loss.
+        first_mode : int
+            Mode of the link that ``field[:2]`` is, where a rank holds some of them.
+        modes : int, optional
+            Spatial modes of the link; by default those up to the last of ``field``.
         keep : iterable of (mode, channel)
-            Signals whose received symbols go into the result.
+            Signals whose received symbols go into the result, by mode of the link.
         progress : callable, optional
             Called as ``progress(rows_done, rows)`` after each mode.
 
@@ -148,37 +163,40 @@ class Receiver:
         grid = self.transmitter.grid
         if field.ndim != 2 or field.shape[1] != grid.samples or field.shape[0] % 2 or not field.shape[0]:
             raise InputError(f"field: shape {field.shape} given, (2 modes, {grid.samples}) allowed")
-        modes = field.shape[0] // 2
+        here = field.shape[0] // 2
+        modes = first_mode + here if modes is None else modes
+        mine = slice(first_mode, first_mode + here)
         keep = {(int(m), int(c)) for m, c in keep}
         for mode, channel in keep:
-            if not (0 <= mode < modes and 0 <= channel < grid.channels):
+            if not (first_mode <= mode < mine.stop and 0 <= channel < grid.channels):
                 raise InputError(f"keep: {(mode, channel)} given, below {(modes, grid.channels)} allowed")
         if inverse_mixing is not None:
             inverse_mixing.check_rows(field.shape[0])
-        coefficients = _coefficients(beta, modes)
-        noise = self._noise_powers(modes, power_gain)
+        coefficients = _coefficients(beta, modes)[mine]
+        noise = self._noise_powers(modes, power_gain)[mine]
         bands = _Bands(device, self.transmitter)
-        shape = (modes, grid.channels)
+        shape = (here, grid.channels)
         error, delay = np.empty(shape), np.empty(shape)
         wrong = np.full(shape, np.nan)
         points = {}
-        for mode in range(modes):
-            pair = field[2 * mode : 2 * mode + 2]
+        for k in range(here):
+            mode = first_mode + k
+            pair = field[2 * k : 2 * k + 2]
             if inverse_mixing is not None:
-                pair = inverse_mixing.mode(device, field, mode)
+                pair = inverse_mixing.mode(device, field, k)
             window = bands.select(device, pair)
-            bands.compensate(device.xp, window, coefficients[mode], length)
+            bands.compensate(device.xp, window, coefficients[k], length)
             if self.osnr_db is not None:
-                self._add_noise(device, bands, window, mode, noise[mode])
+                self._add_noise(device, bands, window, mode, noise[k])
             window *= bands.matched
             sent = bands.sent(device, mode)
-            symbols, delay[mode] = self._recover(device, window, sent)
-            error[mode], wrong[mode] = self._judge(device, symbols, sent)
+            symbols, delay[k] = self._recover(device, window, sent)
+            error[k], wrong[k] = self._judge(device, symbols, sent)
             for channel in sorted(c for m, c in keep if m == mode):
                 points[mode, channel] = np.array(device.to_host(symbols[:, channel]))
             if progress is not None:
-                progress(2 * mode + 2, 2 * modes)
-        error[self.transmitter.powers(modes) == 0] = np.nan
+                progress(2 * k + 2, 2 * here)
+        error[self.transmitter.powers(modes)[mine] == 0] = np.nan
         wrong[np.isnan(error)] = np.nan
         # An error of exactly zero would be an infinite Q²: keep it finite and quiet.
         snr = 1 / np.maximum(error, np.finfo(float).tiny)

@@ -277,7 +277,10 @@ class Receiver(Table):
 
 
 class Solver(Table):
-    """[solver]: integrator, step control and arithmetic. step in m, max_phase in rad."""
+    """[solver]: integrator, step control and arithmetic. step in m, max_phase in rad.
+
+    exchange: what several ranks exchange, powers of rows (dense) or of groups of rows (factored).
+    """
 
     integrator: Literal["ssfm_agrawal", "ssfm_rk4", "rk4ip", "strang", "blanes_moan", "erk43ip"] = "rk4ip"
     step: Length | None = None
@@ -286,6 +289,7 @@ class Solver(Table):
     precision: Literal["double", "single"] = "double"
     kerr: Literal["auto", "dense", "factored", "svd"] = "auto"
     svd_tolerance: Annotated[float, Field(ge=0, lt=1, strict=True)] = 1e-12
+    exchange: Literal["auto", "dense", "factored"] = "auto"
     device: Annotated[StrictStr, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
     threads: Count | None = None
 
@@ -302,6 +306,10 @@ class Solver(Table):
                 "tolerance",
                 f'{self.tolerance:g} given with integrator = "{self.integrator}"; '
                 'only allowed with "erk43ip"',
+            )
+        if "auto" not in (self.exchange, self.kerr) and self.kerr not in (self.exchange, "svd"):
+            raise KeyedError(
+                "exchange", f'"{self.exchange}" given with kerr = "{self.kerr}"; allowed: the same, or "auto"'
             )
         return self
 

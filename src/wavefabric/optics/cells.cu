@@ -1,0 +1,247 @@
+// Kernels of the Kerr operator when rows are split over ranks, for CUDA: same names, same argument order and
+// same formulas as cells.py, which is the reference and explains them.
+//
+// Compiled once per field type: REAL, REAL2 (float/float2 or double/double2). A field row has n samples; a
+// chunk begins at sample t0 and has m. blockIdx.x and threadIdx.x run along the chunk; blockIdx.y counts
+// cells (sums) or rows (updates), so that neighbouring threads read neighbouring samples.
+
+#ifndef REAL
+#define REAL double
+#define REAL2 double2
+#endif
+
+typedef long long Index;
+
+#define SAMPLE                                                       \
+    const Index t = (Index)blockIdx.x * blockDim.x + threadIdx.x;    \
+    if (t >= m) return;
+
+__device__ __forceinline__ REAL power(REAL2 a) { return a.x * a.x + a.y * a.y; }
+
+// Fields stream past the second-level cache (here and by __ldcs), so that the powers of cells stay in it.
+__device__ __forceinline__ void put(REAL2* at, REAL2 value) { __stcs(at, value); }
+
+// --- sums over the rows of a cell ---------------------------------------------------------------
+
+extern "C" __global__ void cell_power(const REAL2* A, Index t0, REAL* __restrict__ p, Index n, Index m,
+                                      const int* __restrict__ start)
+{
+    SAMPLE
+    const int c = blockIdx.y, last = start[c + 1];
+    REAL sum = 0;
+#pragma unroll 4
+    for (int r = start[c]; r < last; ++r) sum += power(__ldcs(A + r * n + t0 + t));
+    p[c * m + t] = sum;
+}
+
+// Sums of |x|^2, |y'|^2 and Im x*y'; y' is y itself, or x + half y if `add`.
+__device__ __forceinline__ void sums(const REAL2* x, const REAL2* y, bool add, REAL half,
+                                     REAL* xx, REAL* yy, REAL* xy, Index t0, Index n, Index m, const int* start)
+{
+    SAMPLE
+    const int c = blockIdx.y, last = start[c + 1];
+    REAL aa = 0, bb = 0, ab = 0;
+#pragma unroll 4
+    for (int r = start[c]; r < last; ++r) {
+        const REAL2 a = __ldcs(x + r * n + t0 + t);
+        REAL2 b = __ldcs(y + r * n + t0 + t);
+        if (add) b = {a.x + half * b.x, a.y + half * b.y};
+        aa += power(a);
+        bb += power(b);
+        ab += a.x * b.y - a.y * b.x;
+    }
+    xx[c * m + t] = aa;
+    yy[c * m + t] = bb;
+    xy[c * m + t] = ab;
+}
+
+extern "C" __global__ void cell_sums_middle(const REAL2* A, const REAL2* K, Index t0, double h,
+                                            REAL* saa, REAL* sbb, REAL* sab, Index n, Index m, const int* start)
+{
+    sums(A, K, true, REAL(0.5 * h), saa, sbb, sab, t0, n, m, start);
+}
+
+extern "C" __global__ void cell_sums_last(const REAL2* A, const REAL2* K, Index t0, REAL* scc,
+                                          REAL* sss, REAL* ssc, Index n, Index m, const int* start)
+{
+    sums(K, A, false, 0, sss, scc, ssc, t0, n, m, start);
+}
+
+// --- phase rates and powers of cells ------------------------------------------------------------
+
+// A thread forms CELLS outputs of one sample from one read of the inputs; blockIdx.y counts such tiles.
+#define CELLS 16
+
+extern "C" __global__ void mix_part(REAL* __restrict__ out, const REAL* __restrict__ part,
+                                    const REAL* __restrict__ matrix, int first, int own, int others, Index m)
+{
+    extern __shared__ unsigned char bytes[];
+    REAL* const weights = reinterpret_cast<REAL*>(bytes);  // (others, CELLS)
+    const int base = blockIdx.y * CELLS, here = min(CELLS, own - base);
+    for (int k = threadIdx.x; k < others * CELLS; k += blockDim.x) {
+        const int d = k / CELLS, c = k % CELLS;
+        weights[k] = c < here ? matrix[(base + c) * others + d] : REAL(0);
+    }
+    __syncthreads();
+    SAMPLE
+    REAL sum[CELLS];
+#pragma unroll
+    for (int c = 0; c < CELLS; ++c) sum[c] = first || c >= here ? REAL(0) : out[(base + c) * m + t];
+#pragma unroll 4
+    for (int d = 0; d < others; ++d) {
+        const REAL v = part[d * m + t];
+#pragma unroll
+        for (int c = 0; c < CELLS; ++c) sum[c] += weights[d * CELLS + c] * v;
+    }
+#pragma unroll
+    for (int c = 0; c < CELLS; ++c)
+        if (c < here) out[(base + c) * m + t] = sum[c];
+}
+
+// theta = matrix @ part, and saa += u (square u sbb - cross sab) with u = h theta: see power_of_sum.
+extern "C" __global__ void mix_power(REAL* __restrict__ theta, const REAL* __restrict__ part,
+                                     const REAL* __restrict__ matrix, REAL* __restrict__ saa,
+                                     const REAL* __restrict__ sbb, const REAL* __restrict__ sab, REAL h, REAL square,
+                                     REAL cross, int own, int others, Index m)
+{
+    extern __shared__ unsigned char bytes[];
+    REAL* const weights = reinterpret_cast<REAL*>(bytes);  // (others, CELLS)
+    const int base = blockIdx.y * CELLS, here = min(CELLS, own - base);
+    for (int k = threadIdx.x; k < others * CELLS; k += blockDim.x) {
+        const int d = k / CELLS, c = k % CELLS;
+        weights[k] = c < here ? matrix[(base + c) * others + d] : REAL(0);
+    }
+    __syncthreads();
+    SAMPLE
+    REAL sum[CELLS];
+#pragma unroll
+    for (int c = 0; c < CELLS; ++c) sum[c] = 0;
+#pragma unroll 4
+    for (int d = 0; d < others; ++d) {
+        const REAL v = part[d * m + t];
+#pragma unroll
+        for (int c = 0; c < CELLS; ++c) sum[c] += weights[d * CELLS + c] * v;
+    }
+#pragma unroll
+    for (int c = 0; c < CELLS; ++c)
+        if (c < here) {
+            const Index at = (base + c) * m + t;
+            const REAL u = h * sum[c];
+            theta[at] = sum[c];
+            saa[at] += u * (square * u * sbb[at] - cross * sab[at]);
+        }
+}
+
+// saa += u (square u sbb - cross sab), u = h theta; for power_middle and power_last.
+extern "C" __global__ void power_of_sum(REAL* saa, const REAL* __restrict__ sbb, const REAL* __restrict__ sab,
+                                        const REAL* __restrict__ theta, REAL h, REAL square, REAL cross, Index m)
+{
+    SAMPLE
+    const REAL u = h * theta[t];
+    saa[t] += u * (square * u * sbb[t] - cross * sab[t]);
+}
+
+extern "C" __global__ void stage_power(REAL* q, const REAL* __restrict__ p, REAL f, const REAL* __restrict__ mr,
+                                       const REAL* __restrict__ mi, Index m)
+{
+    SAMPLE
+    const REAL x = 1 + f * mr[t], y = f * mi[t];
+    q[t] = p[t] * (x * x + y * y);
+}
+
+extern "C" __global__ void stage_multiplier(const REAL* __restrict__ theta, REAL h, REAL f, REAL weight, REAL* mr,
+                                            REAL* mi, REAL* sr, REAL* si, Index m)
+{
+    SAMPLE
+    const REAL u = h * theta[t], x = 1 + f * mr[t], y = f * mi[t];
+    mr[t] = -u * y;
+    mi[t] = u * x;
+    sr[t] += weight * (-u * y);
+    si[t] += weight * (u * x);
+}
+
+// --- update of the rows -------------------------------------------------------------------------
+
+#define ROW                                        \
+    SAMPLE                                         \
+    const int r = blockIdx.y;                      \
+    const Index cell = row_cell[r] * m + t, at = r * n + t0 + t;
+
+extern "C" __global__ void finish_derivative(const REAL2* A, REAL2* __restrict__ K, Index t0,
+                                             const REAL* __restrict__ rate, Index n, Index m, const int* row_cell)
+{
+    ROW
+    const REAL v = rate[cell];
+    const REAL2 a = __ldcs(A + at);
+    put(K + at, {-v * a.y, v * a.x});
+}
+
+__device__ __forceinline__ void sine_cosine(float x, float* s, float* c) { sincosf(x, s, c); }
+__device__ __forceinline__ void sine_cosine(double x, double* s, double* c) { sincos(x, s, c); }
+
+__device__ __forceinline__ REAL2 turned(REAL2 a, REAL re, REAL im)
+{
+    return {a.x + (a.x * re - a.y * im), a.y + (a.x * im + a.y * re)};
+}
+
+extern "C" __global__ void finish_rotate(REAL2* A, Index t0, const REAL* __restrict__ rate, double h, Index n, Index m,
+                                         const int* row_cell)
+{
+    ROW
+    REAL s, c;
+    sine_cosine(REAL(h) * rate[cell] * REAL(0.5), &s, &c);
+    put(A + at, turned(__ldcs(A + at), REAL(-2) * s * s, REAL(2) * s * c));
+}
+
+extern "C" __global__ void finish_multiply(REAL2* A, Index t0, const REAL* __restrict__ sr,
+                                           const REAL* __restrict__ si, Index n, Index m, const int* row_cell)
+{
+    ROW
+    put(A + at, turned(__ldcs(A + at), sr[cell], si[cell]));
+}
+
+extern "C" __global__ void finish_middle(REAL2* __restrict__ A, REAL2* __restrict__ K, Index t0,
+                                         const REAL* __restrict__ theta2, const REAL* __restrict__ theta3, double h,
+                                         Index n, Index m, const int* row_cell)
+{
+    ROW
+    const REAL u = REAL(h) * theta2[cell], v = REAL(h) * theta3[cell], half = REAL(0.5 * h);
+    const REAL2 a = __ldcs(A + at), k = __ldcs(K + at);
+    const REAL2 d = {half * k.x, half * k.y};
+    const REAL2 k2 = {-u * (a.y + d.y), u * (a.x + d.x)};
+    const REAL2 k3 = {-v * (a.y + REAL(0.5) * k2.y), v * (a.x + REAL(0.5) * k2.x)};
+    put(K + at, {a.x + (d.x + k2.x + k3.x) * REAL(1.0 / 3.0), a.y + (d.y + k2.y + k3.y) * REAL(1.0 / 3.0)});
+    put(A + at, {a.x + k3.x, a.y + k3.y});
+}
+
+// errors: null, or one double a block for the squared local error.
+extern "C" __global__ void finish_last(REAL2* __restrict__ A, REAL2* __restrict__ K, Index t0,
+                                       const REAL* __restrict__ theta, const REAL* __restrict__ rate, double h,
+                                       double* errors, Index n, Index m, const int* row_cell)
+{
+    const Index t = (Index)blockIdx.x * blockDim.x + threadIdx.x;
+    const int r = blockIdx.y;
+    double error = 0;
+    if (t < m) {
+        const Index cell = row_cell[r] * m + t, at = r * n + t0 + t;
+        const REAL u = REAL(h / 6.0) * theta[cell], v = rate[cell];
+        const REAL2 c = __ldcs(A + at), s = __ldcs(K + at);
+        const REAL2 k4 = {-u * c.y, u * c.x};
+        const REAL2 out = {s.x + k4.x, s.y + k4.y};
+        const REAL2 next = {-v * out.y, v * out.x};
+        put(A + at, out);
+        put(K + at, next);
+        if (errors) {
+            const double x = 6.0 / h * k4.x - next.x, y = 6.0 / h * k4.y - next.y;
+            error = x * x + y * y;
+        }
+    }
+    if (errors == nullptr) return;
+    __shared__ double all[256];
+    all[threadIdx.x] = error;
+    for (int k = 128; k > 0; k >>= 1) {
+        __syncthreads();
+        if (threadIdx.x < k) all[threadIdx.x] += all[threadIdx.x + k];
+    }
+    if (threadIdx.x == 0) errors[(Index)blockIdx.y * gridDim.x + blockIdx.x] = 0.01 * h * h * all[0];
+}

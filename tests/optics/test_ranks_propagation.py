@@ -1,0 +1,169 @@
+"""Propagation split over ranks against one rank: all integrators and step controls."""
+
+import math
+
+import numpy as np
+import pytest
+from fibre_cases import ALL, RATE, distance, make_fibre, smooth_field
+
+from wavefabric.errors import InputError
+from wavefabric.optics.propagation import FieldLost, Propagator, propagate
+
+#: Groups of 1, 2, 3 and 2 modes, with delays and loss; κ is not symmetric.
+GROUPS = np.array([1, 2, 2, 3, 3, 3, 4, 4])
+_KAPPA = np.random.default_rng(5).uniform(0.3, 1.0, (4, 4))
+_BETA = np.column_stack([0.3e-15 * (GROUPS - 1), -20e-27 - 1e-27 * GROUPS, np.full(8, 0.1e-39), np.zeros(8)])
+FIBRE8 = make_fibre(_KAPPA, "group", beta=_BETA, alpha=0.05e-3, groups=GROUPS)
+#: Cuts inside of groups, uneven; None: even.
+SPLITS = {2: [[3, 5], None], 3: [[1, 4, 3], None], 4: [[1, 1, 5, 1], None]}
+
+
+def launch8(n=192, power=4e-3):
+    return smooth_field(16, n, power, seed=3)
+
+
+def both(comm, cpu, **options):
+    """The same run by all ranks and by one; fields and reports."""
+    common = {"sample_rate": RATE, "device": cpu, "segment": 7}
+    ranks = {key: options.pop(key) for key in ("split", "exchange", "chunks") if key in options}
+    start = launch8(power=options.pop("power", 4e-3))
+    split = propagate(start, FIBRE8, 3e3, comm=comm, **common, **options, **ranks)
+    return split, propagate(start, FIBRE8, 3e3, **common, **options)
+
+
+@pytest.mark.parallel([2, 3, 4])
+@pytest.mark.parametrize("exchange", ["dense", "factored"])
+@pytest.mark.parametrize("integrator", ALL)
+def test_the_answer_does_not_depend_on_the_ranks(comm, cpu, integrator, exchange):
+    for chunks, split in zip((3, 1), SPLITS[comm.size], strict=True):
+        options = {"integrator": integrator, "step": 100.0, "power": 20e-3}
+        (out, report), (alone, one) = both(
+            comm, cpu, exchange=exchange, split=split, chunks=chunks, **options
+        )
+        assert distance(out, alone) < 1e-12
+        # The light did turn.
+        assert distance(out, launch8(power=20e-3)) > 0.1
+        assert (report.ranks, report.exchange, report.transport) == (comm.size, exchange, "mpi")
+        assert (report.steps, report.ffts) == (one.steps, one.ffts)
+        assert report.local_error == pytest.approx(one.local_error, rel=1e-4)
+        assert report.energy_drift == pytest.approx(one.energy_drift, rel=1e-6, abs=1e-13)
+
+
+@pytest.mark.parallel([2, 3])
+def test_rounds_and_bytes_of_a_step(comm, cpu):
+    (_, report), _ = both(comm, cpu, step=100.0, exchange="dense", chunks=2)
+    # Four a step, and one at the start of each of 5 segments.
+    assert report.exchanges == 4 * 30 + 5
+    received = (comm.size - 1) * 16 * 192 * 8
+    assert report.bytes_per_step == pytest.approx(received * report.exchanges / 30)
+    (_, factored), _ = both(comm, cpu, step=100.0, chunks=2)
+    assert factored.exchange == "factored"
+    assert factored.bytes_per_step <= report.bytes_per_step * (4 + comm.size - 1) / 16
+
+
+@pytest.mark.parallel([2, 3, 4])
+@pytest.mark.parametrize(
+    ("integrator", "control"),
+    [
+        ("rk4ip", {"step": 100.0}),
+        ("rk4ip", {"max_phase": 0.05}),
+        ("strang", {"max_phase": 0.02}),
+        ("ssfm_agrawal", {"max_phase": 0.02}),
+        ("erk43ip", {"tolerance": 1e-8}),
+    ],
+)
+def test_step_control_and_repetition(comm, cpu, integrator, control):
+    options = {"integrator": integrator, "split": SPLITS[comm.size][0], "chunks": 3, "power": 20e-3}
+    (out, report), (alone, one) = both(comm, cpu, **control, **options)
+    assert distance(out, alone) < 1e-12
+    assert (report.steps, report.rejected) == (one.steps, one.rejected)
+    assert report.steps > 8
+    (again, _), _ = both(comm, cpu, **control, **options)
+    assert (again == out).all()
+    # And every rank has the same field to the bit.
+    assert len({part.tobytes() for part in comm.control.all_gather(out)}) == 1
+
+
+@pytest.mark.parallel([2, 3])
+def test_single_precision_over_ranks(comm, cpu):
+    (out, _), (alone, _) = both(comm, cpu, step=100.0, precision="single", chunks=2)
+    assert out.dtype == np.complex64
+    assert distance(out, alone) < 5e-6
+
+
+@pytest.mark.parallel([2, 3])
+def test_a_resumed_run_over_ranks_is_the_same_to_the_bit(comm, cpu):
+    def make():
+        runner = Propagator(
+            FIBRE8, 192, RATE, cpu, step=100.0, segment=7, comm=comm, split=SPLITS[comm.size][0], chunks=2
+        )
+        return runner, runner.stages.empty()
+
+    kept = []
+    first, A = make()
+    A[...] = launch8()[first.share.slice]
+    first.run(A, 3e3, on_segment=lambda state: kept.append((dict(state), A.copy())))
+    state, field = kept[1]
+    assert state["z"] < 3e3
+    second, B = make()
+    B[...] = field
+    second.run(B, 3e3, state)
+    assert (A == B).all()
+
+
+@pytest.mark.parallel([2, 3])
+def test_a_lost_field_is_noticed_by_all_ranks(comm, cpu):
+    runner = Propagator(FIBRE8, 64, RATE, cpu, step=100.0, comm=comm)
+    A = runner.stages.empty()
+    A[...] = 0
+    if comm.rank == comm.size - 1:
+        A[-1, 5] = np.nan
+    with pytest.raises(FieldLost, match="mode M8 is not finite at z = 0 km"):
+        runner.run(A, 1e3)
+    # A NaN anywhere is the largest rate everywhere.
+    assert math.isnan(runner.stages.max_phase_rate(A))
+
+
+@pytest.mark.parallel([2, 3])
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"kerr": "svd"}, 'kerr: "svd"'),
+        ({"exchange": "best"}, "exchange"),
+        ({"exchange": "dense", "kerr": "factored"}, "exchange"),
+        ({"split": [8]}, "split"),
+    ],
+)
+def test_refusals_over_ranks(comm, cpu, change, word):
+    with pytest.raises(InputError, match=word):
+        Propagator(FIBRE8, 64, RATE, cpu, step=100.0, comm=comm, **change)
+
+
+@pytest.mark.parallel([2, 3])
+def test_too_few_modes_for_the_ranks(comm, cpu):
+    with pytest.raises(InputError, match=rf"ranks: {comm.size} given for 1 modes"):
+        Propagator(make_fibre([[1.0]]), 64, RATE, cpu, step=100.0, comm=comm)
+
+
+@pytest.mark.parallel([2, 3])
+def test_memory_of_one_rank_is_refused_by_all(comm, cpu, monkeypatch):
+    if comm.rank == 1:
+        monkeypatch.setattr(type(cpu), "memory", lambda self: (10 << 20, 4 << 30))
+    with pytest.raises(InputError, match=r"memory: .* rows x 16384 samples on rank 1 and"):
+        Propagator(FIBRE8, 1 << 14, RATE, cpu, step=100.0, comm=comm)
+
+
+@pytest.mark.parallel(2)
+def test_only_communication_leaves_the_others_out(comm, cpu):
+    """What figure 3 of Brehler et al. calls so: powers travel, and only the own ones turn the field."""
+    runner = Propagator(FIBRE8, 96, RATE, cpu, integrator="strang", step=100.0, comm=comm, chunks=2)
+    start = launch8(96)[runner.share.slice]
+    A = runner.stages.empty()
+    A[...] = start
+    runner.stages.others = False
+    runner.stages.kerr_rotate(A, 100.0)
+    own = runner.share.slice
+    kappa = FIBRE8.gamma * FIBRE8.kappa_rows()[own, own]
+    wanted = start * np.exp(1j * 100.0 * kappa @ abs(start) ** 2)
+    assert distance(A, wanted) < 1e-13
+    runner.stages.settle()
