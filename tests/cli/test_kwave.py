@@ -282,13 +282,14 @@ KILLED = """\
 import os, signal, sys
 from wavefabric.acoustics import run
 from wavefabric.cli import main
+from wavefabric.results import checkpoint
 
-kept = run.files.save
+kept = checkpoint.save
 def save(*arguments):
     kept(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
 
-run.files.save = save
+checkpoint.save = save
 class Often(run.Checkpoints):
     def __init__(self, path, resume):
         super().__init__(path, every=90, resume=resume)

@@ -45,7 +45,8 @@ class Results(Mapping[str, Any]):
     A time series has the shape (points, rows), a statistic (points,); the points of a mask are in the order
     of Fortran, x fastest, as in MATLAB. With boxes, each is a list with one array a box: (Cx, Cy[, Cz],
     rows) or (Cx, Cy[, Cz]). A whole-domain quantity (``*_all``, ``*_final``) has the grid's shape, without
-    a PML that is outside. All are views of what the solver wrote.
+    a PML that is outside. All are views of what the solver wrote. Under ``mpiexec`` every rank has them all,
+    and `save` writes on rank 0 alone.
     """
 
     def __init__(
@@ -55,9 +56,11 @@ class Results(Mapping[str, Any]):
         recording: Recording,
         grid: Grid,
         report: Report,
+        writes: bool = True,
     ):
         self.grid = grid
         self.report = report
+        self._writes = writes
         self.time = np.arange(recording.start, max(problem.steps, recording.start)) * problem.dt
         self._dt = problem.dt
         self._arrays = {name: self._view(name, array, recording.where) for name, array in arrays.items()}
@@ -96,7 +99,7 @@ class Results(Mapping[str, Any]):
         InputError
             If the file exists (without `force`) or cannot be written.
         """
-        return self.write(ResultWriter(path, force))
+        return self.write(ResultWriter(path, force)) if self._writes else Path(path)
 
     def write(self, writer: ResultWriter) -> Path:
         """Write with a writer that was made, and checked its file, before the run."""
@@ -107,6 +110,12 @@ class Results(Mapping[str, Any]):
                 recorded[name] = {str(i): Data(box, unit, f"{text}, box {i}") for i, box in enumerate(value)}
             else:
                 recorded[name] = Data(value, unit, text)
+        shared = {}
+        if self.report.ranks > 1:
+            shared = {
+                "transport": Data(self.report.transport, "", "how the processes exchanged fields"),
+                "decomposition": Data(self.report.decomposition, "", "how they shared the grid"),
+            }
         payload = {
             "grid": {
                 "shape": Data(np.array(self.grid.shape), "", "points along x, y(, z)"),
@@ -123,6 +132,8 @@ class Results(Mapping[str, Any]):
                     for phase, seconds in self.report.seconds.items()
                 },
                 "steps": Data(self.report.total_steps, "", "time steps"),
+                "ranks": Data(self.report.ranks, "", "processes that shared the grid"),
+                **shared,
                 "peak_memory": Data(self.report.peak_bytes, "byte", "largest memory in use"),
             },
         }

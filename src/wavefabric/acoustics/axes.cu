@@ -1,26 +1,27 @@
 // Passes of the fused time step on a GPU, one axis each, with all pointwise work inside; see axes_cuda.py.
 // Real grids are (NZ, NY, NX), spectra (NZ, NY, HALF); the names of `acoustics/planes.py` and its formulas.
-// A row of a spectrum is padded to PITCH, whole sectors of memory. Along x, pairs of real rows travel as one complex row. Spectra hold F{u_y} or d/dy in s0, x in s2, z in s1.
+// A row of a spectrum is padded to PITCH, whole sectors of memory. Along x, pairs of real rows travel as one
+// complex row. Spectra hold F{u_y} or d/dy in s0, x in s2, z in s1. WITH_X, WITH_Y, WITH_Z: which axes are
+// transformed here; of another, only the number of points is known.
 
 #define HALF (NX / 2 + 1)
 #define ROWS ((Index)NY * NZ)
-
-typedef Axis<Rows<NX, PX, TX>, Radices<RADICES_X>, Radices<REVERSED_X>> AxisX;
-typedef Columns<NY, PY, TY> LayoutY;
-typedef Axis<LayoutY, Radices<RADICES_Y>, Radices<REVERSED_Y>> AxisY;
-typedef Columns<NZ, PZ, TZ> LayoutZ;
-typedef Axis<LayoutZ, Radices<RADICES_Z>, Radices<REVERSED_Z>> AxisZ;
 
 extern __shared__ char memory[];
 
 // --- Along x: pairs of rows -----------------------------------------------------------------------------
 
+#if WITH_X
+typedef Axis<Rows<NX, PX, TX>, Radices<RADICES_X>, Radices<REVERSED_X>> AxisX;
+
 struct Pair {
     Index first;
     bool here, both;
     int y[2], z[2];
-    __device__ __forceinline__ Pair() {
-        first = 2 * ((Index)blockIdx.x * TX + threadIdx.x / PX);
+    // The pair of this place, or the one that a list of `count` pairs names there.
+    __device__ __forceinline__ Pair(const int *list = nullptr, int count = 0) {
+        const Index place = (Index)blockIdx.x * TX + threadIdx.x / PX;
+        first = 2 * (list == nullptr ? place : place < count ? (Index)list[place] : ROWS);
         here = first < ROWS;
         both = first + 1 < ROWS;
         for (int i = 0; i < 2; ++i) {
@@ -130,6 +131,20 @@ extern "C" __global__ void __launch_bounds__(PX *TX) x_forward(const REAL *__res
     rows_forth(v, spectrum, pair, twiddle);
 }
 
+// Only some pairs of rows, of up to three fields, one a block layer.
+extern "C" __global__ void __launch_bounds__(PX *TX)
+    x_forward_pairs(const REAL *f0, const REAL *f1, const REAL *f2, Complex *s0, Complex *s1, Complex *s2,
+                    const int *__restrict__ list, int count, const Complex *__restrict__ twiddle) {
+    const Pair pair(list, count);
+    const REAL *field = blockIdx.y == 0 ? f0 : blockIdx.y == 1 ? f1 : f2;
+    Complex v[AxisX::values];
+    AxisX::near(v, [&](Complex &value, int n) {
+        value.x = pair.here ? field[pair.first * NX + n] : (REAL)0;
+        value.y = pair.both ? field[(pair.first + 1) * NX + n] : (REAL)0;
+    });
+    rows_forth(v, blockIdx.y == 0 ? s0 : blockIdx.y == 1 ? s1 : s2, pair, twiddle);
+}
+
 extern "C" __global__ void __launch_bounds__(PX *TX) x_backward(const Complex *__restrict__ spectrum, REAL *field,
                                                                 const Complex *__restrict__ twiddle) {
     const Pair pair;
@@ -192,6 +207,9 @@ struct State {
     REAL *rx, *ry, *rz, *p;
     const REAL *px, *py, *pz;
     Grid speed, density, ratio, tau, eta;
+    // Where other ranks will want rho0 div u and the density as fields: rows of a `wanted` that is not 0.
+    REAL *rate, *total;
+    const unsigned char *wanted;
 };
 
 __device__ __forceinline__ REAL state_of(const State &s, Index row, int x, REAL total, REAL extra) {
@@ -246,6 +264,10 @@ __device__ __forceinline__ void density(Complex *s0, Complex *s1, const Complex 
                 if (MODE == 2) {
                     one[i] = rate;
                     two[i] = total;
+                    if (s.wanted && s.wanted[row]) {
+                        s.rate[at] = rate;
+                        if (s.total) s.total[at] = total;
+                    }
                 } else if (MODE < 2) {
                     one[i] = state_of(s, row, n, total, MODE ? s.tau(row, n) * rate : (REAL)0);
                     s.p[at] = one[i];
@@ -307,6 +329,7 @@ extern "C" __global__ void __launch_bounds__(PX *TX)
     });
     rows_forth(l1, s0, pair, twiddle);
 }
+#endif
 
 // --- Along y and z: tiles of columns ---------------------------------------------------------------------
 
@@ -327,6 +350,10 @@ template <class A>
 __device__ __forceinline__ void load(Complex *v, const Complex *s, const Column &c) {
     A::near(v, [&](Complex &value, int n) { value = c.here ? s[c.first + n * c.step] : Complex{0, 0}; });
 }
+
+#if WITH_Y
+typedef Columns<NY, PY, TY> LayoutY;
+typedef Axis<LayoutY, Radices<RADICES_Y>, Radices<REVERSED_Y>> AxisY;
 
 // Transforms of up to three spectra in place, one a block layer.
 extern "C" __global__ void __launch_bounds__(PY *TY)
@@ -370,6 +397,12 @@ extern "C" __global__ void __launch_bounds__(PY *TY)
     });
 }
 
+#endif
+
+#if WITH_Z
+typedef Columns<NZ, PZ, TZ> LayoutZ;
+typedef Axis<LayoutZ, Radices<RADICES_Z>, Radices<REVERSED_Z>> AxisZ;
+
 // s0 <- kappa F{p} and s1 <- d/dz of it, back along z.
 extern "C" __global__ void __launch_bounds__(PZ *TZ)
     z_gradient(Complex *s0, Complex *s1, const REAL *__restrict__ kappa, const Complex *__restrict__ dz,
@@ -397,9 +430,10 @@ extern "C" __global__ void __launch_bounds__(PZ *TZ)
 // Layer 0: u_y in s0, 1: u_z in s1, 2: u_x in s2; each times kappa and its derivative, back along z.
 extern "C" __global__ void __launch_bounds__(PZ *TZ)
     z_divergence(Complex *s0, Complex *s1, Complex *s2, const REAL *__restrict__ kappa, const Complex *__restrict__ dx,
-                 const Complex *__restrict__ dy, const Complex *__restrict__ dz, const Complex *__restrict__ twiddle) {
+                 const Complex *__restrict__ dy, const Complex *__restrict__ dz, int first,
+                 const Complex *__restrict__ twiddle) {
     const Column c(TZ, false);
-    const int layer = blockIdx.z;
+    const int layer = first + blockIdx.z;
     Complex *s = layer == 0 ? s0 : layer == 1 ? s1 : s2, *shared = (Complex *)memory;
     Complex v[AxisZ::values];
     load<AxisZ>(v, s, c);
@@ -448,3 +482,4 @@ extern "C" __global__ void __launch_bounds__(PZ *TZ)
         if (c.here) s[c.first + n * c.step] = swapped(value);
     });
 }
+#endif

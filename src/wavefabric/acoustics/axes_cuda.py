@@ -30,7 +30,7 @@ def radices(n: int) -> list[int]:
 
 
 def usable(shape: tuple[int, int, int], dtype) -> bool:
-    """Whether a grid (Nz, Ny, Nx) can be transformed by these kernels."""
+    """Whether a grid (Nz, Ny, Nx) can be transformed by these kernels along all its axes."""
     item = 2 * np.dtype(dtype).itemsize
     nz, ny, nx = shape
     fits = max(ny, nz) * 4 * item <= _SHARED["Y"] and _row_words(nx) * item <= _SHARED["X"]
@@ -40,6 +40,7 @@ def usable(shape: tuple[int, int, int], dtype) -> bool:
 #: Half spectra and fields, a pair of rows of each, that a pass along x stages in shared memory.
 _STAGED = {
     "x_forward": (0, 0),
+    "x_forward_pairs": (0, 0),
     "x_backward": (1, 0),
     "x_velocity": (1, 2),
     "x_density": (3, 4),
@@ -81,7 +82,6 @@ class _Axis:
     def definitions(self, name: str) -> dict[str, object]:
         """Macros of this axis."""
         return {
-            f"N{name}": self.n,
             f"P{name}": self.threads,
             f"T{name}": self.tile,
             f"RADICES_{name}": ",".join(map(str, self.radices)),
@@ -89,9 +89,9 @@ class _Axis:
         }
 
 
-def _axes(shape, real) -> dict[str, _Axis]:
+def _axes(shape, real, passes: str) -> dict[str, _Axis]:
     item = 2 * np.dtype(real).itemsize
-    return {name: _Axis(name, n, item) for name, n in zip("ZYX", shape, strict=True)}
+    return {name: _Axis(name, n, item) for name, n in zip("ZYX", shape, strict=True) if name in passes}
 
 
 def pitch(nx: int, real) -> int:
@@ -100,8 +100,11 @@ def pitch(nx: int, real) -> int:
     return -(-(nx // 2 + 1) // whole) * whole
 
 
-def prelude(shape: tuple[int, int, int], real, nonlinear: bool, absorption: str) -> str:
-    """Definitions to put before the sources, for a grid (Nz, Ny, Nx) of a real dtype and a medium."""
+def prelude(shape: tuple[int, int, int], real, nonlinear: bool, absorption: str, passes: str = "XYZ") -> str:
+    """Definitions to put before the sources, for a grid (Nz, Ny, Nx) of a real dtype and a medium.
+
+    ``passes`` names the axes that are transformed.
+    """
     letter = "float" if np.dtype(real).itemsize == 4 else "double"
     found: dict[str, object] = {
         "REAL": letter,
@@ -109,7 +112,9 @@ def prelude(shape: tuple[int, int, int], real, nonlinear: bool, absorption: str)
         "NONLINEAR": int(nonlinear),
         "ABSORPTION": ("none", "stokes", "power_law").index(absorption),
     }
-    for name, axis in _axes(shape, real).items():
+    for name, n in zip("ZYX", shape, strict=True):
+        found |= {f"N{name}": n, f"WITH_{name}": int(name in passes)}
+    for name, axis in _axes(shape, real, passes).items():
         found |= axis.definitions(name)
     return "".join(f"#define {name} {value}\n" for name, value in found.items())
 
@@ -127,34 +132,45 @@ class Kernels:
     ----------
     device : Device
     shape : tuple of int
-        (Nz, Ny, Nx), each a product of 2, 3, 5 and 7.
+        (Nz, Ny, Nx), each a product of 2, 3, 5 and 7 if it is transformed.
     dtype : dtype
         float32 or float64.
     nonlinear : bool
     absorption : str
         As in `problem.Problem`.
+    passes : str
+        Axes that are transformed here; ranks hold planes or columns.
     """
 
-    def __init__(self, device, shape: tuple[int, int, int], dtype, nonlinear: bool, absorption: str):
+    def __init__(
+        self,
+        device,
+        shape: tuple[int, int, int],
+        dtype,
+        nonlinear: bool,
+        absorption: str,
+        passes: str = "XYZ",
+    ):
         self._device, self._real = device, np.dtype(dtype)
-        self._axes = _axes(shape, dtype)
+        self._axes = _axes(shape, dtype, passes)
         self._twiddles = {name: device.asarray(twiddles(axis.n, dtype)) for name, axis in self._axes.items()}
         nz, ny, nx = shape
         half = nx // 2 + 1
-        x, y, z = (self._axes[name] for name in "XYZ")
         pairs = (ny * nz + 1) // 2
-        self._x_blocks = -(-pairs // x.tile)
-        self._y_grid = (-(-half // y.tile), nz)
-        self._z_grid = (-(-half // z.tile), ny)
+        tile = {name: axis.tile for name, axis in self._axes.items()}
+        self._x_blocks = -(-pairs // tile.get("X", 1))
+        self._y_grid = (-(-half // tile.get("Y", 1)), nz)
+        self._z_grid = (-(-half // tile.get("Z", 1)), ny)
         module = device.module(
             "wavefabric.acoustics",
             "axes.cu",
             before=BEFORE,
-            prelude=prelude(shape, dtype, nonlinear, absorption),
+            prelude=prelude(shape, dtype, nonlinear, absorption, passes),
         )
         names = "x_forward", "x_backward", "x_velocity", "x_density", "x_density_points", "x_pressure"
-        names += "y_transform", "y_gradient", "z_gradient", "z_divergence", "z_scale", "z_translate"
-        self._functions = {name: module.get_function(name) for name in names}
+        names += "x_forward_pairs", "y_transform", "y_gradient"
+        names += "z_gradient", "z_divergence", "z_scale", "z_translate"
+        self._functions = {name: module.get_function(name) for name in names if name[0].upper() in self._axes}
         for name, function in self._functions.items():
             function.max_dynamic_shared_size_bytes = self._axes[name[0].upper()].shared(name)
 
@@ -172,6 +188,15 @@ class Kernels:
     def x_forward(self, field, spectrum) -> None:
         """Rows of a real field to their half spectra."""
         self._launch("x_forward", (self._x_blocks,), field, spectrum)
+
+    def x_forward_pairs(self, fields, spectra, pairs) -> None:
+        """Rows 2i and 2i + 1 of one to three fields, for each i in ``pairs`` (int32), to half spectra."""
+        if not pairs.size:
+            return
+        many = len(fields)
+        blocks = -(-pairs.size // self._axes["X"].tile)
+        three = [*fields, *fields[:1] * (3 - many), *spectra, *spectra[:1] * (3 - many)]
+        self._launch("x_forward_pairs", (blocks, many), *three, pairs, np.int32(pairs.size))
 
     def x_backward(self, spectrum, field) -> None:
         """Half spectra to rows of a real field, unscaled."""
@@ -191,9 +216,10 @@ class Kernels:
         self._launch("x_pressure", (self._x_blocks,), s0, s1, state, np.int32(loss), np.int32(disperses))
 
     def y_transform(self, spectra, inverse: bool) -> None:
-        """One to three spectra along y, in place."""
+        """One to three spectra along y, in place; or the same planes of each."""
         padded = [*spectra, *spectra[:1] * (3 - len(spectra))]
-        self._launch("y_transform", (*self._y_grid, len(spectra)), *padded, np.int32(inverse))
+        grid = self._y_grid[0], spectra[0].shape[0], len(spectra)
+        self._launch("y_transform", grid, *padded, np.int32(inverse))
 
     def y_gradient(self, s0, s1, s2, dx, dy) -> None:
         """From κF{p} (s0) and its ∂z (s1) back along y: ∂y in s0, ∂z in s1, ∂x in s2."""
@@ -203,9 +229,14 @@ class Kernels:
         """κ F{p} into s0 and ∂z of it into s1, along z there and back."""
         self._launch("z_gradient", self._z_grid, s0, s1, kappa, dz)
 
-    def z_divergence(self, spectra, kappa, derivatives) -> None:
-        """Derivatives of u_y, u_z and u_x, in this order, along z there and back."""
-        self._launch("z_divergence", (*self._z_grid, 3), *spectra, kappa, *derivatives)
+    def z_divergence(self, spectra, kappa, derivatives, only: int | None = None) -> None:
+        """Derivatives of u_y, u_z and u_x, in this order, along z there and back; (dx, dy, dz) are given.
+
+        ``only`` takes one of them.
+        """
+        first, layers = (0, 3) if only is None else (only, 1)
+        grid = (*self._z_grid, layers)
+        self._launch("z_divergence", grid, *spectra, kappa, *derivatives, np.int32(first))
 
     def z_scale(self, s0, s1, operator0, operator1, count: int) -> None:
         """s0 (and s1, if ``count`` is 2) times real operators, along z there and back."""
@@ -221,11 +252,13 @@ class Kernels:
         """One velocity component for `x_velocity`; three of them, joined, go to `pack`."""
         return [spectrum.data.ptr, u.data.ptr, pml.data.ptr, *_grid(density), *_source(pattern, signal)]
 
-    def state(self, rho, p, pml, speed, density, ratio, tau, eta) -> list[int]:
-        """Densities, pressure and medium."""
+    def state(self, rho, p, pml, speed, density, ratio, tau, eta, wanted=None) -> list[int]:
+        """Densities, pressure and medium; ``wanted`` may hold ρ₀∇·u, Σρ or None, and flags of rows (uint8)
+        where the first two are stored as fields too."""
         grids = [word for grid in (speed, density, ratio, tau, eta) for word in _grid(grid)]
         arrays = (*rho, p, *pml)
-        return [*(array.data.ptr for array in arrays), *grids]
+        stored = [0 if array is None else array.data.ptr for array in wanted or (None,) * 3]
+        return [*(array.data.ptr for array in arrays), *grids, *stored]
 
     def source(self, pattern=None, signal=None) -> list[int]:
         """A pattern times a signal, or nothing."""

@@ -2,30 +2,89 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from wavefabric.acoustics.constants import Constants, Fields
+from wavefabric.acoustics.decomposition import Decomposition, decompose
+from wavefabric.acoustics.localise import localise
+from wavefabric.acoustics.parts import Part, whole
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.stages import Stages
+from wavefabric.exchange import Communicator
+from wavefabric.spectral.distributed import held_elements
 
 
-def make_stages(device, problem: Problem, dtype, plain: bool = False) -> Stages:
+def make_stages(
+    device,
+    problem: Problem,
+    dtype,
+    plain: bool = False,
+    comm: Communicator | None = None,
+    decomposition: Decomposition | None = None,
+) -> Stages:
     """The fastest stages that this device has for this problem.
 
     Parameters
     ----------
     device : Device
     problem : Problem
+        Of the whole grid, on every rank.
     dtype : dtype
         float32 or float64.
     plain : bool
         The reference stages instead.
+    comm : Communicator, optional
+        Ranks that share the work; then collective.
+    decomposition : Decomposition, optional
+        How they share it; by default a global one (`decompose`).
     """
+    if comm is not None and comm.size > 1:
+        decomposition = decomposition or decompose(problem.shape, comm.size)
+        return _shared_stages(device, problem, dtype, comm, decomposition, plain)
     kind, pitch = (Stages, None) if plain else _best(device, problem, np.dtype(dtype))
     constants = Constants(device, problem, dtype, pitch)
     stages = kind(constants, Fields(constants))
     stages.ready()
     return stages
+
+
+def _shared_stages(
+    device, problem: Problem, dtype, comm: Communicator, decomposition: Decomposition, plain: bool
+) -> Stages:
+    """Stages of this rank."""
+    part = decomposition.parts[comm.rank]
+    mine = localise(problem, part)
+    kind, pitch = (
+        (_plain_shared(decomposition), None) if plain else _best_shared(device, dtype, decomposition, part)
+    )
+    constants = Constants(device, mine, dtype, pitch, part)
+    stages = kind(constants, Fields(constants), comm, decomposition)
+    stages.ready()
+    return stages
+
+
+def _plain_shared(decomposition: Decomposition) -> Any:
+    from wavefabric.acoustics.stages_global import GlobalStages
+    from wavefabric.acoustics.stages_local import LocalStages
+
+    return LocalStages if decomposition.options.kind == "local" else GlobalStages
+
+
+def _best_shared(device, dtype, decomposition: Decomposition, part: Part) -> tuple[Any, int | None]:
+    """Stages for several ranks, the same kind on all, and the padded length of a row of their spectra."""
+    if device.name == "cpu":
+        return _plain_shared(decomposition), None
+    from wavefabric.acoustics import axes_cuda, stages_axes_global, stages_axes_local
+
+    if decomposition.options.kind == "local":
+        if stages_axes_local.usable(decomposition, dtype):
+            return stages_axes_local.LocalAxisStages, axes_cuda.pitch(part.size[0], dtype)
+    elif stages_axes_global.usable(decomposition, dtype):
+        return stages_axes_global.GlobalAxisStages, axes_cuda.pitch(decomposition.shape[0], dtype)
+    return _plain_shared(decomposition), None
 
 
 def _best(device, problem: Problem, dtype) -> tuple[type[Stages], int | None]:
@@ -41,11 +100,47 @@ def _best(device, problem: Problem, dtype) -> tuple[type[Stages], int | None]:
     return Stages, None
 
 
-def needed_bytes(problem: Problem, recording: Recording, dtype, device) -> int:
-    """Bytes that a run allocates on its device, within a few per cent."""
-    real, cpu = np.dtype(dtype).itemsize, device.name == "cpu"
-    d, n = problem.dimensions, problem.points
-    shared = real == 4 and cpu  # the solver uses float32 input as it is
+def needed_bytes(
+    problem: Problem, recording: Recording, dtype, device, decomposition: Decomposition | None = None
+) -> int:
+    """Bytes that a run allocates on its device, within a few per cent; of several ranks, the one with most.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of the whole grid.
+    recording : Recording
+    dtype : dtype
+        float32 or float64.
+    device : Device
+    decomposition : Decomposition, optional
+        With several ranks.
+    """
+    dtype = np.dtype(dtype)
+    if decomposition is None or decomposition.ranks == 1:
+        plain, cut = _best(device, problem, dtype)[0] is Stages, False
+        return _bytes(problem, recording, dtype, device, whole(problem.shape), plain, cut)
+    return max(
+        _bytes(problem, recording, dtype, device, part, True, True)
+        + _exchange_bytes(problem, dtype, decomposition, rank)
+        for rank, part in enumerate(decomposition.parts)
+    )
+
+
+def _exchange_bytes(problem: Problem, dtype, decomposition: Decomposition, rank: int) -> int:
+    """Bytes of what a rank sends and receives, and of fields between its transforms."""
+    if decomposition.options.kind == "global":
+        return 2 * dtype.itemsize * held_elements(decomposition.shape, decomposition.grid, rank)
+    part, disperses = decomposition.parts[rank], problem.absorption == "power_law" and problem.dispersion
+    groups = {1, problem.dimensions, 2 if disperses else 1}
+    return 2 * dtype.itemsize * sum(groups) * (math.prod(part.size) - math.prod(part.owned_size))
+
+
+def _bytes(problem: Problem, recording: Recording, dtype, device, part: Part, plain: bool, cut: bool) -> int:
+    """Bytes of one rank without its exchanges; ``plain`` stages, arrays ``cut`` from those of the grid."""
+    real, cpu = dtype.itemsize, device.name == "cpu"
+    d, n = problem.dimensions, math.prod(part.size)
+    shared = real == 4 and cpu and not cut  # the solver uses float32 input as it is
 
     def full(value) -> bool:
         return value is not None and np.ndim(value) > 0
@@ -56,20 +151,18 @@ def needed_bytes(problem: Problem, recording: Recording, dtype, device) -> int:
     if lossy and (full(problem.alpha_coeff) or full(problem.sound_speed)):
         grids += 2 if power and problem.dispersion else 1
     halves = d * 2 + 1 + (2 if power else 0)  # a complex spectrum is two half grids
-    whole_arrays = _best(device, problem, np.dtype(dtype))[0] is Stages
-    scratch = d + (0 if cpu else 2) if whole_arrays else 0  # cuFFT works in areas of its own
+    scratch = d + (0 if cpu else 2) if plain else 0  # cuFFT works in areas of its own
     sources = [problem.pressure_source, problem.velocity_source]
     additive = [s for s in sources if s is not None and s.mode == "additive"]
     halves += bool(additive)
     patterns = sum(1 if s is problem.pressure_source else d for s in additive)
-    whole = sum(d if q.startswith("u") else 1 for q in recording.quantities if q.endswith("_all"))
+    statistics = sum(d if q.startswith("u") else 1 for q in recording.quantities if q.endswith("_all"))
     moved = any("non_staggered" in q or q.startswith("I") for q in recording.quantities)
-    nx, ny, nz = problem.shape
-    half = (nx // 2 + 1) * ny * nz
+    half = math.prod(part.spectral_shape)
     from wavefabric.acoustics.recorder import BLOCK_BYTES, sensor_points
 
-    points = sensor_points(problem, recording)
+    points = min(sensor_points(problem, recording), n) if cut else sensor_points(problem, recording)
     series = sum(d if q[0] in "uI" else 1 for q in recording.quantities if q.endswith("_raw"))
     block = min(BLOCK_BYTES, 2 * series * points * real * problem.steps)
     sensor = 64 * points
-    return real * ((grids + scratch + patterns + whole + moved) * n + halves * half) + block + sensor
+    return real * ((grids + scratch + patterns + statistics + moved) * n + halves * half) + block + sensor

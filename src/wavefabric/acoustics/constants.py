@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wavefabric.acoustics import operators
+from wavefabric.acoustics.parts import Part, whole
 from wavefabric.acoustics.problem import Problem
 from wavefabric.spectral.wavenumbers import squared
 
@@ -19,19 +20,25 @@ class Constants:
     ----------
     device : Device
     problem : Problem
+        Of this rank: of the shape that ``part`` has here (`localise`).
     dtype : dtype
         float32 or float64.
     pitch : int, optional
         Length of the rows of spectra and their operators, if they are padded.
+    part : Part, optional
+        What this rank holds of the grid and of the spectrum; everything by default.
 
     Attributes
     ----------
+    part : Part
+    shape, half_shape : tuple of int
+        C-order shapes of this rank's fields and spectra.
     speed, density, ratio, tau, eta : arrays
         c₀, ρ₀, B/A, absorption and dispersion coefficients: (Nz, Ny, Nx) or (1, 1, Nx).
     staggered : list of arrays
         ρ₀ where the velocity components live.
     kappa, nabla1, nabla2 : arrays (Nz, Ny, Nx//2+1)
-        sinc(c_ref |k| Δt/2)/N, |k|^(y−2)/N, |k|^(y−1)/N.
+        sinc(c_ref |k| Δt/2)/N, |k|^(y−2)/N, |k|^(y−1)/N; N points of the Fourier basis.
     up, down : lists of complex vectors
         i k e^{±i k Δ/2} along x (half), y and z.
     pml, pml_staggered : lists of vectors
@@ -39,8 +46,9 @@ class Constants:
     lossy, disperses, nonlinear, stokes, three : bool
     """
 
-    def __init__(self, device, problem: Problem, dtype, pitch: int | None = None):
+    def __init__(self, device, problem: Problem, dtype, pitch: int | None = None, part: Part | None = None):
         self.device, self.problem = device, problem
+        self.part = part = part or whole(problem.shape)
         self.dtype = real = np.dtype(dtype)
         self.complex = np.result_type(real, np.complex64)
         self.three = problem.dimensions == 3
@@ -48,8 +56,8 @@ class Constants:
         self.stokes = problem.absorption == "stokes"
         self.lossy = problem.absorption != "none"
         self.kernels = device.kernels("wavefabric.acoustics.kernels")
-        nz, ny, nx = problem.array_shape
-        self.shape, self.half_shape = problem.array_shape, (nz, ny, pitch or nx // 2 + 1)
+        nz, ny, half = part.spectral_shape
+        self.shape, self.half_shape = problem.array_shape, (nz, ny, pitch or half)
         self.speed, self.density = self._grid(problem.sound_speed), self._grid(problem.density)
         self.staggered = [self._grid(rho) for rho in problem.density_staggered]
         self.ratio = self._grid(
@@ -57,10 +65,10 @@ class Constants:
         )
         self._absorption()
         self._operators()
-        self.pml = [device.asarray(f, real) for f in operators.pml_factors(problem, False)]
-        self.pml_staggered = [device.asarray(f, real) for f in operators.pml_factors(problem, True)]
+        self.pml = [device.asarray(f, real) for f in operators.pml_factors(problem, False, part)]
+        self.pml_staggered = [device.asarray(f, real) for f in operators.pml_factors(problem, True, part)]
         self.up, self.down = (
-            [device.asarray(d, self.complex) for d in operators.derivatives(problem, sign)]
+            [device.asarray(d, self.complex) for d in operators.derivatives(problem, sign, part)]
             for sign in (1, -1)
         )
         for vectors in (self.pml, self.pml_staggered, self.up, self.down):
@@ -90,8 +98,10 @@ class Constants:
             self.kernels.fill_absorption(self.eta, self.speed, alpha, b, power)
 
     def _operators(self) -> None:
-        problem = self.problem
-        kx2, ky2, kz2 = squared(problem.shape, problem.spacing)
+        problem, part = self.problem, self.part
+        kx2, ky2, kz2 = (
+            part.spectrum(k2, axis) for axis, k2 in enumerate(squared(part.basis, problem.spacing))
+        )
         kx2 = np.pad(kx2, (0, self.half_shape[2] - kx2.size))
         self._squares = [self.device.asarray(k2, np.float64) for k2 in (kx2, ky2, kz2)]
         half = problem.reference_speed * problem.dt / 2
@@ -110,7 +120,7 @@ class Constants:
     def operator(self, kind: int, parameter: float):
         """A new operator of |k| with the transforms' 1/N in it, shape (Nz, Ny, Nx//2+1)."""
         out = self.device.empty(self.half_shape, self.dtype)
-        self.kernels.fill_operator(out, *self._squares, kind, float(parameter), 1.0 / self.problem.points)
+        self.kernels.fill_operator(out, *self._squares, kind, float(parameter), 1.0 / self.part.points)
         return out
 
 

@@ -13,6 +13,7 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -147,7 +148,7 @@ class KWaveOutput:
         with self._lock:
             self._sync()
 
-    def finish(self, arrays: dict[str, np.ndarray], report: Report) -> None:
+    def finish(self, arrays: Mapping[str, np.ndarray], report: Report) -> None:
         """Add statistics, fields and header, and give the file its name."""
         with self._lock:
             assert self._file is not None

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from wavefabric.acoustics.parts import Part, whole
 from wavefabric.acoustics.problem import Problem
 from wavefabric.spectral.wavenumbers import derivative, translation
 
@@ -31,40 +32,42 @@ def pml(n: int, size: int, alpha: float, speed: float, spacing: float, dt: float
     return factor
 
 
-def pml_factors(problem: Problem, staggered: bool) -> list[np.ndarray]:
-    """`pml` of every axis, x first."""
+def pml_factors(problem: Problem, staggered: bool, part: Part | None = None) -> list[np.ndarray]:
+    """`pml` of every axis of the whole grid, x first, at the points of a part."""
+    part = part or whole(problem.shape)
     return [
         pml(
-            problem.shape[axis],
+            part.shape[axis],
             problem.pml_size[axis],
             problem.pml_alpha[axis],
             problem.reference_speed,
             problem.spacing[axis],
             problem.dt,
             staggered,
-        )
+        )[part.indices(axis)]
         for axis in range(problem.dimensions)
     ]
 
 
-def derivatives(problem: Problem, sign: int) -> list[np.ndarray]:
+def derivatives(problem: Problem, sign: int, part: Part | None = None) -> list[np.ndarray]:
     """i k e^{±i k Δ/2} of every axis: to the staggered points (+) and back (−); x is the half spectrum."""
-    found = [
-        derivative(problem.shape[axis], problem.spacing[axis], sign * problem.spacing[axis] / 2)
-        for axis in range(problem.dimensions)
-    ]
-    found[0] = found[0][: problem.shape[0] // 2 + 1].copy()
-    return found
+    return _along_axes(derivative, problem, sign, part)
 
 
-def unstaggering(problem: Problem) -> list[np.ndarray]:
+def unstaggering(problem: Problem, part: Part | None = None) -> list[np.ndarray]:
     """e^{−i k Δ/2} of every axis: velocities from the staggered points to those of the pressure."""
-    found = [
-        translation(problem.shape[axis], problem.spacing[axis], -problem.spacing[axis] / 2)
+    return _along_axes(translation, problem, -1, part)
+
+
+def _along_axes(factor, problem: Problem, sign: int, part: Part | None) -> list[np.ndarray]:
+    """``factor`` of half a spacing for every axis of the part's basis, where the part holds the spectrum."""
+    part = part or whole(problem.shape)
+    return [
+        part.spectrum(
+            factor(part.basis[axis], problem.spacing[axis], sign * problem.spacing[axis] / 2), axis
+        ).copy()
         for axis in range(problem.dimensions)
     ]
-    found[0] = found[0][: problem.shape[0] // 2 + 1].copy()
-    return found
 
 
 def neper_coefficient(power: float) -> float:

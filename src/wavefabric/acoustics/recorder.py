@@ -1,24 +1,28 @@
 """What is recorded each step: statistics stay on the device, time series leave it in blocks.
 
 A block of rows is filled on the device and handed to a writer thread, which copies it to the host and gives
-it to the sink; two blocks a series alternate, so the next steps run meanwhile.
+it to the sink; two blocks a series alternate, so the next steps run meanwhile. With several ranks each
+records the points and the block that it owns, and all hand over at the same steps (`gather`).
 """
 
 from __future__ import annotations
 
 import math
-import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics import operators
+from wavefabric.acoustics.gather import Blocks, GatheredSink, Lazy
 from wavefabric.acoustics.intensity import Intensity
 from wavefabric.acoustics.problem import Cuboids, Interpolation, Problem, Recording
+from wavefabric.acoustics.sampling import Sampler
 from wavefabric.acoustics.sinks import Layout, Sink
 from wavefabric.acoustics.stages import Stages
+from wavefabric.acoustics.writer import Inline, Writer
 
 #: Bytes of all blocks of time series on the device, at most (one row of each if that is more).
 BLOCK_BYTES = 64 << 20
@@ -58,51 +62,6 @@ def sensor_points(problem: Problem, recording: Recording) -> int:
     return len(where.corners) if isinstance(where, Interpolation) else len(where)
 
 
-class Writer:
-    """The second thread: copies blocks to the host and gives them to the sink, in order."""
-
-    def __init__(self, sink: Sink):
-        self._sink, self._fault = sink, None
-        self._queue: queue.Queue = queue.Queue()
-        self._thread = threading.Thread(target=self._work, daemon=True, name="wavefabric-writer")
-        self._thread.start()
-
-    def put(self, name: str, first: int, host: Callable[[], Any], done: threading.Event) -> None:
-        """Write what ``host()`` gives, then set ``done``."""
-        self.check()
-        self._queue.put((name, first, host, done))
-
-    def wait(self) -> None:
-        """Until all is written."""
-        self._queue.join()
-        self.check()
-
-    def close(self) -> None:
-        """End the thread."""
-        self._queue.put(None)
-        self._thread.join()
-
-    def check(self) -> None:
-        """Raise here what went wrong there."""
-        if self._fault is not None:
-            fault, self._fault = self._fault, None
-            raise fault
-
-    def _work(self) -> None:
-        failed = False
-        while (item := self._queue.get()) is not None:
-            name, first, host, done = item
-            try:
-                if not failed:
-                    self._sink.rows(name, first, host())
-            except BaseException as fault:
-                self._fault, failed = fault, True
-            finally:
-                done.set()
-                self._queue.task_done()
-        self._queue.task_done()
-
-
 class _Series:
     """One time series: two blocks of rows on the device."""
 
@@ -120,7 +79,7 @@ class _Series:
         """The block being filled."""
         return self._blocks[self._which]
 
-    def hand_over(self, writer: Writer) -> None:
+    def hand_over(self, writer: Writer | Inline) -> None:
         """Give the filled rows away and go on with the other block."""
         if self.filled:
             event = self._free[self._which]
@@ -140,33 +99,52 @@ class Recorder:
     ----------
     stages : Stages
     recording : Recording
+    sink : Sink or None
+        None on other ranks than 0.
+    problem : Problem, optional
+        The whole one; that of ``stages`` by default.
+    comm : Communicator, optional
+        With several ranks: everything here is then collective.
+    parts : list of Part, optional
+        Of all ranks.
+
+    Attributes
+    ----------
     sink : Sink
+        What the run is finished with: the one given, or with several ranks what fills it from all of them.
+    layout : Layout
+        What this rank records.
     """
 
-    def __init__(self, stages: Stages, recording: Recording, sink: Sink):
+    def __init__(
+        self,
+        stages: Stages,
+        recording: Recording,
+        sink: Sink | None,
+        problem: Problem | None = None,
+        comm=None,
+        parts: list | None = None,
+    ):
         c = stages.constants
         self._stages, self._device, self._kernels = stages, c.device, c.kernels
-        self._recording, self._problem = recording, c.problem
-        self.layout = layout(c.problem, recording, c.dtype)
-        self._axes = "xyz"[: c.problem.dimensions]
-        self._sink = sink
-        self._writer: Writer | None = None
-        self._sensor()
+        self._recording, self._problem = recording, problem or c.problem
+        self._comm = comm if comm is not None and comm.size > 1 else None
+        whole = layout(self._problem, recording, c.dtype)
+        self._sampler = Sampler(stages, recording, self._problem.shape, self._comm)
+        self.samples = self._sampler.samples
+        if self._comm is None:
+            assert sink is not None
+            self.layout, self.sink = whole, sink
+        else:
+            assert parts is not None
+            series = {name: (rows, self.samples) for name, (rows, _) in whole.series.items()}
+            points = dict.fromkeys(whole.points, self.samples)
+            self.layout = Layout(series, points, whole.fields, whole.dtype)
+            blocks = Blocks(self._comm, parts)
+            self.sink = GatheredSink(self._comm, sink, self._sampler.columns, blocks, whole)
+        self._axes = "xyz"[: self._problem.dimensions]
+        self._writer: Writer | Inline | None = None
         self._buffers()
-
-    def _sensor(self) -> None:
-        where, device, c = self._recording.where, self._device, self._stages.constants
-        self._interpolates = isinstance(where, Interpolation)
-        corners, weights = np.zeros((0, 1), np.int64), np.zeros((0, 1))
-        if isinstance(where, Interpolation):
-            corners, weights = where.corners, where.weights
-        elif isinstance(where, Cuboids):
-            corners = where.indices(c.problem.shape)[:, None]
-        elif where is not None:
-            corners = np.asarray(where, np.int64)[:, None]
-        self._corners = device.asarray(np.ascontiguousarray(corners, np.int64))
-        self._weights = device.asarray(np.ascontiguousarray(weights, np.float64))
-        self.samples = len(corners)
 
     def _buffers(self) -> None:
         device, dtype, names = self._device, self.layout.dtype, self.layout
@@ -183,7 +161,9 @@ class Recorder:
             if name.endswith("_all"):
                 self.statistics[name] = device.empty(fields["p"].shape, dtype)
                 self.statistics[name][...] = _START[name.split("_")[1]]
-        bytes_a_row = max(1, 2 * len(names.series) * self.samples * dtype.itemsize)
+        # All ranks hand over at the same steps.
+        most = self.samples if self._comm is None else self._comm.control.max(self.samples)
+        bytes_a_row = max(1, 2 * len(names.series) * most * dtype.itemsize)
         self._rows = max(1, min(self._problem.steps, BLOCK_BYTES // bytes_a_row))
         self._series = {
             name: _Series(device, name, self._rows, samples, dtype)
@@ -192,7 +172,8 @@ class Recorder:
         shifted = any("non_staggered" in q or q.startswith("I") for q in self._recording.quantities)
         self._shifted = device.empty(fields["p"].shape, dtype) if shifted else None
         if shifted:
-            constants, factors = self._stages.constants, operators.unstaggering(self._problem)
+            constants = self._stages.constants
+            factors = operators.unstaggering(self._problem, constants.part)
             factors[0] = np.pad(factors[0], (0, constants.half_shape[2] - factors[0].size))
             self._factors = [device.asarray(f, constants.complex) for f in factors]
         wanted = {q for q in self._recording.quantities if q.startswith("I")}
@@ -203,14 +184,14 @@ class Recorder:
     def begin(self, step: int) -> None:
         """Before time step ``step``: the first, or the one after a checkpoint."""
         done = max(0, step - self._recording.start)
-        self._sink.begin(self.layout, done)
+        self.sink.begin(self.layout, done)
         for series in self._series.values():
             series.first = done
         if self.intensity is not None:
             for name in self._series:
                 if name.startswith("I"):
                     self._series[name].first = self.intensity.rows_done(done)
-        self._writer = Writer(self._sink)
+        self._writer = Inline(self.sink) if self._comm is not None else Writer(self.sink)
 
     def after(self, step: int) -> None:
         """Record time step ``step``, whose result is in the fields."""
@@ -251,7 +232,7 @@ class Recorder:
     def _sample(self, field, series: _Series | None):
         """Sensor values of a field: into the next row of its series, if it has one. Shape (samples,)."""
         target, row = (self._values, 0) if series is None else (series.block, series.filled)
-        self._kernels.sample(target, row, field, self._corners, self._weights, self._interpolates)
+        self._sampler.read(target, row, field)
         if series is not None:
             series.filled += 1
         return target[row]
@@ -285,25 +266,39 @@ class Recorder:
         for series in self._series.values():
             series.hand_over(self._writer)
         self._writer.wait()
-        self._sink.flush()
+        self.sink.flush()
 
-    def finish(self) -> dict[str, np.ndarray]:
-        """The last step is recorded: all statistics and final fields, on the host, by name."""
+    def finish(self) -> Mapping[str, np.ndarray]:
+        """The last step is recorded: all statistics and final fields, on the host, by name.
+
+        With several ranks those of this rank's points and of its owned block, made when they are asked for.
+        """
         if self.intensity is not None:
             self._store_intensity(self.intensity.flush())
         self.settle()
-        rows, found = self._problem.steps - self._recording.start, {}
-        for name, array in self.statistics.items():
-            host = np.array(self._device.to_host(array))
-            if name.endswith("_rms"):
-                host = np.sqrt(host / rows)
-            found[name] = host.astype(self.layout.dtype, copy=False)
+        rows = self._problem.steps - self._recording.start
+        found = {name: partial(self._statistic, name, rows) for name in self.statistics}
         for name in self.layout.fields:
             if name.endswith("_final"):
-                found[name] = np.array(self._device.to_host(self._stages.fields.named()[name[:-6]]))
+                found[name] = partial(self._final, name)
         if self.intensity is not None:
-            found |= {k: v for k, v in self.intensity.averages(rows).items() if k in self.layout.points}
-        return found
+            for name, values in self.intensity.averages(rows).items():
+                if name in self.layout.points:
+                    found[name] = partial(np.asarray, values)
+        return {name: make() for name, make in found.items()} if self._comm is None else Lazy(found)
+
+    def _statistic(self, name: str, rows: int) -> np.ndarray:
+        array = self.statistics[name]
+        host = np.array(self._device.to_host(self._owned(array) if name.endswith("_all") else array))
+        if name.endswith("_rms"):
+            host = np.sqrt(host / rows)
+        return host.astype(self.layout.dtype, copy=False)
+
+    def _final(self, name: str) -> np.ndarray:
+        return np.array(self._device.to_host(self._owned(self._stages.fields.named()[name[:-6]])))
+
+    def _owned(self, field):
+        return field if self._comm is None else field[self._stages.constants.part.owned]
 
     def close(self) -> None:
         """End the writer thread."""

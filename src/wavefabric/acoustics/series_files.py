@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ class SeriesFiles:
         for series in self._maps.values():
             series.flush()
 
-    def finish(self, arrays: dict[str, np.ndarray], report: Report) -> None:
+    def finish(self, arrays: Mapping[str, np.ndarray], report: Report) -> None:
         """Take the series into memory and remove their files."""
         self.arrays = {name: np.array(series) for name, series in self._maps.items()} | dict(arrays)
         self._remove()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -17,8 +17,13 @@ from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability import stability
 from wavefabric.errors import InputError
 from wavefabric.progress import Progress
+from wavefabric.results.agree import agree
 from wavefabric.results.file import ResultWriter
 from wavefabric.units import quantity, show
+
+if TYPE_CHECKING:
+    from wavefabric.acoustics.decomposition import Options
+    from wavefabric.exchange import Communicator
 
 
 def to_problem(
@@ -82,8 +87,12 @@ def simulate(
     force: bool = False,
     checkpoint: str | Path | None = None,
     check_stability: bool = True,
+    comm: Communicator | None = None,
+    decomposition: Options | None = None,
 ) -> Results:
     """Simulate the propagation of sound.
+
+    A script that calls this runs unchanged under ``mpiexec -n K``: its ranks share the grid.
 
     Parameters
     ----------
@@ -114,11 +123,21 @@ def simulate(
         series are kept in files beside it until then.
     check_stability : bool
         False runs a time step that `wavefabric.acoustics.stability` calls unstable.
+    comm : Communicator, optional
+        Ranks that share the grid; by default all that were started together. Give `exchange.solo()` to let
+        each rank run a simulation of its own.
+    decomposition : Options, optional
+        How they share it; a global decomposition by default.
+
+    Returns
+    -------
+    Results
+        The same on all ranks, each of which needs memory for all that was recorded. Only rank 0 writes files.
 
     Raises
     ------
     InputError
-        If an argument is wrong, or the time step is not stable.
+        If an argument is wrong, or the time step is not stable; on all ranks alike.
     """
     if steps is not None and t_end is not None:
         raise InputError("steps: is given along with t_end; allowed: one of them")
@@ -138,6 +157,8 @@ def simulate(
         force=force,
         checkpoint=checkpoint,
         check_stability=check_stability,
+        comm=comm,
+        decomposition=decomposition,
     )
 
 
@@ -151,6 +172,7 @@ def solve(
     checkpoint: str | Path | None = None,
     check_stability: bool = True,
     adapt: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None,
+    comm: Communicator | None = None,
     **options: Any,
 ) -> Results:
     """Check, run and hand back: the last part of `simulate`, whose options it takes.
@@ -159,7 +181,8 @@ def solve(
     """
     # Late: building a problem should not pay for Numba.
     from wavefabric.acoustics.check import check, check_recording
-    from wavefabric.acoustics.run import Checkpoints, run
+    from wavefabric.acoustics.gather import spread
+    from wavefabric.acoustics.run import Checkpoints, communicator, run
     from wavefabric.acoustics.series_files import SeriesFiles
     from wavefabric.acoustics.sinks import Memory
 
@@ -171,15 +194,25 @@ def solve(
             raise InputError(f"{found.warning}, or check_stability=False")
     if checkpoint is not None and output is not None and Path(checkpoint).resolve() == Path(output).resolve():
         raise InputError(f"checkpoint: {checkpoint} is the output too; allowed: another file")
-    writer = None if output is None else ResultWriter(output, force)
-    if checkpoint is None:
-        sink = Memory()
-        report = run(problem, recording, sink, **options)
-    else:
-        sink = SeriesFiles(checkpoint)
-        report = run(problem, recording, sink, checkpoints=Checkpoints(Path(checkpoint)), **options)
-    arrays = sink.arrays if adapt is None else adapt(sink.arrays)
-    results = Results(arrays, problem, recording, grid, report)
-    if writer is not None:
-        results.write(writer)
+    comm = comm or communicator(options.get("device", "auto"), options.get("threads"))
+    writers: list[ResultWriter] = []
+
+    def open_output() -> None:
+        if output is not None:
+            writers.append(ResultWriter(output, force))
+
+    agree(comm, open_output)
+    sink = Memory() if checkpoint is None else SeriesFiles(checkpoint)
+    plan = None if checkpoint is None else Checkpoints(Path(checkpoint))
+    report = run(problem, recording, sink, checkpoints=plan, comm=comm, **options)
+    arrays = sink.arrays if comm.size == 1 else spread(comm, sink.arrays)
+    results = Results(
+        arrays if adapt is None else adapt(arrays), problem, recording, grid, report, writes=comm.rank == 0
+    )
+
+    def write_output() -> None:
+        for writer in writers:
+            results.write(writer)
+
+    agree(comm, write_output)
     return results

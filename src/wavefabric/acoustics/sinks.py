@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -35,16 +36,22 @@ class Layout:
 
 @dataclass
 class Report:
-    """What a run cost: steps done now, all steps, seconds by phase, bytes."""
+    """What a run cost: steps done now, all steps, seconds by phase, bytes; the same on all ranks."""
 
     steps: int = 0
     total_steps: int = 0
     device: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
-    """``"loading"``, ``"preprocessing"``, ``"simulation"``, ``"postprocessing"``, over all legs."""
+    """``"loading"``, ``"preprocessing"``, ``"simulation"``, ``"postprocessing"``, over all legs, rank 0's."""
     transforms_per_step: float = 0.0
     peak_bytes: int = 0
+    """Of the rank that used most."""
     resumed_at: int = 0
+    ranks: int = 1
+    transport: str = ""
+    """How the ranks talked; empty for one."""
+    decomposition: str = ""
+    """How the grid was shared, in words; empty for one rank."""
 
 
 class Sink(Protocol):
@@ -62,8 +69,12 @@ class Sink(Protocol):
         """Make all rows so far last through a kill; called before a checkpoint is written."""
         ...
 
-    def finish(self, arrays: dict[str, np.ndarray], report: Report) -> None:
-        """The run is complete: statistics (samples,) and fields (Nz, Ny, Nx), by name."""
+    def finish(self, arrays: Mapping[str, np.ndarray], report: Report) -> None:
+        """The run is complete: statistics (samples,) and fields (Nz, Ny, Nx), by name.
+
+        From several ranks each comes together when it is taken out: take each once, and keep no more than one
+        in memory where that can be.
+        """
         ...
 
     def abandon(self, keep: bool) -> None:
@@ -97,7 +108,7 @@ class Memory:
     def flush(self) -> None:
         """Nothing outlives the process here."""
 
-    def finish(self, arrays: dict[str, np.ndarray], report: Report) -> None:
+    def finish(self, arrays: Mapping[str, np.ndarray], report: Report) -> None:
         """Keep the rest."""
         self.arrays.update(arrays)
 

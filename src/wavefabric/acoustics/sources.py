@@ -7,10 +7,13 @@ grid, so it is a pattern where all points share a signal up to a factor, and a f
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
+
 import numpy as np
 
 from wavefabric.acoustics.constants import Constants
-from wavefabric.acoustics.problem import TransducerSource
+from wavefabric.acoustics.problem import PressureSource, TransducerSource, VelocitySource
 
 
 def rank_one(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -34,6 +37,55 @@ def rank_one(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     return weights, wave[:, None]
 
 
+@dataclass(frozen=True)
+class Form:
+    """How one signal enters a field; made from all its points, so that all ranks do the same transforms.
+
+    Parameters
+    ----------
+    name : str
+        ``"points"``, ``"pattern"`` or ``"field"``.
+    weights : ndarray (points,) or (1,), optional
+        Of a pattern.
+    wave : ndarray (steps, 1), optional
+        Signal of a pattern.
+    key : bytes
+        The same for patterns that are the same.
+    """
+
+    name: str
+    weights: np.ndarray | None = None
+    wave: np.ndarray | None = None
+    key: bytes = b""
+
+
+def form(index: np.ndarray, signal: np.ndarray, mode: str) -> Form:
+    """The form of a signal at points ``index`` of the whole grid."""
+    if mode != "additive":
+        return Form("points")
+    common = rank_one(signal)
+    if common is None:
+        return Form("field")
+    weights, wave = common
+    # Components of one velocity source often share weights; so do their patterns.
+    key = hashlib.sha256(index.tobytes() + weights.tobytes()).digest()
+    return Form("pattern", weights, wave, key)
+
+
+@dataclass(frozen=True)
+class PressurePart(PressureSource):
+    """A rank's points of a pressure source, and the form that the whole source has."""
+
+    form: Form | None = None
+
+
+@dataclass(frozen=True)
+class VelocityPart(VelocitySource):
+    """A rank's points of a velocity source, and the forms that the whole one's components have."""
+
+    forms: tuple[Form | None, ...] = ()
+
+
 class Injection:
     """One source signal on its way into one or several fields.
 
@@ -47,6 +99,10 @@ class Injection:
         See `problem.PressureSource`.
     transform : callable
         ``transform(field)`` multiplies a field by the k-space correction in place.
+    patterns : dict
+        Those made so far, by `Form.key`.
+    given : Form, optional
+        The form of the whole source, if these are some of its points.
 
     Attributes
     ----------
@@ -56,26 +112,31 @@ class Injection:
         The source is on while the time step is below this.
     """
 
-    def __init__(self, constants: Constants, index, signal, mode: str, transform, patterns: dict):
+    def __init__(
+        self,
+        constants: Constants,
+        index,
+        signal,
+        mode: str,
+        transform,
+        patterns: dict,
+        given: Form | None = None,
+    ):
         device, dtype = constants.device, constants.dtype
         self._device, self._kernels, self._transform = device, constants.kernels, transform
         self.steps, self.replace = len(signal), mode == "dirichlet"
         self.host_index, self.host_signal = index, np.ascontiguousarray(signal, dtype)
         self.index = device.asarray(index)
-        self.form = "points"
-        if mode == "additive":
-            common = rank_one(signal)
-            self.form = "pattern" if common else "field"
+        how = given or form(index, signal, mode)
+        self.form = how.name
+        if self.form != "points":
             self.field = device.zeros(constants.shape, dtype)
-            if common:
-                weights, wave = common
-                # Components of one velocity source often share weights; so do their patterns.
-                key = (index.tobytes(), weights.tobytes())
-                if key not in patterns:
-                    self._fill(self.field, np.broadcast_to(weights, index.shape))
-                    patterns[key] = self.field
-                self.field = patterns[key]
-                self.host_signal = np.ascontiguousarray(wave, dtype)
+        if self.form == "pattern":
+            if how.key not in patterns:
+                self._fill(self.field, np.broadcast_to(how.weights, index.shape))  # type: ignore[arg-type]
+                patterns[how.key] = self.field
+            self.field = patterns[how.key]
+            self.host_signal = np.ascontiguousarray(how.wave, dtype)
         self.signal = device.asarray(self.host_signal)
         #: What multiplies the field at each step: the signal of a pattern, ones for a field made anew.
         self.wave = self.signal
@@ -143,14 +204,16 @@ class Sources:
         def correct(field) -> None:
             transform(field, kappa)
 
-        def inject(index, signal, mode) -> Injection:
-            return Injection(constants, index, signal, mode, correct, patterns)
+        def inject(index, signal, mode, how: Form | None) -> Injection:
+            return Injection(constants, index, signal, mode, correct, patterns, how)
 
         p, u = problem.pressure_source, problem.velocity_source
-        self.pressure = inject(p.index, p.signal, p.mode) if p else None
+        whole_form = p.form if isinstance(p, PressurePart) else None
+        forms = u.forms if isinstance(u, VelocityPart) else (None,) * problem.dimensions
+        self.pressure = inject(p.index, p.signal, p.mode, whole_form) if p else None
         self.velocity: list[Injection | None] = [
-            inject(u.index, signal, u.mode) if u and signal is not None else None
-            for signal in (u.signals if u else ())
+            inject(u.index, signal, u.mode, how) if u and signal is not None else None
+            for signal, how in zip(u.signals if u else (), forms, strict=False)
         ] or [None] * problem.dimensions
         self.delayed = Delayed(constants, problem.transducer) if problem.transducer else None
 

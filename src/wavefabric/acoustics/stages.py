@@ -26,13 +26,16 @@ class Stages:
     """
 
     def __init__(self, constants: Constants, fields: Fields):
-        device = constants.device
         self.constants, self.fields = constants, fields
         self.transforms = 0
         parts = 3 if constants.three else 2
-        self._spectra = [device.empty(constants.half_shape, constants.complex) for _ in range(parts)]
+        self._spectra = [self._empty_spectrum() for _ in range(parts)]
         self._real = self._scratch(parts)
         self.sources = Sources(constants, self.multiply)
+
+    def _empty_spectrum(self):
+        c = self.constants
+        return c.device.empty(c.half_shape, c.complex)
 
     def _scratch(self, parts: int) -> list:
         c = self.constants
@@ -56,6 +59,7 @@ class Stages:
     def density(self, active: tuple[bool, ...]) -> None:
         """ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ), and pressure sources."""
         c, f = self.constants, self.fields
+        self.enter(f.u)
         for component, spectrum in zip(f.u, self._spectra, strict=True):
             self._forward(component, spectrum)
         c.kernels.divergence_spectra(*f.three(self._spectra), c.kappa, *c.down, c.three)
@@ -73,9 +77,10 @@ class Stages:
         if c.lossy:
             c.kernels.absorption_terms(shift, loss, *f.three(f.rho), *f.three(self._real), c.density, c.three)
             if not c.stokes:
-                self.multiply(loss, c.nabla1)
+                self.enter([loss, shift] if c.disperses else [loss])
+                self._multiply(loss, c.nabla1)
                 if c.disperses:
-                    self.multiply(shift, c.nabla2)
+                    self._multiply(shift, c.nabla2)
         c.kernels.update_pressure(
             f.p, *f.three(f.rho), c.speed, c.density, c.ratio, c.tau, c.eta, loss, shift,
             c.nonlinear, c.lossy, c.disperses, c.three,
@@ -95,10 +100,21 @@ class Stages:
     def prepare(self, active: tuple[bool, ...]) -> None:
         """Before a step with these sources is captured: copy to the device what it will need."""
 
+    def graph(self, work):
+        """What repeats the launches of ``work``."""
+        return self.constants.device.graph(work)
+
+    def enter(self, fields: list) -> None:
+        """Fields are about to be transformed: where a rank holds a block, fill its overlaps."""
+
     # --- Transforms ------------------------------------------------------------------------------------
 
     def multiply(self, field, operator) -> None:
         """field ← F⁻¹{operator F{field}} for a real operator that holds 1/N."""
+        self.enter([field])
+        self._multiply(field, operator)
+
+    def _multiply(self, field, operator) -> None:
         # The last: the first may hold what a faster form of these stages keeps between steps.
         self._forward(field, self._spectra[-1])
         self.constants.kernels.scale_spectrum(self._spectra[-1], operator)
@@ -108,12 +124,14 @@ class Stages:
         """out ← F⁻¹{factor F{component}} along one axis: a velocity at the points of the pressure."""
         c = self.constants
         spectrum = self._spectra[-1]
+        self.enter([component])
         self._forward(component, spectrum)
-        c.kernels.translate_spectrum(spectrum, factor, axis, c.dtype.type(1 / c.problem.points))
+        c.kernels.translate_spectrum(spectrum, factor, axis, c.dtype.type(1 / c.part.points))
         self._backward(spectrum, out)
 
     def _gradient(self, p):
         c, f = self.constants, self.fields
+        self.enter([p])
         self._forward(p, self._spectra[0])
         c.kernels.gradient_spectra(*f.three(self._spectra), c.kappa, *c.up, c.three)
         for spectrum, real in zip(self._spectra, self._real, strict=True):

@@ -27,19 +27,21 @@ class AxisStages(Stages):
     """Same stages, same answers to round-off as `Stages`, half the passes over memory."""
 
     def __init__(self, constants: Constants, fields: Fields):
-        self._axes = axes_cuda.Kernels(
-            constants.device,
-            constants.shape,
-            constants.dtype,
-            constants.nonlinear,
-            constants.problem.absorption,
-        )
+        self._axes = self._passes(constants, constants.shape, "XYZ")
         super().__init__(constants, fields)
         self._structures: dict[tuple, tuple] = {}
         c = constants
         self._state = self._axes.pack(
-            self._axes.state(fields.rho, fields.p, c.pml, c.speed, c.density, c.ratio, c.tau, c.eta)
+            self._axes.state(
+                fields.rho, fields.p, c.pml, c.speed, c.density, c.ratio, c.tau, c.eta, self._stored()
+            )
         )
+
+    @staticmethod
+    def _passes(constants: Constants, shape, axes: str) -> axes_cuda.Kernels:
+        """Kernels for arrays of a shape, along some axes."""
+        medium = constants.nonlinear, constants.problem.absorption
+        return axes_cuda.Kernels(constants.device, shape, constants.dtype, *medium, axes)
 
     def _scratch(self, parts: int) -> list:
         return []
@@ -60,6 +62,7 @@ class AxisStages(Stages):
                 self.sources.delayed.apply(f.u[0], f.clock)
             for component, spectrum in zip(f.u, self._by_axis(), strict=True):
                 self._axes.x_forward(component, spectrum)
+        self.left(f.u, self._by_axis())
         self.transforms += 6
 
     def _by_axis(self) -> list:
@@ -67,18 +70,58 @@ class AxisStages(Stages):
         s0, s1, s2 = self._spectra
         return [s2, s0, s1]
 
+    # --- Where ranks part the work: fields leave with their spectra along x, other axes follow ------------
+
+    def left(self, fields: list, spectra: list) -> None:
+        """Fields and their spectra along x are complete; they are next needed by `along_y`."""
+
+    def along_y(self, spectra: list) -> None:
+        """Transform spectra along y, forward."""
+        self._axes.y_transform(spectra, False)
+
     def _gradient_spectra(self) -> None:
         c = self.constants
         s0, s1, s2 = self._spectra
-        self._axes.y_transform([s0], False)
+        self.along_y([s0])
         self._axes.z_gradient(s0, s1, c.kappa, c.up[2])
         self._axes.y_gradient(s0, s1, s2, c.up[0], c.up[1])
 
-    def density(self, active: tuple[bool, ...]) -> None:
-        c, f = self.constants, self.fields
-        self._axes.y_transform(self._spectra, False)
+    def _divergence_spectra(self) -> None:
+        c = self.constants
+        self.along_y(self._spectra)
         self._axes.z_divergence(self._spectra, c.kappa, c.down)
         self._axes.y_transform(self._spectra, True)
+
+    def _absorption_spectra(self, both: list) -> None:
+        c = self.constants
+        self.along_y(both)
+        s0, s1, _ = self._spectra
+        self._axes.z_scale(s0, s1, c.nabla1, c.nabla2, len(both))
+        self._axes.y_transform(both, True)
+
+    def _multiply_spectrum(self, spectrum, operator) -> None:
+        """Along y and z there and back, with a real operator in between."""
+        self._axes.y_transform([spectrum], False)
+        self._axes.z_scale(spectrum, spectrum, operator, operator, 1)
+        self._axes.y_transform([spectrum], True)
+
+    def _translate_y(self, spectrum, factor, scale) -> None:
+        self._axes.y_transform([spectrum], False)
+        self.constants.kernels.translate_spectrum(spectrum, factor, 1, scale)
+        self._axes.y_transform([spectrum], True)
+
+    def _translate_z(self, spectrum, factor, scale) -> None:
+        self._axes.z_translate(spectrum, factor, scale)
+
+    def _stored(self) -> tuple | None:
+        """ρ₀∇·u and Σρ as fields, and the rows where they are wanted as such."""
+        return None
+
+    # -----------------------------------------------------------------------------------------------------
+
+    def density(self, active: tuple[bool, ...]) -> None:
+        c, f = self.constants, self.fields
+        self._divergence_spectra()
         _, source, _ = self._of(active)
         self._at_points = self._points(self.sources.pressure, active[0])
         self._axes.x_density(self._spectra, self._state, source, c.dt, f.clock, self._at_points)
@@ -86,6 +129,12 @@ class AxisStages(Stages):
             self.sources.add_pressure(f.rho, f.clock, active)
             if c.disperses:
                 self._total_density()
+        if c.lossy and not c.stokes:
+            both = 1 + c.disperses
+            stored = self._stored() or (None, None)
+            self.left(list(stored[:both]), self._spectra[:both])
+        elif not self._at_points:
+            self.left([f.p], self._spectra[:1])
         self.transforms += 4 + c.disperses
 
     def _total_density(self) -> None:
@@ -100,14 +149,13 @@ class AxisStages(Stages):
         c = self.constants
         s0, s1, _ = self._spectra
         if c.lossy and not c.stokes:
-            both = self._spectra[: 2 if c.disperses else 1]
-            self._axes.y_transform(both, False)
-            self._axes.z_scale(s0, s1, c.nabla1, c.nabla2, len(both))
-            self._axes.y_transform(both, True)
+            self._absorption_spectra(self._spectra[: 2 if c.disperses else 1])
             self._axes.x_pressure(s0, s1, self._state, 1, c.disperses)
+            self.left([self.fields.p], [s0])
             self.transforms += 2 + c.disperses
         elif self._at_points:
             self._axes.x_pressure(s0, s1, self._state, 2 if c.stokes else 0, False)
+            self.left([self.fields.p], [s0])
 
     def initial_pressure(self, p0) -> None:
         c, f = self.constants, self.fields
@@ -134,26 +182,24 @@ class AxisStages(Stages):
     def multiply(self, field, operator) -> None:
         """field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
         spectrum = self._spectra[-1]
+        self.enter([field])
         self._axes.x_forward(field, spectrum)
-        self._axes.y_transform([spectrum], False)
-        self._axes.z_scale(spectrum, spectrum, operator, operator, 1)
-        self._axes.y_transform([spectrum], True)
+        self._multiply_spectrum(spectrum, operator)
         self._axes.x_backward(spectrum, field)
         self.transforms += 2
 
     def translated(self, component, axis: int, factor, out) -> None:
         """out ← F⁻¹{factor F{component}} along one axis."""
-        spectrum, n = self._spectra[-1], self.constants.problem.shape
+        spectrum, n = self._spectra[-1], self.constants.part.basis
         kernels, real = self.constants.kernels, self.constants.dtype.type
+        self.enter([component])
         self._axes.x_forward(component, spectrum)
         if axis == 0:
             kernels.translate_spectrum(spectrum, factor, 0, real(1 / n[0]))
         elif axis == 1:
-            self._axes.y_transform([spectrum], False)
-            kernels.translate_spectrum(spectrum, factor, 1, real(1 / (n[0] * n[1])))
-            self._axes.y_transform([spectrum], True)
+            self._translate_y(spectrum, factor, real(1 / (n[0] * n[1])))
         else:
-            self._axes.z_translate(spectrum, factor, real(1 / (n[0] * n[2])))
+            self._translate_z(spectrum, factor, real(1 / (n[0] * n[2])))
         self._axes.x_backward(spectrum, out)
         self.transforms += 2
 

@@ -46,7 +46,7 @@ class Step:
     def _record(self, active: tuple[bool, ...]) -> tuple[Callable[[], None], int]:
         """A replay of a step, and the transforms of it that nobody counts because no Python runs."""
         before = self.stages.transforms
-        replay = self._device.graph(lambda: self._whole(active))
+        replay = self.stages.graph(lambda: self._whole(active))
         recorded, self.stages.transforms = self.stages.transforms - before, before
         return replay, recorded
 

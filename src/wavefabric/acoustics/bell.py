@@ -1,0 +1,64 @@
+"""Bells: what makes a block with its overlaps periodic, so that it has a Fourier basis of its own.
+
+A bell is 1 on the owned points and falls to 0 over the overlap (Israeli, Vozovoi & Averbuch 1993, J. Sci.
+Comput. 8, 135). Overlap point i, from the outer edge, has t = (i + ½)/overlap, so that rise and fall add up
+to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import erf
+
+from wavefabric.errors import InputError
+
+
+def _cosine(t: np.ndarray) -> np.ndarray:
+    """cos² of a quarter wave."""
+    return np.sin(np.pi / 2 * t) ** 2
+
+
+def _nested_sine(t: np.ndarray) -> np.ndarray:
+    """sin² of two nested sines; seven derivatives vanish at both ends."""
+    return np.sin(np.pi / 4 * (1 + np.sin(np.pi / 2 * np.sin(np.pi * (t - 0.5))))) ** 2
+
+
+def _erf(t: np.ndarray) -> np.ndarray:
+    """½(1 + erf(2s/√(1−s²))), s = 2t − 1; after Boyd 2002 (doi:10.1006/jcph.2002.7023)."""
+    s = 2 * t - 1
+    return (1 + erf(2 * s / np.sqrt(1 - s * s))) / 2
+
+
+_RISES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "none": np.ones_like,
+    "cosine": _cosine,
+    "nested-sine": _nested_sine,
+    "erf": _erf,
+}
+#: Their names.
+BELLS = tuple(_RISES)
+
+
+def bell(name: str, owned: int, overlap: int) -> np.ndarray:
+    """Factors along one axis, shape (owned + 2 overlap,).
+
+    Parameters
+    ----------
+    name : str
+        One of `BELLS`; ``"none"`` is 1 everywhere.
+    owned : int
+        Points of the block.
+    overlap : int
+        Points on each side of it.
+
+    Raises
+    ------
+    InputError
+        For another name.
+    """
+    if name not in _RISES:
+        raise InputError(f"bell: {name!r} given; allowed: {', '.join(BELLS)}")
+    rise = _RISES[name]((np.arange(overlap) + 0.5) / overlap) if overlap else np.ones(0)
+    return np.concatenate([rise, np.ones(owned), rise[::-1]])

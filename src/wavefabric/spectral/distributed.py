@@ -1,0 +1,168 @@
+"""Real 3-D transforms of a field that is cut into slabs or pencils, by transposes between ranks.
+
+Ranks form a grid (1, By, Bz). In space a rank has all x, a block of y and a block of z. Transforms go x, y,
+z; before y the blocks of y are gathered and k_x is cut instead, before z the blocks of z, and k_y is cut:
+
+    (z/Bz, y/By, x) → x → (z/Bz, y/By, kx) ⇄ (z/Bz, y, kx/By) → y ⇄ (z, ky/Bz, kx/By) → z
+
+With By = 1 (slabs) x and y are one transform and the first transpose falls away; with Bz = 1 the second.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+from wavefabric.exchange import Communicator
+from wavefabric.exchange.regions import Message, RegionExchange
+
+Triple = tuple[int, int, int]
+#: Ranges along x, y, z.
+Box = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+
+
+def cuts(n: int, blocks: int) -> list[tuple[int, int]]:
+    """Ranges that tile ``n`` points and differ by one at most, the longer first."""
+    size, more = divmod(n, blocks)
+    edges = [i * size + min(i, more) for i in range(blocks + 1)]
+    return list(itertools.pairwise(edges))
+
+
+def boxes(shape: Triple, grid: Triple) -> tuple[list[Box], list[Box], list[Box], list[Box]]:
+    """What every rank holds, rank by rank: in space; along k_x; after the first; after the second transpose.
+
+    Ranks count along z fastest, then y.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Grid points (Nx, Ny, Nz).
+    grid : tuple of int
+        Blocks along x (1), y and z.
+    """
+    nx, ny, nz = shape
+    half, by, bz = nx // 2 + 1, grid[1], grid[2]
+    y, z, kx, ky = cuts(ny, by), cuts(nz, bz), cuts(half, by), cuts(ny, bz)
+    ranks = list(itertools.product(range(by), range(bz)))
+    return (
+        [((0, nx), y[j], z[k]) for j, k in ranks],
+        [((0, half), y[j], z[k]) for j, k in ranks],
+        [(kx[j], (0, ny), z[k]) for j, k in ranks],
+        [(kx[j], ky[k], (0, nz)) for j, k in ranks],
+    )
+
+
+def box_shape(box: Box) -> Triple:
+    """C-order shape (z, y, x) of a box."""
+    return tuple(stop - start for start, stop in reversed(box))  # type: ignore[return-value]
+
+
+def transpose_messages(before: list[Box], after: list[Box]) -> list[Message]:
+    """Messages that bring data from the boxes of one layout into those of another, rank by rank in each."""
+    found = []
+    for src, given in enumerate(before):
+        for dst, wanted in enumerate(after):
+            common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(given, wanted, strict=True)]
+            if all(start < stop for start, stop in common):
+                found.append(Message(src, dst, _within(common, given), _within(common, wanted)))
+    return found
+
+
+def _within(common, box: Box) -> tuple[slice, slice, slice]:
+    """(z, y, x) slices of a global box inside the array of another."""
+    pairs = list(zip(common, box, strict=True))
+    x, y, z = (slice(start - first, stop - first) for (start, stop), (first, _) in pairs)
+    return z, y, x
+
+
+def held_elements(shape: Triple, grid: Triple, rank: int) -> int:
+    """Complex numbers that a `DistributedRealFFT` holds on a rank: between transforms, and in messages."""
+    _, rows, planes, columns = boxes(shape, grid)
+    layouts = [rows] + ([planes] if grid[1] > 1 else []) + ([columns] if grid[2] > 1 else [])
+    held = sum(math.prod(box_shape(layout[rank])) for layout in layouts[:-1])
+    for before, after in itertools.pairwise(layouts):
+        stays = [
+            max(0, min(here[1], there[1]) - max(here[0], there[0]))
+            for here, there in zip(before[rank], after[rank], strict=True)
+        ]
+        moved = math.prod(box_shape(before[rank])) + math.prod(box_shape(after[rank])) - 2 * math.prod(stays)
+        held += 2 * moved  # there and back
+    return held
+
+
+class _Transpose:
+    """Between two layouts, there and back."""
+
+    def __init__(self, comm: Communicator, before: list[Box], after: list[Box], dtype):
+        here, there = box_shape(before[comm.rank]), box_shape(after[comm.rank])
+        self._there = RegionExchange(comm, transpose_messages(before, after), here, there, dtype)
+        self._back = RegionExchange(comm, transpose_messages(after, before), there, here, dtype)
+
+    def forward(self, before, after) -> None:
+        self._there.start([before])
+        self._there.finish([after])
+
+    def backward(self, after, before) -> None:
+        self._back.start([after])
+        self._back.finish([before])
+
+
+class DistributedRealFFT:
+    """Transforms of one real field over all ranks, planned once; collective.
+
+    Same interface as `device.RealFFT`, with this rank's boxes.
+
+    Parameters
+    ----------
+    comm : Communicator
+    shape : tuple of int
+        Grid points (Nx, Ny, Nz).
+    grid : tuple of int
+        Blocks along x (1), y and z, one a rank: (1, 1, K) is slabs, else pencils.
+    dtype : dtype
+        float32 or float64.
+    """
+
+    def __init__(self, comm: Communicator, shape: Triple, grid: Triple, dtype):
+        device, kind = comm.device, np.result_type(dtype, np.complex64)
+        space, rows, planes, columns = boxes(shape, grid)
+        self._local = device.real_fft(box_shape(space[comm.rank]), dtype, (2,) if grid[1] > 1 else (1, 2))
+        layouts, axes = [rows], [[]]  # boxes, and which complex axes are transformed there
+        if grid[1] > 1:
+            layouts.append(planes)
+            axes.append([1])
+        if grid[2] > 1:
+            layouts.append(columns)
+            axes.append([0])
+        elif shape[2] > 1:
+            axes[-1].append(0)
+        shapes = [box_shape(layout[comm.rank]) for layout in layouts]
+        self._axes = [
+            [device.axis_fft(box, kind, axis) for axis in along]
+            for box, along in zip(shapes, axes, strict=True)
+        ]
+        # The last layout is the caller's spectrum.
+        self._buffers = [device.empty(box, kind) for box in shapes[:-1]]
+        self._transposes = [_Transpose(comm, a, b, kind) for a, b in itertools.pairwise(layouts)]
+
+    def forward(self, real, spectrum) -> None:
+        """``spectrum`` of ``real``, NumPy's sign, no scale."""
+        held = [*self._buffers, spectrum]
+        self._local.forward(real, held[0])
+        for level, plans in enumerate(self._axes):
+            if level:
+                self._transposes[level - 1].forward(held[level - 1], held[level])
+            for plan in plans:
+                plan.forward(held[level])
+
+    def backward(self, spectrum, real) -> None:
+        """Unscaled inverse; spoils ``spectrum``."""
+        held = [*self._buffers, spectrum]
+        for level in range(len(held) - 1, -1, -1):
+            for plan in self._axes[level]:
+                plan.backward(held[level])
+            if level:
+                self._transposes[level - 1].backward(held[level], held[level - 1])
+        self._local.backward(held[0], real)

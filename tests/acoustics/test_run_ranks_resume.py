@@ -1,0 +1,171 @@
+"""Runs over several ranks that end early and go on: the bits of one that was left alone."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from random_problems import points, pressure_source, problem, transducer, velocity_source
+
+from wavefabric.acoustics.decomposition import Options
+from wavefabric.acoustics.problem import QUANTITIES, Interpolation, Recording
+from wavefabric.acoustics.run import Checkpoints, run
+from wavefabric.acoustics.series_files import SeriesFiles
+from wavefabric.acoustics.sinks import Memory
+from wavefabric.acoustics.step import Step
+from wavefabric.errors import InputError
+from wavefabric.exchange import solo
+from wavefabric.results import checkpoint
+
+SHAPE, STEPS = (14, 12, 10), 17
+OPTIONS = {"global": None, "local": Options("local", overlap=3)}
+
+
+def losses_and_sources():
+    return problem(
+        SHAPE, steps=STEPS, mixed="cb", nonlinearity=True, absorption="power_law",
+        velocity_source=velocity_source(SHAPE, "additive", steps=STEPS),
+        pressure_source=pressure_source(SHAPE, "dirichlet", steps=12), transducer=transducer(SHAPE),
+    )  # fmt: skip
+
+
+class RanksLeg:
+    """One start of the program on all ranks."""
+
+    def __init__(self, comm, form, tmp_path):
+        folder = comm.control.bcast(tmp_path)
+        self.comm, self.options, self.path = comm, OPTIONS[form], folder / "run.checkpoint"
+        self.given, self.recording = losses_and_sources(), Recording(QUANTITIES, points(SHAPE, 11), 3)
+
+    def whole(self):
+        """Arrays of a run left alone, on rank 0."""
+        sink = Memory()
+        run(self.given, self.recording, sink, comm=self.comm, decomposition=self.options)
+        return sink.arrays
+
+    def run(self, progress=None, **plan):
+        self.sink = SeriesFiles(self.path) if self.comm.rank == 0 else None
+        return run(
+            self.given, self.recording, self.sink, comm=self.comm, decomposition=self.options,
+            progress=progress, checkpoints=Checkpoints(self.path, **plan),
+        )  # fmt: skip
+
+    def names(self):
+        self.comm.control.barrier()
+        found = sorted(p.name.removeprefix(self.path.name) for p in self.path.parent.iterdir())
+        self.comm.control.barrier()
+        return found
+
+    def check(self, wanted):
+        if self.sink is not None:
+            assert self.sink.arrays.keys() == wanted.keys()
+            for name, array in wanted.items():
+                assert self.sink.arrays[name].tobytes() == array.tobytes(), name
+        assert self.names() == []
+
+
+@pytest.fixture
+def ranks_leg(comm, tmp_path):
+    return RanksLeg(comm, "global", tmp_path)
+
+
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("form", OPTIONS)
+def test_stop_and_resume(comm, tmp_path, form):
+    leg, done = RanksLeg(comm, form, tmp_path), 0
+    wanted = leg.whole()
+    while done < STEPS:
+        report = leg.run(every=6, stop=True)
+        assert (report.resumed_at, report.steps) == (done, min(done + 6, STEPS))
+        if report.steps < STEPS:
+            slot = (report.steps // 6 - 1) % 2
+            parts = [name for name in leg.names() if not name.endswith(".series.partial")]
+            assert parts == ["", f".rank0of2.{slot}", f".rank1of2.{slot}"]
+        done = report.steps
+    leg.check(wanted)
+
+
+@pytest.mark.parallel(3)
+def test_saves_on_the_way_and_points_between(comm, tmp_path):
+    leg = RanksLeg(comm, "global", tmp_path)
+    rng = np.random.default_rng(3)
+    corners = Interpolation(rng.integers(0, np.prod(SHAPE), (7, 8)), rng.dirichlet(np.ones(8), 7))
+    leg.recording = Recording(QUANTITIES, corners, 2)
+    wanted = leg.whole()
+    leg.run(every=5)
+    leg.check(wanted)
+    leg.run(every=8, stop=True)
+    assert leg.run(interval=0.0).resumed_at == 8
+    leg.check(wanted)
+
+
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("survivors", [{0}, {1}, {0, 1}])
+def test_a_kill_within_a_save(ranks_leg, survivors):
+    """Parts of a newer generation that were on the disk already count for nothing."""
+    wanted, rank = ranks_leg.whole(), ranks_leg.comm.rank
+    ranks_leg.run(every=6, stop=True)
+    part = ranks_leg.path.with_name(f"{ranks_leg.path.name}.rank{rank}of2.1")
+    if rank in survivors:
+        checkpoint.save(part, {"p": np.zeros(4)}, {"token": "another", "state": {"step": 12}}, "any")
+    else:
+        part.with_name(part.name + ".partial").write_bytes(b"cut sh")
+    ranks_leg.comm.control.barrier()
+    assert ranks_leg.run(every=3, stop=True).resumed_at == 6
+    assert ranks_leg.run().resumed_at == 9
+    ranks_leg.check(wanted)
+
+
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ctrl_c_on_one_rank_saves_on_all(ranks_leg, monkeypatch, rank):
+    wanted, take = ranks_leg.whole(), Step.take
+
+    def pressing(step, number):
+        take(step, number)
+        if number == 7:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    if ranks_leg.comm.rank == rank:
+        monkeypatch.setattr(Step, "take", pressing)
+    with pytest.raises(KeyboardInterrupt):
+        ranks_leg.run()
+    monkeypatch.undo()
+    assert ranks_leg.run().resumed_at == 8
+    ranks_leg.check(wanted)
+
+
+@pytest.mark.parallel([2, 3])
+def test_only_the_layout_that_was_saved(comm, tmp_path):
+    """One line that names it, on all ranks."""
+    leg = RanksLeg(comm, "local" if comm.size == 2 else "global", tmp_path)
+
+    def refusal(**more):
+        with pytest.raises(InputError) as caught:
+            run(
+                leg.given, leg.recording, Memory(), checkpoints=Checkpoints(leg.path),
+                **{"comm": comm, "decomposition": leg.options, **more},
+            )  # fmt: skip
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    leg.run(every=6, stop=True)
+    comm.control.barrier()
+    grid = "x".join(map(str, (1, 1, 3) if comm.size == 3 else (2, 1, 1)))
+    layout = f"{comm.size} ranks ({'global' if comm.size == 3 else 'local'}, grid {grid}"
+    text = refusal(decomposition=Options(grid=(1, comm.size, 1)))
+    assert f"saved by {layout}" in text
+    assert f"this run has {comm.size} ranks (global, grid 1x{comm.size}x1)" in text
+    if comm.size == 2:
+        assert "overlap 2" in refusal(decomposition=Options("local", overlap=2))
+        assert "bell none" in refusal(decomposition=Options("local", overlap=3, bell="none"))
+    text = refusal(comm=solo(comm.device), decomposition=None)
+    assert f"saved by {layout}" in text
+    assert "this run has 1 rank;" in text
+    comm.control.barrier()
+    if comm.rank == comm.size - 1:
+        leg.path.with_name(f"{leg.path.name}.rank{comm.rank}of{comm.size}.0").unlink()
+    comm.control.barrier()
+    assert f"rank{comm.size - 1}of{comm.size}.0 is missing" in refusal()
+    leg.run(resume=False)
+    assert leg.names() == []

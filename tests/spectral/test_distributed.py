@@ -1,0 +1,175 @@
+"""Distributed transforms against NumPy's, and their messages replayed without ranks."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wavefabric.device import get_device
+from wavefabric.spectral.distributed import (
+    DistributedRealFFT,
+    box_shape,
+    boxes,
+    cuts,
+    held_elements,
+    transpose_messages,
+)
+
+
+@given(n=st.integers(1, 300), blocks=st.integers(1, 20))
+def test_cuts_tile(n, blocks):
+    found = cuts(n, min(n, blocks))
+    assert found[0][0] == 0
+    assert found[-1][1] == n
+    assert all(one[1] == other[0] for one, other in itertools.pairwise(found))
+    lengths = [stop - start for start, stop in found]
+    assert max(lengths) - min(lengths) <= 1
+    assert min(lengths) >= 1
+
+
+def shapes_and_grids():
+    return st.tuples(
+        st.tuples(st.integers(6, 12), st.integers(4, 9), st.integers(4, 9)),
+        st.integers(1, 4),
+        st.integers(1, 4),
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(shapes_and_grids())
+def test_transposes_move_every_number_once(case):
+    """From each layout to the next and back, played with arrays of their global indices."""
+    shape, by, bz = case
+    layouts = boxes(shape, (1, by, bz))[1:]
+    half = (shape[2], shape[1], shape[0] // 2 + 1)
+    numbers = np.arange(math.prod(half)).reshape(half)
+
+    def cut(box):
+        (x0, x1), (y0, y1), (z0, z1) = box
+        return numbers[z0:z1, y0:y1, x0:x1]
+
+    for before, after in [layouts[:2], layouts[1:], layouts[1::-1], layouts[:0:-1]]:
+        arrays = [np.full(box_shape(box), -1) for box in after]
+        moved = 0
+        for message in transpose_messages(before, after):
+            values = cut(before[message.src])[message.src_box]
+            assert values.size > 0
+            target = arrays[message.dst][message.dst_box]
+            assert (target == -1).all()
+            target[...] = values
+            moved += values.size
+        assert moved == numbers.size
+        for array, box in zip(arrays, after, strict=True):
+            assert (array == cut(box)).all()
+
+
+#: Grid points and, for the number of ranks, blocks along y and z (None: does not fit).
+CASES = [
+    ((16, 12, 10), (1, None)),
+    ((16, 12, 10), (None, 1)),
+    ((13, 11, 9), (1, None)),
+    ((13, 11, 9), (2, None)),
+    ((17, 9, 7), (None, 1)),
+    ((31, 45, 1), (None, 1)),
+    ((8, 8, 8), (2, None)),
+]
+
+
+@pytest.mark.parallel([2, 3, 4])
+@pytest.mark.parametrize(("shape", "blocks"), CASES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_against_numpy(comm, shape, blocks, dtype):
+    by, bz = blocks
+    if (by or bz) > 1 and comm.size % (by or bz):
+        by = bz = None  # 2 does not divide 3: slabs
+        bz = comm.size
+    grid = (1, by or comm.size // bz, bz or comm.size // by)
+    space, *_, spectral = boxes(shape, grid)
+    fft = DistributedRealFFT(comm, shape, grid, dtype)
+    rng = np.random.default_rng(3)
+    field = rng.standard_normal(shape[::-1]).astype(dtype)
+    spectrum = np.fft.rfftn(field.astype(float))
+    (x, y, z), (kx, ky, kz) = ([slice(*span) for span in box[comm.rank]] for box in (space, spectral))
+    device, kind = comm.device, np.result_type(dtype, np.complex64)
+    real = device.empty(box_shape(space[comm.rank]), dtype)
+    real[...] = device.asarray(np.ascontiguousarray(field[z, y, x]))
+    held = device.empty(box_shape(spectral[comm.rank]), kind)
+    tolerance = 20 * np.finfo(dtype).eps
+    for _ in range(2):  # nothing is left over from the first time
+        fft.forward(real, held)
+        error = abs(device.to_host(held) - spectrum[kz, ky, kx]).max()
+        assert error < tolerance * abs(spectrum).max()
+        back = device.empty(real.shape, dtype)
+        fft.backward(held, back)
+        error = abs(device.to_host(back) / math.prod(shape) - field[z, y, x]).max()
+        assert error < tolerance * abs(field).max()
+
+
+@pytest.mark.parallel([2, 4])
+@pytest.mark.parametrize("shape", [(16, 12, 10), (31, 45, 1)])
+def test_elements_held(comm, monkeypatch, shape):
+    """What planning allocates, apart from the transforms' own."""
+    grids = [(1, comm.size, 1)] + ([(1, 1, comm.size), (1, comm.size // 2, 2)] if shape[2] > 1 else [])
+    for grid in grids:
+        made = []
+        monkeypatch.setattr(
+            comm, "allocate", lambda n, t, made=made, get=comm.allocate: made.append(n) or get(n, t)
+        )
+        fft = DistributedRealFFT(comm, shape, grid, np.float64)
+        monkeypatch.undo()
+        between = sum(buffer.size for buffer in fft._buffers)
+        messages = sum(math.prod(n) for n in made if math.prod(n) > 1)
+        assert between + messages == held_elements(shape, grid, comm.rank)
+
+
+def test_one_rank_alone():
+    """The same class without ranks is a plain transform."""
+    from wavefabric.exchange import solo
+
+    comm, shape = solo(get_device("cpu", threads=1)), (12, 9, 7)
+    field = np.random.default_rng(1).standard_normal(shape[::-1])
+    fft = DistributedRealFFT(comm, shape, (1, 1, 1), np.float64)
+    held = comm.device.empty((7, 9, 7), np.complex128)
+    real = comm.device.empty(shape[::-1], np.float64)
+    real[...] = field
+    fft.forward(real, held)
+    assert abs(held - np.fft.rfftn(field)).max() < 1e-13 * abs(held).max()
+    fft.backward(held, real)
+    assert abs(real / field.size - field).max() < 1e-14
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("without", [False, True], ids=["planned", "scipy"])
+def test_transform_of_one_axis(device, monkeypatch, dtype, axis, without):
+    if without:
+        from wavefabric.device import fftw
+
+        monkeypatch.setattr(fftw, "pyfftw", None)
+    rng = np.random.default_rng(2)
+    given = (rng.standard_normal((6, 10, 7)) + 1j * rng.standard_normal((6, 10, 7))).astype(dtype)
+    fft, array = device.axis_fft(given.shape, dtype, axis), device.empty(given.shape, dtype)
+    array[...] = device.asarray(given)
+    fft.forward(array)
+    tolerance = 10 * np.finfo(dtype).eps
+    wanted = np.fft.fft(given.astype(complex), axis=axis)
+    assert abs(device.to_host(array) - wanted).max() < tolerance * abs(wanted).max()
+    fft.backward(array)
+    assert abs(device.to_host(array) / given.shape[axis] - given).max() < tolerance * abs(given).max()
+
+
+@pytest.mark.parametrize("axes", [(2,), (1, 2)])
+def test_real_transform_of_the_last_axes(device, axes):
+    field = np.random.default_rng(4).standard_normal((5, 8, 9))
+    fft = device.real_fft(field.shape, np.float64, axes)
+    real, spectrum = device.empty(field.shape, np.float64), device.empty((5, 8, 5), np.complex128)
+    real[...] = device.asarray(field)
+    fft.forward(real, spectrum)
+    wanted = np.fft.rfftn(field, axes=axes)
+    assert abs(device.to_host(spectrum) - wanted).max() < 1e-13 * abs(wanted).max()
+    fft.backward(spectrum, real)
+    scale = math.prod(field.shape[axis] for axis in axes)
+    assert abs(device.to_host(real) / scale - field).max() < 1e-14
