@@ -42,7 +42,7 @@ def calls(monkeypatch):
     """Stand-in for the simulation: notes its arguments and writes a small result."""
     seen = []
 
-    def run_link(runfile, *, output, force, resume, progress):
+    def run_link(runfile, *, output, force, resume, progress, comm=None):
         seen.append(SimpleNamespace(runfile=runfile, force=force, resume=resume))
         progress.start(4, "span 1")
         progress.update(4, "done")

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import wavefabric
-from wavefabric.cli import bench, info, kwave, plot, run
+from wavefabric.cli import bench, failure, info, kwave, plot, ranks, run
 from wavefabric.errors import InputError, MissingExtra
 
 app = typer.Typer(
@@ -50,45 +50,43 @@ bench.register(app)
 def main(argv: list[str] | None = None) -> None:
     """Run the command and leave with its exit code: 0, 2 for bad input (one line on stderr), 130 for Ctrl-C.
 
+    Several ranks leave together: one of them speaks, and if some go on, they are stopped.
+
     Parameters
     ----------
     argv : list of str, optional
         Arguments after the command's name; those of the process by default.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    ranks.words[:] = words
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
+    if failure.several():
+        from wavefabric.exchange.muster import sign_in
+
+        sign_in()
+    message, fault = "", None
     try:
         code = app(args=words, prog_name="wavefabric", standalone_mode=False)
+        code = code if isinstance(code, int) else 0
     except KeyboardInterrupt:
-        code = 130
+        code = failure.INTERRUPTED
     except (InputError, MissingExtra, OSError, MemoryError) as error:
-        if debug:
-            raise
-        code = fail(_describe(error))
+        code, message, fault = failure.BAD_INPUT, failure.describe(error), error if debug else None
     except Exception as error:
         # Click's own errors (unknown option, missing argument, Ctrl-C as Abort) know their message.
         if type(error).__name__ == "Abort":
-            code = 130
+            code = failure.INTERRUPTED
         elif type(error).__name__ == "NoArgsIsHelpError":
-            code = 2  # It has printed the help.
+            code = failure.BAD_INPUT  # It has printed the help.
         elif hasattr(error, "format_message") and not debug:
-            code = fail(error.format_message())  # type: ignore[attr-defined]
+            code, message = failure.BAD_INPUT, error.format_message()  # type: ignore[attr-defined]
         else:
-            raise
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def fail(message: str) -> int:
-    """Say what is wrong in one line on stderr; the exit code."""
-    print(f"wavefabric: error: {' '.join(message.split())}", file=sys.stderr)
-    return 2
-
-
-def _describe(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror}"
-    if isinstance(error, MemoryError):
-        return f"memory: {error or 'not enough for this run'}"
-    return str(error)
+            code, message, fault = failure.FAILED, failure.describe(error), error
+    if failure.several():
+        sys.exit(failure.leave(code, message, fault))
+    if fault is not None:
+        raise fault
+    if message:
+        failure.fail(message)
+    sys.exit(code)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
-import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from wavefabric.cli import bench_ranks, bench_shared
+from wavefabric.cli.bench_show import Json, Output, Plot, Status, grid, show, words
 from wavefabric.errors import InputError
 
 bench = typer.Typer(
@@ -19,21 +17,12 @@ bench = typer.Typer(
 
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:K.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads. [default: all]")]
-Json = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON and nothing else.")]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", help="Folder for the picture and the numbers (JSON). [default: .]"),
-]
-Plot = Annotated[
-    bool | None,
-    typer.Option(
-        "--plot/--no-plot", help="Draw the picture. [default: yes; with --json if --output is given]"
-    ),
-]
 
 
 def register(app: typer.Typer) -> None:
     """Add ``bench`` to the command."""
+    bench_ranks.register(bench)
+    bench_shared.register(bench)
     app.add_typer(bench, name="bench")
 
 
@@ -53,7 +42,7 @@ def fibre_modes(
     place = get_device(device)
     result = fibre_modes.run(quantity(radial_step, "m", "--radial-step"))
     result["machine"] = measure.machine(place)
-    _show(fibre_modes, result, as_json, output, plot)
+    show(fibre_modes, result, as_json, output, plot)
 
 
 @bench.command("fibre-step")
@@ -89,11 +78,11 @@ def fibre_step(
     from wavefabric.optics.integrators import INTEGRATORS
     from wavefabric.units import quantity
 
-    with _Status(as_json) as say:
+    with Status(as_json) as say:
         result = fibre_step.run(
             [_case(text) for text in cases or []],
             ("double", "single") if precision == "both" else (precision,),
-            list(INTEGRATORS) if integrators == "all" else _words(integrators),
+            list(INTEGRATORS) if integrators == "all" else words(integrators),
             quantity(step, "m", "--step"),
             repeats,
             error_steps,
@@ -102,7 +91,7 @@ def fibre_step(
             threads,
             say,
         )
-    _show(fibre_step, result, as_json, output, plot)
+    show(fibre_step, result, as_json, output, plot)
 
 
 @bench.command("fibre-order")
@@ -126,7 +115,7 @@ def fibre_order(
     """Work-precision diagram of all integrators: error against FFTs, exchanges and time."""
     from wavefabric.bench import fibre_order
 
-    with _Status(as_json) as say:
+    with Status(as_json) as say:
         result = fibre_order.run(
             ("pulses", "wdm") if case == "both" else (case,),
             points,
@@ -136,7 +125,7 @@ def fibre_order(
             threads,
             say,
         )
-    _show(fibre_order, result, as_json, output, plot)
+    show(fibre_order, result, as_json, output, plot)
 
 
 @bench.command("fibre-q2")
@@ -176,7 +165,7 @@ def fibre_q2(
             channels,
             symbols,
             samples,
-            _words(steps),
+            words(steps),
             integrator,
             precision,
             spans,
@@ -190,7 +179,7 @@ def fibre_q2(
         )
     finally:
         progress.finish()
-    _show(fibre_q2, result, as_json, output, plot)
+    show(fibre_q2, result, as_json, output, plot)
 
 
 @bench.command("ultrasound-step")
@@ -221,9 +210,9 @@ def ultrasound_step(
     """Cost of one ultrasound time step: time against bare 3-D transforms, passes over the data, memory."""
     from wavefabric.bench import ultrasound_cases, ultrasound_step
 
-    with _Status(as_json) as say:
+    with Status(as_json) as say:
         result = ultrasound_step.run(
-            [_grid(text) for text in sizes or []],
+            [grid(text) for text in sizes or []],
             ultrasound_cases.MEDIA if medium == "both" else (medium,),
             precision,
             repeats,
@@ -233,21 +222,17 @@ def ultrasound_step(
             threads,
             say,
         )
-    _show(ultrasound_step, result, as_json, output, plot)
+    show(ultrasound_step, result, as_json, output, plot)
 
 
 # --- options and answers -----------------------------------------------------------------------------
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _numbers(text: str, key: str) -> list[float]:
     if text.strip() == "none":
         return []
     try:
-        return [float(word) for word in _words(text)]
+        return [float(word) for word in words(text)]
     except ValueError:
         raise InputError(f"{key}: {text!r} given; allowed: numbers with a comma between, or none") from None
 
@@ -257,81 +242,3 @@ def _case(text: str) -> tuple[int, int]:
     if not (x and rows.isdecimal() and log2_n.isdecimal()):
         raise InputError(f"--case: {text!r} given; allowed: rows x log2 of samples, such as 30x21")
     return int(rows), int(log2_n)
-
-
-def _grid(text: str) -> tuple[int, int, int]:
-    words = text.lower().replace(" ", "").split("x")
-    if len(words) not in (1, 3) or not all(word.isdecimal() for word in words):
-        raise InputError(f"--size: {text!r} given; allowed: N or NXxNYxNZ, such as 128 or 256x128x128")
-    numbers = [int(word) for word in words]
-    x, y, z = numbers * (3 // len(numbers))
-    return x, y, z
-
-
-class _Status:
-    """What is being measured, on a terminal only; gone when done."""
-
-    def __init__(self, quiet: bool):
-        self._status: Any = None
-        if not quiet and sys.stderr.isatty():
-            from rich.console import Console
-
-            self._status = Console(stderr=True).status("")
-
-    def __enter__(self):
-        if self._status is not None:
-            self._status.start()
-        return self._say
-
-    def _say(self, line: str) -> None:
-        if self._status is not None:
-            self._status.update(line)
-
-    def __exit__(self, *_):
-        if self._status is not None:
-            self._status.stop()
-
-
-def _show(module: ModuleType, result: dict[str, Any], as_json: bool, output: Path | None, plot: bool | None):
-    """Print tables or JSON; write picture and numbers."""
-    name, written = result["benchmark"], []
-    result = _plain(result)
-    folder = output or Path()
-    if plot is None:
-        plot = not as_json or output is not None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if output is not None:
-            numbers = folder / f"{name}.json"
-            numbers.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-            written.append(numbers)
-        if plot:
-            picture = folder / f"{name}.png"
-            written += module.plot(result, picture) or [picture]
-    except OSError as error:
-        raise InputError(f"--output: {folder} cannot be used ({error.strerror})") from None
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    from rich.console import Console
-
-    # Tables are for reading whole: where there is no terminal, 80 columns would cut them.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    for each in module.table(result):
-        console.print(each)
-    machine = result.get("machine", {})
-    chip = machine.get("gpu") or f"{machine.get('cpu', '?')}, {machine.get('threads', '?')} threads"
-    console.print(f"{machine.get('device', '?')}: {chip}; wavefabric {machine.get('wavefabric', '?')}")
-    for path in written:
-        console.print(f"wrote {path}", soft_wrap=True, markup=False)
-
-
-def _plain(value: Any) -> Any:
-    """Values that JSON has; what is not finite becomes null."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import wavefabric
+from wavefabric.cli.ranks import first
 
 #: Optional parts: extra, the modules that show it is there, what it is for.
 EXTRAS = (
@@ -24,8 +25,16 @@ EXTRAS = (
 def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Show version, processor, FFT library, GPUs and optional parts."""
+    """Show version, processor, FFT library, GPUs, transports between ranks and optional parts.
+
+    Under mpiexec: which device each rank has.
+    """
+    rows = _ranks()
+    if not first():
+        return
     facts = gather()
+    if rows:
+        facts["ranks"] = rows
     if as_json:
         typer.echo(json.dumps(facts, indent=2, default=str))
         return
@@ -37,12 +46,39 @@ def command(
     table.add_column(overflow="fold")
     for name, text in _lines(facts):
         table.add_row(name, text)
-    Console(highlight=False, markup=False).print(table)
+    console = Console(highlight=False, markup=False)
+    console.print(table)
+    if rows:
+        console.print(_table(rows))
+
+
+def _ranks() -> list[dict[str, Any]]:
+    """What each rank has, nothing if this process was started alone."""
+    from wavefabric.exchange import environment
+
+    if environment.ranks() == 1:
+        return []
+    from wavefabric.exchange import describe
+    from wavefabric.exchange.agreement import bare_control
+
+    return describe.ranks(bare_control())
+
+
+def _table(rows: list[dict[str, Any]]):
+    from rich.table import Table
+
+    table = Table()
+    for name in rows[0]:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    return table
 
 
 def gather() -> dict[str, Any]:
     """All facts as a nested dict of plain values."""
     from wavefabric.device import describe
+    from wavefabric.exchange import describe as exchange
     from wavefabric.results.provenance import git_commit, versions
 
     return {
@@ -51,6 +87,8 @@ def gather() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         **describe(),
+        "transports": exchange.transports(),
+        "links": exchange.links(),
         "numba": _numba(),
         "versions": versions(("numpy", "scipy", "numba", "h5py", "pyfftw")),
         "extras": {name: _extra(name, modules, use) for name, modules, use in EXTRAS},
@@ -87,6 +125,11 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     for number, gpu in enumerate(gpus):
         text = ", ".join(f"{k} {v}" for k, v in gpu.items()) if isinstance(gpu, dict) else str(gpu)
         lines.append((f"  cuda:{number}", text.removeprefix("name ")))
+    if facts["links"]:
+        rows = facts["links"]["links"]
+        lines.append(("links", "  ".join(f"cuda:{n} {' '.join(row)}" for n, row in enumerate(rows))))
+    for name, found in facts["transports"].items():
+        lines.append((name, ("" if found["available"] else "not available: ") + found["detail"]))
     lines.append(("packages", ", ".join(f"{k} {v}" for k, v in facts["versions"].items())))
     for name, extra in facts["extras"].items():
         state = "present" if extra["present"] else f"missing: {extra['install']}"

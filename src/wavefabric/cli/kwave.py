@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wavefabric.cli import decomposition
+from wavefabric.cli import ranks as several
 from wavefabric.errors import InputError
 from wavefabric.machine import usable_threads
 
@@ -95,6 +97,13 @@ def command(
     u_final: Annotated[bool, _flag("--u_final", help="Velocity at the end.", panel=_EVERYWHERE)] = False,
     i_avg: Annotated[bool, _flag("--I_avg", help="Mean acoustic intensity.", panel=_AT_SENSOR)] = False,
     i_raw: Annotated[bool, _flag("--I_raw", help="Intensity over time.", panel=_AT_SENSOR)] = False,
+    ranks: several.Ranks = None,
+    transport: several.Transport = None,
+    placement: several.Placement = None,
+    kind: decomposition.Kind = None,
+    grid: decomposition.Grid = None,
+    overlap: decomposition.Overlap = None,
+    bell: decomposition.Bell = None,
 ) -> None:
     """Run a k-Wave input file as kspaceFirstOrder-OMP and -CUDA do: same options, same files."""
     asked = {
@@ -110,6 +119,13 @@ def command(
         raise InputError(f"--device: {device} with -g {gpu}; allowed: one of them")
     if precision not in ("auto", "single", "double"):
         raise InputError(f"--precision: {precision}; allowed: auto, single, double")
+    device = device or (f"cuda:{gpu}" if gpu is not None else None)
+    if threads is not None:
+        # k-Wave's scripts name the threads of the machine they were written on.
+        threads = min(threads, usable_threads())
+    asked_ranks = several.RankOptions(ranks, transport, placement, device, threads)
+    asked_ranks.check()
+    shared = decomposition.read_options(kind, grid, overlap, bell, asked_ranks)
     checkpoints = _checkpoints(checkpoint_file, checkpoint_interval, checkpoint_timesteps)
     from wavefabric.acoustics.kwave_output import KWaveOutput, working_names
 
@@ -119,9 +135,11 @@ def command(
             raise InputError(
                 f"--checkpoint_file: {checkpoint_file} would replace the input or output; allowed: another"
             )
-    if threads is not None:
-        # k-Wave's scripts name the threads of the machine they were written on.
-        threads = min(threads, usable_threads())
+    from wavefabric.cli.running import guarded, make_lines, make_sink, share
+
+    saved = checkpoints.path if checkpoints else None
+    comm = share(input, output, force, asked_ranks, shared, saved, not verbose)
+    verbose = verbose if several.first() else 0
 
     began = time.perf_counter()
     from wavefabric.acoustics.check import check_recording
@@ -137,37 +155,42 @@ def command(
     recording = Recording(quantities, given.sensor, start - 1)
     names = {"recording.start": "-s", "recording.where": f"{input}: dataset 'sensor_mask_index'"}
     check_recording(given.problem, recording, names, first_index=1)
-    sink = KWaveOutput(
-        output,
-        given,
-        compression=compression,
-        copy_sensor_mask=copy_sensor_mask,
-        force=force,
-        start=start - 1,
-        threads=threads,
+    sink = make_sink(
+        comm,
+        lambda: KWaveOutput(
+            output,
+            given,
+            compression=compression,
+            copy_sensor_mask=copy_sensor_mask,
+            force=force,
+            start=start - 1,
+            threads=threads,
+        ),
     )
-    if warning := stability(given.problem).warning:
+    if (warning := stability(given.problem).warning) and several.first():
         print(f"wavefabric: warning: {input}: {warning}", file=sys.stderr)
     if verbose:
         _introduce(given, quantities, start, verbose)
 
     from wavefabric.acoustics.run import run
-    from wavefabric.cli.running import guarded, make_lines
 
     progress = make_lines(percent, verbose)
-    with guarded(sink, checkpoints.path if checkpoints else None, progress):
+    with guarded(sink, saved, progress):
         report = run(
             given.problem,
             recording,
             sink,
-            device=device or (f"cuda:{gpu}" if gpu is not None else "auto"),
+            device=device or "auto",
             threads=threads,
             precision=precision,  # type: ignore[arg-type]
             progress=progress,
             checkpoints=checkpoints,
             loading_seconds=time.perf_counter() - began,
+            comm=comm,
+            decomposition=shared,
         )
-    _conclude(sink, report, given.problem, checkpoints, verbose)
+    if sink is not None:
+        _conclude(sink, report, given.problem, checkpoints, verbose)
 
 
 def _checkpoints(file: Path | None, interval: int | None, steps: int | None) -> Checkpoints | None:
@@ -223,6 +246,8 @@ def _conclude(
         print(f"Simulated {problem.steps} steps in {seconds:.2f} s; wrote {sink.path}")
         return
     print(f"Device:             {report.device}")
+    if report.ranks > 1:
+        print(f"Ranks:              {report.ranks} through {report.transport}, {report.decomposition}")
     if report.resumed_at:
         print(f"Recovered from:     time step {report.resumed_at}")
     print(f"Peak memory in use: {report.peak_bytes >> 20} MB")

@@ -25,7 +25,11 @@ def command(
     kind: Annotated[Format, typer.Option("--format", help="Picture (png) or vectors.")] = Format.png,
 ) -> None:
     """Draw Q² per spatial mode, the penalty against back-to-back, and constellations."""
+    from wavefabric.cli.ranks import first
     from wavefabric.results.plots import plot_result
+
+    if not first():
+        return
 
     for path in plot_result(file, output, kind.value):
         typer.echo(f"wrote {path}")

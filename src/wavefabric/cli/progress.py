@@ -1,7 +1,8 @@
-"""A progress bar with the time left, on a terminal only."""
+"""A progress bar with the time left, on a terminal only, and of the first rank only."""
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -17,7 +18,6 @@ class Bar:
 
     def start(self, total_steps: float | None, label: str) -> None:
         """Show the bar."""
-        from rich.console import Console
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -36,7 +36,7 @@ class Bar:
             TextColumn("left"),
             TimeRemainingColumn(),
             TextColumn("{task.fields[message]}", markup=False),
-            console=Console(stderr=True),
+            console=_console(),
             refresh_per_second=4,
         )
         self._task = self._bar.add_task(label, total=total_steps, message="")
@@ -54,6 +54,25 @@ class Bar:
             self._bar = None
 
 
+def on_terminal() -> bool:
+    """Whether a bar has a place: stderr is a terminal, or leads to the one of the launcher of this rank."""
+    return sys.stderr.isatty() or _columns() > 0
+
+
 def make_progress(quiet: bool = False) -> Bar | Silent:
-    """A bar if stderr is a terminal and nobody asked for quiet."""
-    return Silent() if quiet or not sys.stderr.isatty() else Bar()
+    """A bar if stderr is a terminal, this is the first rank, and nobody asked for quiet."""
+    from wavefabric.cli.ranks import first
+
+    return Silent() if quiet or not on_terminal() or not first() else Bar()
+
+
+def _columns() -> int:
+    text = os.environ.get("WAVEFABRIC_TERMINAL", "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _console():
+    from rich.console import Console
+
+    columns = _columns()
+    return Console(stderr=True, force_terminal=True, width=columns) if columns else Console(stderr=True)

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import math
-import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wavefabric.cli import decomposition
+from wavefabric.cli import ranks as several
+from wavefabric.errors import InputError
+
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from wavefabric.collectives import Schedule
     from wavefabric.results import Result
+
+
+#: Powers of rows (dense), or of groups of rows (factored).
+EXCHANGES = ("auto", "dense", "factored")
 
 
 def command(
@@ -39,6 +48,21 @@ def command(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON instead.")] = False,
+    ranks: several.Ranks = None,
+    transport: several.Transport = None,
+    placement: several.Placement = None,
+    exchange: Annotated[
+        str | None,
+        typer.Option(
+            "--exchange",
+            help=f"Fibres: what ranks exchange, {', '.join(EXCHANGES)}. [default: auto]",
+            rich_help_panel="Several ranks",
+        ),
+    ] = None,
+    kind: decomposition.Kind = None,
+    grid: decomposition.Grid = None,
+    overlap: decomposition.Overlap = None,
+    bell: decomposition.Bell = None,
 ) -> None:
     """Simulate the link of a run file, or a k-Wave input file.
 
@@ -46,18 +70,35 @@ def command(
     """
     from wavefabric.cli import run_kwave
 
+    asked = several.RankOptions(ranks, transport, placement, device, threads)
+    asked.check()
     if run_kwave.is_hdf5(file):
+        if exchange is not None:
+            raise InputError(f"--exchange: {exchange} given with a k-Wave file; allowed: with run files")
         run_kwave.run_file(
             file,
             output,
             force=force,
-            device=device,
-            threads=threads,
+            ranks=asked,
+            shared=decomposition.read_options(kind, grid, overlap, bell, asked),
             resume=not no_resume,
             quiet=quiet,
             as_json=as_json,
         )
         return
+    for name, value in (
+        ("--decomposition", kind),
+        ("--grid", grid),
+        ("--overlap", overlap),
+        ("--bell", bell),
+    ):
+        if value is not None:
+            raise InputError(f"{name}: {value} given with a run file; allowed: with k-Wave files")
+    if exchange is not None:
+        if exchange not in EXCHANGES:
+            raise InputError(f"--exchange: {exchange} given; allowed: {', '.join(EXCHANGES)}")
+        if asked.count == 1:
+            raise InputError(f"--exchange: {exchange} given for one rank; allowed: with --ranks 2 or more")
 
     from wavefabric.cli.progress import make_progress
     from wavefabric.optics import runfile
@@ -65,26 +106,38 @@ def command(
     from wavefabric.results.checkpoint import checkpoint_path
 
     settings = runfile.load(file)
-    changes = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
+    changes = {"device": device, "threads": threads, "exchange": exchange}
+    changes = {key: value for key, value in changes.items() if value is not None}
     if changes:
         settings = settings.with_solver(**changes)
+    asked = replace(asked, device=settings.solver.device, threads=settings.solver.threads)
+    asked.check()
     target = output or settings.output_path()
-    ResultWriter(target, force)
+    if asked.count == 1 or several.starting(asked):
+        ResultWriter(target, force)  # ranks have one among them, in run_link
+    saved = checkpoint_path(target)
+    if several.starting(asked):
+        several.start(asked, saved, lambda: _traffic(asked.count), quiet or as_json)
+    comm = several.open_ranks(asked, lambda: _traffic(asked.count), quiet or as_json)
 
     from wavefabric.optics.link import run_link
 
     progress = make_progress(quiet or as_json)
     try:
-        done = run_link(settings, output=target, force=force, resume=not no_resume, progress=progress)
+        done = run_link(
+            settings, output=target, force=force, resume=not no_resume, progress=progress, comm=comm
+        )
     except KeyboardInterrupt:
+        from wavefabric.cli.running import interrupted
+
         progress.finish()
-        saved = checkpoint_path(target)
         command = "without --no-resume it" if no_resume else "the same command"
-        where = f"; {command} goes on from {saved}" if saved.exists() else "; no checkpoint yet"
-        print(f"wavefabric: interrupted{where}", file=sys.stderr)
+        interrupted(f"{command} goes on from {saved}" if saved.exists() else "no checkpoint yet")
         raise typer.Exit(130) from None
     finally:
         progress.finish()
+    if not several.first():
+        return
 
     figures: list[Path] = []
     if settings.output.figures:
@@ -96,6 +149,13 @@ def command(
         typer.echo(json.dumps(_plain(summary(result, figures)), indent=2))
     elif not quiet:
         show(result, settings.title, figures)
+
+
+def _traffic(ranks: int) -> Schedule:
+    """What the ranks of a link exchange: every rank its cell powers with all others."""
+    from wavefabric.collectives import direct_all_gather
+
+    return direct_all_gather([1] * ranks)
 
 
 def group_rows(result: Result) -> list[dict[str, Any]]:

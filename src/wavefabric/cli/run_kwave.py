@@ -12,9 +12,11 @@ import typer
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
+    from wavefabric.acoustics.decomposition import Options
     from wavefabric.acoustics.kwave_output import KWaveOutput
     from wavefabric.acoustics.problem import Problem
     from wavefabric.acoustics.sinks import Report
+    from wavefabric.cli.ranks import RankOptions
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -36,8 +38,8 @@ def run_file(
     output: Path | None,
     *,
     force: bool,
-    device: str | None,
-    threads: int | None,
+    ranks: RankOptions,
+    shared: Options | None,
     resume: bool,
     quiet: bool,
     as_json: bool,
@@ -45,7 +47,7 @@ def run_file(
     """Run an input file.
 
     Records the pressure over time and its maximum at the sensor, if there is one, and the maximum and
-    final pressure everywhere.
+    final pressure everywhere. ``ranks`` (checked) says who computes, ``shared`` how they share the grid.
 
     Raises
     ------
@@ -53,27 +55,29 @@ def run_file(
         If the file or an option is wrong, or the time step is not stable.
     """
     began = time.perf_counter()
-    if threads is not None and threads < 1:
-        raise InputError(f"--threads: {threads}; allowed: a whole number from 1")
+    if ranks.threads is not None and ranks.threads < 1:
+        raise InputError(f"--threads: {ranks.threads}; allowed: a whole number from 1")
+    target = output or file.with_name(file.stem + "_out.h5")
+    from wavefabric.cli.running import guarded, make_sink, share
+    from wavefabric.results.checkpoint import checkpoint_path
+
+    saved = checkpoint_path(target)
+    comm = share(file, target, force, ranks, shared, saved, quiet or as_json)
 
     from wavefabric.acoustics.kwave_input import read_input
     from wavefabric.acoustics.kwave_output import KWaveOutput
     from wavefabric.acoustics.problem import Recording
     from wavefabric.acoustics.stability import stability
-    from wavefabric.results.checkpoint import checkpoint_path
 
     given = read_input(file)
     if warning := stability(given.problem).warning:
         raise InputError(f"{file}: {warning}")
     local = () if given.sensor is None else ("p_raw", "p_max")
     recording = Recording((*local, "p_max_all", "p_final"), given.sensor)
-    target = output or file.with_name(file.stem + "_out.h5")
-    sink = KWaveOutput(target, given, force=force, threads=threads)
-    saved = checkpoint_path(target)
+    sink = make_sink(comm, lambda: KWaveOutput(target, given, force=force, threads=ranks.threads))
 
     from wavefabric.acoustics.run import Checkpoints, run
     from wavefabric.cli.progress import make_progress
-    from wavefabric.cli.running import guarded
 
     progress = make_progress(quiet or as_json)
     with guarded(sink, saved, progress):
@@ -81,13 +85,17 @@ def run_file(
             given.problem,
             recording,
             sink,
-            device=device or "auto",
-            threads=threads,
+            device=ranks.device or "auto",
+            threads=ranks.threads,
             precision="auto",
             progress=progress,
             checkpoints=Checkpoints(saved, resume=resume),
             loading_seconds=time.perf_counter() - began,
+            comm=comm,
+            decomposition=shared,
         )
+    if sink is None:
+        return
     if as_json:
         typer.echo(json.dumps(summary(sink, given.problem, report), indent=2))
     elif not quiet:
@@ -106,6 +114,9 @@ def summary(sink: KWaveOutput, problem: Problem, report: Report) -> dict[str, An
     return {
         "output": str(sink.path),
         "device": report.device,
+        "ranks": report.ranks,
+        "transport": report.transport,
+        "decomposition": report.decomposition,
         "grid": list(problem.shape[: problem.dimensions]),
         "steps": problem.steps,
         "ms_per_step": 1e3 * simulation / problem.steps,
@@ -116,12 +127,19 @@ def summary(sink: KWaveOutput, problem: Problem, report: Report) -> dict[str, An
     }
 
 
+def place(found: dict[str, Any]) -> str:
+    """Where it ran: device, and ranks if there were several."""
+    if found["ranks"] == 1:
+        return found["device"]
+    return f"{found['device']}, {found['ranks']} ranks through {found['transport']}"
+
+
 def show(found: dict[str, Any], problem: Problem) -> None:
     """Print the closing lines."""
     from wavefabric.cli.running import domain
 
     print(
-        f"{domain(problem)} points, {found['steps']} steps on {found['device']}: "
+        f"{domain(problem)} points, {found['steps']} steps on {place(found)}: "
         f"{found['ms_per_step']:.3g} ms a step, {found['seconds']:.1f} s; "
         f"peak pressure {found['peak_pressure_pa']:.4g} Pa"
     )

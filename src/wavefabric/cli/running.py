@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,71 @@ from wavefabric.errors import InputError
 from wavefabric.progress import Progress, Silent
 
 if TYPE_CHECKING:
+    from wavefabric.acoustics.decomposition import Options
     from wavefabric.acoustics.kwave_output import KWaveOutput
     from wavefabric.acoustics.problem import Problem
+    from wavefabric.cli.ranks import RankOptions
+    from wavefabric.exchange import Communicator
 
 
 def domain(problem: Problem) -> str:
     """The size of the grid in words: ``48 x 40 x 32``."""
     return " x ".join(str(n) for n in problem.shape[: problem.dimensions])
+
+
+def share(
+    file: Path,
+    target: Path,
+    force: bool,
+    ranks: RankOptions,
+    options: Options | None,
+    checkpoint: Path | None,
+    quiet: bool,
+) -> Communicator | None:
+    """Start the ranks that were asked for, or open the communicator of those that are there.
+
+    Returns
+    -------
+    Communicator or None
+        None for one rank.
+
+    Raises
+    ------
+    Exit
+        When the ranks have been started and have ended.
+    InputError, MissingExtra
+        Before any starts, if the output cannot be written or the grid cannot be shared.
+    """
+    from wavefabric.cli.decomposition import traffic
+    from wavefabric.cli.ranks import open_ranks, start, starting
+
+    def schedule():
+        return traffic(file, ranks.count, options)
+
+    if starting(ranks):
+        from wavefabric.acoustics.kwave_format import check_target
+
+        check_target(target, force, "output")
+        schedule()
+        start(ranks, checkpoint, schedule, quiet)
+    return open_ranks(ranks, schedule, quiet)
+
+
+def make_sink(comm: Communicator | None, make: Callable[[], KWaveOutput]) -> KWaveOutput | None:
+    """The output, on the first rank only; what is wrong with it is an error on all."""
+    if comm is None:
+        return make()
+    from wavefabric.results.agree import together
+
+    return together(comm, lambda: make() if comm.rank == 0 else None)
+
+
+def interrupted(what_next: str) -> None:
+    """Say what Ctrl-C left, once."""
+    from wavefabric.cli.ranks import first
+
+    if first():
+        print(f"wavefabric: interrupted; {what_next}", file=sys.stderr)
 
 
 class Lines:
@@ -64,18 +122,21 @@ class Lines:
 
 def make_lines(percent: int, verbose: int) -> Progress:
     """A bar on a terminal, lines elsewhere, nothing if nobody wants to read."""
-    if not verbose:
-        return Silent()
-    if sys.stderr.isatty():
-        from wavefabric.cli.progress import make_progress
+    from wavefabric.cli.progress import make_progress, on_terminal
+    from wavefabric.cli.ranks import first
 
+    if not verbose or not first():
+        return Silent()
+    if on_terminal():
         return make_progress()
     return Lines(percent)
 
 
 @contextlib.contextmanager
-def guarded(sink: KWaveOutput, checkpoint: Path | None, progress: Progress) -> Iterator[None]:
+def guarded(sink: KWaveOutput | None, checkpoint: Path | None, progress: Progress) -> Iterator[None]:
     """Run inside: leaves no unfinished output without a checkpoint, and says what Ctrl-C left.
+
+    Only the first rank has a sink, and only it speaks.
 
     Raises
     ------
@@ -89,19 +150,22 @@ def guarded(sink: KWaveOutput, checkpoint: Path | None, progress: Progress) -> I
     def saved() -> bool:
         return checkpoint is not None and checkpoint.exists()
 
+    def abandon() -> None:
+        if sink is not None:
+            sink.abandon(keep=saved())
+
     try:
         yield
     except KeyboardInterrupt:
         progress.finish()
-        sink.abandon(keep=saved())
-        where = f"; the same command goes on from {checkpoint}" if saved() else "; no checkpoint yet"
-        print(f"wavefabric: interrupted{where}", file=sys.stderr)
+        abandon()
+        interrupted(f"the same command goes on from {checkpoint}" if saved() else "no checkpoint yet")
         raise typer.Exit(130) from None
     except FieldLost as lost:
-        sink.abandon(keep=saved())
+        abandon()
         raise InputError(str(lost)) from None
     except BaseException:
-        sink.abandon(keep=saved())
+        abandon()
         raise
     finally:
         progress.finish()

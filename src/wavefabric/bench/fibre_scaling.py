@@ -1,0 +1,212 @@
+"""Benchmark ``fibre-scaling``: table 1 and figure 3 of Brehler et al., modes split over ranks."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wavefabric.bench import measure
+from wavefabric.bench.fibre_scaling_report import PAPER, plot, table
+from wavefabric.bench.ranks import Ranks, times
+from wavefabric.bench.stand_ins import mute
+from wavefabric.errors import InputError
+from wavefabric.exchange import Communicator
+from wavefabric.exchange import solo as alone
+from wavefabric.optics.fibre import Fibre
+from wavefabric.optics.integrators import INTEGRATORS
+from wavefabric.optics.presets import graded_index_62_5
+from wavefabric.optics.propagation import memory_needed
+from wavefabric.optics.rows import Share
+from wavefabric.optics.stages import Stages
+from wavefabric.optics.stages_ranks import RankStages
+
+__all__ = ["EXCHANGES", "LOG2_N", "plot", "run", "table"]
+
+EXCHANGES = ("dense", "factored")
+#: log2 of the samples a row by kind of device; the paper: 2^14 symbols of 128 samples.
+LOG2_N = {"cpu": 12, "cuda": 21}
+_SAMPLE_RATE = 4.096e12
+_MODES = 120
+#: √W; far from where a step of 100 m would fail.
+_AMPLITUDE = 0.02
+
+
+def run(
+    ranks: Ranks,
+    modes_per_rank: int = 15,
+    log2_n: int | None = None,
+    steps: int = 150,
+    exchanges: Sequence[str] = EXCHANGES,
+    step: float = 100.0,
+    repeats: int = 3,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Time RK4IP in double precision with a fixed number of modes a rank; collective.
+
+    Set-up and gathering are not counted. All times are those of the slowest rank.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    modes_per_rank : int
+        Of the first modes of the 62.5 µm fibre; groups may be cut.
+    log2_n : int, optional
+        Samples a row. By default see `LOG2_N`.
+    steps : int
+        In one sample.
+    exchanges : sequence of {"dense", "factored"}
+        Powers of rows travel, or of the exact groups of rows on each rank.
+    step : float
+        m; it does not change the time.
+    repeats : int
+        Samples; the median counts.
+    progress : callable, optional
+
+    Returns
+    -------
+    dict
+        ``forms``, one for each form of exchange, with ``one_rank`` (T₁: the unsplit code on the modes of one
+        rank), ``split`` (the split code on the same), ``no_exchange`` (the work of this number of ranks,
+        nothing sent); ``cases``, one for each transport and form, with ``ms`` a step,
+        ``only_communication`` (without the work on what the others sent), ``ratio`` T_K/T₁,
+        ``exposed_ms`` (ms − no_exchange), ``paper`` (their ratio, if they have one).
+
+    Raises
+    ------
+    InputError
+        If an option is not allowed, or the fields do not fit.
+    """
+    say = progress or (lambda line: None)
+    if log2_n is None:
+        log2_n = LOG2_N["cuda" if ranks.on_gpu else "cpu"]
+    _check(ranks, modes_per_rank, log2_n, steps, exchanges, step, repeats)
+    bench = _Bench(ranks, modes_per_rank, 1 << log2_n, steps, step, repeats)
+    for form in exchanges:
+        needed = memory_needed(
+            bench.fibre, bench.n, np.complex128, INTEGRATORS["rk4ip"], ranks.device, None, bench.share, form
+        )
+        ranks.check_memory(needed, f"modes-per-rank: {modes_per_rank} of 2^{log2_n} samples")
+    forms = []
+    for form in exchanges:
+        say(f"{form}: one rank, and split without exchange")
+        forms.append(bench.form(form))
+    cases = []
+    for comm in ranks.each():
+        for found in forms:
+            form = found["exchange"]
+            say(f"{comm.transport}, {form}: {steps} steps, {repeats} times")
+            cases.append(bench.case(comm, form, found))
+    return {
+        "benchmark": "fibre-scaling",
+        "ranks": ranks.size,
+        "modes_per_rank": modes_per_rank,
+        "samples": bench.n,
+        "steps": steps,
+        "repeats": repeats,
+        "forms": forms,
+        "cases": cases,
+        "unavailable": ranks.unavailable,
+        "machine": ranks.machine(),
+    }
+
+
+def _check(ranks, modes_per_rank, log2_n, steps, exchanges, step, repeats) -> None:
+    most = _MODES // ranks.size
+    if not 1 <= modes_per_rank <= most:
+        raise InputError(f"modes-per-rank: {modes_per_rank} on {ranks.size} ranks; allowed: 1 to {most}")
+    if not 8 <= log2_n <= 26:
+        raise InputError(f"log2n: {log2_n} given; allowed: 8 to 26")
+    if steps < 1 or repeats < 1:
+        raise InputError(f"steps, repeats: {steps}, {repeats} given; allowed: at least 1")
+    if not step > 0:
+        raise InputError(f"step: {step} m given; allowed: a positive length")
+    for name in exchanges:
+        if name not in EXCHANGES:
+            raise InputError(f"exchange: {name!r} given; allowed: {', '.join(EXCHANGES)}")
+
+
+def first_modes(modes: int) -> Fibre:
+    """The first modes of the 62.5 µm fibre, a group cut if need be."""
+    groups = next(g for g in range(1, 16) if g * (g + 1) // 2 >= modes)
+    whole = graded_index_62_5(groups)
+    return replace(
+        whole,
+        labels=whole.labels[:modes],
+        groups=whole.groups[:modes],
+        alpha=whole.alpha[:modes],
+        beta=whole.beta[:modes],
+        a_eff=whole.a_eff[:modes],
+    )
+
+
+class _Bench:
+    def __init__(self, ranks: Ranks, modes: int, n: int, steps: int, h: float, repeats: int):
+        self.ranks, self.device = ranks, ranks.device
+        self.n, self.steps, self.h, self.repeats = n, steps, h, repeats
+        self.fibre, self.own = first_modes(modes * ranks.size), first_modes(modes)
+        self.share = Share(tuple(range(0, modes * ranks.size + 1, modes)), ranks.rank)
+        self.only_own = Share((0, modes))
+
+    def form(self, form: str) -> dict[str, Any]:
+        kerr = "dense" if form == "dense" else "auto"
+        one = self.time(Stages(self.device, self.own, self.n, _SAMPLE_RATE, np.complex128, kerr))
+        split = self.time(self.split(alone(self.device), self.own, self.only_own, form))
+        none = self.time(self.split(mute(self.ranks.base), self.fibre, self.share, form))
+        return {
+            "exchange": form,
+            "one_rank": one,
+            "split": split | {"ratio": split["ms"] / one["ms"]},
+            "no_exchange": none | {"ratio": none["ms"] / one["ms"]},
+        }
+
+    def case(self, comm: Communicator, form: str, found: dict[str, Any]) -> dict[str, Any]:
+        one = found["one_rank"]["ms"]
+        stages = self.split(comm, self.fibre, self.share, form)
+        exchanged = 4 * stages.round_bytes / comm.size
+        ours = self.time(stages)
+        bare = self.time(self.split(comm, self.fibre, self.share, form, others=False))
+        return ours | {
+            "transport": comm.transport,
+            "exchange": form,
+            "ratio": ours["ms"] / one,
+            "only_communication": bare | {"ratio": bare["ms"] / one},
+            "exposed_ms": ours["ms"] - found["no_exchange"]["ms"],
+            "bytes_received_a_step": exchanged,
+            "paper": PAPER.get((comm.transport, comm.size)) if form == "dense" else None,
+        }
+
+    def split(self, comm, fibre: Fibre, share: Share, form: str, others: bool = True) -> RankStages:
+        stages = RankStages(
+            self.device, fibre, self.n, _SAMPLE_RATE, np.complex128, comm, share, exchange=form
+        )
+        stages.others = others
+        return stages
+
+    def time(self, stages: Stages) -> dict[str, Any]:
+        """ms a step, as a propagation takes it: on a GPU a captured graph where no rank waits for another."""
+        self.ranks.control.barrier()  # nobody frees what another still reads
+        gc.collect()
+        integrator, A = INTEGRATORS["rk4ip"](stages), stages.empty()
+        self.fill(A)
+        stages.prepare(*integrator.lengths(self.h))
+        integrator.begin(A, self.h)
+        integrator.step(A, self.h)
+        step = stages.graph(lambda: integrator.step(A, self.h))
+        step()
+        found = measure.summary(times(self.ranks, step, self.repeats, self.steps))
+        integrator.end(A, self.h)
+        if isinstance(stages, RankStages):
+            stages.settle()
+        return found | {"finite": bool(np.isfinite(float(abs(A[0]).max())))}
+
+    def fill(self, A) -> None:
+        """Noise of the whole band, another on each row."""
+        numbers = np.random.default_rng(1 + self.ranks.rank)
+        noise = numbers.standard_normal((2, self.n)) * _AMPLITUDE
+        noise = self.device.asarray(noise[0] + 1j * noise[1])
+        for number, row in enumerate(A):
+            row[...] = self.device.xp.roll(noise, 977 * number)

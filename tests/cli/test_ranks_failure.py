@@ -1,0 +1,93 @@
+"""Errors on ranks: one clear line, the right exit code, all stop; with commands of a few lines."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+pytestmark = pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
+
+PROGRAM = """\
+import wavefabric.cli as cli
+from wavefabric.errors import InputError
+from wavefabric.exchange.agreement import bare_control
+
+@cli.app.command("probe")
+def probe():
+    control = bare_control()
+    rank = control.rank
+{body}
+
+cli.main(["probe"])
+"""
+LAUNCHER = """\
+import sys
+from wavefabric.exchange.launch import Job, launch
+sys.exit(launch(Job(["-c", sys.argv[2]], int(sys.argv[1]), program=[sys.executable])))
+"""
+
+
+def probe(ranks, body):
+    """Exit code and stderr of a command under ranks."""
+    text = PROGRAM.format(body="\n".join(f"    {line}" for line in body.splitlines()))
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCHER, str(ranks), text], capture_output=True, text=True, timeout=120
+    )
+    return done.returncode, done.stderr
+
+
+def test_all_fail_alike():
+    assert probe(3, "raise InputError('grid: 7 given; allowed: 8')") == (
+        2,
+        "wavefabric: error: grid: 7 given; allowed: 8\n",
+    )
+
+
+def test_one_fails_and_the_others_wait():
+    body = """\
+if rank == 1:
+    raise InputError('memory: 2 GiB wanted, 1 GiB is free')
+control.barrier()
+control.barrier()"""
+    assert probe(3, body) == (2, "wavefabric: rank 1 of 3: memory: 2 GiB wanted, 1 GiB is free\n")
+
+
+def test_all_fail_differently():
+    code, err = probe(3, "raise InputError(f'gpu {rank}: busy') if rank else MemoryError('no room')")
+    assert (code, err) == (2, "wavefabric: error: rank 0 of 3: memory: no room\n")
+
+
+def test_highest_code_and_first_message():
+    body = """\
+if rank == 0:
+    raise KeyboardInterrupt
+raise InputError('length: 0 given')"""
+    assert probe(2, body) == (130, "wavefabric: error: rank 1 of 2: length: 0 given\n")
+
+
+def test_a_bug_shows_one_traceback():
+    code, err = probe(2, "return {}['key']")
+    assert code == 1
+    assert err.count("Traceback") == 1
+    assert err.splitlines()[-1] == "wavefabric: error: KeyError: 'key'"
+
+
+def test_leaving_early_does_not_hold_the_others():
+    body = """\
+if rank == 0:
+    return
+raise InputError('span: 3 given')"""
+    assert probe(2, body) == (2, "wavefabric: rank 1 of 2: span: 3 given\n")
+
+
+def test_disagreement_is_named():
+    body = """\
+from types import SimpleNamespace
+from wavefabric.exchange.agreement import check_agreement
+facts = {"version": "1", "input": "abc" if rank < 2 else "xyz", "precision": str(rank)}
+check_agreement(SimpleNamespace(control=control), facts)"""
+    assert probe(3, body) == (
+        2,
+        "wavefabric: error: input: rank 0 has abc, rank 2 has xyz; allowed: the same on all ranks\n",
+    )
