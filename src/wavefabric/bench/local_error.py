@@ -38,7 +38,7 @@ def run(
     bells: Sequence[str] = BELLS,
     media: Sequence[str] = MEDIA,
     grid: tuple[int, int, int] | None = None,
-    steps: int = 60,
+    steps: int = 150,
     precision: str = "double",
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:

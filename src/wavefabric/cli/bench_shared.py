@@ -79,7 +79,7 @@ def local_error(
     blocks: Blocks = None,
     steps: Annotated[
         int, typer.Option("--steps", help="Time steps; a wave travels 0.3 points in each.")
-    ] = 60,
+    ] = 150,
     precision: Precision = "double",
     ranks: cli_ranks.Ranks = None,
     placement: cli_ranks.Placement = None,

@@ -17,6 +17,7 @@ from wavefabric.errors import InputError
 from wavefabric.exchange import environment, mpiexec
 from wavefabric.exchange.banners import Death, Sieve
 from wavefabric.exchange.muster import Muster
+from wavefabric.machine import usable_threads
 
 INTERRUPTED = 130
 #: Libraries that start threads of their own; the solvers bring their own number.
@@ -88,6 +89,7 @@ def launch(job: Job) -> int:
         words, variables = mpiexec.command(
             program, wanted.family, job.ranks, job.transport, _environment(job, folder)
         )
+        muster = Muster(Path(folder), job.ranks)
         leash = [sys.executable, "-ISc", _LEASH, str(os.getpid())]
         process = subprocess.Popen(
             [*leash, *words, *job.program, *job.arguments],
@@ -97,7 +99,7 @@ def launch(job: Job) -> int:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        return _Watch(job, process, Muster(Path(folder), job.ranks)).wait()
+        return _Watch(job, process, muster).wait()
 
 
 def _environment(job: Job, folder: str) -> dict[str, str]:
@@ -115,9 +117,12 @@ def _environment(job: Job, folder: str) -> dict[str, str]:
         found[environment.PLACEMENT] = " ".join(str(gpu) for gpu in job.placement)
     for name in _THREADED:
         found.setdefault(name, str(job.threads))
+    if job.ranks > usable_threads():
+        # A rank that waits leaves its core to the others at once.
+        found.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "0")
     if sys.stderr is not None and sys.stderr.isatty():
         with contextlib.suppress(OSError):
-            found[environment.TERMINAL] = str(os.get_terminal_size(sys.stderr.fileno()).columns)
+            found[environment.TERMINAL] = str(os.get_terminal_size(sys.stderr.fileno()).columns or 80)
     return found
 
 

@@ -13,13 +13,17 @@ import signal
 import socket
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from wavefabric.exchange import environment
 
 _LOOK = 0.02  # seconds between looks at who has signed in
+_PATIENCE = 5.0  # seconds that a rank waits for its launcher to look
 _PR_SET_PDEATHSIG = 1
+#: File that says that the launcher can watch.
+_WATCHING = "watching"
 
 
 # --- on a rank -----------------------------------------------------------------------------------------
@@ -36,6 +40,14 @@ def sign_in() -> None:
         path.with_suffix(".new").replace(path)
         # The reason of a crash goes where the launcher reads it. The file stays open until the process ends.
         faulthandler.enable(open(path.with_suffix(".fault"), "w", encoding="utf-8"))  # noqa: SIM115
+        # Not before the launcher looks: nobody would know who died first.
+        until = time.monotonic() + _PATIENCE
+        while (
+            path.with_name(_WATCHING).exists()
+            and not path.with_suffix(".seen").exists()
+            and time.monotonic() < until
+        ):
+            time.sleep(_LOOK / 4)
 
 
 def sign_out(code: int) -> None:
@@ -94,6 +106,9 @@ class Muster:
         self._gone: list[int] = []  # before they could be watched: nobody knows in which order
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._able = hasattr(select, "epoll") and hasattr(os, "pidfd_open")
+        if self._able:
+            (folder / _WATCHING).touch()
 
     def records(self) -> dict[int, Record]:
         """Ranks that have signed in so far."""
@@ -131,7 +146,7 @@ class Muster:
 
     def watch(self) -> None:
         """Begin to note in which order ranks end (Linux only; elsewhere nothing is noted)."""
-        if hasattr(select, "epoll") and hasattr(os, "pidfd_open"):
+        if self._able:
             self._thread = threading.Thread(target=self._look, daemon=True)
             self._thread.start()
 
@@ -148,11 +163,9 @@ class Muster:
         """
         records = self.records()
         lost = [rank for rank in self._gone if rank in records and records[rank].ended is None]
-        for rank in lost:
-            if len(lost) == 1 or self.fault(rank):
-                return rank
         if lost:
-            return None
+            crashed = [rank for rank in lost if self.fault(rank)]
+            return crashed[0] if crashed else None
         for rank in self._order:
             ended = records[rank].ended if rank in records else None
             if ended is None:
@@ -192,6 +205,7 @@ class Muster:
                 continue
             self._watched[handle] = rank
             poll.register(handle, select.EPOLLIN)
+            (self._folder / f"rank-{rank}.seen").touch()
 
     def _note(self, events) -> None:
         for handle, _ in events:
