@@ -22,9 +22,15 @@ def launch8(n=192, power=4e-3):
     return smooth_field(16, n, power, seed=3)
 
 
-def both(comm, cpu, **options):
+@pytest.fixture(scope="session")
+def place(comm):
+    """Where this rank's rows lie."""
+    return comm.device
+
+
+def both(comm, place, **options):
     """The same run by all ranks and by one; fields and reports."""
-    common = {"sample_rate": RATE, "device": cpu, "segment": 7}
+    common = {"sample_rate": RATE, "device": place, "segment": 7}
     ranks = {key: options.pop(key) for key in ("split", "exchange", "chunks") if key in options}
     start = launch8(power=options.pop("power", 4e-3))
     split = propagate(start, FIBRE8, 3e3, comm=comm, **common, **options, **ranks)
@@ -34,29 +40,29 @@ def both(comm, cpu, **options):
 @pytest.mark.parallel([2, 3, 4])
 @pytest.mark.parametrize("exchange", ["dense", "factored"])
 @pytest.mark.parametrize("integrator", ALL)
-def test_the_answer_does_not_depend_on_the_ranks(comm, cpu, integrator, exchange):
+def test_the_answer_does_not_depend_on_the_ranks(comm, place, integrator, exchange):
     for chunks, split in zip((3, 1), SPLITS[comm.size], strict=True):
         options = {"integrator": integrator, "step": 100.0, "power": 20e-3}
         (out, report), (alone, one) = both(
-            comm, cpu, exchange=exchange, split=split, chunks=chunks, **options
+            comm, place, exchange=exchange, split=split, chunks=chunks, **options
         )
         assert distance(out, alone) < 1e-12
         # The light did turn.
         assert distance(out, launch8(power=20e-3)) > 0.1
-        assert (report.ranks, report.exchange, report.transport) == (comm.size, exchange, "mpi")
+        assert (report.ranks, report.exchange, report.transport) == (comm.size, exchange, comm.transport)
         assert (report.steps, report.ffts) == (one.steps, one.ffts)
         assert report.local_error == pytest.approx(one.local_error, rel=1e-4)
         assert report.energy_drift == pytest.approx(one.energy_drift, rel=1e-6, abs=1e-13)
 
 
 @pytest.mark.parallel([2, 3])
-def test_rounds_and_bytes_of_a_step(comm, cpu):
-    (_, report), _ = both(comm, cpu, step=100.0, exchange="dense", chunks=2)
+def test_rounds_and_bytes_of_a_step(comm, place):
+    (_, report), _ = both(comm, place, step=100.0, exchange="dense", chunks=2)
     # Four a step, and one at the start of each of 5 segments.
     assert report.exchanges == 4 * 30 + 5
     received = (comm.size - 1) * 16 * 192 * 8
     assert report.bytes_per_step == pytest.approx(received * report.exchanges / 30)
-    (_, factored), _ = both(comm, cpu, step=100.0, chunks=2)
+    (_, factored), _ = both(comm, place, step=100.0, chunks=2)
     assert factored.exchange == "factored"
     assert factored.bytes_per_step <= report.bytes_per_step * (4 + comm.size - 1) / 16
 
@@ -72,30 +78,30 @@ def test_rounds_and_bytes_of_a_step(comm, cpu):
         ("erk43ip", {"tolerance": 1e-8}),
     ],
 )
-def test_step_control_and_repetition(comm, cpu, integrator, control):
+def test_step_control_and_repetition(comm, place, integrator, control):
     options = {"integrator": integrator, "split": SPLITS[comm.size][0], "chunks": 3, "power": 20e-3}
-    (out, report), (alone, one) = both(comm, cpu, **control, **options)
+    (out, report), (alone, one) = both(comm, place, **control, **options)
     assert distance(out, alone) < 1e-12
     assert (report.steps, report.rejected) == (one.steps, one.rejected)
     assert report.steps > 8
-    (again, _), _ = both(comm, cpu, **control, **options)
+    (again, _), _ = both(comm, place, **control, **options)
     assert (again == out).all()
     # And every rank has the same field to the bit.
     assert len({part.tobytes() for part in comm.control.all_gather(out)}) == 1
 
 
 @pytest.mark.parallel([2, 3])
-def test_single_precision_over_ranks(comm, cpu):
-    (out, _), (alone, _) = both(comm, cpu, step=100.0, precision="single", chunks=2)
+def test_single_precision_over_ranks(comm, place):
+    (out, _), (alone, _) = both(comm, place, step=100.0, precision="single", chunks=2)
     assert out.dtype == np.complex64
     assert distance(out, alone) < 5e-6
 
 
 @pytest.mark.parallel([2, 3])
-def test_a_resumed_run_over_ranks_is_the_same_to_the_bit(comm, cpu):
+def test_a_resumed_run_over_ranks_is_the_same_to_the_bit(comm, place):
     def make():
         runner = Propagator(
-            FIBRE8, 192, RATE, cpu, step=100.0, segment=7, comm=comm, split=SPLITS[comm.size][0], chunks=2
+            FIBRE8, 192, RATE, place, step=100.0, segment=7, comm=comm, split=SPLITS[comm.size][0], chunks=2
         )
         return runner, runner.stages.empty()
 
@@ -112,8 +118,8 @@ def test_a_resumed_run_over_ranks_is_the_same_to_the_bit(comm, cpu):
 
 
 @pytest.mark.parallel([2, 3])
-def test_a_lost_field_is_noticed_by_all_ranks(comm, cpu):
-    runner = Propagator(FIBRE8, 64, RATE, cpu, step=100.0, comm=comm)
+def test_a_lost_field_is_noticed_by_all_ranks(comm, place):
+    runner = Propagator(FIBRE8, 64, RATE, place, step=100.0, comm=comm)
     A = runner.stages.empty()
     A[...] = 0
     if comm.rank == comm.size - 1:
@@ -134,29 +140,29 @@ def test_a_lost_field_is_noticed_by_all_ranks(comm, cpu):
         ({"split": [8]}, "split"),
     ],
 )
-def test_refusals_over_ranks(comm, cpu, change, word):
+def test_refusals_over_ranks(comm, place, change, word):
     with pytest.raises(InputError, match=word):
-        Propagator(FIBRE8, 64, RATE, cpu, step=100.0, comm=comm, **change)
+        Propagator(FIBRE8, 64, RATE, place, step=100.0, comm=comm, **change)
 
 
 @pytest.mark.parallel([2, 3])
-def test_too_few_modes_for_the_ranks(comm, cpu):
+def test_too_few_modes_for_the_ranks(comm, place):
     with pytest.raises(InputError, match=rf"ranks: {comm.size} given for 1 modes"):
-        Propagator(make_fibre([[1.0]]), 64, RATE, cpu, step=100.0, comm=comm)
+        Propagator(make_fibre([[1.0]]), 64, RATE, place, step=100.0, comm=comm)
 
 
 @pytest.mark.parallel([2, 3])
-def test_memory_of_one_rank_is_refused_by_all(comm, cpu, monkeypatch):
+def test_memory_of_one_rank_is_refused_by_all(comm, place, monkeypatch):
     if comm.rank == 1:
-        monkeypatch.setattr(type(cpu), "memory", lambda self: (10 << 20, 4 << 30))
+        monkeypatch.setattr(type(place), "memory", lambda self: (10 << 20, 4 << 30))
     with pytest.raises(InputError, match=r"memory: .* rows x 16384 samples on rank 1 and"):
-        Propagator(FIBRE8, 1 << 14, RATE, cpu, step=100.0, comm=comm)
+        Propagator(FIBRE8, 1 << 14, RATE, place, step=100.0, comm=comm)
 
 
 @pytest.mark.parallel(2)
-def test_only_communication_leaves_the_others_out(comm, cpu):
+def test_only_communication_leaves_the_others_out(comm, place):
     """What figure 3 of Brehler et al. calls so: powers travel, and only the own ones turn the field."""
-    runner = Propagator(FIBRE8, 96, RATE, cpu, integrator="strang", step=100.0, comm=comm, chunks=2)
+    runner = Propagator(FIBRE8, 96, RATE, place, integrator="strang", step=100.0, comm=comm, chunks=2)
     start = launch8(96)[runner.share.slice]
     A = runner.stages.empty()
     A[...] = start

@@ -103,7 +103,7 @@ def test_auto_stays_dense_where_no_rows_share_a_phase():
     assert rank_mixing(kappa, 1.0, Share((0, 2, 4)), "auto").form == "dense"
 
 
-@pytest.mark.parametrize(("n", "chunks"), [(1, 1), (1 << 15, 1), (1 << 16, 2), (1 << 18, 8), (1 << 22, 8)])
+@pytest.mark.parametrize(("n", "chunks"), [(1, 1), (1 << 15, 1), (1 << 16, 2), (1 << 18, 4), (1 << 22, 4)])
 def test_number_of_chunks(n, chunks):
     assert chunks_for(n) == chunks
 

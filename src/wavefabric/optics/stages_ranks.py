@@ -20,7 +20,7 @@ from wavefabric.optics.rows import Share
 from wavefabric.optics.stages import Stages
 
 #: Chunks of time for long rows: the first and the last do not overlap, small ones cost messages.
-CHUNKS = 8
+CHUNKS = 4
 #: Fewest samples of a chunk.
 _LEAST = 1 << 15
 
