@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 #: Characters of a value that a message shows.
 _SHOWN = 60
+#: Seconds that a rank with an uncaught error waits for the others to come to one as well.
+_PATIENCE = 5.0
+_guarded: list[Control] = []
 
 
 def check_agreement(comm: Communicator, facts: dict[str, str]) -> None:
@@ -66,3 +70,19 @@ def bare_control() -> Control:
     from wavefabric.exchange.control import MPIControl
 
     return MPIControl(MPI.COMM_WORLD)
+
+
+def end_together(control: Control) -> None:
+    """From now on an uncaught error of one rank's script ends all ranks; they would wait for it for ever."""
+    if _guarded:
+        return
+    _guarded.append(control)
+    before = sys.excepthook
+
+    def hook(kind, error, trace) -> None:
+        before(kind, error, trace)
+        sys.stderr.flush()
+        if control.settle("", 1, _PATIENCE) is None:
+            control.abort(1)
+
+    sys.excepthook = hook

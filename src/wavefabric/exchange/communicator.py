@@ -192,9 +192,11 @@ def world(transport: str = "auto", device=None, placement: list[int] | None = No
             f"ranks: {expected} were started, but mpi4py sees {comm.Get_size()}; "
             "mpiexec and mpi4py must belong to the same MPI"
         )
+    from wavefabric.exchange.agreement import end_together
     from wavefabric.exchange.control import MPIControl
 
     control = MPIControl(comm)
+    end_together(control)
     local = comm.Split_type(MPI.COMM_TYPE_SHARED)
     place = bind_device(device, local.Get_rank(), placement)
     return Communicator(control, place, _make_transport(transport, comm, control, local, place))

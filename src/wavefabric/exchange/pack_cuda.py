@@ -30,7 +30,9 @@ class Table:
         self.block = (lanes, _THREADS // lanes)
         lines = int((rows[:, 3] * rows[:, 4]).max(initial=1))
         self.blocks = min(-(-lines // self.block[1]), 1024)
-        self.empty = not self.messages or not rows[:, 3:6].prod(axis=1).any()
+        #: Of one field, over all messages.
+        self.values = int(rows[:, 3:6].prod(axis=1).sum())
+        self.empty = self.values == 0
 
 
 class Kernels:
@@ -54,8 +56,7 @@ class Kernels:
     def copy_boxes(self, targets, sources, target_table, source_table, weights) -> None:
         if target_table.empty:
             return
-        values = sum(int(row[3] * row[4] * row[5]) for row in target_table.array.get())
-        room = self._device.empty((values * len(sources),), sources[0].dtype)
+        room = self._device.empty((target_table.values * len(sources),), sources[0].dtype)
         self.pack(room, sources, source_table)
         self.unpack(room, targets, target_table, weights)
 

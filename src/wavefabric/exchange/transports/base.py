@@ -56,13 +56,14 @@ class Bound:
         self._running = False
 
     def _enter(self, number: int) -> None:
+        self._begin(number)
+        # Copies within the rank run beside those between ranks: transfers of a level are independent.
         for source, target in self._program.levels[number].local:
             if target.reduce:
                 there = target.of(self._buffers)
                 there += source.of(self._buffers)
             else:
                 target.of(self._buffers)[...] = source.of(self._buffers)
-        self._begin(number)
 
     def _incoming(self, level: Level) -> list[tuple[Span, Any]]:
         """Where each receive of a level goes: its place in a buffer, or scratch."""

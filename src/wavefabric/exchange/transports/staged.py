@@ -38,10 +38,10 @@ class _Ring:
 
 
 class _Job:
-    """One start of a bound program's level: how many pieces are still to come and go."""
+    """One start of a bound program's level: how many pieces are still to come and go, and to be sent off."""
 
     def __init__(self, ready):
-        self.ready, self.left = ready, 0
+        self.ready, self.left, self.unsent = ready, 0, 0
         self.coming: dict[int, int] = {}
         self.streams: set[Any] = set()
 
@@ -89,6 +89,8 @@ class StagedTransport:
                     job.left += 1
                     if incoming:
                         job.coming[peer] = job.coming.get(peer, 0) + 1
+                    else:
+                        job.unsent += 1
         self.advance()
         return job
 
@@ -117,6 +119,7 @@ class StagedTransport:
             slot, size, job = ring.copying.popleft()
             request = self.comm.Isend([ring.pieces[slot][:size], self.mpi.BYTE], peer)
             ring.travelling.append((request, slot, job))
+            job.unsent -= 1
 
     def _receive(self, peer: int, ring: _Ring) -> None:
         # A piece is free again when its copy to the device is done.
@@ -141,8 +144,11 @@ class StagedTransport:
 
     def await_arrival(self, job: _Job, peer: int | None) -> None:
         """Until the pieces of a peer (or, None, everything of the job) have come to this host's memory; the
-        current stream then waits for the copies to the device."""
-        while job.left if peer is None else job.coming.get(peer, 0):
+        current stream then waits for the copies to the device.
+
+        Own pieces are on their way by then: this rank may do something else for long, and others wait.
+        """
+        while job.left if peer is None else job.coming.get(peer, 0) or job.unsent:
             self.advance()
         current = cupy.cuda.get_current_stream()
         for stream in job.streams:
