@@ -65,6 +65,8 @@ def plot(result: dict[str, Any], path: str | Path) -> list[Path]:
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
     from wavefabric.results.plots import BLUE, COLOURS, GREEN, GREY, MARKERS, ORANGE, STYLE
 
@@ -93,15 +95,20 @@ def plot(result: dict[str, Any], path: str | Path) -> list[Path]:
             for number, name in enumerate(transports):
                 mine = sorted((c["overlap"], c["speed_up"]) for c in cases if c["transport"] == name)
                 if all(value is not None for _, value in mine):
-                    lines.plot(*zip(*mine, strict=True), color=COLOURS[number], marker=MARKERS[number])
-                    lines.annotate(f" {named(name)}", mine[-1], color=COLOURS[number], fontsize=8)
+                    lines.plot(
+                        *zip(*mine, strict=True),
+                        color=COLOURS[number],
+                        marker=MARKERS[number],
+                        label=named(name),
+                    )
+            if lines.lines:
+                lines.legend(fontsize=8)
             lines.set_xscale("log", base=2)
             lines.set_xticks(overlaps, [str(overlap) for overlap in overlaps])
             lines.set_xlabel("overlap (points)")
             lines.set_ylabel("times faster than MPI")
-        for part in PARTS:
-            panels[0][0].bar(0, 0, color=colours[part], label=part)
-        panels[0][0].plot([], [], color="black", linewidth=1, label="the step")
-        figure.legend(loc="outside lower center", ncols=5, fontsize=9)
+        handles: list = [Patch(color=colours[part], label=part) for part in PARTS]
+        handles.append(Line2D([], [], color="black", linewidth=1, label="the step"))
+        figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=9)
         figure.savefig(path, dpi=160)
     return [Path(path)]

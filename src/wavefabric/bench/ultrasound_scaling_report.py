@@ -42,6 +42,16 @@ def table(result: dict[str, Any]) -> list:
     return found + unavailable(result)
 
 
+def _one_rank(cases: list[dict[str, Any]]) -> list[tuple[int, float]]:
+    """The undivided code as the first point of every line, where it was measured beside several ranks."""
+    known = [case for case in cases if case["one_rank_ms"] is not None and case["ranks"] > 1]
+    if not known or any(case["ranks"] == 1 for case in cases):
+        return []
+    case = known[0]
+    # A case of K ranks took `efficiency` times less than K such ranks alone.
+    return [(1, case["points_per_second"] * 1e-6 / case["efficiency"])]
+
+
 def plot(result: dict[str, Any], path: str | Path) -> list[Path]:
     """Draw points a second and rank over ranks, a panel a kind and medium, a line a form and transport.
 
@@ -77,6 +87,7 @@ def plot(result: dict[str, Any], path: str | Path) -> list[Path]:
                     for case in mine
                     if (case["form"], case["transport"]) == (form, transport)
                 ]
+                points = _one_rank(mine) * bool(points) + points
                 if points:
                     axes.plot(
                         *zip(*points, strict=True),
@@ -85,7 +96,7 @@ def plot(result: dict[str, Any], path: str | Path) -> list[Path]:
                         marker=MARKERS[number % len(MARKERS)],
                         label=f"{form}, {named(transport)}" if (kind, medium) == panels[0] else None,
                     )
-            counts = sorted({case["ranks"] for case in mine})
+            counts = sorted({case["ranks"] for case in mine} | {ranks for ranks, _ in _one_rank(mine)})
             axes.set_xscale("log", base=2)
             axes.set_xticks(counts, [str(count) for count in counts])
             axes.minorticks_off()
