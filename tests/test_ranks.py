@@ -30,7 +30,7 @@ def test_parallel_tests_pass_under_mpiexec(ranks):
     files = _files(ranks)
     assert files
     command = [mpiexec, "-n", str(ranks), sys.executable, "-m", "pytest", *files, "-p", "no:cacheprovider"]
-    options = ["--no-header", "-p", "no:xdist", "--tb=short", "-ra"]
+    options = ["--no-header", "-p", "no:xdist", "-p", "no:hypothesispytest", "--tb=short", "-ra"]
     done = subprocess.run(
         [*command, *options], env=os.environ | _PER_RANK, capture_output=True, text=True, timeout=600
     )

@@ -150,6 +150,8 @@ def test_all_quantities(comm, monkeypatch, kind):
     for name, array in wanted.items():
         assert (found[name].shape, found[name].dtype) == (array.shape, array.dtype)
         assert abs(found[name] - array).max() <= 1e-11 * abs(array).max(), name
+    if kind != "cuboids":
+        return
     monkeypatch.setattr(recorder, "BLOCK_BYTES", 3000)
     again = recorded(comm, given, recording)
     for name, array in found.items():

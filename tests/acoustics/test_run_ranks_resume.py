@@ -2,6 +2,7 @@
 
 import os
 import signal
+from functools import cache
 
 import numpy as np
 import pytest
@@ -29,19 +30,28 @@ def losses_and_sources():
     )  # fmt: skip
 
 
+RECORDING = Recording(QUANTITIES, points(SHAPE, 11), 3)
+
+
+def left_alone(comm, recording, options=None):
+    """Arrays of a run that nothing stops, on rank 0."""
+    sink = Memory()
+    run(losses_and_sources(), recording, sink, comm=comm, decomposition=options)
+    return sink.arrays
+
+
+@cache
+def whole(comm, form):
+    return left_alone(comm, RECORDING, OPTIONS[form])
+
+
 class RanksLeg:
     """One start of the program on all ranks."""
 
     def __init__(self, comm, form, tmp_path):
         folder = comm.control.bcast(tmp_path)
         self.comm, self.options, self.path = comm, OPTIONS[form], folder / "run.checkpoint"
-        self.given, self.recording = losses_and_sources(), Recording(QUANTITIES, points(SHAPE, 11), 3)
-
-    def whole(self):
-        """Arrays of a run left alone, on rank 0."""
-        sink = Memory()
-        run(self.given, self.recording, sink, comm=self.comm, decomposition=self.options)
-        return sink.arrays
+        self.given, self.recording = losses_and_sources(), RECORDING
 
     def run(self, progress=None, **plan):
         self.sink = SeriesFiles(self.path) if self.comm.rank == 0 else None
@@ -73,7 +83,7 @@ def ranks_leg(comm, tmp_path):
 @pytest.mark.parametrize("form", OPTIONS)
 def test_stop_and_resume(comm, tmp_path, form):
     leg, done = RanksLeg(comm, form, tmp_path), 0
-    wanted = leg.whole()
+    wanted = whole(comm, form)
     while done < STEPS:
         report = leg.run(every=6, stop=True)
         assert (report.resumed_at, report.steps) == (done, min(done + 6, STEPS))
@@ -91,7 +101,7 @@ def test_saves_on_the_way_and_points_between(comm, tmp_path):
     rng = np.random.default_rng(3)
     corners = Interpolation(rng.integers(0, np.prod(SHAPE), (7, 8)), rng.dirichlet(np.ones(8), 7))
     leg.recording = Recording(QUANTITIES, corners, 2)
-    wanted = leg.whole()
+    wanted = left_alone(comm, leg.recording)
     leg.run(every=5)
     leg.check(wanted)
     leg.run(every=8, stop=True)
@@ -103,7 +113,7 @@ def test_saves_on_the_way_and_points_between(comm, tmp_path):
 @pytest.mark.parametrize("survivors", [{0}, {1}, {0, 1}])
 def test_a_kill_within_a_save(ranks_leg, survivors):
     """Parts of a newer generation that were on the disk already count for nothing."""
-    wanted, rank = ranks_leg.whole(), ranks_leg.comm.rank
+    wanted, rank = whole(ranks_leg.comm, "global"), ranks_leg.comm.rank
     ranks_leg.run(every=6, stop=True)
     part = ranks_leg.path.with_name(f"{ranks_leg.path.name}.rank{rank}of2.1")
     if rank in survivors:
@@ -119,7 +129,7 @@ def test_a_kill_within_a_save(ranks_leg, survivors):
 @pytest.mark.parallel(2)
 @pytest.mark.parametrize("rank", [0, 1])
 def test_ctrl_c_on_one_rank_saves_on_all(ranks_leg, monkeypatch, rank):
-    wanted, take = ranks_leg.whole(), Step.take
+    wanted, take = whole(ranks_leg.comm, "global"), Step.take
 
     def pressing(step, number):
         take(step, number)

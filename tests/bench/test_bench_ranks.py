@@ -20,7 +20,6 @@ from wavefabric.bench.stand_ins import Placed
 from wavefabric.collectives import direct_all_gather
 from wavefabric.errors import InputError
 
-BOTH = pytest.mark.parallel([2, 4])
 TWO = pytest.mark.parallel(2)
 
 
@@ -55,7 +54,7 @@ def times_are_sound(found):
     assert 0 < found["ms_best"] <= found["ms"] <= found["ms_worst"]
 
 
-@BOTH
+@TWO
 def test_exchange(ranks, shown):
     found = exchange.run(ranks, sizes=[4, 4096], repeats=2, peaks=True)
     assert [case["pattern"] for case in found["cases"]] == list(exchange.PATTERNS)
@@ -79,7 +78,7 @@ def test_transports_that_are_not_there():
         exchange.run(Ranks(("mpi",), "cpu", 1), ["ping"], [6])
 
 
-@BOTH
+@TWO
 def test_ranks_that_sit_elsewhere(ranks):
     order = list(range(ranks.size))[::-1]
     comm = Placed(ranks.base, order)
@@ -139,13 +138,13 @@ def test_breakdown(ranks, shown):
         assert "left out" in shown(ultrasound_breakdown, found)
 
 
-@pytest.mark.parallel(4)
+@TWO
 def test_local_error(ranks, shown):
     bells = ("none", "nested-sine")
     found = local_error.run(ranks, (16, 16, 16), (2, 8), bells, ["heterogeneous"], steps=8)
     errors = {(c["bell"], c["overlap"]): (c["l2"], c["max"]) for c in found["cases"]}
     assert len(errors) == 4
-    assert found["grid"] == [1, 2, 2]
+    assert found["grid"] == [1, 1, 2]
     assert errors["nested-sine", 8][0] < 5e-3
     assert errors["nested-sine", 8][1] < errors["nested-sine", 2][1] / 10
     assert errors["nested-sine", 8][0] < errors["none", 8][0]
@@ -182,11 +181,11 @@ def test_scaling(ranks, shown, tmp_path):
         assert "efficiency" in shown(ultrasound_scaling, again)
 
 
-@pytest.mark.parallel(4)
+@TWO
 def test_cuts(ranks, shown):
     found = ultrasound_cuts.run(ranks, (16, 16, 16), ["reversed"], overlap=4, repeats=1)
     grids = {tuple(case["grid"]) for case in found["cases"]}
-    assert len(grids) == 6
+    assert len(grids) == 3
     assert len(found["cases"]) == len(grids)
     for case in found["cases"]:
         times_are_sound(case)

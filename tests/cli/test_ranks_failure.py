@@ -83,10 +83,9 @@ raise InputError('span: 3 given')"""
 
 def test_disagreement_is_named():
     body = """\
-from types import SimpleNamespace
 from wavefabric.exchange.agreement import check_agreement
 facts = {"version": "1", "input": "abc" if rank < 2 else "xyz", "precision": str(rank)}
-check_agreement(SimpleNamespace(control=control), facts)"""
+check_agreement(control, facts)"""
     assert probe(3, body) == (
         2,
         "wavefabric: error: input: rank 0 has abc, rank 2 has xyz; allowed: the same on all ranks\n",

@@ -203,3 +203,13 @@ def test_exchange_that_disagrees_with_kerr_is_refused():
     )
     with pytest.raises(InputError, match=r'solver\.exchange: "dense" given with kerr = "factored"'):
         run.with_solver(exchange="dense")
+
+
+@pytest.mark.parallel(2)
+def test_another_run_file_on_another_rank_is_refused(comm, folder):
+    run = parsed(comm, folder)
+    if comm.rank:
+        run = run.with_solver(kerr="dense")
+    with pytest.raises(InputError, match=r"run file, solver: rank 0 has .*, rank 1 has .*; allowed: the same"):
+        links.run_link(run, folder / "no.h5", comm=comm)
+    assert not (folder / "no.h5").exists()

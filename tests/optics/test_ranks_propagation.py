@@ -107,7 +107,7 @@ def test_a_resumed_run_over_ranks_is_the_same_to_the_bit(comm, place):
 
     kept = []
     first, A = make()
-    A[...] = launch8()[first.share.slice]
+    A[...] = place.asarray(np.ascontiguousarray(launch8()[first.share.slice]))
     first.run(A, 3e3, on_segment=lambda state: kept.append((dict(state), A.copy())))
     state, field = kept[1]
     assert state["z"] < 3e3

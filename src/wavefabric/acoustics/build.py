@@ -120,20 +120,29 @@ def needed_bytes(
     if decomposition is None or decomposition.ranks == 1:
         plain, cut = _best(device, problem, dtype)[0] is Stages, False
         return _bytes(problem, recording, dtype, device, whole(problem.shape), plain, cut)
+    plain = _best_shared(device, dtype, decomposition, decomposition.parts[0])[1] is None
     return max(
-        _bytes(problem, recording, dtype, device, part, True, True)
-        + _exchange_bytes(problem, dtype, decomposition, rank)
+        _bytes(problem, recording, dtype, device, part, plain, True)
+        + _exchange_bytes(problem, dtype, decomposition, rank, plain)
         for rank, part in enumerate(decomposition.parts)
     )
 
 
-def _exchange_bytes(problem: Problem, dtype, decomposition: Decomposition, rank: int) -> int:
+def _exchange_bytes(problem: Problem, dtype, decomposition: Decomposition, rank: int, plain: bool) -> int:
     """Bytes of what a rank sends and receives, and of fields between its transforms."""
-    if decomposition.options.kind == "global":
-        return 2 * dtype.itemsize * held_elements(decomposition.shape, decomposition.grid, rank)
     part, disperses = decomposition.parts[rank], problem.absorption == "power_law" and problem.dispersion
+    if decomposition.options.kind == "global":
+        if plain:
+            return 2 * dtype.itemsize * held_elements(decomposition.shape, decomposition.grid, rank)
+        # Three spectra once more as columns, and what leaves and comes of each, there and back.
+        nx, ny, _ = decomposition.shape
+        columns = math.prod(part.spectral_shape)
+        planes = part.size[2] * ny * (nx // 2 + 1)
+        stays = part.size[2] * part.spectral_shape[1] * part.spectral_shape[2]
+        return 2 * dtype.itemsize * (3 * columns + 6 * (planes + columns - 2 * stays))
     groups = {1, problem.dimensions, 2 if disperses else 1}
-    return 2 * dtype.itemsize * sum(groups) * (math.prod(part.size) - math.prod(part.owned_size))
+    halo = 2 * dtype.itemsize * sum(groups) * (math.prod(part.size) - math.prod(part.owned_size))
+    return halo + (dtype.itemsize * math.prod(part.size) if disperses and not plain else 0)
 
 
 def _bytes(problem: Problem, recording: Recording, dtype, device, part: Part, plain: bool, cut: bool) -> int:

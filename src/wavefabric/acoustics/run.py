@@ -136,13 +136,12 @@ class _Run:
         self._progress = Silent() if progress is None or comm.rank else progress
         self._report = Report(total_steps=problem.steps, device=self._device.name)
         self._earlier: dict[str, float] = {}
+        found = identity(problem, recording) if plan is not None or comm.size > 1 else ""
+        compare(comm, repr((found, self._dtype.str, options, plan)))
         self._decomposition = self._share(options)
         self._saves: Saves | None = None
-        if plan is not None or comm.size > 1:
-            found = identity(problem, recording)
-            compare(comm, found)
-            if plan is not None:
-                self._saves = Saves(comm, plan, found, self._device, self._dtype, self._decomposition)
+        if plan is not None:
+            self._saves = Saves(comm, plan, found, self._device, self._dtype, self._decomposition)
 
     def _share(self, options) -> Decomposition | None:
         """How ranks share the grid; None for one rank."""
@@ -155,7 +154,7 @@ class _Run:
         if comm.size == 1:
             return None
         self._report.ranks, self._report.transport = comm.size, comm.transport
-        self._report.decomposition = in_words(found)
+        self._report.decomposition, self._report.notes = in_words(found), found.notes
         return found
 
     def go(self, begun: float, loading: float) -> Report:
@@ -174,6 +173,7 @@ class _Run:
         try:
             with Deferred() as interrupt:
                 report.steps = self._steps(first, interrupt)
+                self._stages.settle()
                 if report.steps < self._problem.steps:
                     keep = True
                     return self._close_report()
@@ -303,6 +303,8 @@ class _Run:
             interrupt.check()  # looking waits for the device
         word = Word(interrupt.asked, late, self._peak() if looks else 0.0)
         word = lockstep.agree(self._at, word)
+        if word.asked or not word.peak < _LOST:
+            self._stages.settle()
         if word.asked:
             self._together = True
             raise KeyboardInterrupt

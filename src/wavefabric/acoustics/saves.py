@@ -172,8 +172,8 @@ def compare(comm, identity: str) -> None:
     other = next((rank for rank, one in enumerate(found) if one != found[0]), None)
     if other is not None:
         raise InputError(
-            f"ranks: rank {other} was given another problem or recording than rank 0; allowed: the same "
-            "on all (random numbers need a fixed seed)"
+            f"ranks: rank {other} was given another problem, recording or options than rank 0; allowed: the "
+            "same on all (random numbers need a fixed seed)"
         )
 
 

@@ -139,6 +139,10 @@ def simulate(
     InputError
         If an argument is wrong, or the time step is not stable; on all ranks alike.
     """
+    from wavefabric.acoustics.run import communicator
+
+    # First: what goes wrong on one rank alone then ends the others too.
+    comm = comm or communicator(device, threads)
     if steps is not None and t_end is not None:
         raise InputError("steps: is given along with t_end; allowed: one of them")
     step = grid.time_step(medium, cfl) if dt is None else quantity(dt, "s", "dt")
@@ -186,6 +190,7 @@ def solve(
     from wavefabric.acoustics.series_files import SeriesFiles
     from wavefabric.acoustics.sinks import Memory
 
+    comm = comm or communicator(options.get("device", "auto"), options.get("threads"))
     check(problem)
     check_recording(problem, recording)
     if check_stability:
@@ -194,7 +199,6 @@ def solve(
             raise InputError(f"{found.warning}, or check_stability=False")
     if checkpoint is not None and output is not None and Path(checkpoint).resolve() == Path(output).resolve():
         raise InputError(f"checkpoint: {checkpoint} is the output too; allowed: another file")
-    comm = comm or communicator(options.get("device", "auto"), options.get("threads"))
     writers: list[ResultWriter] = []
 
     def open_output() -> None:

@@ -52,6 +52,8 @@ class Report:
     """How the ranks talked; empty for one."""
     decomposition: str = ""
     """How the grid was shared, in words; empty for one rank."""
+    notes: list[str] = field(default_factory=list)
+    """Advice: sizes of blocks that slow the run down."""
 
 
 class Sink(Protocol):

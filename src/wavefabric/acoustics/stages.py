@@ -107,6 +107,9 @@ class Stages:
     def enter(self, fields: list) -> None:
         """Fields are about to be transformed: where a rank holds a block, fill its overlaps."""
 
+    def settle(self) -> None:
+        """No exchange stays under way: before the fields are freed, or steps end for good; collective."""
+
     # --- Transforms ------------------------------------------------------------------------------------
 
     def multiply(self, field, operator) -> None:

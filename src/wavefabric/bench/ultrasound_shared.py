@@ -100,7 +100,8 @@ class SharedStepper:
         self._next += 1
 
     def finite(self) -> bool:
-        """Whether the field still is one."""
+        """Whether the field still is one, after all steps; collective."""
+        self.stages.settle()
         return math.isfinite(float(abs(self.stages.fields.p).max()))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -69,6 +70,8 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
     if code == 0:
         muster.sign_out(0)
         return 0
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends already: another Ctrl-C would be a traceback
     rank, ranks = environment.rank(), environment.ranks()
     message = one_line(message)
     try:

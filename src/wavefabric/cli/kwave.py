@@ -248,6 +248,8 @@ def _conclude(
     print(f"Device:             {report.device}")
     if report.ranks > 1:
         print(f"Ranks:              {report.ranks} through {report.transport}, {report.decomposition}")
+        for note in report.notes:
+            print(f"Note:               {note}")
     if report.resumed_at:
         print(f"Recovered from:     time step {report.resumed_at}")
     print(f"Peak memory in use: {report.peak_bytes >> 20} MB")

@@ -117,6 +117,7 @@ def summary(sink: KWaveOutput, problem: Problem, report: Report) -> dict[str, An
         "ranks": report.ranks,
         "transport": report.transport,
         "decomposition": report.decomposition,
+        "notes": report.notes,
         "grid": list(problem.shape[: problem.dimensions]),
         "steps": problem.steps,
         "ms_per_step": 1e3 * simulation / problem.steps,
@@ -143,4 +144,6 @@ def show(found: dict[str, Any], problem: Problem) -> None:
         f"{found['ms_per_step']:.3g} ms a step, {found['seconds']:.1f} s; "
         f"peak pressure {found['peak_pressure_pa']:.4g} Pa"
     )
+    for note in found["notes"]:
+        print(f"note: {note}")
     print(f"wrote {found['output']}")

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from wavefabric.errors import InputError, MissingExtra
 from wavefabric.exchange import environment
 from wavefabric.exchange.control import Control, SoloControl
-
-if TYPE_CHECKING:
-    from wavefabric.exchange.communicator import Communicator
 
 #: Characters of a value that a message shows.
 _SHOWN = 60
@@ -20,12 +16,12 @@ _PATIENCE = 5.0
 _guarded: list[Control] = []
 
 
-def check_agreement(comm: Communicator, facts: dict[str, str]) -> None:
+def check_agreement(control: Control, facts: dict[str, str]) -> None:
     """Compare facts between ranks; collective.
 
     Parameters
     ----------
-    comm : Communicator
+    control : Control
     facts : dict of str to str
         What must be the same on all ranks, such as versions, digests of the input, options.
 
@@ -34,7 +30,7 @@ def check_agreement(comm: Communicator, facts: dict[str, str]) -> None:
     InputError
         On all ranks alike, naming the first key that differs, two ranks and their values.
     """
-    given = comm.control.all_gather(facts)
+    given = control.all_gather(facts)
     for key in dict.fromkeys(key for each in given for key in each):
         values = [each.get(key, "nothing") for each in given]
         other = next((rank for rank, value in enumerate(values) if value != values[0]), None)

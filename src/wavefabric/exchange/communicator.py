@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+import wavefabric
 from wavefabric.collectives import Schedule, direct_all_gather
 from wavefabric.device import get_device
 from wavefabric.errors import InputError, MissingExtra
@@ -192,11 +193,14 @@ def world(transport: str = "auto", device=None, placement: list[int] | None = No
             f"ranks: {expected} were started, but mpi4py sees {comm.Get_size()}; "
             "mpiexec and mpi4py must belong to the same MPI"
         )
-    from wavefabric.exchange.agreement import end_together
+    from wavefabric.exchange.agreement import check_agreement, end_together
     from wavefabric.exchange.control import MPIControl
 
     control = MPIControl(comm)
     end_together(control)
+    from wavefabric.results.provenance import NUMERICAL, versions
+
+    check_agreement(control, {"wavefabric": wavefabric.__version__, **versions(NUMERICAL)})
     local = comm.Split_type(MPI.COMM_TYPE_SHARED)
     place = bind_device(device, local.Get_rank(), placement)
     return Communicator(control, place, _make_transport(transport, comm, control, local, place))

@@ -20,6 +20,15 @@ from wavefabric.exchange.muster import Muster
 from wavefabric.machine import usable_threads
 
 INTERRUPTED = 130
+#: Signals of what Python says of a crash.
+_FAULTS = {
+    "Segmentation fault": signal.SIGSEGV,
+    "Aborted": signal.SIGABRT,
+    "Floating-point exception": signal.SIGFPE,
+    "Floating point exception": signal.SIGFPE,
+    "Illegal instruction": signal.SIGILL,
+    "Bus error": getattr(signal, "SIGBUS", signal.SIGSEGV),
+}
 #: Libraries that start threads of their own; the solvers bring their own number.
 _THREADED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 #: mpiexec goes when its launcher is gone, even if that was killed.
@@ -208,7 +217,8 @@ class _Watch:
             dead = self._death.rank  # of another host
         if dead is not None:
             self._say(f"{self._how(dead, code)}; all ranks stopped")
-            return 128 + self._signal(dead, code) if self._signal(dead, code) else max(code, 1)
+            number = self._signal(dead, code) or self._death.signal
+            return 128 + number if number else max(code, 1)
         if self._death.signal is not None and not self._muster.explained():
             known = self._death.signal == signal.SIGKILL
             self._say(f"a rank was killed{' (signal 9)' if known else ''}; all ranks stopped")
@@ -224,6 +234,9 @@ class _Watch:
         """Signal that ended a rank, 0 if it is not known."""
         death = self._death
         records = self._muster.records()
+        fault = _FAULTS.get(self._muster.fault(dead))
+        if fault is not None:
+            return fault
         if death.signal is None:
             return 0
         if death.rank == dead:

@@ -16,6 +16,7 @@ import numpy as np
 from wavefabric.device import fftw, get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
+from wavefabric.exchange.agreement import check_agreement
 from wavefabric.machine import cpu_model
 from wavefabric.optics.amplifier import Amplifier
 from wavefabric.optics.build import build_fibre, build_receiver, build_transmitter
@@ -114,6 +115,7 @@ class _Link:
         self.first = self.comm.rank == 0
         self.progress = progress if self.first else Silent()
         self.output = Path(output or settings.output_path())
+        check_agreement(self.comm.control, settings.sections())
         agree(self.comm, lambda: self._claim(force))
         self.checkpoint = checkpoint_path(self.output)
         # From one rank to all: a fibre that is solved for may differ in the last bit elsewhere.

@@ -101,6 +101,15 @@ class RunFile(Table):
             values["fibre"]["profile"]["table_csv"] = hashlib.sha256(path.read_bytes()).hexdigest()
         return json.dumps(values, sort_keys=True)
 
+    def sections(self) -> dict[str, str]:
+        """What `identity` holds, by section, long ones as a hash: for comparison between ranks."""
+        found = {}
+        for name, value in json.loads(self.identity()).items():
+            text = json.dumps(value, sort_keys=True)
+            short = text if len(text) < 60 else hashlib.sha256(text.encode()).hexdigest()[:12]
+            found[f"run file, {name}"] = short
+        return found
+
 
 def load(path: str | Path) -> RunFile:
     """Read and check a run file.
