@@ -271,68 +271,62 @@ class RankStages(Stages):
         self._pipeline(first, between(1), between(2), between(3), last)
         self.counts.exchanges += 4
 
-    def rk4ip_middle(self, A, K, h: float) -> None:
-        kernels, layout = self.cell_kernels, self.layout
+    def _two_rounds(self, sums: Callable, mix: Callable, power: Callable, finish: Callable, h: float) -> None:
+        """A sweep of RK4IP: phases of one stage give the powers of the next, so both travel as one number.
+
+        ``sums(chunk, first, second, cross)`` leaves the powers of the first stage, and of the second without
+        what ``power`` adds to them; ``mix`` does that in one with `mix_part`; ``finish(chunk, theta, rate)``
+        updates the rows from the phase rates of both.
+        """
 
         def begin(chunk, place):
             one, two = self._slot(chunk, place, 0), self._slot(chunk, place, 1)
             one.free()
             two.free()
-            sab = self._array("cross", chunk, place)
-            kernels.cell_sums_middle(A, K, chunk.start, h, two.own, one.own, sab, layout)
+            sums(chunk, one.own, two.own, self._array("cross", chunk, place))
             self._send(one, self._theta(chunk, place))
 
         def middle(chunk, place):
             one, two = self._slot(chunk, place, 0), self._slot(chunk, place, 1)
-            theta = self._theta(chunk, place)
-            cross = self._array("cross", chunk, place)
+            theta, cross = self._theta(chunk, place), self._array("cross", chunk, place)
             if self._at_once:
                 one.arrived()
-                kernels.mix_middle(theta, one.all, self._all_blocks, two.own, one.own, cross, h)
+                mix(theta, one.all, self._all_blocks, two.own, one.own, cross, h)
             else:
                 self._collect(one, theta)
-                kernels.power_middle(two.own, one.own, cross, theta, h)
-            self._send(two, self._array("theta3", chunk, place))
+                power(two.own, one.own, cross, theta, h)
+            self._send(two, self._array("rate", chunk, place))
 
-        def finish(chunk, place):
-            theta3 = self._array("theta3", chunk, place)
-            self._collect(self._slot(chunk, place, 1), theta3)
-            kernels.finish_middle(A, K, chunk.start, self._theta(chunk, place), theta3, h, layout)
+        def end(chunk, place):
+            rate = self._array("rate", chunk, place)
+            self._collect(self._slot(chunk, place, 1), rate)
+            finish(chunk, self._theta(chunk, place), rate)
 
-        self._pipeline(begin, middle, finish)
+        self._pipeline(begin, middle, end)
         self.counts.exchanges += 2
+
+    def rk4ip_middle(self, A, K, h: float) -> None:
+        kernels, layout = self.cell_kernels, self.layout
+
+        def sums(chunk, sbb, saa, sab):
+            kernels.cell_sums_middle(A, K, chunk.start, h, saa, sbb, sab, layout)
+
+        def finish(chunk, theta2, theta3):
+            kernels.finish_middle(A, K, chunk.start, theta2, theta3, h, layout)
+
+        self._two_rounds(sums, kernels.mix_middle, kernels.power_middle, finish, h)
 
     def rk4ip_last(self, A, K, h: float, measure: bool = False) -> None:
         kernels, layout = self.cell_kernels, self.layout
 
-        def begin(chunk, place):
-            one, two = self._slot(chunk, place, 0), self._slot(chunk, place, 1)
-            one.free()
-            two.free()
-            cross = self._array("cross", chunk, place)
-            kernels.cell_sums_last(A, K, chunk.start, one.own, two.own, cross, layout)
-            self._send(one, self._theta(chunk, place))
+        def sums(chunk, scc, sss, ssc):
+            kernels.cell_sums_last(A, K, chunk.start, scc, sss, ssc, layout)
 
-        def middle(chunk, place):
-            one, two = self._slot(chunk, place, 0), self._slot(chunk, place, 1)
-            theta = self._theta(chunk, place)
-            cross = self._array("cross", chunk, place)
-            if self._at_once:
-                one.arrived()
-                kernels.mix_last(theta, one.all, self._all_blocks, two.own, one.own, cross, h)
-            else:
-                self._collect(one, theta)
-                kernels.power_last(two.own, one.own, cross, theta, h)
-            self._send(two, self._array("theta3", chunk, place))
-
-        def finish(chunk, place):
-            rate, theta = self._array("theta3", chunk, place), self._theta(chunk, place)
-            self._collect(self._slot(chunk, place, 1), rate)
+        def finish(chunk, theta, rate):
             error = self.error[chunk.index : chunk.index + 1] if measure else None
             kernels.finish_last(A, K, chunk.start, theta, rate, h, layout, error)
 
-        self._pipeline(begin, middle, finish)
-        self.counts.exchanges += 2
+        self._two_rounds(sums, kernels.mix_last, kernels.power_last, finish, h)
 
     # --- norms -----------------------------------------------------------------------------------
 
