@@ -85,6 +85,15 @@ def test_local(comm, absorption, nonlinear, seed, number):
         np.testing.assert_allclose(found[name], field, rtol=0, atol=1e-11 * np.abs(field).max(), err_msg=name)
 
 
+def test_local_pairs_of_rows_that_reach_into_the_next_plane(comm):
+    """Planes of an odd number of rows, an odd overlap: rows are transformed in pairs."""
+    problem, options = _problem((40, 35, 40), "power_law", True, 0), Options("local", (1, 1, comm.size), 5)
+    _, found = _run(comm, problem, np.float64, options, False)
+    _, wanted = _run(comm, problem, np.float64, options, True)
+    for name, field in wanted.items():
+        np.testing.assert_allclose(found[name], field, rtol=0, atol=1e-11 * np.abs(field).max(), err_msg=name)
+
+
 @pytest.mark.parametrize(("absorption", "nonlinear", "seed"), CASES)
 @pytest.mark.parametrize("shape", [(12, 10, 14), (9, 7, 5)])
 def test_global(comm, absorption, nonlinear, seed, shape):

@@ -227,8 +227,8 @@ class KWaveOutput:
         free, steps = shutil.disk_usage(self.path.parent).free, self._input.problem.steps
         if needed > free:
             raise InputError(
-                f"output: {self.path} needs {needed / 2**30:.1f} GiB for {steps} time steps (Nt), "
-                f"and {free / 2**30:.1f} GiB are free; record less, or fewer points"
+                f"output: {self.path} needs {needed / 2**30:.3g} GiB for {steps} time steps (Nt), "
+                f"and {free / 2**30:.3g} GiB are free; record less, or fewer points"
             )
 
     def _create(self, described: str, parts: dict[str, list[_Part]]) -> None:

@@ -112,6 +112,10 @@ class Communicator:
         """Sum a device array over ranks, in place and in rank order: the same bits everywhere."""
         if self.size == 1:
             return
+        if not array.flags.c_contiguous:
+            raise ValueError(
+                f"an array of shape {array.shape} that is not contiguous cannot be summed in place"
+            )
         key = (array.size, np.dtype(array.dtype).str)
         if key not in self._reductions:
             schedule = direct_all_gather([array.size] * self.size)

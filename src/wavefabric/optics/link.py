@@ -375,17 +375,9 @@ class _Link:
         def write() -> None:
             field = Rows(shape, self.A.dtype, reader.read) if reader else None
             received: dict[str, Any] = dict(self.received)
-            found.update(
-                payload(
-                    self.fibre,
-                    self.transmitter,
-                    received,
-                    self.propagator.report,
-                    self.propagator.stages.mixing,
-                    field,
-                )
-            )
             try:
+                mixing, report = self.propagator.stages.mixing, self.propagator.report
+                found.update(payload(self.fibre, self.transmitter, received, report, mixing, field))
                 facts = self.facts | {"written_utc": stamp()}
                 self.writer.write(found, self.settings.text, facts)
             finally:

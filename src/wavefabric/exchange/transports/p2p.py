@@ -11,6 +11,7 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
+from wavefabric.errors import InputError
 from wavefabric.exchange.transports.base import Bound
 from wavefabric.exchange.transports.shared_memory import SharedPool
 
@@ -215,7 +216,10 @@ def without(program, reachable: list[bool]):
     import copy
 
     if len(program.levels) > 1:
-        raise ValueError("p2p: a schedule of several levels needs peers that all reach one another")
+        raise InputError(
+            f"transport: p2p cannot run {program.schedule.name}, since some GPUs do not reach others; allowed: "
+            "nccl, mpi"
+        )
     part = copy.copy(program)
     part.levels = []
     for level in program.levels:
