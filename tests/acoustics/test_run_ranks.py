@@ -87,13 +87,14 @@ def test_same_answers_as_kwave(comm, folder, name):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("name", ["dirichlet_2d", "p0_homogeneous"])
+@pytest.mark.parametrize("name", NAMES)
 def test_local_blocks_come_close(comm, folder, name):
     report = kwave_run(comm, folder, name, Options("local", overlap=8))
     assert report.decomposition == "local, grid 2x1x1, overlap 8, bell nested-sine"
     comm.control.barrier()
     found = differences(name, folder / "out.h5")
-    assert max(found.values()) <= 2e-3
+    # Points that drive the wave make waves as short as the grid holds, which no overlap fits.
+    assert max(found.values()) <= (2e-3 if name in ("dirichlet_2d", "p0_homogeneous") else 6e-3)
     # It is an approximation: were it not, something else would have been run.
     assert max(found.values()) > 2e-5
 

@@ -114,7 +114,7 @@ class Communicator:
             return
         if not array.flags.c_contiguous:
             raise ValueError(
-                f"an array of shape {array.shape} that is not contiguous cannot be summed in place"
+                f"an array of shape {array.shape} is not contiguous; it cannot be summed in place"
             )
         key = (array.size, np.dtype(array.dtype).str)
         if key not in self._reductions:

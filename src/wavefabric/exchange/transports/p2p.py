@@ -217,8 +217,8 @@ def without(program, reachable: list[bool]):
 
     if len(program.levels) > 1:
         raise InputError(
-            f"transport: p2p cannot run {program.schedule.name}, since some GPUs do not reach others; allowed: "
-            "nccl, mpi"
+            f"transport: p2p cannot run {program.schedule.name}, since some GPUs do not reach others; "
+            "allowed: nccl, mpi"
         )
     part = copy.copy(program)
     part.levels = []
