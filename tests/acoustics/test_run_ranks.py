@@ -86,15 +86,15 @@ def test_same_answers_as_kwave(comm, folder, name):
         assert error <= (1.3e-5 if (name, key) == (LAYERED, "uz_final") else 1e-5), key
 
 
-@pytest.mark.parallel(2)
+@pytest.mark.parallel([2, 4])
 @pytest.mark.parametrize("name", NAMES)
 def test_local_blocks_come_close(comm, folder, name):
     report = kwave_run(comm, folder, name, Options("local", overlap=8))
-    assert report.decomposition == "local, grid 2x1x1, overlap 8, bell nested-sine"
+    assert report.decomposition == f"local, grid {comm.size}x1x1, overlap 8, bell nested-sine"
     comm.control.barrier()
     found = differences(name, folder / "out.h5")
     # Points that drive the wave make waves as short as the grid holds, which no overlap fits.
-    assert max(found.values()) <= (2e-3 if name in ("dirichlet_2d", "p0_homogeneous") else 6e-3)
+    assert max(found.values()) <= 7e-3
     # It is an approximation: were it not, something else would have been run.
     assert max(found.values()) > 2e-5
 
@@ -138,11 +138,12 @@ def recorded(comm, given, recording, **more):
     return sink.arrays
 
 
-@pytest.mark.parallel([2, 3])
-@pytest.mark.parametrize("kind", ["index", "cuboids", "interpolation"])
-def test_all_quantities(comm, monkeypatch, kind):
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize(
+    ("kind", "shape"), [("index", FLAT), ("index", SHAPE), ("cuboids", SHAPE), ("interpolation", SHAPE)]
+)
+def test_all_quantities(comm, monkeypatch, kind, shape):
     """As from one rank, to round-off; blocks of rows change nothing."""
-    shape = SHAPE if comm.size == 3 else FLAT
     recording = Recording(QUANTITIES, sensor(kind, shape), 3)
     given = noisy(shape)
     wanted = recorded(solo(comm.device), given, recording) if comm.rank == 0 else {}

@@ -30,9 +30,7 @@ def smi_table(link, gpus, adapters=0, underline=False):
     ends = ["CPU Affinity", "NUMA Affinity", "GPU NUMA ID\x1b[0m" if underline else "GPU NUMA ID"]
     lines = ["\t" + "\t".join(header + ends)]
     for i, name in enumerate(names):
-        cells = [
-            " X " if i == j else (link(i, j) if max(i, j) < gpus else "NODE") for j in range(len(names))
-        ]
+        cells = [" X " if i == j else (link(i, j) if max(i, j) < gpus else "NODE") for j in range(len(names))]
         if i < gpus:
             socket = 2 * i // gpus
             cells += [f"{32 * socket}-{32 * socket + 31},{64 + 32 * socket}-95", str(socket), "\tN/A"]
