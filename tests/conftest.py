@@ -37,6 +37,24 @@ def comm():
     return world("mpi", device=get_device("cpu", threads=1))
 
 
+@pytest.fixture
+def ranks_apart(pytestconfig, tmp_path, monkeypatch):
+    """For ranks that a test starts: this worker's cores alone, since one that waits takes others' time.
+
+    And FFT plans of the sizes of tests alone: those of all that ever ran here take longer to look through.
+    """
+    kept = getattr(pytestconfig, "cache", None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(kept.mkdir("ranks") if kept else tmp_path))
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = sorted(os.sched_getaffinity(0))
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    os.sched_setaffinity(0, cores[number :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))] or cores)
+    yield
+    os.sched_setaffinity(0, cores)
+
+
 def _wanted(item) -> list[int]:
     mark = item.get_closest_marker("parallel")
     if mark is None:

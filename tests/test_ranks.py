@@ -22,18 +22,9 @@ def _files(ranks: int) -> list[str]:
     return [str(p) for p in sorted(_TESTS.rglob("test_*.py")) if pattern.search(p.read_text("utf-8"))]
 
 
-def _own_cores() -> None:
-    """Stay on this worker's cores: a rank that waits takes time from its fellows, from no other test."""
-    if not hasattr(os, "sched_setaffinity"):
-        return
-    cores = sorted(os.sched_getaffinity(0))
-    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    os.sched_setaffinity(0, cores[number::workers] or cores)
-
-
+@pytest.mark.usefixtures("ranks_apart")
 @pytest.mark.parametrize("ranks", [2, 8, 4, 3])
-def test_parallel_tests_pass_under_mpiexec(pytestconfig, tmp_path, ranks):
+def test_parallel_tests_pass_under_mpiexec(tmp_path, ranks):
     beside = Path(sys.executable).with_name("mpiexec")
     mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
     assert mpiexec, "no mpiexec: install the extra 'mpi'"
@@ -41,13 +32,11 @@ def test_parallel_tests_pass_under_mpiexec(pytestconfig, tmp_path, ranks):
     assert files
     command = [mpiexec, "-n", str(ranks), sys.executable, "-m", "pytest", *files, "-p", "no:cacheprovider"]
     options = ["--no-header", "-p", "no:xdist", "-p", "no:hypothesispytest", "--tb=short", "-ra"]
-    # FFT plans of these sizes alone: those of all that ever ran on this machine take longer to look through.
-    kept = getattr(pytestconfig, "cache", None)
-    plans = {"XDG_CACHE_HOME": str(kept.mkdir("ranks") if kept else tmp_path)}
+    # Ranks that tidy up one folder of temporary files at the same time would fail: none does.
+    options += ["-o", "tmp_path_retention_count=100"]
     done = subprocess.run(
         [*command, *options],
-        env=os.environ | _PER_RANK | plans,
-        preexec_fn=_own_cores,
+        env=os.environ | _PER_RANK | {"PYTEST_DEBUG_TEMPROOT": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=600,

@@ -258,7 +258,6 @@ def test_error_of_the_local_basis_in_a_plane(comm):
 
 #: What the error falls to at overlaps of 4, 8 and 16 points. A fractional Laplacian reaches further than any.
 SPACE = {
-    "lossless": (dict(), (1e-2, 5e-4, 2e-6)),
     "mixed": (dict(mixed=True), (1e-2, 5e-4, 2e-6)),
     "Stokes": (dict(absorption="stokes", alpha_coeff=2.0, alpha_power=2.0), (1e-2, 5e-4, 2e-6)),
     "power law": (

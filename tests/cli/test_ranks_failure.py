@@ -6,7 +6,10 @@ from importlib.util import find_spec
 
 import pytest
 
-pytestmark = pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
+pytestmark = [
+    pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec"),
+    pytest.mark.usefixtures("ranks_apart"),
+]
 
 PROGRAM = """\
 import wavefabric.cli as cli
@@ -38,7 +41,7 @@ def probe(ranks, body):
 
 
 def test_all_fail_alike():
-    assert probe(3, "raise InputError('grid: 7 given; allowed: 8')") == (
+    assert probe(2, "raise InputError('grid: 7 given; allowed: 8')") == (
         2,
         "wavefabric: error: grid: 7 given; allowed: 8\n",
     )
@@ -46,16 +49,17 @@ def test_all_fail_alike():
 
 def test_one_fails_and_the_others_wait():
     body = """\
+cli.failure._SHORT = 0.2  # the other does not come
 if rank == 1:
     raise InputError('memory: 2 GiB wanted, 1 GiB is free')
 control.barrier()
 control.barrier()"""
-    assert probe(3, body) == (2, "wavefabric: rank 1 of 3: memory: 2 GiB wanted, 1 GiB is free\n")
+    assert probe(2, body) == (2, "wavefabric: rank 1 of 2: memory: 2 GiB wanted, 1 GiB is free\n")
 
 
 def test_all_fail_differently():
-    code, err = probe(3, "raise InputError(f'gpu {rank}: busy') if rank else MemoryError('no room')")
-    assert (code, err) == (2, "wavefabric: error: rank 0 of 3: memory: no room\n")
+    code, err = probe(2, "raise InputError(f'gpu {rank}: busy') if rank else MemoryError('no room')")
+    assert (code, err) == (2, "wavefabric: error: rank 0 of 2: memory: no room\n")
 
 
 def test_highest_code_and_first_message():
@@ -75,6 +79,7 @@ def test_a_bug_shows_one_traceback():
 
 def test_leaving_early_does_not_hold_the_others():
     body = """\
+cli.failure._SHORT = 0.2  # the other does not come
 if rank == 0:
     return
 raise InputError('span: 3 given')"""
