@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wavefabric needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,mpi]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,mpi,schedules]'
 	@# FFTW has no wheel on some platforms; scipy.fft then serves.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fftw]' \
 		|| echo "pyfftw could not be installed: transforms go through scipy.fft"

@@ -60,6 +60,12 @@ class Schedule:
         """Number of rounds."""
         return int(self.transfers["round"].max()) + 1 if self.transfers.size else 0
 
+    @property
+    def communication_rounds(self) -> int:
+        """Number of rounds in which something goes from one rank to another; the rest only add or copy."""
+        t = self.transfers
+        return np.unique(t["round"][t["src"] != t["dst"]]).size
+
     def offsets(self, buffer: int, rank: int) -> np.ndarray:
         """First element of each chunk of a rank's buffer, and the total last: shape (chunks + 1,)."""
         return np.concatenate(([0], np.cumsum(self.sizes[buffer][rank])))

@@ -1,0 +1,70 @@
+"""A fabric of GPUs, switches and links that carry packets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Link:
+    """A way from one node to a neighbour, in one direction.
+
+    Parameters
+    ----------
+    source, target : str
+        Names of GPUs or switches.
+    bandwidth : float
+        B/s.
+    latency : float
+        s, added to what a transfer costs anyway (`Fabric.alpha`).
+    kind : str
+        ``"nvlink"``, ``"pcie"``, ``"qpi"``, ``"network"``, ``"wire"``, …: a word for tables and pictures.
+    """
+
+    source: str
+    target: str
+    bandwidth: float
+    latency: float = 0.0
+    kind: str = "wire"
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """An electrical fabric: transfers share links.
+
+    Parameters
+    ----------
+    name : str
+    gpus : tuple of str
+        Rank r is ``gpus[r]``.
+    switches : tuple of str
+        Nodes that only pass on: switches, PCIe bridges, CPU sockets.
+    links : tuple of Link
+        Directed; several between the same two nodes add up.
+    alpha : float
+        s, what any transfer costs before its first byte moves.
+    copy_bandwidth : float or None
+        B/s, what a GPU can send, and what it can receive, in all; None: as much as its links.
+    flow_bandwidth : float or None
+        B/s, the most that a single transfer reaches, however fast the links are; None: no such limit.
+    forwards : bool
+        Whether data may pass through other GPUs (not through their memory: as on a torus whose nodes route).
+    description, source : str
+        For people; where the numbers are from.
+    """
+
+    name: str
+    gpus: tuple[str, ...]
+    switches: tuple[str, ...]
+    links: tuple[Link, ...]
+    alpha: float
+    copy_bandwidth: float | None = None
+    flow_bandwidth: float | None = None
+    forwards: bool = False
+    description: str = ""
+    source: str = ""
+
+    @property
+    def ranks(self) -> int:
+        """Number of GPUs."""
+        return len(self.gpus)
