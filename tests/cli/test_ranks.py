@@ -257,7 +257,7 @@ def test_stopped_ranks_leave_a_checkpoint_and_go_on(files, how, ranks):
             assert np.array_equal(a[name][()], b[name][()]), name
 
 
-#: The command whose ranks say their process, and save often enough to be caught in the middle.
+#: The command whose ranks say their process, and save often, and wait then, to be caught in the middle.
 PATCHED = """\
 import sys
 from wavefabric.exchange import launch
@@ -269,8 +269,9 @@ class Often(job):
 launch.Job = Often
 RANK = '''
 import os
+import time
 from pathlib import Path
-from wavefabric.acoustics import run
+from wavefabric.acoustics import run, saves
 from wavefabric.cli import main
 from wavefabric.exchange import environment
 Path(f"rank-{{environment.rank()}}.pid").write_text(str(os.getpid()))
@@ -278,6 +279,11 @@ class Saves(run.Checkpoints):
     def __init__(self, path, resume):
         super().__init__(path, every={every}, resume=resume)
 run.Checkpoints = Saves
+save = saves.Saves.save
+def and_wait(self, *given):
+    save(self, *given)
+    time.sleep(0.3)
+saves.Saves.save = and_wait
 main()
 '''
 from wavefabric.cli import main
