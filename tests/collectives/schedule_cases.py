@@ -1,14 +1,18 @@
 """Schedules of every builder, and two slow, plain replays of them: on sets, and on numbers."""
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 from hypothesis import strategies as st
 
 from wavefabric.collectives import (
+    ALGORITHMS,
     TRANSFER,
     Schedule,
+    accepts,
     all_to_all,
+    build,
     direct_all_gather,
     direct_all_reduce,
     point_to_point,
@@ -47,6 +51,39 @@ BUILDERS = {
     "all_to_all": _all_to_alls(),
 }
 SCHEDULES = st.one_of(*BUILDERS.values())
+#: Every algorithm with every collective operation that it does.
+OPERATIONS = [(a.name, c) for a in ALGORITHMS.values() for c in a.collectives]
+_EXTENT = st.integers(1, 3)
+_GRIDS = {
+    "squares": st.sampled_from([(2, 2), (2, 4), (4, 2), (4, 4)]),
+    "torus": st.lists(_EXTENT, min_size=1, max_size=3),
+    "mesh": st.lists(_EXTENT, min_size=1, max_size=3),
+}
+
+
+@st.composite
+def builds(draw, operations=None, ranks=None, pieces=4):
+    """Arguments that `build` accepts: (algorithm, collective, ranks, elements), and a dict of options."""
+    algorithm, collective = draw(st.sampled_from(OPERATIONS) if operations is None else operations)
+    options, n = {}, draw(st.integers(1, 12) if ranks is None else ranks)
+    known = ALGORITHMS[algorithm].options
+    if "grid" in known:
+        options["grid"] = draw(_GRIDS[algorithm])
+        n = prod(options["grid"])
+    if "pieces" in known:
+        options["pieces"] = draw(st.integers(1, pieces))
+    if "root" in known and collective in ("broadcast", "reduce", "gather", "scatter"):
+        options["root"] = draw(st.integers(0, n - 1))
+    if "radix" in known:
+        radices = [x for x in (2, 3, 4, 5, 7, 16) if not accepts(algorithm, collective, n, radix=x)]
+        options["radix"] = draw(st.sampled_from([*radices, n + 1]))
+    # Often fewer than there are chunks.
+    elements = draw(st.integers(0, 3 * n * options.get("pieces", 1)))
+    return (algorithm, collective, n, elements), options
+
+
+# Not among SCHEDULES: some are without copies.
+BUILDERS["build"] = builds(ranks=st.integers(1, 9), pieces=2).map(lambda a: build(*a[0], **a[1]))
 
 
 @st.composite
@@ -162,3 +199,22 @@ class Numbers:
             (part,) = (self.given[a] for a, held in self.schedule.pre.items() if held == (item, 1 << origin))
             total = part if total is None else total + part
         return total
+
+
+def sent(schedule):
+    """Elements that each rank sends to others."""
+    t = schedule.transfers[schedule.transfers["src"] != schedule.transfers["dst"]]
+    total = np.zeros(schedule.ranks, int)
+    for buffer, sizes in enumerate(schedule.sizes):
+        here = t[t["src_buffer"] == buffer]
+        before = np.pad(np.cumsum(sizes, axis=1), ((0, 0), (1, 0)))
+        last = before[here["src"], here["src_chunk"] + here["count"]]
+        np.add.at(total, here["src"], last - before[here["src"], here["src_chunk"]])
+    return total.tolist()
+
+
+def busiest(schedule, end):
+    """Most other ranks that a rank sends to (``"src"``) or hears from (``"dst"``) in one round."""
+    t = schedule.transfers[schedule.transfers["src"] != schedule.transfers["dst"]]
+    pairs = np.unique(t[["round", "src", "dst"]])
+    return int(np.unique(pairs[["round", end]], return_counts=True)[1].max(initial=0))

@@ -6,21 +6,33 @@ from wavefabric.collectives.algorithms import (
     ring_all_gather,
     ring_all_reduce,
 )
+from wavefabric.collectives.conditions import COLLECTIVES, Layout, kind, layout
+from wavefabric.collectives.greedy import greedy
 from wavefabric.collectives.json_io import from_json, load, save, to_json
 from wavefabric.collectives.messages import all_to_all, point_to_point, torus_halo, transpose
 from wavefabric.collectives.program import levels
+from wavefabric.collectives.registry import ALGORITHMS, Algorithm, accepts, build
 from wavefabric.collectives.schedule import TRANSFER, Schedule
 from wavefabric.collectives.structure import ScheduleError
 from wavefabric.collectives.verify import verify
 
 __all__ = [
+    "ALGORITHMS",
+    "COLLECTIVES",
     "TRANSFER",
+    "Algorithm",
+    "Layout",
     "Schedule",
     "ScheduleError",
+    "accepts",
     "all_to_all",
+    "build",
     "direct_all_gather",
     "direct_all_reduce",
     "from_json",
+    "greedy",
+    "kind",
+    "layout",
     "levels",
     "load",
     "point_to_point",

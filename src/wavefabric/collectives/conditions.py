@@ -70,9 +70,9 @@ def layout(collective: str, ranks: int, elements: int, pieces: int = 1, root: in
     Returns
     -------
     Layout
-        One buffer ``data`` in which chunks keep their place: with p pieces, chunks r p to (r + 1) p − 1 are the
-        share of rank r. An all-to-all has ``send`` (chunks d p … of rank r go to d) and ``recv`` (chunks r p …
-        come from r). What is empty (0 elements) is left out of `pre` and `post`.
+        One buffer ``data`` in which chunks keep their place: with p pieces, chunks r p to (r + 1) p − 1 are
+        the share of rank r. An all-to-all has ``send`` (chunks d p … of rank r go to d) and ``recv`` (chunks
+        r p … come from r). What is empty (0 elements) is left out of `pre` and `post`.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def layout(collective: str, ranks: int, elements: int, pieces: int = 1, root: in
 
 
 def _all_to_all(ranks: int, pieces: int, counts: np.ndarray) -> Layout:
-    """Chunk d of rank r is item r · chunks + d; what comes from r has the size of r's chunk for the receiver."""
+    """Chunk d of rank r is item r · chunks + d; what comes from r is as long as r's chunk for d."""
     chunks = ranks * pieces
     # Rank d receives from everybody the share that is d's: the same number of elements from each.
     received = np.tile(counts.reshape(ranks, 1, pieces), (1, ranks, 1)).reshape(ranks, chunks)

@@ -1,0 +1,96 @@
+"""Bruck's algorithms: all-gather and all-to-all in ⌈log N⌉ rounds for any number of ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wavefabric.collectives.conditions import layout
+from wavefabric.collectives.rows import assemble, rows
+from wavefabric.collectives.schedule import Schedule
+
+
+def bruck(collective: str, ranks: int, elements: int, pieces: int = 1, radix: int = 2) -> Schedule:
+    """All-gather or all-to-all in ⌈log_radix N⌉ rounds of communication.
+
+    Parameters
+    ----------
+    collective : str
+    ranks, elements : int
+        See `wavefabric.collectives.conditions.layout`.
+    pieces : int
+        Chunks of a share, all of which move together.
+    radix : int
+        A rank sends to radix − 1 others a round at most, and hears from as many.
+
+    Returns
+    -------
+    Schedule
+
+    Notes
+    -----
+    Bruck, Ho, Kipnis, Upfal & Weathersby 1997, doi:10.1109/71.642949: the concatenation and the index
+    algorithm. Chunks stay in their places, so the all-gather's last rotation is not needed; a block that goes
+    around the end of the array is two transfers.
+    """
+    build = _all_gather if collective == "all-gather" else _all_to_all
+    return build(f"bruck {collective}, radix {radix}", ranks, elements, pieces, radix)
+
+
+def _all_gather(name: str, ranks: int, elements: int, pieces: int, radix: int) -> Schedule:
+    rank, parts, held, step = np.arange(ranks)[:, None], [], 1, 0
+    while held < ranks:
+        # Everybody holds the shares of `held` ranks from its own on, and gets those of the next ones.
+        for distance in range(held, min(ranks, radix * held), held):
+            share = (rank + np.arange(min(held, ranks - distance))) % ranks
+            parts.append(rows(step, rank, (rank - distance) % ranks, share * pieces, count=pieces))
+        held, step = min(ranks, radix * held), step + 1
+    return assemble(name, layout("all-gather", ranks, elements, pieces), parts)
+
+
+def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -> Schedule:
+    """A block that must go ahead by i ranks goes by each digit of i in turn, together with others.
+
+    What goes to one rank is copied together in ``scratch`` first, and arrives there; a block's last stop is
+    ``recv``. In a round the blocks of one digit have different sizes at different ranks, so each round has
+    chunks of its own.
+    """
+    conditions = layout("all-to-all", ranks, elements, pieces)
+    shares = conditions.sizes[0][0].reshape(ranks, pieces)
+    rank = np.arange(ranks)[:, None]
+    send, recv, scratch = 0, 1, 2
+    buffer, place = np.full(ranks, send), (rank + np.arange(ranks)) % ranks * pieces
+    parts = [rows(1, rank, rank, rank * pieces, count=pieces, buffers=(send, recv))]
+    sizes, base, step, weight = [], 0, 0, 1
+
+    def new_place(blocks: np.ndarray, passed: int) -> np.ndarray:
+        """Chunks of ``scratch`` for blocks of which digits below the weight `passed` are done."""
+        nonlocal base
+        first = base + np.arange(blocks.size) * pieces
+        base += blocks.size * pieces
+        sizes.append(shares[(rank - blocks % passed + blocks) % ranks].reshape(ranks, -1))
+        return first
+
+    while weight < ranks:
+        last = radix * weight >= ranks
+        for digit in range(1, min(radix, -(-ranks // weight))):
+            ahead = np.arange(ranks)
+            # Backwards, as they lie in ``recv``.
+            blocks = ahead[ahead // weight % radix == digit][::-1]
+            source, held = buffer[blocks], place[:, blocks]
+            if blocks.size > 1:
+                packed = np.tile(new_place(blocks, weight), (ranks, 1))
+                parts.append(rows(step, rank, rank, held, packed, pieces, buffers=(source, scratch)))
+                source, held = scratch, packed
+            peer = (rank + digit * weight) % ranks
+            if last:
+                buffer[blocks], place[:, blocks] = recv, (rank - blocks) % ranks * pieces
+            else:
+                buffer[blocks], place[:, blocks] = scratch, new_place(blocks, radix * weight)
+            arrived = place[peer[:, 0]][:, blocks]
+            parts.append(rows(step + 1, rank, peer, held, arrived, pieces, buffers=(source, buffer[blocks])))
+        weight, step = radix * weight, step + 2
+    on_the_way = np.flatnonzero(buffer == scratch)
+    target = (rank - on_the_way) % ranks * pieces
+    parts.append(rows(step, rank, rank, place[:, on_the_way], target, pieces, buffers=(scratch, recv)))
+    table = np.concatenate(sizes, axis=1) if sizes else None
+    return assemble(name, conditions, parts, table)

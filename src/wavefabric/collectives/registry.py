@@ -1,0 +1,246 @@
+"""Algorithms of collective operations by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from wavefabric.collectives import bruck, direct, double_tree, halo, recursive, ring, squares, trees
+from wavefabric.collectives.arguments import whole
+from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.errors import InputError
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """An algorithm of the registry.
+
+    Parameters
+    ----------
+    name : str
+    collectives : tuple of str
+        Operations that it does.
+    summary : str
+        One line.
+    options : tuple of str
+        Of ``pieces``, ``radix``, ``root``, ``grid``: what `build` may be given.
+    """
+
+    name: str
+    collectives: tuple[str, ...]
+    summary: str
+    options: tuple[str, ...]
+
+
+_SUMS = ("all-gather", "reduce-scatter", "all-reduce")
+#: Called with collective, ranks, elements, pieces, radix, root, grid.
+_BUILDERS = {
+    "ring": lambda c, n, e, p, x, r, g: ring.ring(c, n, e, p, r),
+    "bidirectional-ring": lambda c, n, e, p, x, r, g: ring.bidirectional_ring(c, n, e, p),
+    "tree": lambda c, n, e, p, x, r, g: trees.tree(c, n, e, p, r),
+    "double-tree": lambda c, n, e, p, x, r, g: double_tree.double_tree(c, n, e, p, r),
+    "binomial": lambda c, n, e, p, x, r, g: trees.binomial(c, n, e, p, r),
+    "recursive": lambda c, n, e, p, x, r, g: recursive.recursive(c, n, e, p, x),
+    "recursive-exchange": lambda c, n, e, p, x, r, g: recursive.recursive_exchange(n, e, p, x),
+    "bruck": lambda c, n, e, p, x, r, g: bruck.bruck(c, n, e, p, x),
+    "direct": lambda c, n, e, p, x, r, g: direct.direct(c, n, e, p, r),
+    "pairwise": lambda c, n, e, p, x, r, g: direct.pairwise(c, n, e, p),
+    "squares": lambda c, n, e, p, x, r, g: squares.squares(n, e, p, g),
+    "torus": lambda c, n, e, p, x, r, g: halo.halo(n, e, g, periodic=True),
+    "mesh": lambda c, n, e, p, x, r, g: halo.halo(n, e, g, periodic=False),
+}
+
+ALGORITHMS: dict[str, Algorithm] = {
+    a.name: a
+    for a in (
+        Algorithm(
+            "ring",
+            (*_SUMS, "broadcast", "reduce"),
+            "everybody sends to the next rank only; broadcast and reduce are pipelined by pieces",
+            ("pieces", "root"),
+        ),
+        Algorithm("bidirectional-ring", _SUMS, "a ring used both ways at once: half the rounds", ("pieces",)),
+        Algorithm(
+            "tree",
+            ("broadcast", "reduce", "all-reduce"),
+            "binary tree, pipelined by pieces",
+            ("pieces", "root"),
+        ),
+        Algorithm(
+            "double-tree",
+            ("broadcast", "reduce", "all-reduce"),
+            "two complementary binary trees, each for half of the array, pipelined by pieces",
+            ("pieces", "root"),
+        ),
+        Algorithm(
+            "binomial",
+            ("broadcast", "reduce", "gather", "scatter"),
+            "binomial tree: as few rounds as one message a round allows",
+            ("pieces", "root"),
+        ),
+        Algorithm(
+            "recursive",
+            _SUMS,
+            "doubling and halving, or any radix: few rounds, least volume",
+            ("pieces", "radix"),
+        ),
+        Algorithm(
+            "recursive-exchange",
+            ("all-reduce",),
+            "whole arrays exchanged in growing groups: fewest rounds",
+            ("pieces", "radix"),
+        ),
+        Algorithm(
+            "bruck",
+            ("all-gather", "all-to-all"),
+            "logarithmic rounds for any number of ranks",
+            ("pieces", "radix"),
+        ),
+        Algorithm("direct", COLLECTIVES, "all pairs at once: one round of communication", ("pieces", "root")),
+        Algorithm(
+            "pairwise",
+            ("all-to-all", "reduce-scatter", "all-gather"),
+            "one pair after the other: N - 1 rounds",
+            ("pieces",),
+        ),
+        Algorithm(
+            "squares",
+            ("all-reduce",),
+            "divide and conquer on a grid: whole arrays among squares of four, then pairs of squares",
+            ("pieces", "grid"),
+        ),
+        Algorithm("torus", ("halo",), "each rank to its neighbours on a periodic grid", ("grid",)),
+        Algorithm("mesh", ("halo",), "each rank to its neighbours on a grid with ends", ("grid",)),
+    )
+}
+
+
+def accepts(
+    algorithm: str,
+    collective: str,
+    ranks: int,
+    *,
+    pieces: int = 1,
+    radix: int | None = None,
+    root: int = 0,
+    grid: Sequence[int] | None = None,
+) -> str | None:
+    """Why `build` refuses these arguments, in one line; None if it does not.
+
+    Parameters are those of `build`.
+    """
+    try:
+        _checked(algorithm, collective, ranks, pieces, radix, root, grid)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def build(
+    algorithm: str,
+    collective: str,
+    ranks: int,
+    elements: int,
+    *,
+    pieces: int = 1,
+    radix: int | None = None,
+    root: int = 0,
+    grid: Sequence[int] | None = None,
+) -> Schedule:
+    """The schedule of a collective operation by a named algorithm.
+
+    Parameters
+    ----------
+    algorithm : str
+        Of `ALGORITHMS`.
+    collective : str
+        Of its `collectives`.
+    ranks : int
+    elements : int
+        Of the whole array, see `wavefabric.collectives.conditions.layout`; of each message of a halo.
+    pieces : int
+        Parts that follow each other as in a pipeline, or else finer chunks; see each algorithm.
+    radix : int, optional
+        2 by default. At least 2.
+    root : int
+    grid : sequence of int, optional
+        Ranks along each axis, the last fastest; by default two axes as alike as possible.
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    InputError
+        With the text of `accepts`.
+
+    Examples
+    --------
+    >>> from wavefabric.collectives import verify
+    >>> from wavefabric.collectives.registry import build
+    >>> schedule = build("recursive", "all-reduce", 12, 1000, radix=4)
+    >>> verify(schedule)
+    >>> schedule.name, schedule.communication_rounds
+    ('recursive all-reduce, radix 4', 4)
+    """
+    radix, shape = _checked(algorithm, collective, ranks, pieces, radix, root, grid)
+    elements = whole("elements", elements, 0)
+    return _BUILDERS[algorithm](collective, ranks, elements, pieces, radix, root, shape)
+
+
+def _checked(
+    algorithm: str,
+    collective: str,
+    ranks: int,
+    pieces: int,
+    radix: int | None,
+    root: int,
+    grid: Sequence[int] | None,
+) -> tuple[int, tuple[int, ...]]:
+    """Radix and grid, defaults filled in."""
+    if algorithm not in ALGORITHMS:
+        raise InputError(f"algorithm: {algorithm!r} given; allowed: {', '.join(ALGORITHMS)}")
+    known = ALGORITHMS[algorithm]
+    if collective not in known.collectives:
+        raise InputError(
+            f"collective: {collective!r} given; allowed: {', '.join(known.collectives)} ({algorithm})"
+        )
+    whole("ranks", ranks, 1)
+    given = {"pieces": pieces != 1, "radix": radix is not None, "grid": grid is not None}
+    for option, value in (("pieces", pieces), ("radix", radix), ("grid", grid)):
+        if given[option] and option not in known.options:
+            raise InputError(f"{option}: {value!r} given; allowed: none, {algorithm} has no {option}")
+    whole("pieces", pieces, 1)
+    whole("root", root, 0, ranks - 1)
+    if root and collective not in ROOTED:
+        raise InputError(f"root: {root} given; allowed: 0, {collective} has no root")
+    radix = 2 if radix is None else whole("radix", radix, 2)
+    if algorithm in ("recursive", "recursive-exchange") and recursive.factors(ranks, radix) is None:
+        raise InputError(
+            f"ranks: {ranks} given; allowed: products of numbers up to the radix, {radix} ({algorithm})"
+        )
+    return radix, _grid(algorithm, ranks, grid) if "grid" in known.options else ()
+
+
+def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, ...]:
+    if algorithm == "squares" and (ranks < 4 or ranks & (ranks - 1)):
+        raise InputError(f"ranks: {ranks} given; allowed: powers of two from 4 (squares)")
+    if grid is None:
+        return halo.near_square(ranks)
+    try:
+        given = tuple(grid)
+    except TypeError:
+        given = ()
+    if not given:
+        raise InputError(f"grid: {grid!r} given; allowed: ranks along each axis")
+    shape = tuple(whole(f"grid[{i}]", n, 1) for i, n in enumerate(given))
+    if prod(shape) != ranks:
+        raise InputError(f"grid: {'x'.join(map(str, shape))} given; allowed: a product of {ranks}, the ranks")
+    if algorithm == "squares" and (len(shape) != 2 or any(n < 2 or n & (n - 1) for n in shape)):
+        raise InputError(
+            f"grid: {'x'.join(map(str, shape))} given; allowed: two powers of two from 2 (squares)"
+        )
+    return shape

@@ -1,0 +1,167 @@
+"""Conditions of the named operations, against their definition element by element."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wavefabric.collectives import COLLECTIVES, TRANSFER, Schedule, kind, layout, point_to_point
+from wavefabric.collectives.conditions import ROOTED
+from wavefabric.errors import InputError
+
+ARGUMENTS = {
+    "collective": st.sampled_from(COLLECTIVES),
+    "ranks": st.integers(1, 6),
+    "elements": st.integers(0, 30),
+    "pieces": st.integers(1, 4),
+    "data": st.data(),
+}
+
+
+def owner(element, ranks, elements):
+    """Whose share an element is: shares are as even as possible, larger ones first."""
+    for r in range(ranks):
+        share = elements // ranks + (r < elements % ranks)
+        if element < share:
+            return r
+        element -= share
+    raise AssertionError(element)
+
+
+def before_and_after(collective, n, elements, root):
+    """{(rank, buffer, place): (item, origins)} before and after, every element being an item of its own."""
+    everybody, ranks = frozenset(range(n)), range(n)
+    mine = {(r, 0, k): (k, {r}) for r in ranks for k in range(elements)}
+    total = {at: (k, everybody) for at, (k, _) in mine.items()}
+    at_owner = {(r, 0, k): r == owner(k, n, elements) for r, _, k in mine}
+    at_root = {at: at[0] == root for at in mine}
+
+    def of(where, what):
+        return {at: v for at, v in what.items() if where[at]}
+
+    from_root = {at: (k, {root}) for at, (k, _) in mine.items()}
+    from_owner = {at: (k, {owner(k, n, elements)}) for at, (k, _) in mine.items()}
+    if collective == "all-to-all":
+        share = [[k for k in range(elements) if owner(k, n, elements) == d] for d in ranks]
+        received = {
+            (d, 1, r * len(share[d]) + i): (r * elements + k, {r})
+            for d in ranks
+            for r in ranks
+            for i, k in enumerate(share[d])
+        }
+        return {(r, 0, k): (r * elements + k, {r}) for r, _, k in mine}, received
+    return {
+        "all-gather": (of(at_owner, mine), from_owner),
+        "reduce-scatter": (mine, of(at_owner, total)),
+        "all-reduce": (mine, total),
+        "broadcast": (of(at_root, mine), from_root),
+        "reduce": (mine, of(at_root, total)),
+        "gather": (of(at_owner, mine), of(at_root, from_owner)),
+        "scatter": (of(at_root, mine), of(at_owner, from_root)),
+    }[collective]
+
+
+def by_element(shape, held, first):
+    """Holdings of chunks taken apart into elements; `first` gives the number of an item's first element."""
+    found = {}
+    for (rank, buffer, chunk), (item, origins) in held.items():
+        sizes = shape.sizes[buffer][rank]
+        start = sizes[:chunk].sum()
+        assert sizes[chunk]
+        ranks = {r for r in range(shape.ranks) if origins >> r & 1}
+        for i in range(sizes[chunk]):
+            found[rank, buffer, int(start) + i] = (first[item] + i, ranks)
+    return found
+
+
+@settings(max_examples=120, deadline=None)
+@given(**ARGUMENTS)
+def test_layouts_are_as_defined(collective, ranks, elements, pieces, data):
+    root = data.draw(st.integers(0, ranks - 1)) if collective in ROOTED else 0
+    shape = layout(collective, ranks, elements, pieces, root)
+    before, after = before_and_after(collective, ranks, elements, root)
+    by_rank = collective in ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
+    assert shape.sizes[0].shape == (ranks, pieces * (ranks if by_rank else 1))
+    # Items are chunks of the first buffer: of the one array, or of all ranks' arrays one after the other.
+    sizes = shape.sizes[0].ravel() if collective == "all-to-all" else shape.sizes[0][0]
+    first = np.cumsum(sizes) - sizes
+    assert by_element(shape, shape.pre, first) == before
+    assert by_element(shape, shape.post, first) == after
+
+
+@settings(max_examples=60, deadline=None)
+@given(**ARGUMENTS)
+def test_pieces_of_a_share_are_as_even_as_possible(collective, ranks, elements, pieces, data):
+    for sizes in layout(collective, ranks, elements, pieces).sizes:
+        for share in sizes.reshape(-1, pieces):
+            assert share.max() - share.min() <= 1
+            assert (np.diff(share) <= 0).all()
+
+
+def promised(shape):
+    return Schedule(
+        "promise", shape.ranks, shape.buffers, shape.sizes, np.zeros(0, TRANSFER), shape.pre, shape.post
+    )
+
+
+@settings(max_examples=80, deadline=None)
+@given(**ARGUMENTS)
+def test_kinds_are_found(collective, ranks, elements, pieces, data):
+    ranks, root = ranks + 1, 0
+    if collective in ROOTED:
+        root = data.draw(st.integers(0, ranks - 1))
+    shape = layout(collective, ranks, elements + ranks * pieces, pieces, root)
+    schedule = promised(shape)
+    found = (collective, root if collective in ROOTED else None)
+    assert kind(schedule) == found
+    # Names of items do not matter, nor further buffers.
+    names = data.draw(st.permutations(range(100, 100 + schedule.sizes[0].size)))
+    renamed = [
+        {at: (names[item], held) for at, (item, held) in part.items()} for part in (shape.pre, shape.post)
+    ]
+    more = replace(
+        schedule,
+        pre=renamed[0],
+        post=renamed[1],
+        buffers=(*shape.buffers, "scratch"),
+        sizes=(*shape.sizes, np.ones((ranks, 3), np.int64)),
+    )
+    assert kind(more) == found
+    # One chunk less is another operation, or none.
+    post = dict(shape.post)
+    del post[data.draw(st.sampled_from(sorted(post)))]
+    assert kind(replace(schedule, post=post)) != found
+
+
+@settings(max_examples=40, deadline=None)
+@given(**ARGUMENTS)
+def test_empty_chunks_do_not_hide_the_kind(collective, ranks, elements, pieces, data):
+    """Another name of it is right too: of one chunk an all-gather is a broadcast."""
+    found, _ = kind(promised(layout(collective, ranks, elements, pieces)))
+    assert found in COLLECTIVES
+    assert found == collective or ranks == 1 or elements < ranks * pieces
+
+
+def test_messages_are_of_no_kind():
+    assert kind(point_to_point("p", 3, [(0, 1, 2), (1, 2, 2)])) == ("custom", None)
+    swapped = promised(layout("all-gather", 3, 6))
+    swapped.post[0, 0, 1], swapped.post[0, 0, 2] = swapped.post[0, 0, 2], swapped.post[0, 0, 1]
+    assert kind(swapped) == ("custom", None)
+
+
+REFUSED = {
+    "collective: 'sum' given; allowed: " + ", ".join(COLLECTIVES): ("sum", 2, 1),
+    "ranks: 0; allowed: whole numbers from 1": ("gather", 0, 1),
+    "elements: -1; allowed: whole numbers from 0": ("gather", 2, -1),
+    "pieces: 0; allowed: whole numbers from 1": ("gather", 2, 1, 0),
+    "root: 2; allowed: whole numbers from 0 to 1": ("gather", 2, 1, 1, 2),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_bad_arguments_are_refused(text):
+    with pytest.raises(InputError) as error:
+        layout(*REFUSED[text])
+    assert str(error.value) == text
