@@ -89,19 +89,24 @@ class Ranks:
     def each(self) -> Iterator[Communicator]:
         """A communicator of each transport, one at a time; collective. Notes those that cannot be used."""
         for name in self.names:
-            comm, why = None, None
-            try:
-                comm = world(name, self._place, self._placement) if name != "mpi" else self.base
-            except (InputError, MissingExtra, RuntimeError) as error:
-                why = str(error).splitlines()[0]
-            reasons = [reason for reason in self.control.all_gather(why) if reason]
-            if reasons or comm is None:
-                self.unavailable[name] = reasons[0]
+            comm, why = self.open(name)
+            if comm is None:
+                self.unavailable[name] = str(why)
                 continue
             yield comm
             del comm
             self.control.barrier()  # nobody frees what another still reads
             gc.collect()
+
+    def open(self, name: str) -> tuple[Communicator | None, str | None]:
+        """A communicator of a transport, or None and why it cannot be used; collective."""
+        comm, why = None, None
+        try:
+            comm = world(name, self._place, self._placement) if name != "mpi" else self.base
+        except (InputError, MissingExtra, RuntimeError) as error:
+            why = str(error).splitlines()[0]
+        reasons = [reason for reason in self.control.all_gather(why) if reason]
+        return (None, reasons[0]) if reasons else (comm, None)
 
     def machine(self) -> dict[str, Any]:
         """`measure.machine`, and host and device of every rank."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,30 @@ class Communicator:
         exchange = self._kept[key][1]
         exchange.start()
         exchange.finish()
+
+    def own_collective(self, collective: str, buffers: list[Any], root: int = 0) -> Callable[[], None]:
+        """The transport library's own form of a collective operation, to be run many times; collective.
+
+        Parameters
+        ----------
+        collective : str
+            Of `wavefabric.collectives.conditions.COLLECTIVES`.
+        buffers : list of 1-D contiguous array
+            As `wavefabric.collectives.conditions.layout` lays them out, whole: the operation is in place in
+            the one buffer, all-to-all goes from the first to the second. Ranks' shares are equal.
+        root : int
+
+        Raises
+        ------
+        InputError
+            If the transport is not NCCL, or cannot do this.
+        """
+        make = getattr(self._transport, "own_collective", None)
+        if make is None:
+            raise InputError(
+                f"transport: {self.transport!r} has no collective operations of its own; allowed: nccl"
+            )
+        return make(collective, buffers, root)
 
     def all_reduce(self, array) -> None:
         """Sum a device array over ranks, in place and in rank order: the same bits everywhere."""

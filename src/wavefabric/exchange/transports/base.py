@@ -25,6 +25,15 @@ class Bound:
     def __init__(self, program: Program, buffers: list, scratch):
         self._program, self._buffers, self._scratch = program, buffers, scratch
         self._running = False
+        # Parts of arrays once: cutting them costs a host as much as a launch.
+        self._sums = [
+            [(span.of(buffers), part) for span, part in self._incoming(level) if span.reduce]
+            for level in program.levels
+        ]
+        self._local = [
+            [(source.of(buffers), target.of(buffers), target.reduce) for source, target in level.local]
+            for level in program.levels
+        ]
 
     def start(self) -> None:
         """Begin. What was enqueued before is in the source buffers."""
@@ -45,25 +54,22 @@ class Bound:
         """Everything has arrived, and source buffers may be written again."""
         if not self._running:
             return
-        for number, level in enumerate(self._program.levels):
+        for number, sums in enumerate(self._sums):
             if number:
                 self._enter(number)
             self._complete(number)
-            for span, part in self._incoming(level):
-                if span.reduce:
-                    target = span.of(self._buffers)
-                    target += part
+            for target, part in sums:
+                target += part
         self._running = False
 
     def _enter(self, number: int) -> None:
         self._begin(number)
         # Copies within the rank run beside those between ranks: transfers of a level are independent.
-        for source, target in self._program.levels[number].local:
-            if target.reduce:
-                there = target.of(self._buffers)
-                there += source.of(self._buffers)
+        for source, target, reduce in self._local[number]:
+            if reduce:
+                target += source
             else:
-                target.of(self._buffers)[...] = source.of(self._buffers)
+                target[...] = source
 
     def _incoming(self, level: Level) -> list[tuple[Span, Any]]:
         """Where each receive of a level goes: its place in a buffer, or scratch."""

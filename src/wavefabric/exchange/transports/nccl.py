@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import cupy
+import numpy as np
 from cupy.cuda import nccl
 
+from wavefabric.collectives.conditions import kind
+from wavefabric.errors import InputError
 from wavefabric.exchange.transports.base import Bound
 
 _BYTE = nccl.NCCL_UINT8
+_TYPES = {
+    "float16": nccl.NCCL_FLOAT16,
+    "float32": nccl.NCCL_FLOAT32,
+    "float64": nccl.NCCL_FLOAT64,
+    "int32": nccl.NCCL_INT32,
+    "int64": nccl.NCCL_INT64,
+}
 
 
 class NCCLBound(Bound):
@@ -26,12 +38,14 @@ class NCCLBound(Bound):
 
     @staticmethod
     def _all_gather(program) -> int:
-        """Elements of a rank's part, if the program is an all-gather of equal parts; else 0."""
+        """Elements of a rank's share, if the program is a direct all-gather of equal shares; else 0."""
         schedule = program.schedule
-        parts = set(schedule.sizes[0][0].tolist()) if schedule.sizes else set()
-        if schedule.name == "direct all-gather" and len(parts) == 1 and schedule.ranks > 1:
-            return int(parts.pop())
-        return 0
+        if len(program.levels) != 1 or len(schedule.buffers) != 1 or not schedule.name.startswith("direct"):
+            return 0
+        if schedule.ranks < 2 or kind(schedule)[0] != "all-gather":
+            return 0
+        shares = set(schedule.sizes[0][0].reshape(schedule.ranks, -1).sum(axis=1).tolist())
+        return int(shares.pop()) if len(shares) == 1 else 0
 
     def _begin(self, number):
         comm, stream = self._transport.comm, self._transport.stream
@@ -55,6 +69,28 @@ class NCCLBound(Bound):
         cupy.cuda.get_current_stream().wait_event(self._done)
 
     def _complete(self, number):
+        cupy.cuda.get_current_stream().wait_event(self._done)
+
+
+class NCCLCollective:
+    """A collective operation of NCCL over whole arrays; the current stream waits for it.
+
+    Parameters
+    ----------
+    transport : NCCLTransport
+    enqueue : callable
+        Called with the stream's address.
+    """
+
+    def __init__(self, transport, enqueue: Callable[[int], None]):
+        self._stream, self._enqueue = transport.stream, enqueue
+        self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
+
+    def __call__(self) -> None:
+        self._ready.record()
+        self._stream.wait_event(self._ready)
+        self._enqueue(self._stream.ptr)
+        self._done.record(self._stream)
         cupy.cuda.get_current_stream().wait_event(self._done)
 
 
@@ -85,6 +121,53 @@ class NCCLTransport:
 
     def bind(self, program, buffers, scratch) -> Bound:
         return NCCLBound(program, buffers, scratch, self)
+
+    def own_collective(self, collective: str, buffers: list, root: int = 0) -> NCCLCollective:
+        """NCCL's own operation; see `wavefabric.exchange.Communicator.own_collective`."""
+        whole = buffers[0]
+        name = np.dtype(whole.dtype).name
+        if name not in _TYPES:
+            raise InputError(f"dtype: {name} given; allowed for NCCL's sums: {', '.join(_TYPES)}")
+        comm, size, rank = self.comm, self.comm.size(), self.comm.rank_id()
+        first, count, dtype, add = whole.data.ptr, whole.size, _TYPES[name], nccl.NCCL_SUM
+        cut = collective in ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
+        if cut and count % size:
+            raise InputError(f"elements: {count} on {size} ranks; allowed for NCCL: equal shares")
+        share, step = count // size, whole.nbytes // size
+        here = first + rank * step
+        others = [peer for peer in range(size) if peer != root]
+        to, come = [], []
+        if collective == "all-to-all":
+            to = [(first + peer * step, peer) for peer in range(size)]
+            come = [(buffers[1].data.ptr + peer * step, peer) for peer in range(size)]
+        elif collective == "gather":
+            to = [] if rank == root else [(here, root)]
+            come = [(first + peer * step, peer) for peer in others] if rank == root else []
+        elif collective == "scatter":
+            to = [(first + peer * step, peer) for peer in others] if rank == root else []
+            come = [] if rank == root else [(here, root)]
+
+        def messages(stream: int) -> None:
+            nccl.groupStart()
+            for address, peer in come:
+                comm.recv(address, share, dtype, peer, stream)
+            for address, peer in to:
+                comm.send(address, share, dtype, peer, stream)
+            nccl.groupEnd()
+
+        calls = {
+            "all-gather": lambda stream: comm.allGather(here, first, share, dtype, stream),
+            "reduce-scatter": lambda stream: comm.reduceScatter(first, here, share, dtype, add, stream),
+            "all-reduce": lambda stream: comm.allReduce(first, first, count, dtype, add, stream),
+            "broadcast": lambda stream: comm.broadcast(first, first, count, dtype, root, stream),
+            "reduce": lambda stream: comm.reduce(first, first, count, dtype, add, root, stream),
+            "all-to-all": messages,
+            "gather": messages,
+            "scatter": messages,
+        }
+        if collective not in calls:
+            raise InputError(f"collective: {collective!r} given; allowed for NCCL: {', '.join(calls)}")
+        return NCCLCollective(self, calls[collective])
 
     def describe(self) -> dict:
         version = nccl.get_version()

@@ -140,7 +140,8 @@ class P2PTransport:
         self.control, self._device, self._rest = control, device, rest
         self._pool = SharedPool()
         self.allocate, self.place, self.open = self._pool.allocate, self._pool.place, self._pool.open
-        self._kernels = device.module(_PACKAGE, "p2p.cu")
+        kernels = device.module(_PACKAGE, "p2p.cu")
+        self._signal, self._await = kernels.get_function("signal"), kernels.get_function("await")
         self.streams = {p: cupy.cuda.Stream(non_blocking=True) for p in range(control.size)}
         self.reachable = self._try(same_host)
 
@@ -189,11 +190,11 @@ class P2PTransport:
 
     def signal(self, flags, value) -> None:
         addresses, count = flags
-        self._kernels.get_function("signal")((1,), (32,), (addresses, value, count))
+        self._signal((1,), (32,), (addresses, value, count))
 
     def wait(self, flags, value) -> None:
         addresses, count = flags
-        self._kernels.get_function("await")((1,), (32,), (addresses, value, count))
+        self._await((1,), (32,), (addresses, value, count))
 
     # --- Transport --------------------------------------------------------------------------------------
 
