@@ -18,6 +18,7 @@ from wavefabric.cli import decomposition
 from wavefabric.exchange import launch as launcher
 from wavefabric.exchange import topology
 from wavefabric.exchange.placement import messages, traffic
+from wavefabric.gpu_topology import Topology
 
 KWAVE = Path(__file__).parents[1] / "data" / "kwave" / "pressure_source_corners.h5"  # 40 x 36 x 32
 needs_mpi = pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
@@ -116,7 +117,7 @@ def test_threads_are_shared_by_default(command, files, jobs):
 
 
 def test_placement_is_found_and_said(command, files, jobs, monkeypatch):
-    far = topology.Topology((("X", "SYS", "PIX"), ("SYS", "X", "SYS"), ("PIX", "SYS", "X")), (0, 1, 0))
+    far = Topology((("X", "SYS", "PIX"), ("SYS", "X", "SYS"), ("PIX", "SYS", "X")), (0, 1, 0))
     monkeypatch.setattr(topology, "query", lambda: far)
     code, out, _ = command("run", "run.toml", "--ranks", 2, "--placement", "auto")
     assert code == 0

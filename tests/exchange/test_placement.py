@@ -8,7 +8,8 @@ import pytest
 from wavefabric.collectives import all_to_all, ring_all_gather, torus_halo
 from wavefabric.errors import InputError
 from wavefabric.exchange.placement import crossings, messages, place, read_placement, traffic
-from wavefabric.exchange.topology import parse, query, speed
+from wavefabric.exchange.topology import query
+from wavefabric.gpu_topology import parse, speed
 
 LEGEND = """
 Legend:

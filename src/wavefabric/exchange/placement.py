@@ -15,7 +15,7 @@ import numpy as np
 
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
-from wavefabric.exchange.topology import Topology
+from wavefabric.gpu_topology import Topology
 
 #: All placements are tried up to so many (8 ranks on 8 GPUs: 40320).
 _EXACT = 50_000

@@ -1,105 +1,14 @@
-"""How the GPUs of a host are connected: what ``nvidia-smi topo -m`` says, as a table."""
+"""What ``nvidia-smi topo -m`` says here about the GPUs of this host."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
-from dataclasses import dataclass
 
-from wavefabric.errors import InputError
+from wavefabric.gpu_topology import Topology, parse
 
-#: Classes of links between GPUs, slow ones first, as nvidia-smi calls them: across sockets; between host
-#: bridges of a NUMA node; through one host bridge; through several PCIe switches; through one. NVLink (NV and
-#: the number of links) is faster than all.
-SLOW_FIRST = ("SYS", "NODE", "PHB", "PXB", "PIX")
-#: A GPU with itself.
-SELF = "X"
-
-_GPU = re.compile(r"GPU(\d+)")
-_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
-_LINK = re.compile(rf"{SELF}|{'|'.join(SLOW_FIRST)}|NV\d+")
 _SECONDS = 30
-
-
-def speed(link: str) -> int:
-    """Sorting key of a class of links: slower ones have smaller numbers."""
-    if link == SELF:
-        return 1 << 30
-    return SLOW_FIRST.index(link) if link in SLOW_FIRST else len(SLOW_FIRST) + int(link[2:])
-
-
-@dataclass(frozen=True)
-class Topology:
-    """Links between the GPUs of a host.
-
-    Parameters
-    ----------
-    links : tuple of tuple of str
-        Class of the link between GPU i and GPU j (``"PIX"``, ``"NV18"``, …), ``"X"`` for i = j.
-    numa : tuple of int or None
-        NUMA node next to each GPU, None where nvidia-smi does not say.
-    """
-
-    links: tuple[tuple[str, ...], ...]
-    numa: tuple[int | None, ...]
-
-    @property
-    def gpus(self) -> int:
-        """Number of GPUs."""
-        return len(self.links)
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Classes of links between different GPUs that occur, slow ones first."""
-        return tuple(sorted({link for row in self.links for link in row} - {SELF}, key=speed))
-
-    def only(self, gpus: list[int]) -> Topology:
-        """The same of a part of the GPUs, in the order given."""
-        return Topology(
-            tuple(tuple(self.links[i][j] for j in gpus) for i in gpus), tuple(self.numa[i] for i in gpus)
-        )
-
-
-def parse(text: str) -> Topology:
-    """Read what ``nvidia-smi topo -m`` prints.
-
-    Parameters
-    ----------
-    text : str
-        Rows and columns of network adapters may be among those of GPUs; they are left out.
-
-    Raises
-    ------
-    InputError
-        If the table is not there, or an entry is unknown.
-    """
-    lines = [_ESCAPE.sub("", line) for line in text.splitlines()]
-    header = next(
-        (n for n, line in enumerate(lines) if line.split()[:1] == ["GPU0"] and "X" not in line.split()), None
-    )
-    if header is None:
-        raise InputError("nvidia-smi topo -m: no header with GPU0 given; allowed: its table")
-    columns = lines[header].partition("CPU Affinity")[0].split()
-    wanted = [n for n, name in enumerate(columns) if _GPU.fullmatch(name)]
-    rows, numa = [], []
-    for line in lines[header + 1 :]:
-        name, *cells = line.split()[: 1 + len(columns)] or [""]
-        if not _GPU.fullmatch(name):
-            continue
-        row = [cells[n] if n < len(cells) else "nothing" for n in wanted]
-        bad = next((cell for cell in row if not _LINK.fullmatch(cell)), None)
-        if bad is not None:
-            allowed = ", ".join((SELF, *SLOW_FIRST, "NV and a number"))
-            raise InputError(f"nvidia-smi topo -m: {bad} in the row of {name}; allowed: {allowed}")
-        rows.append(tuple(row))
-        # CPU affinity (0-31,64-95), then NUMA affinity.
-        rest = line.split()[1 + len(columns) :]
-        numa.append(int(rest[1]) if len(rest) > 1 and rest[1].isdecimal() else None)
-    if len(rows) != len(wanted):
-        raise InputError(f"nvidia-smi topo -m: {len(rows)} rows for {len(wanted)} GPUs; allowed: one each")
-    return Topology(tuple(rows), tuple(numa))
 
 
 def table() -> str | None:
