@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wavefabric.cli import bench_ranks, bench_shared
+from wavefabric.cli import bench_lumorph, bench_ranks, bench_shared
 from wavefabric.cli.bench_show import Json, Output, Plot, Status, grid, show, words
 from wavefabric.errors import InputError
 
@@ -23,6 +23,7 @@ def register(app: typer.Typer) -> None:
     """Add ``bench`` to the command."""
     bench_ranks.register(bench)
     bench_shared.register(bench)
+    bench_lumorph.register(bench)
     app.add_typer(bench, name="bench")
 
 

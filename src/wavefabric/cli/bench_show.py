@@ -65,6 +65,19 @@ class Status:
             self._status.stop()
 
 
+def tables():
+    """A console for tables, which are for reading whole: 80 columns would cut them.
+
+    So many are assumed where there is no terminal; also under Open MPI, which shows ranks one of its own.
+    """
+    from rich.console import Console
+
+    from wavefabric.exchange import environment
+
+    own = sys.stdout.isatty() and environment.ranks() == 1
+    return Console(highlight=False, markup=True, width=None if own else 120)
+
+
 def show(module: ModuleType, result: dict[str, Any], as_json: bool, output: Path | None, plot: bool | None):
     """Print tables or JSON; write picture and numbers."""
     name, written = result["benchmark"], []
@@ -86,10 +99,7 @@ def show(module: ModuleType, result: dict[str, Any], as_json: bool, output: Path
     if as_json:
         typer.echo(json.dumps(result))
         return
-    from rich.console import Console
-
-    # Tables are for reading whole: where there is no terminal, 80 columns would cut them.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console = tables()
     for each in module.table(result):
         console.print(each)
     machine = result.get("machine", {})
