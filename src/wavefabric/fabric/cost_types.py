@@ -81,5 +81,5 @@ class Cost:
     seconds: float
     rounds: tuple[RoundCost, ...]
     bound: Bound
-    times: np.ndarray | None = field(default=None, repr=False)
+    times: np.ndarray | None = field(default=None, repr=False, compare=False)
     busiest: str = ""

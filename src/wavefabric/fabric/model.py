@@ -51,6 +51,14 @@ class Fabric:
         Whether data may pass through other GPUs (not through their memory: as on a torus whose nodes route).
     description, source : str
         For people; where the numbers are from.
+    reduce_bandwidth : float or None
+        B/s at which a GPU adds what it received, or copies within itself, after a transfer; None: at once.
+    reduce_alpha : float
+        s, what each such addition or copy costs before its first byte.
+    round_overhead, peer_overhead, reduce_overhead : float
+        s that a host takes to issue a round that its GPU takes part in, to send to each further peer in it,
+        and each addition or copy within the GPU. Hosts run ahead of their GPUs: a schedule takes at least the
+        sum, but it is not added to the rest.
     """
 
     name: str
@@ -63,6 +71,11 @@ class Fabric:
     forwards: bool = False
     description: str = ""
     source: str = ""
+    reduce_bandwidth: float | None = None
+    reduce_alpha: float = 0.0
+    round_overhead: float = 0.0
+    peer_overhead: float = 0.0
+    reduce_overhead: float = 0.0
 
     @property
     def ranks(self) -> int:

@@ -1,0 +1,141 @@
+"""What a fabric's TOML file may hold."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+
+from wavefabric.errors import InputError
+from wavefabric.units import quantity, show
+
+#: Absurd numbers are kept out of the arithmetic.
+MOST_BANDWIDTH = 1e18
+MOST_SECONDS = 1e6
+
+
+def _read(value: Any, unit: str, above: float | None, most: float) -> float:
+    try:
+        number = quantity(value, unit, "")
+    except InputError as error:
+        raise ValueError(str(error).removeprefix(": ").replace(" is ", " given, is ", 1)) from None
+    if not isinstance(value, str) and unit:
+        raise ValueError(f'{show(value)} given; allowed: text with a unit, such as "1 {unit}"')
+    if above is not None and number <= above:
+        raise ValueError(f"{show(value)} given; allowed: above {above:g} {unit}")
+    if number < 0:
+        raise ValueError(f"{show(value)} given; allowed: from 0 {unit}")
+    if number > most:
+        raise ValueError(f"{show(value)} given; allowed: up to {most:g} {unit}")
+    return number
+
+
+def _in_unit(unit: str, most: float, above: float | None = None) -> BeforeValidator:
+    return BeforeValidator(partial(_read, unit=unit, above=above, most=most))
+
+
+def _name(value: Any) -> str:
+    # One line that can stand in an error.
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise ValueError(f"{show(value)} given; allowed: text of one line, not empty")
+    return value
+
+
+def _nodes(value: Any) -> int | list[str]:
+    if isinstance(value, list):
+        return [_name(v) for v in value]
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 4096:
+        raise ValueError(f"{show(value)} given; allowed: a number up to 4096, or a list of names")
+    return value
+
+
+def _ends(value: Any) -> list[str]:
+    names = value if isinstance(value, list) else [value]
+    if not names:
+        raise ValueError("[] given; allowed: a name, or a list of names")
+    return [_name(v) for v in names]
+
+
+Bandwidth = Annotated[float, _in_unit("B/s", MOST_BANDWIDTH, above=0)]
+Seconds = Annotated[float, _in_unit("s", MOST_SECONDS)]
+Metres = Annotated[float, _in_unit("m", 1e6, above=0)]
+Name = Annotated[str, BeforeValidator(_name)]
+Nodes = Annotated[int | list[str], BeforeValidator(_nodes)]
+Ends = Annotated[list[str], BeforeValidator(_ends)]
+Count = Annotated[StrictInt, Field(ge=1, le=10**6)]
+Side = Annotated[StrictInt, Field(ge=1, le=4096)]
+
+
+class Table(BaseModel):
+    """No unknown keys, no infinities."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class LinkTable(Table):
+    """One way, or `count` parallel ones, between every two of `from` and `to`; `both`: and back."""
+
+    from_: Ends = Field(alias="from")
+    to: Ends
+    bandwidth: Bandwidth
+    latency: Seconds = 0.0
+    kind: Name = "wire"
+    count: Count = 1
+    both: StrictBool = True
+
+
+class FamilyTable(Table):
+    """Links made from a few numbers; see `wavefabric.fabric.families`."""
+
+    kind: Literal["switch", "ring", "mesh", "torus", "hypercube"]
+    ranks: Side | None = None
+    grid: Annotated[list[Side], Field(min_length=1, max_length=8)] | None = None
+    dimensions: Annotated[StrictInt, Field(ge=0, le=12)] | None = None
+    bandwidth: Bandwidth
+    latency: Seconds = 0.0
+    link: Name = "wire"
+
+
+class ElectricalTable(Table):
+    """An electrical fabric."""
+
+    name: Name
+    kind: Literal["electrical"] = "electrical"
+    description: StrictStr = ""
+    source: StrictStr = ""
+    alpha: Seconds
+    gpus: Nodes | None = None
+    switches: Nodes = Field(default_factory=list, validate_default=False)
+    links: list[LinkTable] | None = None
+    family: FamilyTable | None = None
+    copy_bandwidth: Bandwidth | None = None
+    flow_bandwidth: Bandwidth | None = None
+    forwards: StrictBool = False
+    reduce_bandwidth: Bandwidth | None = None
+    reduce_alpha: Seconds = 0.0
+    round_overhead: Seconds = 0.0
+    peer_overhead: Seconds = 0.0
+    reduce_overhead: Seconds = 0.0
+
+
+class PhotonicTable(Table):
+    """A photonic fabric; see `wavefabric.fabric.photonic.wafer.PhotonicFabric`."""
+
+    name: Name
+    kind: Literal["photonic"]
+    description: StrictStr = ""
+    source: StrictStr = ""
+    rows: Side
+    columns: Side
+    wafer_rows: Side | None = None
+    wafer_columns: Side | None = None
+    lasers: Annotated[StrictInt, Field(ge=1, le=1024)]
+    serdes_ports: Annotated[StrictInt, Field(ge=1, le=1024)] | None = None
+    laser_bandwidth: Bandwidth
+    waveguides: Count
+    fibres: Count
+    alpha: Seconds
+    reconfiguration: Seconds
+    synchronisation: Seconds = 0.0
+    tile_pitch: Metres = 0.025

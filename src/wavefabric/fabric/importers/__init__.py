@@ -1,0 +1,1 @@
+"""Fabrics from what machines say about themselves: NCCL's topology files, tables of nvidia-smi."""

@@ -1,0 +1,217 @@
+"""Lower bounds: against brute force over all cuts, published numbers, and every algorithm there is."""
+
+from dataclasses import replace
+from itertools import combinations
+from math import ceil, log
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wavefabric.collectives import point_to_point
+from wavefabric.collectives.conditions import COLLECTIVES
+from wavefabric.collectives.registry import build
+from wavefabric.errors import InputError
+from wavefabric.fabric import bottleneck as bottleneck_module
+from wavefabric.fabric.bottleneck import bottleneck
+from wavefabric.fabric.bounds import bound
+from wavefabric.fabric.cuts import ports, restrict, sampled
+from wavefabric.fabric.files import load
+from wavefabric.fabric.model import Fabric, Link
+
+GIB = 2.0**30
+
+
+@st.composite
+def fabrics(draw):
+    gpus, switches = draw(st.integers(2, 5)), draw(st.integers(0, 3))
+    names = [*(f"g{i}" for i in range(gpus)), *(f"s{i}" for i in range(switches))]
+    order = draw(st.permutations(names))
+    widths = st.sampled_from([1.0, 2.0, 3.5, 7e9, 0.1])
+    links = [Link(a, b, draw(widths)) for a, b in zip(order, order[1:] + order[:1], strict=True)]
+    node = st.sampled_from(names)
+    chords = draw(st.lists(st.tuples(node, node), max_size=9))
+    links += [Link(a, b, draw(widths)) for a, b in chords if a != b]
+    most = st.none() | st.sampled_from([0.7, 3.0])
+    limits = {"copy_bandwidth": draw(most), "flow_bandwidth": draw(most), "forwards": draw(st.booleans())}
+    return Fabric("x", tuple(names[:gpus]), tuple(names[gpus:]), tuple(links), 1.0, **limits)
+
+
+def flow_out(fabric, gpus, reverse=False):
+    """Most that can leave a set of GPUs, by another solver: memories behind ports."""
+    g = nx.DiGraph()
+    limits = [fabric.copy_bandwidth, (fabric.flow_bandwidth or np.inf) * (fabric.ranks - 1)]
+    most = min([k for k in limits if k is not None and np.isfinite(k)], default=None)
+    port = {} if most is None else {"capacity": most}
+    for i, name in enumerate(fabric.gpus):
+        g.add_edge(("memory", i), ("out", name), **port)
+        g.add_edge(("in", name), ("memory", i), **port)
+        if fabric.forwards:
+            g.add_edge(("in", name), ("out", name))
+    for link in fabric.links:
+        a = ("out", link.source) if link.source in fabric.gpus else link.source
+        b = ("in", link.target) if link.target in fabric.gpus else link.target
+        before = g.get_edge_data(a, b, {"capacity": 0.0})["capacity"]
+        g.add_edge(a, b, capacity=before + link.bandwidth)
+    if reverse:
+        g = g.reverse()
+    for i in range(fabric.ranks):
+        g.add_edge(*(("source", ("memory", i)) if i in gpus else (("memory", i), "sink")))
+    return nx.maximum_flow_value(g, "source", "sink")
+
+
+def subsets(ranks):
+    return [frozenset(c) for k in range(1, ranks) for c in combinations(range(ranks), k)]
+
+
+@settings(max_examples=30, deadline=None)
+@given(fabrics(), st.booleans())
+def test_the_bottleneck_is_that_of_all_cuts(fabric, reverse):
+    ratios = {s: len(s) / flow_out(fabric, s, reverse) for s in subsets(fabric.ranks)}
+    found = bottleneck(fabric, reverse)
+    assert len(found.gpus) / found.capacity == pytest.approx(max(ratios.values()), rel=1e-6)
+    assert found.capacity == pytest.approx(flow_out(fabric, found.gpus, reverse), rel=1e-6)
+    root = bottleneck(fabric, reverse, (0,))
+    assert 1 / root.capacity == pytest.approx(
+        max(1 / flow_out(fabric, s, reverse) for s in ratios if 0 in s), rel=1e-6
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(fabrics(), st.integers(0, 1))
+def test_rooted_operations_are_bound_by_the_tightest_cut(fabric, root):
+    n, size = fabric.ranks, 12.0
+    out = {s: flow_out(fabric, s) for s in subsets(n)}
+    into = {s: flow_out(fabric, s, reverse=True) for s in subsets(n)}
+    volume = (n - 1) * size / sum(ports(fabric)[0]), (n - 1) * size / sum(ports(fabric)[1])
+    expected = {
+        "broadcast": max(*volume, *(size / out[s] for s in out if root in s)),
+        "reduce": max(*volume, *(size / into[s] for s in into if root in s)),
+        "gather": max(len(s) * size / n / out[s] for s in out if root not in s),
+        "scatter": max(len(s) * size / n / into[s] for s in into if root not in s),
+        "all-gather": max(*volume, *(len(s) * size / n / out[s] for s in out)),
+        "reduce-scatter": max(*volume, *(len(s) * size / n / into[s] for s in into)),
+    }
+    for collective, transfer in expected.items():
+        found = bound(collective, fabric, size, root=root).transfer
+        assert found == pytest.approx(transfer, rel=1e-6), collective
+
+
+@settings(max_examples=15, deadline=None)
+@given(fabrics())
+def test_sampled_cuts_let_no_less_through_than_said(fabric):
+    for gpus, out, into in sampled(fabric):
+        assert out >= flow_out(fabric, gpus) * (1 - 1e-9)
+        assert into >= flow_out(fabric, gpus, reverse=True) * (1 - 1e-9)
+
+
+def test_forestcoll_finds_slow_links_between_fast_groups():
+    # Two groups of four on switches of 300 GB/s; 10 GB/s each way between them.
+    names = tuple(f"g{i}" for i in range(8))
+    ends = [(f"g{i}", f"s{i // 4}") for i in range(8)]
+    links = [Link(*e, 3e11) for a, b in ends for e in ((a, b), (b, a))]
+    links += [Link("s0", "s1", 1e10), Link("s1", "s0", 1e10)]
+    fabric = Fabric("two", names, ("s0", "s1"), tuple(links), 0.0)
+    for reverse in (False, True):
+        cut = bottleneck(fabric, reverse)
+        assert cut.gpus in (frozenset(range(4)), frozenset(range(4, 8)))
+        assert cut.capacity == 1e10
+    assert bound("all-gather", fabric, 8e9).transfer == pytest.approx(0.4)
+    assert bound("reduce-scatter", fabric, 8e9).transfer == pytest.approx(0.4)
+    assert bound("all-reduce", fabric, 8e9).transfer == pytest.approx(0.8)
+    assert bound("all-to-all", fabric, 8e9).transfer == pytest.approx(16 * 1e9 / 1e10)
+    assert bound("broadcast", fabric, 8e9, root=3).transfer == pytest.approx(0.8)
+    assert bound("gather", fabric, 8e9, root=5).transfer == pytest.approx(0.4)
+    assert bound("gather", fabric, 8e9, root=5).why == "1 round at least; 4 GB out of 4 GPUs (g0, …)"
+
+
+@pytest.mark.parametrize("ranks", [2, 5, 8])
+def test_bounds_of_thakur_rabenseifner_and_gropp(ranks):
+    fabric, size = load(f"switch:{ranks}"), 2.0**30
+    share, whole = (ranks - 1) / ranks * size / (300 * GIB), size / (300 * GIB)
+    expected = dict.fromkeys(("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter"), share)
+    expected |= {"all-reduce": 2 * share, "broadcast": whole, "reduce": whole}
+    for collective in COLLECTIVES:
+        assert bound(collective, fabric, size).transfer == pytest.approx(expected[collective]), collective
+
+
+@pytest.mark.parametrize("peers", [1, 3, 15])
+@pytest.mark.parametrize("ranks", [2, 8, 17, 64])
+def test_rounds_needed_grow_like_a_logarithm(ranks, peers):
+    least = bound("all-gather", load(f"switch:{ranks}"), 1e6, peers=peers)
+    rounds = ceil(round(log(ranks, 1 + peers), 9))
+    assert least.latency == pytest.approx(rounds * 0.7e-6)
+    assert least.seconds == least.latency + least.transfer
+    assert bound("all-gather", load(f"switch:{ranks}"), 1e6).latency == pytest.approx(0.7e-6)
+
+
+def test_circuits_must_be_set_up_each_round_or_once():
+    fabric = replace(load("lightpath-256"), synchronisation=1e-6)
+    least = bound("all-reduce", fabric, 2.0**20)
+    assert least.latency == pytest.approx(2 * (0.7e-6 + 3.7e-6 + 1e-6))
+    once = bound("all-reduce", fabric, 2.0**20, incremental=True)
+    assert once.latency == pytest.approx(2 * 1.7e-6 + 3.7e-6)
+    assert least.transfer == pytest.approx(2 * 255 / 256 * 2.0**20 / (300 * GIB))
+    # With one waveguide and 16 tiles' worth of traffic over it, the seam of a wafer is what counts.
+    narrow = replace(load("lightpath-256"), waveguides=1, fibres=1)
+    crossing = 128 * 128 * 2.0**20 / 256 / (16 * 300 * GIB)
+    assert bound("all-to-all", narrow, 2.0**20).transfer >= crossing * (1 - 1e-9)
+    assert bound("all-to-all", narrow, 2.0**20).transfer > 2 * bound("all-to-all", fabric, 2.0**20).transfer
+    few = replace(fabric, serdes_ports=1)
+    assert bound("all-reduce", few, 1.0).latency == pytest.approx(8 * 5.4e-6)
+
+
+def test_grids_are_bound_by_their_middle_and_by_distance():
+    size, rate = 1e9, 300 * GIB
+    mesh = bound("all-to-all", load("mesh:4x8"), size)
+    assert mesh.transfer == pytest.approx(16 * 16 * size / 32 / (4 * rate))
+    # Around an even ring of N, N/4 links on average in each of two directions; on a torus along two axes.
+    assert bound("all-to-all", load("torus:8x8"), size).transfer == pytest.approx(8 / 8 * size / rate)
+    assert bound("all-to-all", load("ring:16"), size).transfer == pytest.approx(16 / 8 * size / rate)
+
+
+def test_messages_are_bound_by_what_each_rank_lacks():
+    rows = [(0, 1, 4), (2, 1, 3), (1, 1, 9), (0, 2, 5)]
+    least = bound(point_to_point("m", 3, rows), load("switch:3"), 3 * 300 * GIB)
+    assert least.transfer == pytest.approx(9 * 3 / 9)
+    assert least.why.endswith("GPU0 sends at least 966.4 GB")
+    assert bound(point_to_point("m", 3, [(1, 1, 9)]), load("switch:3"), 1e6).seconds == 0
+
+
+def test_a_part_of_a_fabric():
+    assert restrict(load("dgx-2"), 4).gpus == ("GPU0", "GPU1", "GPU2", "GPU3")
+    assert not [k for k in restrict(load("dgx-2"), 4).links if "GPU4" in (k.source, k.target)]
+    # Tiles that take no part still pass on.
+    assert len(restrict(load("torus:4x4"), 2).switches) == 14
+    least = bound("all-gather", load("dgx-2"), 4e9, ranks=4)
+    assert least.transfer == pytest.approx(3e9 / 150e9)
+    assert bound("all-reduce", load("dgx-2"), 1e9, ranks=1).seconds == 0
+    sends, receives = ports(load("hgx-h200"))
+    assert set(sends) == set(receives) == {394e9}
+
+
+def test_symmetric_gpus_are_searched_once_with_the_same_answer(monkeypatch):
+    for name, classes in (("torus:4x4", 1), ("mesh:4x4", 3), ("hypercube:4", 1), ("ring:7", 1), ("dgx-1", 8)):
+        assert len(bottleneck_module._different(load(name))) == classes
+    lopsided = load("torus:4x4")
+    lopsided = replace(lopsided, links=(replace(lopsided.links[0], bandwidth=1e9), *lopsided.links[1:]))
+    assert len(bottleneck_module._different(lopsided)) > 1
+
+
+def test_bad_arguments():
+    fabric = load("switch:4")
+    for message, call in {
+        "collective: 'sum' given; allowed: all-gather": lambda: bound("sum", fabric, 1.0),
+        "ranks: 5 given; allowed: 1 to the 4 GPUs of switch:4": lambda: bound("reduce", fabric, 1.0, ranks=5),
+        "root: 4 given; allowed: 0 to 3": lambda: bound("reduce", fabric, 1.0, root=4),
+        "peers: 0 given; allowed: from 1": lambda: bound("reduce", fabric, 1.0, peers=0),
+    }.items():
+        with pytest.raises(InputError, match=message):
+            call()
+
+
+def test_an_operation_without_data_needs_no_time():
+    schedule = build("direct", "gather", 4, 1)  # one element, which the root has already
+    assert bound(schedule, load("switch:4"), 8.0).seconds == 0

@@ -1,0 +1,226 @@
+"""Fabrics as TOML files: they round-trip, and faults are told in one line."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wavefabric.errors import InputError
+from wavefabric.fabric import families
+from wavefabric.fabric.files import check_connected, from_toml, load, save, to_toml
+from wavefabric.fabric.model import Fabric, Link
+from wavefabric.fabric.photonic.wafer import PhotonicFabric
+
+NAMES = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), min_size=1, max_size=6).filter(
+    str.isprintable
+)
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+BANDWIDTHS = st.floats(1e-3, 1e17) | st.integers(1, 10**12).map(float)
+SECONDS = st.floats(0, 1e5) | st.integers(0, 10**6).map(lambda n: n * 1e-7)
+
+
+@st.composite
+def fabrics(draw):
+    names = draw(st.lists(NAMES, min_size=2, max_size=7, unique=True))
+    gpus = draw(st.integers(1, len(names)))
+    around = [Link(a, b, 1e9) for a, b in zip(names, names[1:] + names[:1], strict=True)]
+    pairs = st.tuples(*[st.sampled_from(names)] * 2).filter(lambda p: p[0] != p[1])
+    links = []
+    for a, b in draw(st.lists(pairs, max_size=6)):
+        link = Link(a, b, draw(BANDWIDTHS), draw(SECONDS), draw(NAMES))
+        back = Link(b, a, link.bandwidth, link.latency, link.kind)
+        links += [link] * draw(st.integers(1, 3)) + [back] * draw(st.integers(0, 3))
+    maybe = st.none() | BANDWIDTHS
+    return Fabric(
+        name=draw(NAMES),
+        gpus=tuple(names[:gpus]),
+        switches=tuple(names[gpus:]),
+        links=tuple(around + links),
+        alpha=draw(SECONDS),
+        copy_bandwidth=draw(maybe),
+        flow_bandwidth=draw(maybe),
+        forwards=draw(st.booleans()),
+        description=draw(TEXTS),
+        source=draw(TEXTS),
+        reduce_bandwidth=draw(maybe),
+        reduce_alpha=draw(SECONDS),
+        round_overhead=draw(SECONDS),
+    )
+
+
+@st.composite
+def photonic_fabrics(draw):
+    side, count = st.integers(1, 20), st.integers(1, 64)
+    return PhotonicFabric(
+        draw(NAMES),
+        *(draw(side) for _ in range(4)),
+        draw(count),
+        draw(st.none() | count),
+        draw(BANDWIDTHS),
+        draw(count),
+        draw(count),
+        *(draw(SECONDS) for _ in range(3)),
+        draw(st.floats(1e-6, 1)),
+        draw(TEXTS),
+        draw(TEXTS),
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(fabrics() | photonic_fabrics())
+def test_text_makes_an_equal_fabric(fabric):
+    text = to_toml(fabric)
+    assert from_toml(text) == fabric
+    assert to_toml(from_toml(text)) == text
+
+
+def test_files_are_written_whole_and_not_overwritten(tmp_path):
+    fabric, path = load("dgx-1"), tmp_path / "mine.toml"
+    assert save(path, fabric) == path
+    assert load(path) == load(str(path)) == fabric
+    with pytest.raises(InputError, match=r"mine.toml exists; allowed: another name, or force"):
+        save(path, load("ring:4"))
+    assert load(path) == fabric
+    save(path, load("ring:4"), force=True)
+    assert load(path).name == "ring:4"
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.toml"]
+    with pytest.raises(InputError, match="is a folder"):
+        save(tmp_path, fabric)
+    with pytest.raises(InputError, match=r"cannot be written \(No such file or directory\)"):
+        save(tmp_path / "no" / "where.toml", fabric)
+
+
+def test_links_stand_for_every_pair_of_their_ends():
+    links = from_toml(
+        """
+        name = "x"
+        alpha = "1 us"
+        gpus = ["a", "b"]
+        switches = 1
+        links = [{ from = ["a", "b"], to = "SW0", bandwidth = "2 GB/s", latency = "0.5 s", count = 2 }]
+        """
+    ).links
+    ends = [(link.source, link.target) for link in links]
+    assert ends == [("a", "SW0")] * 2 + [("SW0", "a")] * 2 + [("b", "SW0")] * 2 + [("SW0", "b")] * 2
+    assert {(link.bandwidth, link.latency, link.kind) for link in links} == {(2e9, 0.5, "wire")}
+
+
+HEAD = 'name = "x"\nalpha = "1 us"\n'
+PAIR = HEAD + "gpus = 2\n"
+LINK = '[[links]]\nfrom = "GPU0"\nto = "GPU1"\n'
+GOOD = PAIR + LINK + 'bandwidth = "1 GB/s"\n'
+LIGHT = (
+    'name = "l"\nkind = "photonic"\nrows = 2\ncolumns = 2\nlasers = 4\nlaser_bandwidth = "1 GB/s"\n'
+    'waveguides = 2\nfibres = 2\nalpha = "1 us"\nreconfiguration = "3.7 us"\n'
+)
+FAMILY = HEAD + 'family = { kind = "ring", bandwidth = "1 GB/s", '
+FAULTS = {
+    "name": ("alpha = 1", "name: missing"),
+    "long name": ('name = "a\\nb"\nalpha = "0 s"', 'name: "a\\nb" given; allowed: text of one line'),
+    "kind": (HEAD + 'kind = "optical"', 'kind: "optical" given; allowed: "electrical" or "photonic"'),
+    "list kind": (HEAD + "kind = [1]", 'kind: [1] given; allowed: "electrical" or "photonic"'),
+    "gpus": (HEAD, "gpus: missing"),
+    "no gpu": (HEAD + "gpus = 0", "gpus: none given; allowed: at least one"),
+    "negative gpus": (HEAD + "gpus = -1", "gpus: -1 given; allowed: a number up to 4096"),
+    "twice": (HEAD + 'gpus = ["a", "a"]', "gpus: a given twice"),
+    "unknown": (HEAD + "gpu = 2", "gpu: unknown key (did you mean gpus?); allowed: name,"),
+    "unknown in link": (GOOD + "speed = 1", "links[0].speed: unknown key; allowed: from, to, bandwidth"),
+    "no unit": (PAIR + LINK + "bandwidth = 5", "links[0].bandwidth: 5 given; allowed: text with a unit"),
+    "zero": (PAIR + LINK + 'bandwidth = "0 GB/s"', 'links[0].bandwidth: "0 GB/s" given; allowed: above 0'),
+    "huge": (PAIR + LINK + 'bandwidth = "1e30 GB/s"', 'links[0].bandwidth: "1e30 GB/s" given; allowed: up'),
+    "metres": (PAIR + LINK + 'bandwidth = "1 m"', 'links[0].bandwidth: "1 m" has the unit "m"; allowed'),
+    "no bandwidth": (PAIR + LINK, "links[0].bandwidth: missing"),
+    "nowhere": (GOOD.replace('to = "GPU1"', 'to = "X"'), "links[0].to: X given; allowed: GPU0, GPU1"),
+    "itself": (GOOD.replace('to = "GPU1"', 'to = "GPU0"'), "links[0].to: GPU0 given, from itself"),
+    "no ends": (GOOD.replace('to = "GPU1"', "to = []"), "links[0].to: [] given; allowed: a name"),
+    "alpha": (GOOD.replace('"1 us"', '"-1 us"'), 'alpha: "-1 us" given; allowed: from 0 s'),
+    "nan": (GOOD.replace('"1 us"', '"nan s"'), 'alpha: "nan s" given, is not finite'),
+    "apart": (PAIR, "links: no way from GPU0 to GPU1; allowed: links that join all GPUs"),
+    "one way": (GOOD + "both = false", "links: no way from GPU1 to GPU0; allowed: links that join"),
+    "count": (GOOD + "count = 0", "links[0].count: 0 given; allowed: from 1"),
+    "both": (GOOD + "both = 1", "links[0].both: 1 given; allowed: true or false"),
+    "too many": (GOOD + "count = 900000", "links: 1800000 given; allowed: up to 1000000"),
+    "not a table": (PAIR + "links = [1]", "links[0]: 1 given; allowed: a table"),
+    "family": (HEAD + 'family = { kind = "star", bandwidth = "1 GB/s" }', 'family.kind: "star" given; allow'),
+    "family size": (FAMILY + "grid = [2] }", "family.ranks: missing for ring; allowed: ranks alone"),
+    "family sizes": (FAMILY + "ranks = 2, dimensions = 1 }", "family.dimensions: given for ring; allowed"),
+    "family too large": (
+        FAMILY.replace("ring", "torus") + "grid = [4096, 4096] }",
+        "family: torus:4096x4096 given; allowed: 1 to 4096 GPUs in all",
+    ),
+    "family and links": (FAMILY + "ranks = 3 }\ngpus = 3", "gpus: given beside family"),
+    "lasers": (LIGHT.replace("lasers = 4", "lasers = 0"), "lasers: 0 given; allowed: from 1"),
+    "rows": (LIGHT.replace("rows = 2", "rows = 2.5"), "rows: 2.5 given; allowed: a whole number"),
+    "tiles": (LIGHT.replace("= 2\ncol", "= 4096\ncol"), "rows: 4096 rows of 2 given; allowed: up to 4096"),
+    "links of light": (LIGHT + "links = []", "links: unknown key; allowed: name, kind"),
+    "not TOML": ("name = ", "fabric: not TOML ("),
+    "digits": ("alpha = " + "9" * 5000, "fabric: a number with too many digits"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), FAULTS.values(), ids=FAULTS)
+def test_faults_of_a_file_are_told_in_one_line(text, message, tmp_path):
+    path = tmp_path / "f.toml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(InputError, match=re.escape(message)) as error:
+        load(path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("nothing", 'fabric: "nothing" given; allowed: a TOML file, dgx-1,'),
+        ("", 'fabric: "" given; allowed: a TOML file'),
+        ("ring:", "fabric: ring: given; allowed: ring: and a number of GPUs"),
+        ("ring:0", "fabric: ring:0 given; allowed: 1 to 4096 GPUs in all"),
+        ("ring:4x4", "fabric: ring:4x4 given; allowed: ring: and a number of GPUs"),
+        ("ring:٣", "fabric: ring:٣ given; allowed: ring: and a number of GPUs"),
+        ("torus:4x", "fabric: torus:4x given; allowed: torus: and sizes such as 4x4"),
+        ("switch:99999999999999", "allowed: switch: and a number of GPUs"),
+        ("hypercube:13", "fabric: hypercube:13 given; allowed: 1 to 4096 GPUs in all"),
+        ("lightpath:8", "fabric: lightpath:8 given; allowed: lightpath: and rows and columns such as 4x8"),
+        (
+            "missing.toml",
+            "fabric: missing.toml (No such file or directory); allowed: a file that can be read",
+        ),
+        ("a\0b.toml", "is no path"),
+    ],
+)
+def test_names_that_are_no_fabric(given, message):
+    with pytest.raises(InputError, match=re.escape(message)) as error:
+        load(given)
+    assert "\n" not in str(error.value)
+
+
+def test_files_that_are_no_text(tmp_path):
+    with pytest.raises(InputError, match=r"is a folder; allowed: a TOML file"):
+        load(tmp_path)
+    path = tmp_path / "x.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match=r"is not UTF-8 text; allowed: a TOML file"):
+        load(path)
+
+
+def test_families_have_the_links_of_their_textbooks():
+    assert len(load("ring:5").links) == 10
+    assert len(load("ring:2").links) == 2
+    assert len(load("ring:1").links) == 0
+    assert len(load("mesh:3x4").links) == 2 * (3 * 3 + 2 * 4)
+    assert len(load("torus:3x4").links) == 4 * 12
+    assert len(load("torus:2x2x3").links) == 12 * (1 + 1 + 2)
+    assert len(load("hypercube:4").links) == 4 * 16
+    assert len(load("switch:9").links) == 18
+    for kind, sizes in (("mesh", (2, 3)), ("torus", (3, 3)), ("hypercube", (3,)), ("ring", (4,))):
+        ends = {(link.source, link.target) for link in families.links(kind, sizes, 1.0, 0.0, "wire")}
+        assert ends == {(b, a) for a, b in ends}
+
+
+def test_connection_is_through_anything():
+    # Between GPUs whose only way is through another GPU's memory, a ring algorithm still works.
+    line = Fabric("line", ("a", "b", "c"), (), tuple(Link(*e, 1e9) for e in ("ab", "ba", "bc", "cb")), 0.0)
+    check_connected(line)
+    with pytest.raises(InputError, match="no way from c to a"):
+        check_connected(Fabric("line", line.gpus, (), line.links[:3], 0.0))

@@ -1,0 +1,175 @@
+"""Tables of nvidia-smi topo -m as fabrics."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wavefabric.errors import InputError
+from wavefabric.fabric.files import check_connected, from_toml, to_toml
+from wavefabric.fabric.importers.nvidia_smi import read_topo
+from wavefabric.fabric.routing import paths
+from wavefabric.gpu_topology import parse
+
+DATA = Path(__file__).parents[1] / "data" / "fabric"
+FILES = sorted(DATA.glob("smi-*.txt"))
+
+
+def way(fabric, src, dst):
+    """Nodes between two GPUs, and GB/s of each link of the way."""
+    found = paths(fabric)
+    speeds = [round(float(found.wires.bandwidth[w]) / 1e9, 3) for w in found.route(src, dst)]
+    return found.nodes(src, dst)[1:-1], speeds
+
+
+def table(links, numa=None):
+    """What nvidia-smi prints for a matrix of classes."""
+    names = [f"GPU{g}" for g in range(len(links))]
+    numa = numa or [0] * len(links)
+    lines = ["\t" + "\t".join([*names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])]
+    for name, row, node in zip(names, links, numa, strict=True):
+        lines.append("\t".join([name, *row, f"{node}-{node}", str(node), "N/A"]))
+    return "\n".join(lines) + "\n"
+
+
+def test_nvswitch_is_seen_from_the_number_of_links():
+    text = (DATA / "smi-nvswitch.txt").read_text()
+    assert "\x1b[4m" in text
+    fabric = read_topo(text, sm=90)
+    assert fabric.ranks == 8
+    assert way(fabric, 0, 7) == (["NVSwitch0"], [370.8, 370.8])  # 18 links of 20.6 GB/s
+    assert way(read_topo(text, sm=90, nvlink_bandwidth=25e9), 0, 7)[1] == [450.0, 450.0]
+    assert {link.bandwidth for link in fabric.links if link.kind == "pcie"} == {48e9}
+    assert way(read_topo(text, sm=90, nvswitch=False), 0, 7)[0] == []
+
+
+def test_links_between_gpus():
+    fabric = read_topo(DATA / "smi-cube-mesh.txt", sm=70)
+    assert way(fabric, 0, 1) == ([], [40.0])
+    assert way(fabric, 0, 3) == ([], [20.0])
+    assert way(fabric, 0, 7) == (["CPU0", "CPU1"], [12.0, 16.0, 12.0])
+    total = sum(link.bandwidth for link in fabric.links if link.kind == "nvlink" and link.source == "GPU0")
+    assert total == pytest.approx(6 * 20e9)
+
+
+def test_a_tree_of_switches():
+    fabric = read_topo(
+        DATA / "smi-pcie.txt", name="box", pcie_bandwidth=12e9, socket_bandwidth=20e9, alpha=5e-6
+    )
+    assert (fabric.name, fabric.alpha) == ("box", 5e-6)
+    assert way(fabric, 2, 3) == (["PCIe switch 1"], [12.0, 12.0])
+    assert way(fabric, 0, 2)[0] == ["PCIe switch 0", "CPU0", "PCIe switch 1"]
+    assert way(fabric, 0, 7) == (
+        ["PCIe switch 0", "CPU0", "CPU1", "PCIe switch 3"],
+        [12.0, 12.0, 20.0, 12.0, 12.0],
+    )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_a_fabric_like_any_other(path):
+    fabric = read_topo(path, sm=90)
+    check_connected(fabric)
+    assert from_toml(to_toml(fabric)) == fabric
+    assert read_topo(path.read_text(), sm=90) == fabric
+
+
+def class_of(fabric, src, dst):
+    """The class of a way, from the nodes that it passes."""
+    nodes = way(fabric, src, dst)[0]
+    cpus = [n for n in nodes if n.startswith("CPU")]
+    if len(cpus) == 2:
+        return "SYS"
+    if cpus:
+        return "NODE"
+    if any(n.startswith("bridge") for n in nodes):
+        return "PHB"
+    return "PXB" if any(n.startswith("PCIe tree") for n in nodes) else "PIX"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_the_tree_has_the_classes_of_the_table(data):
+    """GPUs at random places of a tree: each place is a socket, a bridge, a tree of switches and a switch."""
+    gpus = data.draw(st.integers(1, 8))
+    digit = st.integers(0, 1)
+    places = data.draw(st.lists(st.tuples(digit, digit, digit, digit), min_size=gpus, max_size=gpus))
+
+    def link(a, b):
+        if a == b:
+            return "X"
+        same = next((n for n in range(4) if places[a][n] != places[b][n]), 4)
+        return ["SYS", "NODE", "PHB", "PXB", "PIX"][same]
+
+    links = [[link(a, b) for b in range(gpus)] for a in range(gpus)]
+    fabric = read_topo(table(links, [p[0] for p in places]))
+    for a in range(gpus):
+        for b in range(gpus):
+            if a != b:
+                assert class_of(fabric, a, b) == links[a][b]
+
+
+def test_numa_tells_what_nvlinks_hide():
+    links = [
+        ["X", "NV4", "SYS", "NV4"],
+        ["NV4", "X", "NV4", "SYS"],
+        ["SYS", "NV4", "X", "NV4"],
+        ["NV4", "SYS", "NV4", "X"],
+    ]
+    fabric = read_topo(table(links, [0, 0, 1, 1]))
+    assert way(fabric, 0, 1) == ([], [80.0])
+    assert way(fabric, 0, 2)[0] == ["CPU0", "CPU1"]
+    assert {link.target for link in fabric.links if link.source == "GPU1" and link.kind == "pcie"} == {"CPU0"}
+
+
+@pytest.mark.parametrize(
+    ("links", "message"),
+    [
+        ([["X", "PIX"], ["SYS", "X"]], "PIX from GPU0 to GPU1, SYS back; allowed: the same both ways"),
+        ([["X", "X"], ["X", "X"]], "X between GPU0 and GPU1; allowed: SYS, NODE"),
+        ([["PIX", "PIX"], ["PIX", "PIX"]], "PIX between GPU0 and GPU0; allowed: X"),
+        ([["X", "NV0"], ["NV0", "X"]], "NV0 between GPU0 and GPU1; allowed: SYS, NODE"),
+        (
+            [["X", "PIX", "SYS"], ["PIX", "X", "PIX"], ["SYS", "PIX", "X"]],
+            "SYS between GPU0 and GPU2, which are PIX through others; allowed: classes of a tree",
+        ),
+        ([["X", "ABC"], ["ABC", "X"]], "ABC in the row of GPU0; allowed: X, SYS"),
+    ],
+)
+def test_contradictions(links, message):
+    with pytest.raises(InputError) as caught:
+        read_topo(table(links))
+    assert str(caught.value).startswith(f"nvidia-smi topo -m: {message}")
+
+
+def test_what_is_refused(tmp_path):
+    text = FILES[0].read_text()
+    for key in ("nvlink_bandwidth", "pcie_bandwidth", "socket_bandwidth", "alpha"):
+        for value in (0, -1.0, float("nan"), float("inf")):
+            with pytest.raises(InputError, match=f"{key}: .*; allowed: above 0"):
+                read_topo(text, **{key: value})
+    with pytest.raises(InputError, match="no header with GPU0 given"):
+        read_topo("")
+    with pytest.raises(InputError, match=r"none\.txt \(No such file"):
+        read_topo(tmp_path / "none.txt")
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data())
+def test_damaged_tables_never_raise_anything_else(data):
+    text = data.draw(st.sampled_from(FILES)).read_text()
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(text)))
+        upto = data.draw(st.integers(at, min(len(text), at + 40)) | st.just(len(text)))
+        put = data.draw(
+            st.sampled_from(
+                ["", "NV", "NV99999999", "NV" + "9" * 5000, "X", "PIX", "\n", "GPU0", "²", "\x1b["]
+            )
+        )
+        text = text[:at] + put + text[upto:]
+    for read in (parse, read_topo):
+        try:
+            read(text)
+        except InputError as error:
+            message = str(error)
+            assert "\n" not in message
