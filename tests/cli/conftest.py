@@ -1,8 +1,9 @@
 """A sound run file, and the command run in this process."""
 
 import pytest
+import typer.main
 
-from wavefabric.cli import main
+from wavefabric.cli import app, main
 
 GOOD = """\
 title = "test"
@@ -42,10 +43,15 @@ def run_text():
     return GOOD
 
 
+#: Built once: that takes longer than most commands here.
+COMMANDS = typer.main.get_command(app)
+
+
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
     """Run ``wavefabric ...`` in an empty folder; gives exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(typer.main, "get_command", lambda app: COMMANDS)
 
     def call(*words):
         with pytest.raises(SystemExit) as left:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import wavefabric
-from wavefabric.cli import bench, failure, info, kwave, plot, ranks, run
+from wavefabric.cli import bench, collective, fabric, failure, info, kwave, plot, ranks, run
 from wavefabric.errors import InputError, MissingExtra
 
 app = typer.Typer(
@@ -45,6 +45,8 @@ app.command("kwave")(kwave.command)
 app.command("plot")(plot.command)
 app.command("info")(info.command)
 bench.register(app)
+collective.register(app)
+fabric.register(app)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -1,0 +1,281 @@
+"""`wavefabric collective make`: a schedule from a named algorithm, a solver, or a list of messages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wavefabric.cli import collective_source as source
+from wavefabric.cli.ranks import first
+from wavefabric.errors import InputError
+
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
+
+_OPTIMAL = "Of optimal and greedy"
+#: What `make` takes beside the algorithms of the registry.
+SOLVERS = {
+    "optimal": "the fewest rounds, proved by a solver (--fabric, and COLLECTIVE or --conditions)",
+    "greedy": "messages packed into rounds (--messages, --lasers)",
+}
+
+
+def command(
+    algorithm: Annotated[
+        str | None, typer.Argument(metavar="ALGORITHM", help="See --list.", show_default=False)
+    ] = None,
+    collective: Annotated[
+        str | None, typer.Argument(metavar="COLLECTIVE", help="Such as all-reduce.", show_default=False)
+    ] = None,
+    ranks: source.Ranks = None,
+    elements: source.Elements = None,
+    pieces: source.Pieces = 1,
+    radix: source.Radix = None,
+    root: source.Root = 0,
+    grid: source.Grid = None,
+    fabric: Annotated[
+        str | None,
+        typer.Option("--fabric", "-f", help="optimal: for this fabric.", rich_help_panel=_OPTIMAL),
+    ] = None,
+    lasers: Annotated[
+        int | None,
+        typer.Option("--lasers", help="Wavelengths a GPU sends at once.", rich_help_panel=_OPTIMAL),
+    ] = None,
+    waveguides: Annotated[
+        int | None, typer.Option("--waveguides", help="Between tiles, each way.", rich_help_panel=_OPTIMAL)
+    ] = None,
+    conditions: Annotated[
+        Path | None,
+        typer.Option(
+            "--conditions",
+            help="optimal: what is held before and after, a schedule (JSON) without transfers.",
+            rich_help_panel=_OPTIMAL,
+        ),
+    ] = None,
+    messages: Annotated[
+        Path | None,
+        typer.Option(
+            "--messages", help="greedy: JSON list of [src, dst, elements].", rich_help_panel=_OPTIMAL
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", help="optimal: seconds.", rich_help_panel=_OPTIMAL)
+    ] = 60.0,
+    seed: Annotated[
+        int, typer.Option("--seed", help="greedy: order of equals.", rich_help_panel=_OPTIMAL)
+    ] = 0,
+    list_all: Annotated[bool, typer.Option("--list", help="Show all algorithms.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Schedule (JSON).", show_default=False)
+    ] = None,
+    force: source.Force = False,
+    as_json: source.Json = False,
+) -> None:
+    """Make a schedule and prove it.
+
+    Examples:
+
+    wavefabric collective make recursive all-reduce --ranks 16 --radix 4 -o r4.json
+
+    wavefabric collective make optimal all-gather --fabric lightpath:2x4 --lasers 4 -o best.json
+
+    wavefabric collective make greedy --ranks 8 --messages layers.json --lasers 2
+    """
+    from wavefabric.cli import collective_solve as solve
+
+    if not first():
+        return
+    if list_all:
+        show_list(as_json)
+        return
+    if algorithm is None:
+        raise InputError("ALGORITHM: none given; allowed: see wavefabric collective make --list")
+    shape = source.Shape(ranks, elements, pieces, radix, root, grid)
+    _only_for(algorithm, "optimal", fabric=fabric, waveguides=waveguides, conditions=conditions)
+    _only_for(algorithm, "greedy", messages=messages)
+    if algorithm not in SOLVERS:
+        _only_for(algorithm, "optimal or greedy", lasers=lasers)
+    if collective is None and algorithm != "greedy" and conditions is None:
+        raise InputError(f"COLLECTIVE: none given after {algorithm}; allowed: {_collectives(algorithm)}")
+    source.check_target(output, force, (".json",))
+    if algorithm == "optimal":
+        solve.optimal(
+            collective, shape, fabric, lasers, waveguides, conditions, time_limit, output, force, as_json
+        )
+        return
+    if algorithm == "greedy":
+        schedule = solve.greedy_schedule(collective, shape, messages, lasers, seed)
+    else:
+        assert collective is not None
+        schedule = source.build_by_name(algorithm, collective, shape)
+    show(schedule, output, force, as_json)
+
+
+def _only_for(algorithm: str, needed: str, **options: Any) -> None:
+    for name, value in options.items():
+        if value is not None and algorithm not in needed.split(" or "):
+            raise InputError(f"--{name}: {value} given with {algorithm}; allowed: with {needed}")
+
+
+def _collectives(algorithm: str) -> str:
+    from wavefabric.collectives.conditions import COLLECTIVES
+    from wavefabric.collectives.registry import ALGORITHMS
+
+    return ", ".join(ALGORITHMS[algorithm].collectives if algorithm in ALGORITHMS else COLLECTIVES)
+
+
+def facts(schedule: Schedule) -> dict[str, Any]:
+    """What is worth knowing about a schedule that was verified."""
+    from wavefabric.collectives.conditions import kind
+
+    sent, received = volumes(schedule)
+    whole = source.array_elements(schedule)
+    collective, root = kind(schedule)
+    found = {
+        "schedule": schedule.name,
+        "collective": collective,
+        "ranks": schedule.ranks,
+        "elements": whole,
+        "rounds": schedule.communication_rounds,
+        "local_rounds": schedule.rounds - schedule.communication_rounds,
+        "transfers": int(schedule.transfers.size),
+        "sent_elements": int(sent.max(initial=0)),
+        "received_elements": int(received.max(initial=0)),
+        "verified": True,
+    }
+    return found if root is None else {**found, "root": root}
+
+
+def volumes(schedule: Schedule):
+    """Elements that each rank sends to and receives from others: two arrays of shape (ranks,)."""
+    import numpy as np
+
+    t = schedule.transfers
+    sent = np.zeros((2, schedule.ranks))
+    for b, sizes in enumerate(schedule.sizes):
+        mine = t[(t["src_buffer"] == b) & (t["src"] != t["dst"])]
+        ends = np.concatenate([np.zeros((len(sizes), 1), np.int64), np.cumsum(sizes, axis=1)], axis=1)
+        n = ends[mine["src"], mine["src_chunk"] + mine["count"]] - ends[mine["src"], mine["src_chunk"]]
+        sent[0] += np.bincount(mine["src"], n, schedule.ranks)
+        sent[1] += np.bincount(mine["dst"], n, schedule.ranks)
+    return sent
+
+
+def show(
+    schedule: Schedule,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+    more: list[tuple[str, str]] | None = None,
+    also: dict[str, Any] | None = None,
+    beside: dict[Path, str] | None = None,
+) -> None:
+    """Write files, and print what was made.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Verified.
+    output : Path, optional
+    force, as_json : bool
+    more : list of (str, str), optional
+        Further lines of the table.
+    also : dict, optional
+        Further keys of the JSON.
+    beside : dict of Path to str, optional
+        Further files.
+    """
+    from wavefabric.cli.collective_circuits import write_text
+    from wavefabric.collectives import save
+
+    written = [] if output is None else [save(output, schedule, force)]
+    written += [write_text(path, text) for path, text in (beside or {}).items()]
+    told = facts(schedule)
+    if as_json:
+        typer.echo(json.dumps({**told, **(also or {}), "written": [str(p) for p in written]}, indent=2))
+        return
+    lines = [("schedule", told["schedule"]), ("ranks", str(told["ranks"])), ("rounds", rounds_words(told))]
+    lines += [("transfers", str(told["transfers"])), ("a rank sends", share_words(told, "sent_elements"))]
+    lines += [("and receives", share_words(told, "received_elements"))]
+    proof = "verified: replayed, every rank ends with what it must hold"
+    lines += [("proof", proof), *(more or [])]
+    source.console().print(pairs_table(lines))
+    source.say_written(written)
+
+
+def rounds_words(told: dict[str, Any]) -> str:
+    """Rounds in words."""
+    local = told["local_rounds"]
+    return f"{told['rounds']}" + (f", and {local} that add or copy within ranks" if local else "")
+
+
+def share_words(told: dict[str, Any], key: str) -> str:
+    """Elements in words, and as a multiple of the array if it is one of the named collectives."""
+    plural = "s" if told[key] != 1 else ""
+    words = f"at most {told[key]} element{plural}"
+    if told["collective"] == "custom" or not told["elements"]:
+        return words
+    return f"{words}, {told[key] / told['elements']:.4g} times the array ({told['elements']})"
+
+
+def pairs_table(lines: list[tuple[str, str]]):
+    """Names and values as a table without lines."""
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def show_list(as_json: bool) -> None:
+    """All algorithms: what they do, for how many ranks, and their options."""
+    from wavefabric.collectives.registry import ALGORITHMS, accepts
+
+    rows = []
+    for known in ALGORITHMS.values():
+        fits = [n for n in range(2, 65) if accepts(known.name, known.collectives[0], n) is None]
+        rows.append(
+            {
+                "algorithm": known.name,
+                "collectives": list(known.collectives),
+                "ranks": "factors up to the radix" if fits == _POWERS else _ranks_words(fits),
+                "options": list(known.options),
+                "summary": known.summary,
+            }
+        )
+    if as_json:
+        solvers = [{"algorithm": name, "summary": text} for name, text in SOLVERS.items()]
+        typer.echo(json.dumps(rows + solvers, indent=2))
+        return
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("algorithm", "collectives", "ranks", "options"):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "algorithm")
+    for row in rows:
+        options = " ".join(f"--{name}" for name in row["options"])
+        what = f"{row['summary']}\n{', '.join(row['collectives'])}"
+        table.add_row(row["algorithm"], what, row["ranks"], options)
+    for name, text in SOLVERS.items():
+        table.add_row(name, text, "few" if name == "optimal" else "any", "see --help")
+    source.console().print(table)
+
+
+_POWERS = [2**k for k in range(1, 7)]
+
+
+def _ranks_words(fits: list[int]) -> str:
+    """Rank counts of 2 to 64 in words."""
+    if len(fits) == 63:
+        return "any"
+    if fits == _POWERS[1:]:
+        return "powers of 2 from 4"
+    shown = ", ".join(map(str, fits[:6]))
+    return f"{shown}, …" if len(fits) > 6 else shown or "see --grid"

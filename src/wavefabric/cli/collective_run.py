@@ -1,0 +1,90 @@
+"""`wavefabric collective run`: a schedule between real ranks, checked, timed, and beside its prediction."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from wavefabric.cli import collective_source as source
+from wavefabric.cli import ranks as several
+from wavefabric.cli.bench_ranks import Device, Job, Repeats, Threads, Transports
+from wavefabric.cli.bench_show import Json, Output, Plot
+from wavefabric.errors import InputError
+
+
+def command(
+    words: source.Words = None,
+    elements: source.Elements = None,
+    pieces: source.Pieces = 1,
+    radix: source.Radix = None,
+    root: source.Root = 0,
+    grid: source.Grid = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            "--sizes", help="Bytes of the whole array: least:most, or with commas between; K, M, G: 2^10, …"
+        ),
+    ] = None,
+    factor: Annotated[int, typer.Option("--factor", help="From one size to the next of least:most.")] = 4,
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="float16, float32, float64, int32 or int64.")
+    ] = "float32",
+    fabric: Annotated[
+        str | None, typer.Option("--fabric", "-f", help="Predict for this fabric: a name or a file.")
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", help="Of the prediction: auto, alpha-beta, flow.")
+    ] = "auto",
+    nccl: Annotated[bool, typer.Option("--nccl", help="Time NCCL's own operation too.")] = False,
+    repeats: Repeats = 5,
+    transports: Transports = "all",
+    ranks: several.Ranks = None,
+    placement: several.Placement = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+    output: Output = None,
+    plot: Plot = None,
+) -> None:
+    """Run a schedule on every transport; every element that arrives is checked.
+
+    Examples:
+
+    wavefabric collective run recursive all-reduce --ranks 4 --sizes 64K:16M
+
+    mpiexec -n 4 wavefabric collective run best.json --fabric measured.toml
+    """
+    from wavefabric.bench import collective_run as module
+    from wavefabric.exchange import environment
+
+    chosen = source.sizes_of(sizes, "--sizes", factor) if sizes is not None else []
+    count = max(environment.ranks(), ranks or 1)
+    shape = source.Shape(count, elements, pieces, radix, root, grid)
+    if words and len(words) == 2:
+        # Refused before any rank starts.
+        source.build_by_name(words[0], words[1], shape)
+        schedule = _by_elements(words[0], words[1], shape)
+    else:
+        from dataclasses import replace
+
+        from wavefabric.collectives import verify
+
+        schedule = source.schedule_from(words, replace(shape, ranks=None))
+        verify(schedule)
+        if ranks is None and environment.ranks() == 1:
+            count = ranks = schedule.ranks
+        if schedule.ranks != count:
+            raise InputError(
+                f"--ranks: {count} given; allowed: {schedule.ranks}, as in {words[0] if words else ''}"
+            )
+    with Job(ranks, transports, placement, device, threads, as_json) as job:
+        result = module.run(job.ranks, schedule, chosen, dtype, repeats, fabric, nccl, job.say, model=model)
+        job.show(module, result, output, output is not None if plot is None else plot)
+
+
+def _by_elements(algorithm: str, collective: str, shape: source.Shape):
+    """A schedule for each size."""
+    from dataclasses import replace
+
+    return lambda elements: source.build_by_name(algorithm, collective, replace(shape, elements=elements))

@@ -1,0 +1,329 @@
+"""What the commands of `wavefabric collective` share: where a schedule comes from, sizes, output files."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wavefabric.errors import InputError
+
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
+    from wavefabric.fabric import AnyFabric
+
+_SHAPE = "Of an algorithm"
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE | ALGORITHM COLLECTIVE", help="A schedule.", show_default=False),
+]
+Ranks = Annotated[int | None, typer.Option("--ranks", "-n", help="GPUs.", rich_help_panel=_SHAPE)]
+Elements = Annotated[
+    int | None,
+    typer.Option(
+        "--elements", help="Of the whole array. [default: as many as divide evenly]", rich_help_panel=_SHAPE
+    ),
+]
+Pieces = Annotated[
+    int, typer.Option("--pieces", help="Parts that follow each other in a pipeline.", rich_help_panel=_SHAPE)
+]
+Radix = Annotated[
+    int | None,
+    typer.Option("--radix", help="Ranks that meet in a round. [default: 2]", rich_help_panel=_SHAPE),
+]
+Root = Annotated[
+    int, typer.Option("--root", help="Of broadcast, reduce, gather, scatter.", rich_help_panel=_SHAPE)
+]
+Grid = Annotated[
+    str | None, typer.Option("--grid", help="Ranks as a grid, such as 4x8.", rich_help_panel=_SHAPE)
+]
+Fabric = Annotated[
+    str | None,
+    typer.Option(
+        "--fabric", "-f", help="A name (see `wavefabric fabric show`), such as lightpath:4x8, or a file."
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+Json = Annotated[bool, typer.Option("--json", help="Print as JSON and nothing else.")]
+
+_UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Options of an algorithm, as given."""
+
+    ranks: int | None = None
+    elements: int | None = None
+    pieces: int = 1
+    radix: int | None = None
+    root: int = 0
+    grid: str | None = None
+
+    def given(self) -> list[str]:
+        """Names of the options that were given."""
+        plain = Shape()
+        return [f"--{name}" for name in vars(plain) if getattr(self, name) != getattr(plain, name)]
+
+    def axes(self) -> tuple[int, ...] | None:
+        """The grid as numbers."""
+        if self.grid is None:
+            return None
+        parts = self.grid.lower().split("x")
+        if not all(p.isascii() and p.isdigit() and 0 < len(p) <= 6 and int(p) for p in parts):
+            raise InputError(
+                f"--grid: {self.grid} given; allowed: numbers from 1 with x between, such as 4x8"
+            )
+        return tuple(int(p) for p in parts)
+
+
+def schedule_from(words: Sequence[str] | None, shape: Shape, fabric: AnyFabric | None = None) -> Schedule:
+    """The schedule that a command is about: read from a file, or built.
+
+    Parameters
+    ----------
+    words : list of str
+        One file, or the names of an algorithm and a collective.
+    shape : Shape
+    fabric : optional
+        Says how many ranks, if `shape` does not.
+
+    Raises
+    ------
+    InputError
+        As `read` and `build_by_name`; or for other words.
+    """
+    if words and len(words) == 2:
+        return build_by_name(words[0], words[1], shape, fabric)
+    if words and len(words) == 1:
+        from wavefabric.collectives.registry import ALGORITHMS
+
+        if words[0] in ALGORITHMS and not Path(words[0]).exists():
+            allowed = ", ".join(ALGORITHMS[words[0]].collectives)
+            raise InputError(f"COLLECTIVE: none given after {words[0]}; allowed: {allowed}")
+        if shape.given():
+            name = shape.given()[0]
+            raise InputError(f"{name}: given with the file {words[0]}; allowed: with ALGORITHM COLLECTIVE")
+        return read(Path(words[0]))
+    given = " ".join(words) if words else "nothing"
+    raise InputError(f"schedule: {given} given; allowed: FILE, or ALGORITHM COLLECTIVE --ranks N")
+
+
+def build_by_name(algorithm: str, collective: str, shape: Shape, fabric: AnyFabric | None = None) -> Schedule:
+    """Build and prove a schedule of the registry.
+
+    Raises
+    ------
+    InputError
+        As `wavefabric.collectives.registry.build`; or without a number of ranks.
+    """
+    from wavefabric.collectives import verify
+    from wavefabric.collectives.registry import accepts, build
+
+    ranks = shape.ranks if shape.ranks is not None else fabric.ranks if fabric else None
+    if ranks is None:
+        raise InputError("--ranks: none given; allowed: a whole number from 1")
+    if ranks > MOST_RANKS:
+        raise InputError(f"--ranks: {ranks} given; allowed: 1 to {MOST_RANKS}")
+    options: dict[str, Any] = {
+        "pieces": shape.pieces,
+        "radix": shape.radix,
+        "root": shape.root,
+        "grid": shape.axes(),
+    }
+    why = accepts(algorithm, collective, ranks, **options)
+    if why is not None:
+        raise InputError(why)
+    elements = shape.elements if shape.elements is not None else default_elements(ranks, shape.pieces)
+    schedule = build(algorithm, collective, ranks, elements, **options)
+    verify(schedule)
+    return schedule
+
+
+#: A bound on absurd input.
+MOST_RANKS = 4096
+
+
+def default_elements(ranks: int, pieces: int) -> int:
+    """Elements of an array that all algorithms cut evenly."""
+    return 2 * ranks * pieces
+
+
+def read(path: Path) -> Schedule:
+    """A schedule from a file, by content: our JSON, or MSCCL's XML. Not proved: `verify` does that.
+
+    Raises
+    ------
+    InputError
+        The path in front.
+    """
+    text = read_text(path, "schedule")
+    if text.lstrip().startswith("<"):
+        from wavefabric.collectives.msccl_read import from_msccl
+
+        with named(path):
+            return from_msccl(text)
+    from wavefabric.collectives import from_json
+
+    with named(path):
+        return from_json(text)
+
+
+def read_text(path: Path, what: str) -> str:
+    """Text of a file.
+
+    Raises
+    ------
+    InputError
+    """
+    try:
+        return path.read_text("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{what}: {path} ({error.strerror}); allowed: a file that can be read") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{what}: {path} is not UTF-8 text; allowed: JSON or XML") from None
+
+
+def read_json(path: Path, what: str) -> Any:
+    """Content of a JSON file.
+
+    Raises
+    ------
+    InputError
+    """
+    text = read_text(path, what)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        fault = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else "too large"
+        raise InputError(f"{what}: {path} is not JSON ({fault}); allowed: a JSON file") from None
+
+
+class named:
+    """Puts a file's name in front of what is wrong with it."""
+
+    def __init__(self, path: Path):
+        self._path = path
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if isinstance(error, InputError):
+            raise type(error)(f"{self._path}: {error}") from None
+
+
+def load_fabric(text: str, lasers: int | None = None, waveguides: int | None = None) -> AnyFabric:
+    """A fabric by name or file, with other numbers of lasers and waveguides where given.
+
+    Raises
+    ------
+    InputError
+    """
+    from wavefabric.fabric import PhotonicFabric, load
+
+    fabric = load(text)
+    for name, value in (("--lasers", lasers), ("--waveguides", waveguides)):
+        if value is None:
+            continue
+        if not isinstance(fabric, PhotonicFabric):
+            raise InputError(
+                f"{name}: {value} given with electrical {fabric.name}; allowed: with photonic ones"
+            )
+        if not 1 <= value <= 4096:
+            raise InputError(f"{name}: {value} given; allowed: 1 to 4096")
+    if isinstance(fabric, PhotonicFabric):
+        if lasers is not None:
+            name = f"{fabric.name}, {lasers} laser{'s' if lasers > 1 else ''}"
+            fabric = replace(fabric, name=name, lasers=lasers, serdes_ports=None)
+        if waveguides is not None:
+            name = f"{fabric.name}, {waveguides} waveguide{'s' if waveguides > 1 else ''}"
+            fabric = replace(fabric, name=name, waveguides=waveguides, fibres=min(fabric.fibres, waveguides))
+    return fabric
+
+
+def sizes_of(text: str, key: str = "--bytes", factor: int = 4) -> list[int]:
+    """Sizes in bytes: ``64M``, ``64K,1M``, or ``least:most``.
+
+    Raises
+    ------
+    InputError
+    """
+    if factor < 2:
+        raise InputError(f"--factor: {factor} given; allowed: 2 or more")
+    parts = text.split(":")
+    if len(parts) == 2:
+        least, most = (_bytes(p, text, key) for p in parts)
+        if least > most:
+            raise InputError(f"{key}: {text} given; allowed: least:most, the least first")
+        found = [least * factor**k for k in range(int(math.log(most / least, factor) + 1e-9) + 1)]
+        return found if found[-1] == most else [*found, most]
+    if len(parts) > 2:
+        raise InputError(f"{key}: {text} given; allowed: least:most, or sizes with a comma between")
+    return [_bytes(p, text, key) for p in text.split(",")]
+
+
+def _bytes(word: str, text: str, key: str) -> int:
+    word = word.strip().lower().removesuffix("ib") if word.strip().lower() != "b" else ""
+    digits = word.rstrip("bkmgt")
+    unit = word[len(digits) :].removesuffix("b") if len(word) - len(digits) > 1 else word[len(digits) :]
+    good = digits.isascii() and digits.isdigit() and len(digits) <= 15 and unit in _UNITS
+    if not good or not 0 < int(digits) << _UNITS[unit] < 1 << 60:
+        raise InputError(
+            f"{key}: {text} given; allowed: bytes such as 64M, 64K,1M or 64K:1G (K, M, G: 2^10, …)"
+        )
+    return int(digits) << _UNITS[unit]
+
+
+def check_target(path: Path | None, force: bool, endings: Sequence[str], key: str = "--output") -> None:
+    """Refuse an output file before anything is computed.
+
+    Raises
+    ------
+    InputError
+        If its ending is not allowed, it exists (without `force`), or its folder cannot hold it.
+    """
+    if path is None:
+        return
+    if path.suffix.lower() not in endings:
+        raise InputError(f"{key}: {path} given; allowed: a name that ends in {', '.join(endings)}")
+    if path.is_dir():
+        raise InputError(f"{key}: {path} is a folder; allowed: the name of a file")
+    if not path.parent.is_dir():
+        raise InputError(
+            f"{key}: {path} given, but {path.parent} is no folder; allowed: a folder that exists"
+        )
+    if path.exists() and not force:
+        raise InputError(f"{key}: {path} exists; allowed: another name, or --force")
+
+
+def array_elements(schedule: Schedule) -> int:
+    """Elements of the whole array of a schedule's operation; of a custom one, the most that a rank sends."""
+    from wavefabric.collectives.conditions import kind
+
+    collective, root = kind(schedule)
+    if collective != "custom":
+        return int(schedule.sizes[0][root or 0].sum())
+    held: dict[int, int] = {}
+    for rank, buffer, chunk in schedule.pre:
+        held[rank] = held.get(rank, 0) + int(schedule.sizes[buffer][rank, chunk])
+    return max(held.values(), default=0)
+
+
+def console():
+    """For tables: whole lines where there is no terminal."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120)
+
+
+def say_written(paths: Sequence[Path]) -> None:
+    """Name the files that were written."""
+    for path in paths:
+        typer.echo(f"wrote {path}")

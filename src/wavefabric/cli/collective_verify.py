@@ -1,0 +1,96 @@
+"""`wavefabric collective verify`: whether schedules do what they promise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wavefabric.cli.collective_source import Json, read
+from wavefabric.cli.ranks import first
+from wavefabric.errors import InputError
+
+
+def command(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Schedules: JSON, or MSCCL XML.", show_default=False),
+    ],
+    circuits: Annotated[
+        Path | None,
+        typer.Option(
+            "--circuits", help="A circuit plan (JSON) that must carry the schedule.", show_default=False
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Prove schedules by replaying them; the first transfer that fails is named, with exit code 2.
+
+    Example: wavefabric collective verify ring.json other.xml
+    """
+    if not first():
+        return
+    if circuits is not None and len(files) > 1:
+        raise InputError(f"--circuits: given with {len(files)} schedules; allowed: with one")
+    told = [check(path, circuits) for path in files]
+    if as_json:
+        typer.echo(json.dumps(told, indent=2))
+        return
+    for each in told:
+        typer.echo(f"ok: {each['file']}: {each['schedule']}: {words(each)}")
+
+
+def check(path: Path, circuits: Path | None) -> dict[str, Any]:
+    """Verify one file; what it is.
+
+    Raises
+    ------
+    InputError
+        Naming the file, and the transfer or circuit at fault.
+    """
+    from wavefabric.collectives import verify
+    from wavefabric.collectives.conditions import kind
+
+    schedule = read(path)
+    try:
+        verify(schedule)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    found: dict[str, Any] = {
+        "file": str(path),
+        "schedule": schedule.name,
+        "collective": kind(schedule)[0],
+        "ranks": schedule.ranks,
+        "rounds": schedule.communication_rounds,
+        "transfers": int(schedule.transfers.size),
+        "verified": True,
+    }
+    if circuits is not None:
+        from wavefabric.cli.collective_circuits import load_circuits
+        from wavefabric.fabric.photonic.check import check_plan
+
+        plan = load_circuits(circuits)
+        try:
+            check_plan(plan, schedule)
+        except InputError as error:
+            raise InputError(f"{circuits}: {error}") from None
+        found["circuits"] = {
+            "file": str(circuits),
+            "fabric": plan.fabric.name,
+            "rounds": len(plan.rounds),
+            "circuits": sum(b.lasers for r in plan.rounds for b in r.bundles),
+        }
+    return found
+
+
+def words(told: dict[str, Any]) -> str:
+    """What was checked, in words."""
+    text = (
+        f"{told['collective']}, {told['ranks']} ranks, {told['rounds']} rounds, {told['transfers']} transfers"
+    )
+    if "circuits" in told:
+        found = told["circuits"]
+        text += f"; {found['circuits']} circuits in {found['rounds']} set-ups on {found['fabric']}"
+    return text

@@ -1,0 +1,132 @@
+"""What each rank holds of the result after every round: the levels in pictures of a schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wavefabric.collectives.conditions import kind
+from wavefabric.collectives.schedule import Holdings, Schedule
+from wavefabric.collectives.structure import batches, chunk_numbers, moves
+
+
+@dataclass(frozen=True)
+class Story:
+    """How a schedule comes along.
+
+    Parameters
+    ----------
+    collective : str
+        See `wavefabric.collectives.conditions.kind`.
+    levels : ndarray of float, shape (rounds + 1, ranks)
+        Share of its result that each rank holds before round 0, 1, … and at the end, by elements; a partial
+        sum counts by its terms. NaN for a rank that is promised nothing.
+    gathering : ndarray of bool, shape (rounds,)
+        Whether all that travels in a round is complete: nothing is left to be added to it.
+    """
+
+    collective: str
+    levels: np.ndarray
+    gathering: np.ndarray
+
+    def phase(self, round: int) -> str:
+        """What a round does, in words."""
+        if self.collective != "all-reduce":
+            return self.collective if self.collective != "custom" else "messages"
+        return "gathering sums" if self.gathering[round] else "adding up"
+
+
+def story(schedule: Schedule) -> Story:
+    """Replay a verified schedule.
+
+    Notes
+    -----
+    A rank's share of an item is the most that any of its chunks has held so far, scratch included: data that
+    wait to be put in their place are there.
+    """
+    m = moves(schedule)
+    words = -(-schedule.ranks // 8)
+    item = np.full(m.chunks, -1, np.int64)
+    origins = np.zeros((m.chunks, words), np.uint8)
+    chunk, items, masks = _table(schedule, schedule.pre, words)
+    item[chunk], origins[chunk] = items, masks
+    wanted = _Wanted(schedule, words)
+    wanted.see(chunk, item, origins)
+    levels = [wanted.levels()]
+    gathering = np.ones(schedule.rounds, bool)
+    rounds = schedule.transfers["round"][m.transfer]
+    reduces = schedule.transfers["reduce"][m.transfer]
+    away = (schedule.transfers["src"] != schedule.transfers["dst"])[m.transfer]
+    number = 0
+    for first, last in batches(rounds):
+        while number < int(rounds[first]):  # rounds without transfers change nothing
+            levels.append(levels[-1])
+            number += 1
+        src, dst = m.src[first:last], m.dst[first:last]
+        found, what = origins[src], item[src]
+        travels = away[first:last]
+        gathering[number] = bool(wanted.complete(what, found)[travels].all())
+        origins[dst] = np.where(reduces[first:last, None], origins[dst] | found, found)
+        item[dst] = what
+        wanted.see(dst, item, origins)
+        levels.append(wanted.levels())
+        number += 1
+    return Story(kind(schedule)[0], np.array(levels), gathering)
+
+
+def _table(schedule: Schedule, held: Holdings, words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Chunk numbers, items, and origins as bytes, of an entry each."""
+    at = np.array(list(held), np.int64).reshape(-1, 3)
+    items = np.array([item for item, _ in held.values()], np.int64)
+    packed = b"".join(int(mask).to_bytes(words, "little") for _, mask in held.values())
+    masks = np.frombuffer(packed, np.uint8).reshape(-1, words)
+    return chunk_numbers(schedule, at[:, 1], at[:, 0], at[:, 2]), items, masks
+
+
+def _count(masks: np.ndarray) -> np.ndarray:
+    """Ranks in each set of shape (…, bytes)."""
+    return np.unpackbits(np.ascontiguousarray(masks), axis=-1).sum(axis=-1, dtype=np.int64)
+
+
+class _Wanted:
+    """What each rank is promised, and the most of it that it has held."""
+
+    def __init__(self, schedule: Schedule, words: int):
+        chunk, items, masks = _table(schedule, schedule.post, words)
+        size = np.concatenate([s.ravel() for s in schedule.sizes])
+        self.owner = np.concatenate(
+            [np.repeat(np.arange(schedule.ranks), s.shape[1]) for s in schedule.sizes]
+        )
+        highest = max(
+            (held[0] for ends in (schedule.pre, schedule.post) for held in ends.values()), default=0
+        )
+        self.items = highest + 1
+        key = self.owner[chunk] * self.items + items
+        self.key, inverse = np.unique(key, return_inverse=True)
+        self.weight = np.bincount(inverse, size[chunk], self.key.size)
+        self.needed = np.zeros(self.key.size, np.int64)
+        np.maximum.at(self.needed, inverse, _count(masks))
+        self.held = np.zeros(self.key.size, np.int64)
+        self.rank = self.key // self.items
+        self.total = np.bincount(self.rank, self.weight, schedule.ranks)
+        self.full = np.zeros(self.items, np.int64)  # origins of an item in the end
+        np.maximum.at(self.full, items, _count(masks))
+
+    def see(self, chunk: np.ndarray, item: np.ndarray, origins: np.ndarray) -> None:
+        """Note what these chunks hold now."""
+        if not self.key.size:
+            return
+        key = self.owner[chunk] * self.items + item[chunk]
+        at = np.minimum(np.searchsorted(self.key, key), self.key.size - 1)
+        hit = (self.key[at] == key) & (item[chunk] >= 0)
+        np.maximum.at(self.held, at[hit], _count(origins[chunk[hit]]))
+
+    def complete(self, item: np.ndarray, origins: np.ndarray) -> np.ndarray:
+        """Whether nothing has to be added to what is held."""
+        return (item < 0) | (_count(origins) >= self.full[item])
+
+    def levels(self) -> np.ndarray:
+        share = np.minimum(self.held / np.maximum(self.needed, 1), 1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.bincount(self.rank, share * self.weight, self.total.size) / self.total

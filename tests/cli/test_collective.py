@@ -1,0 +1,348 @@
+"""`wavefabric collective` on sound input."""
+
+import json
+import os
+from dataclasses import replace
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from wavefabric.cli.collective_circuits import circuits_text, load_circuits
+from wavefabric.cli.collective_source import array_elements, default_elements, sizes_of
+from wavefabric.collectives import from_json, load, ring_all_gather, save, verify
+from wavefabric.collectives.conditions import layout
+from wavefabric.collectives.registry import ALGORITHMS, accepts, build
+from wavefabric.collectives.schedule import TRANSFER, Schedule
+from wavefabric.errors import InputError
+from wavefabric.fabric import load as load_fabric
+from wavefabric.fabric.photonic.assign import plan
+from wavefabric.fabric.photonic.check import check_plan
+
+
+def told(command, *words):
+    """What a command prints with --json."""
+    code, out, err = command("collective", *words, "--json")
+    assert (code, err) == (0, ""), err
+    return json.loads(out)
+
+
+def conditions(collective, ranks):
+    """A schedule without transfers."""
+    wanted = layout(collective, ranks, ranks)
+    return Schedule(
+        "wanted", ranks, wanted.buffers, wanted.sizes, np.empty(0, TRANSFER), wanted.pre, wanted.post
+    )
+
+
+# --- make ---------------------------------------------------------------------------------------------
+
+
+def test_make_writes_a_schedule_that_holds(command, tmp_path):
+    words = ["make", "recursive", "all-reduce", "--ranks", 16, "--radix", 4, "-o", "r4.json"]
+    code, out, err = command("collective", *words)
+    assert (code, err) == (0, "")
+    for text in (
+        "recursive all-reduce, radix 4",
+        "verified",
+        "rounds        4",
+        "1.875 times the array",
+        "wrote r4.json",
+    ):
+        assert text in out, out
+    verify(load(tmp_path / "r4.json"))
+    assert os.listdir(tmp_path) == ["r4.json"]
+    # A rank sends 2 (N - 1)/N of the array.
+    found = told(command, *words, "--force")
+    assert found["sent_elements"] / found["elements"] == 2 * 15 / 16
+    assert found["rounds"] == 4
+    assert found["verified"] is True
+    assert found["written"] == ["r4.json"]
+
+
+@pytest.mark.parametrize("name", list(ALGORITHMS))
+def test_every_algorithm_is_made(command, name):
+    known = ALGORITHMS[name]
+    ranks = next(n for n in (4, 8) if accepts(name, known.collectives[0], n) is None)
+    found = told(command, "make", name, known.collectives[-1], "--ranks", ranks)
+    assert found["collective"] == {"halo": "custom"}.get(known.collectives[-1], known.collectives[-1])
+
+
+def test_make_lists_all(command):
+    code, out, err = command("collective", "make", "--list")
+    assert (code, err) == (0, "")
+    for name in (*ALGORITHMS, "optimal", "greedy", "--radix"):
+        assert name in out
+    assert [row["algorithm"] for row in told(command, "make", "--list")] == [*ALGORITHMS, "optimal", "greedy"]
+
+
+def test_make_greedy_from_messages(command, tmp_path):
+    (tmp_path / "m.json").write_text("[[0, 1, 5], [0, 2, 5], [0, 3, 5], [3, 1, 2]]")
+    found = told(command, "make", "greedy", "--messages", "m.json", "--lasers", 2, "-o", "g.json")
+    assert (found["ranks"], found["rounds"], found["transfers"]) == (4, 2, 4)
+    assert load(tmp_path / "g.json").name == "greedy"
+
+
+def test_make_optimal_over_light(command, tmp_path):
+    words = ["make", "optimal", "all-gather", "--fabric", "lightpath:2x2", "--lasers", 2, "-o", "best.json"]
+    found = told(command, *words)
+    assert (found["rounds"], found["lower_bound"], found["optimal"]) == (2, 2, True)
+    assert found["written"] == ["best.json", "best.circuits.json"]
+    schedule = load(tmp_path / "best.json")
+    verify(schedule)
+    circuits = load_circuits(tmp_path / "best.circuits.json")
+    check_plan(circuits, schedule)
+    assert (circuits.fabric.lasers, circuits.fabric.name) == (2, "lightpath:2x2, 2 lasers")
+    code, out, err = command("collective", "verify", "best.json", "--circuits", "best.circuits.json")
+    assert (code, err) == (0, "")
+    assert out.startswith("ok: best.json")
+    assert "12 circuits in 2 set-ups" in out
+
+
+@pytest.mark.parametrize(("fabric", "steps"), [("ring:8", 4), ("dgx-1", 2), ("hypercube:3", 3)])
+def test_make_optimal_over_wires(command, fabric, steps):
+    # Least steps of an all-gather as SCCL publishes them (doi:10.1145/3437801.3441620).
+    found = told(command, "make", "optimal", "all-gather", "--fabric", fabric)
+    assert (found["rounds"], found["optimal"], found["fabric"]) == (steps, True, fabric)
+
+
+def test_make_optimal_for_conditions_of_ones_own(command, tmp_path):
+    save(tmp_path / "wanted.json", conditions("broadcast", 4))
+    words = ["make", "optimal", "--fabric", "lightpath:2x2", "--conditions", "wanted.json"]
+    code, out, err = command("collective", *words, "--waveguides", 3)
+    assert (code, err) == (0, "")
+    for text in ("rounds        1", "optimal", "lower bound", "verified"):
+        assert text in out, out
+
+
+def test_circuits_of_best_schedules_are_not_overwritten(command, tmp_path):
+    (tmp_path / "best.circuits.json").write_text("mine")
+    words = ["make", "optimal", "all-gather", "--fabric", "lightpath:2x2", "-o", "best.json"]
+    code, _, err = command("collective", *words)
+    assert code == 2
+    assert "best.circuits.json exists" in err
+    assert (tmp_path / "best.circuits.json").read_text() == "mine"
+    assert not (tmp_path / "best.json").exists()
+
+
+# --- verify -------------------------------------------------------------------------------------------
+
+
+def test_verify_by_content(command, tmp_path):
+    save(tmp_path / "a.json", ring_all_gather([2, 2, 2]))
+    code, _, err = command("collective", "export", "a.json", "-o", "b.xml")
+    assert (code, err) == (0, "")
+    (tmp_path / "b.xml").rename(tmp_path / "plain.txt")
+    found = told(command, "verify", "a.json", "plain.txt")
+    assert [each["collective"] for each in found] == ["all-gather"] * 2
+    assert all(each["verified"] for each in found)
+
+
+def test_verify_names_the_circuit_at_fault(command, tmp_path):
+    schedule, place = ring_all_gather([1] * 4), load_fabric("lightpath:2x2")
+    save(tmp_path / "a.json", schedule)
+    found = plan(schedule, place)
+    first = found.rounds[0]
+    twice = replace(first, bundles=(*first.bundles, first.bundles[0]))
+    (tmp_path / "c.json").write_text(circuits_text(replace(found, rounds=(twice, *found.rounds[1:]))))
+    code, out, err = command("collective", "verify", "a.json", "--circuits", "c.json")
+    assert (code, out) == (2, "")
+    assert err.startswith("wavefabric: error: c.json: ")
+    assert err.count("\n") == 1
+    assert "round 0" in err
+
+
+@pytest.mark.parametrize(
+    ("collective", "fabric"), [("all-reduce", "lightpath:2x4"), ("all-to-all", "lightpath:3x3")]
+)
+def test_circuits_survive_their_file(tmp_path, collective, fabric):
+    place = load_fabric(fabric)
+    found = plan(build("direct", collective, place.ranks, place.ranks), place)
+    path = tmp_path / "c.json"
+    path.write_text(circuits_text(found))
+    assert load_circuits(path) == found
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda c: c.update(format="other"), ["format"]),
+        (lambda c: c.update(version=2), ["version"]),
+        (lambda c: c.pop("fabric"), ["fabric"]),
+        (lambda c: c["fabric"].pop("lasers"), ["fabric", "lasers"]),
+        (lambda c: c["fabric"].update(lasers=0), ["fabric.lasers", "0"]),
+        (lambda c: c["fabric"].update(rows="two"), ["fabric.rows", "two"]),
+        (lambda c: c["fabric"].update(alpha=-1), ["fabric.alpha", "-1"]),
+        (lambda c: c.update(rounds=3), ["rounds", "list"]),
+        (lambda c: c.update(rounds=c["rounds"][1:]), ["round 0", "listed"]),
+        (lambda c: c["rounds"].__setitem__(0, None), ["rounds[0]", "round"]),
+        (lambda c: c["circuits"][0].update(round=-1), ["circuits[0]", "round", "-1"]),
+        (lambda c: c["circuits"][0].update(src=1.5), ["circuits[0]", "src", "1.5"]),
+        (lambda c: c["circuits"][0].update(wavelengths=[]), ["circuits[0]", "wavelengths"]),
+        (lambda c: c["circuits"][0].update(wavelengths=[3, 3]), ["circuits[0]", "wavelengths", "once"]),
+        (lambda c: c["circuits"][0].update(wavelengths=[99]), ["circuits[0]", "wavelengths", "99", "15"]),
+        (lambda c: c["circuits"][0].update(route=[0]), ["circuits[0]", "waveguides"]),
+        (lambda c: c["circuits"][0].update(route=[0, 77]), ["circuits[0]", "route", "77"]),
+        (lambda c: c["circuits"][0].update(waveguides="x"), ["circuits[0]", "waveguides", "list"]),
+    ],
+)
+def test_bad_circuits_are_named(tmp_path, change, words):
+    content = json.loads(circuits_text(plan(ring_all_gather([1] * 4), load_fabric("lightpath:2x2"))))
+    change(content)
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError) as refused:
+        load_circuits(path)
+    assert "\n" not in str(refused.value)
+    for word in ("c.json", *words):
+        assert word in str(refused.value)
+
+
+# --- cost ---------------------------------------------------------------------------------------------
+
+
+def test_cost_of_a_ring_by_hand(command):
+    # 2 (N - 1) rounds, each α and a chunk; 8 GPUs, every size of the array.
+    place = load_fabric("ring:8")
+    found = told(command, "cost", "ring", "all-reduce", "--fabric", "ring:8", "--bytes", "8K:128K")
+    assert [row["bytes"] for row in found["costs"]] == [8 << 10, 32 << 10, 128 << 10]
+    link = place.links[0]
+    for row in found["costs"]:
+        expected = 14 * (place.alpha + link.latency + row["bytes"] / 8 / link.bandwidth)
+        assert row["seconds"] == pytest.approx(expected)
+        assert row["seconds"] == pytest.approx(row["latency"] + row["reconfiguration"] + row["transfer"])
+        assert row["ratio"] == pytest.approx(row["seconds"] / row["bound"]["seconds"])
+        assert row["ratio"] >= 1
+
+
+def test_cost_of_light_shows_its_rounds(command):
+    words = ["cost", "recursive", "all-reduce", "--fabric", "lightpath:2x4", "--bytes", "1M", "--rounds"]
+    code, out, err = command("collective", *words)
+    assert (code, err) == (0, "")
+    for text in ("set-up", "bound", "1 MiB", "photonic model", "limit", "tile 0 sends"):
+        assert text in out, out
+    rows = told(command, *words)["costs"]
+    assert len(rows[0]["rounds"]) == 6
+    assert sum(r["seconds"] for r in rows[0]["rounds"]) == pytest.approx(rows[0]["seconds"])
+
+
+def test_costs_are_compared(command, tmp_path):
+    words = ["cost", "all-reduce", "--algorithms", "ring,recursive:4,double-tree:8", "--fabric", "switch:16"]
+    found = told(command, *words, "--bytes", "1K,64M", "-o", "c.png")
+    for size in (1 << 10, 64 << 20):
+        rows = {row["algorithm"]: row for row in found["costs"] if row["bytes"] == size}
+        assert list(rows) == ["ring", "recursive:4", "double-tree:8"]
+        least = min(rows, key=lambda name: rows[name]["seconds"])
+        assert [name for name in rows if rows[name]["best"]] == [least]
+    assert (tmp_path / "c.png").read_bytes()[:4] == b"\x89PNG"
+    code, out, _ = command("collective", *words, "--bytes", "1K", "--force")
+    assert code == 0
+    lines = [line for line in out.splitlines() if "link" in line]
+    assert " * " in lines[0]
+    assert [" * " in line for line in lines[1:]] == [False, False]
+
+
+def test_options_of_light_reach_the_cost(command):
+    plain = told(command, "cost", "ring", "all-reduce", "--fabric", "lightpath:2x2")["costs"][0]
+    kept = told(command, "cost", "ring", "all-reduce", "--fabric", "lightpath:2x2", "--incremental")["costs"][
+        0
+    ]
+    # Around a ring circuits stay: only the first round sets them up.
+    place = load_fabric("lightpath:2x2")
+    assert plain["reconfiguration"] == pytest.approx(6 * place.reconfiguration)
+    assert kept["reconfiguration"] == pytest.approx(place.reconfiguration)
+    assert kept["transfer"] == pytest.approx(plain["transfer"])
+
+
+def test_cost_of_a_file_with_its_circuits(command, tmp_path):
+    schedule = build("recursive", "all-gather", 4, 8)
+    save(tmp_path / "s.json", schedule)
+    (tmp_path / "c.json").write_text(circuits_text(plan(schedule, load_fabric("lightpath:2x2"))))
+    one = told(command, "cost", "s.json", "--circuits", "c.json")
+    other = told(command, "cost", "s.json", "--fabric", "lightpath:2x2")
+    assert one["costs"][0]["seconds"] == other["costs"][0]["seconds"]
+    code, _, err = command(
+        "collective", "cost", "s.json", "--circuits", "c.json", "--fabric", "lightpath:2x4"
+    )
+    assert code == 2
+    assert "c.json is for lightpath:2x2" in err
+
+
+def test_the_flow_model_has_no_rounds(command):
+    code, out, err = command(
+        "collective", "cost", "ring", "all-reduce", "--fabric", "ring:4", "--model", "flow", "--rounds"
+    )
+    assert (code, err) == (0, "")
+    assert "flow model" in out
+    assert "has no rounds" in out
+    row = told(command, "cost", "ring", "all-reduce", "--fabric", "ring:4", "--model", "flow")["costs"][0]
+    assert row["latency"] is None
+    assert row["seconds"] > 0
+
+
+# --- draw, export -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fabric", "name", "head"),
+    [
+        ("lightpath:1x2", "x.png", b"\x89PNG"),
+        ("lightpath:1x2", "x.gif", b"GIF89a"),
+        ("lightpath:1x2", "x.html", b"<!DOCTYPE html>"),
+        ("ring:4", "x.png", b"\x89PNG"),
+    ],
+)
+def test_draw_writes_one_file(command, tmp_path, fabric, name, head):
+    code, out, err = command("collective", "draw", "direct", "all-gather", "--fabric", fabric, "-o", name)
+    assert (code, out, err) == (0, f"wrote {name}\n", "")
+    assert (tmp_path / name).read_bytes().startswith(head)
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_export_there_and_back_with_circuits(command, tmp_path):
+    save(tmp_path / "a.json", build("ring", "all-gather", 4, 8))
+    found = told(command, "export", "a.json", "-o", "a.xml", "--fabric", "lightpath:2x2")
+    assert found["written"] == ["a.xml", "a.circuits.json"]
+    assert told(command, "export", "a.xml", "-o", "b.json")["written"] == ["b.json"]
+    back = from_json((tmp_path / "b.json").read_text())
+    verify(back)
+    assert back.ranks == 4
+    check_plan(load_circuits(tmp_path / "a.circuits.json"), load(tmp_path / "a.json"))
+
+
+# --- sizes --------------------------------------------------------------------------------------------
+
+
+def test_sizes_in_words():
+    assert sizes_of("64M") == [64 << 20]
+    assert sizes_of("1K, 2KiB,3kb,4") == [1 << 10, 2 << 10, 3 << 10, 4]
+    assert sizes_of("1K:64K") == [1 << 10, 4 << 10, 16 << 10, 64 << 10]
+    assert sizes_of("1K:50K") == [1 << 10, 4 << 10, 16 << 10, 50 << 10]
+    assert sizes_of("1K:8K", factor=2) == [1 << 10, 2 << 10, 4 << 10, 8 << 10]
+    for bad in ("", "K", "-1K", "1.5K", "1KB2", "²", "1K:", ":1K", "b", "0x10"):
+        with pytest.raises(InputError, match="--bytes"):
+            sizes_of(bad)
+
+
+@pytest.mark.parametrize("collective", ["all-gather", "all-reduce", "scatter", "all-to-all", "broadcast"])
+def test_elements_of_the_whole_array(collective):
+    schedule = build("direct", collective, 4, default_elements(4, 3), pieces=3)
+    assert array_elements(schedule) == 24
+
+
+# --- run ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
+def test_run_starts_as_many_ranks_as_the_schedule_has(command, tmp_path, monkeypatch):
+    from wavefabric.exchange import launch
+
+    jobs = []
+    monkeypatch.setattr(launch, "launch", lambda job: jobs.append(job) or 0)
+    save(tmp_path / "three.json", ring_all_gather([1] * 3))
+    options = ["--device", "cpu", "--sizes", "3K"]
+    for words in (["three.json"], ["ring", "all-gather", "--ranks", 3]):
+        code, out, err = command("collective", "run", *words, *options)
+        assert (code, out, err) == (0, "", "")
+    assert [job.ranks for job in jobs] == [3, 3]
+    assert jobs[0].arguments == ["collective", "run", "three.json", *options]

@@ -1,0 +1,222 @@
+"""Bad input of `collective` and `fabric`: one line that names the key, exit code 2, nothing written."""
+
+import json
+import os
+
+import pytest
+
+from wavefabric.collectives import ring_all_gather, to_json
+
+RING = to_json(ring_all_gather([2, 2]))
+
+
+def spoilt(change):
+    content = json.loads(RING)
+    change(content)
+    return json.dumps(content)
+
+
+FILES = {
+    "ring.json": RING,
+    "lost.json": spoilt(lambda c: c["transfers"].pop()),
+    "early.json": spoilt(lambda c: c["transfers"][0]["src"].__setitem__(2, 1)),
+    "bare.json": spoilt(lambda c: c.__setitem__("transfers", [])),
+    "broken.json": "{",
+    "list.json": "[]",
+    "odd.json": "[[0, 1], 3]",
+    "text.json": '[[0, 1, "many"]]',
+    "pairs.json": "[[0, 1], [2, 99]]",
+    "bad.xml": "<algo name='x'></algo>",
+    "other.xml": "<system><",
+    "bad.toml": 'name = "x"\nkind = "photonic"\nrows = 2\n',
+    "smi.txt": "\tGPU0\tGPU1\nGPU0\t X \n",
+    "circuits.json": '{"format": "wavefabric circuits", "version": 2}',
+    "there.json": "mine",
+    "there.png": "mine",
+    "there.xml": "mine",
+    "there.toml": "mine",
+    "latin.json": b"\xff\xfe{}",
+}
+
+LIGHT, WIRES = ("--fabric", "lightpath:2x2"), ("--fabric", "ring:4")
+MAKE, COST, DRAW = ("collective", "make"), ("collective", "cost"), ("collective", "draw")
+VERIFY, EXPORT, RUN = ("collective", "verify"), ("collective", "export"), ("collective", "run")
+SHOW, ROUTES, MEASURE = ("fabric", "show"), ("fabric", "routes"), ("fabric", "measure")
+RING8 = ("ring", "all-reduce", "--ranks", "8")
+
+# (command and arguments, words that the line must hold)
+BAD = [
+    # make
+    ([*MAKE], ["ALGORITHM", "--list"]),
+    ([*MAKE, "rign", "all-reduce", "--ranks", "4"], ["rign", "recursive"]),
+    ([*MAKE, "ring"], ["COLLECTIVE", "all-gather"]),
+    ([*MAKE, "ring", "all-to-all", "--ranks", "4"], ["all-to-all", "all-gather"]),
+    ([*MAKE, "ring", "all-reduce"], ["--ranks", "none given"]),
+    ([*MAKE, "ring", "all-reduce", "--ranks", "0"], ["ranks", "0"]),
+    ([*MAKE, "ring", "all-reduce", "--ranks", "-3"], ["ranks", "-3"]),
+    ([*MAKE, "ring", "all-reduce", "--ranks", "1000000"], ["--ranks", "1000000", "4096"]),
+    ([*MAKE, "ring", "all-reduce", "--ranks", "four"], ["--ranks", "integer"]),
+    ([*MAKE, *RING8, "--radix", "4"], ["radix", "4"]),
+    ([*MAKE, *RING8, "--pieces", "0"], ["pieces", "0"]),
+    ([*MAKE, *RING8, "--elements", "-1"], ["elements", "-1"]),
+    ([*MAKE, *RING8, "--root", "3"], ["root", "3"]),
+    ([*MAKE, *RING8, "--grid", "2y4"], ["--grid", "2y4", "4x8"]),
+    ([*MAKE, *RING8, "--grid", "0x4"], ["--grid", "0x4"]),
+    ([*MAKE, "squares", "all-reduce", "--ranks", "16", "--grid", "3x5"], ["grid"]),
+    ([*MAKE, "squares", "all-reduce", "--ranks", "12"], ["ranks", "12"]),
+    ([*MAKE, "recursive", "all-reduce", "--ranks", "7"], ["ranks", "7", "radix"]),
+    ([*MAKE, "recursive", "all-reduce", "--ranks", "8", "--radix", "1"], ["radix", "1"]),
+    ([*MAKE, "tree", "broadcast", "--ranks", "8", "--root", "8"], ["root", "8", "7"]),
+    ([*MAKE, *RING8, "--fabric", "ring:8"], ["--fabric", "optimal"]),
+    ([*MAKE, *RING8, "--lasers", "2"], ["--lasers", "optimal or greedy"]),
+    ([*MAKE, *RING8, "--messages", "odd.json"], ["--messages", "greedy"]),
+    ([*MAKE, *RING8, "--conditions", "bare.json"], ["--conditions", "optimal"]),
+    ([*MAKE, *RING8, "-o", "there.json"], ["there.json", "exists", "--force"]),
+    ([*MAKE, *RING8, "-o", "x.txt"], ["x.txt", ".json"]),
+    ([*MAKE, *RING8, "-o", "no/x.json"], ["no", "no folder"]),
+    ([*MAKE, *RING8, "-o", "folder.json"], ["folder.json", "folder"]),
+    ([*MAKE, "optimal"], ["COLLECTIVE", "all-gather"]),
+    ([*MAKE, "optimal", "all-gather"], ["--fabric", "none given"]),
+    ([*MAKE, "optimal", "all-gather", "--fabric", "nowhere"], ["fabric", "nowhere", "lightpath"]),
+    ([*MAKE, "optimal", "all-gather", *LIGHT, "--ranks", "5"], ["--ranks", "5", "4"]),
+    ([*MAKE, "optimal", "all-gather", *LIGHT, "--lasers", "0"], ["--lasers", "0"]),
+    ([*MAKE, "optimal", "all-gather", *LIGHT, "--waveguides", "-1"], ["--waveguides"]),
+    ([*MAKE, "optimal", "all-gather", *LIGHT, "--time-limit", "0"], ["--time-limit"]),
+    ([*MAKE, "optimal", "all-gather", *LIGHT, "--time-limit", "nan"], ["--time-limit"]),
+    ([*MAKE, "optimal", "all-gather", *LIGHT, "--radix", "2"], ["--radix", "optimal"]),
+    ([*MAKE, "optimal", "all-gahter", *LIGHT], ["all-gahter", "all-gather"]),
+    ([*MAKE, "optimal", "all-gather", *WIRES, "--lasers", "2"], ["--lasers", "photonic"]),
+    ([*MAKE, "optimal", *LIGHT, "--conditions", "ring.json"], ["--conditions", "2 transfers"]),
+    ([*MAKE, "optimal", *LIGHT, "--conditions", "bare.json"], ["--conditions", "2 ranks", "4"]),
+    ([*MAKE, "optimal", "all-gather", "--fabric", "lightpath:1x2", "--conditions", "bare.json"],
+     ["--conditions", "one of the two"]),
+    ([*MAKE, "optimal", "all-gather", "--fabric", "switch:4"], ["--fabric", "switch:4", "linked directly"]),
+    ([*MAKE, "greedy"], ["--messages", "none given"]),
+    ([*MAKE, "greedy", "all-to-all", "--messages", "list.json"], ["COLLECTIVE", "all-to-all", "greedy"]),
+    ([*MAKE, "greedy", "--messages", "broken.json"], ["--messages", "broken.json", "JSON"]),
+    ([*MAKE, "greedy", "--messages", "odd.json"], ["odd.json[0]", "[src, dst, elements]"]),
+    ([*MAKE, "greedy", "--messages", "text.json"], ["text.json[0]"]),
+    ([*MAKE, "greedy", "--messages", "gone.json"], ["gone.json", "No such file"]),
+    ([*MAKE, "greedy", "--messages", "list.json", "--radix", "2"], ["--radix", "greedy"]),
+    ([*MAKE, "greedy", "--messages", "list.json", "--ranks", "2", "--lasers", "0"], ["lasers", "0"]),
+    # verify
+    ([*VERIFY], ["FILE"]),
+    ([*VERIFY, "gone.json"], ["gone.json", "No such file"]),
+    ([*VERIFY, "."], [".", "directory"]),
+    ([*VERIFY, "broken.json"], ["broken.json", "JSON"]),
+    ([*VERIFY, "list.json"], ["list.json"]),
+    ([*VERIFY, "latin.json"], ["latin.json", "UTF-8"]),
+    ([*VERIFY, "lost.json"], ["lost.json", "post", "data[1] of rank 0 holds nothing"]),
+    ([*VERIFY, "early.json"], ["early.json", "transfer 0 (round 0", "transfer 1"]),
+    ([*VERIFY, "ring.json", "lost.json"], ["lost.json", "post"]),
+    ([*VERIFY, "bad.xml"], ["bad.xml"]),
+    ([*VERIFY, "other.xml"], ["other.xml"]),
+    ([*VERIFY, "ring.json", "--circuits", "circuits.json"], ["circuits.json", "format"]),
+    ([*VERIFY, "ring.json", "--circuits", "list.json"], ["list.json", "format"]),
+    ([*VERIFY, "ring.json", "ring.json", "--circuits", "circuits.json"], ["--circuits", "one"]),
+    # cost
+    ([*COST, "ring", "all-reduce"], ["--fabric", "none given"]),
+    ([*COST, "--fabric", "ring:8"], ["schedule", "nothing given"]),
+    ([*COST, "a", "b", "c", "--fabric", "ring:8"], ["a b c"]),
+    ([*COST, "ring", "--fabric", "ring:8"], ["COLLECTIVE", "all-gather"]),
+    ([*COST, "ring", "all-reduce", "--fabric", "ring:x"], ["ring:x"]),
+    ([*COST, "ring", "all-reduce", "--fabric", "bad.toml"], ["bad.toml"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--ranks", "8"], ["ranks", "8", "4"]),
+    ([*COST, "ring.json", "--ranks", "2", *WIRES], ["--ranks", "ring.json"]),
+    ([*COST, "lost.json", *WIRES], ["post"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--bytes", "0"], ["--bytes", "0"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--bytes", "64Q"], ["--bytes", "64Q", "64M"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--bytes", "1M:1K"], ["--bytes", "1M:1K", "least"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--bytes", "1:2:3"], ["--bytes", "1:2:3"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--bytes", "1K,"], ["--bytes"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--bytes", "9" * 30], ["--bytes"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--bytes", "1K:1M", "--factor", "1"], ["--factor", "2"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--model", "magic"], ["--model", "magic", "flow"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--model", "photonic"], ["model", "photonic", "ring:4"]),
+    ([*COST, "ring", "all-reduce", *LIGHT, "--model", "flow"], ["model", "flow"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--routing", "xy"], ["--routing", "xy", "photonic"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--incremental"], ["--incremental", "photonic"]),
+    ([*COST, "ring", "all-reduce", *LIGHT, "--routing", "zz"], ["--routing", "zz", "ripup"]),
+    ([*COST, "ring", "all-reduce", *LIGHT, "--sharing", "zz"], ["--sharing", "zz", "paper"]),
+    ([*COST, "all-reduce", "--algorithms", "ring,rign", *WIRES], ["--algorithms", "rign"]),
+    ([*COST, "all-reduce", "--algorithms", "ring:x", *WIRES], ["--algorithms", "ring:x"]),
+    ([*COST, "halo", "--algorithms", "torus:2", *WIRES], ["torus:2", "no radix"]),
+    ([*COST, "--algorithms", "ring", *WIRES], ["COLLECTIVE", "nothing"]),
+    ([*COST, "ring", "all-reduce", "--algorithms", "ring", *WIRES], ["COLLECTIVE"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "-o", "there.png"], ["there.png", "exists"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "-o", "x.json"], ["x.json", ".png"]),
+    # draw
+    ([*DRAW, "ring", "all-reduce", *WIRES], ["--output", "none given"]),
+    ([*DRAW, "ring", "all-reduce", "-o", "x.png"], ["--fabric", "none given"]),
+    ([*DRAW, "ring", "all-reduce", *WIRES, "-o", "x.bmp"], ["x.bmp", ".gif"]),
+    ([*DRAW, "ring", "all-reduce", *WIRES, "-o", "x.gif"], ["x.gif", "electrical"]),
+    ([*DRAW, "ring", "all-reduce", *LIGHT, "-o", "there.png"], ["there.png", "exists"]),
+    ([*DRAW, "ring", "all-reduce", *LIGHT, "-o", "x.png", "--rounds", "0"], ["--rounds"]),
+    ([*DRAW, "ring", "all-reduce", *LIGHT, "-o", "x.png", "--bytes", "1,2"], ["--bytes"]),
+    ([*DRAW, "lost.json", "--fabric", "lightpath:1x2", "-o", "x.png"], ["post"]),
+    ([*DRAW, "ring", "all-reduce", *WIRES, "--circuits", "circuits.json", "-o", "x.png"],
+     ["--circuits", "photonic"]),
+    # export
+    ([*EXPORT, "ring.json"], ["--output"]),
+    ([*EXPORT, "ring.json", "-o", "there.xml"], ["there.xml", "exists"]),
+    ([*EXPORT, "ring.json", "-o", "x.png"], ["x.png", ".xml"]),
+    ([*EXPORT, "lost.json", "-o", "x.xml"], ["lost.json", "post"]),
+    ([*EXPORT, "ring.json", "-o", "x.json", "--proto", "LL"], ["--proto", ".xml"]),
+    ([*EXPORT, "ring.json", "-o", "x.xml", "--proto", "fast"], ["proto", "fast", "LL128"]),
+    ([*EXPORT, "ring.json", "-o", "x.xml", "--fabric", "ring:2"], ["--fabric", "ring:2", "photonic"]),
+    # run
+    ([*RUN], ["schedule", "nothing given"]),
+    ([*RUN, "ring", "all-to-all", "--ranks", "2"], ["all-to-all", "all-gather"]),
+    ([*RUN, "ring", "all-reduce", "--ranks", "2", "--sizes", "x"], ["--sizes", "x"]),
+    ([*RUN, "ring.json", "--ranks", "3"], ["--ranks", "3", "2"]),
+    ([*RUN, "lost.json"], ["post"]),
+    # fabric
+    ([*SHOW, "nowhere"], ["fabric", "nowhere", "dgx-1"]),
+    ([*SHOW, "ring:0"], ["ring:0"]),
+    ([*SHOW, "lightpath:4"], ["lightpath:4", "4x8"]),
+    ([*SHOW, "bad.toml"], ["bad.toml"]),
+    ([*SHOW, "gone.toml"], ["gone.toml"]),
+    ([*SHOW, "ring:4", "--import-smi", "smi.txt"], ["NAME", "2 fabrics"]),
+    ([*SHOW, "--save", "x.toml"], ["--save", "without a fabric"]),
+    ([*SHOW, "-o", "x.png"], ["--output", "without a fabric"]),
+    ([*SHOW, "ring:4", "--save", "there.toml"], ["there.toml", "exists"]),
+    ([*SHOW, "ring:4", "--save", "x.json"], ["x.json", ".toml"]),
+    ([*SHOW, "ring:4", "-o", "there.png"], ["there.png", "exists"]),
+    ([*SHOW, "--import-nccl", "gone.xml"], ["--import-nccl", "gone.xml"]),
+    ([*SHOW, "--import-nccl", "bad.xml"], ["bad.xml"]),
+    ([*SHOW, "--import-smi", "broken.json"], ["broken.json"]),
+    ([*ROUTES], ["FABRIC"]),
+    ([*ROUTES, "ring:4"], ["FABRIC", "ring:4", "electrical"]),
+    ([*ROUTES, "lightpath:2x2", "--pattern", "zz"], ["--pattern", "zz", "recursive"]),
+    ([*ROUTES, "lightpath:2x2", "--method", "zz"], ["--method", "zz", "ripup"]),
+    ([*ROUTES, "lightpath:2x2", "--pattern", "pairs"], ["--pairs", "none given"]),
+    ([*ROUTES, "lightpath:2x2", "--pairs", "pairs.json"], ["--pairs", "--pattern recursive"]),
+    ([*ROUTES, "lightpath:2x2", "--pattern", "pairs", "--pairs", "pairs.json"], ["pairs.json[1]", "99", "3"]),
+    ([*ROUTES, "lightpath:2x2", "--pattern", "pairs", "--pairs", "list.json"], ["--pairs", "list"]),
+    ([*ROUTES, "lightpath:2x3"], ["ranks", "6", "radix"]),
+    ([*ROUTES, "lightpath:2x2", "--radix", "1"], ["radix", "1"]),
+    ([*ROUTES, "lightpath:2x2", "--seed", "-1"], ["--seed", "-1"]),
+    ([*ROUTES, "lightpath:2x2", "--time-limit", "0"], ["--time-limit"]),
+    ([*ROUTES, "lightpath:2x2", "--pattern", "permutation", "--paths", "0"], ["k", "0"]),
+    ([*ROUTES, "lightpath:2x2", "-o", "there.png"], ["there.png", "exists"]),
+    ([*MEASURE, "-o", "there.toml", "--ranks", "2"], ["there.toml", "exists"]),
+    ([*MEASURE, "--ranks", "0"], ["--ranks", "0"]),
+    ([*MEASURE, "--ranks", "2", "--sizes", "none"], ["--sizes", "none"]),
+    ([*MEASURE, "--ranks", "2", "--transport", "pigeon"], ["transport", "pigeon"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "needed"), BAD, ids=[" ".join(words)[:70] for words, _ in BAD])
+def test_refused_in_one_line(command, tmp_path, words, needed):
+    for name, text in FILES.items():
+        (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    (tmp_path / "folder.json").mkdir()
+    code, out, err = command(*words)
+    assert code == 2, (out, err)
+    assert out == ""
+    assert err.count("\n") == 1, err
+    assert err.startswith("wavefabric: error: ")
+    for word in needed:
+        assert word in err, err
+    assert sorted(os.listdir(tmp_path)) == sorted([*FILES, "folder.json"])
+    assert (tmp_path / "there.json").read_text() == "mine"

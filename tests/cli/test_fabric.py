@@ -1,0 +1,126 @@
+"""`wavefabric fabric` on sound input."""
+
+import json
+
+import pytest
+
+from wavefabric.cli.fabric_show import EXAMPLES, speed
+from wavefabric.fabric import load, presets
+
+NCCL = """<!-- two GPUs on one switch -->
+<system version="1">
+  <cpu numaid="0" affinity="0000ffff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">
+    <pci busid="0000:10:00.0" class="0x060400" link_speed="16 GT/s" link_width="16">
+      <pci busid="0000:11:00.0" class="0x030200" link_speed="16 GT/s" link_width="16">
+        <gpu dev="0" sm="80" rank="0"><nvlink target="0000:12:00.0" count="4" tclass="0x030200"/></gpu>
+      </pci>
+      <pci busid="0000:12:00.0" class="0x030200" link_speed="16 GT/s" link_width="16">
+        <gpu dev="1" sm="80" rank="1"><nvlink target="0000:11:00.0" count="4" tclass="0x030200"/></gpu>
+      </pci>
+    </pci>
+  </cpu>
+</system>
+"""
+SMI = """\
+\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
+GPU0\t X \tNV4\t0-15\t0\t\tN/A
+GPU1\tNV4\t X \t0-15\t0\t\tN/A
+
+Legend:
+
+  X    = Self
+"""
+
+
+def told(command, *words):
+    """What a command prints with --json."""
+    code, out, err = command("fabric", *words, "--json")
+    assert (code, err) == (0, ""), err
+    return json.loads(out)
+
+
+def test_all_known_fabrics_are_listed(command):
+    code, out, err = command("fabric", "show")
+    assert (code, err) == (0, "")
+    for name in (*presets(), *EXAMPLES.values()):
+        assert name in out
+    assert told(command, "show")["presets"] == presets()
+
+
+@pytest.mark.parametrize("name", EXAMPLES.values())
+def test_families_are_shown(command, name):
+    code, out, err = command("fabric", "show", name)
+    assert (code, err) == (0, "")
+    for word in (name, "alpha", "all-gather", "what no schedule can beat"):
+        assert word in out, out
+
+
+def test_bounds_of_an_all_gather(command):
+    # A rank receives (N - 1)/N of the array through its one link.
+    found = told(command, "show", "switch:8")
+    link = load("switch:8").links[0]
+    bound = {each["collective"]: each for each in found["bounds"]}["all-gather"]
+    assert bound["algbw"] == pytest.approx(link.bandwidth * 8 / 7)
+    assert found["links"] == [
+        {"kind": link.kind, "bandwidth": link.bandwidth, "latency": link.latency, "links": 16}
+    ]
+    light = told(command, "show", "lightpath:4x8")
+    assert light["tile_bandwidth"] == load("lightpath:4x8").bandwidth
+    assert (light["rows"], light["columns"], light["kind"]) == (4, 8, "photonic")
+
+
+def test_a_single_gpu_has_no_bounds(command):
+    code, out, err = command("fabric", "show", "switch:1")
+    assert (code, err) == (0, "")
+    assert "beat" not in out
+
+
+def test_show_draws_and_saves(command, tmp_path):
+    code, out, err = command("fabric", "show", "dgx-1", "-o", "d.png", "--save", "d.toml")
+    assert (code, err) == (0, "")
+    assert "wrote d.toml" in out
+    assert "wrote d.png" in out
+    assert (tmp_path / "d.png").read_bytes()[:4] == b"\x89PNG"
+    saved, known = told(command, "show", "d.toml"), told(command, "show", "dgx-1")
+    assert saved == known
+
+
+@pytest.mark.parametrize("by", ["option", "content"])
+@pytest.mark.parametrize("kind", ["nccl", "smi"])
+def test_imports(command, tmp_path, kind, by):
+    (tmp_path / "given").write_text({"nccl": NCCL, "smi": SMI}[kind])
+    words = ["given"] if by == "content" else [f"--import-{kind}", "given"]
+    found = told(command, "show", *words, "--save", "mine.toml")
+    assert found["ranks"] == 2
+    assert any(link["kind"] == "nvlink" for link in found["links"])
+    assert load(tmp_path / "mine.toml").ranks == 2
+
+
+def test_routes_of_recursive_doubling(command, tmp_path):
+    found = told(command, "routes", "lightpath:4x4", "-o", "r.png")
+    assert [row["pairs"] for row in found["routes"]] == [f"round {k}" for k in (1, 2, 3, 4)]
+    # Distance 1 and 2 along rows, then along columns.
+    assert [row["overlap"] for row in found["routes"]] == [1, 2, 1, 2]
+    assert all(row["certified"] and row["overlap"] == row["bound"] for row in found["routes"])
+    assert [len(row["longest"]) for row in found["routes"]] == [2, 3, 2, 3]
+    budgets = [row["budget"] for row in found["routes"]]
+    assert budgets[1]["loss_db"] > budgets[0]["loss_db"] > 0
+    assert (tmp_path / "r.png").read_bytes()[:4] == b"\x89PNG"
+    code, out, err = command("fabric", "routes", "lightpath:4x4", "--radix", 4)
+    assert (code, err) == (0, "")
+    assert "least possible" in out
+    assert "Gbit/s" in out
+
+
+def test_routes_of_pairs_and_permutations(command, tmp_path):
+    (tmp_path / "p.json").write_text("[[0, 5], [5, 0], [2, 3]]")
+    row = told(command, "routes", "lightpath:2x4", "--pattern", "pairs", "--pairs", "p.json")["routes"][0]
+    assert (row["count"], row["overlap"]) == (3, 1)
+    words = ["routes", "lightpath:4x4", "--pattern", "permutation", "--method", "random", "--paths", 4]
+    one, other = (told(command, *words, "--seed", seed)["routes"][0] for seed in (1, 1))
+    assert {**one, "seconds": 0} == {**other, "seconds": 0}
+    assert one["method"] == "random"
+
+
+def test_speeds_in_words():
+    assert [speed(v) for v in (2.5e12, 3e11, 1.5e6, 10)] == ["2.5 TB/s", "300 GB/s", "1.5 MB/s", "10 B/s"]
