@@ -93,7 +93,7 @@ def test_files_that_cannot_be_read(tmp_path):
         load(tmp_path)
     path = tmp_path / "bytes"
     path.write_bytes(b"\xff\xfe{")
-    with pytest.raises(InputError, match="is not UTF-8 text; allowed: a JSON file"):
+    with pytest.raises(InputError, match="is not UTF-8 text; allowed: a text file"):
         load(path)
     path.write_text("{")
     with pytest.raises(InputError) as error:

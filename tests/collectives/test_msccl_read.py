@@ -16,7 +16,7 @@ from msccl_machine import Machine, numbers, traffic
 
 from wavefabric.collectives import levels, verify
 from wavefabric.collectives.conditions import kind
-from wavefabric.collectives.msccl_read import from_msccl
+from wavefabric.collectives.msccl.read import from_msccl
 from wavefabric.errors import InputError
 
 

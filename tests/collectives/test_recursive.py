@@ -8,7 +8,7 @@ import pytest
 from schedule_cases import busiest, sent
 
 from wavefabric.collectives import build
-from wavefabric.collectives.recursive import factors
+from wavefabric.collectives.builders.recursive import factors
 
 CASES = [(n, r) for n in (2, 3, 4, 6, 8, 9, 12, 16, 18, 27, 32) for r in (2, 3, 4, 8, 27) if factors(n, r)]
 

@@ -9,7 +9,7 @@ import numpy as np
 from wavefabric.bench.lumorph_data import GRIDS, SIZES, lightpath, switch
 from wavefabric.bench.lumorph_routes import WAVEGUIDES, fewest_waveguides, least
 from wavefabric.bench.lumorph_times import affine
-from wavefabric.collectives.recursive import factors
+from wavefabric.collectives.builders.recursive import factors
 from wavefabric.fabric import paper
 from wavefabric.fabric.paper import MIB, PAPER, SWITCH
 

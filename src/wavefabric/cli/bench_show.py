@@ -65,7 +65,7 @@ class Status:
             self._status.stop()
 
 
-def tables():
+def tables(markup: bool = True):
     """A console for tables, which are for reading whole: 80 columns would cut them.
 
     So many are assumed where there is no terminal; also under Open MPI, which shows ranks one of its own.
@@ -75,7 +75,7 @@ def tables():
     from wavefabric.exchange import environment
 
     own = sys.stdout.isatty() and environment.ranks() == 1
-    return Console(highlight=False, markup=True, width=None if own else 120)
+    return Console(highlight=False, markup=markup, width=None if own else 120)
 
 
 def show(module: ModuleType, result: dict[str, Any], as_json: bool, output: Path | None, plot: bool | None):

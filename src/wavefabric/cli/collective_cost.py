@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wavefabric.cli import collective_source as source
+from wavefabric.cli.bench_show import tables
 from wavefabric.cli.ranks import first
 from wavefabric.errors import InputError
 
@@ -305,7 +306,7 @@ def show(costs: dict[str, list[Cost]], sizes: list[int], rounds: bool) -> None:
                 *(Text(c, style="bold" if best else "") for c in cells),
                 end_section=several and place + 1 == len(order),
             )
-    out = source.console()
+    out = tables(markup=False)
     out.print(table)
     largest = next(iter(costs.values()))[-1]
     size = f" of {size_words(sizes[-1])}" if len(sizes) > 1 else ""

@@ -50,7 +50,7 @@ def command(
         verify(schedule)
     texts = {}
     if output.suffix.lower() == ".xml":
-        from wavefabric.collectives.msccl_write import to_msccl
+        from wavefabric.collectives.msccl.write import to_msccl
 
         with source.named(file):
             texts[output] = to_msccl(schedule, proto=proto)

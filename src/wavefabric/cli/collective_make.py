@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wavefabric.cli import collective_source as source
+from wavefabric.cli.bench_show import tables
 from wavefabric.cli.ranks import first
 from wavefabric.errors import InputError
 
@@ -202,7 +203,7 @@ def show(
     lines += [("and receives", share_words(told, "received_elements"))]
     proof = "verified: replayed, every rank ends with what it must hold"
     lines += [("proof", proof), *(more or [])]
-    source.console().print(pairs_table(lines))
+    tables(markup=False).print(pairs_table(lines))
     source.say_written(written)
 
 
@@ -265,7 +266,7 @@ def show_list(as_json: bool) -> None:
         table.add_row(row["algorithm"], what, row["ranks"], options)
     for name, text in SOLVERS.items():
         table.add_row(name, text, "few" if name == "optimal" else "any", "see --help")
-    source.console().print(table)
+    tables(markup=False).print(table)
 
 
 _POWERS = [2**k for k in range(1, 7)]

@@ -158,7 +158,7 @@ def greedy_schedule(
     InputError
     """
     from wavefabric.collectives import verify
-    from wavefabric.collectives.greedy import greedy
+    from wavefabric.collectives.builders.greedy import greedy
 
     if collective is not None:
         raise InputError(f"COLLECTIVE: {collective} given with greedy; allowed: --messages FILE instead")

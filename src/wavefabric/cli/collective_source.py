@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -165,7 +164,7 @@ def read(path: Path) -> Schedule:
     """
     text = read_text(path, "schedule")
     if text.lstrip().startswith("<"):
-        from wavefabric.collectives.msccl_read import from_msccl
+        from wavefabric.collectives.msccl.read import from_msccl
 
         with named(path):
             return from_msccl(text)
@@ -314,13 +313,6 @@ def array_elements(schedule: Schedule) -> int:
     for rank, buffer, chunk in schedule.pre:
         held[rank] = held.get(rank, 0) + int(schedule.sizes[buffer][rank, chunk])
     return max(held.values(), default=0)
-
-
-def console():
-    """For tables: whole lines where there is no terminal."""
-    from rich.console import Console
-
-    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120)
 
 
 def say_written(paths: Sequence[Path]) -> None:

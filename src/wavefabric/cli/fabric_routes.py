@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wavefabric.cli import collective_source as source
+from wavefabric.cli.bench_show import tables
 from wavefabric.cli.ranks import first
 from wavefabric.errors import InputError
 
@@ -176,7 +177,7 @@ def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
             rate = f"{budget['best_rate'] / 1e9:.4g} Gbit/s" if budget["best_rate"] else "nothing"
             cells += [f"{budget['loss_db']:.1f} dB", rate, f"{budget['margin_db']:.1f} dB"]
         table.add_row(*cells)
-    out = source.console()
+    out = tables(markup=False)
     out.print(table)
     out.print(f"overlap: most routes on one edge in one direction; there are {fabric.waveguides} waveguides")
     out.print(

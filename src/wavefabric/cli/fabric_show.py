@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wavefabric.cli import collective_source as source
+from wavefabric.cli.bench_show import tables
 from wavefabric.cli.ranks import first
 from wavefabric.errors import InputError
 
@@ -155,7 +156,7 @@ def show_list(as_json: bool) -> None:
     table.add_column("other sizes", no_wrap=True)
     for name, text in known.items():
         table.add_row(name, text, EXAMPLES.get(name, ""))
-    source.console().print(table)
+    tables(markup=False).print(table)
 
 
 def facts(fabric: AnyFabric) -> dict[str, Any]:
@@ -241,7 +242,7 @@ def show(told: dict[str, Any]) -> None:
     from wavefabric.cli.collective_make import pairs_table
     from wavefabric.fabric.draw_scene import time_words
 
-    out = source.console()
+    out = tables(markup=False)
     out.print(pairs_table(_photonic_lines(told) if told["kind"] == "photonic" else _electrical_lines(told)))
     if told["bounds"]:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="what no schedule can beat")

@@ -1,15 +1,15 @@
 """Collective operations as schedules: built, proved, written down, and put in an order to run them."""
 
-from wavefabric.collectives.algorithms import (
+from wavefabric.collectives.builders.basic import (
     direct_all_gather,
     direct_all_reduce,
     ring_all_gather,
     ring_all_reduce,
 )
+from wavefabric.collectives.builders.greedy import greedy
+from wavefabric.collectives.builders.messages import all_to_all, point_to_point, torus_halo, transpose
 from wavefabric.collectives.conditions import COLLECTIVES, Layout, kind, layout
-from wavefabric.collectives.greedy import greedy
 from wavefabric.collectives.json_io import from_json, load, save, to_json
-from wavefabric.collectives.messages import all_to_all, point_to_point, torus_halo, transpose
 from wavefabric.collectives.program import levels
 from wavefabric.collectives.registry import ALGORITHMS, Algorithm, accepts, build
 from wavefabric.collectives.schedule import TRANSFER, Schedule

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 from wavefabric.collectives.json_read import read_schedule
@@ -11,6 +10,7 @@ from wavefabric.collectives.json_write import write_lines
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import check_structure
 from wavefabric.errors import InputError
+from wavefabric.text_files import read_text, write_text
 
 
 def to_json(schedule: Schedule) -> str:
@@ -89,13 +89,7 @@ def load(path: str | Path) -> Schedule:
     InputError
         If the file cannot be read, or as `from_json`, the path in front.
     """
-    path = Path(path)
-    try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise InputError(f"schedule: {path} ({error.strerror}); allowed: a file that can be read") from None
-    except UnicodeDecodeError:
-        raise InputError(f"schedule: {path} is not UTF-8 text; allowed: a JSON file") from None
+    text = read_text(path, "schedule")
     try:
         return from_json(text)
     except InputError as error:
@@ -117,26 +111,7 @@ def save(path: str | Path, schedule: Schedule, force: bool = False) -> Path:
     InputError
         If it exists (without `force`), is a folder, or cannot be written.
     """
-    path = Path(path)
-    text = to_json(schedule)
-    partial = path.with_name(path.name + ".partial")
-    try:
-        if path.is_dir():
-            raise InputError(f"schedule: {path} is a folder; allowed: the name of a file")
-        if path.exists() and not force:
-            raise InputError(f"schedule: {path} exists; allowed: another name, or force")
-        try:
-            with partial.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        fault = f"{path} cannot be written ({error.strerror})"
-        raise InputError(f"schedule: {fault}; allowed: a name in a folder that can be written") from None
-    return path
+    return write_text(path, to_json(schedule), "schedule", force)
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from wavefabric.collectives import bruck, direct, double_tree, halo, recursive, ring, squares, trees
 from wavefabric.collectives.arguments import whole
+from wavefabric.collectives.builders import bruck, direct, double_tree, halo, recursive, ring, squares, trees
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError

@@ -18,6 +18,7 @@ from wavefabric.fabric.file_text import electrical_text, photonic_text
 from wavefabric.fabric.model import Fabric, Link
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
 from wavefabric.fabric.presets import FOLDER, presets
+from wavefabric.text_files import read_text, write_text
 from wavefabric.units import show
 
 #: Most links of a file: a bound on absurd input.
@@ -107,38 +108,11 @@ def save(path: str | Path, fabric: Fabric | PhotonicFabric, force: bool = False)
     InputError
         If it exists (without `force`), is a folder, or cannot be written.
     """
-    path = Path(path)
-    text = to_toml(fabric)
-    partial = path.with_name(path.name + ".partial")
-    try:
-        if path.is_dir():
-            raise InputError(f"fabric: {path} is a folder; allowed: the name of a file")
-        if path.exists() and not force:
-            raise InputError(f"fabric: {path} exists; allowed: another name, or force")
-        try:
-            with partial.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        fault = f"{path} cannot be written ({error.strerror})"
-        raise InputError(f"fabric: {fault}; allowed: a name in a folder that can be written") from None
-    return path
+    return write_text(path, to_toml(fabric), "fabric", force)
 
 
 def _read(path: Path) -> Fabric | PhotonicFabric:
-    if path.is_dir():
-        raise InputError(f"fabric: {path} is a folder; allowed: a TOML file")
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise InputError(f"fabric: {path} ({error.strerror}); allowed: a file that can be read") from None
-    except ValueError as error:
-        what = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else "is no path"
-        raise InputError(f"fabric: {show(str(path))} {what}; allowed: a TOML file") from None
+    text = read_text(path, "fabric")
     try:
         return from_toml(text)
     except InputError as error:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wavefabric.collectives.text_files import read_text
 from wavefabric.errors import InputError
+from wavefabric.text_files import read_text
 
 #: Of a path within a device or a host bridge.
 LOCAL = 5000e9

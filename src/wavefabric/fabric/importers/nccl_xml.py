@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from wavefabric.collectives.xml_read import parse_xml, text_of
 from wavefabric.errors import InputError
 from wavefabric.fabric.importers import assumed
 from wavefabric.fabric.model import Fabric, Link
 from wavefabric.units import show
+from wavefabric.xml_read import parse_xml, text_of
 
 #: Most GPUs and most other elements of a file that is meant.
 _GPUS, _NODES = 4096, 100_000

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavefabric.collectives.msccl_buffers import hazards
-from wavefabric.collectives.msccl_format import (
+from wavefabric.collectives.msccl.buffers import hazards
+from wavefabric.collectives.msccl.format import (
     BLOCK,
     BLOCKS,
     CHANNELS,

@@ -138,7 +138,7 @@ def test_bad_arguments_are_refused(text):
     assert str(error.value) == text
 
 
-@pytest.mark.parametrize("name", ["algorithms", "json_io", "messages", "program", "verify"])
+@pytest.mark.parametrize("name", ["builders.basic", "builders.messages", "json_io", "program", "verify"])
 def test_examples_of_the_docstrings(name):
     failed, tried = doctest.testmod(sys.modules[f"{collectives.__name__}.{name}"])
     assert tried

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from wavefabric.collectives.builders.rows import assemble, rows
+from wavefabric.collectives.builders.trees import depths, in_order_tree
 from wavefabric.collectives.conditions import layout
-from wavefabric.collectives.rows import assemble, rows
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.trees import depths, in_order_tree
 
 
 def double_tree(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:

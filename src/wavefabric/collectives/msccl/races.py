@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from wavefabric.collectives.msccl_buffers import hazards, touches
-from wavefabric.collectives.msccl_format import Algorithm
-from wavefabric.collectives.msccl_graph import run_order, waited
+from wavefabric.collectives.msccl.buffers import hazards, touches
+from wavefabric.collectives.msccl.format import Algorithm
+from wavefabric.collectives.msccl.graph import run_order, waited
 from wavefabric.errors import InputError
 
 #: Numbers held at once.

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from wavefabric.collectives.arguments import whole
-from wavefabric.collectives.msccl_buffers import Places, places, touches
-from wavefabric.collectives.msccl_check import check_algorithm
-from wavefabric.collectives.msccl_format import (
+from wavefabric.collectives.msccl.buffers import Places, places, touches
+from wavefabric.collectives.msccl.check import check_algorithm
+from wavefabric.collectives.msccl.format import (
     CPY,
     RCS,
     RE,
@@ -22,13 +22,13 @@ from wavefabric.collectives.msccl_format import (
     S,
     read_algorithm,
 )
-from wavefabric.collectives.msccl_graph import run_order
-from wavefabric.collectives.msccl_promise import promise
+from wavefabric.collectives.msccl.graph import run_order
+from wavefabric.collectives.msccl.promise import promise
 from wavefabric.collectives.schedule import TRANSFER, Schedule
 from wavefabric.collectives.structure import check_structure, chunk_numbers
-from wavefabric.collectives.text_files import read_text
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError
+from wavefabric.text_files import read_text
 
 #: More than rounds within GPUs can follow one another.
 _LOCAL = 1 << 32

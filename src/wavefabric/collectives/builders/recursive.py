@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 
+from wavefabric.collectives.builders.rows import assemble, rows
 from wavefabric.collectives.conditions import layout
-from wavefabric.collectives.rows import assemble, rows
 from wavefabric.collectives.schedule import Schedule
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wavefabric.collectives.msccl_format import (
+from wavefabric.collectives.msccl.format import (
     BUFFERS,
     CPY,
     NOP,
@@ -20,8 +20,8 @@ from wavefabric.collectives.msccl_format import (
     Algorithm,
     read_algorithm,
 )
-from wavefabric.collectives.msccl_graph import check_deadlock, match, waited
-from wavefabric.collectives.msccl_races import check_races
+from wavefabric.collectives.msccl.graph import check_deadlock, match, waited
+from wavefabric.collectives.msccl.races import check_races
 from wavefabric.errors import InputError
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED, Layout, layout
-from wavefabric.collectives.msccl_buffers import Places
-from wavefabric.collectives.msccl_format import Algorithm
+from wavefabric.collectives.msccl.buffers import Places
+from wavefabric.collectives.msccl.format import Algorithm
 from wavefabric.collectives.schedule import Holdings, Schedule
 from wavefabric.errors import InputError
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wavefabric.collectives.xml_read import one_of, parse_xml, text_of, whole_of
 from wavefabric.errors import InputError
+from wavefabric.xml_read import one_of, parse_xml, text_of, whole_of
 
 #: Limits of the runtime: steps of a thread block, thread blocks of a GPU, channels, thread blocks of a
 #: channel that send (and as many that receive), chunks that a step moves, number of a block that a step may

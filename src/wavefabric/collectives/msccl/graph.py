@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wavefabric.collectives.msccl_format import (
+from wavefabric.collectives.msccl.format import (
     CHANNELS,
     RECEIVES,
     SENDS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from wavefabric.collectives.builders.rows import assemble, rows
 from wavefabric.collectives.conditions import layout
-from wavefabric.collectives.rows import assemble, rows
 from wavefabric.collectives.schedule import Schedule
 
 

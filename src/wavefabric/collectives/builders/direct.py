@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from wavefabric.collectives.builders.recursive import in_order, recursive, recursive_exchange
+from wavefabric.collectives.builders.rows import assemble, rows
 from wavefabric.collectives.conditions import layout
-from wavefabric.collectives.recursive import in_order, recursive, recursive_exchange
-from wavefabric.collectives.rows import assemble, rows
 from wavefabric.collectives.schedule import Schedule
 
 

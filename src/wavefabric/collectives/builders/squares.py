@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wavefabric.collectives.recursive import recursive_exchange
+from wavefabric.collectives.builders.recursive import recursive_exchange
 from wavefabric.collectives.schedule import Schedule
 
 

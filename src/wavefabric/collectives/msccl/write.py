@@ -9,9 +9,9 @@ import numpy as np
 
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.conditions import kind
-from wavefabric.collectives.msccl_blocks import MOVE, TooMany, build_blocks
-from wavefabric.collectives.msccl_check import check_algorithm
-from wavefabric.collectives.msccl_format import (
+from wavefabric.collectives.msccl.blocks import MOVE, TooMany, build_blocks
+from wavefabric.collectives.msccl.check import check_algorithm
+from wavefabric.collectives.msccl.format import (
     BLOCKS,
     CHANNELS,
     COUNT,
@@ -23,9 +23,9 @@ from wavefabric.collectives.msccl_format import (
 )
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import moves as single_moves
-from wavefabric.collectives.text_files import write_text
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError
+from wavefabric.text_files import write_text
 
 #: What MSCCL calls the collectives, and the letter of the buffer that is both input and output.
 _COLLS = {
@@ -93,7 +93,7 @@ def to_msccl(
     Examples
     --------
     >>> from wavefabric.collectives import ring_all_gather
-    >>> from wavefabric.collectives.msccl_write import to_msccl
+    >>> from wavefabric.collectives.msccl.write import to_msccl
     >>> print(to_msccl(ring_all_gather([8, 8])))  # doctest: +ELLIPSIS
     <algo name="ring all-gather" proto="Simple" nchannels="1" ... coll="allgather" inplace="1" ...>
       <gpu id="0" i_chunks="0" o_chunks="2" s_chunks="0">

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from wavefabric.collectives.arguments import whole
-from wavefabric.collectives.messages import point_to_point
+from wavefabric.collectives.builders.messages import point_to_point
 from wavefabric.collectives.schedule import Schedule
 
 
@@ -21,7 +21,7 @@ def greedy(ranks: int, messages: Iterable[tuple[int, int, int]], lasers: int, se
     ----------
     ranks : int
     messages : sequence of (src, dst, elements)
-        As of `wavefabric.collectives.messages.point_to_point`. A copy within a rank needs no laser.
+        As of `wavefabric.collectives.builders.messages.point_to_point`. A copy within a rank needs no laser.
     lasers : int
         Of each rank, and as many receivers.
     seed : int
@@ -46,7 +46,7 @@ def greedy(ranks: int, messages: Iterable[tuple[int, int, int]], lasers: int, se
     Examples
     --------
     >>> from wavefabric.collectives import verify
-    >>> from wavefabric.collectives.greedy import greedy
+    >>> from wavefabric.collectives.builders.greedy import greedy
     >>> schedule = greedy(4, [(0, d, 10) for d in (1, 2, 3)] + [(1, 3, 5)], lasers=2)
     >>> verify(schedule)
     >>> schedule.rounds

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavefabric.collectives.msccl_format import READS, WRITES, Algorithm
+from wavefabric.collectives.msccl.format import READS, WRITES, Algorithm
 
 
 @dataclass(frozen=True, eq=False)

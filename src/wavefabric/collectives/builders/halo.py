@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wavefabric.collectives.messages import point_to_point
+from wavefabric.collectives.builders.messages import point_to_point
 from wavefabric.collectives.schedule import Schedule
 
 
@@ -30,7 +30,7 @@ def halo(ranks: int, elements: int, grid: tuple[int, ...], periodic: bool) -> Sc
     Returns
     -------
     Schedule
-        Conditions as of `wavefabric.collectives.messages.point_to_point`; messages of a rank in the order of
+        Conditions as of `wavefabric.collectives.point_to_point`; messages of a rank go in the order of
         axes, down before up. Two ranks that are all of a periodic axis are neighbours twice. Nothing goes
         along an axis of one rank.
     """

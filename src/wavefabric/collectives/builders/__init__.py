@@ -1,0 +1,1 @@
+"""Schedules of collective operations, built: one module for each family of algorithms."""
