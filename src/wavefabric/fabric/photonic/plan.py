@@ -47,9 +47,12 @@ class CircuitRound:
         From 0: a round whose circuits do not fit at once is split.
     bundles : tuple of Bundle
     overlap : int
-        Most bundles on one edge in one direction.
+        Most circuits on one edge in one direction; bundles of a pair that take the same way count once.
     overlap_bound : int
-        No choice of routes has fewer (a cut, or proved by a solver).
+        No choice of one route a pair has fewer (a cut, or proved by a solver).
+    parts_bound : int
+        The round needs at least so many parts (ports, and cuts), however routes and wavelengths are chosen,
+        if no pair is to have fewer wavelengths than the busiest tiles can give.
     """
 
     round: int
@@ -57,6 +60,7 @@ class CircuitRound:
     bundles: tuple[Bundle, ...]
     overlap: int
     overlap_bound: int
+    parts_bound: int = 1
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,8 @@ class CircuitPlan:
         Its name.
     fabric : PhotonicFabric
     rounds : tuple of CircuitRound
-        In order of round and part. A round's transfers from s to d are carried by its bundles from s to d; with
-        several bundles their wavelengths add up.
+        In order of round and part. A round's transfers from s to d are carried by its bundles from s to d;
+        with several bundles their wavelengths add up.
     """
 
     schedule: str

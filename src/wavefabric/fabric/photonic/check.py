@@ -1,0 +1,211 @@
+"""Whether circuits can be up together and carry their schedule: from the plan alone, however it was made."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
+from wavefabric.fabric.photonic.wafer import PhotonicFabric
+
+
+class PlanError(InputError):
+    """Circuits that cannot be, or do not carry their schedule; the message names the first that is wrong."""
+
+
+def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
+    """Refuse a plan whose circuits cannot be up together, or that do not carry the schedule.
+
+    Parameters
+    ----------
+    plan : CircuitPlan
+    schedule : Schedule
+        With a structure that was checked.
+
+    Raises
+    ------
+    PlanError
+        In one line, naming round, part, tile, wavelength, edge or waveguide.
+
+    Notes
+    -----
+    Checked for each part: routes begin and end at their tiles, step from neighbour to neighbour and pass no
+    tile twice; waveguides are numbers that the edge has; on a tile every laser and every photodiode serves
+    one circuit, and no more than the ports of its chip; no wavelength is twice in one waveguide of an edge in
+    one direction; `overlap` is what it says, and no less than `overlap_bound`. For each round: its parts are
+    numbered from 0; every pair that has something to send has circuits, all in one part; no circuit is idle.
+
+    Of a tile's four 1 × 3 switches, routes without a tile twice ensure what is sure of any of them: light
+    never leaves on the side it came from. A Mach–Zehnder switch sends all wavelengths of a waveguide the same
+    way; whether that does is `check_switches`. Which waveguides a switch can join with which, crossings
+    inside a tile and the order of events while switches turn are not modelled.
+    """
+    _check_same(plan, schedule)
+    # Rounds with the same pairs share their bundles: those are looked at once.
+    busiest: dict[int, int] = {}
+    for number, part in enumerate(plan.rounds):
+        where = f"round {part.round}, part {part.part}"
+        _check_order(plan.rounds, number, where)
+        if id(part.bundles) not in busiest:
+            _check_part(plan.fabric, part, where)
+            busiest[id(part.bundles)] = _overlap(part)
+        _check_overlap(part, busiest[id(part.bundles)], where)
+    _check_carried(plan, schedule)
+
+
+def check_switches(plan: CircuitPlan) -> None:
+    """Refuse a plan that broadband switches could not do: wavelengths that share a waveguide and then part.
+
+    A Mach–Zehnder switch turns all that a waveguide carries. So bundles that share a waveguide on an edge
+    must end there together, or go on over the same edge in the same waveguide. `assign.plan` gives each
+    bundle waveguides of its own wherever there are enough; where there are not, the parting needs switches
+    that tell wavelengths apart (rings).
+
+    Raises
+    ------
+    PlanError
+        Naming the first waveguide whose wavelengths part.
+    """
+    for part in plan.rounds:
+        onward: dict[tuple[int, int, int], object] = {}
+        for b in part.bundles:
+            for i, guide in enumerate(b.waveguides):
+                last = i + 2 == len(b.route)
+                way = "stay" if last else (b.route[i + 2], b.waveguides[i + 1])
+                a, c = b.route[i : i + 2]
+                if onward.setdefault((a, c, guide), way) != way:
+                    raise PlanError(
+                        f"round {part.round}, part {part.part}: edge {a} -> {c}, waveguide {guide}:"
+                        f" wavelengths part at tile {c}; allowed: one way on for all"
+                    )
+
+
+def _check_same(plan: CircuitPlan, schedule: Schedule) -> None:
+    f = plan.fabric
+    if plan.schedule != schedule.name:
+        raise PlanError(f"schedule: circuits for {plan.schedule!r} given; allowed: for {schedule.name!r}")
+    if schedule.ranks > f.ranks:
+        raise PlanError(f"ranks: {schedule.ranks} given; allowed: 1 to {f.ranks}, the tiles of {f.name}")
+
+
+def _check_order(rounds: tuple[CircuitRound, ...], number: int, where: str) -> None:
+    part = rounds[number]
+    before = rounds[number - 1] if number else None
+    follows = before is not None and part.round == before.round and part.part == before.part + 1
+    begins = part.part == 0 and (before is None or part.round > before.round)
+    if not (follows or begins):
+        raise PlanError(f"{where}: out of order; allowed: rounds ascending, parts from 0 on")
+    if not part.bundles:
+        raise PlanError(f"{where}: no circuits; allowed: at least one")
+
+
+def _check_part(fabric: PhotonicFabric, part: CircuitRound, where: str) -> None:
+    rooms = {edge: fabric.capacity(*edge) for edge in fabric.edges()}
+    rows = [_lines(fabric, rooms, b, where) for b in part.bundles]
+    lit = np.array([[b.wavelengths >> w & 1 for w in range(fabric.lasers)] for b in part.bundles], bool)
+    for end, what in ((0, "laser"), (1, "photodiode")):
+        tile = np.array([(b.src, b.dst)[end] for b in part.bundles])
+        _check_tiles(fabric, tile, lit, what, where)
+    owner = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
+    table = np.array([line for row in rows for line in row], np.int64)
+    place = (table[:, 0] * fabric.ranks + table[:, 1]) * (table[:, 2].max() + 1) + table[:, 2]
+    for w in range(fabric.lasers):
+        here = np.flatnonzero(lit[owner, w])
+        _, first, count = np.unique(place[here], return_index=True, return_counts=True)
+        if (count > 1).any():
+            a, c, guide = table[here[first[np.argmax(count > 1)]]]
+            raise PlanError(
+                f"{where}: edge {a} -> {c}, waveguide {guide}: wavelength {w} twice; allowed: once"
+            )
+
+
+def _lines(
+    fabric: PhotonicFabric, rooms: dict[tuple[int, int], int], b: Bundle, where: str
+) -> list[tuple[int, int, int]]:
+    """Edges and waveguides of one bundle; `rooms`: waveguides of each edge."""
+    which = f"{where}: circuit {b.src} -> {b.dst}"
+    for tile in (b.src, b.dst, *b.route):
+        if not 0 <= tile < fabric.ranks:
+            raise PlanError(f"{which}: tile {tile}; allowed: 0 to {fabric.ranks - 1}")
+    if not 0 < b.wavelengths < 1 << fabric.lasers:
+        raise PlanError(
+            f"{which}: wavelengths {b.wavelengths:#x}; allowed: bits 0 to {fabric.lasers - 1}, one set"
+        )
+    if len(b.route) < 2 or (b.route[0], b.route[-1]) != (b.src, b.dst):
+        raise PlanError(f"{which}: route {list(b.route)}; allowed: from {b.src} to {b.dst}")
+    if len(set(b.route)) < len(b.route):
+        twice = next(t for i, t in enumerate(b.route) if t in b.route[:i])
+        raise PlanError(f"{which}: the route passes tile {twice} twice; allowed: once")
+    if len(b.waveguides) != len(b.route) - 1:
+        raise PlanError(f"{which}: {len(b.waveguides)} waveguides; allowed: {len(b.route) - 1}, one an edge")
+    lines = list(zip(b.route[:-1], b.route[1:], b.waveguides, strict=True))
+    for a, c, guide in lines:
+        room = rooms.get((a, c))
+        if room is None:
+            raise PlanError(f"{which}: edge {a} -> {c}; allowed: edges between neighbours")
+        if not 0 <= guide < room:
+            raise PlanError(f"{which}: edge {a} -> {c}, waveguide {guide}; allowed: 0 to {room - 1}")
+    return lines
+
+
+def _check_tiles(fabric: PhotonicFabric, tile: np.ndarray, lit: np.ndarray, what: str, where: str) -> None:
+    used = np.zeros((fabric.ranks, fabric.lasers), np.int64)
+    np.add.at(used, tile, lit)
+    if (used > 1).any():
+        t, w = np.argwhere(used > 1)[0]
+        raise PlanError(f"{where}: tile {t}: {what} of wavelength {w} used {used[t, w]} times; allowed: once")
+    total = used.sum(axis=1)
+    if (total > fabric.ports).any():
+        t = int(np.argmax(total > fabric.ports))
+        raise PlanError(f"{where}: tile {t}: {total[t]} {what}s used; allowed: {fabric.ports}, its ports")
+
+
+def _overlap(part: CircuitRound) -> int:
+    """Most circuits on one edge; bundles of a pair that take the same way count once."""
+    ways = {(b.src, b.dst, b.route) for b in part.bundles}
+    counts: dict[tuple[int, int], int] = {}
+    for _, _, route in ways:
+        for edge in pairwise(route):
+            counts[edge] = counts.get(edge, 0) + 1
+    return max(counts.values())
+
+
+def _check_overlap(part: CircuitRound, most: int, where: str) -> None:
+    if part.overlap != most:
+        raise PlanError(f"{where}: overlap {part.overlap}; allowed: {most}, as on the busiest edge")
+    if not 1 <= part.overlap_bound <= part.overlap:
+        raise PlanError(
+            f"{where}: overlap bound {part.overlap_bound}; allowed: 1 to {part.overlap}, the overlap"
+        )
+
+
+def _check_carried(plan: CircuitPlan, schedule: Schedule) -> None:
+    """Each pair of a round has circuits in one part, and each circuit something to carry."""
+    t = schedule.transfers
+    t = t[t["src"] != t["dst"]]
+    wanted: dict[int, set[tuple[int, int]]] = {}
+    for number, src, dst in zip(t["round"].tolist(), t["src"].tolist(), t["dst"].tolist(), strict=True):
+        wanted.setdefault(number, set()).add((src, dst))
+    parts: dict[int, list[set[tuple[int, int]]]] = {}
+    for part in plan.rounds:
+        parts.setdefault(part.round, []).append({(b.src, b.dst) for b in part.bundles})
+    for number in sorted(wanted.keys() | parts.keys()):
+        carried: set[tuple[int, int]] = set()
+        for index, pairs in enumerate(parts.get(number, [])):
+            for src, dst in sorted(pairs & carried):
+                raise PlanError(
+                    f"round {number}, part {index}: circuits {src} -> {dst} in an earlier part; allowed: one"
+                )
+            carried |= pairs
+        needed = wanted.get(number, set())
+        for src, dst in sorted(needed - carried):
+            raise PlanError(
+                f"round {number}: no circuit from tile {src} to {dst}; allowed: circuits for all transfers"
+            )
+        for src, dst in sorted(carried - needed):
+            raise PlanError(
+                f"round {number}: circuit {src} -> {dst} carries nothing; allowed: circuits that are used"
+            )

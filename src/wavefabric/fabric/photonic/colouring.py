@@ -1,0 +1,186 @@
+"""Wavelengths for circuits: no laser and no photodiode is used twice, no edge has a colour too often.
+
+Tiles as senders and tiles as receivers are the two sides of a bipartite graph, circuits its edges,
+wavelengths their colours. As many colours as the busiest tile has circuits are always enough (Kőnig 1916,
+doi:10.1007/BF01456961).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+#: How often circuits on edges with too much of one colour are looked at again.
+_PASSES = 4
+#: Circuits that may change their colour in all while colours are spread: a bound on the time that takes.
+_SWAPS = 50_000
+
+
+class Colouring:
+    """A proper colouring that grows circuit by circuit.
+
+    Parameters
+    ----------
+    src, dst : sequence of int
+        Ends of each circuit.
+    tiles, colours : int
+        No tile may send, or receive, more circuits than there are colours.
+    lines : sequence of ndarray, optional
+        Numbers of the edges each circuit passes; with `room` given, colours are spread over the edges.
+    room : ndarray of int, optional
+        How many circuits of one colour an edge can carry.
+    """
+
+    def __init__(
+        self,
+        src: Sequence[int],
+        dst: Sequence[int],
+        tiles: int,
+        colours: int,
+        lines: Sequence[np.ndarray] | None = None,
+        room: np.ndarray | None = None,
+    ):
+        self.ends = list(zip(src, dst, strict=True))
+        self.colours = colours
+        self.colour = [-1] * len(self.ends)
+        # Which circuit a sender, or receiver, uses each colour for; and the colours that are left, as bits.
+        self._at = [[[-1] * colours for _ in range(tiles)] for _ in range(2)]
+        self._free = [[(1 << colours) - 1] * tiles for _ in range(2)]
+        self._swaps = 0
+        self._spreads = lines is not None and room is not None
+        self.lines: Sequence[np.ndarray] = lines if lines is not None else ()
+        self.room = room if room is not None else np.zeros(0, np.int64)
+        self.load = np.zeros((colours, self.room.size), np.int64)
+        for i in range(len(self.ends)):
+            self._add(i)
+        if self._spreads:
+            self._spread()
+
+    @property
+    def fits(self) -> bool:
+        """Whether no edge has more circuits of one colour than there is room for."""
+        return not (self.load > self.room).any()
+
+    def _add(self, i: int) -> None:
+        s, d = self.ends[i]
+        common = self._free[0][s] & self._free[1][d]
+        if common:
+            self._set(i, self._choose(i, common))
+            return
+        # Swap colours a and b along the chain that begins at the receiver with a: it cannot end at the
+        # sender.
+        a, b = _lowest(self._free[0][s]), _lowest(self._free[1][d])
+        self._swap(self._chain(1, d, a, b), a, b)
+        self._set(i, a)
+
+    def _choose(self, i: int, common: int) -> int:
+        if not self._spreads:
+            return _lowest(common)
+        candidates = [c for c in range(self.colours) if common >> c & 1]
+        there = self.load[candidates][:, self.lines[i]] - self.room[self.lines[i]]
+        return candidates[int(np.argmin(there.max(axis=1)))]
+
+    def _set(self, i: int, c: int, put: bool = True) -> None:
+        """Give circuit i the colour c, or take it away."""
+        for side, tile in enumerate(self.ends[i]):
+            self._at[side][tile][c] = i if put else -1
+            self._free[side][tile] ^= 1 << c
+        self.colour[i] = c if put else -1
+        if self._spreads:
+            self.load[c, self.lines[i]] += 1 if put else -1
+
+    def _chain(self, side: int, tile: int, a: int, b: int) -> list[int]:
+        """Circuits of colours a, b, a, … from a tile on, once round if that is a circle."""
+        found = []
+        i = self._at[side][tile][a]
+        while i >= 0 and (not found or i != found[0]):
+            found.append(i)
+            side = 1 - side
+            a, b = b, a
+            i = self._at[side][self.ends[i][side]][a]
+        return found
+
+    def _swap(self, chain: list[int], a: int, b: int) -> None:
+        self._swaps += len(chain)
+        old = [self.colour[i] for i in chain]
+        for i, c in zip(chain, old, strict=True):
+            self._set(i, c, False)
+        for i, c in zip(chain, old, strict=True):
+            self._set(i, b if c == a else a)
+
+    def _spread(self) -> None:
+        """Swap two colours along chains as long as that lowers what edges carry too much."""
+        for _ in range(_PASSES):
+            over = np.maximum(self.load - self.room, 0)
+            if not over.any():
+                return
+            crowded = [i for i, line in enumerate(self.lines) if over[self.colour[i], line].any()]
+            changed = False
+            for i in crowded:
+                changed |= self._recolour(i)
+                if self._swaps > _SWAPS:
+                    return
+            if not changed:
+                return
+
+    def _recolour(self, i: int) -> bool:
+        a = self.colour[i]
+        if not (self.load[a, self.lines[i]] > self.room[self.lines[i]]).any():
+            return False
+        for b in range(self.colours):
+            if b == a:
+                continue
+            before = self._too_much(a, b)
+            chain = self._both_ways(i, a, b)
+            self._swap(chain, a, b)
+            if self._too_much(a, b) < before:
+                return True
+            self._swap(chain, a, b)
+        return False
+
+    def _both_ways(self, i: int, a: int, b: int) -> list[int]:
+        """All circuits of colours a and b that hang together with circuit i, of colour a."""
+        s, d = self.ends[i]
+        onwards = self._chain(0, s, a, b)
+        if len(onwards) > 1 and self._at[0][s][b] == onwards[-1]:  # a circle
+            return onwards
+        return onwards + self._chain(1, d, a, b)[1:]
+
+    def _too_much(self, a: int, b: int) -> int:
+        return int(np.maximum(self.load[[a, b]] - self.room, 0).sum())
+
+
+def _lowest(bits: int) -> int:
+    """Number of the lowest bit that is set."""
+    return (bits & -bits).bit_length() - 1
+
+
+def degrees(src: np.ndarray, dst: np.ndarray, tiles: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many circuits each tile sends and receives: two arrays of shape (tiles,)."""
+    return np.bincount(src, minlength=tiles), np.bincount(dst, minlength=tiles)
+
+
+def groups(pairs: np.ndarray, tiles: int, limit: int) -> list[np.ndarray]:
+    """Pairs in the fewest groups in which no tile sends to, or receives from, more than `limit`.
+
+    Parameters
+    ----------
+    pairs : ndarray of int, shape (pairs, 2)
+    tiles, limit : int
+
+    Returns
+    -------
+    list of ndarray of int
+        Indices of the pairs of each group, in order: ⌈peers of the busiest tile / limit⌉ groups. All but the
+        last are as full as they can be: lasers are best used by as many peers as there are lasers.
+    """
+    src, dst = pairs.T
+    most = int(max(d.max() for d in degrees(src, dst, tiles)))
+    if most <= limit:
+        return [np.arange(len(pairs))]
+    # How far round from source to destination is a colouring as well, and for regular patterns the best.
+    _, colour = np.unique((dst - src) % tiles, return_inverse=True)
+    if colour.max() >= most:
+        colour = np.array(Colouring(src.tolist(), dst.tolist(), tiles, most).colour)
+    return [np.flatnonzero(colour // limit == g) for g in range(-(-most // limit))]

@@ -1,0 +1,270 @@
+"""Routes of circuits: what they are, how few share an edge, and that the bounds are bounds."""
+
+import time
+from collections import Counter
+from itertools import pairwise, product
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.cuts import overlap_bound, parts_bound
+from wavefabric.fabric.photonic.minimum_overlap import minimum_overlap
+from wavefabric.fabric.photonic.routes import METHODS, k_shortest, random_routes, route, xy
+from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.xy import xy_overlap
+
+#: The paper's grids.
+GRIDS = {4: (2, 2), 8: (2, 4), 16: (4, 4), 32: (4, 8), 64: (8, 8), 128: (8, 16), 256: (16, 16)}
+#: Most routes on an edge, over all rounds: half of the paper's figure 5, which counts both directions.
+LEAST = {
+    2: {4: 1, 8: 2, 16: 2, 32: 4, 64: 4, 128: 8, 256: 8},
+    4: {4: 2, 8: 4, 16: 4, 32: 8, 64: 8, 128: 16, 256: 16},
+}
+
+
+def wafer(rows, columns, **changes):
+    numbers = {"lasers": 16, "serdes_ports": None, "laser_bandwidth": 20e9, "waveguides": 64, "fibres": 64}
+    numbers |= {"wafer_rows": rows, "wafer_columns": columns, "alpha": 1e-6, "reconfiguration": 4e-6}
+    return PhotonicFabric("wafer", rows, columns, **numbers | changes)
+
+
+def recursive_rounds(ranks, radix):
+    """Pairs of each round of recursive multiplying, the last factor smaller where it has to be."""
+    stride, left = 1, ranks
+    while left > 1:
+        factor = min(radix, left)
+        digit = [(r // stride) % factor for r in range(ranks)]
+        yield [
+            (r, r + ((digit[r] + k) % factor - digit[r]) * stride)
+            for r in range(ranks)
+            for k in range(1, factor)
+        ]
+        stride, left = stride * factor, left // factor
+
+
+def load_of(routes):
+    return max(Counter(e for r in routes for e in pairwise(r)).values(), default=0)
+
+
+def assert_routes(fabric, pairs, routes):
+    edges = set(fabric.edges())
+    assert [(r[0], r[-1]) for r in routes] == list(pairs)
+    for r in routes:
+        assert len(set(r)) == len(r)
+        assert edges.issuperset(pairwise(r))
+
+
+@pytest.mark.parametrize("ranks", GRIDS)
+@pytest.mark.parametrize("radix", [2, 4])
+def test_recursive_rounds_are_routed_with_the_least_overlap_proved(ranks, radix):
+    fabric = wafer(*GRIDS[ranks])
+    worst = 0
+    for pairs in recursive_rounds(ranks, radix):
+        begin = time.process_time()
+        found = route(fabric, pairs)
+        assert time.process_time() - begin < 5
+        assert found.certified
+        assert found.gap == 0
+        assert found.method.startswith("xy")
+        assert_routes(fabric, pairs, found.routes)
+        assert found.overlap == load_of(found.routes)
+        worst = max(worst, found.overlap)
+    if (ranks, radix) == (8, 4):
+        # The paper's grid is 4 x 2 here: each row of 2 x 4 is one group of four.
+        assert worst == LEAST[4][8]
+        turned = [route(wafer(4, 2), p).overlap for p in recursive_rounds(8, 4)]
+        assert max(turned) == 2
+    else:
+        assert worst == LEAST[radix][ranks]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_permutation_of_256_tiles_is_routed_better_than_by_rows_and_columns(seed):
+    fabric = wafer(16, 16)
+    target = np.random.default_rng(seed).permutation(256).tolist()
+    pairs = [(s, d) for s, d in enumerate(target) if s != d]
+    begin = time.process_time()
+    found = route(fabric, pairs, seed=seed)
+    assert time.process_time() - begin < 4
+    straight = route(fabric, pairs, "xy")
+    assert_routes(fabric, pairs, found.routes)
+    assert load_of(found.routes) == found.overlap < straight.overlap
+    assert found.bound <= found.overlap <= found.bound + 1
+    assert found.bound >= 4
+
+
+def test_the_same_seed_gives_the_same_routes():
+    fabric = wafer(8, 8)
+    target = np.random.default_rng(5).permutation(64).tolist()
+    pairs = [(s, d) for s, d in enumerate(target) if s != d]
+    for method in ("ripup", "random"):
+        first, again = (route(fabric, pairs, method, seed=3, k=8) for _ in range(2))
+        assert first.routes == again.routes
+    assert route(fabric, pairs, "random", seed=4, k=8).routes != again.routes
+
+
+def test_random_takes_each_of_the_k_shortest():
+    fabric = wafer(3, 3)
+    paths = set(k_shortest(fabric, 0, 4, 5))
+    taken = {random_routes(fabric, [(0, 4)], 5, seed)[0] for seed in range(60)}
+    assert taken == paths
+    assert len(paths) == 5
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 4), st.integers(2, 4), st.data())
+def test_k_shortest_are_those_of_networkx(rows, columns, data):
+    fabric = wafer(rows, columns)
+    src, dst = data.draw(st.permutations(range(rows * columns)))[:2]
+    k = data.draw(st.integers(1, 12))
+    found = k_shortest(fabric, src, dst, k)
+    graph = nx.grid_2d_graph(rows, columns)
+    every = nx.shortest_simple_paths(graph, divmod(src, columns), divmod(dst, columns))
+    lengths = [len(path) for _, path in zip(range(k), every, strict=False)]
+    assert [len(path) for path in found] == lengths
+    assert len(set(found)) == len(found)
+    assert_routes(fabric, [(src, dst)] * len(found), found)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 5), st.integers(2, 5), st.data())
+def test_xy_goes_straight_and_its_overlap_is_counted_without_routes(rows, columns, data):
+    fabric = wafer(rows, columns)
+    tiles = range(rows * columns)
+    every = [p for p in product(tiles, tiles) if p[0] != p[1]]
+    pairs = data.draw(st.lists(st.sampled_from(every), min_size=1, max_size=20, unique=True))
+    for column_first in (False, True):
+        routes = [xy(fabric, s, d, column_first) for s, d in pairs]
+        assert_routes(fabric, pairs, routes)
+        assert xy_overlap(fabric, pairs, column_first) == load_of(routes)
+        for (s, d), way in zip(pairs, routes, strict=True):
+            (r0, c0), (r1, c1) = divmod(s, columns), divmod(d, columns)
+            assert len(way) - 1 == abs(r0 - r1) + abs(c0 - c1)
+            corner = r1 * columns + c0 if column_first else r0 * columns + c1
+            assert corner in way
+
+
+def brute_bound(fabric, pairs, weights, room):
+    """The cut bound by counting, over every rectangle."""
+    best = 0
+    for r0, r1 in product(range(fabric.rows), range(1, fabric.rows + 1)):
+        for c0, c1 in product(range(fabric.columns), range(1, fabric.columns + 1)):
+            inside = {r * fabric.columns + c for r in range(r0, r1) for c in range(c0, c1)}
+            rim = sum(room(a, b) for a, b in fabric.edges() if a in inside and b not in inside)
+            out = sum(w for (s, d), w in zip(pairs, weights, strict=True) if s in inside and d not in inside)
+            into = sum(w for (s, d), w in zip(pairs, weights, strict=True) if d in inside and s not in inside)
+            if max(out, into):
+                best = max(best, -(-max(out, into) // rim))
+    return best
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 4), st.integers(2, 4), st.data())
+def test_cut_bounds_by_prefix_sums_are_those_by_counting(rows, columns, data):
+    fabric = wafer(rows, columns, wafer_columns=2, wafer_rows=2, waveguides=3, fibres=2, lasers=4)
+    tiles = range(rows * columns)
+    every = [p for p in product(tiles, tiles) if p[0] != p[1]]
+    pairs = data.draw(st.lists(st.sampled_from(every), min_size=1, max_size=25, unique=True))
+    weights = data.draw(st.lists(st.integers(1, 4), min_size=len(pairs), max_size=len(pairs)))
+    assert overlap_bound(fabric, pairs) == brute_bound(fabric, pairs, [1] * len(pairs), lambda a, b: 1)
+    room = lambda a, b: 4 * fabric.capacity(a, b)  # noqa: E731
+    assert parts_bound(fabric, pairs, weights) == brute_bound(fabric, pairs, weights, room)
+
+
+def test_cut_bounds_of_large_grids_see_halves_and_single_tiles():
+    fabric = wafer(40, 40)
+    across = [(r * 40 + c, r * 40 + c + 20) for r in range(40) for c in range(20)]
+    assert overlap_bound(fabric, across) == 20
+    down = [(r * 40 + c, (r + 20) * 40 + c) for r in range(20) for c in range(40)]
+    assert overlap_bound(fabric, down) == 20
+    assert overlap_bound(fabric, [(t, 820) for t in range(13)]) == 4
+    assert overlap_bound(fabric, []) == 0
+
+
+def least_overlap_by_enumeration(fabric, pairs):
+    """Over all simple paths of all pairs."""
+    graph = nx.DiGraph(fabric.edges())
+    choices = [[tuple(pairwise(p)) for p in nx.all_simple_paths(graph, s, d)] for s, d in pairs]
+    return min(max(Counter(e for p in way for e in p).values()) for way in product(*choices))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_exact_is_the_least_overlap_of_all_choices(seed):
+    fabric = wafer(2, 3)
+    rng = np.random.default_rng(seed)
+    every = [(s, d) for s in range(6) for d in range(6) if s != d]
+    pairs = [every[i] for i in rng.choice(len(every), 6, replace=False)]
+    least = least_overlap_by_enumeration(fabric, pairs)
+    # From the longest ways and no bound at all, so that the solver has something to do.
+    start = [max(k_shortest(fabric, s, d, 50), key=len) for s, d in pairs]
+    routes, bound = minimum_overlap(fabric, pairs, start, 1, 20.0)
+    assert_routes(fabric, pairs, routes)
+    assert load_of(routes) == bound == least
+    found = route(fabric, pairs, "exact")
+    assert (found.overlap, found.bound, found.certified) == (least, least, True)
+    assert overlap_bound(fabric, pairs) <= least
+
+
+def test_exact_proves_routes_optimal_that_no_rectangle_certifies():
+    fabric = wafer(3, 3)
+    pairs = [(7, 6), (7, 4), (5, 6), (6, 2), (4, 2), (5, 3)]
+    assert overlap_bound(fabric, pairs) == 1
+    found = route(fabric, pairs)
+    assert (found.overlap, found.bound, found.certified, found.method) == (2, 2, True, "exact")
+    assert not route(fabric, pairs, "ripup").certified
+
+
+def test_the_time_limit_of_exact_is_kept_and_its_bound_holds():
+    fabric = wafer(8, 8)
+    rng = np.random.default_rng(1)
+    pairs = sorted({(int(s), int(d)) for s, d in rng.integers(0, 64, (400, 2)) if s != d})
+    start = [xy(fabric, s, d) for s, d in pairs]
+    begin = time.perf_counter()
+    routes, bound = minimum_overlap(fabric, pairs, start, 1, 0.5)
+    assert time.perf_counter() - begin < 30
+    assert_routes(fabric, pairs, routes)
+    assert 1 <= bound <= load_of(routes) <= load_of(start)
+
+
+def test_all_methods_answer_and_none_is_below_the_bound():
+    fabric = wafer(3, 4)
+    pairs = [(0, 11), (11, 0), (3, 8), (8, 3), (1, 10), (5, 6), (0, 10)]
+    for method in METHODS:
+        found = route(fabric, pairs, method, k=6)
+        assert_routes(fabric, pairs, found.routes)
+        assert found.overlap == load_of(found.routes) >= found.bound >= 1
+        assert found.seconds > 0
+    assert route(fabric, []).overlap == 0
+
+
+def test_columns_first_is_taken_where_it_is_better():
+    fabric = wafer(4, 4)
+    # All sources in one row: along it first they would meet, along their columns they do not.
+    pairs = [(0, 7), (1, 11), (2, 15)]
+    assert xy_overlap(fabric, pairs) > xy_overlap(fabric, pairs, True)
+    assert route(fabric, pairs, "xy").method == "xy, column first"
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda f: route(f, [(0, 1)], "best"), "routing: 'best' given; allowed: auto, xy"),
+        (lambda f: route(f, [(0, 0)]), "pairs: 0 -> 0 given; allowed: two different tiles"),
+        (lambda f: route(f, [(0, 4)]), "pairs: destination: 4; allowed: whole numbers from 0 to 3"),
+        (lambda f: route(f, [(0, 1), (0, 1)]), "pairs: 0 -> 1 given twice"),
+        (lambda f: route(f, [(0, 1)], k=0), "k: 0; allowed: whole numbers from 1"),
+        (lambda f: route(f, [(0, 1)], time_limit=0), "time_limit: 0 given; allowed: more than 0 s"),
+        (lambda f: k_shortest(f, 1, 1, 3), "pairs: 1 -> 1 given"),
+        (lambda f: route(wafer(2, 2, wafer_rows=1, fibres=0), [(0, 1)]), "fibres: 0 given; allowed: from 1"),
+        (lambda f: route(wafer(2, 2, waveguides=0), [(0, 1)]), "waveguides: 0; allowed"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(call, words):
+    with pytest.raises(InputError) as error:
+        call(wafer(2, 2))
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
