@@ -7,8 +7,8 @@ import pytest
 
 from wavefabric.bench.collective_data import count_wrong, fill
 from wavefabric.collectives import TRANSFER, Schedule, verify
+from wavefabric.collectives.builders.greedy import greedy
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
-from wavefabric.collectives.greedy import greedy
 from wavefabric.collectives.registry import ALGORITHMS, accepts, build
 
 

@@ -164,7 +164,8 @@ class Muster:
         records = self.records()
         lost = [rank for rank in self._gone if rank in records and records[rank].ended is None]
         if lost:
-            crashed = [rank for rank in lost if self.fault(rank)]
+            # The others were killed, which leaves no fault.
+            crashed = [rank for rank in (*self._order, *lost) if self.fault(rank)]
             return crashed[0] if crashed else None
         for rank in self._order:
             ended = records[rank].ended if rank in records else None
