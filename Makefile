@@ -19,6 +19,7 @@ demo: $(STAMP)
 	@mkdir -p demo
 	$(BIN)/wavefabric run examples/mdm-15-modes.toml --output demo/mdm-15-modes.h5 --force --no-resume
 	$(BIN)/python examples/focused_bowl.py demo
+	$(BIN)/python examples/allreduce_on_light.py demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2

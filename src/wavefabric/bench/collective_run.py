@@ -15,7 +15,8 @@ from wavefabric.bench.collective_report import plot, table
 from wavefabric.bench.exchange import SIZES, sizes_between
 from wavefabric.bench.ranks import Ranks, timed
 from wavefabric.collectives import Schedule, direct_all_gather, levels
-from wavefabric.collectives.conditions import kind
+from wavefabric.collectives.conditions import kind, whole_elements
+from wavefabric.collectives.structure import transfer_elements
 from wavefabric.errors import InputError
 from wavefabric.exchange.program import Program
 
@@ -200,7 +201,7 @@ class Plan:
 
 def _plans(ranks: Ranks, schedule_of, sizes: Sequence[int], width: int) -> list[Plan]:
     if isinstance(schedule_of, Schedule):
-        least = _whole(schedule_of) * width
+        least = whole_elements(schedule_of) * width
         if not least:
             raise InputError(f"schedule: {schedule_of.name} has no elements; allowed: one or more")
         small = next((size for size in sizes if size < least), None)
@@ -223,26 +224,13 @@ def _plans(ranks: Ranks, schedule_of, sizes: Sequence[int], width: int) -> list[
 
 def _plan(schedule: Schedule, width: int) -> Plan:
     collective, root = kind(schedule)
-    t = schedule.transfers[schedule.transfers["src"] != schedule.transfers["dst"]]
+    away = schedule.transfers["src"] != schedule.transfers["dst"]
+    t, moved = schedule.transfers[away], transfer_elements(schedule)[away]
     sent, come = np.zeros(schedule.ranks, np.int64), np.zeros(schedule.ranks, np.int64)
-    totals = [np.cumsum(np.pad(sizes, ((0, 0), (1, 0))), axis=1) for sizes in schedule.sizes]
-    for number, total in enumerate(totals):
-        mine = t[t["src_buffer"] == number]
-        first = mine["src_chunk"]
-        moved = total[mine["src"], first + mine["count"]] - total[mine["src"], first]
-        np.add.at(sent, mine["src"], moved)
-        np.add.at(come, mine["dst"], moved)
-    return Plan(
-        schedule, collective, root, _whole(schedule) * width, int(max(sent.max(), come.max())) * width
-    )
-
-
-def _whole(schedule: Schedule) -> int:
-    """Elements of the whole array: of all items together, of an all-to-all what one rank sends."""
-    if kind(schedule)[0] == "all-to-all":
-        return int(schedule.sizes[0][0].sum())
-    items = {held[0]: schedule.sizes[b][r, c] for (r, b, c), held in schedule.pre.items()}
-    return int(sum(items.values()))
+    np.add.at(sent, t["src"], moved)
+    np.add.at(come, t["dst"], moved)
+    busiest = int(max(sent.max(), come.max()))
+    return Plan(schedule, collective, root, whole_elements(schedule) * width, busiest * width)
 
 
 def _times(schedule: Schedule, factor: int) -> Schedule:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from wavefabric.bench.collective_data import count_wrong, fill
 from wavefabric.bench.ranks import Ranks
+from wavefabric.collectives.conditions import CUT_BY_RANK, operation
 
 if TYPE_CHECKING:
     from wavefabric.bench.collective_run import Plan
@@ -20,7 +21,7 @@ def rows(
     """
     if not ranks.on_gpu:
         return None, "NCCL needs GPUs"
-    if plans[0].collective == "custom":
+    if not operation(plans[0].schedule).in_place:
         return None, f"NCCL has no operation with the conditions of {plans[0].schedule.name}"
     comm, why = ranks.open("nccl")
     if comm is None:
@@ -46,4 +47,4 @@ def rows(
 
 
 def _cut(plan: Plan) -> bool:
-    return plan.collective in ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
+    return plan.collective in CUT_BY_RANK

@@ -303,16 +303,10 @@ def check_target(path: Path | None, force: bool, endings: Sequence[str], key: st
 
 
 def array_elements(schedule: Schedule) -> int:
-    """Elements of the whole array of a schedule's operation; of a custom one, the most that a rank sends."""
-    from wavefabric.collectives.conditions import kind
+    """Elements of the whole array; see `wavefabric.collectives.conditions.whole_elements`."""
+    from wavefabric.collectives.conditions import whole_elements
 
-    collective, root = kind(schedule)
-    if collective != "custom":
-        return int(schedule.sizes[0][root or 0].sum())
-    held: dict[int, int] = {}
-    for rank, buffer, chunk in schedule.pre:
-        held[rank] = held.get(rank, 0) + int(schedule.sizes[buffer][rank, chunk])
-    return max(held.values(), default=0)
+    return whole_elements(schedule)
 
 
 def say_written(paths: Sequence[Path]) -> None:

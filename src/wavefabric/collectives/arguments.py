@@ -31,3 +31,20 @@ def element_counts(key: str, values: Iterable[int]) -> np.ndarray:
     if not counts:
         raise InputError(f"{key}: none; allowed: one a rank, at least one")
     return np.array(counts, np.int64)
+
+
+def ragged(count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of different lengths, one after the other.
+
+    Parameters
+    ----------
+    count : ndarray of int, shape (rows,)
+
+    Returns
+    -------
+    row, within : ndarray of int, shape (sum of count,)
+        The row of each entry, and its number in that row.
+    """
+    row = np.repeat(np.arange(count.size), count)
+    first = np.cumsum(count, dtype=np.int64) - count
+    return row, np.arange(row.size) - first[row]

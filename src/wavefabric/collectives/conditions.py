@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
 from wavefabric.collectives.arguments import whole
-from wavefabric.collectives.schedule import Holdings, Schedule
+from wavefabric.collectives.schedule import Holdings, Schedule, remembered
 from wavefabric.errors import InputError
 
 #: Collective operations by name; `layout` says what each means.
@@ -22,7 +24,8 @@ COLLECTIVES = (
     "scatter",
 )
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
-_CUT_BY_RANK = ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
+#: Collectives whose array is cut into a share for each rank.
+CUT_BY_RANK = ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +87,7 @@ def layout(collective: str, ranks: int, elements: int, pieces: int = 1, root: in
     ranks, elements = whole("ranks", ranks, 1), whole("elements", elements, 0)
     pieces = whole("pieces", pieces, 1)
     root = whole("root", root, 0, ranks - 1)
-    if collective in _CUT_BY_RANK:
+    if collective in CUT_BY_RANK:
         counts = np.concatenate([split(int(n), pieces) for n in split(elements, ranks)])
     else:
         counts = split(elements, pieces)
@@ -93,7 +96,7 @@ def layout(collective: str, ranks: int, elements: int, pieces: int = 1, root: in
     sizes: tuple[np.ndarray, ...] = (np.tile(counts, (ranks, 1)),)
     if collective == "all-to-all":
         return _all_to_all(ranks, pieces, counts)
-    owner = {c: c // pieces for c in chunks} if collective in _CUT_BY_RANK else {}
+    owner = {c: c // pieces for c in chunks} if collective in CUT_BY_RANK else {}
     own = {(owner[c], 0, c): (c, 1 << owner[c]) for c in owner}
     mine = {(r, 0, c): (c, 1 << r) for r in range(ranks) for c in chunks}
     if collective == "all-gather":
@@ -132,54 +135,180 @@ def _all_to_all(ranks: int, pieces: int, counts: np.ndarray) -> Layout:
     return Layout(ranks, ("send", "recv"), (np.tile(counts, (ranks, 1)), received), pre, post)
 
 
-def kind(schedule: Schedule) -> tuple[str, int | None]:
-    """Which collective operation a schedule promises, found from what it holds before and after.
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """The collective operation that a schedule promises.
 
-    Returns
-    -------
+    Parameters
+    ----------
     collective : str
-        Of `COLLECTIVES`, or ``"custom"``. Numbers of items do not matter, nor do buffers for scratch.
+        Of `COLLECTIVES`, or ``"custom"``.
     root : int or None
         Of a broadcast, reduce, gather or scatter.
+    before, after : int
+        Buffers of what is held before and after; −1 of a custom operation, which may use any.
+    counts : ndarray of int64, shape (chunks,)
+        Elements of the chunks of the whole array, as `layout` cuts it; of a custom operation, of each item.
     """
-    for collective in COLLECTIVES:
-        for root in _roots(collective, schedule):
-            if _is(collective, root, schedule):
-                return collective, root if collective in ROOTED else None
-    return "custom", None
+
+    collective: str
+    root: int | None
+    before: int
+    after: int
+    counts: np.ndarray
+
+    @property
+    def elements(self) -> int:
+        """Of the whole array; see `whole_elements`."""
+        return int(self.counts.sum())
+
+    @property
+    def in_place(self) -> bool:
+        """Whether data lie in the buffers of `layout`: of all but an all-to-all, before and after in one."""
+        return (self.before, self.after) == (0, int(self.collective == "all-to-all"))
 
 
-def _roots(collective: str, schedule: Schedule) -> list[int]:
-    if collective not in ROOTED:
-        return [0]
-    ends = schedule.pre if collective in ("broadcast", "scatter") else schedule.post
-    found = {rank for rank, _, _ in ends}
-    return list(found) if len(found) == 1 else []
+def kind(schedule: Schedule) -> tuple[str, int | None]:
+    """Which collective operation a schedule promises, and its root; see `operation`."""
+    found = operation(schedule)
+    return found.collective, found.root
 
 
-def _is(collective: str, root: int, schedule: Schedule) -> bool:
-    """Whether, up to names of items, conditions are those of a collective for the same cut of the array."""
-    held = 2 if collective == "all-to-all" else 1
-    if len(schedule.sizes) < held:
-        return False
-    chunks = schedule.sizes[0].shape[1]
-    pieces = chunks
-    if collective in _CUT_BY_RANK:
-        pieces, rest = divmod(chunks, schedule.ranks)
-        if rest:
-            return False
-    if not pieces:
-        return False
-    ones = schedule.ranks if collective in _CUT_BY_RANK else 1
-    wanted = layout(collective, schedule.ranks, ones * pieces, pieces, root)
-    empty = [{(int(r), b, int(c)) for r, c in np.argwhere(schedule.sizes[b] == 0)} for b in range(held)]
-    for mine, theirs in ((schedule.pre, wanted.pre), (schedule.post, wanted.post)):
-        full = {at: v for at, v in theirs.items() if at not in empty[at[1]]}
-        if full.keys() != mine.keys() or any(mine[at][1] != v[1] for at, v in full.items()):
-            return False
-    names: dict[int, int] = {}
-    for mine, theirs in ((schedule.pre, wanted.pre), (schedule.post, wanted.post)):
-        for at, (item, _) in mine.items():
-            if names.setdefault(theirs[at][0], item) != item:
-                return False
-    return len(set(names.values())) == len(names)
+def whole_elements(schedule: Schedule) -> int:
+    """Elements of the whole array of a schedule's operation: `elements` of `layout`.
+
+    Of a custom operation every item that is held before counts once, on however many ranks it is (or is a
+    part of a sum): all messages of a point-to-point exchange together.
+    """
+    return operation(schedule).elements
+
+
+@remembered
+def operation(schedule: Schedule) -> Operation:
+    """The collective operation that a schedule promises, found from what it holds before and after.
+
+    What is held before may lie in any one buffer, and what is held after in the same or another. In another,
+    a rank's share may lie in its place in the array or at the buffer's beginning. Names of items do not
+    matter, nor do further buffers.
+    """
+    pre, post = (_ends(schedule, held) for held in (schedule.pre, schedule.post))
+    if pre is not None and post is not None:
+        for collective in COLLECTIVES:
+            for root, compact in _variants(collective, pre, post):
+                counts = _counts(collective, root, compact, schedule, pre, post)
+                if counts is not None:
+                    kept = root if collective in ROOTED else None
+                    return Operation(collective, kept, pre.buffer, post.buffer, counts)
+    items = {item: schedule.sizes[b][r, c] for (r, b, c), (item, _) in schedule.pre.items()}
+    return Operation("custom", None, -1, -1, np.array(list(items.values()), np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """What is held before or after, all in one buffer, in the order of rank and chunk.
+
+    ``who``: the rank whose contribution it is alone, `_ALL` of all ranks, `_SOME` of others.
+    """
+
+    buffer: int
+    rank: np.ndarray
+    chunk: np.ndarray
+    item: np.ndarray
+    who: np.ndarray
+
+
+_ALL, _SOME = -1, -2
+
+
+def _ends(schedule: Schedule, held: Holdings) -> _Ends | None:
+    """Conditions as columns; None if there are none, or they are in several buffers."""
+    if not held:
+        return None
+    rank, buffer, chunk = np.fromiter(chain.from_iterable(held), np.int64, 3 * len(held)).reshape(-1, 3).T
+    if (buffer != buffer[0]).any():
+        return None
+    who = {(1 << schedule.ranks) - 1: _ALL} | {1 << r: r for r in range(schedule.ranks)}
+    order = np.lexsort((chunk, rank))
+    origins = np.array([who.get(origins, _SOME) for _, origins in held.values()])
+    item = np.array([item for item, _ in held.values()], np.int64)
+    return _Ends(int(buffer[0]), rank[order], chunk[order], item[order], origins[order])
+
+
+def _variants(collective: str, pre: _Ends, post: _Ends) -> Iterator[tuple[int, bool]]:
+    """Root, and whether shares lie at the beginning of their buffers."""
+    root = 0
+    if collective in ROOTED:
+        ranks = (pre if collective in ("broadcast", "scatter") else post).rank
+        root = int(ranks[0])
+        if ranks[-1] != root:
+            return
+    yield root, False
+    if collective in CUT_BY_RANK and collective != "all-to-all" and pre.buffer != post.buffer:
+        yield root, True
+
+
+#: Where the array lies before and after: a share on each rank, whole on each, or whole on the root.
+_SHARE, _EACH, _ROOT = range(3)
+_WHERE = {
+    "all-gather": (_SHARE, _EACH),
+    "reduce-scatter": (_EACH, _SHARE),
+    "all-reduce": (_EACH, _EACH),
+    "all-to-all": (_EACH, _EACH),
+    "broadcast": (_ROOT, _EACH),
+    "reduce": (_EACH, _ROOT),
+    "gather": (_SHARE, _ROOT),
+    "scatter": (_ROOT, _SHARE),
+}
+
+
+def _counts(
+    collective: str, root: int, compact: bool, schedule: Schedule, pre: _Ends, post: _Ends
+) -> np.ndarray | None:
+    """Elements of the chunks of the array, if conditions are those of this collective; else None."""
+    n, ends = schedule.ranks, (pre, post)
+    where = _WHERE[collective]
+    widths = [schedule.sizes[end.buffer].shape[1] for end in ends]
+    chunks = min(w for w, at in zip(widths, where, strict=True) if at != _SHARE)
+    pieces, rest = divmod(chunks, n) if collective in CUT_BY_RANK else (chunks, 0)
+    if rest or not pieces:
+        return None
+    whole = 0 if where[0] != _SHARE else 1
+    counts = schedule.sizes[ends[whole].buffer][root if where[whole] == _ROOT else 0, :chunks]
+    names, items = [], []
+    for side, (end, at) in enumerate(zip(ends, where, strict=True)):
+        if end.rank.size > (chunks if at != _EACH else n * chunks):
+            return None
+        chunk = np.arange(chunks)
+        if at == _EACH:
+            rank, chunk = np.repeat(np.arange(n), chunks), np.tile(chunk, n)
+        else:
+            rank = chunk // pieces if at == _SHARE else np.full(chunks, root)
+        place = chunk % pieces if at == _SHARE and compact else chunk
+        if place.max() >= widths[side]:
+            return None
+        name = chunk
+        if collective == "all-to-all":
+            # What lies after at the place of rank r's share is r's chunk for this rank.
+            src = rank if not side else chunk // pieces
+            chunk = chunk if not side else rank * pieces + chunk % pieces
+            who, name = src, src * chunks + chunk
+        elif where[0] == _EACH:  # a sum
+            who = np.full(rank.size, _ALL if n > 1 else 0) if side else rank
+        else:
+            who = np.full(rank.size, root) if where[0] == _ROOT else chunk // pieces
+        size = schedule.sizes[end.buffer][rank, place]
+        full = np.flatnonzero(size)
+        if full.size != end.rank.size or (size != counts[chunk]).any():
+            return None
+        for mine, theirs in ((end.rank, rank), (end.chunk, place), (end.who, who)):
+            if (mine != theirs[full]).any():
+                return None
+        names.append(name[full])
+        items.append(end.item)
+    return counts if _one_to_one(np.concatenate(names), np.concatenate(items)) else None
+
+
+def _one_to_one(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether equal entries of one go with equal entries of the other."""
+    (first, a), (second, b) = (np.unique(each, return_inverse=True) for each in (a, b))
+    return first.size == second.size == np.unique(a * second.size + b).size

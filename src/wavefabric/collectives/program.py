@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import batches, check_structure, moves
+from wavefabric.collectives.structure import batches, checked_structure, moves
 
 
 def levels(schedule: Schedule) -> np.ndarray:
@@ -36,7 +36,7 @@ def levels(schedule: Schedule) -> np.ndarray:
     >>> levels(direct_all_gather([5, 5, 5])).tolist()
     [0, 0, 0, 0, 0, 0]
     """
-    check_structure(schedule)
+    checked_structure(schedule)
     m = moves(schedule)
     src, dst = m.src, m.dst
     first_move = np.searchsorted(m.transfer, np.arange(schedule.transfers.size + 1))

@@ -5,7 +5,11 @@ The same object is proved (`collectives.verify`), costed and executed (`exchange
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -69,3 +73,19 @@ class Schedule:
     def offsets(self, buffer: int, rank: int) -> np.ndarray:
         """First element of each chunk of a rank's buffer, and the total last: shape (chunks + 1,)."""
         return np.concatenate(([0], np.cumsum(self.sizes[buffer][rank])))
+
+
+_Found = TypeVar("_Found")
+
+
+def remembered(function: Callable[[Schedule], _Found]) -> Callable[[Schedule], _Found]:
+    """Remember what a function finds for a schedule, which is never changed once it is made."""
+    known: WeakKeyDictionary[Schedule, _Found] = WeakKeyDictionary()
+
+    @wraps(function)
+    def of(schedule: Schedule) -> _Found:
+        if schedule not in known:
+            known[schedule] = function(schedule)
+        return known[schedule]
+
+    return of

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
+from wavefabric.collectives.arguments import ragged
+from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule, remembered
 from wavefabric.errors import InputError
 
 #: What `is_name` allows, in words.
@@ -55,13 +56,26 @@ def moves(schedule: Schedule) -> Moves:
     """The moves of a schedule whose structure was checked."""
     t = schedule.transfers
     count = t["count"].astype(np.int64)
-    transfer = np.repeat(np.arange(t.size), count)
-    within = np.arange(transfer.size) - np.repeat(np.cumsum(count) - count, count)
+    transfer, within = ragged(count)
     first_src = chunk_numbers(schedule, t["src_buffer"], t["src"], t["src_chunk"])
     first_dst = chunk_numbers(schedule, t["dst_buffer"], t["dst"], t["dst_chunk"])
     return Moves(
         transfer, first_src[transfer] + within, first_dst[transfer] + within, int(chunk_bases(schedule)[-1])
     )
+
+
+def transfer_elements(schedule: Schedule) -> np.ndarray:
+    """Elements that each transfer moves: int64, shape (transfers,)."""
+    t = schedule.transfers
+    out = np.zeros(t.size, np.int64)
+    for buffer, sizes in enumerate(schedule.sizes):
+        here = np.flatnonzero(t["src_buffer"] == buffer)
+        if here.size:
+            total = np.zeros((sizes.shape[0], sizes.shape[1] + 1), np.int64)
+            np.cumsum(sizes, axis=1, out=total[:, 1:])
+            rank, chunk = t["src"][here], t["src_chunk"][here]
+            out[here] = total[rank, chunk + t["count"][here]] - total[rank, chunk]
+    return out
 
 
 def batches(rounds: np.ndarray) -> list[tuple[int, int]]:
@@ -104,6 +118,10 @@ def check_structure(schedule: Schedule) -> None:
     _check_chunks(schedule)
     for name in ("pre", "post"):
         _check_holdings(schedule, name, getattr(schedule, name))
+
+
+#: `check_structure`, once for each schedule: what is proved is not proved again for every size.
+checked_structure = remembered(check_structure)
 
 
 def _check_buffers(schedule: Schedule) -> None:

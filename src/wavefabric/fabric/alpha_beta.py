@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import check_structure
+from wavefabric.collectives.structure import checked_structure
 from wavefabric.fabric.bounds import schedule_bound
 from wavefabric.fabric.cost import check_sizes
 from wavefabric.fabric.cost_types import Cost, RoundCost
@@ -65,7 +65,7 @@ def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost
     >>> f"{time.seconds * 1e6:.3f} us, {time.rounds[0].limit}"
     '11.866 us, link GPU0 -> GPU1'
     """
-    check_structure(schedule)
+    checked_structure(schedule)
     check_sizes(schedule, fabric, element_bytes)
     size = transfer_bytes(schedule, element_bytes)
     limit = schedule_bound(schedule, fabric, element_bytes)

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from wavefabric.collectives.conditions import COLLECTIVES, kind
+from wavefabric.collectives.conditions import COLLECTIVES, operation, whole_elements
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric.bottleneck import bottleneck
@@ -36,8 +36,8 @@ def bound(
         Of `wavefabric.collectives.conditions.COLLECTIVES`; of a schedule, what it promises counts.
     fabric : Fabric or PhotonicFabric
     nbytes : float
-        B of the whole array, as `elements` of `wavefabric.collectives.conditions.layout`: of a schedule, what
-        an operation of its kind has on one rank (``sizes[0][0]``).
+        B of the whole array, as `elements` of `wavefabric.collectives.conditions.layout`: of a schedule,
+        see `wavefabric.collectives.conditions.whole_elements`.
     ranks : int, optional
         The first GPUs of the fabric take part; by default all.
     root : int
@@ -78,7 +78,7 @@ def bound(
     '1.000 ms, 0.7 us'
     """
     if isinstance(collective, Schedule):
-        whole = int(collective.sizes[0][0].sum())
+        whole = whole_elements(collective)
         return schedule_bound(collective, fabric, nbytes / whole if whole else 0.0, incremental=incremental)
     if collective not in COLLECTIVES:
         raise InputError(f"collective: {collective!r} given; allowed: {', '.join(COLLECTIVES)}")
@@ -115,10 +115,10 @@ def schedule_bound(
     -----
     Of a schedule that promises no named operation: what each GPU must send and receive by itself.
     """
-    collective, root = kind(schedule)
+    found = operation(schedule)
+    collective, root, counts = found.collective, found.root, found.counts
     if collective == "custom":
         return _custom(schedule, fabric, element_bytes, incremental)
-    counts = schedule.sizes[0][root or 0]
     whole = float(counts.sum()) * element_bytes
     if counts.size % schedule.ranks:
         shares = np.full(schedule.ranks, whole / schedule.ranks)

@@ -119,6 +119,7 @@ def graph(fabric: Fabric) -> Graph:
     return Graph(n, nodes, source, target, tuple(capacity))
 
 
+@lru_cache(maxsize=8)
 def sampled(fabric: Fabric) -> list[tuple[frozenset[int], float, float]]:
     """Cuts of every number of GPUs: with the first k in order of rank, or of column and rank of any grid.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,8 +19,11 @@ def positions(fabric: Fabric) -> dict[str, np.ndarray]:
 
     Notes
     -----
-    A grid or hypercube is recognised by its links, not by its name.
+    A grid or hypercube is recognised by its links, not by its name. GPUs stay where they are in the machine,
+    whatever the order of ranks.
     """
+    if fabric.numbering:
+        fabric = replace(fabric, gpus=fabric.numbering, numbering=())
     neighbours = _neighbours(fabric)
     if not fabric.switches:
         shape = _grid_shape(fabric, neighbours)

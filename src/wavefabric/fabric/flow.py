@@ -6,7 +6,7 @@ import numpy as np
 
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import check_structure
+from wavefabric.collectives.structure import checked_structure
 from wavefabric.fabric.bounds import schedule_bound
 from wavefabric.fabric.cost import check_sizes
 from wavefabric.fabric.cost_types import Cost
@@ -62,7 +62,7 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
     >>> f"{time.seconds * 1e3:.4f} ms, {time.busiest}"
     '6.6674 ms, link NVSwitch -> GPU2'
     """
-    check_structure(schedule)
+    checked_structure(schedule)
     check_sizes(schedule, fabric, element_bytes)
     at_once = 0 if engines is None else whole("engines", engines, 1)
     t = schedule.transfers

@@ -59,6 +59,9 @@ class Fabric:
         s that a host takes to issue a round that its GPU takes part in, to send to each further peer in it,
         and each addition or copy within the GPU. Hosts run ahead of their GPUs: a schedule takes at least the
         sum, but it is not added to the rest.
+    numbering : tuple of str
+        GPUs in the order of their numbers in the machine, by which it picks among routes that are equally good
+        (`wavefabric.fabric.order.reordered` sets it); empty: the order of `gpus`.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Fabric:
     round_overhead: float = 0.0
     peer_overhead: float = 0.0
     reduce_overhead: float = 0.0
+    numbering: tuple[str, ...] = ()
 
     @property
     def ranks(self) -> int:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wavefabric.collectives.arguments import ragged
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.structure import transfer_elements
 from wavefabric.fabric.model import Fabric
 from wavefabric.fabric.routing import paths
 
@@ -37,8 +40,7 @@ class Uses:
         """Resources of any pairs, which may repeat: places in `pairs`, and resources, in order of place."""
         first = np.searchsorted(self.pair, np.arange(self.latency.size + 1))
         count = np.diff(first)[pairs]
-        which = np.repeat(np.arange(len(pairs)), count)
-        within = np.arange(which.size) - np.repeat(np.cumsum(count) - count, count)
+        which, within = ragged(count)
         return which, self.resource[first[pairs][which] + within]
 
     def name(self, resource: int) -> str:
@@ -80,15 +82,6 @@ def uses(fabric: Fabric, src: np.ndarray, dst: np.ndarray) -> Uses:
     return Uses(fabric, pair, wire, capacity, latency)
 
 
-def transfer_bytes(schedule, element_bytes: float) -> np.ndarray:
+def transfer_bytes(schedule: Schedule, element_bytes: float) -> np.ndarray:
     """Bytes of each transfer: shape (transfers,)."""
-    t = schedule.transfers
-    out = np.zeros(t.size)
-    for buffer, sizes in enumerate(schedule.sizes):
-        here = np.flatnonzero(t["src_buffer"] == buffer)
-        if here.size:
-            total = np.zeros((sizes.shape[0], sizes.shape[1] + 1), np.int64)
-            np.cumsum(sizes, axis=1, out=total[:, 1:])
-            rank, chunk = t["src"][here], t["src_chunk"][here]
-            out[here] = total[rank, chunk + t["count"][here]] - total[rank, chunk]
-    return out * float(element_bytes)
+    return transfer_elements(schedule) * float(element_bytes)

@@ -161,12 +161,16 @@ def paths(fabric: Fabric) -> Paths:
     w = wires(fabric)
     nodes = len(fabric.gpus) + len(fabric.switches)
     passes = np.arange(nodes) >= (0 if fabric.forwards else fabric.ranks)
-    apart = np.abs(w.source - w.target)
+    number = np.arange(nodes)  # of each node in the machine, whatever the order of ranks
+    if fabric.numbering:
+        number[: fabric.ranks] = [fabric.numbering.index(name) for name in fabric.gpus]
+    source, target = number[w.source], number[w.target]
+    apart = np.abs(source - target)
     # Which of two neighbours equally close in number: up from even places of their axis, down from odd ones.
-    place = w.source // np.maximum(apart, 1) % 2
-    turn = (w.target > w.source) == (place == 1)
+    place = source // np.maximum(apart, 1) % 2
+    turn = (target > source) == (place == 1)
     table = np.full((nodes, fabric.ranks), -1, np.int64)
-    first_choice = np.lexsort((turn, apart, w.source))
+    first_choice = np.lexsort((target, turn, apart, w.source))
     even = not w.bandwidth.size or (w.bandwidth == w.bandwidth[0]).all()
     for gpu, hops in enumerate(_hops(w, nodes, fabric.ranks, fabric.forwards)):
         near, far = hops[w.target], hops[w.source]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.schedule import TRANSFER, Schedule
 
@@ -86,8 +87,7 @@ def assemble(
 def _filled(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
     """One transfer a chunk, those of empty chunks left out."""
     count = t["count"].astype(np.int64)
-    owner = np.repeat(np.arange(t.size), count)
-    within = np.arange(owner.size) - np.repeat(np.cumsum(count) - count, count)
+    owner, within = ragged(count)
     single = t[owner]
     single["src_chunk"] += within.astype(np.int32)
     single["dst_chunk"] += within.astype(np.int32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.builders.rows import assemble, rows
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
@@ -115,9 +116,8 @@ def binomial(collective: str, ranks: int, elements: int, pieces: int = 1, root: 
         taker = giver + half
         if collective in ("gather", "scatter"):
             size = np.minimum(half, ranks - taker)
-            taker = np.repeat(taker, size)
-            giver = np.repeat(giver, size)
-            within = np.arange(taker.size) - np.repeat(np.cumsum(size) - size, size)
+            pair, within = ragged(size)
+            taker, giver = taker[pair], giver[pair]
             chunk = (taker + within + root) % ranks * pieces
         else:
             chunk = 0

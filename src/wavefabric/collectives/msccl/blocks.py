@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.msccl.buffers import hazards
 from wavefabric.collectives.msccl.format import (
     BLOCK,
@@ -162,10 +163,10 @@ def _waits(work, owner, gpu, time) -> tuple[np.ndarray, np.ndarray]:
     for side, skip, write in (("src", R, False), ("dst", S, True)):
         row = at[work["type"] != skip]
         count = work["cnt"][row].astype(np.int64)
-        within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        step, within = ragged(count)
         first = (gpu[owner[row]] * 3 + work[f"{side}buf"][row]) * width + work[f"{side}off"][row]
-        rows.append(np.repeat(row, count))
-        chunks.append(np.repeat(first, count) + within)
+        rows.append(row[step])
+        chunks.append(first[step] + within)
         writes.append(np.full(within.size, write))
     row, chunk, write = (np.concatenate(parts) for parts in (rows, chunks, writes))
     later, earlier = hazards(chunk, time[row], write)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.msccl.format import READS, WRITES, Algorithm
 
 
@@ -91,9 +92,9 @@ def touches(algorithm: Algorithm) -> Touches:
         letter = steps[f"{side}buf"][row]
         first = base[found.buffer[letter]] + found.shift[gpu[row], letter] + steps[f"{side}off"][row]
         count = steps["cnt"][row].astype(np.int64)
-        within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-        rows.append(np.repeat(row, count))
-        chunks.append(np.repeat(gpu[row] * base[-1] + first, count) + within)
+        step, within = ragged(count)
+        rows.append(row[step])
+        chunks.append((gpu[row] * base[-1] + first)[step] + within)
         writes.append(np.full(within.size, write))
     return Touches(*(np.concatenate(parts) for parts in (rows, chunks, writes)))
 
@@ -124,7 +125,7 @@ def hazards(chunk: np.ndarray, time: np.ndarray, writes: np.ndarray) -> tuple[np
     lowest = np.where(before >= 0, before + 1, begin)
     reads = np.where(written, at - lowest, 0)
     alone = written & (reads == 0) & (before >= 0)
-    later = np.concatenate((at[read], at[alone], np.repeat(at, reads)))
-    within = np.arange(reads.sum()) - np.repeat(np.cumsum(reads) - reads, reads)
-    earlier = np.concatenate((before[read], before[alone], np.repeat(lowest, reads) + within))
+    write, within = ragged(reads)
+    later = np.concatenate((at[read], at[alone], write))
+    earlier = np.concatenate((before[read], before[alone], lowest[write] + within))
     return order[later], order[earlier]

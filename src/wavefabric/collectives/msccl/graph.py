@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.msccl.format import (
     CHANNELS,
     RECEIVES,
@@ -157,8 +158,8 @@ def check_deadlock(algorithm: Algorithm, senders: np.ndarray, slots: int) -> Non
 def _spread(first: np.ndarray, rows: np.ndarray, chunks: np.ndarray) -> np.ndarray:
     """Nodes of all chunks of these steps, one step after the other."""
     count = chunks[rows]
-    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    return np.repeat(first[rows], count) + within
+    row, within = ragged(count)
+    return first[rows][row] + within
 
 
 def _circle(before: np.ndarray, after: np.ndarray, part: np.ndarray) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wavefabric.collectives.conditions import COLLECTIVES, ROOTED, Layout, layout
+from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED, Layout, layout
 from wavefabric.collectives.msccl.buffers import Places
 from wavefabric.collectives.msccl.format import Algorithm
 from wavefabric.collectives.schedule import Holdings, Schedule
@@ -18,8 +18,6 @@ _COLLECTIVES = {
     "alltoall": "all-to-all",
     "reduce_scatter": "reduce-scatter",
 }
-#: Collectives whose array is cut into shares of the GPUs.
-_SHARES = ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
 
 
 def promise(algorithm: Algorithm, found: Places, schedule: Schedule) -> tuple[Holdings, Holdings]:
@@ -37,7 +35,7 @@ def promise(algorithm: Algorithm, found: Places, schedule: Schedule) -> tuple[Ho
     if collective not in COLLECTIVES:
         raise InputError(f"algo collective: {collective[:60]!r}; allowed: {', '.join(COLLECTIVES)}")
     pieces = a.chunks
-    if collective in _SHARES:
+    if collective in CUT_BY_RANK:
         pieces, rest = divmod(a.chunks, a.gpus)
         if rest:
             raise InputError(
@@ -46,7 +44,7 @@ def promise(algorithm: Algorithm, found: Places, schedule: Schedule) -> tuple[Ho
     if not pieces:
         raise InputError("algo nchunksperloop: 0; allowed: at least one chunk for each share of the array")
     root = _root(a, collective, schedule) if collective in ROOTED else 0
-    elements = pieces * (a.gpus if collective in _SHARES else 1)
+    elements = pieces * (a.gpus if collective in CUT_BY_RANK else 1)
     wanted = layout(collective, a.gpus, elements, pieces, root)
     if a.inplace and collective != "all-to-all":
         return wanted.pre, wanted.post

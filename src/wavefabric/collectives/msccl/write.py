@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wavefabric.collectives.arguments import whole
-from wavefabric.collectives.conditions import kind
+from wavefabric.collectives.arguments import ragged, whole
+from wavefabric.collectives.conditions import operation
 from wavefabric.collectives.msccl.blocks import MOVE, TooMany, build_blocks
 from wavefabric.collectives.msccl.check import check_algorithm
 from wavefabric.collectives.msccl.format import (
@@ -110,7 +110,9 @@ def to_msccl(
         allowed = "1 to 63 letters, digits, spaces and . , : ; = ( ) _ + / -"
         raise InputError(f"name: {title[:80]!r}; allowed: {allowed}")
     verify(schedule)
-    collective, root = kind(schedule)
+    found = operation(schedule)
+    # MSCCL's words for collectives mean its own places of the data; others are written as what they do.
+    collective, root = (found.collective, found.root) if found.in_place else ("custom", None)
     _check_sizes(schedule, collective)
     letters, shifts, sizes, inplace = _buffers(schedule, collective)
     moves = _moves(schedule, letters, shifts, instances)
@@ -211,10 +213,10 @@ def _moves(schedule: Schedule, letters: np.ndarray, shifts: np.ndarray, instance
     for side in ("srcoff", "dstoff"):
         parts[side] = parts[side] * instances + parts["instance"] * parts["cnt"]
     pieces = -(-parts["cnt"] // COUNT)
-    cut = np.repeat(parts, pieces)
-    within = np.arange(cut.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    part, within = ragged(pieces)
+    cut = parts[part]
     # As even as possible: 128 chunks are 64 and 64.
-    least, rest = np.divmod(cut["cnt"], np.repeat(pieces, pieces))
+    least, rest = np.divmod(cut["cnt"], pieces[part])
     begin = within * least + np.minimum(within, rest)
     for side in ("srcoff", "dstoff"):
         cut[side] += begin

@@ -7,7 +7,7 @@ from itertools import groupby
 import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import batches, check_structure
+from wavefabric.collectives.structure import batches, checked_structure
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_types import Cost, RoundCost
 from wavefabric.fabric.photonic.assign import plan as make_plan
@@ -81,7 +81,7 @@ def photonic(
     from wavefabric.fabric.cost import check_sizes
     from wavefabric.fabric.resources import transfer_bytes
 
-    check_structure(schedule)
+    checked_structure(schedule)
     check_sizes(schedule, fabric, element_bytes)
     if plan is None:
         options = {"routing": routing, "sharing": sharing, "oversubscribed": oversubscribed, "seed": seed}
