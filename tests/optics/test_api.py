@@ -14,8 +14,9 @@ def test_every_name_is_there_even_after_its_module_is_imported():
 
 
 def test_the_readme_examples_run_twice(capsys):
-    """Of both solvers."""
+    """Of both solvers; fewer time steps do."""
     examples = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.S)
+    examples = [code.replace("np.arange(600)", "np.arange(60)").replace("=600", "=60") for code in examples]
     for code in examples * 2:
         exec(code, {})
     said = capsys.readouterr().out
