@@ -1,0 +1,16 @@
+"""Schedules found and proved optimal by solvers, for photonic circuits and for electrical links."""
+
+from wavefabric.collectives.synthesis.lights import synthesise
+from wavefabric.collectives.synthesis.links import least_steps, synthesise_links
+from wavefabric.collectives.synthesis.problem import Circuit, Lights, Links, Synthesis, Undecided
+
+__all__ = [
+    "Circuit",
+    "Lights",
+    "Links",
+    "Synthesis",
+    "Undecided",
+    "least_steps",
+    "synthesise",
+    "synthesise_links",
+]

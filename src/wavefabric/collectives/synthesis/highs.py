@@ -1,0 +1,38 @@
+"""HiGHS as a process of its own, which can be stopped: a question in, an answer out, as arrays."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import numpy as np
+
+
+def main() -> None:
+    """Answer the question on standard input.
+
+    Status 0: `values` satisfies it; 2: nothing does; anything else: not decided. HiGHS: Huangfu & Hall 2018,
+    doi:10.1007/s12532-017-0130-5.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array
+
+    q = np.load(io.BytesIO(sys.stdin.buffer.read()))
+    size = q["upper"].size
+    rows = csr_array((q["data"], q["indices"], q["indptr"]), shape=(q["low"].size, size))
+    options = {} if np.isinf(q["time_limit"]) else {"time_limit": float(q["time_limit"])}
+    found = milp(
+        np.zeros(size),
+        constraints=LinearConstraint(rows, q["low"], q["high"]),
+        integrality=np.ones(size),
+        bounds=Bounds(q["lower"], q["upper"]),
+        options=options,
+    )
+    values = np.zeros(0) if found.x is None else np.rint(found.x)
+    answer = io.BytesIO()
+    np.savez(answer, status=np.array(found.status), values=values)
+    sys.stdout.buffer.write(answer.getvalue())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""So many steps and rounds over electrical links, or the fewest steps: bounds, seeds, and then solvers."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from wavefabric.collectives.synthesis.bounds import UNREACHABLE, Bound, cut_bound
+from wavefabric.collectives.synthesis.demand import Demand, Move
+from wavefabric.collectives.synthesis.link_seeds import fits, greedy, ring
+from wavefabric.collectives.synthesis.model import Model
+from wavefabric.collectives.synthesis.problem import Links, Undecided
+from wavefabric.collectives.synthesis.solve import TOO_MANY, Answer, decide
+from wavefabric.collectives.synthesis.spread import FAR, Spread, distances
+from wavefabric.errors import InputError
+
+_ATTEMPTS = 6
+
+
+@dataclass(frozen=True)
+class Half:
+    """Moves of one spreading, the rounds of its steps, and what is proved."""
+
+    moves: list[Move]
+    rounds: list[int]
+    lower: int
+    why: str
+    status: tuple[tuple[int, str], ...]
+
+
+def _bound(demand: Demand, links: Links) -> tuple[Bound, Bound]:
+    """Lower bounds of steps by distance, and of rounds by cuts."""
+    hops = distances(demand.ranks, [link for link, n in links.capacity.items() if n])
+    farthest: Bound = (0, "nothing to be sent")
+    for chunk in demand.chunks:
+        for rank in chunk.need:
+            far = int(hops[sorted(chunk.have), rank].min())
+            if far > farthest[0]:
+                farthest = (far, f"rank {rank} is {far} links away from what it needs")
+    return farthest, cut_bound(demand, links.capacity, links.groups)
+
+
+def decide_steps(
+    demand: Demand, links: Links, steps: int, rounds: int, deadline: float, workers: int, say: Callable
+) -> Half | str:
+    """A schedule of so many steps and rounds, or what proves that there is none.
+
+    Raises
+    ------
+    Undecided
+        If time runs out.
+    """
+    (least, far), (fewest, why) = _bound(demand, links)
+    if least > steps or fewest > rounds:
+        return f"a bound ({far if least > steps else why})"
+    lower = max(steps, fewest)
+    bound = why if fewest > steps else "no step takes less than one"
+    text = f"{rounds} rounds; at least {lower} are needed: {bound}"
+
+    def half(moves: list[Move], taken: list[int], method: str) -> Half:
+        return Half(moves, taken, lower, f"found by {method}; {text}", ((rounds, f"feasible: {method}"),))
+
+    extra = rounds - steps
+    even = [1 + extra // steps + (i >= steps - extra % steps) for i in range(steps)]
+    for seed in range(_ATTEMPTS):
+        taken = even if seed % 2 else [1] * (steps - 1) + [1 + extra]
+        known = ring(demand, links) if seed == 0 else None
+        if known is not None and fits(known, links, taken):
+            return half(known, taken, "a ring")
+        known = greedy(demand, links, taken, seed)
+        if known is not None and fits(known, links, taken):
+            return half(known, taken, "greedy steps")
+    say(f"{steps} steps, {rounds} rounds")
+    answer, moves, taken = _ask(demand, links, steps, rounds, deadline, workers)
+    if answer.feasible is False:
+        return answer.solver
+    if answer.feasible is None:
+        raise Undecided(
+            f"time_limit: over before {steps} steps and {rounds} rounds were decided; allowed: more time"
+        )
+    return half(moves, taken, answer.solver)
+
+
+def _ask(
+    demand: Demand, links: Links, steps: int, rounds: int, deadline: float, workers: int
+) -> tuple[Answer, list[Move], list[int]]:
+    """The solvers' answer, and the moves and the rounds of each step if there are any."""
+    size = steps * sum(bool(c.need) for c in demand.chunks) * len(links.capacity)
+    if size > TOO_MANY:
+        raise Undecided(
+            f"layout: {size} variables for the solvers; allowed: {TOO_MANY}, or links that a ring fits"
+        )
+    model = Model()
+    spread = Spread(model, demand, [e for e, n in links.capacity.items() if n], steps, forward=True)
+    takes = [model.variable(rounds - steps + 1, 1) for _ in range(steps)]
+    model.row(takes, rounds, rounds)
+    for step in range(steps):
+        carried = [((link,), n) for link, n in links.capacity.items()] + list(links.groups)
+        for members, n in carried:
+            columns = [c for s, d in members for c in spread.sent.get((s, d, step), ())]
+            if rounds > steps:
+                model.row([*columns, takes[step]], -math.inf, 0, [1] * len(columns) + [-n])
+            else:
+                model.limit(columns, n)
+    answer = decide(model, deadline, workers)
+    if answer.values is None:
+        return answer, [], []
+    return answer, spread.moves(answer.values), [int(answer.values[t]) for t in takes]
+
+
+def least(
+    demand: Demand, links: Links, max_steps: int | None, deadline: float, workers: int, say: Callable
+) -> Half:
+    """A schedule of the fewest steps of one round each, as far as time allows.
+
+    Raises
+    ------
+    InputError
+        If some rank cannot be reached, or not within `max_steps`.
+    Undecided
+        If no schedule of at most `max_steps` was found in time.
+    """
+    lower, proof = max(_bound(demand, links), key=lambda b: b[0])
+    if lower >= min(UNREACHABLE, FAR):
+        raise InputError("links: some rank cannot get what it needs; allowed: links that join the ranks")
+    verdicts = {lower - 1: f"infeasible: proved by a bound ({proof})"} if lower > 1 else {}
+    proof = f"a bound ({proof})"
+    steps, method, moves = _known(demand, links, lower)
+    tried = lower
+    while tried < steps and (max_steps is None or tried <= max_steps) and time.monotonic() < deadline:
+        now = time.monotonic()
+        until = deadline if tried == steps - 1 or math.isinf(deadline) else now + (deadline - now) / 2
+        try:
+            half = decide_steps(demand, links, tried, tried, until, workers, say)
+        except Undecided:
+            verdicts[tried] = "unknown: out of time"
+        else:
+            if not isinstance(half, str):
+                steps, method, moves = tried, half.status[0][1].removeprefix("feasible: "), half.moves
+                break
+            lower, proof = tried + 1, half
+            verdicts[tried] = f"infeasible: proved by {half}"
+        tried += 1
+    if max_steps is not None and steps > max_steps:
+        if lower > max_steps:
+            raise InputError(f"max_steps: {max_steps}; allowed: from {lower}, as proved by {proof}")
+        raise Undecided(
+            f"time_limit: over before {lower} to {max_steps} steps were decided; allowed: more time"
+        )
+    verdicts[steps] = f"feasible: {method}"
+    missing = "fewer" if steps == lower else f"{lower} to {steps - 1} not decided; fewer than {lower}"
+    named = "1 step" if steps == 1 else f"{steps} steps"
+    why = f"{named} found by {method}; {missing} are impossible: proved by {proof}"
+    return Half(moves, [1] * steps, lower, why, tuple(sorted(verdicts.items())))
+
+
+def _known(demand: Demand, links: Links, lower: int) -> tuple[int, str, list[Move]]:
+    """The best schedule that needs no solver: steps, method, moves."""
+    best: tuple[int, str, list[Move]] | None = None
+    for attempt in range(-1, _ATTEMPTS):
+        moves = ring(demand, links) if attempt < 0 else greedy(demand, links, (), attempt)
+        if moves is None:
+            continue
+        steps = 1 + max((m[0] for m in moves), default=-1)
+        if best is None or steps < best[0]:
+            best = steps, "a ring" if attempt < 0 else "greedy steps", moves
+        if best[0] == lower:
+            break
+    if best is None:
+        raise InputError("links: some rank cannot get what it needs; allowed: links that join the ranks")
+    return best

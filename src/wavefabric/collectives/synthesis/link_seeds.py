@@ -1,0 +1,100 @@
+"""Schedules over electrical links found without a solver."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from wavefabric.collectives.synthesis.demand import Demand, Move
+from wavefabric.collectives.synthesis.problem import Edge, Links
+from wavefabric.collectives.synthesis.seeds import ring_moves
+from wavefabric.collectives.synthesis.spread import FAR, distances, useful
+
+
+class Capacity:
+    """What links, and links together, can still carry in a step of so many rounds."""
+
+    def __init__(self, links: Links, rounds: int):
+        self.links = {link: n * rounds for link, n in links.capacity.items()}
+        self.groups = [n * rounds for _, n in links.groups]
+        self.of_link: dict[Edge, list[int]] = {link: [] for link in self.links}
+        for i, (members, _) in enumerate(links.groups):
+            for link in members:
+                self.of_link[link].append(i)
+
+    def take(self, link: Edge) -> bool:
+        """Use a link for a chunk, if there is room."""
+        if self.links.get(link, 0) < 1 or any(self.groups[i] < 1 for i in self.of_link[link]):
+            return False
+        self.links[link] -= 1
+        for i in self.of_link[link]:
+            self.groups[i] -= 1
+        return True
+
+
+def ring(demand: Demand, links: Links) -> list[Move] | None:
+    """Every chunk both ways round a ring of links, a round a step."""
+    pairs = [link for link, n in links.capacity.items() if n]
+    most = max(links.capacity.values(), default=0)
+    for width in range(most, 0, -1):
+        wide = [link for link in pairs if links.capacity[link] >= width]
+        moves = ring_moves(demand, wide, width, both=True)
+        if moves is not None and fits(moves, links, [1] * (1 + max((m[0] for m in moves), default=-1))):
+            return moves
+    return None
+
+
+def fits(moves: Sequence[Move], links: Links, rounds: Sequence[int]) -> bool:
+    """Whether moves keep to the capacities of steps of so many rounds."""
+    steps = [Capacity(links, r) for r in rounds]
+    return all(m[0] < len(steps) and steps[m[0]].take((m[2], m[3])) for m in moves)
+
+
+def greedy(demand: Demand, links: Links, rounds: Sequence[int], seed: int) -> list[Move] | None:
+    """Step by step as many chunks as links carry, rare ones first, each nearer to a rank that needs it.
+
+    Steps take `rounds` rounds, and one each after those. None if some rank cannot be reached.
+    """
+    rng = np.random.default_rng(seed)
+    pairs = [link for link, n in links.capacity.items() if n]
+    hops = distances(demand.ranks, pairs)
+    has = np.zeros((len(demand.chunks), demand.ranks), bool)
+    needs = np.zeros_like(has)
+    for number, chunk in enumerate(demand.chunks):
+        has[number, sorted(chunk.have)] = True
+        needs[number, sorted(chunk.need)] = True
+    moves: list[Move] = []
+    step = 0
+    while (needs & ~has).any():
+        room = Capacity(links, rounds[step] if step < len(rounds) else 1)
+        sent = _step(room, pairs, hops, has, needs & ~has, rng)
+        if not sent:
+            return None
+        moves += [(step, number, s, d) for number, s, d in sent]
+        for number, _, d in sent:
+            has[number, d] = True
+        step += 1
+    return useful(demand, moves)
+
+
+def _step(room: Capacity, pairs: list[Edge], hops, has, missing, rng) -> list[tuple[int, int, int]]:
+    copies = has.sum(axis=1)
+    wishes: list[tuple] = []
+    for number in np.flatnonzero(missing.any(axis=1)).tolist():
+        nearest = hops[has[number]].min(axis=0)
+        # nearer[d]: how many that miss the chunk would be nearer to it if d had it.
+        nearer = ((hops < nearest) & missing[number] & (hops < FAR)).sum(axis=1)
+        for s, d in pairs:
+            if has[number, s] and not has[number, d] and nearer[d]:
+                wishes.append(
+                    (not missing[number, d], copies[number] - nearer[d], rng.random(), number, s, d)
+                )
+    taken: Counter[tuple[int, int]] = Counter()
+    sent = []
+    for _, _, _, number, s, d in sorted(wishes):
+        if not taken[number, d] and room.take((s, d)):
+            taken[number, d] = 1
+            sent.append((number, s, d))
+    return sent

@@ -1,0 +1,212 @@
+"""What a synthesis is given and what it returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from wavefabric.collectives.arguments import whole
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.errors import InputError
+
+Edge = tuple[int, int]
+
+
+class Undecided(InputError):
+    """The time limit passed before a schedule was found or proved impossible."""
+
+
+@dataclass(frozen=True)
+class Lights:
+    """A photonic fabric as plain data: tiles that send light to each other over waveguides.
+
+    Parameters
+    ----------
+    ranks : int
+        Tiles; rank r is on tile r.
+    lasers : int
+        Wavelengths of a tile, and as many photodiodes.
+    waveguides : int
+        Of each edge, in each direction; each carries every wavelength once.
+    ports : int or None
+        Wavelengths that a tile can use at once in each direction; None: all.
+    routes : mapping of (src, dst) to routes
+        The ways allowed from each rank to each other, as tiles, src first and dst last. A pair that is absent
+        or has none cannot be connected.
+    capacity : mapping of (a, b) to int, optional
+        Waveguides of single edges, where they differ from `waveguides`.
+    shared : bool
+        Waveguides carry light either way: circuits of both directions of an edge count together.
+    """
+
+    ranks: int
+    lasers: int
+    waveguides: int
+    ports: int | None
+    routes: Mapping[Edge, tuple[tuple[int, ...], ...]] = field(repr=False)
+    capacity: Mapping[Edge, int] | None = field(default=None, repr=False)
+    shared: bool = False
+
+    def __post_init__(self) -> None:
+        whole("ranks", self.ranks, 1)
+        whole("lasers", self.lasers, 1)
+        whole("waveguides", self.waveguides, 0)
+        if self.ports is not None:
+            whole("ports", self.ports, 1)
+        for (src, dst), ways in self.routes.items():
+            _check_pair("routes", src, dst, self.ranks)
+            for way in ways:
+                tiles = tuple(way)
+                ends = len(tiles) > 1 and (tiles[0], tiles[-1]) == (src, dst)
+                if not ends or len(set(tiles)) < len(tiles) or not all(0 <= t < self.ranks for t in tiles):
+                    allowed = f"tiles of 0 to {self.ranks - 1}, none twice, {src} first and {dst} last"
+                    raise InputError(f"routes[{src}, {dst}]: {tiles}; allowed: {allowed}")
+        for (a, b), waveguides in (self.capacity or {}).items():
+            _check_pair("capacity", a, b, self.ranks)
+            whole(f"capacity[{a}, {b}]", waveguides, 0)
+
+    @property
+    def at_once(self) -> int:
+        """Circuits that a rank can send, or receive, in a round."""
+        return self.lasers if self.ports is None else min(self.lasers, self.ports)
+
+    def of_edge(self, a: int, b: int) -> int:
+        """Waveguides from a tile to its neighbour; of a shared edge those of either direction."""
+        given = self.capacity or {}
+        if self.shared and (a, b) not in given:
+            return given.get((b, a), self.waveguides)
+        return given.get((a, b), self.waveguides)
+
+    def reversed(self) -> Lights:
+        """The same fabric with time, and so every route, turned round."""
+        routes = {(d, s): tuple(tuple(way[::-1]) for way in ways) for (s, d), ways in self.routes.items()}
+        capacity = self.capacity and {(b, a): w for (a, b), w in self.capacity.items()}
+        return Lights(self.ranks, self.lasers, self.waveguides, self.ports, routes, capacity, self.shared)
+
+    def symmetric(self) -> bool:
+        """Whether turning time round changes nothing."""
+        mirror = self.reversed()
+        edges = {e for ways in self.routes.values() for way in ways for e in pairwise(way)}
+        if any(self.of_edge(a, b) != self.of_edge(b, a) for a, b in edges):
+            return False
+        return all(
+            set(map(tuple, ways)) == set(mirror.routes.get(pair, ())) for pair, ways in self.routes.items()
+        )
+
+
+@dataclass(frozen=True)
+class Links:
+    """An electrical topology as in SCCL: chunks that each directed link carries in a round.
+
+    Parameters
+    ----------
+    ranks : int
+    capacity : mapping of (src, dst) to int
+        Chunks a round; a pair that is absent has no link.
+    groups : tuple of (set of links, int)
+        Chunks a round that several links carry together, as those of a hub.
+    """
+
+    ranks: int
+    capacity: Mapping[Edge, int]
+    groups: tuple[tuple[frozenset[Edge], int], ...] = ()
+
+    def __post_init__(self) -> None:
+        whole("ranks", self.ranks, 1)
+        for (a, b), chunks in self.capacity.items():
+            _check_pair("capacity", a, b, self.ranks)
+            whole(f"capacity[{a}, {b}]", chunks, 0)
+        for i, (links, chunks) in enumerate(self.groups):
+            whole(f"groups[{i}]", chunks, 0)
+            for link in links:
+                if link not in self.capacity:
+                    raise InputError(f"groups[{i}]: link {link}; allowed: links named in capacity")
+
+    def reversed(self) -> Links:
+        """The same topology with every link turned round."""
+        groups = tuple((frozenset((b, a) for a, b in links), n) for links, n in self.groups)
+        return Links(self.ranks, {(b, a): n for (a, b), n in self.capacity.items()}, groups)
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """Light from one tile to another during one round of a schedule; it carries one chunk.
+
+    Parameters
+    ----------
+    round : int
+        As in the schedule's transfers.
+    src, dst : int
+    wavelength : int
+        From 0: a laser of `src` and a photodiode of `dst`.
+    route : tuple of int
+        Tiles, src first and dst last.
+    """
+
+    round: int
+    src: int
+    dst: int
+    wavelength: int
+    route: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """A schedule, and what is proved of it.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Verified. Rounds that only add up are not counted below.
+    rounds : int
+        Rounds in which something is sent. Of `synthesise_links`: all rounds of all steps, and a round of the
+        schedule is a step.
+    lower_bound : int
+        No schedule has fewer rounds, or, of `least_steps`, fewer steps. Of `synthesise_links`: of rounds, by
+        counting alone.
+    optimal : bool
+        Whether `rounds` is the least possible; of an all-reduce, of each half.
+    why : str
+        What proves it, or what is missing; one line.
+    circuits : tuple of Circuit
+        One a transfer between ranks, in the order of the schedule's transfers; none on electrical links.
+    seconds : float
+        Wall time.
+    status : tuple of (int, str)
+        Rounds tried (steps by `least_steps`), and ``"infeasible: proved by …"``, ``"feasible: …"`` or
+        ``"unknown: …"``.
+    rounds_of_steps : tuple of int
+        Of `synthesise_links`: rounds that each step takes.
+    """
+
+    schedule: Schedule
+    rounds: int
+    lower_bound: int
+    optimal: bool
+    why: str
+    circuits: tuple[Circuit, ...] = field(repr=False)
+    seconds: float
+    status: tuple[tuple[int, str], ...]
+    rounds_of_steps: tuple[int, ...] = ()
+
+
+def check_time_limit(time_limit: float) -> float:
+    """Seconds, more than 0."""
+    if isinstance(time_limit, bool) or not isinstance(time_limit, int | float) or not time_limit > 0:
+        raise InputError(f"time_limit: {time_limit!r}; allowed: seconds, more than 0")
+    return math.inf if math.isinf(time_limit) else float(time_limit)
+
+
+def check_ranks(of_layout: int, of_fabric: int) -> None:
+    """Refuse a layout for another number of ranks."""
+    if of_layout != of_fabric:
+        raise InputError(f"layout: {of_layout} ranks; allowed: the {of_fabric} ranks of the fabric")
+
+
+def _check_pair(key: str, a: int, b: int, ranks: int) -> None:
+    whole(f"{key}: rank", a, 0, ranks - 1)
+    whole(f"{key}: rank", b, 0, ranks - 1)
+    if a == b:
+        raise InputError(f"{key}[{a}, {b}]: a rank and itself; allowed: two ranks")

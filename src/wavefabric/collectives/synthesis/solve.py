@@ -1,0 +1,200 @@
+"""Questions put to two solvers at once: CP-SAT, and HiGHS, each good at proofs that the other is bad at."""
+
+from __future__ import annotations
+
+import io
+import math
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wavefabric.collectives.synthesis.model import Model
+from wavefabric.errors import MissingExtra
+
+#: Seconds that CP-SAT has to itself before HiGHS is started beside it.
+_ALONE = 2.0
+_PAUSE = 0.02
+#: Variables of a question that is not even written down.
+TOO_MANY = 1_500_000
+#: Seconds after its deadline at which a solver that has not noticed is ended.
+_GRACE = 0.5
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a solver found: True with values, False if nothing satisfies the question, None if not decided."""
+
+    feasible: bool | None
+    values: np.ndarray | None
+    solver: str
+
+
+def decide(model: Model, deadline: float, workers: int) -> Answer:
+    """Answer a question before a time of `time.monotonic`.
+
+    CP-SAT begins alone on all workers, as most questions are easy for it. After two seconds HiGHS gets one
+    of the workers. Ctrl-C stops both within a fraction of a second.
+
+    Raises
+    ------
+    MissingExtra
+        Without ortools.
+    """
+    if any(low > 0 for low, cs in zip(model.low, model.columns, strict=True) if not cs):
+        return Answer(False, None, "counting")
+    alone = min(deadline, time.monotonic() + _ALONE)
+    answer = _wait([_CpSat(model, alone, workers)], alone)
+    if answer.feasible is not None or time.monotonic() >= deadline:
+        return answer
+    if workers > 1:
+        return _wait([_CpSat(model, deadline, workers - 1), _Highs(model, deadline)], deadline)
+    now = time.monotonic()
+    half = now + (deadline - now) / 2 if math.isfinite(deadline) else now + 600.0
+    answer = _wait([_Highs(model, half)], half)
+    return answer if answer.feasible is not None else _wait([_CpSat(model, deadline, workers)], deadline)
+
+
+def _wait(solvers: Sequence[_CpSat | _Highs], deadline: float) -> Answer:
+    """The first answer; whatever happens, all are stopped."""
+    try:
+        pause = _PAUSE / 8
+        while True:
+            done = [s for s in solvers if s.done()]
+            for s in done:
+                answer = s.answer()
+                if answer.feasible is not None:
+                    return answer
+            if len(done) == len(solvers) or time.monotonic() > deadline + _GRACE:
+                return Answer(None, None, "time")
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE)
+    finally:
+        for s in solvers:
+            s.stop()
+
+
+class _CpSat:
+    """CP-SAT in a thread: its own handling of Ctrl-C would swallow the signal."""
+
+    def __init__(self, model: Model, deadline: float, workers: int):
+        try:
+            from ortools.sat.python import cp_model
+        except ImportError as error:
+            raise MissingExtra("synthesis of schedules", "schedules") from error
+        self._names: Any = cp_model
+        self._status: Any = None
+        self._error: BaseException | None = None
+        self._values = np.zeros(0, np.int64)
+        self._solver = cp_model.CpSolver()
+        limits = self._solver.parameters
+        limits.num_workers = workers
+        limits.random_seed = 1
+        limits.catch_sigint_signal = False
+        left = deadline - time.monotonic()
+        if math.isfinite(left):
+            limits.max_time_in_seconds = max(left, 1e-3)
+        question, variables = _cp_sat_model(cp_model, model)
+        self._thread = threading.Thread(target=self._run, args=(question, variables), daemon=True)
+        self._thread.start()
+
+    def _run(self, question: Any, variables: list[Any]) -> None:
+        try:
+            status = self._solver.solve(question)
+            if status in (self._names.OPTIMAL, self._names.FEASIBLE):
+                self._values = np.array([self._solver.value(v) for v in variables], np.int64)
+            self._status = status
+        except BaseException as error:  # raised in the thread that waits
+            self._error = error
+
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def answer(self) -> Answer:
+        if self._error is not None:
+            raise self._error
+        if self._status in (self._names.OPTIMAL, self._names.FEASIBLE):
+            return Answer(True, self._values, "CP-SAT")
+        if self._status == self._names.INFEASIBLE:
+            return Answer(False, None, "CP-SAT")
+        if self._status == self._names.MODEL_INVALID:
+            raise RuntimeError("CP-SAT refused the model")
+        return Answer(None, None, "CP-SAT")
+
+    def stop(self) -> None:
+        # A solver that has not begun yet forgets that it was stopped: say it until it ends.
+        while self._thread.is_alive():
+            self._solver.stop_search()
+            self._thread.join(_PAUSE)
+
+
+def _cp_sat_model(cp_model: Any, model: Model) -> tuple[Any, list[Any]]:
+    question = cp_model.CpModel()
+    variables = [
+        question.new_bool_var("") if (low, high) == (0, 1) else question.new_int_var(low, high, "")
+        for low, high in zip(model.lower, model.upper, strict=True)
+    ]
+    boolean = [limits == (0, 1) for limits in zip(model.lower, model.upper, strict=True)]
+    for columns, ks, low, high in zip(model.columns, model.coefficients, model.low, model.high, strict=True):
+        chosen = [variables[c] for c in columns]
+        ones = high == 1 and all(k == 1 for k in ks) and all(boolean[c] for c in columns)
+        if ones and low == 1:
+            question.add_exactly_one(chosen)
+        elif ones and low <= 0:
+            question.add_at_most_one(chosen)
+        else:
+            least = int(low) if math.isfinite(low) else cp_model.INT32_MIN
+            most = int(high) if math.isfinite(high) else cp_model.INT32_MAX
+            question.add_linear_constraint(cp_model.LinearExpr.weighted_sum(chosen, list(ks)), least, most)
+    for column, value in model.hint.items():
+        question.add_hint(variables[column], value)
+    return question, variables
+
+
+class _Highs:
+    """HiGHS in a process, which can be ended at any time."""
+
+    def __init__(self, model: Model, deadline: float):
+        self._model = model
+        left = np.array(max(deadline - time.monotonic(), 0.1))
+        question = io.BytesIO()
+        arrays: dict[str, Any] = {"time_limit": left, **model.arrays()}
+        np.savez(question, **arrays)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "wavefabric.collectives.synthesis.highs"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C at a terminal is ours to pass on
+        )
+        self._output = b""
+        self._thread = threading.Thread(target=self._talk, args=(question.getvalue(),), daemon=True)
+        self._thread.start()
+
+    def _talk(self, question: bytes) -> None:
+        self._output = self._process.communicate(question)[0]
+
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def answer(self) -> Answer:
+        if self._process.returncode:
+            return Answer(None, None, "HiGHS")
+        found = np.load(io.BytesIO(self._output))
+        if found["status"] == 2:
+            return Answer(False, None, "HiGHS")
+        values = found["values"].astype(np.int64)
+        # HiGHS computes in floating point: what it found is checked in whole numbers.
+        if values.size == len(self._model.upper) and self._model.holds(values.tolist()):
+            return Answer(True, values, "HiGHS")
+        return Answer(None, None, "HiGHS")
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._thread.join()

@@ -1,0 +1,132 @@
+"""Moves of chunks as the transfers of a schedule."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from wavefabric.collectives.conditions import kind
+from wavefabric.collectives.schedule import TRANSFER, Schedule
+from wavefabric.collectives.synthesis.demand import Move, Place, Task
+from wavefabric.collectives.verify import verify
+
+
+class Writer:
+    """Turns moves into a schedule: sums first, then copies.
+
+    Parameters
+    ----------
+    task : Task
+    """
+
+    def __init__(self, task: Task):
+        self.task = task
+        self.places = dict(task.places)
+        self.scratch = len(task.layout.buffers)
+        self.size = {
+            (number, rank): int(task.layout.sizes[buffer][rank, chunk])
+            for (number, rank), (buffer, chunk) in task.places.items()
+        }
+        self.of_chunk = {number: size for (number, _), size in self.size.items()}
+        #: Sizes of each rank's places in the scratch buffer.
+        self.slots: dict[int, list[int]] = defaultdict(list)
+        self.rows: list[tuple] = []
+        self.round = 0
+
+    def sums(self, moves: Sequence[Move]) -> list[int]:
+        """Moves of a gathering: (round, chunk, from, to), each adds to what is at the receiver.
+
+        Of several chunks that arrive to be added to one, the first of the lowest rank is added as it
+        arrives, the others go to scratch and are added in rounds of their own, in rank order: no two
+        additions to one chunk are in one round, and bits do not depend on what arrives first.
+
+        Returns
+        -------
+        list of int
+            The round of the schedule that each round of the moves became.
+        """
+        became: list[int] = []
+        holds = {(c, rank) for c, chunk in enumerate(self._gather()) for rank in chunk.have | chunk.need}
+        for r in range(1 + max((m[0] for m in moves), default=-1)):
+            taken: Counter[tuple[int, int]] = Counter()
+            later: dict[int, list[tuple]] = defaultdict(list)
+            arrived: Counter[tuple[int, int]] = Counter()
+            for _, number, src, dst in sorted(m for m in moves if m[0] == r):
+                n = arrived[number, dst]
+                arrived[number, dst] += 1
+                place = self._place(number, dst)
+                if not n:
+                    self._row(self.round, src, dst, self._place(number, src), place, (number, dst) in holds)
+                else:
+                    slot = self._slot(dst, self.of_chunk[number], taken)
+                    self._row(self.round, src, dst, self._place(number, src), slot, False)
+                    later[n].append((dst, dst, slot, place, True))
+            holds |= set(arrived)
+            became.append(self.round)
+            self.round += 1
+            for n in sorted(later):
+                for row in later[n]:
+                    self._row(self.round, *row)
+                self.round += 1
+        return became
+
+    def copies(self, moves: Sequence[Move]) -> list[int]:
+        """Moves of copies, and then copies within ranks; what `sums` returns."""
+        first = self.round
+        for r, number, src, dst in moves:
+            self._row(first + r, src, dst, self._place(number, src), self._place(number, dst), False)
+        rounds = 1 + max((m[0] for m in moves), default=-1)
+        self.round += rounds
+        received = {(number, dst) for _, number, _, dst in moves}
+        for number, rank, place in self.task.copies:
+            # What was there before is copied at once; what arrives, in a round of its own.
+            at = self.round if (number, rank) in received or not rounds else first
+            self._row(at, rank, rank, self.places[number, rank], place, False)
+        return list(range(first, first + rounds))
+
+    def schedule(self) -> Schedule:
+        """The schedule, verified."""
+        layout = self.task.layout
+        rows = np.array(sorted(self.rows), TRANSFER) if self.rows else np.zeros(0, TRANSFER)
+        buffers, sizes = layout.buffers, layout.sizes
+        if self.slots:
+            table = np.zeros((layout.ranks, max(map(len, self.slots.values()))), np.int64)
+            for rank, slots in self.slots.items():
+                table[rank, : len(slots)] = slots
+            name = "scratch"
+            while name in buffers:
+                name += "_"
+            buffers, sizes = (*buffers, name), (*sizes, table)
+        made = Schedule("synthesised", layout.ranks, buffers, sizes, rows, layout.pre, layout.post)
+        made = replace(made, name=f"synthesised {kind(made)[0]}")
+        verify(made)
+        return made
+
+    def _gather(self):
+        return self.task.gather.chunks if self.task.gather is not None else ()
+
+    def _row(self, r: int, src: int, dst: int, at: Place, to: Place, reduce: bool) -> None:
+        self.rows.append((r, src, dst, *at, *to, 1, reduce))
+
+    def _place(self, number: int, rank: int) -> Place:
+        """Where a rank keeps a chunk; one that only passes it on, in scratch."""
+        if (number, rank) not in self.places:
+            self.slots[rank].append(self.of_chunk[number])
+            self.places[number, rank] = (self.scratch, len(self.slots[rank]) - 1)
+        return self.places[number, rank]
+
+    def _slot(self, rank: int, size: int, taken: Counter[tuple[int, int]]) -> Place:
+        """A place in scratch that nothing else uses in this round; it is used again in later rounds."""
+        n = taken[rank, size]
+        taken[rank, size] += 1
+        alike = [i for i, s in enumerate(self.slots[rank]) if s == size and i not in self._kept(rank)]
+        if n == len(alike):
+            self.slots[rank].append(size)
+            alike.append(len(self.slots[rank]) - 1)
+        return self.scratch, alike[n]
+
+    def _kept(self, rank: int) -> set[int]:
+        return {i for (_, at), (buffer, i) in self.places.items() if at == rank and buffer == self.scratch}

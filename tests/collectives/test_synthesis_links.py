@@ -1,0 +1,148 @@
+"""Schedules over electrical links, against answers of SCCL and TE-CCL."""
+
+import pytest
+import synthesis_cases as cases
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthesis_cases import check_links, fewest_steps
+
+from wavefabric.collectives import COLLECTIVES, kind, layout
+from wavefabric.collectives.synthesis import Links, Undecided, least_steps, synthesise_links
+from wavefabric.errors import InputError
+
+
+def all_gather(ranks, pieces=1):
+    return layout("all-gather", ranks, ranks * pieces, pieces)
+
+
+@pytest.mark.parametrize(
+    ("links", "steps"),
+    [
+        (cases.ring(8), 4),
+        (cases.everybody(8), 1),
+        (cases.hub(8), 7),
+        (cases.line(4), 3),
+        (cases.hypercube(3), 3),
+        (cases.dgx1(), 2),
+        (cases.wound_mesh(4), 8),
+        (cases.wound_mesh(6), 18),
+    ],
+    ids=["ring", "fully connected", "hub and spoke", "line", "hypercube", "DGX-1", "mesh 4×4", "mesh 6×6"],
+)
+def test_least_steps(links, steps):
+    found = least_steps(all_gather(links.ranks), links)
+    assert (found.rounds, found.lower_bound, found.optimal) == (steps, steps, True)
+    check_links(found, links)
+
+
+def test_dgx1_has_six_links_a_gpu():
+    links = cases.dgx1()
+    assert [sum(n for (a, _), n in links.capacity.items() if a == r) for r in range(8)] == [6] * 8
+
+
+@pytest.mark.parametrize(("chunks", "steps", "rounds"), [(1, 2, 2), (2, 2, 3), (6, 3, 7)])
+def test_sccl_feasible(chunks, steps, rounds):
+    links = cases.dgx1()
+    found = synthesise_links(all_gather(8, chunks), links, steps, rounds=rounds)
+    assert found is not None
+    assert (len(found.rounds_of_steps), sum(found.rounds_of_steps)) == (steps, rounds)
+    assert found.schedule.communication_rounds == steps
+    check_links(found, links)
+
+
+@pytest.mark.parametrize(("chunks", "steps", "rounds"), [(3, 2, 4), (2, 2, 2), (1, 1, 5)])
+def test_sccl_infeasible(chunks, steps, rounds):
+    assert synthesise_links(all_gather(8, chunks), cases.dgx1(), steps, rounds=rounds) is None
+
+
+def test_uneven_steps():
+    # A line of three with two chunks each: the second step has to carry more than the first.
+    links = cases.line(3)
+    assert synthesise_links(all_gather(3, 2), links, 2, rounds=3) is None
+    found = synthesise_links(all_gather(3, 2), links, 2, rounds=4)
+    assert found is not None
+    assert found.rounds_of_steps == (2, 2)
+    check_links(found, links)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_every_collective(collective):
+    links = cases.ring(5)
+    found = least_steps(layout(collective, 5, 50, 5 if collective == "all-reduce" else 1), links)
+    assert kind(found.schedule)[0] == collective
+    assert found.optimal
+    check_links(found, links)
+    # Two in-links a rank bring four chunks; what is two links away takes two steps; 12 of an all-to-all's
+    # chunks use 30 links of 10 a step: 3 steps.
+    assert found.rounds == {"all-reduce": 4, "all-to-all": 3}.get(collective, 2)
+
+
+def test_forwarding_through_others():
+    # Rank 1 neither has nor needs the chunk that it passes on.
+    links = cases.line(3)
+    found = least_steps(layout("scatter", 3, 3), links)
+    assert (found.rounds, found.optimal) == (2, True)
+    assert "scratch" in found.schedule.buffers
+    check_links(found, links)
+
+
+def test_one_way_links():
+    links = Links(3, {(0, 1): 1, (1, 2): 1, (2, 0): 1})
+    for collective, steps in (("reduce-scatter", 2), ("all-reduce", 4), ("reduce", 2)):
+        found = least_steps(layout(collective, 3, 3, 3 if collective == "all-reduce" else 1), links)
+        assert (found.rounds, found.optimal) == (steps, True)
+        check_links(found, links)
+    found = synthesise_links(layout("all-reduce", 3, 3, 3), links, 4)
+    assert found is not None
+    check_links(found, links)
+
+
+@st.composite
+def small(draw):
+    """Three ranks, links of any capacity, chunks that are needed somewhere."""
+    pairs = [(a, b) for a in range(3) for b in range(3) if a != b]
+    capacity = {pair: n for pair in pairs if (n := draw(st.sampled_from([0, 1, 1, 2])))}
+    groups = ()
+    if capacity and draw(st.booleans()):
+        groups = ((frozenset(draw(st.sets(st.sampled_from(sorted(capacity)), min_size=1))), 1),)
+    return Links(3, capacity, groups), draw(st.sampled_from(["all-gather", "scatter", "broadcast", "gather"]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(small())
+def test_against_trying_everything(case):
+    links, collective = case
+    made = layout(collective, 3, 3)
+    have = [{r for r, _, c in made.pre if c == chunk} for chunk in range(3)]
+    need = [{r for r, _, c in made.post if c == chunk} for chunk in range(3)]
+    least = fewest_steps(links, have, need, 5)
+    try:
+        found = least_steps(made, links, time_limit=20)
+    except InputError:
+        assert least is None
+        return
+    check_links(found, links)
+    assert found.optimal
+    assert least is None or found.rounds == least
+
+
+def test_refused():
+    ring = cases.ring(4)
+    with pytest.raises(InputError, match="rounds: 1; allowed: whole numbers from 2"):
+        synthesise_links(all_gather(4), ring, 2, rounds=1)
+    with pytest.raises(InputError, match="steps, rounds: 3, 3; allowed: even numbers"):
+        synthesise_links(layout("all-reduce", 4, 4, 4), ring, 3)
+    with pytest.raises(InputError, match="some rank cannot get what it needs"):
+        least_steps(all_gather(3), Links(3, {(0, 1): 1, (1, 0): 1}))
+    assert synthesise_links(all_gather(3), Links(3, {(0, 1): 1, (1, 0): 1}), 5) is None
+    with pytest.raises(InputError, match="max_steps: 1; allowed: from 2"):
+        least_steps(all_gather(4), ring, max_steps=1)
+    with pytest.raises(InputError, match=r"capacity\[0, 1\]: -1; allowed"):
+        Links(2, {(0, 1): -1})
+    with pytest.raises(InputError, match=r"groups\[0\]: link \(1, 0\); allowed: links named in capacity"):
+        Links(2, {(0, 1): 1}, ((frozenset({(1, 0)}), 1),))
+
+
+def test_time_runs_out():
+    with pytest.raises(Undecided, match="time_limit: over before 3 steps and 7 rounds"):
+        synthesise_links(all_gather(8, 6), cases.dgx1(), 3, rounds=7, time_limit=0.001)
