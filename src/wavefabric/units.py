@@ -36,6 +36,26 @@ EXAMPLES = {
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf(?:inity)?))(.*)", re.I)
 
 
+# What stands behind a number: names and whole numbers with small exponents between * and /. Pint evaluates
+# its text: 10**10**10 would never end.
+_POWER = r"(?:\^|\*\*)"
+_WORD = rf"(?:[^\W\d_]+|\d{{1,9}})(?:\s*{_POWER}\s*[+-]?\d)?"
+_UNIT = re.compile(rf"(?:{_WORD}(?:\s*[*/]\s*|\s+|$))*")
+_LONGEST = 60
+
+#: Factors of plain units to SI ones, as Pint has them: most files need no more, and load without Pint.
+PLAIN = {
+    "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12},
+    "m": {"m": 1.0, "km": 1e3, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "nm": 1e-9},
+    "B/s": {
+        **{f"{p}B/s": f for p, f in (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))},
+        **{f"{p}iB/s": 2.0**e for p, e in (("K", 10), ("M", 20), ("G", 30), ("T", 40))},
+    },
+    "Hz": {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9, "THz": 1e12},
+    "W": {"W": 1.0, "mW": 1e-3},
+}
+
+
 @lru_cache(maxsize=1)
 def _registry():
     # Pint takes 0.3 s to import: only whoever parses units pays.
@@ -49,8 +69,18 @@ def _registry():
 @lru_cache(maxsize=256)
 def _factor(found: str, unit: str) -> float:
     """Factor that turns ``found`` into ``unit``; raises what Pint raises."""
+    found = found.replace("µ", "u")
+    plain = PLAIN.get(unit, {}).get(found)
+    if plain is not None:
+        return plain
+    if len(found) > _LONGEST or not _UNIT.fullmatch(found):
+        raise ValueError(f"{found} is no unit")
+    return _by_pint(found, unit)
+
+
+def _by_pint(found: str, unit: str) -> float:
     registry = _registry()
-    source = registry.parse_units(found.replace("µ", "u")) if found else registry.dimensionless
+    source = registry.parse_units(found) if found else registry.dimensionless
     return float(registry.Quantity(1.0, source).to(unit or "dimensionless").magnitude)
 
 

@@ -133,7 +133,7 @@ def test_run_refuses_before_it_works():
 
 def test_few_waveguides_cost_rounds(monkeypatch):
     """With fewer waveguides a schedule takes no fewer rounds, and with random routes no less time."""
-    monkeypatch.setattr(lumorph_baselines, "RANKS", 32)
+    monkeypatch.setattr(lumorph_baselines, "RANKS", 16)
     monkeypatch.setattr(lumorph_baselines, "FEW", (1, 4))
     found = lumorph_baselines._split(lambda line: None)
     for radix in (2, 4):

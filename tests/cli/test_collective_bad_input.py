@@ -5,9 +5,13 @@ import os
 
 import pytest
 
+from wavefabric.cli.collective_circuits import circuits_text
 from wavefabric.collectives import ring_all_gather, to_json
+from wavefabric.fabric import load
+from wavefabric.fabric.photonic.assign import plan
 
 RING = to_json(ring_all_gather([2, 2]))
+SOUND = circuits_text(plan(ring_all_gather([2, 2]), load("lightpath:1x2")))
 
 
 def spoilt(change):
@@ -31,6 +35,7 @@ FILES = {
     "bad.toml": 'name = "x"\nkind = "photonic"\nrows = 2\n',
     "smi.txt": "\tGPU0\tGPU1\nGPU0\t X \n",
     "circuits.json": '{"format": "wavefabric circuits", "version": 2}',
+    "sound.json": SOUND,
     "there.json": "mine",
     "there.png": "mine",
     "there.xml": "mine",
@@ -75,6 +80,14 @@ BAD = [
     ([*MAKE, *RING8, "-o", "x.txt"], ["x.txt", ".json"]),
     ([*MAKE, *RING8, "-o", "no/x.json"], ["no", "no folder"]),
     ([*MAKE, *RING8, "-o", "folder.json"], ["folder.json", "folder"]),
+    ([*MAKE, *RING8, "--time-limit", "5"], ["--time-limit", "5", "optimal"]),
+    ([*MAKE, *RING8, "--seed", "0"], ["--seed", "0", "greedy"]),
+    ([*MAKE, "optimal", "all-gather", *LIGHT, "--seed", "3"], ["--seed", "3", "greedy"]),
+    ([*MAKE, "greedy", "--messages", "list.json", "--seed", "-1"], ["--seed", "-1"]),
+    ([*MAKE, "greedy", "--messages", "list.json", "--time-limit", "1"], ["--time-limit", "optimal"]),
+    ([*MAKE, "--list", "ring"], ["--list", "ring"]),
+    ([*MAKE, "--list", "--radix", "3"], ["--list", "--radix"]),
+    ([*MAKE, "--list", "-o", "x.json"], ["--list", "--output"]),
     ([*MAKE, "optimal"], ["COLLECTIVE", "all-gather"]),
     ([*MAKE, "optimal", "all-gather"], ["--fabric", "none given"]),
     ([*MAKE, "optimal", "all-gather", "--fabric", "nowhere"], ["fabric", "nowhere", "lightpath"]),
@@ -131,6 +144,21 @@ BAD = [
     ([*COST, "ring", "all-reduce", *WIRES, "--bytes", "1K,"], ["--bytes"]),
     ([*COST, "ring", "all-reduce", *WIRES, "--bytes", "9" * 30], ["--bytes"]),
     ([*COST, "ring", "all-reduce", *WIRES, "--bytes", "1K:1M", "--factor", "1"], ["--factor", "2"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--factor", "2"], ["--factor", "2", "least:most"]),
+    ([*COST, "ring", "all-reduce", *LIGHT, "--seed", "-1"], ["--seed", "-1"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--seed", "1"], ["--seed", "--order auto"]),
+    ([*COST, "ring.json", "--circuits", "sound.json", "--routing", "xy"], ["--routing", "xy", "--circuits"]),
+    ([*COST, "ring.json", "--circuits", "sound.json", "--sharing", "paper"], ["--sharing", "--circuits"]),
+    ([*COST, "ring.json", "--circuits", "sound.json", "--seed", "2"], ["--seed", "2", "--circuits"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--order", "0,1,x"], ["--order", "0,1,x", "auto"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--order", "0,1,2,4"], ["--order[3]", "4", "3"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--order", "0,1,1,2"], ["--order", "0,1,1,2", "once"]),
+    ([*COST, "ring", "all-reduce", *WIRES, "--order", "3,1"], ["--order", "2 GPUs", "4 ranks"]),
+    ([*COST, "ring", "all-reduce", *LIGHT, "--order", "auto"], ["--order", "auto", "photonic"]),
+    ([*COST, "all-reduce", "--algorithms", "ring,ring", *WIRES], ["--algorithms", "ring", "twice"]),
+    ([*COST, "all-reduce", "--algorithms", "ring", "--radix", "3", *WIRES], ["--radix", "3"]),
+    ([*COST, "all-reduce", "--algorithms", "ring,tree", "--grid", "2x2", *WIRES], ["--grid", "2x2"]),
+    ([*COST, "halo", "--algorithms", "torus", "--pieces", "2", *WIRES], ["--pieces", "2"]),
     ([*COST, "ring", "all-reduce", *WIRES, "--model", "magic"], ["--model", "magic", "flow"]),
     ([*COST, "ring", "all-reduce", *WIRES, "--model", "photonic"], ["model", "photonic", "ring:4"]),
     ([*COST, "ring", "all-reduce", *LIGHT, "--model", "flow"], ["model", "flow"]),
@@ -152,6 +180,8 @@ BAD = [
     ([*DRAW, "ring", "all-reduce", *WIRES, "-o", "x.gif"], ["x.gif", "electrical"]),
     ([*DRAW, "ring", "all-reduce", *LIGHT, "-o", "there.png"], ["there.png", "exists"]),
     ([*DRAW, "ring", "all-reduce", *LIGHT, "-o", "x.png", "--rounds", "0"], ["--rounds"]),
+    ([*DRAW, "ring", "all-reduce", *WIRES, "-o", "x.png", "--rounds", "2"], ["--rounds", "2", "photonic"]),
+    ([*DRAW, "ring", "all-reduce", *LIGHT, "-o", "x.png", "--order", "auto"], ["--order", "photonic"]),
     ([*DRAW, "ring", "all-reduce", *LIGHT, "-o", "x.png", "--bytes", "1,2"], ["--bytes"]),
     ([*DRAW, "lost.json", "--fabric", "lightpath:1x2", "-o", "x.png"], ["post"]),
     ([*DRAW, "ring", "all-reduce", *WIRES, "--circuits", "circuits.json", "-o", "x.png"],
@@ -162,12 +192,19 @@ BAD = [
     ([*EXPORT, "ring.json", "-o", "x.png"], ["x.png", ".xml"]),
     ([*EXPORT, "lost.json", "-o", "x.xml"], ["lost.json", "post"]),
     ([*EXPORT, "ring.json", "-o", "x.json", "--proto", "LL"], ["--proto", ".xml"]),
+    ([*EXPORT, "ring.json", "-o", "x.json", "--instances", "2"], ["--instances", "2", ".xml"]),
+    ([*EXPORT, "ring.json", "-o", "x.json", "--apart"], ["--apart", ".xml"]),
+    ([*EXPORT, "ring.json", "-o", "x.xml", "--instances", "0"], ["instances", "0"]),
+    ([*EXPORT, "ring.json", "-o", "x.xml", "--slots", "0"], ["slots", "0"]),
     ([*EXPORT, "ring.json", "-o", "x.xml", "--proto", "fast"], ["proto", "fast", "LL128"]),
     ([*EXPORT, "ring.json", "-o", "x.xml", "--fabric", "ring:2"], ["--fabric", "ring:2", "photonic"]),
     # run
     ([*RUN], ["schedule", "nothing given"]),
     ([*RUN, "ring", "all-to-all", "--ranks", "2"], ["all-to-all", "all-gather"]),
     ([*RUN, "ring", "all-reduce", "--ranks", "2", "--sizes", "x"], ["--sizes", "x"]),
+    ([*RUN, "ring", "all-reduce", "--ranks", "2", "--factor", "2"], ["--factor", "2", "--sizes"]),
+    ([*RUN, "ring", "all-reduce", "--ranks", "2", "--order", "auto"], ["--order", "--fabric"]),
+    ([*RUN, "ring", "all-reduce", "--ranks", "4", *WIRES, "--order", "0,9"], ["--order[1]", "9"]),
     ([*RUN, "ring.json", "--ranks", "3"], ["--ranks", "3", "2"]),
     ([*RUN, "lost.json"], ["post"]),
     # fabric
@@ -177,6 +214,9 @@ BAD = [
     ([*SHOW, "bad.toml"], ["bad.toml"]),
     ([*SHOW, "gone.toml"], ["gone.toml"]),
     ([*SHOW, "ring:4", "--import-smi", "smi.txt"], ["NAME", "2 fabrics"]),
+    ([*SHOW, "ring:4", "--sm", "90"], ["--sm", "90", "ring:4", "nvidia-smi"]),
+    ([*SHOW, "--sm", "90"], ["--sm", "without a fabric"]),
+    ([*SHOW, "--import-smi", "smi.txt", "--sm", "-1"], ["--sm", "-1"]),
     ([*SHOW, "--save", "x.toml"], ["--save", "without a fabric"]),
     ([*SHOW, "-o", "x.png"], ["--output", "without a fabric"]),
     ([*SHOW, "ring:4", "--save", "there.toml"], ["there.toml", "exists"]),
@@ -200,6 +240,7 @@ BAD = [
     ([*ROUTES, "lightpath:2x2", "--pattern", "permutation", "--paths", "0"], ["k", "0"]),
     ([*ROUTES, "lightpath:2x2", "-o", "there.png"], ["there.png", "exists"]),
     ([*MEASURE, "-o", "there.toml", "--ranks", "2"], ["there.toml", "exists"]),
+    ([*MEASURE, "--ranks", "2", "--factor", "3"], ["--factor", "3", "--sizes"]),
     ([*MEASURE, "--ranks", "0"], ["--ranks", "0"]),
     ([*MEASURE, "--ranks", "2", "--sizes", "none"], ["--sizes", "none"]),
     ([*MEASURE, "--ranks", "2", "--transport", "pigeon"], ["transport", "pigeon"]),

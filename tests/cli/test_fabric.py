@@ -122,5 +122,21 @@ def test_routes_of_pairs_and_permutations(command, tmp_path):
     assert one["method"] == "random"
 
 
+def test_the_generation_sets_bandwidths(command, tmp_path):
+    (tmp_path / "given").write_text(SMI)
+    rates = []
+    for words in (["--import-smi", "given"], ["given", "--sm", 70], ["--import-smi", "given", "--sm", 90]):
+        links = told(command, "show", *words)["links"]
+        rates.append(max(link["bandwidth"] for link in links if link["kind"] == "pcie"))
+    assert rates == [24e9, 12e9, 48e9]
+
+
+def test_words_fit_together(command):
+    _, out, _ = command("fabric", "show", "dgx-a100")
+    for text in ("for an array of 1 GiB", "GPU0 receives at least 896 MiB", "a round; in the flow model"):
+        assert text in out
+
+
 def test_speeds_in_words():
+    assert [speed(v) for v in (1e9, 999.99e6, 1e12)] == ["1 GB/s", "1 GB/s", "1 TB/s"]
     assert [speed(v) for v in (2.5e12, 3e11, 1.5e6, 10)] == ["2.5 TB/s", "300 GB/s", "1.5 MB/s", "10 B/s"]

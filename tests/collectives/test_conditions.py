@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.collectives import COLLECTIVES, TRANSFER, Schedule, kind, layout, point_to_point
-from wavefabric.collectives.conditions import ROOTED
+from wavefabric.collectives.conditions import ROOTED, operation, whole_elements
 from wavefabric.errors import InputError
 
 ARGUMENTS = {
@@ -165,3 +165,36 @@ def test_bad_arguments_are_refused(text):
     with pytest.raises(InputError) as error:
         layout(*REFUSED[text])
     assert str(error.value) == text
+
+
+@settings(max_examples=40, deadline=None)
+@given(**ARGUMENTS, compact=st.booleans())
+def test_data_may_begin_in_one_buffer_and_end_in_another(collective, ranks, elements, pieces, data, compact):
+    ranks, shape = ranks + 1, layout(collective, ranks + 1, 7 * (ranks + 1) * pieces, pieces)
+    # An all-to-all that ends where it began, all others elsewhere; shares in their places, or first.
+    before, after = (0, 0) if collective == "all-to-all" else (2, 1)
+    shares = {"all-gather": 0, "gather": 0, "reduce-scatter": 1, "scatter": 1}
+    held, sizes = [], [np.zeros((ranks, 1), np.int64)] * 3
+    for side, (part, buffer) in enumerate(((shape.pre, before), (shape.post, after))):
+        moved = compact and shares.get(collective) == side
+        held.append({(r, buffer, c % pieces if moved else c): v for (r, _, c), v in part.items()})
+        whole = shape.sizes[0]
+        rows = whole.reshape(ranks, ranks, pieces)[0] if moved else whole
+        sizes[buffer] = rows
+    schedule = Schedule("apart", ranks, ("a", "b", "c"), tuple(sizes), np.zeros(0, TRANSFER), *held)
+    found = operation(schedule)
+    assert found.collective == collective
+    assert not found.in_place
+    assert (found.before, found.after) == (before, after)
+    assert whole_elements(schedule) == 7 * ranks * pieces
+    plain = promised(shape)
+    assert operation(plain).in_place
+    assert operation(plain) is operation(plain)
+
+
+def test_elements_of_a_custom_operation_count_every_item_once():
+    assert whole_elements(point_to_point("p", 3, [(0, 1, 2), (1, 2, 3)])) == 5
+    partial = promised(layout("all-reduce", 3, 6, 2))
+    del partial.post[1, 0, 1]
+    assert kind(partial) == ("custom", None)
+    assert whole_elements(partial) == 6

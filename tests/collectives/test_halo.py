@@ -31,7 +31,7 @@ def plain_neighbours(grid, periodic):
 def test_everybody_sends_to_the_neighbours(grid, name):
     schedule = build(name, "halo", prod(grid), 7, grid=grid)
     verify(schedule)
-    assert schedule.name == f"{name} halo"
+    assert schedule.name == f"{name} halo, {'x'.join(map(str, grid))}"
     assert schedule.rounds == (1 if max(grid) > 1 else 0)
     t = schedule.transfers
     pairs = np.repeat(t[["src", "dst"]], t["count"])

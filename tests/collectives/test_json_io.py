@@ -245,7 +245,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data(), value=ANYTHING)
 def test_whatever_is_put_anywhere_is_read_or_named(data, value):
     content = json.loads(to_json(direct_all_reduce(2, 3)))
@@ -265,3 +265,17 @@ def test_whatever_is_put_anywhere_is_read_or_named(data, value):
         assert "; allowed: " in text or ": transfer " in text
     else:
         assert from_json(to_json(schedule)).name == schedule.name
+
+
+def test_a_file_of_the_same_name_with_another_ending_is_left_alone(tmp_path):
+    path, mine = tmp_path / "s.json", tmp_path / "s.json.partial"
+    mine.write_text("mine", encoding="utf-8")
+    save(path, direct_all_reduce(2, 3))
+    assert mine.read_text(encoding="utf-8") == "mine"
+    assert {p.name for p in tmp_path.iterdir()} == {path.name, mine.name}
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert path.stat().st_mode == plain.stat().st_mode
+    path.chmod(0o640)
+    save(path, direct_all_reduce(2, 4), force=True)
+    assert path.stat().st_mode & 0o777 == 0o640

@@ -15,8 +15,9 @@ from msccl_cases import (
 from msccl_machine import Machine, numbers, traffic
 
 from wavefabric.collectives import levels, verify
-from wavefabric.collectives.conditions import kind
+from wavefabric.collectives.conditions import kind, operation, whole_elements
 from wavefabric.collectives.msccl.read import from_msccl
+from wavefabric.collectives.msccl.write import to_msccl
 from wavefabric.errors import InputError
 
 
@@ -181,3 +182,22 @@ def test_what_is_not_what_it_says(text, message):
         from_msccl(text)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("coll", ["allgather", "reduce_scatter"])
+def test_out_of_place_the_whole_array_is_that_of_all_ranks(coll):
+    gpus = []
+    for g in range(2):
+        other = 1 - g
+        if coll == "allgather":
+            sizes, steps = (1, 2, 0), [("cpy", ("i", 0), ("o", g)), ("s", ("i", 0), ("o", g))]
+            steps.append(("r", ("i", 0), ("o", other)))
+        else:
+            sizes, steps = (2, 1, 0), [("cpy", ("i", g), ("o", 0)), ("s", ("i", other), ("o", 0))]
+            steps.append(("rrc", ("o", 0), ("o", 0)))
+        gpus.append((sizes, [block(0, other, other, steps)]))
+    schedule = from_msccl(algo(coll, gpus, 2), elements=3)
+    found = operation(schedule)
+    assert (found.collective, found.in_place) == (coll.replace("allg", "all-g").replace("_", "-"), False)
+    assert whole_elements(schedule) == 6
+    verify(from_msccl(to_msccl(schedule)))

@@ -223,12 +223,12 @@ def test_only_proved_schedules():
         to_msccl(ring)
 
 
-def test_256_ranks():
-    schedule = build("recursive", "all-reduce", 256, 256)
+def test_128_ranks():
+    schedule = build("recursive", "all-reduce", 128, 128)
     begin = time.process_time()
     text = to_msccl(schedule)
-    assert time.process_time() - begin < 15
+    assert time.process_time() - begin < 6
     check_msccl(text)
-    # 8 peers, both ways; 128 chunks are two steps of 64.
-    assert [len(list(gpu)) for gpu in ElementTree.fromstring(text)] == [16] * 256
+    # 7 peers, both ways; the most chunks are one step of 64.
+    assert [len(list(gpu)) for gpu in ElementTree.fromstring(text)] == [14] * 128
     assert max(int(c) for c in re.findall(r' cnt="(\d+)"', text)) == 64

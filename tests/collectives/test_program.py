@@ -33,7 +33,7 @@ def test_levels_are_the_smallest(schedule, join):
     assert (levels(schedule) <= schedule.transfers["round"]).all()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(schedule=arbitrary(), seed=st.integers(0, 2**32 - 1))
 def test_levels_of_any_transfers(schedule, seed):
     depth = levels(schedule)

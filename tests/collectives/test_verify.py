@@ -93,7 +93,7 @@ def test_a_ring_in_another_order_is_found(ranks, elements, data):
         verify(replace(schedule, transfers=later[np.argsort(later["round"], kind="stable")]))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=140, deadline=None)
 @given(schedule=SCHEDULES.filter(lambda s: s.transfers.size), join=st.booleans(), data=st.data())
 def test_any_change_is_judged_as_by_the_definition(schedule, join, data):
     if join:
@@ -112,7 +112,7 @@ def test_any_change_is_judged_as_by_the_definition(schedule, join, data):
     assert accepted(schedule) == plain_verdict(schedule)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=110, deadline=None)
 @given(schedule=arbitrary())
 def test_any_transfers_are_judged_as_by_the_definition(schedule):
     assert accepted(schedule) == plain_verdict(schedule)

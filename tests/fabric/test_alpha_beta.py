@@ -92,7 +92,8 @@ def cases(draw):
     rank = st.integers(0, ranks - 1)
     rows = draw(st.lists(st.tuples(rank, rank, st.integers(1, 9)), min_size=1, max_size=12))
     name = draw(st.sampled_from(["ring:6", "mesh:2x3", "dgx-1", "hgx-h200", "pny-p40"]))
-    fabric = replace(load(name), copy_bandwidth=draw(st.sampled_from([None, 1e10])))
+    free = {"reduce_bandwidth": None, "round_overhead": 0.0, "peer_overhead": 0.0, "reduce_overhead": 0.0}
+    fabric = replace(load(name), copy_bandwidth=draw(st.sampled_from([None, 1e10])), **free)
     links = tuple(replace(k, latency=1e-6 * (len(k.target) % 3)) for k in fabric.links)
     schedule = point_to_point("messages", ranks, rows)
     schedule.transfers["round"] = np.sort(

@@ -124,7 +124,7 @@ def test_forestcoll_finds_slow_links_between_fast_groups():
     assert bound("all-to-all", fabric, 8e9).transfer == pytest.approx(16 * 1e9 / 1e10)
     assert bound("broadcast", fabric, 8e9, root=3).transfer == pytest.approx(0.8)
     assert bound("gather", fabric, 8e9, root=5).transfer == pytest.approx(0.4)
-    assert bound("gather", fabric, 8e9, root=5).why == "1 round at least; 4 GB out of 4 GPUs (g0, …)"
+    assert bound("gather", fabric, 8e9, root=5).why == "1 round at least; 3.725 GiB out of 4 GPUs (g0, …)"
 
 
 @pytest.mark.parametrize("ranks", [2, 5, 8])
@@ -174,9 +174,10 @@ def test_grids_are_bound_by_their_middle_and_by_distance():
 
 def test_messages_are_bound_by_what_each_rank_lacks():
     rows = [(0, 1, 4), (2, 1, 3), (1, 1, 9), (0, 2, 5)]
-    least = bound(point_to_point("m", 3, rows), load("switch:3"), 3 * 300 * GIB)
-    assert least.transfer == pytest.approx(9 * 3 / 9)
-    assert least.why.endswith("GPU0 sends at least 966.4 GB")
+    # 21 elements in all, of 100 GiB each.
+    least = bound(point_to_point("m", 3, rows), load("switch:3"), 21 * 100 * GIB)
+    assert least.transfer == pytest.approx(3)
+    assert least.why.endswith("GPU0 sends at least 900 GiB")
     assert bound(point_to_point("m", 3, [(1, 1, 9)]), load("switch:3"), 1e6).seconds == 0
 
 

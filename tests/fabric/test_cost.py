@@ -37,7 +37,7 @@ def schedules(draw, most):
     return build(algorithm.name, collective, ranks, elements, **options)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_no_schedule_beats_the_bound(data):
     fabric = load(data.draw(st.sampled_from(FABRICS)))
@@ -49,7 +49,9 @@ def test_no_schedule_beats_the_bound(data):
     for options in ({}, {"model": "flow"}, {"model": "flow", "engines": 1}):
         done = cost(schedule, fabric, element_bytes, **options)
         assert done.seconds >= done.bound.seconds * (1 - 1e-9)
-        assert done.seconds == pytest.approx(done.times.max(initial=0.0))
+        last = done.times.max(initial=0.0)
+        # Where hosts take time to issue rounds, they may be what is last.
+        assert done.seconds == pytest.approx(last) or (fabric.round_overhead and done.seconds > last)
         assert cost(schedule, fabric, element_bytes * 1.5, **options).seconds >= done.seconds * (1 - 1e-12)
 
 

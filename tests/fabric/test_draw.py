@@ -106,6 +106,14 @@ def test_lines_begin_and_end_at_their_tiles_and_cross_none(small):
                 assert (inside > HALF - 1e-9).all()
 
 
+def test_shares_are_of_the_whole_array():
+    # Scratch is longer than the array here: each of three others sends all of its own to be added.
+    schedule = build("direct", "all-reduce", 4, 8)
+    shown = scene(schedule, plan(schedule, load("lightpath:2x2")))
+    for now in shown.frames:
+        assert all(c.words.endswith(", 100 % of the array") for c in now.circuits), now.circuits[0].words
+
+
 def test_times_and_titles(small):
     schedule, found, cost = small
     shown = scene(schedule, found, cost)
@@ -153,6 +161,8 @@ def test_rounds_are_chosen_evenly(count, most):
 
 def test_words_of_times():
     assert [time_words(t) for t in (2.5, 1e-3, 3.14159e-6, 7e-7)] == ["2.5 s", "1 ms", "3.14 µs", "700 ns"]
+    long = [time_words(t) for t in (59.9, 2620, 7200, 2e5, 0.9996, 999.7e-6)]
+    assert long == ["59.9 s", "43.7 min", "2 h", "2.31 d", "1 s", "1 ms"]
 
 
 def test_colours_tell_all_from_nearly_all():

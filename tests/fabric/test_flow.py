@@ -207,7 +207,7 @@ def test_no_link_carries_more_than_it_can(schedule, engines, limited):
     assert (own >= size[remote] / min(out, into, fabric.flow_bandwidth or np.inf) * (1 - 1e-9)).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(arbitrary())
 def test_transfers_wait_for_what_they_need_and_for_nothing_else(schedule):
     first, then = dependencies(schedule)

@@ -154,7 +154,7 @@ def test_what_is_refused(tmp_path):
         read_topo(tmp_path / "none.txt")
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_damaged_tables_never_raise_anything_else(data):
     text = data.draw(st.sampled_from(FILES)).read_text()

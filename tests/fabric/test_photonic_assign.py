@@ -205,14 +205,14 @@ def test_tiles_may_be_left_over():
     assert_sound(circuits, schedule)
 
 
-def test_an_all_to_all_of_256_ranks_is_planned_in_seconds():
+def test_an_all_to_all_of_128_ranks_is_planned_in_seconds():
     begin = time.process_time()
-    schedule = build("direct", "all-to-all", 256, 65536)
+    schedule = build("direct", "all-to-all", 128, 16384)
     verify(schedule)
-    circuits = plan(schedule, wafer(16, 16, wafer_rows=4, wafer_columns=8, waveguides=40, fibres=40))
-    assert time.process_time() - begin < 10
+    circuits = plan(schedule, wafer(8, 16, wafer_rows=4, wafer_columns=8, waveguides=40, fibres=40))
+    assert time.process_time() - begin < 4
     check_plan(circuits, schedule)
-    assert len(circuits.rounds) == 16 == circuits.rounds[0].parts_bound
+    assert len(circuits.rounds) == 8 == circuits.rounds[0].parts_bound
 
 
 @settings(max_examples=40, deadline=None)

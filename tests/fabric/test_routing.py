@@ -47,7 +47,7 @@ def _allowed(fabric, src, dst):
     return [(way, min(g.edges[e]["width"] for e in pairwise(way))) for way in ways]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(fabrics())
 def test_ways_are_the_shortest_and_of_these_the_widest(fabric):
     for src, dst in permutations(range(fabric.ranks), 2):

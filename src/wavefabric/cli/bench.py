@@ -16,7 +16,7 @@ bench = typer.Typer(
 )
 
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:K.")]
-Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads. [default: all]")]
+Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads. \\[default: all]")]
 
 
 def register(app: typer.Typer) -> None:
@@ -53,7 +53,7 @@ def fibre_step(
         typer.Option(
             "--case",
             help="Rows x log2 of samples, e.g. 30x21; may be repeated. "
-            "[default: 2x17 and 30x15 on a CPU, 30x21 on a GPU]",
+            "\\[default: 2x17 and 30x15 on a CPU, 30x21 on a GPU]",
         ),
     ] = None,
     precision: Annotated[str, typer.Option("--precision", help="double, single, or both.")] = "both",
@@ -135,7 +135,7 @@ def fibre_q2(
     channels: Annotated[int, typer.Option("--channels", help="WDM channels on 50 GHz.")] = 60,
     symbols: Annotated[int, typer.Option("--symbols", help="Symbols a channel (paper: 16384).")] = 64,
     samples: Annotated[
-        int | None, typer.Option("--samples", help="Samples a symbol. [default: 1.25 x the band, power of 2]")
+        int | None, typer.Option("--samples", help="Samples a symbol. \\[default: 1.25 x band, power of 2]")
     ] = None,
     steps: Annotated[
         str, typer.Option("--steps", help="Steps, comma between, e.g. 50m,rk4ip:200m.")
@@ -189,7 +189,7 @@ def ultrasound_step(
         list[str] | None,
         typer.Option(
             "--size",
-            help="Points, N or NXxNYxNZ; may be repeated. [default: 128 on a CPU, 256 and 512 on a GPU]",
+            help="Points, N or NXxNYxNZ; may be repeated. \\[default: 128 on a CPU, 256 and 512 on a GPU]",
         ),
     ] = None,
     medium: Annotated[str, typer.Option("--medium", help="homogeneous, heterogeneous, or both.")] = "both",

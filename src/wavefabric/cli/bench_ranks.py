@@ -47,7 +47,7 @@ def exchange(
         typer.Option(
             "--sizes",
             help="Bytes from rank to rank: least:most, or with commas between; K, M, G are powers of 1024. "
-            "[default: 64K:4M on CPUs, 64K:1G on GPUs]",
+            "\\[default: 64K:4M on CPUs, 64K:1G on GPUs]",
         ),
     ] = None,
     factor: Annotated[int, typer.Option("--factor", help="From one size to the next of least:most.")] = 4,
@@ -77,7 +77,7 @@ def fibre_scaling(
     transports: Transports = "all",
     modes: Annotated[int, typer.Option("--modes-per-rank", help="Spatial modes of a rank.")] = 15,
     log2_n: Annotated[
-        int | None, typer.Option("--log2n", help="log2 of the samples a row. [default: CPU 12, GPU 21]")
+        int | None, typer.Option("--log2n", help="log2 of the samples a row. \\[default: CPU 12, GPU 21]")
     ] = None,
     steps: Annotated[int, typer.Option("--steps", help="Steps in a sample.")] = 150,
     exchanges: Annotated[

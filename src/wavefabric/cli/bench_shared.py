@@ -13,7 +13,7 @@ from wavefabric.cli.bench_show import Json, Output, Plot, grid, words
 from wavefabric.errors import InputError
 
 Size = Annotated[
-    str | None, typer.Option("--size", help="Points of the whole grid, N or NXxNYxNZ. [default: by device]")
+    str | None, typer.Option("--size", help="Points of the whole grid, N or NXxNYxNZ. \\[default: by device]")
 ]
 Sizes = Annotated[
     list[str] | None,
@@ -43,7 +43,7 @@ def ultrasound_breakdown(
     grids: Annotated[
         list[str] | None,
         typer.Option(
-            "--grid", help="Blocks along x, y and z; may be repeated. [default: all along z, and even]"
+            "--grid", help="Blocks along x, y and z; may be repeated. \\[default: all along z, and even]"
         ),
     ] = None,
     medium: Medium = "homogeneous",
@@ -130,11 +130,11 @@ def ultrasound_scaling(
     transports: Transports = "all",
     block: Annotated[
         int | None,
-        typer.Option("--block", help="Weak: a rank owns so many points cubed. [default: 48, GPU 512]"),
+        typer.Option("--block", help="Weak: a rank owns so many points cubed. \\[default: 48, GPU 512]"),
     ] = None,
     total: Annotated[
         int | None,
-        typer.Option("--total", help="Strong: so many points cubed together. [default: 64, GPU 1024]"),
+        typer.Option("--total", help="Strong: so many points cubed together. \\[default: 64, GPU 1024]"),
     ] = None,
     kinds: Annotated[str, typer.Option("--kinds", help="weak, strong, comma between.")] = "weak,strong",
     forms: Annotated[str, typer.Option("--forms", help="local, global, comma between.")] = "local,global",

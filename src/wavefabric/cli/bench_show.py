@@ -16,12 +16,12 @@ from wavefabric.errors import InputError
 Json = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON and nothing else.")]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="Folder for the picture and the numbers (JSON). [default: .]"),
+    typer.Option("--output", "-o", help="Folder for the picture and the numbers (JSON). \\[default: .]"),
 ]
 Plot = Annotated[
     bool | None,
     typer.Option(
-        "--plot/--no-plot", help="Draw the picture. [default: yes; with --json if --output is given]"
+        "--plot/--no-plot", help="Draw the picture. \\[default: yes; with --json if --output is given]"
     ),
 ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,31 +49,6 @@ def circuits_text(plan: CircuitPlan) -> str:
         f'{{\n  "format": "{_FORMAT}",\n  "version": 1,\n  "schedule": {json.dumps(plan.schedule)},\n'
         f'  "fabric": {fabric},\n  "rounds": [\n    {rounds}\n  ],\n  "circuits": [\n    {body}\n  ]\n}}\n'
     )
-
-
-def write_text(path: Path, text: str) -> Path:
-    """Write a file whole or not at all, replacing what is there (see `check_target`).
-
-    Raises
-    ------
-    InputError
-        If it cannot be written.
-    """
-    partial = path.with_name(path.name + ".partial")
-    try:
-        try:
-            with partial.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"--output: {path} cannot be written ({error.strerror}); allowed: another name"
-        ) from None
-    return path
 
 
 def load_circuits(path: Path) -> CircuitPlan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wavefabric.cli import collective_source as source
-from wavefabric.cli.bench_show import tables
+from wavefabric.cli.collective_cost_table import Chosen, plain, show
+from wavefabric.cli.collective_order import Order, check_order, may_matter, placed
 from wavefabric.cli.ranks import first
 from wavefabric.errors import InputError
 
@@ -61,13 +61,14 @@ def command(
     sizes: Annotated[
         str, typer.Option("--bytes", help="Of the whole array: 64M, or 64K,1M, or 64K:1G. K, M, G: 2^10, …")
     ] = "64M",
-    factor: Annotated[int, typer.Option("--factor", help="From one size to the next of least:most.")] = 4,
+    factor: source.Factor = None,
     algorithms: Annotated[
         str | None,
         typer.Option(
             "--algorithms", help="Compare these, such as ring,recursive:4,double-tree:8 (radix, or pieces)."
         ),
     ] = None,
+    order: Order = None,
     model: Model = "auto",
     routing: Routing = "auto",
     sharing: Sharing = "even",
@@ -88,6 +89,8 @@ def command(
     wavefabric collective cost recursive all-reduce --radix 4 --fabric lightpath:8x8 --bytes 64K:1G
 
     wavefabric collective cost all-reduce --algorithms ring,recursive:4 --fabric dgx-a100 -o compare.png
+
+    wavefabric collective cost ring all-reduce --fabric dgx-1 --order auto
     """
     if not first():
         return
@@ -97,20 +100,25 @@ def command(
     _one_of("--sharing", sharing, ("even", "paper"))
     source.check_target(output, force, (".png", ".svg", ".pdf"))
     bytes_each = source.sizes_of(sizes, "--bytes", factor)
-    place = place_of(fabric, circuits)
-    light = light_options(place, routing, sharing, incremental, seed, circuits)
+    place, light = setting(fabric, routing, sharing, incremental, seed, circuits, order)
+    check_order(order, place)
     shape = source.Shape(ranks, elements, pieces, radix, root, grid)
     if algorithms is None:
         schedule = source.schedule_from(words, shape, place)
-        _proved(schedule)
-        chosen = {schedule.name: schedule}
+        taken = source.grid_of(words[0], schedule.ranks, place) if words and grid is None else None
+        chosen = {schedule.name: Chosen(schedule, schedule.name, taken)}
     else:
         if circuits is not None:
             raise InputError(f"--circuits: {circuits} given with --algorithms; allowed: with one schedule")
         chosen = compared(algorithms, words, shape, place)
+    for name, each in chosen.items():
+        # One order for all sizes: that of the largest, where links count most.
+        width = max(bytes_each) / whole_array(each.schedule)
+        where, gpus = placed(order, each.schedule, place, width, model, seed)
+        chosen[name] = replace(each, place=where, order=gpus)
     costs = {
-        name: [cost_at(schedule, place, size, model, light) for size in bytes_each]
-        for name, schedule in chosen.items()
+        name: [cost_at(each.schedule, each.place or place, size, model, light) for size in bytes_each]
+        for name, each in chosen.items()
     }
     written = []
     if output is not None:
@@ -118,9 +126,9 @@ def command(
 
         written.append(draw_costs(output, bytes_each, costs, place.name))
     if as_json:
-        typer.echo(json.dumps(plain(costs, bytes_each, rounds, written), indent=2))
+        source.say_json(plain(chosen, costs, bytes_each, rounds, written))
         return
-    show(costs, bytes_each, rounds)
+    show(chosen, costs, bytes_each, rounds, may_matter([each.schedule for each in chosen.values()], place))
     source.say_written(written)
 
 
@@ -129,82 +137,80 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise InputError(f"{name}: {value} given; allowed: {', '.join(allowed)}")
 
 
-def _proved(schedule: Schedule) -> None:
-    from wavefabric.collectives import verify
-
-    verify(schedule)
-
-
-def place_of(fabric: str | None, circuits: Path | None) -> AnyFabric:
-    """The fabric that was named, or else that of the circuits.
-
-    Raises
-    ------
-    InputError
-    """
-    if fabric is not None:
-        return source.load_fabric(fabric)
-    from wavefabric.cli.collective_circuits import load_circuits
-
-    assert circuits is not None
-    return load_circuits(circuits).fabric
-
-
-def light_options(
-    place: AnyFabric, routing: str, sharing: str, incremental: bool, seed: int, circuits: Path | None
-) -> dict[str, Any]:
-    """Options of the photonic model; none on an electrical fabric, where they are refused.
+def setting(
+    fabric: str | None,
+    routing: str,
+    sharing: str,
+    incremental: bool,
+    seed: int,
+    circuits: Path | None,
+    order: str | None = None,
+) -> tuple[AnyFabric, dict[str, Any]]:
+    """The fabric that was named, or else that of the circuits; options of the photonic model, if it is one.
 
     Raises
     ------
     InputError
+        For options that nothing here has a use for.
     """
     from wavefabric.fabric import PhotonicFabric
 
-    given = {"routing": routing, "sharing": sharing, "incremental": incremental, "seed": seed}
+    source.check_seed(seed)
+    found = None
+    place = None if fabric is None else source.load_fabric(fabric)
+    if circuits is not None and (place is None or isinstance(place, PhotonicFabric)):
+        from wavefabric.cli.collective_circuits import load_circuits
+
+        found = load_circuits(circuits)
+        if place not in (None, found.fabric):
+            raise InputError(
+                f"--circuits: {circuits} is for {found.fabric.name}; allowed: this fabric, or no --fabric"
+            )
+        place = found.fabric
+    assert place is not None
+    plain = {"routing": "auto", "sharing": "even", "seed": 0, "incremental": False, "circuits": None}
+    given = {"routing": routing, "sharing": sharing, "seed": seed}
+    others = {"incremental": incremental, "circuits": circuits}
+    changed = [name for name, value in {**given, **others}.items() if value != plain[name]]
+    if found is not None:
+        for name in (n for n in changed if n in given):
+            raise InputError(f"--{name}: {given[name]} given with --circuits; allowed: one of the two")
+        return place, {"plan": found, "incremental": incremental}
     if isinstance(place, PhotonicFabric):
         from wavefabric.fabric.photonic.routes import METHODS
 
         _one_of("--routing", routing, METHODS)
-        if circuits is None:
-            return given
-        from wavefabric.cli.collective_circuits import load_circuits
-
-        found = load_circuits(circuits)
-        if found.fabric != place:
-            raise InputError(
-                f"--circuits: {circuits} is for {found.fabric.name}; allowed: this fabric, or no --fabric"
-            )
-        return {"plan": found, "incremental": incremental}
-    plain = {"routing": "auto", "sharing": "even", "incremental": False, "seed": 0}
-    for name, value in [*given.items(), ("circuits", circuits)]:
-        if value != plain.get(name):
-            raise InputError(
-                f"--{name}: {value} given with electrical {place.name}; allowed: with photonic ones"
-            )
-    return {}
+        return place, {**given, "incremental": incremental}
+    for name in changed:
+        if name == "seed" and order == "auto":
+            continue
+        allowed = "with photonic ones" + (", or --order auto" if name == "seed" else "")
+        value = {**given, **others}[name]
+        raise InputError(f"--{name}: {value} given with electrical {place.name}; allowed: {allowed}")
+    return place, {}
 
 
-def compared(
-    text: str, words: list[str] | None, shape: source.Shape, place: AnyFabric
-) -> dict[str, Schedule]:
-    """Schedules of several algorithms for one collective, by name.
+def compared(text: str, words: list[str] | None, shape: source.Shape, place: AnyFabric) -> dict[str, Chosen]:
+    """Schedules of several algorithms for one collective, by what was given.
 
     Raises
     ------
     InputError
-        For an algorithm that is unknown or cannot; or if a number stands behind one that takes none.
+        For an algorithm that is unknown, given twice or cannot; if a number stands behind one that takes
+        none; or for an option that none of them has.
     """
     from wavefabric.collectives.registry import ALGORITHMS
 
     if not words or len(words) != 1:
         given = " ".join(words) if words else "nothing"
         raise InputError(f"COLLECTIVE: {given} given with --algorithms; allowed: one, such as all-reduce")
-    found: dict[str, Schedule] = {}
-    for word in text.split(","):
-        name, colon, number = word.strip().partition(":")
+    asked: dict[str, tuple[str, source.Shape]] = {}
+    for word in (each.strip() for each in text.split(",")):
+        name, colon, number = word.partition(":")
         if name not in ALGORITHMS:
             raise InputError(f"--algorithms: {name or text} given; allowed: {', '.join(ALGORITHMS)}")
+        if word in asked:
+            raise InputError(f"--algorithms: {word} given twice; allowed: each once")
         mine = shape
         # What one algorithm has no use for is meant for the others.
         for option, default in (("radix", None), ("grid", None), ("pieces", 1)):
@@ -214,132 +220,45 @@ def compared(
             option = next((o for o in ("radix", "pieces") if o in ALGORITHMS[name].options), None)
             if option is None or not (number.isascii() and number.isdigit() and len(number) < 7):
                 kinds = "a radix or pieces" if option else f"no number, {name} has no radix and no pieces"
-                raise InputError(f"--algorithms: {word.strip()} given; allowed: {kinds} behind the colon")
+                raise InputError(f"--algorithms: {word} given; allowed: {kinds} behind the colon")
             mine = replace(mine, **{option: int(number)})
+        asked[word] = name, mine
+    plain = source.Shape()
+    for option in ("radix", "grid", "pieces"):
+        value = getattr(shape, option)
+        if value != getattr(plain, option) and all(getattr(m, option) != value for _, m in asked.values()):
+            raise InputError(f"--{option}: {value} given; allowed: with an algorithm that has a use for it")
+    found = {}
+    for word, (name, mine) in asked.items():
         schedule = source.build_by_name(name, words[0], mine, place)
-        found[word.strip()] = schedule
+        taken = source.grid_of(name, schedule.ranks, place) if mine.grid is None else None
+        found[word] = Chosen(schedule, _label(word, name, mine, asked), taken)
     return found
+
+
+def _label(word: str, name: str, mine: source.Shape, asked: dict[str, tuple[str, source.Shape]]) -> str:
+    """An algorithm in tables; whether a tree is pipelined is said where others are."""
+    pipelined = any(m.pieces > 1 for _, m in asked.values())
+    trees = ("tree", "double-tree", "binomial")
+    return f"{word}, pieces 1" if name in trees and pipelined and mine.pieces == 1 else word
+
+
+def whole_array(schedule: Schedule) -> int:
+    """Elements of the whole array, at least one.
+
+    Raises
+    ------
+    InputError
+        If there are none.
+    """
+    elements = source.array_elements(schedule)
+    if not elements:
+        raise InputError(f"schedule: {schedule.name} has no elements; allowed: one that holds some")
+    return elements
 
 
 def cost_at(schedule: Schedule, place: AnyFabric, size: float, model: str, light: dict[str, Any]) -> Cost:
     """Cost of one size in bytes of the whole array."""
     from wavefabric.fabric import cost
 
-    elements = source.array_elements(schedule)
-    if not elements:
-        raise InputError(f"schedule: {schedule.name} has no elements; allowed: one that holds some")
-    return cost(schedule, place, size / elements, model, **light)
-
-
-def plain(
-    costs: dict[str, list[Cost]], sizes: list[int], rounds: bool, written: list[Path]
-) -> dict[str, Any]:
-    """What ``--json`` prints."""
-    rows = []
-    for name, found in costs.items():
-        for size, each in zip(sizes, found, strict=True):
-            row = {
-                "algorithm": name,
-                "schedule": each.schedule,
-                "bytes": size,
-                "seconds": each.seconds,
-                "latency": sum(r.latency for r in each.rounds),
-                "reconfiguration": sum(r.reconfiguration for r in each.rounds),
-                "transfer": sum(r.transfer for r in each.rounds),
-                "bound": vars(each.bound),
-                "ratio": each.seconds / each.bound.seconds if each.bound.seconds else None,
-                "busiest": each.busiest,
-                "best": each is min((costs[n][sizes.index(size)] for n in costs), key=lambda c: c.seconds),
-            }
-            if not each.rounds:  # rounds overlap: no such parts
-                row |= {"latency": None, "reconfiguration": None, "transfer": None}
-            if rounds:
-                row["rounds"] = [vars(r) for r in each.rounds]
-            rows.append(row)
-    any_cost = next(iter(costs.values()))[0]
-    return {
-        "fabric": any_cost.fabric,
-        "model": any_cost.model,
-        "costs": rows,
-        "written": [str(path) for path in written],
-    }
-
-
-def show(costs: dict[str, list[Cost]], sizes: list[int], rounds: bool) -> None:
-    """Print a table, by size and by time."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from wavefabric.bench.exchange_report import size_words
-    from wavefabric.fabric.draw_scene import time_words
-
-    several = len(costs) > 1
-    any_cost = next(iter(costs.values()))[0]
-    name = next(iter(costs)) if not several else "compared"
-    table = Table(
-        title=f"{name} on {any_cost.fabric}, {any_cost.model} model", box=box.SIMPLE_HEAD, pad_edge=False
-    )
-    table.add_column("size", justify="right", no_wrap=True)
-    if several:
-        table.add_column("algorithm", no_wrap=True)
-    light = any_cost.model == "photonic"
-    parts = ("latency", "reconfiguration", "transfer") if light else ("latency", "transfer")
-    parts = parts if any_cost.rounds else ()
-    headings = {"reconfiguration": "set-up"}
-    for heading in ("time", *parts, "bound", "ratio"):
-        table.add_column(headings.get(heading, heading), justify="right", no_wrap=True)
-    table.add_column("busiest", overflow="fold")
-    for k, size in enumerate(sizes):
-        order = sorted(costs, key=lambda n: costs[n][k].seconds)
-        for place, label in enumerate(order):
-            each = costs[label][k]
-            cells = [size_words(size) if not place else ""]
-            if several:
-                cells.append(f"{label} *" if not place else label)
-            cells.append(time_words(each.seconds))
-            cells += [time_words(sum(getattr(r, part) for r in each.rounds)) for part in parts]
-            ratio = each.seconds / each.bound.seconds if each.bound.seconds else float("nan")
-            cells += [time_words(each.bound.seconds), f"{ratio:.2f}", each.busiest]
-            best = several and not place
-            table.add_row(
-                *(Text(c, style="bold" if best else "") for c in cells),
-                end_section=several and place + 1 == len(order),
-            )
-    out = tables(markup=False)
-    out.print(table)
-    largest = next(iter(costs.values()))[-1]
-    size = f" of {size_words(sizes[-1])}" if len(sizes) > 1 else ""
-    out.print(f"bound{size}: {largest.bound.why}" + ("; *: the fastest" if several else ""))
-    if rounds:
-        for label, found in costs.items():
-            for size, each in zip(sizes, found, strict=True):
-                out.print(rounds_table(each, f"{label}, {size_words(size)}"))
-
-
-def rounds_table(cost: Cost, title: str):
-    """Every round of one cost."""
-    from rich import box
-    from rich.table import Table
-
-    from wavefabric.fabric.draw_scene import time_words
-
-    if not cost.rounds:
-        return f"{title}: the {cost.model} model has no rounds: they overlap"
-    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
-    light = cost.model == "photonic"
-    for heading in (
-        "round",
-        *(("parts",) if light else ()),
-        "time",
-        "latency",
-        *(("set-up",) if light else ()),
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("transfer", justify="right", no_wrap=True)
-    table.add_column("limit", overflow="fold")
-    for each in cost.rounds:
-        cells = [str(each.round), *((str(each.parts),) if light else ()), time_words(each.seconds)]
-        cells += [time_words(each.latency), *((time_words(each.reconfiguration),) if light else ())]
-        table.add_row(*cells, time_words(each.transfer), each.limit)
-    return table
+    return cost(schedule, place, size / whole_array(schedule), model, **light)

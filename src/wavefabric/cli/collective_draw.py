@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +15,11 @@ from wavefabric.cli.collective_cost import (
     Seed,
     Sharing,
     cost_at,
-    light_options,
-    place_of,
+    setting,
+    whole_array,
 )
+from wavefabric.cli.collective_order import Order, check_order, placed
+from wavefabric.cli.collective_order import words as order_words
 from wavefabric.cli.ranks import first
 from wavefabric.errors import InputError
 
@@ -33,6 +34,7 @@ def command(
     grid: source.Grid = None,
     fabric: source.Fabric = None,
     size: Annotated[str, typer.Option("--bytes", help="Of the whole array, for times.")] = "64M",
+    order: Order = None,
     routing: Routing = "auto",
     sharing: Sharing = "even",
     incremental: Incremental = False,
@@ -40,7 +42,7 @@ def command(
     circuits: Circuits = None,
     most: Annotated[
         int | None,
-        typer.Option("--rounds", help="Draw so many rounds at most. [default: 12, gif 40, html all]"),
+        typer.Option("--rounds", help="Draw so many rounds at most. \\[default: 12, gif 40, html all]"),
     ] = None,
     output: Annotated[
         Path | None,
@@ -80,14 +82,15 @@ def command(
     sizes = source.sizes_of(size)
     if len(sizes) != 1:
         raise InputError(f"--bytes: {size} given; allowed: one size")
-    place = place_of(fabric, circuits)
+    place, light = setting(fabric, routing, sharing, incremental, seed, circuits, order)
     draw.check_ending(output, place)
-    light = light_options(place, routing, sharing, incremental, seed, circuits)
+    check_order(order, place)
+    if most is not None and not isinstance(place, PhotonicFabric):
+        raise InputError(f"--rounds: {most} given with electrical {place.name}; allowed: with photonic ones")
     shape = source.Shape(ranks, elements, pieces, radix, root, grid)
     schedule = source.schedule_from(words, shape, place)
-    from wavefabric.collectives import verify
-
-    verify(schedule)
+    width = sizes[0] / whole_array(schedule)
+    where, gpus = placed(order, schedule, place, width, "flow", seed)
     progress = make_progress(quiet or as_json)
     try:
         if isinstance(place, PhotonicFabric):
@@ -103,9 +106,9 @@ def command(
                 schedule, found, output, cost, most=most, progress=progress, force=force
             )
         else:
-            cost = cost_at(schedule, place, sizes[0], "flow", {})
-            width = sizes[0] / source.array_elements(schedule)
-            path = draw.draw_flow(schedule, place, width, output, cost, force=force)
+            assert not isinstance(where, PhotonicFabric)
+            cost = cost_at(schedule, where, sizes[0], "flow", {})
+            path = draw.draw_flow(schedule, where, width, output, cost, force=force)
     finally:
         progress.finish()
     if as_json:
@@ -113,8 +116,11 @@ def command(
             "schedule": schedule.name,
             "fabric": place.name,
             "seconds": cost.seconds,
+            "order": gpus,
             "written": [str(path)],
         }
-        typer.echo(json.dumps(told, indent=2))
+        source.say_json(told)
         return
+    if gpus is not None:
+        typer.echo(f"order: rank 0, 1, … is GPU {order_words(gpus)}")
     source.say_written([path])

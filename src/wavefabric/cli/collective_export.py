@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +22,20 @@ def command(
         typer.Option("--fabric", "-f", help="Photonic: circuits for it, as x.circuits.json beside."),
     ] = None,
     proto: Annotated[str, typer.Option("--proto", help="MSCCL: Simple, LL or LL128.")] = "Simple",
+    instances: Annotated[
+        int, typer.Option("--instances", help="MSCCL: parts of each chunk, on channels of their own.")
+    ] = 1,
+    slots: Annotated[
+        int, typer.Option("--slots", help="MSCCL: of a connection's buffer; no deadlock with so many.")
+    ] = 8,
+    shared: Annotated[
+        bool | None,
+        typer.Option(
+            "--shared/--apart",
+            help="MSCCL: one thread block to send to a peer and receive from it, or two. "
+            "\\[default: two while there are enough]",
+        ),
+    ] = None,
     force: source.Force = False,
     as_json: source.Json = False,
 ) -> None:
@@ -34,14 +47,20 @@ def command(
 
     wavefabric collective export other.xml -o other.json
     """
-    from wavefabric.cli.collective_circuits import circuits_text, write_text
+    from wavefabric.cli.collective_circuits import circuits_text
+    from wavefabric.cli.collective_files import write_all
     from wavefabric.collectives import verify
 
     if not first():
         return
     source.check_target(output, force, (".xml", ".json"))
-    if output.suffix.lower() != ".xml" and proto != "Simple":
-        raise InputError(f"--proto: {proto} given with {output}; allowed: with an output that ends in .xml")
+    options = {"proto": proto, "instances": instances, "slots": slots, "shared": shared}
+    if output.suffix.lower() != ".xml":
+        plain = {"proto": "Simple", "instances": 1, "slots": 8, "shared": None}
+        for name in (n for n in options if options[n] != plain[n]):
+            shown = "" if name == "shared" else f" {options[name]}"
+            option = "--apart" if options[name] is False else f"--{name}"
+            raise InputError(f"{option}:{shown} given with {output}; allowed: with a name that ends in .xml")
     beside = output.with_name(output.stem + ".circuits.json")
     if fabric is not None:
         source.check_target(beside, force, (".json",))
@@ -53,7 +72,7 @@ def command(
         from wavefabric.collectives.msccl.write import to_msccl
 
         with source.named(file):
-            texts[output] = to_msccl(schedule, proto=proto)
+            texts[output] = to_msccl(schedule, proto=proto, instances=instances, slots=slots, shared=shared)
     else:
         from wavefabric.collectives import to_json
 
@@ -67,8 +86,8 @@ def command(
         from wavefabric.fabric.photonic.assign import plan
 
         texts[beside] = circuits_text(plan(schedule, place))
-    written = [write_text(path, text) for path, text in texts.items()]
+    written = write_all(texts, force)
     if as_json:
-        typer.echo(json.dumps({"schedule": schedule.name, "written": [str(p) for p in written]}, indent=2))
+        source.say_json({"schedule": schedule.name, "written": [str(p) for p in written]})
         return
     source.say_written(written)

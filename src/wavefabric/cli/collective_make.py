@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,15 +58,17 @@ def command(
     messages: Annotated[
         Path | None,
         typer.Option(
-            "--messages", help="greedy: JSON list of [src, dst, elements].", rich_help_panel=_OPTIMAL
+            "--messages", help="greedy: JSON list of \\[src, dst, elements].", rich_help_panel=_OPTIMAL
         ),
     ] = None,
     time_limit: Annotated[
-        float, typer.Option("--time-limit", help="optimal: seconds.", rich_help_panel=_OPTIMAL)
-    ] = 60.0,
+        float | None,
+        typer.Option("--time-limit", help="optimal: seconds. \\[default: 60]", rich_help_panel=_OPTIMAL),
+    ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", help="greedy: order of equals.", rich_help_panel=_OPTIMAL)
-    ] = 0,
+        int | None,
+        typer.Option("--seed", help="greedy: order of equals. \\[default: 0]", rich_help_panel=_OPTIMAL),
+    ] = None,
     list_all: Annotated[bool, typer.Option("--list", help="Show all algorithms.")] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Schedule (JSON).", show_default=False)
@@ -89,14 +90,22 @@ def command(
 
     if not first():
         return
+    shape = source.Shape(ranks, elements, pieces, radix, root, grid)
     if list_all:
+        others = {"--fabric": fabric, "--lasers": lasers, "--waveguides": waveguides, "--messages": messages}
+        others |= {"--conditions": conditions, "--time-limit": time_limit, "--seed": seed, "--output": output}
+        given = [each for each in (algorithm, collective) if each is not None] + shape.given()
+        given += [name for name, value in others.items() if value is not None]
+        if given:
+            raise InputError(f"--list: given with {given[0]}; allowed: alone, or with --json")
         show_list(as_json)
         return
     if algorithm is None:
         raise InputError("ALGORITHM: none given; allowed: see wavefabric collective make --list")
-    shape = source.Shape(ranks, elements, pieces, radix, root, grid)
     _only_for(algorithm, "optimal", fabric=fabric, waveguides=waveguides, conditions=conditions)
-    _only_for(algorithm, "greedy", messages=messages)
+    _only_for(algorithm, "optimal", time_limit=time_limit)
+    _only_for(algorithm, "greedy", messages=messages, seed=seed)
+    source.check_seed(seed)
     if algorithm not in SOLVERS:
         _only_for(algorithm, "optimal or greedy", lasers=lasers)
     if collective is None and algorithm != "greedy" and conditions is None:
@@ -108,7 +117,7 @@ def command(
         )
         return
     if algorithm == "greedy":
-        schedule = solve.greedy_schedule(collective, shape, messages, lasers, seed)
+        schedule = solve.greedy_schedule(collective, shape, messages, lasers, seed or 0)
     else:
         assert collective is not None
         schedule = source.build_by_name(algorithm, collective, shape)
@@ -118,7 +127,8 @@ def command(
 def _only_for(algorithm: str, needed: str, **options: Any) -> None:
     for name, value in options.items():
         if value is not None and algorithm not in needed.split(" or "):
-            raise InputError(f"--{name}: {value} given with {algorithm}; allowed: with {needed}")
+            option = name.replace("_", "-")
+            raise InputError(f"--{option}: {value} given with {algorithm}; allowed: with {needed}")
 
 
 def _collectives(algorithm: str) -> str:
@@ -154,15 +164,11 @@ def volumes(schedule: Schedule):
     """Elements that each rank sends to and receives from others: two arrays of shape (ranks,)."""
     import numpy as np
 
+    from wavefabric.collectives.structure import transfer_elements
+
     t = schedule.transfers
-    sent = np.zeros((2, schedule.ranks))
-    for b, sizes in enumerate(schedule.sizes):
-        mine = t[(t["src_buffer"] == b) & (t["src"] != t["dst"])]
-        ends = np.concatenate([np.zeros((len(sizes), 1), np.int64), np.cumsum(sizes, axis=1)], axis=1)
-        n = ends[mine["src"], mine["src_chunk"] + mine["count"]] - ends[mine["src"], mine["src_chunk"]]
-        sent[0] += np.bincount(mine["src"], n, schedule.ranks)
-        sent[1] += np.bincount(mine["dst"], n, schedule.ranks)
-    return sent
+    n = transfer_elements(schedule) * (t["src"] != t["dst"])
+    return np.stack([np.bincount(t[end], n, schedule.ranks) for end in ("src", "dst")])
 
 
 def show(
@@ -189,14 +195,14 @@ def show(
     beside : dict of Path to str, optional
         Further files.
     """
-    from wavefabric.cli.collective_circuits import write_text
-    from wavefabric.collectives import save
+    from wavefabric.cli.collective_files import write_all
+    from wavefabric.collectives import to_json
 
-    written = [] if output is None else [save(output, schedule, force)]
-    written += [write_text(path, text) for path, text in (beside or {}).items()]
+    texts = {} if output is None else {output: to_json(schedule)}
+    written = write_all({**texts, **(beside or {})}, force)
     told = facts(schedule)
     if as_json:
-        typer.echo(json.dumps({**told, **(also or {}), "written": [str(p) for p in written]}, indent=2))
+        source.say_json({**told, **(also or {}), "written": [str(p) for p in written]})
         return
     lines = [("schedule", told["schedule"]), ("ranks", str(told["ranks"])), ("rounds", rounds_words(told))]
     lines += [("transfers", str(told["transfers"])), ("a rank sends", share_words(told, "sent_elements"))]
@@ -252,7 +258,7 @@ def show_list(as_json: bool) -> None:
         )
     if as_json:
         solvers = [{"algorithm": name, "summary": text} for name, text in SOLVERS.items()]
-        typer.echo(json.dumps(rows + solvers, indent=2))
+        source.say_json(rows + solvers)
         return
     from rich import box
     from rich.table import Table

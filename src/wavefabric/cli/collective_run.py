@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,6 +10,7 @@ from wavefabric.cli import collective_source as source
 from wavefabric.cli import ranks as several
 from wavefabric.cli.bench_ranks import Device, Job, Repeats, Threads, Transports
 from wavefabric.cli.bench_show import Json, Output, Plot
+from wavefabric.cli.collective_order import Order, check_order, placed
 from wavefabric.errors import InputError
 
 
@@ -26,7 +27,7 @@ def command(
             "--sizes", help="Bytes of the whole array: least:most, or with commas between; K, M, G: 2^10, …"
         ),
     ] = None,
-    factor: Annotated[int, typer.Option("--factor", help="From one size to the next of least:most.")] = 4,
+    factor: source.Factor = None,
     dtype: Annotated[
         str, typer.Option("--dtype", help="float16, float32, float64, int32 or int64.")
     ] = "float32",
@@ -36,6 +37,7 @@ def command(
     model: Annotated[
         str, typer.Option("--model", help="Of the prediction: auto, alpha-beta, flow.")
     ] = "auto",
+    order: Order = None,
     nccl: Annotated[bool, typer.Option("--nccl", help="Time NCCL's own operation too.")] = False,
     repeats: Repeats = 5,
     transports: Transports = "all",
@@ -58,33 +60,46 @@ def command(
     from wavefabric.bench import collective_run as module
     from wavefabric.exchange import environment
 
-    chosen = source.sizes_of(sizes, "--sizes", factor) if sizes is not None else []
+    chosen = source.chosen_sizes(sizes, factor)
+    if fabric is None:
+        for name, value in (("--order", order), ("--model", None if model == "auto" else model)):
+            if value is not None:
+                raise InputError(f"{name}: {value} given without --fabric; allowed: with one")
+    place = None if fabric is None else source.load_fabric(fabric)
+    if place is not None:
+        check_order(order, place)
     count = max(environment.ranks(), ranks or 1)
     shape = source.Shape(count, elements, pieces, radix, root, grid)
     if words and len(words) == 2:
         # Refused before any rank starts.
-        source.build_by_name(words[0], words[1], shape)
-        schedule = _by_elements(words[0], words[1], shape)
+        example = source.build_by_name(words[0], words[1], shape, place)
+        schedule = _by_elements(words[0], words[1], shape, place)
     else:
         from dataclasses import replace
 
-        from wavefabric.collectives import verify
-
-        schedule = source.schedule_from(words, replace(shape, ranks=None))
-        verify(schedule)
+        example = schedule = source.schedule_from(words, replace(shape, ranks=None))
         if ranks is None and environment.ranks() == 1:
             count = ranks = schedule.ranks
         if schedule.ranks != count:
             raise InputError(
                 f"--ranks: {count} given; allowed: {schedule.ranks}, as in {words[0] if words else ''}"
             )
+    predicted: Any = place
+    if place is not None and order is not None:
+        width = max(chosen, default=1 << 26) / max(source.array_elements(example), 1)
+        predicted, _ = placed(order, example, place, width, model)
     with Job(ranks, transports, placement, device, threads, as_json) as job:
-        result = module.run(job.ranks, schedule, chosen, dtype, repeats, fabric, nccl, job.say, model=model)
+        result = module.run(
+            job.ranks, schedule, chosen, dtype, repeats, predicted, nccl, job.say, model=model
+        )
         job.show(module, result, output, output is not None if plot is None else plot)
 
 
-def _by_elements(algorithm: str, collective: str, shape: source.Shape):
+def _by_elements(algorithm: str, collective: str, shape: source.Shape, place):
     """A schedule for each size."""
     from dataclasses import replace
 
-    return lambda elements: source.build_by_name(algorithm, collective, replace(shape, elements=elements))
+    def schedule(elements: int):
+        return source.build_by_name(algorithm, collective, replace(shape, elements=elements), place)
+
+    return schedule

@@ -22,7 +22,7 @@ def optimal(
     lasers: int | None,
     waveguides: int | None,
     conditions: Path | None,
-    time_limit: float,
+    time_limit: float | None,
     output: Path | None,
     force: bool,
     as_json: bool,
@@ -40,6 +40,7 @@ def optimal(
 
     if fabric is None:
         raise InputError("--fabric: none given with optimal; allowed: such as lightpath:2x4, or a file")
+    time_limit = 60.0 if time_limit is None else time_limit
     if not (math.isfinite(time_limit) and 0 < time_limit <= 1e6):
         raise InputError(f"--time-limit: {time_limit} given; allowed: seconds above 0")
     for name in ("radix", "grid"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ Ranks = Annotated[int | None, typer.Option("--ranks", "-n", help="GPUs.", rich_h
 Elements = Annotated[
     int | None,
     typer.Option(
-        "--elements", help="Of the whole array. [default: as many as divide evenly]", rich_help_panel=_SHAPE
+        "--elements", help="Of the whole array. \\[default: as many as divide evenly]", rich_help_panel=_SHAPE
     ),
 ]
 Pieces = Annotated[
@@ -34,7 +35,7 @@ Pieces = Annotated[
 ]
 Radix = Annotated[
     int | None,
-    typer.Option("--radix", help="Ranks that meet in a round. [default: 2]", rich_help_panel=_SHAPE),
+    typer.Option("--radix", help="Ranks that meet in a round. \\[default: 2]", rich_help_panel=_SHAPE),
 ]
 Root = Annotated[
     int, typer.Option("--root", help="Of broadcast, reduce, gather, scatter.", rich_help_panel=_SHAPE)
@@ -50,6 +51,11 @@ Fabric = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON and nothing else.")]
+
+Factor = Annotated[
+    int | None,
+    typer.Option("--factor", help="From one size to the next of least:most. \\[default: 4]"),
+]
 
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
@@ -83,7 +89,7 @@ class Shape:
 
 
 def schedule_from(words: Sequence[str] | None, shape: Shape, fabric: AnyFabric | None = None) -> Schedule:
-    """The schedule that a command is about: read from a file, or built.
+    """The schedule that a command is about: read from a file, or built; proved.
 
     Parameters
     ----------
@@ -96,8 +102,10 @@ def schedule_from(words: Sequence[str] | None, shape: Shape, fabric: AnyFabric |
     Raises
     ------
     InputError
-        As `read` and `build_by_name`; or for other words.
+        As `read` and `build_by_name`; for other words; or if a file's schedule does not hold.
     """
+    from wavefabric.collectives import verify
+
     if words and len(words) == 2:
         return build_by_name(words[0], words[1], shape, fabric)
     if words and len(words) == 1:
@@ -109,7 +117,11 @@ def schedule_from(words: Sequence[str] | None, shape: Shape, fabric: AnyFabric |
         if shape.given():
             name = shape.given()[0]
             raise InputError(f"{name}: given with the file {words[0]}; allowed: with ALGORITHM COLLECTIVE")
-        return read(Path(words[0]))
+        path = Path(words[0])
+        schedule = read(path)
+        with named(path):
+            verify(schedule)
+        return schedule
     given = " ".join(words) if words else "nothing"
     raise InputError(f"schedule: {given} given; allowed: FILE, or ALGORITHM COLLECTIVE --ranks N")
 
@@ -134,7 +146,7 @@ def build_by_name(algorithm: str, collective: str, shape: Shape, fabric: AnyFabr
         "pieces": shape.pieces,
         "radix": shape.radix,
         "root": shape.root,
-        "grid": shape.axes(),
+        "grid": shape.axes() or grid_of(algorithm, ranks, fabric),
     }
     why = accepts(algorithm, collective, ranks, **options)
     if why is not None:
@@ -143,6 +155,25 @@ def build_by_name(algorithm: str, collective: str, shape: Shape, fabric: AnyFabr
     schedule = build(algorithm, collective, ranks, elements, **options)
     verify(schedule)
     return schedule
+
+
+def grid_of(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, ...] | None:
+    """The grid of a fabric, for an algorithm that takes one and all of its GPUs: tiles, a mesh or a torus."""
+    from wavefabric.collectives.registry import ALGORITHMS, accepts
+    from wavefabric.fabric import PhotonicFabric
+
+    if fabric is None or algorithm not in ALGORITHMS or "grid" not in ALGORITHMS[algorithm].options:
+        return None
+    if isinstance(fabric, PhotonicFabric):
+        grid = fabric.rows, fabric.columns
+    else:
+        family = re.fullmatch(r"(?:mesh|torus):(\d+(?:x\d+)*)", fabric.name)
+        grid = tuple(map(int, family[1].split("x"))) if family else ()
+    if not grid or math.prod(grid) != ranks or fabric.ranks != ranks:
+        return None
+    # Squares want two powers of two.
+    fits = accepts(algorithm, ALGORITHMS[algorithm].collectives[0], ranks, grid=grid) is None
+    return grid if fits else None
 
 
 #: A bound on absurd input.
@@ -181,12 +212,9 @@ def read_text(path: Path, what: str) -> str:
     ------
     InputError
     """
-    try:
-        return path.read_text("utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{what}: {path} ({error.strerror}); allowed: a file that can be read") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{what}: {path} is not UTF-8 text; allowed: JSON or XML") from None
+    from wavefabric import text_files
+
+    return text_files.read_text(path, what).removeprefix("\ufeff")
 
 
 def read_json(path: Path, what: str) -> Any:
@@ -247,16 +275,19 @@ def load_fabric(text: str, lasers: int | None = None, waveguides: int | None = N
     return fabric
 
 
-def sizes_of(text: str, key: str = "--bytes", factor: int = 4) -> list[int]:
+def sizes_of(text: str, key: str = "--bytes", factor: int | None = None) -> list[int]:
     """Sizes in bytes: ``64M``, ``64K,1M``, or ``least:most``.
 
     Raises
     ------
     InputError
     """
-    if factor < 2:
+    if factor is not None and factor < 2:
         raise InputError(f"--factor: {factor} given; allowed: 2 or more")
     parts = text.split(":")
+    if factor is not None and len(parts) == 1:
+        raise InputError(f"--factor: {factor} given with {key} {text}; allowed: with least:most")
+    factor = 4 if factor is None else factor
     if len(parts) == 2:
         least, most = (_bytes(p, text, key) for p in parts)
         if least > most:
@@ -307,6 +338,44 @@ def array_elements(schedule: Schedule) -> int:
     from wavefabric.collectives.conditions import whole_elements
 
     return whole_elements(schedule)
+
+
+def chosen_sizes(text: str | None, factor: int | None) -> list[int]:
+    """What ``--sizes`` and ``--factor`` of a measurement say; empty: its own.
+
+    Raises
+    ------
+    InputError
+    """
+    if text is not None:
+        return sizes_of(text, "--sizes", factor)
+    if factor is not None:
+        raise InputError(f"--factor: {factor} given without --sizes; allowed: with --sizes least:most")
+    return []
+
+
+def check_seed(seed: int | None) -> None:
+    """Refuse a negative seed.
+
+    Raises
+    ------
+    InputError
+    """
+    if seed is not None and seed < 0:
+        raise InputError(f"--seed: {seed} given; allowed: whole numbers from 0")
+
+
+def say_json(told: Any) -> None:
+    """Print as JSON that every reader takes: null for what is no finite number."""
+    typer.echo(json.dumps(_finite(told), indent=2, allow_nan=False))
+
+
+def _finite(told: Any) -> Any:
+    if isinstance(told, dict):
+        return {key: _finite(value) for key, value in told.items()}
+    if isinstance(told, list | tuple):
+        return [_finite(value) for value in told]
+    return None if isinstance(told, float) and not math.isfinite(told) else told
 
 
 def say_written(paths: Sequence[Path]) -> None:

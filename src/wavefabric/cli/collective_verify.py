@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from wavefabric.cli.collective_source import Json, read
+from wavefabric.cli.collective_source import Json, named, read, say_json
 from wavefabric.cli.ranks import first
 from wavefabric.errors import InputError
 
@@ -36,7 +35,7 @@ def command(
         raise InputError(f"--circuits: given with {len(files)} schedules; allowed: with one")
     told = [check(path, circuits) for path in files]
     if as_json:
-        typer.echo(json.dumps(told, indent=2))
+        say_json(told)
         return
     for each in told:
         typer.echo(f"ok: {each['file']}: {each['schedule']}: {words(each)}")
@@ -54,10 +53,8 @@ def check(path: Path, circuits: Path | None) -> dict[str, Any]:
     from wavefabric.collectives.conditions import kind
 
     schedule = read(path)
-    try:
+    with named(path):
         verify(schedule)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
     found: dict[str, Any] = {
         "file": str(path),
         "schedule": schedule.name,
@@ -72,10 +69,8 @@ def check(path: Path, circuits: Path | None) -> dict[str, Any]:
         from wavefabric.fabric.photonic.check import check_plan
 
         plan = load_circuits(circuits)
-        try:
+        with named(circuits):
             check_plan(plan, schedule)
-        except InputError as error:
-            raise InputError(f"{circuits}: {error}") from None
         found["circuits"] = {
             "file": str(circuits),
             "fabric": plan.fabric.name,

@@ -24,21 +24,21 @@ Kind = Annotated[
     str | None,
     typer.Option(
         "--decomposition",
-        help="global: exact; local: less communication, approximate. [default: global]",
+        help="global: exact; local: less communication, approximate. \\[default: global]",
         rich_help_panel=_PANEL,
     ),
 ]
 Grid = Annotated[
     str | None,
     typer.Option(
-        "--grid", help="Blocks along x, y and z, such as 1x2x2. [default: chosen]", rich_help_panel=_PANEL
+        "--grid", help="Blocks along x, y and z, such as 1x2x2. \\[default: chosen]", rich_help_panel=_PANEL
     ),
 ]
 Overlap = Annotated[
     int | None,
     typer.Option(
         "--overlap",
-        help="Local: points of overlap on each side of a block. [default: 16]",
+        help="Local: points of overlap on each side of a block. \\[default: 16]",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -46,7 +46,7 @@ Bell = Annotated[
     str | None,
     typer.Option(
         "--bell",
-        help=f"Local: how a block fades out: {', '.join(BELLS)}. [default: nested-sine]",
+        help=f"Local: how a block fades out: {', '.join(BELLS)}. \\[default: nested-sine]",
         rich_help_panel=_PANEL,
     ),
 ]

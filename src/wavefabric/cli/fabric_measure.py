@@ -19,7 +19,7 @@ def command(
     sizes: Annotated[
         str | None, typer.Option("--sizes", help="Bytes of a message: least:most, or with commas between.")
     ] = None,
-    factor: Annotated[int, typer.Option("--factor", help="From one size to the next of least:most.")] = 4,
+    factor: source.Factor = None,
     repeats: Repeats = 5,
     name: Annotated[str, typer.Option("--name", help="Of the fabric.")] = "measured",
     placement: several.Placement = None,
@@ -38,11 +38,11 @@ def command(
     Example: wavefabric fabric measure --ranks 4 -o mine.toml
     """
     from wavefabric.bench import fabric_measure as module
-    from wavefabric.cli.collective_circuits import write_text
+    from wavefabric.text_files import write_text
 
     if several.first():
         source.check_target(output, force, (".toml",))
-    chosen = source.sizes_of(sizes, "--sizes", factor) if sizes is not None else []
+    chosen = source.chosen_sizes(sizes, factor)
     with Job(ranks, transport or "all", placement, device, threads, as_json) as job:
         result = module.run(job.ranks, chosen, repeats, name, job.say)
         job.show(module, result, None, False)
@@ -53,6 +53,6 @@ def command(
                 "--transport: none could be used, so there is no fabric; allowed: see the reasons"
             )
         if job.ranks.rank == 0:
-            write_text(output, result["fabric"])
+            write_text(output, result["fabric"], "--output", force)
             if not as_json:
                 source.say_written([output])

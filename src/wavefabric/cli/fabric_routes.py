@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,7 +32,7 @@ def command(
         ),
     ] = "recursive",
     pairs: Annotated[
-        Path | None, typer.Option("--pairs", help="JSON list of [src, dst].", show_default=False)
+        Path | None, typer.Option("--pairs", help="JSON list of \\[src, dst].", show_default=False)
     ] = None,
     radix: Annotated[int, typer.Option("--radix", help="recursive: ranks that meet in a round.")] = 2,
     method: Annotated[
@@ -90,7 +89,7 @@ def command(
         written.append(_save(output, routes_figure(fabric, f"{pattern} pairs, {method} routes", found[:12])))
     if as_json:
         told = {"fabric": fabric.name, "pattern": pattern, "method": method, "routes": rows}
-        typer.echo(json.dumps({**told, "written": [str(p) for p in written]}, indent=2))
+        source.say_json({**told, "written": [str(p) for p in written]})
         return
     show(fabric, rows)
     source.say_written(written)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -50,6 +49,14 @@ def command(
             "--import-smi", help="Output of nvidia-smi topo -m.", rich_help_panel=_IMPORT, show_default=False
         ),
     ] = None,
+    sm: Annotated[
+        int | None,
+        typer.Option(
+            "--sm",
+            help="nvidia-smi: compute capability times ten (70, 80, 90), for bandwidths. \\[default: 80]",
+            rich_help_panel=_IMPORT,
+        ),
+    ] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Write it as TOML.", show_default=False)] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Picture.", show_default=False)
@@ -77,12 +84,12 @@ def command(
     source.check_target(save, force, (".toml",), "--save")
     source.check_target(output, force, (".png", ".svg", ".pdf"))
     if not given:
-        for option, value in (("--save", save), ("--output", output)):
+        for option, value in (("--save", save), ("--output", output), ("--sm", sm)):
             if value is not None:
                 raise InputError(f"{option}: {value} given without a fabric; allowed: with one")
         show_list(as_json)
         return
-    fabric = find(name, import_nccl, import_smi)
+    fabric = find(name, import_nccl, import_smi, sm)
     written = []
     told = facts(fabric)
     if save is not None:
@@ -95,31 +102,39 @@ def command(
 
         written.append(draw_fabric(fabric, output, force=force))
     if as_json:
-        typer.echo(json.dumps({**told, "written": [str(p) for p in written]}, indent=2))
+        source.say_json({**told, "written": [str(p) for p in written]})
         return
     show(told)
     source.say_written(written)
 
 
-def find(name: str | None, import_nccl: Path | None = None, import_smi: Path | None = None) -> AnyFabric:
+def find(
+    name: str | None,
+    import_nccl: Path | None = None,
+    import_smi: Path | None = None,
+    sm: int | None = None,
+) -> AnyFabric:
     """A fabric by name, or from a file by its content.
 
     Raises
     ------
     InputError
     """
-    if import_nccl is not None:
-        return _nccl(import_nccl)
+    if sm is not None and not 10 <= sm <= 999:
+        raise InputError(f"--sm: {sm} given; allowed: compute capability times ten, such as 80 or 90")
     if import_smi is not None:
-        return _smi(import_smi)
+        return _smi(import_smi, sm)
+    found = import_nccl
+    if name is not None and Path(name).is_file() and Path(name).suffix != ".toml":
+        text = source.read_text(Path(name), "fabric")
+        if "GPU0" in text and "=" not in text.split("GPU0", 1)[0] and not text.lstrip().startswith("<"):
+            return _smi(Path(name), sm)
+        found = Path(name) if text.lstrip().startswith("<") else None
+    if sm is not None:
+        raise InputError(f"--sm: {sm} given with {name or import_nccl}; allowed: with nvidia-smi's table")
+    if found is not None:
+        return _nccl(found)
     assert name is not None
-    path = Path(name)
-    if path.is_file() and path.suffix != ".toml":
-        text = source.read_text(path, "fabric")
-        if text.lstrip().startswith("<"):
-            return _nccl(path)
-        if "GPU0" in text and "=" not in text.split("GPU0", 1)[0]:
-            return _smi(path)
     return source.load_fabric(name)
 
 
@@ -131,12 +146,12 @@ def _nccl(path: Path):
         return read_nccl_xml(text)
 
 
-def _smi(path: Path):
+def _smi(path: Path, sm: int | None):
     from wavefabric.fabric.importers.nvidia_smi import read_topo
 
     text = source.read_text(path, "--import-smi")
     with source.named(path):
-        return read_topo(text)
+        return read_topo(text) if sm is None else read_topo(text, sm=sm)
 
 
 def show_list(as_json: bool) -> None:
@@ -145,7 +160,7 @@ def show_list(as_json: bool) -> None:
 
     known = presets()
     if as_json:
-        typer.echo(json.dumps({"presets": known, "families": EXAMPLES}, indent=2))
+        source.say_json({"presets": known, "families": EXAMPLES})
         return
     from rich import box
     from rich.table import Table
@@ -245,7 +260,8 @@ def show(told: dict[str, Any]) -> None:
     out = tables(markup=False)
     out.print(pairs_table(_photonic_lines(told) if told["kind"] == "photonic" else _electrical_lines(told)))
     if told["bounds"]:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="what no schedule can beat")
+        title = "what no schedule can beat, for an array of 1 GiB"
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title)
         for heading in ("operation", "latency", "bytes of the array / time"):
             table.add_column(heading, justify="left" if heading == "operation" else "right", no_wrap=True)
         table.add_column("why", overflow="fold")
@@ -293,7 +309,7 @@ def _electrical_lines(told: dict[str, Any]) -> list[tuple[str, str]]:
     for link in told["links"]:
         late = f", {time_words(link['latency'])}" if link["latency"] else ""
         lines.append(("links", f"{link['links']} {link['kind']} one way, {speed(link['bandwidth'])}{late}"))
-    lines.append(("alpha", f"{time_words(told['alpha'])} a transfer"))
+    lines.append(("alpha", f"{time_words(told['alpha'])} a round; in the flow model, a transfer"))
     if told["copy_bandwidth"]:
         lines.append(("a GPU", f"{speed(told['copy_bandwidth'])} out, and as much in, at most"))
     if told["flow_bandwidth"]:
@@ -312,6 +328,6 @@ def _electrical_lines(told: dict[str, Any]) -> list[tuple[str, str]]:
 def speed(value: float) -> str:
     """B/s with a unit that suits."""
     for unit, size in (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6)):
-        if value >= size:
+        if value >= size * 0.99995:  # that is rounded to 1
             return f"{value / size:.4g} {unit}"
     return f"{value:.4g} B/s"

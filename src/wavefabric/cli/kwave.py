@@ -42,7 +42,7 @@ def command(
     input: Annotated[Path, _flag("-i", help="Input file (HDF5).")],
     output: Annotated[Path, _flag("-o", help="Output file (HDF5).")],
     threads: Annotated[
-        int | None, typer.Option("-t", min=1, help="CPU threads. [default, and at most: all]")
+        int | None, typer.Option("-t", min=1, help="CPU threads. \\[default, and at most: all]")
     ] = None,
     gpu: Annotated[int | None, typer.Option("-g", min=0, help="Use the GPU of this number.")] = None,
     device: Annotated[str | None, _flag("--device", help="auto, cpu, cuda or cuda:K.")] = None,

@@ -20,7 +20,7 @@ class Format(StrEnum):
 def command(
     file: Annotated[Path, typer.Argument(help="Result file (HDF5) of a run.", show_default=False)],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for the figures. [default: beside FILE]")
+        Path | None, typer.Option("--output", "-o", help="Folder for the figures. \\[default: beside FILE]")
     ] = None,
     kind: Annotated[Format, typer.Option("--format", help="Picture (png) or vectors.")] = Format.png,
 ) -> None:

@@ -33,7 +33,9 @@ Ranks = Annotated[
 Transport = Annotated[
     str | None,
     typer.Option(
-        "--transport", help=f"How they talk: {', '.join(TRANSPORTS)}. [default: auto]", rich_help_panel=_PANEL
+        "--transport",
+        help=f"How they talk: {', '.join(TRANSPORTS)}. \\[default: auto]",
+        rich_help_panel=_PANEL,
     ),
 ]
 Placement = Annotated[

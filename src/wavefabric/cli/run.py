@@ -37,7 +37,7 @@ def command(
         typer.Option(
             "--output",
             "-o",
-            help="Result file (HDF5). [default: the run file's stem + .h5, or k-Wave's + _out.h5]",
+            help="Result file (HDF5). \\[default: the run file's stem + .h5, or k-Wave's + _out.h5]",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the result file if it exists.")] = False,
@@ -55,7 +55,7 @@ def command(
         str | None,
         typer.Option(
             "--exchange",
-            help=f"Fibres: what ranks exchange, {', '.join(EXCHANGES)}. [default: auto]",
+            help=f"Fibres: what ranks exchange, {', '.join(EXCHANGES)}. \\[default: auto]",
             rich_help_panel="Several ranks",
         ),
     ] = None,

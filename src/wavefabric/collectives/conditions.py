@@ -221,17 +221,15 @@ _ALL, _SOME = -1, -2
 
 
 def _ends(schedule: Schedule, held: Holdings) -> _Ends | None:
-    """Conditions as columns; None if there are none, or they are in several buffers."""
-    if not held:
-        return None
+    """Conditions as columns; None if they are in several buffers."""
     rank, buffer, chunk = np.fromiter(chain.from_iterable(held), np.int64, 3 * len(held)).reshape(-1, 3).T
-    if (buffer != buffer[0]).any():
+    if (buffer != buffer[:1]).any():
         return None
     who = {(1 << schedule.ranks) - 1: _ALL} | {1 << r: r for r in range(schedule.ranks)}
     order = np.lexsort((chunk, rank))
-    origins = np.array([who.get(origins, _SOME) for _, origins in held.values()])
+    origins = np.array([who.get(origins, _SOME) for _, origins in held.values()], np.int64)
     item = np.array([item for item, _ in held.values()], np.int64)
-    return _Ends(int(buffer[0]), rank[order], chunk[order], item[order], origins[order])
+    return _Ends(int(buffer[0]) if held else 0, rank[order], chunk[order], item[order], origins[order])
 
 
 def _variants(collective: str, pre: _Ends, post: _Ends) -> Iterator[tuple[int, bool]]:
@@ -239,9 +237,9 @@ def _variants(collective: str, pre: _Ends, post: _Ends) -> Iterator[tuple[int, b
     root = 0
     if collective in ROOTED:
         ranks = (pre if collective in ("broadcast", "scatter") else post).rank
-        root = int(ranks[0])
-        if ranks[-1] != root:
+        if not ranks.size or ranks[0] != ranks[-1]:
             return
+        root = int(ranks[0])
     yield root, False
     if collective in CUT_BY_RANK and collective != "all-to-all" and pre.buffer != post.buffer:
         yield root, True

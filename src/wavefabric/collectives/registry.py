@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from wavefabric.collectives.arguments import whole
+from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS, whole
 from wavefabric.collectives.builders import bruck, direct, double_tree, halo, recursive, ring, squares, trees
-from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
+from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
 
@@ -208,7 +209,7 @@ def _checked(
         raise InputError(
             f"collective: {collective!r} given; allowed: {', '.join(known.collectives)} ({algorithm})"
         )
-    whole("ranks", ranks, 1)
+    whole("ranks", ranks, 1, MOST_RANKS)
     given = {"pieces": pieces != 1, "radix": radix is not None, "grid": grid is not None}
     for option, value in (("pieces", pieces), ("radix", radix), ("grid", grid)):
         if given[option] and option not in known.options:
@@ -222,7 +223,57 @@ def _checked(
         raise InputError(
             f"ranks: {ranks} given; allowed: products of numbers up to the radix, {radix} ({algorithm})"
         )
-    return radix, _grid(algorithm, ranks, grid) if "grid" in known.options else ()
+    shape = _grid(algorithm, ranks, grid) if "grid" in known.options else ()
+    _check_extent(algorithm, collective, ranks, pieces, radix)
+    return radix, shape
+
+
+def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: int = 2) -> tuple[int, int]:
+    """Upper bounds on the chunks of all ranks together, and on those that move, of what `build` makes.
+
+    Parameters are those of `build`, and checked.
+    """
+    if collective == "halo":  # at most as many axes as ranks have factors of 2
+        return 4 * ranks * ranks.bit_length(), 2 * ranks * ranks.bit_length()
+    shared = algorithm in ("ring", "bidirectional-ring", "recursive") and collective == "all-reduce"
+    chunks = pieces * (ranks if shared or collective in CUT_BY_RANK else 1 + (algorithm == "double-tree"))
+    data, scratch, moves = ranks * chunks, 0, 4 * ranks * chunks
+    if collective == "all-to-all":
+        data *= 2
+        digits = next(d for d in range(ranks.bit_length() + 1) if radix**d >= ranks)
+        if algorithm == "bruck":
+            scratch, moves = 2 * digits * ranks * chunks, (2 * digits + 2) * ranks * chunks
+    elif algorithm in ("recursive-exchange", "squares", "direct") and collective in ("all-reduce", "reduce"):
+        groups = {"squares": (4, *(2,) * (ranks.bit_length() - 3)), "direct": (ranks,)}.get(algorithm)
+        groups = groups or recursive.factors(ranks, radix) or ()
+        scratch = ranks * (max(groups, default=1) - 1) * chunks
+        moves = 2 * ranks * sum(f - 1 for f in groups) * chunks
+    elif algorithm != "ring" and collective != "broadcast":
+        scratch = ranks * chunks
+    if algorithm == "binomial" and collective in CUT_BY_RANK:
+        moves = chunks * ranks.bit_length()
+    return data + scratch, moves
+
+
+def _check_extent(algorithm: str, collective: str, ranks: int, pieces: int, radix: int) -> None:
+    """Refuse what would not fit into memory, or take very long to prove."""
+
+    def fits(pieces: int) -> bool:
+        chunks, moves = extent(algorithm, collective, ranks, pieces, radix)
+        return chunks <= MOST_CHUNKS and moves <= MOST_MOVES
+
+    if fits(pieces):
+        return
+    if not fits(1):
+        chunks, moves = extent(algorithm, collective, ranks, 1, radix)
+        given = f"{algorithm} {collective} has up to {chunks} chunks and moves {moves}"
+        raise InputError(
+            f"ranks: {ranks} given, {given}; allowed: fewer ranks, {MOST_CHUNKS} chunks, {MOST_MOVES} moves"
+        )
+    most = bisect(range(1, pieces), False, key=lambda p: not fits(p))
+    raise InputError(
+        f"pieces: {pieces} given; allowed: whole numbers from 1 to {most} ({ranks} ranks, {algorithm})"
+    )
 
 
 def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, ...]:

@@ -314,7 +314,7 @@ def _custom(
 
 
 def _amount(nbytes: float) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if nbytes >= size:
             return f"{nbytes / size:.4g} {unit}"
     return f"{nbytes:.4g} B"

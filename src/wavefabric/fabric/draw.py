@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -158,13 +159,22 @@ def draw_flow(
     draw_graph.load_strip(figure.add_axes((0.02, 0.015, 0.42, 0.05)))
     figure.text(0.02, 0.955, schedule.name, color=TEXT, fontsize=15, fontweight="bold", va="center")
     rounds = schedule.communication_rounds
-    words = f"{fabric.name}, {rounds} round{'s' if rounds != 1 else ''}, {time_words(cost.seconds)}"
+    words = f"{fabric.name}{_order_words(fabric, schedule.ranks)}, {rounds} round{'s' if rounds != 1 else ''}"
+    words += f", {time_words(cost.seconds)}"
     if cost.bound.seconds:
         words += f" ({cost.seconds / cost.bound.seconds:.2f} times the bound)"
     figure.text(
         0.02, 0.912, words + (f"; busiest: {cost.busiest}" if cost.busiest else ""), color=DIM, fontsize=9.5
     )
     return _save(path, figure)
+
+
+def _order_words(fabric: Fabric, ranks: int) -> str:
+    """Which GPUs the ranks are, if they are in another order than in the machine."""
+    order = [fabric.numbering.index(name) for name in fabric.gpus[:ranks]] if fabric.numbering else []
+    if order == list(range(len(order))):
+        return ""
+    return f" in the order {','.join(map(str, order))}" if ranks <= 16 else " in another order"
 
 
 def loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds: float) -> np.ndarray:
@@ -226,13 +236,12 @@ def _save(path: Path, figure: Figure) -> Path:
 
 def _write(path: Path, make: Callable[[Path], object]) -> Path:
     """Write whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
     try:
-        try:
+        # In the same folder: the file is renamed from there, not copied.
+        with tempfile.TemporaryDirectory(prefix=".wavefabric-", dir=path.parent) as folder:
+            partial = Path(folder, path.name)
             make(partial)
             partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(
             f"output: {path} cannot be written ({error.strerror}); allowed: another name"

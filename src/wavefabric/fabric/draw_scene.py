@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.structure import transfer_elements
 from wavefabric.fabric.cost_types import Cost
 from wavefabric.fabric.draw_state import Story, story
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
@@ -158,8 +160,8 @@ def evenly(count: int, most: int) -> list[int]:
 
 def time_words(seconds: float) -> str:
     """A time with a unit that suits."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size * 0.9995:  # that is rounded to 1
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
 
@@ -331,17 +333,13 @@ def _times(plan: CircuitPlan, cost: Cost | None) -> list[tuple[float, float]]:
 
 
 def _bytes_words(schedule: Schedule) -> dict[tuple[int, int, int], float]:
-    """Share of the largest buffer that goes from rank to rank in a round."""
-    t = schedule.transfers
-    whole = max(int(s.sum(axis=1).max()) for s in schedule.sizes) or 1
+    """Share of the whole array that goes from rank to rank in a round."""
+    whole = whole_elements(schedule) or 1
+    away = schedule.transfers["src"] != schedule.transfers["dst"]
+    keys = schedule.transfers[["round", "src", "dst"]][away].tolist()
     found: dict[tuple[int, int, int], float] = {}
-    for b, sizes in enumerate(schedule.sizes):
-        mine = t[(t["src_buffer"] == b) & (t["src"] != t["dst"])]
-        ends = np.concatenate([np.zeros((len(sizes), 1), np.int64), np.cumsum(sizes, axis=1)], axis=1)
-        n = ends[mine["src"], mine["src_chunk"] + mine["count"]] - ends[mine["src"], mine["src_chunk"]]
-        keys = zip(mine["round"].tolist(), mine["src"].tolist(), mine["dst"].tolist(), strict=True)
-        for key, elements in zip(keys, n.tolist(), strict=True):
-            found[key] = found.get(key, 0.0) + elements / whole
+    for key, elements in zip(keys, transfer_elements(schedule)[away].tolist(), strict=True):
+        found[key] = found.get(key, 0.0) + elements / whole
     return found
 
 

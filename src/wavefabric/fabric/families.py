@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
 from wavefabric.fabric.model import Link
 
@@ -16,8 +17,15 @@ FAMILIES = {
     "hypercube": "dimensions",
     "lightpath": "grid",
 }
-#: Most GPUs of a family: a bound on absurd input.
-MOST_RANKS = 4096
+#: One of each family.
+EXAMPLES = {
+    "ring": "ring:8",
+    "mesh": "mesh:4x4",
+    "torus": "torus:4x4",
+    "hypercube": "hypercube:3",
+    "switch": "switch:256",
+    "lightpath": "lightpath:8x8",
+}
 
 
 def numbers(kind: str, text: str, key: str = "fabric") -> tuple[int, ...]:

@@ -11,11 +11,11 @@ from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
 
 #: Absurd numbers are kept out of the arithmetic.
-MOST_BANDWIDTH = 1e18
+LEAST_BANDWIDTH, MOST_BANDWIDTH = 1.0, 1e18
 MOST_SECONDS = 1e6
 
 
-def _read(value: Any, unit: str, above: float | None, most: float) -> float:
+def _read(value: Any, unit: str, above: float | None, most: float, least: float) -> float:
     try:
         number = quantity(value, unit, "")
     except InputError as error:
@@ -24,15 +24,15 @@ def _read(value: Any, unit: str, above: float | None, most: float) -> float:
         raise ValueError(f'{show(value)} given; allowed: text with a unit, such as "1 {unit}"')
     if above is not None and number <= above:
         raise ValueError(f"{show(value)} given; allowed: above {above:g} {unit}")
-    if number < 0:
-        raise ValueError(f"{show(value)} given; allowed: from 0 {unit}")
+    if number < least:
+        raise ValueError(f"{show(value)} given; allowed: from {least:g} {unit}")
     if number > most:
         raise ValueError(f"{show(value)} given; allowed: up to {most:g} {unit}")
     return number
 
 
-def _in_unit(unit: str, most: float, above: float | None = None) -> BeforeValidator:
-    return BeforeValidator(partial(_read, unit=unit, above=above, most=most))
+def _in_unit(unit: str, most: float, above: float | None = None, least: float = 0.0) -> BeforeValidator:
+    return BeforeValidator(partial(_read, unit=unit, above=above, most=most, least=least))
 
 
 def _name(value: Any) -> str:
@@ -57,7 +57,7 @@ def _ends(value: Any) -> list[str]:
     return [_name(v) for v in names]
 
 
-Bandwidth = Annotated[float, _in_unit("B/s", MOST_BANDWIDTH, above=0)]
+Bandwidth = Annotated[float, _in_unit("B/s", MOST_BANDWIDTH, least=LEAST_BANDWIDTH)]
 Seconds = Annotated[float, _in_unit("s", MOST_SECONDS)]
 Metres = Annotated[float, _in_unit("m", 1e6, above=0)]
 Name = Annotated[str, BeforeValidator(_name)]

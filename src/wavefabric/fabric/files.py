@@ -56,11 +56,8 @@ def load(text: str | Path) -> Fabric | PhotonicFabric:
         return _read(FOLDER / f"{name}.toml")
     if Path(name).exists() and name:
         return _read(Path(name))
-    known = [*presets(), *(f"{f}:{_EXAMPLES[w]}" for f, w in families.FAMILIES.items())]
+    known = [*presets(), *families.EXAMPLES.values()]
     raise InputError(f"fabric: {show(name)} given; allowed: a TOML file, {', '.join(known)}")
-
-
-_EXAMPLES = {"ranks": "8", "grid": "4x8", "dimensions": "3"}
 
 
 def from_toml(text: str) -> Fabric | PhotonicFabric:

@@ -60,8 +60,8 @@ class Fabric:
         and each addition or copy within the GPU. Hosts run ahead of their GPUs: a schedule takes at least the
         sum, but it is not added to the rest.
     numbering : tuple of str
-        GPUs in the order of their numbers in the machine, by which it picks among routes that are equally good
-        (`wavefabric.fabric.order.reordered` sets it); empty: the order of `gpus`.
+        GPUs in the order of their numbers in the machine, by which it picks among routes that are equally
+        good (`wavefabric.fabric.order.reordered` sets it); empty: the order of `gpus`.
     """
 
     name: str

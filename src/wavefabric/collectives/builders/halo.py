@@ -47,5 +47,5 @@ def halo(ranks: int, elements: int, grid: tuple[int, ...], periodic: bool) -> Sc
             messages.append(np.stack([number[inside], peer[inside]], axis=1))
     pairs = np.concatenate(messages) if messages else np.zeros((0, 2), int)
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")].tolist()
-    kind = "torus" if periodic else "mesh"
-    return point_to_point(f"{kind} halo", ranks, [(src, dst, elements) for src, dst in pairs])
+    name = f"{'torus' if periodic else 'mesh'} halo, {'x'.join(map(str, grid))}"
+    return point_to_point(name, ranks, [(src, dst, elements) for src, dst in pairs])

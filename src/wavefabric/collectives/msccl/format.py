@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS
 from wavefabric.errors import InputError
 from wavefabric.xml_read import one_of, parse_xml, text_of, whole_of
 
@@ -155,7 +156,7 @@ def read_algorithm(text: str) -> Algorithm:
     root = parse_xml(text, "msccl")
     if root.tag != "algo":
         raise InputError(f"msccl: root element {root.tag[:60]!r}; allowed: algo")
-    gpus = whole_of(root, "algo", "ngpus", 1, 1 << 16)
+    gpus = whole_of(root, "algo", "ngpus", 1, MOST_RANKS)
     name = text_of(root, "algo", "name")
     if not name.isprintable() or not name:
         raise InputError(f"algo name: {name[:60]!r}; allowed: text of one line, not empty")
@@ -175,7 +176,7 @@ def read_algorithm(text: str) -> Algorithm:
         if gpu not in elements:
             raise InputError(f"gpu id: {gpu} is missing; allowed: each from 0 to {gpus - 1} once")
         where = f"gpu {gpu}"
-        sizes[gpu] = [whole_of(elements[gpu], where, f"{b}_chunks", 0, 1 << 24) for b in BUFFERS]
+        sizes[gpu] = [whole_of(elements[gpu], where, f"{b}_chunks", 0, MOST_CHUNKS // gpus) for b in BUFFERS]
         tbs = _in_order(elements[gpu], where, "tb", "id", BLOCKS)
         for number, tb in enumerate(tbs):
             _read_block(tb, gpu, number, gpus, blocks, steps)
@@ -185,7 +186,7 @@ def read_algorithm(text: str) -> Algorithm:
         proto=one_of(root, "algo", "proto", PROTOCOLS),
         coll=one_of(root, "algo", "coll", COLLS),
         inplace=bool(inplace),
-        chunks=whole_of(root, "algo", "nchunksperloop", 0, 1 << 24),
+        chunks=whole_of(root, "algo", "nchunksperloop", 0, MOST_CHUNKS // gpus),
         channels=whole_of(root, "algo", "nchannels", 0, CHANNELS),
         sizes=sizes,
         blocks=np.array(blocks, BLOCK),
