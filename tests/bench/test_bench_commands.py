@@ -16,7 +16,7 @@ def test_step(numbers):
         "--case",
         "6x10",
         "--repeats",
-        3,
+        2,
         "--error-steps",
         4,
         "--integrators",

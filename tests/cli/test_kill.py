@@ -13,7 +13,7 @@ import pytest
 
 SOLVERS = {
     "fixed": 'integrator = "strang"\nstep = "100 m"\n',
-    "phase": 'integrator = "rk4ip"\nmax_phase = "0.0004 rad"\n',
+    "phase": 'integrator = "rk4ip"\nmax_phase = "0.0006 rad"\n',
     "tolerance": 'integrator = "erk43ip"\ntolerance = 1e-8\n',
 }
 
