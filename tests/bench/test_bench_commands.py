@@ -21,6 +21,8 @@ def test_step(numbers):
         4,
         "--integrators",
         "all",
+        "--threads",
+        1,
     )
     assert found["benchmark"] == "fibre-step"
     assert found["copy_bytes_per_second"] > 1e8
@@ -72,7 +74,8 @@ def test_step_on_the_terminal(command):
 
 def test_order_of_smooth_pulses(numbers):
     found = numbers(
-        "fibre-order", "--case", "pulses", "--points", 6, "--phases", 0.1, "--tolerances", "1e-3,1e-6"
+        *("fibre-order", "--case", "pulses", "--points", 6, "--phases", 0.1, "--tolerances", "1e-3,1e-6"),
+        *("--threads", 1),
     )
     (case,) = found["cases"]
     assert case["reference"]["error_estimate"] < 1e-10

@@ -34,6 +34,7 @@ def start(folder, *options):
         "run",
         "run.toml",
         "-q",
+        *("--threads", "1"),
         *options,
     ]
     return subprocess.Popen(words, cwd=folder, stderr=subprocess.PIPE, text=True)
