@@ -94,6 +94,8 @@ def test_claims_from_the_formulas():
     slow = claims["no gain over Ring at 25 µs (figure 8a)"]
     assert slow["recomputed"] == "Lumorph-2 0.89x, Lumorph-4 1.46x"
     assert slow["holds"] == "for Lumorph-2"
+    lossy = claims["circuits have the same data rate, however long"]
+    assert lossy["recomputed"].startswith("over 7 edges of a wafer; slowest with 256 GPUs: Lumorph-2 15,")
 
 
 def test_deviation_is_the_largest():

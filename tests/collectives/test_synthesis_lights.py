@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from synthesis_cases import check_circuits, fewest_rounds, grid
 
 from wavefabric.collectives import COLLECTIVES, kind, layout
-from wavefabric.collectives.synthesis import Lights, Undecided, synthesise
+from wavefabric.collectives.synthesis import Lights, Undecided, search, synthesise
 from wavefabric.errors import InputError
 
 
@@ -195,6 +195,30 @@ def test_max_rounds():
     with pytest.raises(InputError, match="max_rounds: 3; allowed: from"):
         synthesise(layout("all-reduce", 8, 8, 8), grid(2, 4, 4, 20), max_rounds=3)
     assert synthesise(layout("all-reduce", 8, 8, 8), grid(2, 4, 4, 20), max_rounds=4).rounds == 4
+
+
+def test_max_rounds_of_two_halves_that_are_one():
+    # One round each by counting; but what every rank wants of every other does not fit over these edges.
+    lights = grid(1, 4, 3, 1)
+    made = layout("all-reduce", 4, 4, 4)
+    least = synthesise(made, lights)
+    assert (least.rounds, least.optimal) == (4, True)
+    for most in range(least.rounds):
+        with pytest.raises(InputError, match=f"max_rounds: {most}; allowed: from "):
+            synthesise(made, lights, max_rounds=most)
+    for most in (least.rounds, least.rounds + 1):
+        assert synthesise(made, lights, max_rounds=most).rounds == least.rounds
+
+
+def test_what_is_impossible_is_so_in_fewer_rounds(monkeypatch):
+    # Four rounds by counting, six shown impossible by the solvers; they are not let decide five.
+    decide = search.enough
+    monkeypatch.setattr(search, "enough", lambda d, n, r, *rest: None if r == 5 else decide(d, n, r, *rest))
+    found = synthesise(all_gather(5), grid(1, 5, 1, 1, 1, shared=True))
+    assert (found.rounds, found.lower_bound, found.optimal) == (7, 7, True)
+    verdicts = dict(found.status)
+    assert verdicts[5] == f"{verdicts[6]}, of 6 rounds"
+    assert verdicts[6].startswith("infeasible: proved by")
 
 
 def test_progress():

@@ -55,6 +55,18 @@ def test_sccl_infeasible(chunks, steps, rounds):
     assert synthesise_links(all_gather(8, chunks), cases.dgx1(), steps, rounds=rounds) is None
 
 
+def test_optimal_is_meant_of_the_steps_asked_for():
+    found = synthesise_links(all_gather(8), cases.ring(8), 6)
+    assert found is not None
+    assert (found.rounds, found.lower_bound, found.optimal) == (6, 6, True)
+    assert "6 rounds in exactly 6 steps, which need at least 6" in found.why
+    assert "fewer steps may need fewer" in found.why
+    least = synthesise_links(all_gather(8), cases.ring(8), 4)
+    assert least is not None
+    assert least.rounds == 4
+    assert "may need fewer" not in least.why
+
+
 def test_uneven_steps():
     # A line of three with two chunks each: the second step has to carry more than the first.
     links = cases.line(3)

@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
-from wavefabric.fabric import families
+from wavefabric.fabric import families, file_text
 from wavefabric.fabric.files import check_connected, from_toml, load, save, to_toml
 from wavefabric.fabric.model import Fabric, Link
+from wavefabric.fabric.photonic.budget import LinkBudget, budget
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.units import quantity
 
 NAMES = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), min_size=1, max_size=6).filter(
     str.isprintable
@@ -64,6 +66,7 @@ def photonic_fabrics(draw):
         draw(st.floats(1e-6, 1)),
         draw(TEXTS),
         draw(TEXTS),
+        draw(st.none() | st.builds(LinkBudget, st.floats(-40, 40), st.floats(0, 40))),
     )
 
 
@@ -229,3 +232,41 @@ def test_connection_is_through_anything():
     check_connected(line)
     with pytest.raises(InputError, match="no way from c to a"):
         check_connected(Fabric("line", line.gpus, (), line.links[:3], 0.0))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (7e-7, '"0.7 us"'),
+        (1.896e-6, '"1.896e-06 s"'),
+        (2.5e-3, '"2.5 ms"'),
+        (32410000000.0, '"32410 MB/s"'),
+        (300e9, '"300 GB/s"'),
+        (1 / 3, '"333.3333333333333 ms"'),
+    ],
+)
+def test_quantities_have_a_unit_of_their_size(value, text):
+    assert file_text._quantity(value, "B/s" if value > 1 else "s") == text
+    assert quantity(text.strip('"'), "B/s" if value > 1 else "s") == value
+
+
+def test_tiles_of_light_are_described_by_their_numbers():
+    found = [load(f"lightpath:{size}").description.removeprefix("LIGHTPATH: ") for size in ("8x8", "4x4")]
+    assert found == ["8 x 8 tiles on 2 wafers of 4 x 8 joined by fibres", "4 x 4 tiles on one wafer of 4 x 8"]
+
+
+def test_a_link_budget_is_part_of_a_photonic_file():
+    text = to_toml(load("lightpath:2x2")) + '[budget]\nlaunch_power = "-1.5 dBm"\ncrossings = 2\n'
+    wafer = from_toml(text)
+    assert isinstance(wafer, PhotonicFabric)
+    assert wafer.budget == LinkBudget(launch_power=-1.5, crossings=2.0)
+    assert from_toml(to_toml(wafer)) == wafer
+    less = budget(wafer, (0, 1)).received_dbm
+    assert less == pytest.approx(budget(load("lightpath:2x2"), (0, 1)).received_dbm - 11.5)
+    for wrong, message in (
+        ('"-1.5 dBm"', '"3 dB"'),
+        ("crossings = 2", "crossings = -2"),
+        ("crossings = 2", 'responsivity = "0 A/W"'),
+    ):
+        with pytest.raises(InputError, match=r"^budget\.\w+: .* given; allowed: "):
+            from_toml(text.replace(wrong, message))

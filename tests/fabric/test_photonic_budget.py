@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wavefabric.collectives import point_to_point
 from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.assign import plan
 from wavefabric.fabric.photonic.ber import bit_error_rate, needed_q
-from wavefabric.fabric.photonic.budget import MEASURED_BER, RATES, LinkBudget, budget
+from wavefabric.fabric.photonic.budget import MEASURED_BER, RATES, LinkBudget, budget, rates, slowest
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
 
 
@@ -154,6 +156,27 @@ def test_the_paper_s_error_rates_need_less_light_than_two_neighbours_have():
             assert reach.ber <= MEASURED_BER[reach.rate]
     needed = [needed_q("NRZ", ber) for ber in MEASURED_BER.values()]
     assert needed == pytest.approx([7.084, 7.091, 7.427], abs=2e-3)
+
+
+def test_rates_of_many_routes_are_those_of_each():
+    fabric = wafers(2, 12, 3)
+    routes = [tuple(range(a, b)) for a in range(12) for b in range(a + 2, 13)] + [(0, 12, 13, 1), (2, 3)]
+    by_one = [budget(fabric, r).best_rate / 8 for r in routes]
+    assert rates(fabric, routes).tolist() == by_one
+    assert len(set(by_one)) > 2
+    bright = LinkBudget(launch_power=40.0)
+    assert set(rates(fabric, routes, bright)) == {224e9 / 8}
+
+
+def test_the_slowest_circuit_of_a_plan_is_found():
+    fabric = wafers(1, 16, 16)
+    schedule = point_to_point("messages", 16, [(0, 1, 1), (2, 13, 1), (13, 15, 1)])
+    rate, bundle = slowest(plan(schedule, fabric))
+    assert bundle is not None
+    assert (bundle.src, bundle.dst) == (2, 13)
+    assert rate == budget(fabric, range(2, 14)).best_rate / 8
+    assert slowest(plan(schedule, fabric), LinkBudget(launch_power=-30.0))[0] == 0
+    assert slowest(plan(point_to_point("messages", 2, []), fabric)) == (math.inf, None)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from wavefabric.collectives import point_to_point
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.assign import plan
-from wavefabric.fabric.photonic.check import PlanError, check_plan, check_switches
+from wavefabric.fabric.photonic.check import PlanError, check_plan, check_switches, needs_wavelength_switches
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
 
@@ -129,6 +129,36 @@ def changed_rounds(circuits, schedule):
     alone = CircuitRound(0, 1, (spare,), 1, 1)
     yield (first, alone, *rounds[1:]), "round 0: circuit 0 -> 5 carries nothing"
     yield (*rounds, replace(first, round=99)), "round 99: circuit 0 -> 1 carries nothing"
+
+
+def test_bounds_that_nothing_proves_are_refused():
+    # Both could go elsewhere: no cut says that two have to share an edge.
+    shared = one_part(wafer(2, 3), [LEFT, RIGHT], 2, 2)
+    with pytest.raises(PlanError, match="round 0, part 0: overlap bound 2; allowed: 1 to 1, as proved"):
+        check_plan(shared, messages(6, PAIRS))
+    schedule = build("direct", "all-to-all", 6, 36)
+    circuits = plan(schedule, wafer(2, 3))
+    assert circuits.rounds[0].parts_bound == 2 <= len(circuits.rounds)
+    check_plan(circuits, schedule)
+    for claim in (0, len(circuits.rounds) + 1):
+        rounds = (replace(circuits.rounds[0], parts_bound=claim), *circuits.rounds[1:])
+        with pytest.raises(PlanError, match=f"round 0: parts bound {claim}; allowed: 1 to 2, by ports"):
+            check_plan(replace(circuits, rounds=rounds), schedule)
+
+
+def test_narrow_edges_need_switches_that_part_wavelengths():
+    schedule = build("recursive", "all-gather", 16, 16, radix=4)
+    for waveguides, needed in ((2, True), (4, False)):
+        fabric = wafer(4, 4, lasers=16, waveguides=waveguides)
+        assert needs_wavelength_switches(plan(schedule, fabric)) is needed
+
+
+def test_a_bound_above_the_cuts_is_proved_again():
+    pairs = ((7, 6), (7, 4), (5, 6), (6, 2), (4, 2), (5, 3))
+    schedule, fabric = messages(9, pairs), wafer(3, 3)
+    circuits = plan(schedule, fabric, routing="exact")
+    assert circuits.rounds[0].overlap_bound == 2
+    check_plan(circuits, schedule)
 
 
 def test_rounds_that_are_not_the_schedule_s_are_refused():

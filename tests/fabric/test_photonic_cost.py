@@ -1,15 +1,21 @@
 """Time over circuits: closed forms of the paper, and what is paid when."""
 
+import time
 from dataclasses import replace
+from itertools import pairwise
 from math import log2
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from wavefabric.collectives import point_to_point, verify
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
+from wavefabric.fabric import load
 from wavefabric.fabric.photonic.assign import plan
+from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.cost import photonic
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
 
@@ -162,15 +168,65 @@ def test_no_schedule_beats_the_bound(algorithm, collective, incremental):
 def test_a_plan_that_is_given_is_used_and_checked():
     schedule = build("recursive", "all-reduce", 16, 16)
     fabric = wafer(4, 4)
-    given = plan(schedule, fabric, sharing="paper", routing="shortest")
+    made = plan(schedule, fabric, sharing="paper", routing="shortest")
     faster = replace(fabric, laser_bandwidth=2 * fabric.laser_bandwidth)
-    assert photonic(schedule, faster, 1e5, plan=given).seconds < photonic(schedule, fabric, 1e5).seconds
-    first = given.rounds[0]
-    broken = replace(given, rounds=(replace(first, bundles=first.bundles[1:]), *given.rounds[1:]))
+    assert photonic(schedule, faster, 1e5, plan=made).seconds < photonic(schedule, fabric, 1e5).seconds
+    first = made.rounds[0]
+    broken = replace(made, rounds=(replace(first, bundles=first.bundles[1:]), *made.rounds[1:]))
     with pytest.raises(InputError, match="round 0: no circuit from tile 0"):
         photonic(schedule, fabric, 1e5, plan=broken)
     with pytest.raises(InputError, match="plan: 4 rows; allowed: the 2 of wafer"):
-        photonic(schedule, wafer(2, 8), 1e5, plan=given)
+        photonic(schedule, wafer(2, 8), 1e5, plan=made)
+
+
+def test_a_link_budget_slows_circuits_down_and_refuses_dark_ones():
+    fabric = wafer(1, 16)
+    schedule = point_to_point("messages", 16, [(0, 1, 1), (3, 11, 1)])
+    free = photonic(schedule, fabric, 1e6)
+    near_, far = (photonic(schedule, fabric, 1e6, budget=LinkBudget(launch_power=p)) for p in (40.0, 10.0))
+    assert near_.seconds == free.seconds
+    # Eight edges of a wafer close at 112 Gbit/s and not at 161.
+    assert far.seconds == near(ALPHA + RHO + 1e6 / (16 * 112e9 / 8))
+    assert far.rounds[0].limit == "circuit 3 -> 11, 16 wavelengths"
+    words = "budget: round 0: circuit 3 -> 11 carries nothing over 8 edges; allowed: losses with which"
+    with pytest.raises(InputError, match=words):
+        photonic(schedule, fabric, 1e6, budget=LinkBudget(launch_power=2.0))
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.sampled_from([("recursive", "all-reduce"), ("ring", "all-gather"), ("direct", "all-to-all")]),
+    st.lists(st.floats(1e-3, 1e9), min_size=2, max_size=4).map(sorted),
+    st.booleans(),
+)
+def test_more_bytes_never_take_less_time(which, sizes, incremental):
+    schedule, fabric = build(which[0], which[1], 8, 64), wafer(2, 4, waveguides=2)
+    circuits = plan(schedule, fabric)
+    done = [photonic(schedule, fabric, b, plan=circuits, incremental=incremental) for b in sizes]
+    for less, more in pairwise(done):
+        assert less.seconds <= more.seconds
+        assert all(a.transfer <= b.transfer for a, b in zip(less.rounds, more.rounds, strict=True))
+        assert less.bound.seconds <= more.bound.seconds
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "collective", "elements", "limit"),
+    [("recursive", "all-reduce", 256, 2), ("direct", "all-to-all", 65536, 10)],
+)
+def test_256_ranks_are_built_verified_and_costed_in_seconds(algorithm, collective, elements, limit):
+    fabric = load("lightpath-256")
+    assert isinstance(fabric, PhotonicFabric)
+    photonic(build(algorithm, collective, 4, 16), fabric, 4.0)  # imports, and what is compiled
+    begin = time.process_time()
+    schedule = build(algorithm, collective, 256, elements)
+    verify(schedule)
+    done = photonic(schedule, fabric, 4.0)
+    assert time.process_time() - begin < limit
+    assert len(done.rounds) == schedule.communication_rounds
+    if algorithm == "direct":
+        # 255 peers and 16 ports; that circuits fit in so few parts is not said of every schedule.
+        assert done.rounds[0].parts == 16
+    assert done.bound.seconds <= done.seconds
 
 
 @pytest.mark.parametrize("size", [0, -1.0, float("nan"), "4"])

@@ -22,7 +22,7 @@ def claims(figures: dict[str, Any]) -> list[dict[str, str]]:
     figures : dict
         What was recomputed, by figure; claims about figures that were not are left out.
     """
-    found = _times()
+    found = [*_times(), _homogeneous()]
     if "5" in figures:
         found.append(_waveguides(figures["5"]))
     if "3" in figures:
@@ -86,6 +86,29 @@ def _times() -> list[dict[str, str]]:
     ]
 
 
+def _homogeneous() -> dict[str, str]:
+    """From link budgets with typical losses: of straight routes in a wafer, and of plans for 256 GPUs."""
+    from wavefabric.bench.lumorph_data import lightpath
+    from wavefabric.collectives.registry import build
+    from wavefabric.fabric.photonic.assign import plan
+    from wavefabric.fabric.photonic.budget import rates, slowest
+
+    fabric = lightpath(256)
+    straight = [range(last + 1) for last in range(1, fabric.wafer_columns)]
+    reach = int((rates(fabric, straight) >= fabric.laser_bandwidth).sum())
+    worst = [
+        slowest(plan(build("recursive", "reduce-scatter", 256, 256, radix=radix), fabric))[0] * 8e-9
+        for radix in (2, 4)
+    ]
+    return _line(
+        "circuits have the same data rate, however long",
+        f"{fabric.laser_bandwidth * 8e-9:.0f} Gbit/s a wavelength",
+        f"over {reach} edges of a wafer; slowest with 256 GPUs: Lumorph-2 {worst[0]:.0f},"
+        f" Lumorph-4 {worst[1]:.0f} Gbit/s, with typical losses",
+        f"over {reach} edges",
+    )
+
+
 def _waveguides(figure: dict[str, Any]) -> dict[str, str]:
     left = {s["series"]: s for s in figure["series"] if s["panel"] == "left"}
     needed = left["L4+MCF"]["ours"][-1]
@@ -129,8 +152,9 @@ def _more_waveguides(figure: dict[str, Any]) -> dict[str, str]:
     return _line(
         "Lumorph-4 needs more waveguides than Lumorph-2",
         f"{2 * four['overlap']}, {2 * two['overlap']}",
-        f"{four['waveguides']}, {two['waveguides']} a direction, as different wavelengths share one",
-        "yes" if four["waveguides"] > two["waveguides"] else "no",
+        f"{four['overlap']}, {two['overlap']} a direction with broadband switches; {four['waveguides']},"
+        f" {two['waveguides']} with switches that part wavelengths",
+        "yes, with its switches" if four["overlap"] > two["overlap"] else "no",
     )
 
 

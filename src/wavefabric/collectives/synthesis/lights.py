@@ -13,12 +13,15 @@ from wavefabric.collectives.synthesis.problem import (
     Circuit,
     Lights,
     Synthesis,
+    Undecided,
     check_ranks,
     check_time_limit,
+    silent,
 )
 from wavefabric.collectives.synthesis.search import Found, Search
 from wavefabric.collectives.synthesis.seeds import Plan
 from wavefabric.collectives.synthesis.write import Writer
+from wavefabric.errors import InputError
 
 
 def synthesise(
@@ -44,7 +47,7 @@ def synthesise(
         other, and optimal is meant of each; ``pieces`` sets how many roots there are.
     lights : Lights
     max_rounds : int, optional
-        Rounds that are allowed.
+        Rounds that are allowed in all.
     time_limit : float
         s, for everything.
     workers : int
@@ -90,32 +93,42 @@ def synthesise(
     if max_rounds is not None:
         max_rounds = whole("max_rounds", max_rounds, 0)
     work = task(layout)
-    say = progress if progress is not None else _silent
+    say = progress if progress is not None else silent
 
     def search(demand: Demand, over: Lights, until: float, label: str) -> Search:
         return Search(demand, over, until, workers, lambda text: say(label + text))
 
     deadline = begun + time_limit
     halves: list[tuple[str, Found]] = []
+    second: Search | None = None
     gather, spread = work.gather, work.spread
     if gather is not None:
         both = spread is not None
         until = deadline if not both or math.isinf(deadline) else begun + time_limit / 2
         first = search(gather, lights.reversed(), until, "reduce-scatter: " if both else "")
-        rest = 0 if spread is None else search(spread, lights, deadline, "").lower
-        halves.append(("reduce-scatter", first.run(max_rounds, rest)))
-        if gather == spread and lights.symmetric():
-            halves.append(("all-gather", halves[0][1]))
+        if both and gather == spread and lights.symmetric():
+            # One half serves as both, so half of the rounds are allowed for it.
+            found = first.run(max_rounds, times=2)
+            halves += [("reduce-scatter", found), ("all-gather", found)]
             spread = None
+        elif both:
+            second = search(spread, lights, deadline, "all-gather: ")
+            halves.append(("reduce-scatter", first.run(max_rounds, second.lower)))
+        else:
+            halves.append(("reduce-scatter", first.run(max_rounds)))
     if spread is not None:
+        second = second or search(spread, lights, deadline, "")
         done = sum(f.plan.rounds for _, f in halves)
-        label = "all-gather: " if halves else ""
-        halves.append(("all-gather", search(spread, lights, deadline, label).run(max_rounds, done)))
+        try:
+            halves.append(("all-gather", second.run(max_rounds, done)))
+        except InputError as error:
+            if isinstance(error, Undecided) or all(f.optimal for _, f in halves):
+                raise
+            # What is left is too little, but the first half may need less than was found.
+            raise Undecided(
+                f"time_limit: over before {max_rounds} rounds of both halves were decided; allowed: more time"
+            ) from error
     return _result(Writer(work), gather is not None, halves, begun)
-
-
-def _silent(text: str) -> None:
-    pass
 
 
 def _result(writer: Writer, sums: bool, halves: list[tuple[str, Found]], begun: float) -> Synthesis:

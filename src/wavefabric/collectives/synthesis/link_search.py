@@ -45,7 +45,12 @@ def _bound(demand: Demand, links: Links) -> tuple[Bound, Bound]:
 def decide_steps(
     demand: Demand, links: Links, steps: int, rounds: int, deadline: float, workers: int, say: Callable
 ) -> Half | str:
-    """A schedule of so many steps and rounds, or what proves that there is none.
+    """A schedule of exactly so many steps and rounds, or what proves that there is none.
+
+    Returns
+    -------
+    Half or str
+        `lower`: rounds that are needed in exactly so many steps, by counting; fewer steps may need fewer.
 
     Raises
     ------
@@ -57,7 +62,10 @@ def decide_steps(
         return f"a bound ({far if least > steps else why})"
     lower = max(steps, fewest)
     bound = why if fewest > steps else "no step takes less than one"
-    text = f"{rounds} rounds; at least {lower} are needed: {bound}"
+    text = f"{_so_many(rounds, 'round')} in exactly {_so_many(steps, 'step')}"
+    text += f", which need at least {lower}: {bound}"
+    if fewest < steps:
+        text += "; fewer steps may need fewer"
 
     def half(moves: list[Move], taken: list[int], method: str) -> Half:
         return Half(moves, taken, lower, f"found by {method}; {text}", ((rounds, f"feasible: {method}"),))
@@ -142,6 +150,10 @@ def least(
                 break
             lower, proof = tried + 1, half
             verdicts[tried] = f"infeasible: proved by {half}"
+            for fewer in verdicts:
+                # One could always wait for a step.
+                if verdicts[fewer].startswith("unknown"):
+                    verdicts[fewer] = f"infeasible: proved by {half}, of {_so_many(tried, 'step')}"
         tried += 1
     if max_steps is not None and steps > max_steps:
         if lower > max_steps:
@@ -151,9 +163,12 @@ def least(
         )
     verdicts[steps] = f"feasible: {method}"
     missing = "fewer" if steps == lower else f"{lower} to {steps - 1} not decided; fewer than {lower}"
-    named = "1 step" if steps == 1 else f"{steps} steps"
-    why = f"{named} found by {method}; {missing} are impossible: proved by {proof}"
+    why = f"{_so_many(steps, 'step')} found by {method}; {missing} are impossible: proved by {proof}"
     return Half(moves, [1] * steps, lower, why, tuple(sorted(verdicts.items())))
+
+
+def _so_many(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number} {what}s"
 
 
 def _known(demand: Demand, links: Links, lower: int) -> tuple[int, str, list[Move]]:

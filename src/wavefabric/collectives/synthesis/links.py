@@ -10,7 +10,7 @@ from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.synthesis.demand import Demand, Task, task
 from wavefabric.collectives.synthesis.link_search import Half, decide_steps, least
-from wavefabric.collectives.synthesis.problem import Links, Synthesis, check_ranks, check_time_limit
+from wavefabric.collectives.synthesis.problem import Links, Synthesis, check_ranks, check_time_limit, silent
 from wavefabric.collectives.synthesis.write import Writer
 from wavefabric.errors import InputError
 
@@ -88,7 +88,7 @@ def synthesise_links(
             f"steps, rounds: {steps}, {rounds}; allowed: even numbers, as an all-reduce is two halves"
         )
     steps, rounds = steps // max(1, len(parts)), rounds // max(1, len(parts))
-    say = progress or _silent
+    say = progress or silent
     halves: list[Half] = []
     for i, (demand, over) in enumerate(parts):
         if i and parts[i] == parts[0]:
@@ -154,17 +154,13 @@ def least_steps(
             continue
         now = time.monotonic()
         until = now + (deadline - now) / (len(parts) - i) if math.isfinite(deadline) else deadline
-        halves.append(least(demand, over, max_steps, until, workers, progress or _silent))
+        halves.append(least(demand, over, max_steps, until, workers, progress or silent))
     return _result(work, halves, begun)
 
 
 def _parts(work: Task, links: Links) -> list[tuple[Demand, Links]]:
     parts = [] if work.gather is None else [(work.gather, links.reversed())]
     return parts if work.spread is None else [*parts, (work.spread, links)]
-
-
-def _silent(text: str) -> None:
-    pass
 
 
 def _result(work: Task, halves: list[Half], begun: float) -> Synthesis:

@@ -164,10 +164,11 @@ class Synthesis:
         Rounds in which something is sent. Of `synthesise_links`: all rounds of all steps, and a round of the
         schedule is a step.
     lower_bound : int
-        No schedule has fewer rounds, or, of `least_steps`, fewer steps. Of `synthesise_links`: of rounds, by
-        counting alone.
+        No schedule has fewer rounds, or, of `least_steps`, fewer steps. Of `synthesise_links`: no schedule of
+        exactly the steps asked for has fewer rounds, by counting alone; one of fewer steps may.
     optimal : bool
-        Whether `rounds` is the least possible; of an all-reduce, of each half.
+        Whether `rounds` is the least possible (of `synthesise_links`: in exactly the steps asked for); of an
+        all-reduce, of each half.
     why : str
         What proves it, or what is missing; one line.
     circuits : tuple of Circuit
@@ -197,6 +198,10 @@ def check_time_limit(time_limit: float) -> float:
     if isinstance(time_limit, bool) or not isinstance(time_limit, int | float) or not time_limit > 0:
         raise InputError(f"time_limit: {time_limit!r}; allowed: seconds, more than 0")
     return math.inf if math.isinf(time_limit) else float(time_limit)
+
+
+def silent(text: str) -> None:
+    """Progress that nobody asked for."""
 
 
 def check_ranks(of_layout: int, of_fabric: int) -> None:

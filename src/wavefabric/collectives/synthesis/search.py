@@ -57,7 +57,7 @@ class Search:
             return by_edges[0], f"{by_edges[1]}, {GIVEN}"
         return by_lasers
 
-    def run(self, max_rounds: int | None, others: int = 0) -> Found:
+    def run(self, max_rounds: int | None, others: int = 0, times: int = 1) -> Found:
         """Find the fewest rounds.
 
         Parameters
@@ -66,9 +66,12 @@ class Search:
             Rounds allowed for this and what else has to be done.
         others : int
             Rounds that the rest needs.
+        times : int
+            How often this is done, each time anew: as either half of an all-reduce.
         """
+        given = max_rounds
         if max_rounds is not None:
-            max_rounds -= others
+            max_rounds = (max_rounds - others) // times
         if self.lower >= UNREACHABLE:
             raise _unreachable()
         if self.lower > 1:
@@ -84,7 +87,7 @@ class Search:
             if too_large(self.demand, self.net, self.lower) or self._try(self.lower, self.deadline):
                 break
         if self.best is None or (max_rounds is not None and self.best.rounds > max_rounds):
-            raise self._nothing(max_rounds, others)
+            raise self._nothing(given, max_rounds, others, times)
         self.verdicts.setdefault(self.best.rounds, f"feasible: {self.best.method}")
         return Found(self.best, self.lower, self._why(self.best), tuple(sorted(self.verdicts.items())))
 
@@ -137,6 +140,10 @@ class Search:
 
     def _impossible(self, rounds: int, by: str) -> bool:
         self.verdicts[rounds] = f"infeasible: proved by {by}"
+        for fewer in self.verdicts:
+            # One could always wait for a round.
+            if fewer < rounds and self.verdicts[fewer].startswith("unknown"):
+                self.verdicts[fewer] = f"infeasible: proved by {by}, of {_rounds(rounds)}"
         self.lower, self.proof = rounds + 1, by
         return False
 
@@ -158,14 +165,15 @@ class Search:
         fewer = f"fewer than {self.lower} are impossible: proved by {self.proof}"
         return f"{found}; {missing} not decided ({verdict})" + (f"; {fewer}" if self.lower > 1 else "")
 
-    def _nothing(self, max_rounds: int | None, others: int) -> InputError:
-        most = (max_rounds or 0) + others
-        least = self.lower + others
+    def _nothing(self, given: int | None, max_rounds: int | None, others: int, times: int) -> InputError:
+        """Why there is no answer; in rounds of everything, as was `given`."""
+        least = times * self.lower + others
         if max_rounds is not None and max_rounds < self.lower:
-            return InputError(f"max_rounds: {most}; allowed: from {least}, as proved by {self.proof}")
+            return InputError(f"max_rounds: {given}; allowed: from {least}, as proved by {self.proof}")
+        known = times * self.best.rounds + others if self.best else least
         return Undecided(
-            f"time_limit: over before {least} to {most} rounds were decided; "
-            f"allowed: more time, or max_rounds from {self.best.rounds + others if self.best else least}"
+            f"time_limit: over before {least} to {given} rounds were decided; "
+            f"allowed: more time, or max_rounds from {known}"
         )
 
 

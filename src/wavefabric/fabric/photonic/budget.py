@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
+import numpy as np
+
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.ber import bit_error_rate, bits_per_symbol, needed_q
+from wavefabric.fabric.photonic.grid import edge_numbers, flat_edges
+from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
 
 #: Formats and rates (bit/s a wavelength) that are tried, slowest first.
@@ -186,8 +190,64 @@ def budget(fabric: PhotonicFabric, route: Sequence[int], budget: LinkBudget | No
     >>> [f"{r.loss_db:.2f} dB, {r.best_rate / 1e9:.0f} Gbit/s" for r in (near, far)]
     ['6.85 dB, 224 Gbit/s', '23.11 dB, 28 Gbit/s']
     """
-    b = LinkBudget() if budget is None else budget
-    losses = _losses(fabric, [int(t) for t in route], b)
+    b = budget or fabric.budget or LinkBudget()
+    return _result(b, _losses(fabric, *_edges(fabric, [int(t) for t in route]), b))
+
+
+def rates(
+    fabric: PhotonicFabric, routes: Sequence[Sequence[int]], budget: LinkBudget | None = None
+) -> np.ndarray:
+    """B/s that close on one wavelength of each route; 0 where none does. Shape (routes,).
+
+    Parameters
+    ----------
+    fabric : PhotonicFabric
+    routes : sequence of sequence of int
+        From neighbour to neighbour, as in a plan that was checked.
+    budget : LinkBudget, optional
+    """
+    if not len(routes):
+        return np.zeros(0)
+    b = budget or fabric.budget or LinkBudget()
+    across = [e for e in fabric.edges() if fabric.wafer(e[0]) != fabric.wafer(e[1])]
+    fibre = np.zeros(4 * fabric.ranks, np.int64)
+    if across:
+        fibre[edge_numbers(fabric.columns, *np.array(across).T)] = 1
+    edges, first = flat_edges(fabric.columns, routes)
+    fibred = np.diff(np.concatenate(([0], np.cumsum(fibre[edges])))[first])
+    # Losses depend on how many edges of either kind there are, and on nothing else.
+    kinds, kind = np.unique(np.stack((np.diff(first) - fibred, fibred), axis=1), axis=0, return_inverse=True)
+    best = [_result(b, _losses(fabric, n, m, b)).best_rate / 8 for n, m in kinds.tolist()]
+    return np.array(best)[kind.ravel()]
+
+
+def slowest(plan: CircuitPlan, budget: LinkBudget | None = None) -> tuple[float, Bundle | None]:
+    """The circuit of a plan whose wavelengths carry least, by its link budget.
+
+    Parameters
+    ----------
+    plan : CircuitPlan
+        Checked.
+    budget : LinkBudget, optional
+
+    Returns
+    -------
+    rate : float
+        B/s of one wavelength, 0 if no rate closes; inf for a plan without circuits. To be compared with the
+        fabric's `laser_bandwidth`, which costs assume.
+    bundle : Bundle or None
+        The first of that rate.
+    """
+    worst: tuple[float, Bundle | None] = (math.inf, None)
+    # Rounds with the same pairs share their bundles.
+    for bundles in {id(part.bundles): part.bundles for part in plan.rounds}.values():
+        found = rates(plan.fabric, [b.route for b in bundles], budget)
+        if found.size and found.min() < worst[0]:
+            worst = float(found.min()), bundles[int(found.argmin())]
+    return worst
+
+
+def _result(b: LinkBudget, losses: tuple[tuple[str, float], ...]) -> BudgetResult:
     loss = math.fsum(db for _, db in losses)
     received = b.launch_power - loss
     reaches = tuple(_reach(b, fmt, rate, received) for fmt, rate in RATES)
@@ -196,7 +256,8 @@ def budget(fabric: PhotonicFabric, route: Sequence[int], budget: LinkBudget | No
     return BudgetResult(losses, loss, received, reaches, shown.rate if closing else 0.0, shown.margin_db)
 
 
-def _losses(fabric: PhotonicFabric, route: list[int], b: LinkBudget) -> tuple[tuple[str, float], ...]:
+def _edges(fabric: PhotonicFabric, route: list[int]) -> tuple[int, int]:
+    """Edges of a route within wafers, and from wafer to wafer."""
     if len(route) < 2:
         raise InputError(f"route: {route} given; allowed: at least two tiles")
     stitched = fibred = 0
@@ -209,6 +270,12 @@ def _losses(fabric: PhotonicFabric, route: list[int], b: LinkBudget) -> tuple[tu
             stitched += 1
         else:
             fibred += 1
+    return stitched, fibred
+
+
+def _losses(
+    fabric: PhotonicFabric, stitched: int, fibred: int, b: LinkBudget
+) -> tuple[tuple[str, float], ...]:
     edges = stitched + fibred
     return (
         ("modulator", b.modulator_loss),

@@ -8,8 +8,14 @@ import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.colouring import degrees
+from wavefabric.fabric.photonic.cuts import overlap_bound, parts_bound
+from wavefabric.fabric.photonic.light import SHARING, fewest_wavelengths, most_peers
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
+
+#: Seconds for a solver to prove a bound again that is above what cuts prove.
+_PROOF = 20.0
 
 
 class PlanError(InputError):
@@ -35,8 +41,9 @@ def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
     Checked for each part: routes begin and end at their tiles, step from neighbour to neighbour and pass no
     tile twice; waveguides are numbers that the edge has; on a tile every laser and every photodiode serves
     one circuit, and no more than the ports of its chip; no wavelength is twice in one waveguide of an edge in
-    one direction; `overlap` is what it says, and no less than `overlap_bound`. For each round: its parts are
-    numbered from 0; every pair that has something to send has circuits, all in one part; no circuit is idle.
+    one direction; `overlap` is what it says; `overlap_bound` is at most what cuts prove, or else a solver
+    proves it again. For each round: its parts are numbered from 0; every pair that has something to send has
+    circuits, all in one part; no circuit is idle; `parts_bound` is at most what ports and cuts prove.
 
     Of a tile's four 1 × 3 switches, routes without a tile twice ensure what is sure of any of them: light
     never leaves on the side it came from. A Mach–Zehnder switch sends all wavelengths of a waveguide the same
@@ -54,6 +61,7 @@ def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
             busiest[id(part.bundles)] = _overlap(part)
         _check_overlap(part, busiest[id(part.bundles)], where)
     _check_carried(plan, schedule)
+    _check_bounds(plan)
 
 
 def check_switches(plan: CircuitPlan) -> None:
@@ -81,6 +89,18 @@ def check_switches(plan: CircuitPlan) -> None:
                         f"round {part.round}, part {part.part}: edge {a} -> {c}, waveguide {guide}:"
                         f" wavelengths part at tile {c}; allowed: one way on for all"
                     )
+
+
+def needs_wavelength_switches(plan: CircuitPlan) -> bool:
+    """Whether wavelengths that share a waveguide part, so that broadband switches do not do.
+
+    See `check_switches`, which says where.
+    """
+    try:
+        check_switches(plan)
+    except PlanError:
+        return True
+    return False
 
 
 def _check_same(plan: CircuitPlan, schedule: Schedule) -> None:
@@ -180,6 +200,57 @@ def _check_overlap(part: CircuitRound, most: int, where: str) -> None:
         raise PlanError(
             f"{where}: overlap bound {part.overlap_bound}; allowed: 1 to {part.overlap}, the overlap"
         )
+
+
+def _check_bounds(plan: CircuitPlan) -> None:
+    """Bounds are claims of whoever made the plan; 1 needs no proof."""
+    proved: dict[int, int] = {}
+    rounds: dict[int, list[CircuitRound]] = {}
+    for part in plan.rounds:
+        rounds.setdefault(part.round, []).append(part)
+        if part.overlap_bound > proved.get(id(part.bundles), 1):
+            proved[id(part.bundles)] = _least_overlap(plan.fabric, part)
+        if part.overlap_bound > proved.get(id(part.bundles), 1):
+            raise PlanError(
+                f"round {part.round}, part {part.part}: overlap bound {part.overlap_bound};"
+                f" allowed: 1 to {proved[id(part.bundles)]}, as proved by cuts or a solver"
+            )
+    known: dict[tuple[int, ...], int] = {}
+    for number, parts in rounds.items():
+        claimed = {part.parts_bound for part in parts}
+        if claimed == {1}:
+            continue
+        key = tuple(id(part.bundles) for part in parts)
+        if key not in known:
+            known[key] = min(len(parts), _least_parts(plan.fabric, parts))
+        for claim in sorted(claimed, reverse=True):
+            if not 1 <= claim <= known[key]:
+                raise PlanError(
+                    f"round {number}: parts bound {claim}; allowed: 1 to {known[key]}, by ports and cuts"
+                )
+
+
+def _least_overlap(fabric: PhotonicFabric, part: CircuitRound) -> int:
+    """What cuts prove of the overlap, or, where more is claimed, a solver."""
+    ways = {(b.src, b.dst): b.route for b in part.bundles}
+    least = overlap_bound(fabric, list(ways))
+    if part.overlap_bound <= least:
+        return least
+    from wavefabric.fabric.photonic.minimum_overlap import minimum_overlap
+
+    return minimum_overlap(fabric, list(ways), list(ways.values()), least, _PROOF)[1]
+
+
+def _least_parts(fabric: PhotonicFabric, parts: list[CircuitRound]) -> int:
+    """Parts that ports and cuts demand, with either way of sharing."""
+    pairs = np.array(sorted({(b.src, b.dst) for part in parts for b in part.bundles}))
+    peers = max(int(d.max()) for d in degrees(pairs[:, 0], pairs[:, 1], fabric.ranks))
+    least = 1
+    for sharing in SHARING:
+        thinnest = np.full(len(pairs), fewest_wavelengths(fabric, sharing, pairs).min())
+        by_ports = -(-peers // most_peers(fabric, sharing))
+        least = max(least, by_ports, parts_bound(fabric, pairs.tolist(), thinnest))
+    return least
 
 
 def _check_carried(plan: CircuitPlan, schedule: Schedule) -> None:

@@ -11,6 +11,7 @@ from wavefabric.collectives.structure import batches, checked_structure
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_types import Cost, RoundCost
 from wavefabric.fabric.photonic.assign import plan as make_plan
+from wavefabric.fabric.photonic.budget import LinkBudget, rates
 from wavefabric.fabric.photonic.check import check_plan
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
@@ -27,6 +28,7 @@ def photonic(
     oversubscribed: str = "split",
     incremental: bool = False,
     seed: int = 0,
+    budget: LinkBudget | None = None,
 ) -> Cost:
     """Time of a schedule over circuits.
 
@@ -48,6 +50,9 @@ def photonic(
     incremental : bool
         Reconfigure only where circuits are needed that are not up. By default every part pays, as in the
         LUMORPH paper, so that a ring sets up the same circuits again and again.
+    budget : LinkBudget, optional
+        Circuits carry what closes over their routes, and no more than `laser_bandwidth` a wavelength. By
+        default every circuit carries that, however long, as in the LUMORPH paper ("paths are homogeneous").
 
     Returns
     -------
@@ -58,7 +63,8 @@ def photonic(
     Raises
     ------
     InputError
-        For more ranks than tiles, an option that is unknown, or a plan that does not carry the schedule.
+        For more ranks than tiles, an option that is unknown, a plan that does not carry the schedule, or a
+        circuit over which, by `budget`, no rate closes.
 
     Notes
     -----
@@ -89,7 +95,7 @@ def photonic(
     else:
         _same_grid(plan.fabric, fabric)
         check_plan(plan, schedule)
-    clock = _Clock(schedule, fabric, plan, incremental)
+    clock = _Clock(schedule, fabric, plan, incremental, budget)
     clock.run(transfer_bytes(schedule, element_bytes))
     sent = np.bincount(clock.sender, clock.amount, 1)
     received = np.bincount(clock.receiver, clock.amount, 1)
@@ -109,14 +115,21 @@ def photonic(
 class _Clock:
     """Rounds one after the other."""
 
-    def __init__(self, schedule: Schedule, fabric: PhotonicFabric, plan: CircuitPlan, incremental: bool):
-        self.schedule, self.fabric, self.incremental = schedule, fabric, incremental
+    def __init__(
+        self,
+        schedule: Schedule,
+        fabric: PhotonicFabric,
+        plan: CircuitPlan,
+        incremental: bool,
+        budget: LinkBudget | None,
+    ):
+        self.schedule, self.fabric, self.incremental, self.budget = schedule, fabric, incremental, budget
         self.parts = {number: list(of) for number, of in groupby(plan.rounds, key=lambda part: part.round)}
         self.now = 0.0
         self.rounds: list[RoundCost] = []
         self.times = np.zeros((schedule.transfers.size, 2))
         self.up: frozenset[Bundle] = frozenset()
-        self._pairs: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._pairs: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def run(self, size: np.ndarray) -> None:
         t, ranks = self.schedule.transfers, self.schedule.ranks
@@ -136,9 +149,9 @@ class _Clock:
         parts = self.parts[number]
         for part in parts:
             setup += self._set_up(part)
-            ends, lasers = self._circuits(part)
+            ends, lasers, speed = self._circuits(part)
             mine = np.searchsorted(pairs, ends)
-            seconds = amount[mine] / (lasers * self.fabric.laser_bandwidth)
+            seconds = amount[mine] / speed
             slowest = int(seconds.argmax())
             own = np.full(pairs.size, np.nan)
             own[mine] = seconds
@@ -173,15 +186,30 @@ class _Clock:
         self.up = wanted
         return self.fabric.reconfiguration
 
-    def _circuits(self, part: CircuitRound) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs of a part (source × ranks + destination, ascending) and how many wavelengths each has."""
+    def _circuits(self, part: CircuitRound) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pairs of a part (source × ranks + destination, ascending), wavelengths and B/s of each."""
         known = self._pairs.get(id(part.bundles))
         if known is None:
             ends = np.array([b.src * self.schedule.ranks + b.dst for b in part.bundles])
             lasers = np.array([b.lasers for b in part.bundles])
             pairs, pair = np.unique(ends, return_inverse=True)
-            known = self._pairs[id(part.bundles)] = pairs, np.bincount(pair, lasers).astype(np.int64)
+            total = np.bincount(pair, lasers).astype(np.int64)
+            speed = total * self.fabric.laser_bandwidth
+            if self.budget is not None:
+                speed = np.bincount(pair, lasers * self._rates(part, self.budget))
+            known = self._pairs[id(part.bundles)] = pairs, total, speed
         return known
+
+    def _rates(self, part: CircuitRound, budget: LinkBudget) -> np.ndarray:
+        """B/s of one wavelength of each bundle."""
+        closing = rates(self.fabric, [b.route for b in part.bundles], budget)
+        if not closing.all():
+            dark = part.bundles[int(closing.argmin())]
+            raise InputError(
+                f"budget: round {part.round}: circuit {dark.src} -> {dark.dst} carries nothing over"
+                f" {len(dark.route) - 1} edges; allowed: losses with which some rate closes"
+            )
+        return np.minimum(closing, self.fabric.laser_bandwidth)
 
 
 def _same_grid(given: PhotonicFabric, fabric: PhotonicFabric) -> None:

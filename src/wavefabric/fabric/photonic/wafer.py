@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wavefabric.fabric.photonic.budget import LinkBudget
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class PhotonicFabric:
     tile_pitch : float
         m, between centres of neighbouring tiles.
     description, source : str
+    budget : LinkBudget or None
+        Of its circuits; None: typical numbers.
     """
 
     name: str
@@ -53,6 +59,7 @@ class PhotonicFabric:
     tile_pitch: float = 0.025
     description: str = ""
     source: str = ""
+    budget: LinkBudget | None = None
 
     @property
     def ranks(self) -> int:
