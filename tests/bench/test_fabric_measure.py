@@ -9,6 +9,7 @@ import pytest
 
 from wavefabric.bench import fabric_measure
 from wavefabric.bench.collective_run import as_run
+from wavefabric.bench.fabric_build import fabric_of
 from wavefabric.bench.fabric_fit import fit
 from wavefabric.bench.fabric_patterns import PATTERNS, additions, busiest, pattern, relay
 from wavefabric.bench.ranks import Ranks
@@ -46,12 +47,11 @@ def test_a_line_needs_sizes():
 
 def test_patterns_are_what_they_say():
     assert [busiest(pattern(name, 4, 10)) for name in PATTERNS] == [10, 20, 30, 30, 30]
-    one = relay(3, 10, 4, pieces=2)
+    one = relay(3, 10, 4)
     assert levels(one).max() == 3
-    assert (len(one.transfers), busiest(one)) == (24, 40)
+    assert (len(one.transfers), busiest(one)) == (12, 40)
     assert levels(additions(3, 10, 4)).max() == 3
-    # Two messages of a round stay two.
-    assert [len(level.sends) for level in Program(one, 1).levels] == [2] * 4
+    assert [len(level.sends) for level in Program(one, 1).levels] == [1] * 4
 
 
 # --- a made-up machine ----------------------------------------------------------------------------------
@@ -177,6 +177,28 @@ def test_times_of_a_machine_are_predicted_from_what_was_measured_on_it(monkeypat
                 if not 0.97 < ratio < 1.03:
                     apart[schedule.name, size] = ratio
     assert apart == {}
+
+
+def _line(alpha, bandwidth=1e9):
+    return {"line": {"alpha": alpha, "bandwidth": bandwidth, "floor": 0.0}}
+
+
+def test_alpha_of_each_pair_is_in_the_file():
+    pairs = {(0, 1): 5e-6, (1, 2): 7e-6, (2, 0): 5e-6, (1, 0): 5e-6, (2, 1): 6e-6, (0, 2): 90e-6}
+    case = {
+        "transport": "mpi-cuda",
+        "patterns": {"round": _line(8e-6), "add": _line(0.0), "peer": {"us": 0.0}, "all-to-all": _line(1e-5)},
+        "pairs": [{"src": a, "dst": b, **_line(alpha)} for (a, b), alpha in pairs.items()],
+    }
+    fabric = from_toml(fabric_of(case, 3, True, "three", {}, "by hand"))
+    late = {(link.source, link.target): link.latency for link in fabric.links}
+    # A round of the ring stays 8 us, of which 2 us are of its last link; no link has more than it.
+    assert fabric.alpha == pytest.approx(6e-6)
+    assert late["GPU1", "GPU2"] == pytest.approx(2e-6)
+    assert late["GPU2", "GPU1"] == pytest.approx(1e-6)
+    assert late["GPU0", "GPU2"] == pytest.approx(8e-6)
+    assert late["GPU0", "GPU1"] == 0
+    assert {link.kind for link in fabric.links} == {"peer"}
 
 
 # --- two CPUs -------------------------------------------------------------------------------------------

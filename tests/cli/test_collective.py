@@ -16,7 +16,9 @@ from wavefabric.collectives.registry import ALGORITHMS, accepts, build
 from wavefabric.collectives.schedule import TRANSFER, Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric import load as load_fabric
+from wavefabric.fabric import save as save_fabric
 from wavefabric.fabric.photonic.assign import plan
+from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.check import check_plan
 
 
@@ -330,7 +332,90 @@ def test_elements_of_the_whole_array(collective):
     assert array_elements(schedule) == 24
 
 
+def test_costs_say_what_circuits_need(command, tmp_path):
+    words = ("cost", "ring", "all-gather", "--fabric", "lightpath:4x8")
+    plain = told(command, *words)["costs"][0]
+    far = plain["slowest_circuit"]
+    # The way back to the first tile: 3 edges up and 7 along the row.
+    assert (far["src"], far["dst"], far["edges"]) == (31, 0, 10)
+    code, out, _ = command("collective", *words)
+    assert code == 0
+    assert (
+        "link budget: a wavelength of circuit 31 -> 0 over 10 edges carries 3.5 GB/s, not 20.13 GB/s" in out
+    )
+    capped = told(command, *words, "--budget")["costs"][0]
+    slower = 20.1326592e9 / far["bandwidth"]
+    assert capped["transfer"] == pytest.approx(plain["transfer"] * slower)
+    short = told(command, "cost", "ring", "all-gather", "--fabric", "lightpath:2x2")["costs"][0]
+    assert (short["slowest_circuit"], short["wavelength_switches"]) == (None, False)
+    save(tmp_path / "s.json", ring_all_gather([1] * 32))
+    assert command("collective", "export", "s.json", "--fabric", "lightpath:4x8", "-o", "s.xml")[0] == 0
+    code, out, _ = command("collective", "verify", "s.json", "--circuits", "s.circuits.json")
+    assert code == 0
+    assert "link budget: a wavelength of circuit 31 -> 0 over 10 edges" in out
+
+
+def test_oversubscribed_rounds_and_engines(command, tmp_path):
+    narrow = replace(load_fabric("lightpath:1x4"), waveguides=1)
+    save_fabric(tmp_path / "narrow.toml", narrow)
+    words = ("cost", "recursive", "all-gather", "--fabric", "narrow.toml", "--rounds")
+    split, thin = (told(command, *words, "--oversubscribed", kind)["costs"][0] for kind in ("split", "thin"))
+    # Tiles two apart: two routes each way over the edge between the middle ones.
+    assert max(each["parts"] for each in split["rounds"]) == 2
+    assert max(each["parts"] for each in thin["rounds"]) == 1
+    words = ("cost", "direct", "all-gather", "--fabric", "switch:8", "--model", "flow")
+    free, one = (told(command, *words, *more)["costs"][0]["seconds"] for more in ((), ("--engines", 1)))
+    assert one > free
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["switch:4", "--engines", 1], "--engines: 1 given; allowed: with --model flow"),
+        (["switch:4", "--model", "flow", "--engines", 0], "--engines: 0 given; allowed: 1 or more"),
+        (["switch:4", "--budget"], "--budget: given with electrical switch:4; allowed: with photonic ones"),
+        (["switch:4", "--oversubscribed", "thin"], "--oversubscribed: thin given with electrical switch:4"),
+        (["lightpath:2x2", "--oversubscribed", "x"], "--oversubscribed: x given; allowed: split, thin"),
+        (["topo.xml"], "fabric: topo.xml is no TOML; allowed: what `wavefabric fabric show topo.xml --save"),
+    ],
+)
+def test_costs_refuse_what_has_no_use(command, tmp_path, words, message):
+    (tmp_path / "topo.xml").write_text('<system version="1"/>')
+    code, out, err = command("collective", "cost", "ring", "all-reduce", "--fabric", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"wavefabric: error: {message}")
+    assert err.count("\n") == 1
+
+
+def test_circuits_keep_their_link_budget(tmp_path):
+    place = replace(load_fabric("lightpath:2x2"), budget=LinkBudget(launch_power=-3.0))
+    found = plan(ring_all_gather([1] * 4), place)
+    path = tmp_path / "c.json"
+    path.write_text(circuits_text(found))
+    assert load_circuits(path) == found
+    path.write_text(circuits_text(found).replace('"switch_loss": 0.3', '"switch_loss": -1'))
+    with pytest.raises(InputError, match=r"c.json: fabric.budget.switch_loss: -1 given; allowed: from 0"):
+        load_circuits(path)
+
+
 # --- run ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [
+        ("collective-run.json", ["-o", "."]),
+        ("collective-run.png", ["-o", "."]),
+        ("collective-run.png", ["--plot"]),
+    ],
+)
+def test_run_replaces_nothing(command, tmp_path, there, words):
+    (tmp_path / there).write_text("mine")
+    run = ("collective", "run", "ring", "all-gather", "--ranks", 1, "--device", "cpu", "--sizes", "4K")
+    code, out, err = command(*run, *words)
+    assert (code, out) == (2, "")
+    assert err == f"wavefabric: error: --output: {there} exists; allowed: another folder, or --force\n"
+    assert (tmp_path / there).read_text() == "mine"
 
 
 @pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")

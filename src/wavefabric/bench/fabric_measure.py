@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from wavefabric.bench.fabric_build import fabric_of
@@ -24,8 +23,6 @@ SIZES = {
 }
 #: Rounds of two relays; what the longer one takes more is the cost of rounds alone.
 _FEW, _MANY = 2, 6
-#: Messages of a round beside one, for what issuing one more costs.
-_PIECES = 4
 #: Of more pairs than these, fewer sizes.
 _PAIRS, _PAIR_SIZES = 12, 4
 _WORD = 4
@@ -48,8 +45,7 @@ def run(
     to both neighbours (``both``); one to all; all to one; all to all. And relays, in which each rank passes
     on to the next what it received in the round before: the difference between relays of 6 and 2 rounds is
     what rounds cost in a schedule (``round``). What adding costs on all devices at once is found likewise
-    (``add``); and at the smallest size what one more message costs (``message``), and one more rank to send
-    to (``peer``).
+    (``add``); and at the smallest size what one more rank to send to costs (``peer``).
 
     Lines are fitted to the times: t = α + bytes/bandwidth, and over P2P and NCCL, where hosts run ahead of
     their GPUs, the larger of this and what a host needs to issue a round (``floor``).
@@ -144,9 +140,6 @@ class _Measure:
             patterns[name] = self._fitted(rows)
         patterns["round"] = self._fitted(self._rounds("round", self.sizes))
         patterns["add"] = self._fitted(self._rounds("additions", self.sizes, additions))
-        one = patterns["round"]["rows"][0]["us"]
-        four = self._rounds("four messages", self.sizes[:1], partial(relay, pieces=_PIECES))[0]["us"]
-        patterns["message"] = {"us": max(0.0, (four - one) / (_PIECES - 1))}
         patterns["peer"] = {"us": 0.0}
         if size > 2:
             ring, everybody = (patterns[name]["rows"][0]["us"] for name in ("ring", "all-to-all"))

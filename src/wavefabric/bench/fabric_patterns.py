@@ -28,38 +28,36 @@ def pair(ranks: int, src: int, dst: int, elements: int) -> Schedule:
     return point_to_point("pair", ranks, [(src, dst, elements)])
 
 
-def relay(ranks: int, elements: int, rounds: int, pieces: int = 1) -> Schedule:
+def relay(ranks: int, elements: int, rounds: int) -> Schedule:
     """In each round every rank passes to the next what it received in the round before.
 
     Parameters
     ----------
     ranks : int
     elements : int
-        That a rank sends in a round; at least one a message.
+        That a rank sends in a round.
     rounds : int
-    pieces : int
-        Messages of a round from rank to rank.
 
     Returns
     -------
     Schedule
-        One buffer of (rounds + 1) · pieces chunks; it promises nothing (`pre` and `post` are empty).
+        One buffer of rounds + 1 chunks; it promises nothing (`pre` and `post` are empty).
     """
-    return _chain("relay", ranks, max(1, elements // pieces), rounds, pieces, 1)
+    return _chain("relay", ranks, elements, rounds, 1)
 
 
 def additions(ranks: int, elements: int, rounds: int) -> Schedule:
     """In each round every rank adds the chunk that it added to in the round before to another."""
-    return _chain("additions", ranks, elements, rounds, 1, 0)
+    return _chain("additions", ranks, elements, rounds, 0)
 
 
-def _chain(name: str, ranks: int, elements: int, rounds: int, pieces: int, ahead: int) -> Schedule:
-    step, rank, piece = (a.ravel() for a in np.indices((rounds, ranks, pieces)))
+def _chain(name: str, ranks: int, elements: int, rounds: int, ahead: int) -> Schedule:
+    step, rank = (a.ravel() for a in np.indices((rounds, ranks)))
     transfers = np.zeros(step.size, TRANSFER)
     transfers["round"], transfers["src"], transfers["dst"] = step, rank, (rank + ahead) % ranks
-    transfers["src_chunk"], transfers["dst_chunk"] = step * pieces + piece, (step + 1) * pieces + piece
+    transfers["src_chunk"], transfers["dst_chunk"] = step, step + 1
     transfers["count"], transfers["reduce"] = 1, ahead == 0
-    sizes = np.full((ranks, (rounds + 1) * pieces), elements, np.int64)
+    sizes = np.full((ranks, rounds + 1), elements, np.int64)
     return Schedule(name, ranks, ("data",), (sizes,), transfers, {}, {})
 
 

@@ -78,6 +78,27 @@ def tables(markup: bool = True):
     return Console(highlight=False, markup=markup, width=None if own else 120)
 
 
+def check_free(name: str, folder: Path | None, plot: bool, force: bool) -> None:
+    """Refuse to replace what `show` would write, before anything is measured.
+
+    Parameters
+    ----------
+    name : str
+        Of the benchmark: ``show`` writes ``NAME.json`` with a folder, and ``NAME.png`` if it draws.
+    folder : Path or None
+        None: the picture goes to the working folder.
+    plot, force : bool
+
+    Raises
+    ------
+    InputError
+    """
+    written = ([f"{name}.json"] if folder is not None else []) + ([f"{name}.png"] if plot else [])
+    for path in ((folder or Path()) / each for each in written):
+        if path.exists() and not force:
+            raise InputError(f"--output: {path} exists; allowed: another folder, or --force")
+
+
 def show(module: ModuleType, result: dict[str, Any], as_json: bool, output: Path | None, plot: bool | None):
     """Print tables or JSON; write picture and numbers."""
     name, written = result["benchmark"], []

@@ -95,15 +95,54 @@ def load_circuits(path: Path) -> CircuitPlan:
     return CircuitPlan(name, fabric, tuple(rounds[at] for at in sorted(rounds)))
 
 
+def facts(plan: CircuitPlan) -> dict[str, Any]:
+    """What a plan asks of its fabric that costs take for granted.
+
+    Returns
+    -------
+    dict
+        ``slowest_circuit``: of the wavelengths that carry least by the link budget, ``src``, ``dst``,
+        ``edges`` and ``bandwidth`` in B/s, or None if all carry the fabric's `laser_bandwidth`;
+        ``wavelength_switches``: whether wavelengths of a waveguide part.
+    """
+    from wavefabric.fabric.photonic.budget import slowest
+    from wavefabric.fabric.photonic.check import needs_wavelength_switches
+
+    rate, bundle = slowest(plan)
+    least = None
+    if bundle is not None and rate < plan.fabric.laser_bandwidth:
+        least = {"src": bundle.src, "dst": bundle.dst, "edges": len(bundle.route) - 1, "bandwidth": rate}
+    return {"slowest_circuit": least, "wavelength_switches": needs_wavelength_switches(plan)}
+
+
+def notes(told: dict[str, Any], bandwidth: float) -> list[str]:
+    """`facts` in words, if there is something to say; lasers are counted with ``bandwidth`` (B/s)."""
+    from wavefabric.cli.fabric_show import speed
+
+    found = []
+    if told.get("slowest_circuit"):
+        c = told["slowest_circuit"]
+        way = f"circuit {c['src']} -> {c['dst']} over {c['edges']} edge{'s' if c['edges'] > 1 else ''}"
+        rate = speed(c["bandwidth"]) if c["bandwidth"] else "nothing"
+        found.append(f"link budget: a wavelength of {way} carries {rate}, not {speed(bandwidth)}")
+    if told.get("wavelength_switches"):
+        found.append(
+            "switches: wavelengths of a waveguide part, so they need switches for single wavelengths"
+        )
+    return found
+
+
 def _fabric(path: Path, given: Any):
     from dataclasses import fields
 
     from wavefabric.fabric.photonic.wafer import PhotonicFabric
 
     known = {f.name for f in fields(PhotonicFabric)}
-    if not isinstance(given, dict) or set(given) != known:
+    if not isinstance(given, dict) or {*given, "budget"} != known:
         raise InputError(f"{path}: fabric: allowed: an object with {', '.join(sorted(known))}")
     texts = ("name", "description", "source")
+    given = dict(given)
+    budget = given.pop("budget", None)
     for key, value in given.items():
         number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e18
         counted = key in ("alpha", "reconfiguration", "synchronisation", "tile_pitch", "laser_bandwidth")
@@ -112,7 +151,25 @@ def _fabric(path: Path, given: Any):
             fits = fits and 1 <= value <= _MOST
         if not fits and not (key == "serdes_ports" and value is None):
             raise InputError(f"{path}: fabric.{key}: {json.dumps(value)[:60]} given; allowed: a sound value")
-    return PhotonicFabric(**given)
+    return PhotonicFabric(**given, budget=None if budget is None else _budget(path, budget))
+
+
+def _budget(path: Path, given: Any):
+    from dataclasses import fields
+
+    from wavefabric.fabric.photonic.budget import LinkBudget
+
+    known = {f.name for f in fields(LinkBudget)}
+    if not isinstance(given, dict) or set(given) != known:
+        raise InputError(f"{path}: fabric.budget: allowed: an object with {', '.join(sorted(known))}")
+    for key, value in given.items():
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            shown = json.dumps(value)[:60]
+            raise InputError(f"{path}: fabric.budget.{key}: {shown} given; allowed: a number")
+    try:
+        return LinkBudget(**given)
+    except InputError as error:
+        raise InputError(f"{path}: fabric.budget.{error}") from None
 
 
 def _list(path: Path, content: dict, key: str) -> list:

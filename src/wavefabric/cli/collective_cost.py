@@ -33,6 +33,26 @@ Sharing = Annotated[
         rich_help_panel=_LIGHT,
     ),
 ]
+OVERSUBSCRIBED = ("split", "thin")
+Oversubscribed = Annotated[
+    str,
+    typer.Option(
+        "--oversubscribed",
+        help="Where not all circuits fit: split the round, or thin them out to fewer wavelengths.",
+        rich_help_panel=_LIGHT,
+    ),
+]
+Engines = Annotated[
+    int | None, typer.Option("--engines", help="flow: transfers that a GPU sends at once. \\[default: any]")
+]
+Budget = Annotated[
+    bool,
+    typer.Option(
+        "--budget",
+        help="Wavelengths carry what their link budget allows, and no more than the fabric says.",
+        rich_help_panel=_LIGHT,
+    ),
+]
 Incremental = Annotated[
     bool,
     typer.Option("--incremental", help="Circuits that stay are not set up anew.", rich_help_panel=_LIGHT),
@@ -72,9 +92,12 @@ def command(
     model: Model = "auto",
     routing: Routing = "auto",
     sharing: Sharing = "even",
+    oversubscribed: Oversubscribed = "split",
+    budget: Budget = False,
     incremental: Incremental = False,
     seed: Seed = 0,
     circuits: Circuits = None,
+    engines: Engines = None,
     rounds: Annotated[bool, typer.Option("--rounds", help="Show every round.")] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Picture: time over size.", show_default=False)
@@ -98,9 +121,19 @@ def command(
         raise InputError("--fabric: none given; allowed: a name such as lightpath:4x8 or switch:8, or a file")
     _one_of("--model", model, MODELS)
     _one_of("--sharing", sharing, ("even", "paper"))
+    _one_of("--oversubscribed", oversubscribed, OVERSUBSCRIBED)
+    if engines is not None and (model != "flow" or engines < 1):
+        allowed = "1 or more" if model == "flow" else "with --model flow"
+        raise InputError(f"--engines: {engines} given; allowed: {allowed}")
     source.check_target(output, force, (".png", ".svg", ".pdf"))
     bytes_each = source.sizes_of(sizes, "--bytes", factor)
-    place, light = setting(fabric, routing, sharing, incremental, seed, circuits, order)
+    place, light = setting(
+        fabric, routing, sharing, incremental, seed, circuits, order, oversubscribed=oversubscribed
+    )
+    if engines is not None and not light:
+        light = {"engines": engines}
+    if budget:
+        light["budget"] = _link_budget(place)
     check_order(order, place)
     shape = source.Shape(ranks, elements, pieces, radix, root, grid)
     if algorithms is None:
@@ -116,19 +149,21 @@ def command(
         width = max(bytes_each) / whole_array(each.schedule)
         where, gpus = placed(order, each.schedule, place, width, model, seed)
         chosen[name] = replace(each, place=where, order=gpus)
-    costs = {
-        name: [cost_at(each.schedule, each.place or place, size, model, light) for size in bytes_each]
-        for name, each in chosen.items()
-    }
+    costs, notes = {}, {}
+    for name, each in chosen.items():
+        options, notes[name] = _planned(each.schedule, place, light)
+        where = each.place or place
+        costs[name] = [cost_at(each.schedule, where, size, model, options) for size in bytes_each]
     written = []
     if output is not None:
         from wavefabric.fabric.draw_cost import draw_costs
 
         written.append(draw_costs(output, bytes_each, costs, place.name))
     if as_json:
-        source.say_json(plain(chosen, costs, bytes_each, rounds, written))
+        source.say_json(plain(chosen, costs, bytes_each, rounds, written, notes))
         return
-    show(chosen, costs, bytes_each, rounds, may_matter([each.schedule for each in chosen.values()], place))
+    reorder = may_matter([each.schedule for each in chosen.values()], place)
+    show(chosen, costs, bytes_each, rounds, reorder, notes, getattr(place, "laser_bandwidth", 0.0))
     source.say_written(written)
 
 
@@ -145,6 +180,8 @@ def setting(
     seed: int,
     circuits: Path | None,
     order: str | None = None,
+    *,
+    oversubscribed: str = "split",
 ) -> tuple[AnyFabric, dict[str, Any]]:
     """The fabric that was named, or else that of the circuits; options of the photonic model, if it is one.
 
@@ -168,8 +205,9 @@ def setting(
             )
         place = found.fabric
     assert place is not None
-    plain = {"routing": "auto", "sharing": "even", "seed": 0, "incremental": False, "circuits": None}
-    given = {"routing": routing, "sharing": sharing, "seed": seed}
+    plain = {"routing": "auto", "sharing": "even", "oversubscribed": "split", "seed": 0}
+    plain |= {"incremental": False, "circuits": None}
+    given = {"routing": routing, "sharing": sharing, "oversubscribed": oversubscribed, "seed": seed}
     others = {"incremental": incremental, "circuits": circuits}
     changed = [name for name, value in {**given, **others}.items() if value != plain[name]]
     if found is not None:
@@ -255,6 +293,47 @@ def whole_array(schedule: Schedule) -> int:
     if not elements:
         raise InputError(f"schedule: {schedule.name} has no elements; allowed: one that holds some")
     return elements
+
+
+def _link_budget(place: AnyFabric) -> Any:
+    """That of the fabric, or typical numbers.
+
+    Raises
+    ------
+    InputError
+        For an electrical fabric.
+    """
+    from wavefabric.fabric import PhotonicFabric
+    from wavefabric.fabric.photonic.budget import LinkBudget
+
+    if not isinstance(place, PhotonicFabric):
+        raise InputError(f"--budget: given with electrical {place.name}; allowed: with photonic ones")
+    return place.budget or LinkBudget()
+
+
+def _planned(
+    schedule: Schedule, place: AnyFabric, light: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of the photonic model with one plan for all sizes, and its facts; others as they are.
+
+    See `wavefabric.cli.collective_circuits.facts`.
+    """
+    from wavefabric.cli.collective_circuits import facts
+    from wavefabric.fabric import PhotonicFabric
+    from wavefabric.fabric.cost import check_sizes
+    from wavefabric.fabric.photonic.assign import plan
+    from wavefabric.fabric.photonic.check import check_plan
+
+    if not isinstance(place, PhotonicFabric):
+        return light, {}
+    check_sizes(schedule, place, 1.0)
+    if "plan" in light:
+        check_plan(light["plan"], schedule)
+        return light, facts(light["plan"])
+    made = {key: light[key] for key in ("routing", "sharing", "oversubscribed", "seed")}
+    found = plan(schedule, place, **made)
+    others = {key: value for key, value in light.items() if key not in made}
+    return {**others, "plan": found}, facts(found)
 
 
 def cost_at(schedule: Schedule, place: AnyFabric, size: float, model: str, light: dict[str, Any]) -> Cost:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wavefabric.cli.bench_show import tables
+from wavefabric.cli.collective_circuits import notes as in_words
 from wavefabric.cli.collective_order import NOTE, words
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def plain(
     sizes: list[int],
     rounds: bool,
     written: list[Path],
+    notes: dict[str, dict[str, Any]],
 ) -> dict[str, Any]:
     """What ``--json`` prints."""
     rows = []
@@ -63,6 +65,7 @@ def plain(
                 "order": chosen[name].order,
                 "grid": chosen[name].grid,
                 "busiest": each.busiest,
+                **notes[name],
                 "best": each is min((costs[n][sizes.index(size)] for n in costs), key=lambda c: c.seconds),
             }
             if not each.rounds:  # rounds overlap: no such parts
@@ -85,8 +88,13 @@ def show(
     sizes: list[int],
     rounds: bool,
     may_reorder: bool,
+    notes: dict[str, dict[str, Any]],
+    bandwidth: float = 0.0,
 ) -> None:
-    """Print a table, by size and by time, and below it grids and orders, and what might be better."""
+    """Print a table, by size and by time, below it grids, orders, notes on circuits, what might be better.
+
+    ``bandwidth``: B/s that a wavelength is counted with.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -138,6 +146,8 @@ def show(
             out.print(f"grid{which}: {'x'.join(map(str, each.grid))}, that of {any_cost.fabric}")
         if each.order is not None:
             out.print(f"order{which}: rank 0, 1, … is GPU {words(each.order)}", soft_wrap=True)
+        for line in in_words(notes[name], bandwidth):
+            out.print(f"{name}: {line}" if several else line, soft_wrap=True)
     if may_reorder and all(each.order is None for each in chosen.values()):
         out.print(NOTE)
     if rounds:

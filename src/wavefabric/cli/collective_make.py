@@ -42,7 +42,11 @@ def command(
     ] = None,
     lasers: Annotated[
         int | None,
-        typer.Option("--lasers", help="Wavelengths a GPU sends at once.", rich_help_panel=_OPTIMAL),
+        typer.Option(
+            "--lasers",
+            help="Wavelengths a GPU sends at once. \\[default: optimal, the fabric's; greedy 1]",
+            rich_help_panel=_OPTIMAL,
+        ),
     ] = None,
     waveguides: Annotated[
         int | None, typer.Option("--waveguides", help="Between tiles, each way.", rich_help_panel=_OPTIMAL)

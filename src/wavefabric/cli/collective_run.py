@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from wavefabric.cli import collective_source as source
 from wavefabric.cli import ranks as several
 from wavefabric.cli.bench_ranks import Device, Job, Repeats, Threads, Transports
-from wavefabric.cli.bench_show import Json, Output, Plot
+from wavefabric.cli.bench_show import Json, check_free
 from wavefabric.cli.collective_order import Order, check_order, placed
 from wavefabric.errors import InputError
 
@@ -46,8 +47,23 @@ def command(
     device: Device = "auto",
     threads: Threads = None,
     as_json: Json = False,
-    output: Output = None,
-    plot: Plot = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Folder for the picture and the numbers (JSON); neither is written without.",
+            show_default=False,
+        ),
+    ] = None,
+    plot: Annotated[
+        bool | None,
+        typer.Option(
+            "--plot/--no-plot",
+            help="Draw the picture, without --output in this folder. \\[default: yes with --output]",
+        ),
+    ] = None,
+    force: source.Force = False,
 ) -> None:
     """Run a schedule on every transport; every element that arrives is checked.
 
@@ -60,6 +76,9 @@ def command(
     from wavefabric.bench import collective_run as module
     from wavefabric.exchange import environment
 
+    draw = output is not None if plot is None else plot
+    if several.first():
+        check_free("collective-run", output, draw, force)
     chosen = source.chosen_sizes(sizes, factor)
     if fabric is None:
         for name, value in (("--order", order), ("--model", None if model == "auto" else model)):
@@ -92,7 +111,7 @@ def command(
         result = module.run(
             job.ranks, schedule, chosen, dtype, repeats, predicted, nccl, job.say, model=model
         )
-        job.show(module, result, output, output is not None if plot is None else plot)
+        job.show(module, result, output, draw)
 
 
 def _by_elements(algorithm: str, collective: str, shape: source.Shape, place):

@@ -61,6 +61,8 @@ def optimal(
     schedule = found.schedule
     verify(schedule)
     best = "optimal" if found.optimal else "not proved optimal"
+    if not photonic and place.switches:
+        best += " over direct links"
     more = [
         ("lower bound", f"{found.lower_bound} round{'s' if found.lower_bound != 1 else ''}"),
         ("optimum", f"{best}: {found.why}"),
@@ -131,7 +133,11 @@ def links_of(fabric: Any):
     Raises
     ------
     InputError
-        If the fabric has switches: its links are shared in ways that rounds of chunks do not describe.
+        If no GPU is linked to another directly.
+
+    Notes
+    -----
+    Links to switches are left out: they are shared in ways that rounds of chunks do not describe.
     """
     from wavefabric.collectives.synthesis.problem import Links
 

@@ -255,6 +255,12 @@ def load_fabric(text: str, lasers: int | None = None, waveguides: int | None = N
     """
     from wavefabric.fabric import PhotonicFabric, load
 
+    path = Path(text)
+    if path.is_file() and path.suffix != ".toml":
+        first = read_text(path, "fabric").lstrip()[:400]
+        if first.startswith("<") or re.match(r"(?:\x1b\[\d*m|\s)*GPU0\s", first):
+            command = f"wavefabric fabric show {text} --save mine.toml"
+            raise InputError(f"fabric: {text} is no TOML; allowed: what `{command}` writes")
     fabric = load(text)
     for name, value in (("--lasers", lasers), ("--waveguides", waveguides)):
         if value is None:

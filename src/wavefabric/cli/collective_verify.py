@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from wavefabric.cli.collective_circuits import notes
 from wavefabric.cli.collective_source import Json, named, read, say_json
 from wavefabric.cli.ranks import first
 from wavefabric.errors import InputError
@@ -39,6 +40,9 @@ def command(
         return
     for each in told:
         typer.echo(f"ok: {each['file']}: {each['schedule']}: {words(each)}")
+        if "circuits" in each:
+            for line in notes(each["circuits"], each["circuits"]["laser_bandwidth"]):
+                typer.echo(line)
 
 
 def check(path: Path, circuits: Path | None) -> dict[str, Any]:
@@ -65,7 +69,7 @@ def check(path: Path, circuits: Path | None) -> dict[str, Any]:
         "verified": True,
     }
     if circuits is not None:
-        from wavefabric.cli.collective_circuits import load_circuits
+        from wavefabric.cli.collective_circuits import facts, load_circuits
         from wavefabric.fabric.photonic.check import check_plan
 
         plan = load_circuits(circuits)
@@ -76,6 +80,8 @@ def check(path: Path, circuits: Path | None) -> dict[str, Any]:
             "fabric": plan.fabric.name,
             "rounds": len(plan.rounds),
             "circuits": sum(b.lasers for r in plan.rounds for b in r.bundles),
+            "laser_bandwidth": plan.fabric.laser_bandwidth,
+            **facts(plan),
         }
     return found
 

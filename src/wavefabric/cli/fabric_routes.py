@@ -40,7 +40,7 @@ def command(
     ] = "auto",
     paths: Annotated[int, typer.Option("--paths", help="random: of so many shortest ones.")] = 32,
     seed: Annotated[int, typer.Option("--seed", help="Of random choices.")] = 0,
-    time_limit: Annotated[float, typer.Option("--time-limit", help="exact: seconds.")] = 5.0,
+    time_limit: Annotated[float, typer.Option("--time-limit", help="exact and auto: seconds.")] = 5.0,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Picture of the loads of edges.", show_default=False)
     ] = None,
@@ -163,22 +163,37 @@ def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
     table = Table(title=f"routes over {fabric.name}", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("pairs", "proof", "method"):
         table.add_column(heading)
-    for heading in ("count", "overlap", "bound", "time", "longest", "loss", "carries", "margin"):
+    for heading in (
+        "count",
+        "overlap",
+        "bound",
+        "time",
+        "edges",
+        "loss",
+        "carries",
+        "format",
+        "BER",
+        "margin",
+    ):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         budget = row["budget"]
-        cells = [row["pairs"], "least possible" if row["certified"] else "gap open", row["method"]]
+        cells = [row["pairs"], "least" if row["certified"] else "gap open", row["method"]]
         cells += [str(row["count"]), str(row["overlap"]), str(row["bound"]), time_words(row["seconds"])]
-        cells.append(f"{max(len(row['longest']) - 1, 0)} tiles")
+        cells.append(str(max(len(row["longest"]) - 1, 0)))
         if budget is None:
-            cells += ["-", "-", "-"]
+            cells += ["-"] * 5
         else:
             rate = f"{budget['best_rate'] / 1e9:.4g} Gbit/s" if budget["best_rate"] else "nothing"
-            cells += [f"{budget['loss_db']:.1f} dB", rate, f"{budget['margin_db']:.1f} dB"]
+            best = next((r for r in budget["reaches"] if r["rate"] == budget["best_rate"]), None)
+            rare = "< 1e-15" if best and best["ber"] < 1e-15 else ""
+            light = [best["format"], rare or f"{best['ber']:.0e}"] if best else ["-", "-"]
+            cells += [f"{budget['loss_db']:.1f} dB", rate, *light, f"{budget['margin_db']:.1f} dB"]
         table.add_row(*cells)
     out = tables(markup=False)
     out.print(table)
     out.print(f"overlap: most routes on one edge in one direction; there are {fabric.waveguides} waveguides")
     out.print(
-        "loss, carries, margin: of a wavelength over the longest route, with typical losses and receivers"
+        "edges and all behind: of a wavelength over the longest route, with "
+        + ("the fabric's link budget" if fabric.budget else "typical losses and receivers")
     )

@@ -192,6 +192,7 @@ def facts(fabric: AnyFabric) -> dict[str, Any]:
         names += ("waveguides", "fibres", "alpha", "reconfiguration", "synchronisation", "tile_pitch")
         told |= {"kind": "photonic", "ranks": fabric.ranks, **{n: getattr(fabric, n) for n in names}}
         told["tile_bandwidth"] = fabric.bandwidth
+        told["budget"] = None if fabric.budget is None else vars(fabric.budget)
     else:
         told |= {
             "kind": "electrical",
@@ -278,7 +279,7 @@ def _photonic_lines(told: dict[str, Any]) -> list[tuple[str, str]]:
     ports, plural = told["serdes_ports"], "s" if wafers > 1 else ""
     agreed = told["synchronisation"]
     drives = "" if ports is None else f", of which its chip drives {ports} at once"
-    return [
+    lines = [
         ("fabric", told["name"]),
         ("what", told["description"]),
         ("source", told["source"]),
@@ -298,6 +299,10 @@ def _photonic_lines(told: dict[str, Any]) -> list[tuple[str, str]]:
             time_words(told["reconfiguration"]) + (f", and {time_words(agreed)} to agree" if agreed else ""),
         ),
     ]
+    if told["budget"]:
+        numbers = ", ".join(f"{key} {value:g}" for key, value in told["budget"].items())
+        lines.append(("link budget", numbers.replace("_", " ")))
+    return [(name, text) for name, text in lines if text]
 
 
 def _electrical_lines(told: dict[str, Any]) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -35,6 +36,27 @@ def _in_unit(unit: str, most: float, above: float | None = None, least: float = 
     return BeforeValidator(partial(_read, unit=unit, above=above, most=most, least=least))
 
 
+_NUMBER = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)"
+
+
+def _as_written(value: Any, unit: str, example: str) -> float:
+    # Levels and roots of units, which stay as they are: no conversion.
+    found = re.fullmatch(rf"\s*{_NUMBER}\s*{re.escape(unit)}\s*", value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError(f'{show(value)} given; allowed: text with its unit, such as "{example} {unit}"')
+    return float(found[1])
+
+
+def _written(unit: str, example: str) -> BeforeValidator:
+    return BeforeValidator(partial(_as_written, unit=unit, example=example))
+
+
+def _plain(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
+        raise ValueError(f"{show(value)} given; allowed: a number from 0 to 1e6")
+    return float(value)
+
+
 def _name(value: Any) -> str:
     # One line that can stand in an error.
     if not isinstance(value, str) or not value or not value.isprintable():
@@ -60,6 +82,9 @@ def _ends(value: Any) -> list[str]:
 Bandwidth = Annotated[float, _in_unit("B/s", MOST_BANDWIDTH, least=LEAST_BANDWIDTH)]
 Seconds = Annotated[float, _in_unit("s", MOST_SECONDS)]
 Metres = Annotated[float, _in_unit("m", 1e6, above=0)]
+Level = Annotated[float, _written("dBm", "10")]
+Decibels = Annotated[float, _written("dB", "0.3")]
+Ratio = Annotated[float, BeforeValidator(_plain)]
 Name = Annotated[str, BeforeValidator(_name)]
 Nodes = Annotated[int | list[str], BeforeValidator(_nodes)]
 Ends = Annotated[list[str], BeforeValidator(_ends)]
@@ -119,6 +144,26 @@ class ElectricalTable(Table):
     reduce_overhead: Seconds = 0.0
 
 
+class BudgetTable(Table):
+    """A link budget; defaults are those of `wavefabric.fabric.photonic.budget.LinkBudget`."""
+
+    launch_power: Level | None = None
+    modulator_loss: Decibels | None = None
+    extinction_ratio: Decibels | None = None
+    switch_loss: Decibels | None = None
+    crossing_loss: Decibels | None = None
+    crossings: Ratio | None = None
+    reticle_loss: Decibels | None = None
+    propagation_loss: Annotated[float, _written("dB/m", "40")] | None = None
+    coupling_loss: Decibels | None = None
+    receiver_loss: Decibels | None = None
+    responsivity: Annotated[float, _written("A/W", "0.9")] | None = None
+    noise_current: Annotated[float, _written("A/sqrt(Hz)", "18e-12")] | None = None
+    bandwidth_ratio: Ratio | None = None
+    nrz_limit: Ratio | None = None
+    pam4_limit: Ratio | None = None
+
+
 class PhotonicTable(Table):
     """A photonic fabric; see `wavefabric.fabric.photonic.wafer.PhotonicFabric`."""
 
@@ -139,3 +184,4 @@ class PhotonicTable(Table):
     reconfiguration: Seconds
     synchronisation: Seconds = 0.0
     tile_pitch: Metres = 0.025
+    budget: BudgetTable | None = None

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from functools import lru_cache
 
 from wavefabric.fabric.model import Fabric, Link
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
-from wavefabric.units import quantity
+from wavefabric.units import PLAIN, quantity
 
+#: By what is looked for first, with the least that each is for.
 _UNITS = {
-    "B/s": ("GB/s", 1e9, "GiB/s", 2.0**30),
-    "s": ("us", 1e-6, "ms", 1e-3),
-    "m": ("mm", 1e-3, "cm", 1e-2),
+    "B/s": {"GB/s": 1e8, "GiB/s": 2.0**26, "MB/s": 1e5, "kB/s": 1e2, "B/s": 0.0},
+    "s": {"s": 1.0, "ms": 1e-3, "us": 1e-7, "ns": 0.0},
+    "m": {"mm": 1e-5, "um": 0.0},
+}
+#: Units of a link budget, but for losses.
+_LEVELS = {
+    "launch_power": "dBm",
+    "extinction_ratio": "dB",
+    "propagation_loss": "dB/m",
+    "responsivity": "A/W",
+    "noise_current": "A/sqrt(Hz)",
 }
 _QUANTITIES = {
     "alpha": "s",
@@ -53,8 +63,14 @@ def electrical_text(fabric: Fabric) -> str:
 def photonic_text(fabric: PhotonicFabric) -> str:
     """A photonic fabric as TOML text."""
     lines = [f"name = {_text(fabric.name)}", 'kind = "photonic"']
-    names = [f.name for f in fields(fabric) if f.name not in ("name", "description", "source")]
-    return "\n".join([*lines, *_pairs(fabric, ("description", "source", *names))]) + "\n"
+    names = [f.name for f in fields(fabric) if f.name not in ("name", "description", "source", "budget")]
+    lines += _pairs(fabric, ("description", "source", *names))
+    if fabric.budget is not None:
+        lines += ["", "[budget]"]
+        for key, value in vars(fabric.budget).items():
+            unit = _LEVELS.get(key, "dB" if key.endswith("_loss") else "")
+            lines.append(f'{key} = "{float(value)!r} {unit}"' if unit else f"{key} = {float(value)!r}")
+    return "\n".join(lines) + "\n"
 
 
 def _pairs(fabric: Fabric | PhotonicFabric, names: tuple[str, ...]) -> list[str]:
@@ -71,14 +87,19 @@ def _pairs(fabric: Fabric | PhotonicFabric, names: tuple[str, ...]) -> list[str]
     return lines
 
 
+@lru_cache(maxsize=4096)
 def _quantity(value: float, unit: str) -> str:
-    """Text that reads back as exactly this number, short if there is one."""
-    word, size, other, other_size = _UNITS[unit]
-    for name, scale in ((word, size), (other, other_size)):
-        text = f"{value / scale:.12g} {name}"
+    """Text that reads back as exactly this number: in a unit of its size, with few digits."""
+    if not value:
+        return f'"0 {unit}"'
+    fit = [name for name, least in _UNITS[unit].items() if value >= least]
+    for name in fit:
+        text = f"{value / PLAIN[unit][name]:.12g} {name}"
         if quantity(text, unit) == value:
             return f'"{text}"'
-    return f'"{float(value)!r} {unit}"'
+    # The SI unit itself always fits, as its factor is one.
+    texts = [f"{float(value) / PLAIN[unit][name]!r} {name}" for name in (*fit, unit)]
+    return f'"{min((t for t in texts if quantity(t, unit) == value), key=len)}"'
 
 
 def _text(value: str) -> str:

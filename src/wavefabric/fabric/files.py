@@ -16,6 +16,7 @@ from wavefabric.fabric.file_errors import one_line
 from wavefabric.fabric.file_models import ElectricalTable, FamilyTable, LinkTable, PhotonicTable
 from wavefabric.fabric.file_text import electrical_text, photonic_text
 from wavefabric.fabric.model import Fabric, Link
+from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
 from wavefabric.fabric.presets import FOLDER, presets
 from wavefabric.text_files import read_text, write_text
@@ -123,7 +124,7 @@ def _sized(kind: str, sizes: tuple[int, ...]) -> Fabric | PhotonicFabric:
     if kind == "lightpath":
         wafer = from_toml(text)
         assert isinstance(wafer, PhotonicFabric)
-        return replace(wafer, name=name, rows=sizes[0], columns=sizes[1])
+        return _tiles(replace(wafer, name=name, rows=sizes[0], columns=sizes[1]))
     table = ElectricalTable.model_validate(tomllib.loads(text))
     assert table.family is not None
     wanted = families.FAMILIES[kind]
@@ -132,11 +133,27 @@ def _sized(kind: str, sizes: tuple[int, ...]) -> Fabric | PhotonicFabric:
     return _electrical(table.model_copy(update={"name": name, "family": family}))
 
 
+def _tiles(fabric: PhotonicFabric) -> PhotonicFabric:
+    """Of a size of one's own, described by it; a wafer that is not filled has its other tiles unused."""
+    rows, columns = -(-fabric.rows // fabric.wafer_rows), -(-fabric.columns // fabric.wafer_columns)
+    wafer = f"of {fabric.wafer_rows} x {fabric.wafer_columns}"
+    wafers = (
+        f"one wafer {wafer}" if rows * columns == 1 else f"{rows * columns} wafers {wafer} joined by fibres"
+    )
+    tiles = f"{fabric.rows} x {fabric.columns} tile{'s' if fabric.ranks > 1 else ''}"
+    return replace(fabric, description=f"LIGHTPATH: {tiles} on {wafers}")
+
+
 def _photonic(table: PhotonicTable) -> PhotonicFabric:
     if table.rows * table.columns > families.MOST_RANKS:
         given = f"{table.rows} rows of {table.columns} given"
         raise InputError(f"rows: {given}; allowed: up to {families.MOST_RANKS} tiles in all")
-    values = table.model_dump(exclude={"kind"})
+    values = table.model_dump(exclude={"kind", "budget"})
+    if table.budget is not None:
+        try:
+            values["budget"] = LinkBudget(**table.budget.model_dump(exclude_none=True))
+        except InputError as error:
+            raise InputError(f"budget.{error}") from None
     values["wafer_rows"] = table.wafer_rows or table.rows
     values["wafer_columns"] = table.wafer_columns or table.columns
     return PhotonicFabric(**values)
