@@ -166,6 +166,7 @@ def budget(fabric: PhotonicFabric, route: Sequence[int], budget: LinkBudget | No
     route : sequence of int
         Tiles, source first and destination last.
     budget : LinkBudget, optional
+        By default the fabric's own, or else `LinkBudget()`.
 
     Returns
     -------
@@ -205,6 +206,7 @@ def rates(
     routes : sequence of sequence of int
         From neighbour to neighbour, as in a plan that was checked.
     budget : LinkBudget, optional
+        By default the fabric's own, or else `LinkBudget()`.
     """
     if not len(routes):
         return np.zeros(0)
@@ -229,6 +231,7 @@ def slowest(plan: CircuitPlan, budget: LinkBudget | None = None) -> tuple[float,
     plan : CircuitPlan
         Checked.
     budget : LinkBudget, optional
+        By default the fabric's own, or else `LinkBudget()`.
 
     Returns
     -------
