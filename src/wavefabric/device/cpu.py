@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,11 +11,9 @@ from pathlib import Path
 import numpy as np
 import scipy.fft
 
-from wavefabric.device import fftw
+from wavefabric.device import compiling, fftw
 from wavefabric.errors import InputError
-from wavefabric.machine import usable_threads
-
-_CGROUP = Path("/sys/fs/cgroup")
+from wavefabric.machine import host_memory, usable_threads
 
 
 class CpuRowFFT:
@@ -126,7 +125,9 @@ class CpuDevice:
         return CpuRowFFT(n, dtype, max(1, self.threads // rows))
 
     def real_fft(self, shape, dtype, axes: tuple[int, ...] = (0, 1, 2)) -> CpuRealFFT:
-        return CpuRealFFT(shape, dtype, self.threads, axes)
+        # Threads gain nothing on small fields; with one, plans and so bits are the same for any number.
+        threads = max(1, min(self.threads, math.prod(shape) >> 16))
+        return CpuRealFFT(shape, dtype, threads, axes)
 
     def axis_fft(self, shape, dtype, axis: int) -> CpuAxisFFT:
         return CpuAxisFFT(shape, dtype, axis, self.threads)
@@ -155,6 +156,7 @@ class CpuDevice:
 
         # A pool of workers may be smaller than what this machine offers, never larger.
         numba.set_num_threads(min(self.threads, config.NUMBA_NUM_THREADS))  # pyright: ignore
+        compiling.listen()
         return importlib.import_module(module)
 
     def graph(self, work):
@@ -164,20 +166,8 @@ class CpuDevice:
         pass
 
     def memory(self) -> tuple[int, int]:
-        """Free and total bytes, within the limits of the control group if there is one."""
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        free = total
-        try:
-            with open("/proc/meminfo", encoding="ascii") as lines:
-                fields = dict(line.split(":", 1) for line in lines)
-            free = int(fields["MemAvailable"].split()[0]) * 1024
-            limit = (_CGROUP / "memory.max").read_text().strip()
-            if limit != "max":
-                used = int((_CGROUP / "memory.current").read_text())
-                total, free = min(total, int(limit)), min(free, int(limit) - used)
-        except (OSError, KeyError, ValueError):
-            pass
-        return max(free, 0), total
+        """Free and total bytes of the host, see `wavefabric.machine.host_memory`."""
+        return host_memory()
 
     def used_memory(self) -> int:
         """Resident size; 0 where the system does not tell."""

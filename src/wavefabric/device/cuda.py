@@ -6,10 +6,15 @@ import importlib
 from functools import lru_cache
 from importlib.resources import files
 
-import cupy
 import numpy as np
-from cupy.cuda import cufft
-from cupyx.scipy.fftpack import get_fft_plan
+
+from wavefabric.user_cache import redirect
+
+redirect("CUPY_CACHE_DIR", "cupy", "~/.cupy/kernel_cache")  # CuPy gives up where it can write none
+
+import cupy  # noqa: E402
+from cupy.cuda import cufft  # noqa: E402
+from cupyx.scipy.fftpack import get_fft_plan  # noqa: E402
 
 
 def launch(function, grid, block, arguments, shared: int = 0) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.machine import cpu_model
+from wavefabric.user_cache import cache_directory
 
 # OpenMP threads of Numba and of FFTW would spin between kernels and steal the cores from each other:
 # measured up to 1.9 times slower steps, and 20 ms a transform where other programs run. Each runtime reads
@@ -48,9 +49,8 @@ def library() -> str:
 
 
 def _wisdom_file() -> Path:
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     machine = hashlib.sha256(f"{cpu_model()}|{library()}".encode()).hexdigest()[:16]
-    return root / "wavefabric" / f"fftw-{machine}.wisdom"
+    return cache_directory() / f"fftw-{machine}.wisdom"
 
 
 def wisdom_state() -> str:
@@ -74,7 +74,7 @@ def import_wisdom(stored: bytes) -> None:
             try:
                 wisdom = _wisdom_tuple(stored)
             except (ValueError, pickle.UnpicklingError, EOFError):
-                raise InputError("checkpoint: its FFTW wisdom cannot be read; run with --no-resume") from None
+                raise InputError("checkpoint: FFTW wisdom cannot be read; remove it to start anew") from None
             pyfftw.forget_wisdom()
             pyfftw.import_wisdom(wisdom)
             _size, _stored = None, _FIXED
@@ -150,12 +150,29 @@ def _store() -> None:
     file = _wisdom_file()
     with contextlib.suppress(OSError):  # No cache folder: slower next time, not wrong.
         file.parent.mkdir(parents=True, exist_ok=True)
+        wisdom = pyfftw.export_wisdom()
+        if _stored == _FIXED and file.exists():
+            # A process with the wisdom of a checkpoint knows less than what is stored. Without that others
+            # would plan anew, and round otherwise.
+            with contextlib.suppress(ValueError, pickle.UnpicklingError, EOFError):
+                kept = _wisdom_tuple(file.read_bytes())
+                wisdom = tuple(_joined(old, new) for old, new in zip(kept, wisdom, strict=True))
         handle, name = tempfile.mkstemp(dir=file.parent)
         with os.fdopen(handle, "wb") as out:
-            out.write(export_wisdom())
+            out.write(pickle.dumps(wisdom))
         os.replace(name, file)
         if _stored != _FIXED:
             _stored = _stamp(file)
+
+
+def _joined(old: bytes, new: bytes) -> bytes:
+    """Wisdom of both; for the same problem, named by the last four numbers of a line, the old."""
+    old_lines, new_lines = old.strip().splitlines(), new.strip().splitlines()
+    if len(old_lines) < 2 or len(new_lines) < 2 or old_lines[0] != new_lines[0]:
+        return old if len(old_lines) > 1 else new
+    known = {tuple(line.rstrip(b")").split()[-4:]) for line in old_lines[1:-1]}
+    more = [line for line in new_lines[1:-1] if tuple(line.rstrip(b")").split()[-4:]) not in known]
+    return b"\n".join([*old_lines[:-1], *more, old_lines[-1]]) + b"\n"
 
 
 @contextlib.contextmanager

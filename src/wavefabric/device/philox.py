@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import math
 
+import numba
 import numpy as np
-from numba import njit
 
 from wavefabric.errors import InputError
+from wavefabric.numba_cache import njit
 
 #: What ``Device.kernels`` takes to load these functions.
 KERNELS = "wavefabric.device.philox"
@@ -54,7 +55,7 @@ def check_seed(seed: int, key: str = "seed") -> int:
     return int(seed)
 
 
-@njit(inline="always")
+@numba.njit(inline="always")
 def _block(index, high, key):
     """Four 32-bit words (as uint64) of counter ``(index, high)`` under ``key``."""
     c0, c1, c2, c3 = index & _LOW, index >> _32, high & _LOW, high >> _32
@@ -66,7 +67,7 @@ def _block(index, high, key):
     return c0, c1, c2, c3
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def philox_uint32(out, seed, stream, offset):
     """Write random words: ``out[i]`` is word ``(i + offset) % 4`` of counter ``(i + offset) // 4``.
 
@@ -88,7 +89,7 @@ def philox_uint32(out, seed, stream, offset):
         out[i] = np.uint32(w0 if word == 0 else w1 if word == 1 else w2 if word == 2 else w3)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def add_complex_normal(out, sigma, seed, stream, offset):
     """Add circular complex Gaussian noise in place: ``out[i] += sigma n``, ``E|n|² = 1``.
 

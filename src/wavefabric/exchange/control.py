@@ -8,6 +8,9 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from wavefabric.exchange import muster, shared_files, watch
+from wavefabric.exchange.watch import waiting
+
 
 class Control(Protocol):
     """What ranks agree through. Every method but ``abort`` and the two array calls is collective."""
@@ -116,18 +119,24 @@ class MPIControl:
     def __init__(self, comm):
         self._comm, self._failures = comm.Dup(), comm.Dup()
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        muster.note_shared()
+        watch.begin(comm)
 
     def bcast(self, obj, root=0):
-        return self._comm.bcast(obj, root)
+        with waiting():
+            return self._comm.bcast(obj, root)
 
     def gather(self, obj, root=0):
-        return self._comm.gather(obj, root)
+        with waiting():
+            return self._comm.gather(obj, root)
 
     def all_gather(self, obj):
-        return self._comm.allgather(obj)
+        with waiting():
+            return self._comm.allgather(obj)
 
     def barrier(self):
-        self._comm.Barrier()
+        with waiting():
+            self._comm.Barrier()
 
     def max(self, value):
         return self._reduce(np.maximum, value)
@@ -141,19 +150,22 @@ class MPIControl:
     def _reduce(self, operation, value):
         array = np.asarray(value)
         everything = np.empty((self.size, *array.shape), array.dtype)
-        self._comm.Allgather(np.ascontiguousarray(array), everything)
+        with waiting():
+            self._comm.Allgather(np.ascontiguousarray(array), everything)
         found = reduce(operation, everything)
         return found if array.ndim else found.item()
 
     def send_array(self, peer, array, tag=0):
         flat = array.reshape(-1).view(np.uint8)
         for first in range(0, flat.size, _PIECE):
-            self._comm.Send(flat[first : first + _PIECE], peer, tag)
+            with waiting(peer):
+                self._comm.Send(flat[first : first + _PIECE], peer, tag)
 
     def recv_array(self, peer, array, tag=0):
         flat = array.reshape(-1).view(np.uint8)
         for first in range(0, flat.size, _PIECE):
-            self._comm.Recv(flat[first : first + _PIECE], peer, tag)
+            with waiting(peer):
+                self._comm.Recv(flat[first : first + _PIECE], peer, tag)
 
     def settle(self, message, code, patience):
         mine = np.zeros(_SETTLE_BYTES, np.uint8)
@@ -173,5 +185,6 @@ class MPIControl:
         return found
 
     def abort(self, code) -> NoReturn:
+        shared_files.remove_own()  # MPI_Abort does not
         self._comm.Abort(code)
         raise SystemExit(code)

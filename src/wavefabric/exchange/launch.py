@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import IO
 
 from wavefabric.errors import InputError
-from wavefabric.exchange import environment, mpiexec
+from wavefabric.exchange import environment, mpiexec, shared_files
 from wavefabric.exchange.banners import Death, Sieve
 from wavefabric.exchange.muster import Muster
+from wavefabric.interrupt import INTERRUPTED
 from wavefabric.machine import usable_threads
+from wavefabric.processes import abandoned
 
-INTERRUPTED = 130
 #: Signals of what Python says of a crash.
 _FAULTS = {
     "Segmentation fault": signal.SIGSEGV,
@@ -29,11 +30,16 @@ _FAULTS = {
     "Illegal instruction": signal.SIGILL,
     "Bus error": getattr(signal, "SIGBUS", signal.SIGSEGV),
 }
+#: Seconds that ranks have to save when nobody waits for them any more.
+_ORPHANED = 60
 #: Libraries that start threads of their own; the solvers bring their own number.
 _THREADED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 #: mpiexec goes when its launcher is gone, even if that was killed.
 _LEASH = """\
-import ctypes, os, sys
+import ctypes, os, signal, sys
+for name in ("SIGINT", "SIGQUIT", "SIGTERM"):  # ignored by what runs in the background of a script
+    if hasattr(signal, name):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
 if sys.platform.startswith("linux"):
     ctypes.CDLL(None).prctl(1, 15, 0, 0, 0)
     if os.getppid() != int(sys.argv[1]):
@@ -75,25 +81,29 @@ def launch(job: Job) -> int:
     """Start ranks, wait for them, and pass on what they print.
 
     Ctrl-C goes to each rank once, by its own process: mpiexec is kept apart from the terminal, since some
-    kill their ranks at once. A third Ctrl-C kills all.
+    kill their ranks at once. A third Ctrl-C kills all. SIGTERM and SIGHUP reach the ranks as SIGTERM, and so
+    does the end of the process that started this one and read what it prints.
 
     Returns
     -------
     int
-        Their exit code; 128 + signal if one was killed, 130 after Ctrl-C.
+        Their exit code; 128 + signal if one was killed, 130 after Ctrl-C, 143 after SIGTERM.
 
     Raises
     ------
     MissingExtra
         Without mpi4py or mpiexec.
     InputError
-        If mpiexec and mpi4py belong to different MPIs, or if this process is a rank itself.
+        If mpiexec and mpi4py belong to different MPIs, if this process is a rank itself, or if shared
+        memory is full.
     """
     if environment.RANKS in os.environ or environment.ranks() > 1:
         # A rank that started ranks would fill the machine.
         raise InputError("--ranks: given to a process that is one of several ranks already; allowed: once")
     wanted = mpiexec.library()
     program = mpiexec.find(wanted)
+    if wanted.family == "MPICH":
+        shared_files.check_room(job.ranks)
     with tempfile.TemporaryDirectory(prefix="wavefabric-") as folder:
         words, variables = mpiexec.command(
             program, wanted.family, job.ranks, job.transport, _environment(job, folder)
@@ -139,7 +149,8 @@ class _Watch:
     def __init__(self, job: Job, process: subprocess.Popen[bytes], muster: Muster):
         self._job, self._process, self._muster = job, process, muster
         self._interrupts = 0
-        self._stopped = 0  # signal that ended this launcher
+        self._stopped = 0  # signal that this launcher was ended with
+        self._parent = os.getppid()
         self._death = Death()
         said: set[str] = set()
         self._out = Sieve(_writer(sys.stdout), self._death, said)
@@ -175,6 +186,11 @@ class _Watch:
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return self._process.wait(0.5)
+            if not self._stopped and abandoned(self._parent):
+                self._end(signal.SIGTERM)
+                timer = threading.Timer(_ORPHANED, self._kill)
+                timer.daemon = True
+                timer.start()
 
     # --- signals ----------------------------------------------------------------------------------------
 
@@ -188,11 +204,11 @@ class _Watch:
             self._process.send_signal(signal.SIGINT)
 
     def _end(self, number: int, *_) -> None:
-        self._stopped = number
-        self._process.terminate()
-        timer = threading.Timer(5, self._kill)
-        timer.daemon = True
-        timer.start()
+        # Another one, as batch systems send, changes nothing: ranks may be saving.
+        if not self._stopped:
+            self._stopped = number
+            if not self._muster.send(signal.SIGTERM):
+                self._process.terminate()  # mpiexec hands it on
 
     def _kill(self) -> None:
         self._muster.send(signal.SIGKILL)
@@ -202,7 +218,9 @@ class _Watch:
     # --- the end ----------------------------------------------------------------------------------------
 
     def _verdict(self, code: int) -> int:
-        if self._stopped:
+        if self._stopped and code:
+            if not self._muster.complete():
+                self._say("terminated")
             return 128 + self._stopped
         if self._interrupts and (code or self._interrupts > 2):
             if self._interrupts > 2 or not self._muster.complete():
@@ -210,6 +228,9 @@ class _Watch:
             return INTERRUPTED
         if code == 0:
             return 0
+        if lost := self._muster.lost():
+            self._say(f"{lost}; all ranks ended")
+            return 1
         if self._muster.explained() and self._death.signal is None:
             return code  # one rank has spoken and stopped the others
         dead = self._muster.first_dead()
@@ -217,8 +238,9 @@ class _Watch:
             dead = self._death.rank  # of another host
         if dead is not None:
             self._say(f"{self._how(dead, code)}; all ranks stopped")
-            number = self._signal(dead, code) or self._death.signal
-            return 128 + number if number else max(code, 1)
+            status = self._muster.status(dead)
+            number = self._signal(dead, code) or (self._death.signal if status is None else 0)
+            return 128 + number if number else max(code if status is None else status, 1)
         if self._death.signal is not None and not self._muster.explained():
             known = self._death.signal == signal.SIGKILL
             self._say(f"a rank was killed{' (signal 9)' if known else ''}; all ranks stopped")
@@ -228,7 +250,7 @@ class _Watch:
             for line in self._err.taken + self._out.taken:
                 print(line, file=sys.stderr)
             print("wavefabric: error: mpiexec could not start the ranks", file=sys.stderr)
-        return code if code > 0 else 128 - code
+        return self._muster.code() or (code if code > 0 else 128 - code)
 
     def _signal(self, dead: int, code: int) -> int:
         """Signal that ended a rank, 0 if it is not known."""
@@ -237,6 +259,9 @@ class _Watch:
         fault = _FAULTS.get(self._muster.fault(dead))
         if fault is not None:
             return fault
+        status = self._muster.status(dead)
+        if status is not None:
+            return max(0, -status)
         if death.signal is None:
             return 0
         if death.rank == dead:
@@ -251,13 +276,17 @@ class _Watch:
     def _how(self, dead: int, code: int) -> str:
         fault = self._muster.fault(dead)
         if fault:
-            return f"rank {dead} crashed ({fault[0].lower()}{fault[1:]})"
+            free = shared_files.free_bytes()
+            full = fault == "Bus error" and free is not None and free < 4e6
+            why = f"; /dev/shm is full: {shared_files.ADVICE}" if full else ""
+            return f"rank {dead} crashed ({fault[0].lower()}{fault[1:]}{why})"
         number = self._signal(dead, code)
         if number:
             return f"rank {dead} was killed (signal {number})"
-        if self._death.signal is not None:
+        status = self._muster.status(dead)
+        if self._death.signal is not None and status is None:
             return f"rank {dead} was killed"
-        return f"rank {dead} ended without a word (exit code {code})"
+        return f"rank {dead} ended without a word (exit code {code if status is None else status})"
 
     def _say(self, what: str) -> None:
         saved = self._job.checkpoint

@@ -11,19 +11,25 @@ import os
 import select
 import signal
 import socket
-import sys
+import struct
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from wavefabric.exchange import environment
+from wavefabric.exchange import environment, shared_files
+from wavefabric.processes import die_with_parent
 
 _LOOK = 0.02  # seconds between looks at who has signed in
 _PATIENCE = 5.0  # seconds that a rank waits for its launcher to look
-_PR_SET_PDEATHSIG = 1
 #: File that says that the launcher can watch.
 _WATCHING = "watching"
+#: File that says why all ranks end, if one of them does not come any more.
+_LOST = "lost"
+#: Ending of files that name MPI's own in shared memory.
+_SHARED = ".shared"
+#: ``PIDFD_GET_INFO`` of <linux/pidfd.h>, Linux 6.15: size of the answer, request, mask, offset of the status.
+_INFO_SIZE, _GET_INFO, _INFO_EXIT, _STATUS = 64, 0xC040FF0B, 8, 60
 
 
 # --- on a rank -----------------------------------------------------------------------------------------
@@ -40,6 +46,7 @@ def sign_in() -> None:
         path.with_suffix(".new").replace(path)
         # The reason of a crash goes where the launcher reads it. The file stays open until the process ends.
         faulthandler.enable(open(path.with_suffix(".fault"), "w", encoding="utf-8"))  # noqa: SIM115
+        _note_exit(path)
         # Not before the launcher looks: nobody would know who died first.
         until = time.monotonic() + _PATIENCE
         while (
@@ -58,21 +65,43 @@ def sign_out(code: int) -> None:
             file.write(f"ended {code}\n")
 
 
+def lost(message: str) -> bool:
+    """Tell the launcher why all ranks end; False if there is none."""
+    path = _mine()
+    if path is None:
+        return False
+    try:
+        path.with_name(_LOST).write_text(message, encoding="utf-8")
+    except OSError:
+        return False
+    return True
+
+
+def note_shared() -> None:
+    """Tell the launcher which files of MPI to remove if this rank is killed; once MPI is there."""
+    path = _mine()
+    if path is not None:
+        with contextlib.suppress(OSError):
+            names = sorted(map(str, shared_files.mapped(os.getpid())))
+            path.with_suffix(_SHARED).write_text("\n".join(names), encoding="utf-8")
+
+
+def _note_exit(path: Path) -> None:
+    """Have ``os._exit`` leave its code for the launcher; older kernels tell only the parent."""
+    leave, me = os._exit, os.getpid()
+
+    def left(code: int) -> None:
+        if os.getpid() == me:
+            with contextlib.suppress(OSError):
+                path.with_suffix(".left").write_text(str(code), encoding="utf-8")
+        leave(code)
+
+    os._exit = left  # type: ignore[assignment]
+
+
 def _mine() -> Path | None:
     folder = os.environ.get(environment.RECORDS)
     return Path(folder) / f"rank-{environment.rank()}" if folder else None
-
-
-def die_with_parent(number: int) -> None:
-    """Have Linux send this process a signal when its parent dies."""
-    if not sys.platform.startswith("linux"):
-        return
-    import ctypes
-
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), number)
 
 
 # --- on the launcher -----------------------------------------------------------------------------------
@@ -103,6 +132,8 @@ class Muster:
         self._host = socket.gethostname()
         self._watched: dict[int, int] = {}  # file descriptor of a process → rank
         self._order: list[int] = []
+        self._handles: dict[int, int] = {}  # rank → file descriptor, until the end
+        self._statuses: dict[int, int] = {}
         self._gone: list[int] = []  # before they could be watched: nobody knows in which order
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -151,10 +182,19 @@ class Muster:
             self._thread.start()
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching, once mpiexec has ended; remove what killed ranks left in shared memory."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+        for rank, handle in self._handles.items():
+            status = _exit_status(handle)
+            if status is not None:
+                self._statuses[rank] = status
+            os.close(handle)
+        self._handles.clear()
+        for file in self._folder.glob(f"*{_SHARED}"):
+            with contextlib.suppress(OSError):
+                shared_files.remove({Path(line) for line in file.read_text(encoding="utf-8").splitlines()})
 
     def first_dead(self) -> int | None:
         """The rank that died without signing out, before any rank left with an error of its own.
@@ -175,6 +215,24 @@ class Muster:
                 return None
         return None
 
+    def status(self, rank: int) -> int | None:
+        """How a rank of this host ended: exit code, or minus a signal; None if unknown. After `close`."""
+        if rank in self._statuses:
+            return self._statuses[rank]
+        with contextlib.suppress(OSError, ValueError):
+            return int((self._folder / f"rank-{rank}.left").read_text(encoding="utf-8"))
+        return None
+
+    def lost(self) -> str:
+        """Why a rank ended all, because another one does not come any more; else nothing."""
+        with contextlib.suppress(OSError):
+            return (self._folder / _LOST).read_text(encoding="utf-8")
+        return ""
+
+    def code(self) -> int:
+        """Highest exit code that a rank has left with, and so has explained; 0 if there is none."""
+        return max((record.ended or 0 for record in self.records().values()), default=0)
+
     def explained(self) -> bool:
         """Whether a rank left with an error of its own, and so has said why."""
         return any(record.ended for record in self.records().values())
@@ -186,13 +244,11 @@ class Muster:
                 missing = self._ranks - len(self._watched) - len(self._order) - len(self._gone)
                 if missing:
                     self._add(poll)
-                self._note(poll.poll(_LOOK if missing else 5 * _LOOK))
+                self._note(poll, poll.poll(_LOOK if missing else 5 * _LOOK))
             self._add(poll)
-            self._note(poll.poll(0))
+            self._note(poll, poll.poll(0))
         finally:
             poll.close()
-            for handle in self._watched:
-                os.close(handle)
 
     def _add(self, poll) -> None:
         known = {*self._watched.values(), *self._order, *self._gone}
@@ -205,11 +261,27 @@ class Muster:
                 self._gone.append(rank)
                 continue
             self._watched[handle] = rank
+            self._handles[rank] = handle
             poll.register(handle, select.EPOLLIN)
             (self._folder / f"rank-{rank}.seen").touch()
 
-    def _note(self, events) -> None:
+    def _note(self, poll, events) -> None:
         for handle, _ in events:
             if handle in self._watched:
+                poll.unregister(handle)
                 self._order.append(self._watched.pop(handle))
-                os.close(handle)
+
+
+def _exit_status(handle: int) -> int | None:
+    """Exit code of a process that is gone, or minus the signal that killed it; None from older kernels."""
+    import fcntl
+
+    answer = bytearray(_INFO_SIZE)
+    struct.pack_into("Q", answer, 0, _INFO_EXIT)
+    try:
+        fcntl.ioctl(handle, _GET_INFO, answer)
+    except OSError:
+        return None
+    if not struct.unpack_from("Q", answer)[0] & _INFO_EXIT:
+        return None
+    return os.waitstatus_to_exitcode(struct.unpack_from("i", answer, _STATUS)[0])

@@ -14,11 +14,16 @@ from typing import Any
 import numpy as np
 
 from wavefabric.collectives import Schedule
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, cut, quoted, visible
 from wavefabric.gpu_topology import Topology
+from wavefabric.input_files import read_bytes
+from wavefabric.toml_read import parse_toml
 
 #: All placements are tried up to so many (8 ranks on 8 GPUs: 40320).
 _EXACT = 50_000
+#: Numbers of GPUs that a file may name: a bound on absurd input.
+MOST_GPUS = 4096
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def traffic(schedule: Schedule, itemsize: int = 1) -> np.ndarray:
@@ -206,8 +211,8 @@ def read_placement(path: str | Path, ranks: int | None = None) -> list[int]:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_bytes(path).decode("utf-8")
+    except (OSError, ValueError) as error:  # ValueError: no text, or a name with a null byte
         reason = getattr(error, "strerror", None) or "it is no text"
         raise InputError(f"--placement: {path} cannot be read ({reason}); allowed: a file, or auto") from None
     suffix = path.suffix.lower()
@@ -215,8 +220,9 @@ def read_placement(path: str | Path, ranks: int | None = None) -> list[int]:
     seen: dict[int, str] = {}
     gpus = []
     for where, value in found:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise InputError(f"{where}: {value!r} given; allowed: the number of a GPU, 0 or more")
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MOST_GPUS:
+            allowed = f"the number of a GPU, 0 to {MOST_GPUS - 1}"
+            raise InputError(f"{where}: {quoted(value)} given; allowed: {allowed}")
         if value in seen:
             raise InputError(
                 f"{where}: GPU {value} is given again (first: {seen[value]}); allowed: each once"
@@ -233,22 +239,28 @@ def _words(path: Path, text: str) -> list[tuple[str, Any]]:
     for number, line in enumerate(text.splitlines(), 1):
         for word in re.split(r"[\s,]+", line.partition("#")[0].strip()):
             if word:
-                found.append((f"{path}, line {number}", int(word) if word.isdecimal() else word))
+                found.append((f"{path}, line {number}", int(word) if _NUMBER.fullmatch(word) else word))
     return found
 
 
 def _structured(path: Path, text: str, suffix: str) -> list[tuple[str, Any]]:
     try:
-        found = json.loads(text) if suffix == ".json" else tomllib.loads(text)
+        found = json.loads(text) if suffix == ".json" else parse_toml(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {error.lineno}: {error.msg}; allowed: JSON") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: {error}; allowed: TOML") from None
+    except (RecursionError, ValueError):  # Python reads no whole number of more than 4300 digits
+        raise InputError(
+            f"{path}: nested too deeply, or a number with too many digits; allowed: JSON"
+        ) from None
     if isinstance(found, dict):
         if set(found) != {"placement"}:
-            keys = ", ".join(map(str, found)) or "nothing"
+            keys = ", ".join(cut(visible(str(key))) for key in found) or "nothing"
             raise InputError(f"{path}: {keys} given; allowed: placement = [GPU of rank 0, of rank 1, ...]")
         found = found["placement"]
     if not isinstance(found, list):
-        raise InputError(f"{path}: placement: {found!r} given; allowed: a list with the GPU of each rank")
+        raise InputError(
+            f"{path}: placement: {quoted(found)} given; allowed: a list with the GPU of each rank"
+        )
     return [(f"{path}, entry {number}", value) for number, value in enumerate(found, 1)]

@@ -21,6 +21,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from wavefabric.errors import InputError
+from wavefabric.input_files import check_regular
+from wavefabric.output_files import sync_folder
 
 _MAGIC = b"WFCHECK1"
 _END = b"WFCHKEND"
@@ -58,7 +60,7 @@ Into = Callable[[str, tuple[int, ...], np.dtype], "np.ndarray | RowSink | None"]
 def checkpoint_path(output: str | Path) -> Path:
     """Where the checkpoint of a run lies: beside its result file, ending in ``.checkpoint``."""
     output = Path(output)
-    return output.with_name(output.name + ".checkpoint")
+    return output.parent / (output.name + ".checkpoint")
 
 
 def save(
@@ -89,8 +91,12 @@ def save(
             _write(file, arrays, state, fingerprint)
             os.fsync(file.fileno())
         os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        if isinstance(error, OSError):
+            # Writing to an open file does not tell its name.
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     sync_folder(path.parent)
 
@@ -136,6 +142,7 @@ def read_state(path: str | Path, fingerprint: str | None) -> dict[str, Any]:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
+        check_regular(path)
         with open(path, "rb", buffering=0) as file:
             yield file
     except FileNotFoundError:
@@ -147,16 +154,6 @@ def remove(path: str | Path) -> None:
     path = Path(path)
     path.unlink(missing_ok=True)
     path.with_name(path.name + ".partial").unlink(missing_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename in this folder last through a power cut, where the system can."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 # --- Bytes -------------------------------------------------------------------------------------------
@@ -200,7 +197,7 @@ def _write_all(file: BinaryIO, data: bytes | memoryview) -> None:
 
 
 def _damaged(path: Path, why: str) -> InputError:
-    return InputError(f"{path}: damaged checkpoint ({why}); remove it or run with --no-resume")
+    return InputError(f"{path}: damaged checkpoint ({why}); remove it to start anew")
 
 
 def _header(file: BinaryIO, path: Path, fingerprint: str | None) -> dict[str, Any]:
@@ -219,7 +216,7 @@ def _header(file: BinaryIO, path: Path, fingerprint: str | None) -> dict[str, An
     if fingerprint is not None and header["fingerprint"] != fingerprint:
         raise InputError(
             f"{path}: this checkpoint belongs to another run (other settings, inputs or versions); "
-            "remove it or run with --no-resume"
+            "remove it to start anew"
         )
     return header
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +10,10 @@ import h5py
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.results.checkpoint import Rows, sync_folder
+from wavefabric.hdf5_read import check_inside, check_memory, open_hdf5
+from wavefabric.output_files import check_output, remove_partials, replacing
+from wavefabric.results.checkpoint import Rows
+from wavefabric.results.lock import locked
 from wavefabric.results.provenance import provenance
 
 FORMAT = "wavefabric result"
@@ -36,37 +37,23 @@ class ResultWriter:
         The file.
     force : bool
         Replace a file that is there.
+    inputs : sequence of path
+        Files that the run reads, which it must not replace.
 
     Raises
     ------
     InputError
-        If it exists (without `force`), is a folder, or its folder is missing or cannot be written.
+        If it exists (without `force`), is no regular file or an input, or its folder is missing or cannot be
+        written.
     """
 
-    def __init__(self, path: str | Path, force: bool = False):
-        self.path = Path(path)
+    def __init__(self, path: str | Path, force: bool = False, inputs: Sequence[str | Path | None] = ()):
         self.force = force
-        self._partial = self.path.with_name(self.path.name + ".partial")
-        self._check_name()
-        folder = self.path.parent
-        if not folder.is_dir():
-            fault = "is not a folder" if folder.exists() else "does not exist"
-            raise InputError(f"output.file: the folder {folder} of {self.path.name} {fault}")
-        try:
-            # Permission bits do not tell about read-only disks or root; writing does.
-            self._partial.touch()
-            self._partial.unlink()
-        except OSError as error:
-            raise InputError(f"output.file: {self.path} cannot be written ({error.strerror})") from None
+        self._inputs = tuple(inputs)
+        self.path = self._check(path)
 
-    def _check_name(self) -> None:
-        try:
-            if self.path.is_dir():
-                raise InputError(f"output.file: {self.path} is a folder, the name of a file is wanted")
-            if self.path.exists() and not self.force:
-                raise InputError(f"output.file: {self.path} exists; choose another name or give --force")
-        except OSError as error:
-            raise InputError(f"output.file: {self.path} cannot be used ({error.strerror})") from None
+    def _check(self, path: str | Path) -> Path:
+        return check_output(path, self.force, "output.file", inputs=self._inputs)
 
     def write(
         self, payload: Mapping[str, Any], run_file: str = "", attributes: Mapping[str, Any] | None = None
@@ -83,23 +70,17 @@ class ResultWriter:
         attributes : mapping, optional
             Attributes of the root; `provenance()` if not given.
         """
-        self._check_name()
-        try:
-            with h5py.File(self._partial, "w") as file:
+        with locked(self.path):
+            # Once more: another run may have ended since the first look.
+            self._check(self.path)
+            remove_partials(self.path)
+            with replacing(self.path) as partial, h5py.File(partial, "w") as file:
                 file.attrs["format"] = FORMAT
                 file.attrs["format_version"] = FORMAT_VERSION
                 _attributes(file, attributes if attributes is not None else provenance())
                 if run_file:
                     _dataset(file, "run_file", Data(run_file, "", "the run file that made this result"))
                 _group(file, payload)
-            with open(self._partial, "rb+") as handle:
-                os.fsync(handle.fileno())
-            os.replace(self._partial, self.path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self._partial.unlink()
-            raise
-        sync_folder(self.path.parent)
         return self.path
 
 
@@ -161,8 +142,10 @@ class Result(Mapping[str, Any]):
         if key not in self._keys:
             raise KeyError(key)
         with _open(self.path) as file:
+            check_inside(file, key)
             dataset = file[key]
             assert isinstance(dataset, h5py.Dataset)
+            check_memory(dataset)
             if h5py.check_string_dtype(dataset.dtype) is None:
                 return dataset[()]
             text = dataset.asstr()[()]
@@ -215,13 +198,4 @@ def read_result(path: str | Path) -> Result:
 
 
 def _open(path: Path) -> h5py.File:
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder, a result file (HDF5) is wanted")
-    if not path.exists():
-        raise InputError(f"{path}: no such file, a result file (HDF5) is wanted")
-    try:
-        return h5py.File(path, "r")
-    except PermissionError:
-        raise InputError(f"{path}: cannot be read (permission denied)") from None
-    except OSError:
-        raise InputError(f"{path}: is not an HDF5 file, or is damaged") from None
+    return open_hdf5(path, "a result file (HDF5)")

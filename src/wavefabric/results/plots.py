@@ -6,6 +6,7 @@ Matplotlib is imported when a figure is drawn, with the Agg backend, so that no 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,7 @@ def plot_result(path: str | Path, out_dir: str | Path | None = None, suffix: str
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"--output: {folder} cannot be used as a folder ({error.strerror})") from None
+        raise InputError(f"output: {folder} cannot be used as a folder ({error.strerror})") from None
     figures = {"q2": q_squared_figure(result), "penalty": penalty_figure(result)}
     figures["constellation"] = constellation_figure(result)
     written = []
@@ -132,10 +133,13 @@ def q_squared_figure(result: Result, name: str | None = None) -> Figure:
     return figure
 
 
-def penalty_figure(result: Result) -> Figure | None:
+def penalty_figure(
+    result: Result, extrapolated: Mapping[str, Sequence[float]] | None = None
+) -> Figure | None:
     """Mean Q² of each mode relative to back-to-back, for each distance (figure 5's form).
 
-    None without back-to-back, or if that was received without noise.
+    None without back-to-back, or if that was received without noise. ``extrapolated`` holds penalties of the
+    modes at step zero in dB, by place; they are drawn as hollow markers.
     """
     names = received(result)
     if names[0] != "back_to_back" or len(names) < 2:
@@ -160,8 +164,21 @@ def penalty_figure(result: Result) -> Figure | None:
             label=f"{distance(result, name) / 1e3:g} km",
             zorder=3 + k,
         )
+        if extrapolated and name in extrapolated:
+            axes.plot(
+                x,
+                extrapolated[name],
+                MARKERS[k % len(MARKERS)],
+                markeredgecolor=COLOURS[k % len(COLOURS)],
+                markerfacecolor="white",
+                markeredgewidth=0.9,
+                markersize=_size(len(x)) * 1.15,
+                label=f"{distance(result, name) / 1e3:g} km, step → 0",
+                zorder=2.5,
+            )
     axes.set_ylabel("mean Q² − back-to-back (dB)")
-    _finish(axes, "Nonlinear penalty of each spatial mode")
+    # The legend, twice as long then, shares the line.
+    _finish(axes, "Nonlinear penalty" if extrapolated else "Nonlinear penalty of each spatial mode")
     return figure
 
 
@@ -189,7 +206,9 @@ def constellation_figure(result: Result) -> Figure | None:
             axes.plot(shown.real, shown.imag, ".", color=BLUE, markersize=3, alpha=0.35, markeredgewidth=0)
             axes.set(xlim=(-limit, limit), ylim=(-limit, limit), xlabel="in phase")
             axes.grid(True, axis="both")
-            axes.set_title(f"{labels[m]}, group {groups[m]}: Q² = {mean_db(q)[m]:.2f} dB", pad=8, fontsize=10)
+            axes.set_title(
+                f"{plain_text(labels[m])}, group {groups[m]}: Q² = {mean_db(q)[m]:.2f} dB", pad=8, fontsize=10
+            )
             axes.set_ylabel("quadrature" if k == 0 else "")
         where = "back to back" if name == "back_to_back" else f"after {distance(result, name) / 1e3:g} km"
         figure.suptitle(f"Received symbols {where}", x=0.02, ha="left", fontsize=11, fontweight="bold")
@@ -261,6 +280,11 @@ def _mode_axes(groups: np.ndarray) -> tuple[Figure, Axes]:
         every = 1 if modes <= 20 else 5 if modes <= 50 else 10
         axes.set_xticks([1, *range(every if every > 1 else 2, modes + 1, every)])
     return figure, axes
+
+
+def plain_text(text: str) -> str:
+    """Text of a file for a figure: no formulae between dollar signs."""
+    return str(text).replace("$", r"\$")
 
 
 def _finish(axes: Axes, title: str) -> None:

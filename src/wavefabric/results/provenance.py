@@ -58,7 +58,10 @@ def fingerprint(identity: str, **more: str) -> str:
     **more : str
         What else must match for a bit-identical resume: device, FFT library, layout.
     """
-    facts = {"identity": identity, "wavefabric": wavefabric.__version__, **versions(NUMERICAL), **more}
+    from wavefabric.numba_cache import source_hash  # here, since files are also read without Numba
+
+    facts = {"identity": identity, "wavefabric": wavefabric.__version__, "kernels": source_hash()}
+    facts |= {**versions(NUMERICAL), **more}
     digest = hashlib.sha256()
     for key in sorted(facts):
         digest.update(f"{key}={len(facts[key])}:{facts[key]};".encode())
@@ -105,7 +108,9 @@ def command_line(argv: list[str]) -> str:
             return f"{option}={short(value)}"
         return Path(word).name if Path(word).is_absolute() else word
 
-    return " ".join([Path(argv[0]).name, *map(short, argv[1:])]) if argv else ""
+    words = " ".join([Path(argv[0]).name, *map(short, argv[1:])]) if argv else ""
+    # Names of files may be any bytes; files of results hold UTF-8.
+    return words.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def stamp(moment: datetime | None = None) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,43 @@ def save(
     if old is not None:
         with contextlib.suppress(OSError):
             checkpoint.remove(_part(path, comm, old))
+
+
+def save_if_possible(
+    comm: Any,
+    path: str | Path,
+    arrays: dict[str, np.ndarray | Rows],
+    state: dict[str, Any],
+    fingerprint: str,
+    layout: str = "",
+    *,
+    last: bool = False,
+) -> None:
+    """`save`; where that fails and an earlier checkpoint is there, only warn. Collective.
+
+    Parameters
+    ----------
+    comm, path, arrays, state, fingerprint, layout
+        As for `save`.
+    last : bool
+        The run ends with this checkpoint.
+
+    Raises
+    ------
+    OSError
+        As `save`, if it is the last one or there is no earlier one.
+    """
+    try:
+        save(comm, path, arrays, state, fingerprint, layout)
+    except OSError as error:
+        if last or not exists(comm, path):
+            raise
+        if comm.rank == 0:
+            warnings.warn(
+                f"{error.filename}: {error.strerror}; the run goes on, its last checkpoint {path} is whole",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 def load(
@@ -162,15 +200,13 @@ def _part(path: Path, comm: Any, slot: int) -> Path:
 def _there(path: Path, comm: Any, slot: int) -> Path:
     part = _part(path, comm, slot)
     if not part.exists():
-        raise InputError(f"{path}: its part {part.name} is missing; remove it or run with --no-resume")
+        raise InputError(f"{path}: its part {part.name} is missing; remove it to start anew")
     return part
 
 
 def _own(path: Path, part: Path, state: dict[str, Any], token: str) -> dict[str, Any]:
     if state.get("token") != token:
-        raise InputError(
-            f"{path}: its part {part.name} was saved at another time; remove it or run with --no-resume"
-        )
+        raise InputError(f"{path}: its part {part.name} was saved at another time; remove it to start anew")
     return state["state"]
 
 
@@ -208,5 +244,5 @@ def _another_layout(path: Path, parts: dict[str, Any], ranks: int, layout: str) 
 
     return InputError(
         f"{path}: this checkpoint was saved by {words(parts['ranks'], parts['layout'])}, this run has "
-        f"{words(ranks, layout)}; go on as it was, remove it or run with --no-resume"
+        f"{words(ranks, layout)}; go on as it was, or remove it to start anew"
     )

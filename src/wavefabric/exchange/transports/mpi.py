@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wavefabric.exchange.transports.base import Bound
+from wavefabric.exchange.watch import waiting
 
 #: Open MPI 4 counts in 32-bit integers.
 _PIECE = 1 << 30
@@ -18,7 +19,7 @@ class MPIBound(Bound):
         super().__init__(program, buffers, scratch)
         self._transport = transport
         mpi, comm = transport.mpi, transport.comm
-        self._sends, self._receives = [], []
+        self._sends, self._receives, self._peers = [], [], []
         for level in program.levels:
             sends = [
                 comm.Send_init(piece, span.peer, (label + span.number) % _TAGS)
@@ -32,6 +33,7 @@ class MPIBound(Bound):
             ]
             self._sends.append(sends)
             self._receives.append(receives)
+            self._peers.append({span.peer for span in level.sends} | {peer for peer, _ in receives})
 
     def _begin(self, number):
         self._transport.settle()  # what the device still writes must be there before MPI reads it
@@ -43,12 +45,14 @@ class MPIBound(Bound):
     def _wait(self, number, peer):
         mine = [request for source, request in self._receives[number] if peer in (None, source)]
         if mine:
-            self._transport.mpi.Request.Waitall(mine)
+            with waiting(*(self._peers[number] if peer is None else (peer,))):
+                self._transport.mpi.Request.Waitall(mine)
 
     def _complete(self, number):
         requests = [request for _, request in self._receives[number]] + self._sends[number]
         if requests:
-            self._transport.mpi.Request.Waitall(requests)
+            with waiting(*self._peers[number]):
+                self._transport.mpi.Request.Waitall(requests)
 
     def __del__(self):
         if self._transport.mpi.Is_finalized():

@@ -1,0 +1,67 @@
+"""Files that an MPI keeps in /dev/shm for ranks of one host: removed when ranks are killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from wavefabric.errors import InputError
+
+_FOLDER = Path("/dev/shm")
+#: Of MPICH; of Open MPI 4 and 5.
+_PREFIXES = ("mpich_shm_", "vader_segment.", "sm_segment.")
+#: What MPICH 4 and 5 take there for each rank: 1.06 MB of bookkeeping, which is touched at the start.
+_PER_RANK = 1_100_000
+
+
+def mapped(pid: int) -> set[Path]:
+    """MPI's files that a process has mapped, by name."""
+    with contextlib.suppress(OSError):
+        lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+        names = {line.split()[-1] for line in lines if f"{_FOLDER}/" in line}
+        return {Path(name) for name in names if _is_mpi(Path(name))}
+    return set()
+
+
+def remove(files: set[Path]) -> None:
+    """Remove what ranks that were killed have left."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            if _is_mpi(file) and file.stat().st_uid == os.getuid():
+                file.unlink()
+
+
+def remove_own() -> None:
+    """Remove those of this process, which is about to end all; others keep what they have mapped."""
+    remove(mapped(os.getpid()))
+
+
+def check_room(ranks: int) -> None:
+    """Refuse ranks for which there is no room: MPICH would crash with a bus error.
+
+    Raises
+    ------
+    InputError
+    """
+    free, needed = free_bytes(), ranks * _PER_RANK
+    if free is not None and free < needed:
+        raise InputError(
+            f"/dev/shm: {free / 1e6:.1f} MB are free, {ranks} ranks need {needed / 1e6:.1f} MB; {ADVICE}"
+        )
+
+
+#: What to do when it is full.
+ADVICE = "remove what killed programs left there (mpich_shm_*, if no MPI runs), or enlarge it"
+
+
+def free_bytes() -> int | None:
+    """Free space there, None where there is no such folder."""
+    with contextlib.suppress(OSError):
+        return shutil.disk_usage(_FOLDER).free
+    return None
+
+
+def _is_mpi(file: Path) -> bool:
+    return file.parent == _FOLDER and file.name.startswith(_PREFIXES)

@@ -1,0 +1,168 @@
+"""Output files: whether one may be written, asked before a run; and writing it whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from wavefabric.errors import InputError
+
+_PARTIAL = ".partial"
+# Names of partial files are cut here: file systems allow 255 bytes.
+_LONG_NAME = 100
+
+
+def check_output(
+    path: str | Path,
+    force: bool = False,
+    key: str = "output",
+    *,
+    inputs: Sequence[str | Path | None] = (),
+    endings: Sequence[str] = (),
+) -> Path:
+    """Refuse an output file that cannot or must not be written; nothing on the disk changes.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    force : bool
+        A regular file of that name may be replaced.
+    key : str
+        What an error calls it.
+    inputs : sequence of path
+        Files that the run reads; None stands for one that is not there. The output must be none of them.
+    endings : sequence of str
+        Allowed endings in lower case, with the dot; empty allows all.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    InputError
+        If the name is no name of a file or not UTF-8, has another ending, is an input, or names a folder, a
+        device, a pipe or a symbolic link; if it exists (without `force`); if its folder is missing or cannot
+        be written.
+    """
+    path = Path(path)
+    _check_name(path, key, endings)
+    try:
+        _check_there(path, force, key, inputs)
+        _check_folder(path, key)
+    except OSError as error:
+        raise InputError(_unwritable(path, key, error.strerror or str(error))) from None
+    return path
+
+
+def _check_name(path: Path, key: str, endings: Sequence[str]) -> None:
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError(f"{key}: {str(path)!a} is not UTF-8; allowed: a name in UTF-8") from None
+    if "\0" in str(path):
+        raise InputError(f"{key}: {str(path)!a} has a null character; allowed: the name of a file")
+    if endings and path.suffix.lower() not in endings:
+        raise InputError(f"{key}: {path} given; allowed: a name that ends in {', '.join(endings)}")
+
+
+def _check_there(path: Path, force: bool, key: str, inputs: Sequence[str | Path | None]) -> None:
+    if not path.name or path.is_dir():
+        raise InputError(f"{key}: {path} is a folder; allowed: the name of a file")
+    if not os.path.lexists(path):
+        return
+    kind = path.lstat().st_mode
+    for name in inputs:
+        if name is not None and path.exists() and os.path.exists(name) and path.samefile(name):
+            raise InputError(f"{key}: {path} is an input of this run; allowed: another name")
+    if not stat.S_ISREG(kind):
+        raise InputError(f"{key}: {path} is {_kind(kind)}; allowed: a new name, or that of a regular file")
+    if not force:
+        raise InputError(f"{key}: {path} exists; allowed: another name, or --force (force=True)")
+
+
+def _kind(mode: int) -> str:
+    names = {
+        stat.S_IFLNK: "a symbolic link",
+        stat.S_IFIFO: "a named pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return names.get(stat.S_IFMT(mode), "no regular file")
+
+
+def _check_folder(path: Path, key: str) -> None:
+    folder = path.parent
+    if not folder.is_dir():
+        fault = "is not a folder" if folder.exists() else "does not exist"
+        raise InputError(_unwritable(path, key, f"the folder {folder} {fault}"))
+    # Permission bits do not tell about read-only disks or root; writing does, under a name that nobody has.
+    # The longest name in use while a file is made must fit too.
+    number, probe = tempfile.mkstemp(prefix=f"{path.name}.checkpoint.", suffix=_PARTIAL, dir=folder)
+    os.close(number)
+    os.unlink(probe)
+
+
+def _unwritable(path: Path, key: str, why: str) -> str:
+    return f"{key}: {path} cannot be written ({why}); allowed: a name in a folder that can be written"
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Write a file whole or not at all: gives a name in the same folder that becomes ``path`` at the end.
+
+    Nobody else has that name. If the block fails, the file is removed and ``path`` stays as it was.
+
+    Raises
+    ------
+    OSError
+    """
+    prefix = f".{path.name[:_LONG_NAME]}."
+    number, name = tempfile.mkstemp(prefix=prefix, suffix=_PARTIAL, dir=path.parent)
+    os.close(number)
+    partial = Path(name)
+    try:
+        os.chmod(partial, (path.stat().st_mode & 0o777) if path.exists() else 0o666 & ~_umask())
+        yield partial
+        with open(partial, "rb+") as handle:
+            os.fsync(handle.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def remove_partials(path: Path) -> None:
+    """Remove what processes that were killed while writing ``path`` left; for the holder of its lock."""
+    if len(path.name) > _LONG_NAME:
+        return  # its partial files cannot be told from those of others
+    for found in path.parent.iterdir():
+        middle = found.name.removeprefix(f".{path.name}.").removesuffix(_PARTIAL)
+        if found.name == f".{path.name}.{middle}{_PARTIAL}" and "." not in middle:
+            with contextlib.suppress(OSError):
+                found.unlink()
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in this folder last through a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _umask() -> int:
+    """Permissions that new files must not have."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

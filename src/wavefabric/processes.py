@@ -1,0 +1,55 @@
+"""Child processes: ending with their parent, and noticing that nobody waits for this one any more."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(number: int) -> None:
+    """Have Linux send this process a signal when its parent dies. Elsewhere nothing."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
+def abandoned(parent: int) -> bool:
+    """Whether the process that started this one is gone, and with it whoever read what it prints.
+
+    A parent that is gone is not enough: a shell that has ended leaves what it put in the background to go on,
+    with its output in a file or nowhere.
+
+    Parameters
+    ----------
+    parent : int
+        ``os.getppid()`` at the start.
+    """
+    return os.name == "posix" and os.getppid() != parent and _nobody_reads()
+
+
+def _nobody_reads() -> bool:
+    """Whether stdout and stderr are pipes without a reader; one of them may be closed or /dev/null."""
+    broken = 0
+    for number in (1, 2):
+        try:
+            facts = os.fstat(number)
+        except OSError:
+            continue
+        if stat.S_ISFIFO(facts.st_mode) or stat.S_ISSOCK(facts.st_mode):
+            poll = select.poll()
+            poll.register(number, 0)
+            if not poll.poll(0):
+                return False
+            broken += 1
+        elif not (stat.S_ISCHR(facts.st_mode) and facts.st_rdev == os.stat(os.devnull).st_rdev):
+            return False
+    return broken > 0

@@ -1,0 +1,127 @@
+"""Where things are kept between runs that can be made again: FFT plans, compiled kernels, fonts.
+
+The user's cache directory, or where that cannot be written (a service without a home, a container, a full
+quota) a temporary one of this user, and one line on stderr that says so.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from wavefabric.errors import InputError
+
+#: Names the directory; also how child processes, ranks among them, are told which one was taken.
+VARIABLE = "WAVEFABRIC_CACHE"
+#: Ranks after the first leave it to that one to speak.
+_RANK = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+
+
+def cache_directory(name: str = "", quiet: bool = False) -> Path:
+    """A directory that exists and can be written.
+
+    ``$WAVEFABRIC_CACHE`` if it is set, else ``$XDG_CACHE_HOME/wavefabric``, else ``~/.cache/wavefabric``.
+    Where that cannot be written it is ``wavefabric-UID`` among the temporary files, readable by this user
+    alone; a line on stderr says so once, and child processes take the same.
+
+    Parameters
+    ----------
+    name : str
+        Of a directory below it, made if missing.
+    quiet : bool
+        Without the line.
+
+    Raises
+    ------
+    InputError
+        If there is no place for temporary files either.
+    """
+    root, problem = _usable_root(_wanted())
+    if problem and not quiet:
+        os.environ[VARIABLE] = str(root)  # for child processes, and so that this is said once
+        if all(os.environ.get(each, "0") == "0" for each in _RANK) and sys.stderr is not None:
+            print(f"wavefabric: cache: {problem}; using {root} ({VARIABLE} names another)", file=sys.stderr)
+    found = root / name
+    found.mkdir(parents=True, exist_ok=True)
+    return found
+
+
+def redirect(variable: str, name: str, *usual: str) -> None:
+    """Have another library keep its files in our cache, without a word, if it can write none of its own.
+
+    Parameters
+    ----------
+    variable : str
+        Of the environment, which tells the library where; left alone if it is set.
+    name : str
+        Of the directory in our cache.
+    *usual : str
+        Directories that it takes otherwise; may begin with ``~``.
+    """
+    if not os.environ.get(variable) and not all(map(_writable, usual)):
+        os.environ[variable] = str(cache_directory(name, quiet=True))
+
+
+def _writable(directory: str) -> bool:
+    """Whether files can be made there, or it could be made itself."""
+    path = Path(os.path.expanduser(directory))
+    if directory.startswith("~") and not os.path.isdir(os.path.expanduser("~")):
+        return False
+    while not os.path.lexists(path):
+        path = path.parent
+    return path.is_dir() and os.access(path, os.W_OK | os.X_OK)
+
+
+def _wanted() -> Path | None:
+    if given := os.environ.get(VARIABLE):
+        return Path(given).absolute()
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        return Path(given).absolute() / "wavefabric"
+    try:
+        return Path.home() / ".cache" / "wavefabric"
+    except RuntimeError:  # no HOME, and the user is in no list of users
+        return None
+
+
+@lru_cache
+def _usable_root(wanted: Path | None) -> tuple[Path, str]:
+    """The directory, and why it is not the one that was wanted."""
+    if wanted is None:
+        return _temporary(), "there is no home directory"
+    try:
+        wanted.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=wanted):
+            return wanted, ""
+    except OSError as error:
+        return _temporary(), f"{wanted} cannot be written ({error.strerror or error})"
+
+
+def _temporary() -> Path:
+    """A directory of this user alone: others could put code there, and it would be run."""
+    try:
+        root = Path(tempfile.gettempdir())
+        if hasattr(os, "getuid"):
+            found = root / f"wavefabric-{os.getuid()}"
+            try:
+                found.mkdir(mode=0o700, exist_ok=True)
+                facts = found.lstat()
+                ours = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid()
+                if ours and not stat.S_IMODE(facts.st_mode) & 0o077:
+                    with tempfile.TemporaryFile(dir=found):
+                        return found
+            except OSError:
+                pass
+        found = Path(tempfile.mkdtemp(prefix="wavefabric-"))
+    except OSError:
+        raise InputError(
+            "cache: neither the cache directory nor one for temporary files can be written; allowed: "
+            f"{VARIABLE} or TMPDIR with a directory that can"
+        ) from None
+    atexit.register(shutil.rmtree, found, ignore_errors=True)
+    return found
