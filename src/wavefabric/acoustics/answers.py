@@ -105,7 +105,7 @@ class Results(Mapping[str, Any]):
         """Write with a writer that was made, and checked its file, before the run."""
         recorded: dict[str, Any] = {}
         for name, value in self.items():
-            unit, text = _meaning(name)
+            unit, text = meaning(name)
             if isinstance(value, list):
                 recorded[name] = {str(i): Data(box, unit, f"{text}, box {i}") for i, box in enumerate(value)}
             else:
@@ -140,8 +140,9 @@ class Results(Mapping[str, Any]):
         return writer.write(payload, attributes=provenance(device=self.report.device))
 
 
-def _meaning(name: str) -> tuple[str, str]:
-    quantity, _, kind = name.partition("_")
+def meaning(name: str) -> tuple[str, str]:
+    """SI unit and meaning of a recorded quantity, ``ux_max`` or ``p/1``."""
+    quantity, _, kind = name.partition("/")[0].partition("_")
     unit, text = _UNITS[quantity[0]]
     along = f" along {quantity[1]}" if len(quantity) > 1 else ""
     return unit, f"{text}{along} {_KINDS.get(kind, 'at each time step')}"

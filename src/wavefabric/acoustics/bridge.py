@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from wavefabric.acoustics.answers import Results
 from wavefabric.acoustics.bridge_record import Wanted
+from wavefabric.acoustics.bridge_signals import check_order, in_memory_order
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
@@ -35,6 +36,7 @@ def from_kwave(
     pml_alpha: Any = 2.0,
     pml_inside: bool = True,
     smooth_p0: bool = True,
+    signal_order: Literal["C", "F"] = "C",
 ) -> tuple[Problem, Recording]:
     """The numbers the solver takes, from k-wave-python's objects.
 
@@ -46,17 +48,22 @@ def from_kwave(
         ``sound_speed``, ``sound_speed_ref``, ``density`` (1000 kg/m³ if None), ``alpha_coeff``,
         ``alpha_power``, ``alpha_mode`` (``"no_dispersion"`` or ``"stokes"``), ``BonA``.
     source : kSource or NotATransducer
-        ``p0``, ``p``, ``p_mask``, ``p_mode``, ``ux``, ``uy``, ``uz``, ``u_mask``, ``u_mode``. Rows of signals
-        are in the order of C (last axis fastest), as k-wave-python 0.6 has them. A transducer's elements,
-        delays and signal are taken; it may not have an apodization.
+        ``p0``, ``p``, ``p_mask``, ``p_mode``, ``ux``, ``uy``, ``uz``, ``u_mask``, ``u_mode``. One row of
+        signals for each point of the mask, in the order of `signal_order`. A transducer's elements, delays
+        and signal are taken; it may not have an apodization.
     sensor : kSensor or None
         ``mask`` (binary, Cartesian in m, corners of cuboids counted from 1, or None for every point),
         ``record``, ``record_start_index``.
     pml_size, pml_alpha, pml_inside
-        As in `Grid`. The defaults are those of MATLAB; k-wave-python's own ``kspaceFirstOrder`` puts a PML
-        of 20 points outside.
+        As in `Grid`. The defaults are those of MATLAB: 20 points in 2-D and 10 in 3-D, *inside* the grid.
+        k-wave-python's ``kspaceFirstOrder`` puts 20 points *outside*, in 3-D too: give ``pml_size=20,
+        pml_inside=False`` for the same.
     smooth_p0 : bool
         Smooth the initial pressure.
+    signal_order : str
+        How the rows of ``p``, ``ux``, ``uy`` and ``uz`` run through the points of their masks: ``"C"`` (last
+        axis fastest), as ``kspaceFirstOrder`` takes them, or ``"F"`` (x fastest), as in MATLAB and as
+        ``kWaveArray.get_distributed_source_signal`` gives them unless it is told ``order="C"``.
 
     Raises
     ------
@@ -70,7 +77,7 @@ def from_kwave(
     by that along x for all densities, as in MATLAB.
     """
     grid, parts, wanted, dt, steps = _translate(
-        kgrid, medium, source, sensor, pml_size, pml_alpha, pml_inside, smooth_p0
+        kgrid, medium, source, sensor, pml_size, pml_alpha, pml_inside, smooth_p0, signal_order
     )
     return to_problem(grid, *parts, wanted.sensor, dt, steps)
 
@@ -85,13 +92,14 @@ def simulate_kwave(
     pml_alpha: Any = 2.0,
     pml_inside: bool = True,
     smooth_p0: bool = True,
+    signal_order: Literal["C", "F"] = "C",
     **options: Any,
 ) -> Results:
     """Run k-wave-python's objects on this solver; arrays come named and ordered as ``kspaceFirstOrder``'s.
 
     Parameters
     ----------
-    kgrid, medium, source, sensor, pml_size, pml_alpha, pml_inside, smooth_p0
+    kgrid, medium, source, sensor, pml_size, pml_alpha, pml_inside, smooth_p0, signal_order
         As in `from_kwave`.
     **options
         As in `simulate`, from ``device`` on.
@@ -102,23 +110,27 @@ def simulate_kwave(
         Points of a binary mask are in the order of C. As in k-wave-python 0.6, ``ux`` is at the pressure's
         points and ``ux_staggered`` is where the solver has it (MATLAB calls them ``ux_non_staggered`` and
         ``ux``), and the statistics ``u_max``, ``u_min`` and ``u_rms`` are those of ``ux``. Whole-domain
-        quantities have the grid's shape. Intensities differ a little: k-wave-python shifts the velocity by
-        half a step as if the recording were periodic.
+        quantities, ``p_final`` among them, have the shape of `kgrid`, ``kgrid.N``, wherever the PML is.
+        k-wave-python's ``p_final`` and ``u_final`` always lack the PML: with ``pml_inside=True`` they are
+        smaller, ``kgrid.N`` less twice the PML along each axis, and are ours without their edges.
+        Intensities differ a little: k-wave-python shifts the velocity by half a step as if the recording
+        were periodic.
     """
     grid, parts, wanted, dt, steps = _translate(
-        kgrid, medium, source, sensor, pml_size, pml_alpha, pml_inside, smooth_p0
+        kgrid, medium, source, sensor, pml_size, pml_alpha, pml_inside, smooth_p0, signal_order
     )
     problem, recording = to_problem(grid, *parts, wanted.sensor, dt, steps)
     return solve(problem, recording, grid, adapt=wanted.adapt, **options)
 
 
 def _translate(
-    kgrid, medium, source, sensor, pml_size, pml_alpha, pml_inside, smooth_p0
+    kgrid, medium, source, sensor, pml_size, pml_alpha, pml_inside, smooth_p0, signal_order
 ) -> tuple[Grid, tuple[Medium, Source], Wanted, float, int]:
+    check_order(signal_order)
     _refuse(medium, "medium")
     _refuse(source, "source")
     grid, dt, steps = _grid(kgrid, pml_size, pml_alpha, pml_inside)
-    parts = _medium(medium, grid), _source(source, grid, smooth_p0)
+    parts = _medium(medium, grid), _source(source, grid, smooth_p0, signal_order)
     return grid, parts, _wanted(sensor, grid), dt, steps
 
 
@@ -170,22 +182,26 @@ def _medium(medium: Any, grid: Grid) -> Medium:
     )
 
 
-def _source(source: Any, grid: Grid, smooth_p0: bool) -> Source:
+def _source(source: Any, grid: Grid, smooth_p0: bool, order: str) -> Source:
     if hasattr(source, "active_elements_mask"):
         return _transducer(source)
     p_mask, u_mask = (
         _mask(getattr(source, f"{name}_mask", None), grid, f"source.{name}_mask") for name in "pu"
     )
+
+    def signals(name: str, mask: np.ndarray | None) -> np.ndarray | None:
+        return in_memory_order(getattr(source, name, None), mask, order)
+
     return Source(
         p0=_values(getattr(source, "p0", None), grid, alone=False),
         smooth=smooth_p0,
         p_mask=p_mask,
-        p=_signals(getattr(source, "p", None), p_mask),
+        p=signals("p", p_mask),
         p_mode=_mode(getattr(source, "p_mode", None)),
         u_mask=u_mask,
-        ux=_signals(getattr(source, "ux", None), u_mask),
-        uy=_signals(getattr(source, "uy", None), u_mask),
-        uz=_signals(getattr(source, "uz", None), u_mask),
+        ux=signals("ux", u_mask),
+        uy=signals("uy", u_mask),
+        uz=signals("uz", u_mask),
         u_mode=_mode(getattr(source, "u_mode", None)),
     )
 
@@ -255,18 +271,6 @@ def _mask(mask: Any, grid: Grid, key: str) -> Any:
     if mask.dtype != np.bool_ and not np.isin(mask, (0, 1)).all():
         raise InputError(f"{key}: has other values than 0 and 1; allowed: a binary mask, no labels")
     return mask.astype(bool)
-
-
-def _signals(values: Any, mask: np.ndarray | None) -> np.ndarray | None:
-    """Rows from the order of C to that of Fortran."""
-    if values is None:
-        return None
-    signal = np.atleast_2d(np.asarray(values))
-    if mask is None or signal.shape[0] != np.count_nonzero(mask):
-        return signal
-    rank = np.zeros(mask.shape, np.int64)
-    rank[mask] = np.arange(signal.shape[0])
-    return signal[rank.T[mask.T]]
 
 
 def _mode(mode: Any) -> Any:

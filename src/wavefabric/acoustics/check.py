@@ -160,7 +160,9 @@ def _medium(problem: Problem, rules: _Rules) -> None:
         raise rules.fault("absorption", repr(problem.absorption), ", ".join(get_args(Absorption)))
     if problem.absorption != "none":
         rules.field("alpha_coeff", problem.alpha_coeff, problem, low=0.0)
-        if not _finite(problem.alpha_power) or problem.alpha_power == 1 or not 0 <= problem.alpha_power < 3:
+        y = problem.alpha_power
+        pole = y == 1 and problem.absorption == "power_law" and problem.dispersion
+        if not _finite(y) or pole or not 0 <= y < 3:
             raise rules.fault("alpha_power", problem.alpha_power, "from 0 to below 3, other than 1")
 
 

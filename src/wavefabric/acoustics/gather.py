@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,7 @@ class GatheredSink:
 
     def begin(self, layout: Layout, rows_done: int) -> None:
         """Before the first step; ``layout`` is this rank's."""
+        self._layout = replace(self._layout, run=layout.run)
         agree(self._comm, lambda: self._sink.begin(self._layout, rows_done))
         if self._comm.rank == 0:
             self._writer = Writer(self._sink)

@@ -120,10 +120,29 @@ class Grid:
         return tuple(n + 2 * m for n, m in zip(_three(self.shape, 1), self.margin, strict=True))  # type: ignore[return-value]
 
     def time_step(self, medium: Medium, cfl: float = 0.3) -> float:
-        """dt = cfl · (smallest spacing) / (largest sound speed), s; k-Wave's ``makeTime``."""
-        if isinstance(cfl, str) or not 0 < cfl < math.inf:
-            raise InputError(f"cfl: {show(cfl)}; allowed: a number above 0")
-        return cfl * min(self.spacing) / medium.speeds[1]
+        """Time step, s: cfl · (smallest spacing) / (largest sound speed), or less if that is not stable.
+
+        Parameters
+        ----------
+        medium : Medium
+        cfl : float
+            c_max Δt / min Δx, as in k-Wave's ``makeTime``.
+
+        Returns
+        -------
+        float
+            Where density jumps so that this is not proved to be stable, steps are tried, on a GPU if there is
+            one, which takes as long as some 64 steps of a run; where they grow, it is the largest that does
+            not, and you are warned (`wavefabric.acoustics.stability.stability`).
+
+        Raises
+        ------
+        InputError
+            If `cfl` is not above 0, or an array of the medium has another shape than the grid.
+        """
+        from wavefabric.acoustics.stability import stable_step
+
+        return stable_step(self, medium, cfl)
 
     def steps(self, medium: Medium, dt: float | str, t_end: float | str | None = None) -> int:
         """Steps from t = 0 to ``t_end``, both included.

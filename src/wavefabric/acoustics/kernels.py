@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from wavefabric.acoustics.rows import (
     add_product_row,
@@ -27,8 +27,9 @@ from wavefabric.acoustics.rows import (
     velocity_row,
     velocity_row_x,
 )
+from wavefabric.numba_cache import njit
 
-_JIT: dict[str, Any] = dict(parallel=True, cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+_JIT: dict[str, Any] = dict(parallel=True, nogil=True, error_model="numpy")
 
 
 @njit(**_JIT)
@@ -309,7 +310,7 @@ def accumulate(target, kind, values):
             a[i] += np.float64(b[i]) * np.float64(b[i])  # Numba's float() keeps single precision
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def tick(clock):
     """One time step more."""
     clock[0] += 1

@@ -7,8 +7,6 @@ Everything is a three-dimensional dataset of the root, scalars too; float32 (``f
 from __future__ import annotations
 
 import contextlib
-import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -16,8 +14,8 @@ from typing import Any, Literal
 import h5py
 import numpy as np
 
-from wavefabric.device import get_device
 from wavefabric.errors import InputError
+from wavefabric.hdf5_read import bytes_of, check_inside, open_hdf5
 
 Kind = Literal["float", "long"]
 
@@ -26,7 +24,6 @@ ABSORPTION = ("none", "power_law", "stokes")
 AXES = "xyz"
 
 _DTYPES = {"float": np.dtype("<f4"), "long": np.dtype("<u8")}
-_BIG = 1 << 28
 # Indices are 64 bit in the file, and sizes are multiplied freely below.
 MAX_POINTS = 1 << 50
 
@@ -42,21 +39,21 @@ class Reader:
     Raises
     ------
     InputError
-        If there is no such file, or it is not HDF5, is cut short, or is a folder.
+        If there is no such file, or it is not HDF5, is cut short, is a folder or no regular file.
+
+    Attributes
+    ----------
+    outline : bool
+        Set to have `array` check and count, but not read.
+    sizes : dict of str to int
+        Bytes of each array that was asked for.
     """
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
-        try:
-            if self.path.is_dir():
-                raise InputError(f"{self.path}: is a folder; allowed: a k-Wave input file (HDF5)")
-            if not self.path.exists():
-                raise InputError(f"{self.path}: no such file; allowed: a k-Wave input file (HDF5)")
-            self.file = h5py.File(self.path, "r")
-        except PermissionError:
-            raise InputError(f"{self.path}: cannot be read (permission denied)") from None
-        except OSError:
-            raise InputError(f"{self.path}: is not an HDF5 file, or is damaged or cut short") from None
+        self.outline = False
+        self.sizes: dict[str, int] = {}
+        self.file = open_hdf5(self.path, "a k-Wave input file (HDF5)")
 
     def __enter__(self) -> Reader:
         return self
@@ -66,7 +63,7 @@ class Reader:
 
     def word(self, name: str) -> str:
         """How an error calls a dataset."""
-        return f"{self.path}: dataset '{name}'"
+        return dataset_word(self.path, name)
 
     def fault(self, name: str, given: str, allowed: str = "") -> InputError:
         """The error to raise for a dataset."""
@@ -84,6 +81,7 @@ class Reader:
 
     def __contains__(self, name: str) -> bool:
         with self._reading(self.word(name)):
+            check_inside(self.file, name)
             return name in self.file
 
     def attributes(self) -> dict[str, str]:
@@ -135,16 +133,25 @@ class Reader:
         ----------
         *shapes : tuple of (int or str)
             The shapes allowed, z, y, x; a text stands for any number from 1, and is shown in the error.
+
+        Notes
+        -----
+        With `outline` it is zeros of that shape, which take no memory.
         """
         item = self.dataset(name, kind)
         if not any(_fits(item.shape, shape) for shape in shapes):
             allowed = " or ".join(f"({', '.join(map(str, shape))})" for shape in shapes)
             raise self.fault(name, f"has the shape {item.shape}", f"{allowed}, in z, y, x order")
-        size = math.prod(item.shape) * item.dtype.itemsize
-        if size > _BIG and size > (free := get_device("cpu", 1).memory()[0]):
-            raise self.fault(name, f"takes {size / 2**30:.1f} GiB of memory, {free / 2**30:.1f} GiB are free")
+        self.sizes[name] = bytes_of(item)
+        if self.outline:
+            return np.broadcast_to(np.zeros((), _DTYPES[kind]), item.shape)
         with self._reading(self.word(name)):
             return np.asarray(item[()], _DTYPES[kind])
+
+
+def dataset_word(path: str | Path, name: str) -> str:
+    """How a line calls a dataset of a file."""
+    return f"{path}: dataset '{name}'"
 
 
 def _fits(shape: tuple[int, ...], allowed: tuple[int | str, ...]) -> bool:
@@ -164,18 +171,26 @@ def _text(value: Any) -> str:
 # --- Writing -----------------------------------------------------------------------------------------
 
 
-def put_attribute(where: h5py.Group | h5py.Dataset, name: str, text: str) -> None:
-    """A scalar text attribute of fixed length, ended by a zero, as k-Wave writes and reads them."""
+def put_attribute(where: h5py.Group | h5py.Dataset, name: str, text: str, size: int = 0) -> None:
+    """A scalar text attribute of fixed length, ended by a zero, as k-Wave writes and reads them.
+
+    A text of the same size (in bytes; at least `size`) replaces the one before in its place, which changes
+    nothing else in the file.
+    """
     data = text.encode("utf-8")
+    size = max(len(data) + 1, size)
     kind = h5py.h5t.C_S1.copy()
-    kind.set_size(len(data) + 1)
+    kind.set_size(size)
     kind.set_strpad(h5py.h5t.STR_NULLTERM)
     kind.set_cset(h5py.h5t.CSET_ASCII if text.isascii() else h5py.h5t.CSET_UTF8)
     key = name.encode("utf-8")
-    if h5py.h5a.exists(where.id, key):
+    attribute = h5py.h5a.open(where.id, key) if h5py.h5a.exists(where.id, key) else None
+    if attribute is not None and not attribute.get_type().equal(kind):
         h5py.h5a.delete(where.id, key)
-    attribute = h5py.h5a.create(where.id, key, kind, h5py.h5s.create(h5py.h5s.SCALAR))
-    attribute.write(np.array(data, f"S{len(data) + 1}"), mtype=kind)
+        attribute = None
+    if attribute is None:
+        attribute = h5py.h5a.create(where.id, key, kind, h5py.h5s.create(h5py.h5s.SCALAR))
+    attribute.write(np.array(data, f"S{size}"), mtype=kind)
 
 
 def put_types(item: h5py.Dataset) -> None:
@@ -197,39 +212,3 @@ def put_array(
     """An array, in one piece or in chunks; chunks are deflated if ``level`` is not 0."""
     options: dict[str, Any] = {"compression": "gzip", "compression_opts": level} if level and chunks else {}
     put_types(group.create_dataset(name, data=array, chunks=chunks, **options))
-
-
-def check_target(path: str | Path, force: bool, key: str = "output") -> Path:
-    """That a file can be written, before anything is computed for it.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    force : bool
-        It may be there and will be replaced.
-    key : str
-        What the error calls it.
-
-    Raises
-    ------
-    InputError
-        If it exists (without `force`), is a folder, or its folder is missing or cannot be written.
-    """
-    path = Path(path)
-    try:
-        if path.is_dir():
-            raise InputError(f"{key}: {path} is a folder; allowed: the name of a file")
-        if path.exists() and not force:
-            raise InputError(f"{key}: {path} exists; allowed: another name, or --force (force=True)")
-        if not path.parent.is_dir():
-            fault = "is not a folder" if path.parent.exists() else "does not exist"
-            raise InputError(f"{key}: the folder {path.parent} of {path.name} {fault}")
-        # Permission bits do not tell about read-only disks or root; writing does. The names that are
-        # in use while the file is made must fit too.
-        probe = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        probe.touch(exist_ok=False)
-        probe.unlink()
-    except OSError as error:
-        raise InputError(f"{key}: {path} cannot be written ({error.strerror})") from None
-    return path

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from wavefabric.acoustics.check import check, check_recording
-from wavefabric.acoustics.kwave_format import ABSORPTION, AXES, MAX_POINTS, MODES, Reader
+from wavefabric.acoustics.kwave_format import ABSORPTION, AXES, MAX_POINTS, MODES, Reader, dataset_word
 from wavefabric.acoustics.kwave_write import write_input
 from wavefabric.acoustics.problem import (
     Cuboids,
@@ -22,7 +22,9 @@ from wavefabric.acoustics.problem import (
     TransducerSource,
     VelocitySource,
 )
+from wavefabric.device.base import Device
 from wavefabric.errors import InputError
+from wavefabric.machine import host_memory
 
 __all__ = ["KWaveInput", "dataset_names", "read_input", "write_input"]
 
@@ -57,34 +59,64 @@ class KWaveInput:
     version: tuple[int, int]
 
 
-def read_input(path: str | Path) -> KWaveInput:
+def read_input(path: str | Path, device: Device | None = None) -> KWaveInput:
     """Read and check an input file.
 
     Parameters
     ----------
     path : str or Path
         The file.
+    device : Device, optional
+        That will run it alone: if it is a CPU, its memory must hold the run as well.
 
     Raises
     ------
     InputError
-        If it is no k-Wave input file, or is damaged; if a dataset is missing, or has a wrong type,
-        shape or value (the line names it); if the grid is nonuniform or axisymmetric.
+        If it is no k-Wave input file, or is damaged; if a dataset is missing, lies in another file, or has a
+        wrong type, shape or value (the line names it); if the grid is nonuniform or axisymmetric; if all
+        arrays together, written or not, do not fit into memory.
     """
     with Reader(path) as file:
         attributes, version = _header(file)
+        _check_memory(file, version, device)
         scalars = _Scalars(file)
         problem = _problem(file, scalars, version)
         sensor = _sensor(file, problem, version)
-    names = dataset_names(file)
+    names = dataset_names(file.path)
     check(problem, names, first_index=1)
     if sensor is not None:
         check_recording(problem, Recording(("p_raw",), sensor), _sensor_names(file, sensor), first_index=1)
     return KWaveInput(file.path, problem, sensor, attributes, scalars.echo, version)
 
 
-def dataset_names(file: Reader) -> dict[str, str]:
-    """What errors of `check` call each number: its dataset."""
+#: Less than this is not looked at.
+_BIG = 1 << 28
+
+
+def _check_memory(file: Reader, version: tuple[int, int], device: Device | None) -> None:
+    """Refuse what does not fit, by the shapes of the datasets and before any is read."""
+    from wavefabric.acoustics.build import needed_bytes
+
+    file.outline = True
+    problem = _problem(file, _Scalars(file), version)
+    _sensor(file, problem, version)
+    file.outline = False
+    read = sum(file.sizes.values())
+    run = 0
+    if device is not None and device.name == "cpu":
+        run = needed_bytes(problem, Recording(("p_final",)), np.float32, device)
+    if read + run <= _BIG or read + run <= (free := host_memory()[0]):
+        return
+    grid = " x ".join(map(str, problem.shape[: problem.dimensions]))
+    most = max(file.sizes, key=lambda name: file.sizes[name])
+    parts = [f"its datasets take {read / 2**30:.1f} GiB ('{most}': {file.sizes[most] / 2**30:.1f} GiB)"]
+    parts += [f"a run of {grid} points {run / 2**30:.1f} GiB"] if run else []
+    given = f"{' and '.join(parts)} of memory"
+    raise InputError(f"{file.path}: {given}; allowed: the {free / 2**30:.1f} GiB that are free")
+
+
+def dataset_names(path: str | Path) -> dict[str, str]:
+    """What errors of `check` call each number: its dataset in a file."""
     words = {
         **{f"shape.{a}": f"N{a}" for a in AXES},
         **{f"spacing.{a}": f"d{a}" for a in AXES},
@@ -112,7 +144,7 @@ def dataset_names(file: Reader) -> dict[str, str]:
         "transducer.signal": "transducer_source_input",
         "transducer.steps": "transducer_source_flag",
     }
-    return {key: file.word(name) for key, name in words.items()}
+    return {key: dataset_word(path, name) for key, name in words.items()}
 
 
 def _sensor_names(file: Reader, sensor: Sensor) -> dict[str, str]:
@@ -239,6 +271,8 @@ def _densities(file: Reader, axes: str, grid: tuple[int, ...]) -> list[float | n
 def _index(file: Reader, name: str) -> np.ndarray:
     """Indices or delays of a file, 0-based. What does not fit into int64 becomes -1 and is refused later."""
     given = file.array(name, "long", (1, 1, "points")).reshape(-1)
+    if file.outline:  # zeros, perhaps more than can be looked at
+        return np.broadcast_to(np.zeros((), np.int64), given.shape)
     if given.max() > np.uint64(2**62):
         raise file.fault(name, f"{given.max()}", f"1 to {MAX_POINTS}")
     return given.astype(np.int64) - 1
@@ -300,6 +334,8 @@ def _sensor(file: Reader, problem: Problem, version: tuple[int, int]) -> Sensor:
     if kind != 1:
         raise file.fault("sensor_mask_type", str(kind), "0 (index) or 1 (corners)")
     corners = file.array("sensor_mask_corners", "long", (1, "cuboids", 6))[0]
+    if file.outline:
+        return None
     if corners.max() > np.uint64(MAX_POINTS):
         raise file.fault("sensor_mask_corners", f"{corners.max()}", f"up to {max(problem.shape)}")
     corners = corners.astype(np.int64) - 1

@@ -1,7 +1,9 @@
 """k-Wave's output file, written while the run goes on, so that it survives a kill and can be resumed.
 
-Time series go to ``NAME.partial`` as they come. All datasets are there before the first step, with all
-their room: from then on only data change in the file, none of its structure, and a kill leaves it readable.
+Time series go to ``NAME.partial`` as they come. All datasets and attributes are there before the first step,
+with all their room: from then on only data change in the file, none of its structure, and a kill leaves it
+readable up to the moment when it gets its name. ``NAME.partial.json`` says which run it is of, and which
+checkpoint goes with it.
 """
 
 from __future__ import annotations
@@ -21,17 +23,20 @@ import h5py
 import numpy as np
 
 import wavefabric
-from wavefabric.acoustics.kwave_format import check_target, put_array, put_attribute, put_scalar, put_types
+from wavefabric.acoustics.kwave_format import put_array, put_attribute, put_scalar, put_types
 from wavefabric.acoustics.kwave_input import KWaveInput
 from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.sinks import Layout, Report
+from wavefabric.acoustics.threads import default_threads
 from wavefabric.errors import InputError
-from wavefabric.machine import usable_threads
-from wavefabric.results.checkpoint import sync_folder
+from wavefabric.output_files import check_output, sync_folder
+from wavefabric.results.checkpoint import read_state
+from wavefabric.text_files import write_text
 
 #: What HDF5 keeps about each chunk, about.
 _CHUNK_BYTES = 64
-_LAYOUT = "wavefabric_layout"
+# Of texts that are known at the end only, and then written over what is there.
+_MEASURED_BYTES = 16
 # As in k-Wave: rows of more than 32 MB are cut into chunks of 4 MB. HDF5 itself allows below 4 GB.
 _LONG_ROW, _CUT_ROW = 1 << 23, 1 << 20
 _COPY_BYTES = 1 << 26
@@ -66,11 +71,14 @@ class KWaveOutput:
         First time step recorded, 0-based: a file begun with another one is not gone on with.
     threads : int, optional
         CPU threads, for the header only.
+    checkpoint : path, optional
+        Checkpoint of the run: an unfinished file of this output that another checkpoint goes on from is kept.
 
     Raises
     ------
     InputError
-        If the file exists (without `force`), is a folder or the input, or cannot be written.
+        If the file exists (without `force`), is no regular file or the input, cannot be written, or is
+        unfinished and belongs to a run that can go on (without `force`).
 
     Notes
     -----
@@ -88,10 +96,13 @@ class KWaveOutput:
         force: bool = False,
         start: int = 0,
         threads: int | None = None,
+        checkpoint: str | Path | None = None,
     ):
-        self.path = check_target(path, force, "output")
-        self._partial, self._packed = working_names(self.path)
-        if input.path.resolve() in [name.resolve() for name in (self.path, self._partial, self._packed)]:
+        self.path, self._force = check_output(path, force), force
+        self._partial, self._packed, self._facts = working_names(self.path)
+        self._checkpoint = None if checkpoint is None else Path(checkpoint).resolve()
+        self._check_unfinished()
+        if input.path.resolve() in [name.resolve() for name in (self.path, *working_names(self.path))]:
             raise InputError(
                 f"output: {path} is the input, or replaces it while it is made; allowed: another"
             )
@@ -100,7 +111,7 @@ class KWaveOutput:
         self._level = compression
         self._copy_mask = copy_sensor_mask
         self._start = start
-        self._threads = threads or usable_threads()
+        self._threads = threads or default_threads(input.problem.shape)
         self._boxes = input.sensor.shapes() if isinstance(input.sensor, Cuboids) else None
         self._file: h5py.File | None = None
         self._items: dict[str, list[h5py.Dataset]] = {}
@@ -120,13 +131,18 @@ class KWaveOutput:
         described = self._describe(layout)
         parts = self._parts(layout)
         with self._lock:
+            # Once more, now that nobody else writes here: another run may have ended since the first look.
+            check_output(self.path, self._force)
             if rows_done:
-                self._reopen(described)
+                self._reopen(described, layout.run)
             else:
+                self._check_unfinished()
                 self._check_room(parts)
             self._begun = True
             if not rows_done:
-                self._create(described, parts)
+                facts = {"parts": described, "run": layout.run, "checkpoint": str(self._checkpoint or "")}
+                write_text(self._facts, json.dumps(facts), "output", force=True)
+                self._create(parts)
             assert self._file is not None
             self._items = {name: [self._file[p.place] for p in found] for name, found in parts.items()}  # type: ignore[misc]
 
@@ -159,12 +175,11 @@ class KWaveOutput:
                         size = math.prod(item.shape)
                         item[...] = flat[at : at + size].reshape(item.shape)
                         at += size
-                # Up to here a kill does no harm, and the little that changes after it is written at once.
-                self._sync()
                 if self._level:
                     self._pack(self._file, report)
                 else:
                     self._put_header(self._file, report)
+                    self._sync()
                 self._close()
                 made = self._packed if self._level else self._partial
                 with open(made, "rb+") as handle:
@@ -173,9 +188,9 @@ class KWaveOutput:
             finally:
                 self._close()
                 self._packed.unlink(missing_ok=True)
-            if self._level:
-                self._partial.unlink(missing_ok=True)
             sync_folder(self.path.parent)
+            self._partial.unlink(missing_ok=True)
+            self._facts.unlink(missing_ok=True)
             self._begun = False
             self.finished = True
 
@@ -190,6 +205,7 @@ class KWaveOutput:
             self._close()
             if not keep:
                 self._partial.unlink(missing_ok=True)
+                self._facts.unlink(missing_ok=True)
             self._begun = False
 
     # --- The file ------------------------------------------------------------------------------------
@@ -231,9 +247,28 @@ class KWaveOutput:
                 f"and {free / 2**30:.3g} GiB are free; record less, or fewer points"
             )
 
-    def _create(self, described: str, parts: dict[str, list[_Part]]) -> None:
+    def _check_unfinished(self) -> None:
+        """Keep the file of another run that can still go on from its own checkpoint."""
+        facts = self._read_facts()
+        other = Path(facts.get("checkpoint") or "/")
+        if self._force or not self._partial.exists() or other == self._checkpoint:
+            return
+        if _goes_on(other, facts.get("run", "")):
+            raise InputError(
+                f"output: {self._partial} is the unfinished output of another run, which goes on from "
+                f"{other}; allowed: another name, to finish that run, or --force"
+            )
+
+    def _read_facts(self) -> dict[str, Any]:
+        try:
+            facts = json.loads(self._facts.read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return facts if isinstance(facts, dict) else {}
+
+    def _create(self, parts: dict[str, list[_Part]]) -> None:
         file = self._file = h5py.File(self._partial, "w", **_OPEN)
-        put_attribute(file, _LAYOUT, described)
+        self._put_header(file, Report())
         for part in (part for found in parts.values() for part in found):
             _make_room(file, part)
         steps = self._input.problem.steps
@@ -250,7 +285,7 @@ class KWaveOutput:
             put_array(file, name, (mask + 1).astype(np.uint64), (1, mask.shape[1], _row(mask.shape[2])))
         self._sync()
 
-    def _reopen(self, described: str) -> None:
+    def _reopen(self, described: str, run: str) -> None:
         word = f"output: {self._partial}"
         if not self._partial.exists():
             raise InputError(
@@ -258,14 +293,14 @@ class KWaveOutput:
             )
         try:
             self._file = h5py.File(self._partial, "r+", **_OPEN)
-            found = self._file.attrs.get(_LAYOUT, b"")
         except (OSError, KeyError, RuntimeError):
             self._close()
             raise InputError(f"{word} is damaged; remove it and the checkpoint and start anew") from None
-        if (found.decode() if isinstance(found, bytes) else found) != described:
+        facts = self._read_facts()
+        if facts.get("parts") != described or facts.get("run") != run:
             self._close()
             raise InputError(
-                f"{word} belongs to another run (other outputs, sensor or start); "
+                f"{word} belongs to another run than the checkpoint; "
                 "remove it and the checkpoint and start anew"
             )
 
@@ -312,11 +347,13 @@ class KWaveOutput:
             "creation_date": time.strftime("%d/%m/%y, %H:%M:%S"),
             "file_description": self._input.attributes.get("file_description", ""),
             "file_type": "output",
-            # The name of this computer is nobody's business.
+            # Results are shared: no name of a computer.
             "host_names": "-",
             "major_version": "1",
             "minor_version": "2",
             "number_of_cpu_cores": str(self._threads),
+        }
+        measured = {
             "peak_core_memory_in_use": f"{megabytes // self._threads} MB",
             "total_memory_in_use": f"{megabytes} MB",
             **{name: f"{value:8.2f}s" for name, value in seconds.items()},
@@ -324,13 +361,22 @@ class KWaveOutput:
         }
         for name, text in header.items():
             put_attribute(file, name, text)
-        if _LAYOUT in file.attrs:
-            del file.attrs[_LAYOUT]
+        for name, text in measured.items():
+            put_attribute(file, name, text, _MEASURED_BYTES)
 
 
-def working_names(path: Path) -> tuple[Path, Path]:
-    """Where an output is while it is made, and while it is compressed."""
-    return path.with_name(path.name + ".partial"), path.with_name(path.name + ".packed.partial")
+def working_names(path: Path) -> tuple[Path, Path, Path]:
+    """Where an output is while it is made, while it is compressed, and what says which run it is of."""
+    endings = (".partial", ".packed.partial", ".partial.json")
+    return tuple(path.parent / (path.name + ending) for ending in endings)  # type: ignore[return-value]
+
+
+def _goes_on(checkpoint: Path, run: str) -> bool:
+    """Whether a checkpoint is there and of this run."""
+    try:
+        return bool(run) and read_state(checkpoint, None).get("run") == run
+    except (InputError, OSError):
+        return False
 
 
 class _Part(NamedTuple):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 from pathlib import Path
 
@@ -16,14 +14,13 @@ from wavefabric.acoustics.kwave_format import (
     ABSORPTION,
     AXES,
     MODES,
-    check_target,
     put_array,
     put_attribute,
     put_scalar,
 )
 from wavefabric.acoustics.problem import Cuboids, Interpolation, Problem, Recording
 from wavefabric.errors import InputError
-from wavefabric.results.checkpoint import sync_folder
+from wavefabric.output_files import check_output, replacing
 
 
 def write_input(
@@ -60,7 +57,7 @@ def write_input(
         format has no place for something: points between those of the grid, absorption without
         dispersion, a transducer and a velocity source at different points.
     """
-    path = check_target(path, force, "path")
+    path = check_output(path, force, "path")
     check(problem)
     if isinstance(sensor, Interpolation):
         raise InputError("sensor.mask: points between those of the grid; allowed: grid points or cuboids")
@@ -68,31 +65,21 @@ def write_input(
         check_recording(problem, Recording(("p_raw",), sensor))
     if problem.absorption == "power_law" and not problem.dispersion:
         raise InputError("medium.dispersion: False; allowed: True, k-Wave's files have no such switch")
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with h5py.File(partial, "w", libver=("earliest", "v110")) as file:
-            header = {
-                "created_by": f"wavefabric {wavefabric.__version__}",
-                "creation_date": time.strftime("%Y-%m-%d %H:%M:%S"),
-                "file_description": description,
-                "file_type": "input",
-                "major_version": "1",
-                "minor_version": "2",
-            }
-            for name, text in header.items():
-                put_attribute(file, name, text)
-            _scalars(file, problem)
-            _medium(file, problem)
-            _sources(file, problem)
-            _sensor(file, sensor)
-        with open(partial, "rb+") as handle:
-            os.fsync(handle.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise
-    sync_folder(path.parent)
+    with replacing(path) as partial, h5py.File(partial, "w", libver=("earliest", "v110")) as file:
+        header = {
+            "created_by": f"wavefabric {wavefabric.__version__}",
+            "creation_date": time.strftime("%Y-%m-%d %H:%M:%S"),
+            "file_description": description,
+            "file_type": "input",
+            "major_version": "1",
+            "minor_version": "2",
+        }
+        for name, text in header.items():
+            put_attribute(file, name, text)
+        _scalars(file, problem)
+        _medium(file, problem)
+        _sources(file, problem)
+        _sensor(file, sensor)
     return path
 
 

@@ -22,11 +22,14 @@ class Word(NamedTuple):
         A checkpoint is due by the clock; that of rank 0 counts.
     peak : float
         Largest |p|, Pa; 0 if nobody looked, NaN if it is lost.
+    energy : float
+        Of the field (`energy.Energy`); 0 if nobody looked. Agreed on is the sum.
     """
 
     asked: bool
     late: bool
     peak: float
+    energy: float = 0.0
 
 
 class Lockstep:
@@ -58,6 +61,11 @@ class Lockstep:
         told = self._comm.control.all_gather((*word, a_step))
         self._then, self._at = now, done
         # Steps, not seconds: clocks differ.
-        self._next = done + max(1, min(self._look, int(_PAUSE / told[0][3])))
-        peaks = [peak for _, _, peak, _ in told]
-        return Word(any(asked for asked, *_ in told), told[0][1], float(np.max(peaks)))
+        self._next = done + max(1, min(self._look, int(_PAUSE / told[0][-1])))
+        words = [Word(*one) for *one, _ in told]
+        return Word(
+            any(word.asked for word in words),
+            words[0].late,
+            float(np.max([word.peak for word in words])),
+            sum(word.energy for word in words),
+        )

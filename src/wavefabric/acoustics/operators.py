@@ -49,6 +49,15 @@ def pml_factors(problem: Problem, staggered: bool, part: Part | None = None) -> 
     ]
 
 
+def wavenumber_range(problem: Problem) -> tuple[float, float]:
+    """Smallest and largest |k| on the grid, rad/m, apart from 0."""
+    steps = [
+        (2 * math.pi / (n * d), n // 2)
+        for n, d in zip(problem.shape[: problem.dimensions], problem.spacing, strict=False)
+    ]
+    return min(step for step, _ in steps), math.hypot(*(step * count for step, count in steps))
+
+
 def derivatives(problem: Problem, sign: int, part: Part | None = None) -> list[np.ndarray]:
     """i k e^{±i k Δ/2} of every axis: to the staggered points (+) and back (−); x is the half spectrum."""
     return _along_axes(derivative, problem, sign, part)

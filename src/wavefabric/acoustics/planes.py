@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit, prange
+from numba import prange
 from numba.np.ufunc.parallel import get_thread_id
 
 from wavefabric.acoustics.rows import (
@@ -36,9 +36,10 @@ from wavefabric.acoustics.rows import (
     velocity_row_x,
 )
 from wavefabric.device.fftw_direct import execute, prefetch
+from wavefabric.numba_cache import njit
 
-_JIT: dict[str, Any] = dict(parallel=True, cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-_PLANE: dict[str, Any] = dict(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+_JIT: dict[str, Any] = dict(parallel=True, nogil=True, error_model="numpy")
+_PLANE: dict[str, Any] = dict(nogil=True, error_model="numpy")
 
 
 @njit(**_PLANE)

@@ -178,7 +178,7 @@ class Problem:
     alpha_coeff : float or ndarray
         dB/(MHz^y cm).
     alpha_power : float
-        y; not 1.
+        y; not 1 with dispersion.
     dispersion : bool
         Without it the power law absorbs but does not change the speed.
     initial_pressure : ndarray (Nz, Ny, Nx) or None

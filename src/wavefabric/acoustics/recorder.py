@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -181,9 +182,10 @@ class Recorder:
 
     # --- A run ------------------------------------------------------------------------------------------
 
-    def begin(self, step: int) -> None:
-        """Before time step ``step``: the first, or the one after a checkpoint."""
+    def begin(self, step: int, run: str = "") -> None:
+        """Before time step ``step``: the first, or the one after a checkpoint; ``run`` as in `Layout`."""
         done = max(0, step - self._recording.start)
+        self.layout = replace(self.layout, run=run)
         self.sink.begin(self.layout, done)
         for series in self._series.values():
             series.first = done

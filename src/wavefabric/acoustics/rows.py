@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
+from wavefabric.numba_cache import njit
 
-_ROW: dict[str, Any] = dict(
-    inline="never", cache=True, nogil=True, error_model="numpy", fastmath={"contract"}
-)
+_ROW: dict[str, Any] = dict(inline="never", nogil=True, error_model="numpy")
 
 
 @njit(**_ROW)

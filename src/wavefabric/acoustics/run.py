@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import secrets
 import socket
 import time
+from contextlib import ExitStack
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wavefabric.acoustics.energy import Energy
 from wavefabric.acoustics.lockstep import Lockstep, Word
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.saves import Checkpoints, Saves, compare, identity, in_words
 from wavefabric.acoustics.sinks import Report, Sink
+from wavefabric.acoustics.stability import suspects
+from wavefabric.acoustics.threads import default_threads
+from wavefabric.acoustics.watch import Watch
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator, world
@@ -21,14 +28,18 @@ from wavefabric.exchange.environment import ranks as ranks_started
 from wavefabric.interrupt import Deferred
 from wavefabric.machine import peak_memory
 from wavefabric.progress import Progress, Silent
+from wavefabric.results.agree import agree
+from wavefabric.results.lock import FileLock, check_locks, locked_by_first
 
 if TYPE_CHECKING:
     from wavefabric.acoustics.decomposition import Decomposition, Options
 
-__all__ = ["PRECISIONS", "SMALL", "Checkpoints", "FieldLost", "communicator", "run"]
+__all__ = ["PRECISIONS", "SMALL", "Checkpoints", "FieldLost", "communicator", "dtype_of", "run"]
 
 #: What single precision cannot hold is lost in double precision too.
 _LOST = float(np.finfo(np.float32).max)
+#: Fewest time steps from one look at the energy to the next.
+_WATCH = 32
 PRECISIONS = {"single": np.float32, "double": np.float64}
 #: Up to so many points ``"auto"`` means double precision on a CPU: a few milliseconds a step keep round-off
 #: out of sight even where a field has decayed to a hundredth of what it was.
@@ -36,7 +47,7 @@ SMALL = 1 << 18
 
 
 class FieldLost(RuntimeError):
-    """The field is no longer finite; the message says when and what to do."""
+    """The field is no longer finite, or holds more energy than its sources can have put in."""
 
 
 def run(
@@ -66,7 +77,8 @@ def run(
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:K"``, or one that is open. Each rank has a GPU of its own
         with ``"auto"`` and ``"cuda"``. Not used with `comm`, which has one.
     threads : int, optional
-        CPU threads; one for each of several ranks by default.
+        CPU threads. By default as many as suit the grid (`wavefabric.acoustics.threads`): one on a small
+        grid; and one for each of several ranks.
     precision : str
         ``"single"``, ``"double"``, or ``"auto"``: double on a CPU for grids of up to `SMALL` points.
     progress : Progress, optional
@@ -90,9 +102,9 @@ def run(
         Unknown device or precision, too little memory, a checkpoint of another run or layout, ranks that were
         given different problems, a decomposition that does not fit.
     FieldLost
-        If the pressure is no longer finite.
+        If the pressure is no longer finite, or the energy has grown beyond what the sources can have put in.
     KeyboardInterrupt
-        After a checkpoint was saved, if there are `checkpoints`.
+        After Ctrl-C or SIGTERM, once a checkpoint was saved, if there are `checkpoints`.
 
     Notes
     -----
@@ -102,14 +114,25 @@ def run(
     if precision not in (*PRECISIONS, "auto"):
         raise InputError(f"precision: {precision!r} given; allowed: auto, {', '.join(PRECISIONS)}")
     begun = time.perf_counter()
-    comm = comm or communicator(device, threads)
+    comm = comm or communicator(device, threads, problem.shape)
     made = _Run(problem, recording, sink, comm, precision, progress, checkpoints, decomposition)
     return made.go(begun, loading_seconds)
 
 
-def communicator(device: Any = "auto", threads: int | None = None) -> Communicator:
-    """All ranks that were started together, on the devices that `run` would give them."""
+def dtype_of(precision: str, problem: Problem, device: Any) -> np.dtype:
+    """What ``"single"``, ``"double"`` and ``"auto"`` stand for on a device."""
+    if precision == "auto":
+        precision = "double" if device.name == "cpu" and problem.points <= SMALL else "single"
+    return np.dtype(PRECISIONS[precision])
+
+
+def communicator(
+    device: Any = "auto", threads: int | None = None, shape: tuple[int, int, int] | None = None
+) -> Communicator:
+    """All ranks that were started together, on the devices that `run` would give them for such a grid."""
     if ranks_started() == 1:
+        if threads is None and shape is not None:
+            threads = default_threads(shape)
         return world(device=get_device(device, threads) if isinstance(device, str) else device)
     return _world(device, threads)
 
@@ -129,10 +152,7 @@ class _Run:
     def __init__(self, problem, recording, sink, comm, precision, progress, plan, options):
         self._problem, self._recording, self._sink = problem, recording, sink
         self._comm, self._device = comm, comm.device
-        if precision == "auto":
-            small = self._device.name == "cpu" and problem.points <= SMALL
-            precision = "double" if small else "single"
-        self._dtype = np.dtype(PRECISIONS[precision])
+        self._dtype = dtype_of(precision, problem, self._device)
         self._progress = Silent() if progress is None or comm.rank else progress
         self._report = Report(total_steps=problem.steps, device=self._device.name)
         self._earlier: dict[str, float] = {}
@@ -158,6 +178,14 @@ class _Run:
         return found
 
     def go(self, begun: float, loading: float) -> Report:
+        checkpoint = self._saves.plan.path if self._saves is not None else None
+        with ExitStack() as held:
+            self._locks: list[FileLock] = []
+            for path, key in ((getattr(self._sink, "path", None), "output"), (checkpoint, "checkpoint")):
+                self._locks += held.enter_context(locked_by_first(self._comm, path, key=key))
+            return self._go(begun, loading)
+
+    def _go(self, begun: float, loading: float) -> Report:
         saves, report = self._saves, self._report
         self._loading = loading
         if saves is not None:
@@ -166,12 +194,13 @@ class _Run:
         first = self._prepare()
         if saves is not None and not saves.plan.resume:
             saves.remove()  # the rows it goes with are about to be replaced
-        self._recorder.begin(first)
+        self._recorder.begin(first, self._token)
         self._preprocessing = time.perf_counter() - begun
         self._simulating = time.perf_counter()
         keep = complete = False
+        interrupt = Deferred()
         try:
-            with Deferred() as interrupt:
+            with interrupt:
                 report.steps = self._steps(first, interrupt)
                 self._stages.settle()
                 if report.steps < self._problem.steps:
@@ -190,7 +219,8 @@ class _Run:
             keep = saves is not None and saves.there()
             interrupted = isinstance(error, KeyboardInterrupt) and self._together
             if interrupted and saves is not None and self._whole and self._at > first:
-                self._save(saves)
+                with interrupt:
+                    self._save(saves, last=True)
                 keep = True
             raise
         finally:
@@ -243,6 +273,7 @@ class _Run:
         self._at, self._whole = 0, True
         # Whether an interrupt has been agreed on with the other ranks.
         self._together = self._comm.size == 1
+        self._token = self._comm.control.bcast(secrets.token_hex(8))
         if saves is not None and saves.found:
             saves.import_wisdom()
         if shared is None:
@@ -256,10 +287,15 @@ class _Run:
                 self._stages, self._recording, self._sink, self._problem, self._comm, shared.parts
             )
         self._step = Step(self._stages)
+        owned = None if shared is None else shared.parts[self._comm.rank].owned
+        self._energy = Energy(self._stages, owned)
+        look = max(1, min(self._problem.steps // 100, 100))
+        self._watch = Watch(self._problem, max(look, _WATCH))
         if saves is not None and saves.found:
             state = saves.restore(self._state_arrays())
-            self._at = int(state["step"])
+            self._at, self._token = int(state["step"]), state["run"]
             self._earlier = state["seconds"]
+            self._watch.restore(state.get("watch", [0, 0.0, 0.0]))
             self._stages.fields.clock[...] = self._at
             self._stages.ready()
         self._report.resumed_at = self._at
@@ -275,6 +311,7 @@ class _Run:
         progress.start(problem.steps, f"time steps on {on}{self._device.name}")
         progress.update(first)
         look = max(1, min(problem.steps // 100, 100))
+        watch = self._watch
         lockstep = Lockstep(self._comm, look, first)
         saved = time.perf_counter()
         for number in range(first, problem.steps):
@@ -285,13 +322,13 @@ class _Run:
             last = self._at == problem.steps
             looks = self._at % look == 0 or last
             late = False
-            if looks or lockstep.due(self._at):
+            if looks or watch.due(self._at) or lockstep.due(self._at):
                 late = looks and plan is not None and time.perf_counter() - saved > plan.interval
                 late = self._agree(lockstep, interrupt, looks, late)
             if saves is not None and plan is not None and not last:
                 due = plan.every is not None and (self._at - (first if plan.stop else 0)) % plan.every == 0
                 if due or late:
-                    self._save(saves)
+                    self._save(saves, last=plan.stop)
                     saved = time.perf_counter()
                     if plan.stop:
                         return self._at
@@ -301,21 +338,30 @@ class _Run:
         """Stop, give up or tell progress, as all ranks do now; whether the clock asks for a checkpoint."""
         if self._comm.size == 1:
             interrupt.check()  # looking waits for the device
-        word = Word(interrupt.asked, late, self._peak() if looks else 0.0)
+        watches = self._watch.due(self._at)
+        word = Word(interrupt.asked, late, self._peak() if looks else 0.0, self._energy() if watches else 0.0)
         word = lockstep.agree(self._at, word)
-        if word.asked or not word.peak < _LOST:
+        lost = self._lost(word, watches)
+        if word.asked or lost:
             self._stages.settle()
         if word.asked:
             self._together = True
-            raise KeyboardInterrupt
-        if not word.peak < _LOST:
-            raise FieldLost(
-                f"the pressure is not finite after time step {self._at} of {self._problem.steps}: the time "
-                "step may be too large, or a source too strong for the grid"
-            )
+            interrupt.stop()
+        if lost:
+            raise FieldLost(f"{lost}: {suspects(self._problem)}")
         if looks:
             self._progress.update(self._at, f"peak {word.peak:.3g} Pa")
         return word.late
+
+    def _lost(self, word: Word, watches: bool) -> str:
+        """What is wrong with the field, if anything."""
+        after = f"after time step {self._at} of {self._problem.steps}"
+        if not word.peak < _LOST or not math.isfinite(word.energy):
+            return f"the pressure is not finite {after}"
+        excess = self._watch.excess(self._at, word.energy) if watches else 0.0
+        if excess:
+            return f"the acoustic energy is {excess:.3g} times what the sources can have put in {after}"
+        return ""
 
     def _peak(self) -> float:
         """Largest |p| here; reading it also waits for the device, so progress is honest."""
@@ -329,10 +375,17 @@ class _Run:
     def _state_arrays(self) -> dict[str, Any]:
         return {**self._stages.fields.named(), **self._recorder.state()}
 
-    def _save(self, saves: Saves) -> None:
+    def _save(self, saves: Saves, last: bool) -> None:
+        agree(self._comm, lambda: check_locks(self._locks))
         self._device.synchronize()
         self._recorder.settle()
-        saves.save(self._state_arrays(), {"step": self._at, "seconds": self._seconds()})
+        state = {
+            "step": self._at,
+            "seconds": self._seconds(),
+            "run": self._token,
+            "watch": self._watch.state(),
+        }
+        saves.save(self._state_arrays(), state, last)
 
     # --- Report -----------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.machine import cpu_model
+from wavefabric.output_files import check_output
 from wavefabric.results import checkpoint as files
 from wavefabric.results import rank_checkpoint
 from wavefabric.results.agree import together
@@ -87,18 +88,18 @@ class Saves:
         InputError
         """
         path = self.plan.path
-        together(self._comm, lambda: _check_place(path))
+        together(self._comm, lambda: check_output(path, True, "checkpoint"))
         self.found = self.plan.resume and rank_checkpoint.exists(self._comm, path)
         if self.found:
             rank_checkpoint.read_state(self._comm, path, self._identity, self._layout)
-        else:
-            together(self._comm, lambda: _try_writing(path, self._comm.rank))
 
-    def save(self, arrays: dict[str, Any], state: dict[str, Any]) -> None:
-        """Save device arrays and a state, and FFTW's wisdom with them."""
+    def save(self, arrays: dict[str, Any], state: dict[str, Any], last: bool = False) -> None:
+        """Save device arrays and a state, and FFTW's wisdom with them; the run ends if it is the last one."""
         rows: dict[str, Any] = {name: _rows(self._device, array) for name, array in arrays.items()}
         rows["wisdom"] = np.frombuffer(self._wisdom(), np.uint8)
-        rank_checkpoint.save(self._comm, self.plan.path, rows, state, self._identity, self._layout)
+        rank_checkpoint.save_if_possible(
+            self._comm, self.plan.path, rows, state, self._identity, self._layout, last=last
+        )
 
     def remove(self) -> None:
         """The run is complete, or begins anew."""
@@ -175,21 +176,6 @@ def compare(comm, identity: str) -> None:
             f"ranks: rank {other} was given another problem, recording or options than rank 0; allowed: the "
             "same on all (random numbers need a fixed seed)"
         )
-
-
-def _check_place(path: Path) -> None:
-    if path.is_dir() or not path.parent.is_dir():
-        raise InputError(f"checkpoint: {path} cannot be written (no such folder, or is a folder)")
-
-
-def _try_writing(path: Path, rank: int) -> None:
-    probe = path.with_name(f"{path.name}.partial" if rank == 0 else f"{path.name}.rank{rank}.partial")
-    try:
-        with open(probe, "wb"):
-            pass
-        probe.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"checkpoint: {path} cannot be written ({error.strerror})") from None
 
 
 def _ignore(number: int, row: np.ndarray) -> None:

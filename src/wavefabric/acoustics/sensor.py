@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,11 +47,32 @@ class Sensor:
         ``u_non_staggered`` is brought to the pressure's points.
     start : int
         First time step recorded, from 0.
+
+    Raises
+    ------
+    InputError
+        If a word of ``record`` is unknown or there is none, or ``start`` is no whole number from 0.
     """
 
     mask: Any = None
     record: str | Sequence[str] = ("p",)
     start: int = 0
+
+    def __post_init__(self) -> None:
+        words = self._words()
+        if not words:
+            raise InputError(f"sensor.record: {show([])}; allowed: {', '.join(WORDS)}")
+        for word in words:
+            if not isinstance(word, str) or word not in WORDS:
+                raise InputError(f"sensor.record: {show(word)}; {_allowed(word)}")
+        start = self.start
+        if isinstance(start, bool) or not isinstance(start, int | np.integer) or start < 0:
+            raise InputError(f"sensor.start: {show(start)}; allowed: a whole number from 0")
+
+    def _words(self) -> tuple[Any, ...]:
+        if isinstance(self.record, str):
+            return (self.record,)
+        return tuple(self.record) if isinstance(self.record, Iterable) else (self.record,)
 
     @classmethod
     def boxes(cls, *corners: Any, record: str | Sequence[str] = ("p",), start: int = 0) -> Sensor:
@@ -68,24 +90,17 @@ class Sensor:
         Raises
         ------
         InputError
-            If a word is unknown, a place is outside the grid, or a mask is missing.
+            If a place is outside the grid, or a mask is missing.
         """
-        words = (self.record,) if isinstance(self.record, str) else tuple(self.record or ())
-        unknown = [word for word in words if word not in WORDS]
-        if unknown or not words:
-            raise InputError(
-                f"sensor.record: {show(unknown[0] if unknown else [])}; allowed: {', '.join(WORDS)}"
-            )
-        start = self.start
-        if isinstance(start, bool) or not isinstance(start, int | np.integer) or start < 0:
-            raise InputError(f"sensor.start: {show(start)}; allowed: a whole number from 0")
+        words = self._words()
         local = [word for word in words if not word.endswith(("_all", "_final"))]
         if self.mask is None and local:
             raise InputError(
-                f"sensor.mask: is missing, and {show(local[0])} is recorded there; allowed: True or False"
+                f"sensor.mask: is missing, and {show(local[0])} is recorded there; allowed: True or False "
+                "for each point, or quantities of the whole domain alone, such as p_max_all"
             )
         quantities = tuple(name for word, name in WORDS.items() if word in words)
-        return Recording(quantities, self._where(grid) if local else None, int(start))
+        return Recording(quantities, self._where(grid) if local else None, int(self.start))
 
     def _where(self, grid: Grid) -> np.ndarray | Cuboids | Interpolation:
         if isinstance(self.mask, _Boxes):
@@ -93,6 +108,13 @@ class Sensor:
         if isinstance(self.mask, _Points):
             return _interpolation(self.mask.positions, grid)
         return grid.points(self.mask, "sensor.mask")
+
+
+def _allowed(word: Any) -> str:
+    """The words there are, the nearest first."""
+    close = difflib.get_close_matches(word, WORDS, n=1, cutoff=0.6) if isinstance(word, str) else []
+    meant = f"did you mean {show(close[0])}? " if close else ""
+    return f"{meant}allowed: {', '.join(WORDS)}"
 
 
 def _cuboids(corners: tuple[Any, ...], grid: Grid) -> Cuboids:

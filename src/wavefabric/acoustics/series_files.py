@@ -10,6 +10,8 @@ import numpy as np
 from wavefabric.acoustics.sinks import Layout, Report
 from wavefabric.errors import InputError
 
+_ENDING = ".series.partial"
+
 
 class SeriesFiles:
     """Keeps each series in a file beside the checkpoint, and everything in memory at the end.
@@ -17,16 +19,19 @@ class SeriesFiles:
     Parameters
     ----------
     checkpoint : str or Path
-        The checkpoint's file; series ``p`` goes to ``<checkpoint>.p.series.partial``.
+        The checkpoint's file; series ``p`` goes to ``<checkpoint>.<run>.p.series.partial``, so that no
+        other run takes it for its own.
     """
 
     def __init__(self, checkpoint: str | Path):
         self.arrays: dict[str, np.ndarray] = {}
         self._checkpoint = Path(checkpoint)
         self._maps: dict[str, np.memmap] = {}
+        self._run = ""
 
     def _path(self, name: str) -> Path:
-        return self._checkpoint.with_name(f"{self._checkpoint.name}.{name}.series.partial")
+        run = f".{self._run}" if self._run else ""
+        return self._checkpoint.with_name(f"{self._checkpoint.name}{run}.{name}{_ENDING}")
 
     def begin(self, layout: Layout, rows_done: int) -> None:
         """Make the files, or open those of an earlier leg.
@@ -36,6 +41,9 @@ class SeriesFiles:
         InputError
             If rows were recorded and their file is gone or is another's.
         """
+        self._run = layout.run
+        if not rows_done:
+            self._remove_older()
         for name, shape in layout.series.items():
             path = self._path(name)
             if not rows_done:
@@ -73,6 +81,13 @@ class SeriesFiles:
             self._maps.clear()
         else:
             self._remove()
+
+    def _remove_older(self) -> None:
+        """Files of runs that were killed before their first checkpoint."""
+        first = f"{self._checkpoint.name}."
+        for found in self._checkpoint.parent.iterdir():
+            if found.name.startswith(first) and found.name.endswith(_ENDING):
+                found.unlink(missing_ok=True)
 
     def _remove(self) -> None:
         names = list(self._maps)

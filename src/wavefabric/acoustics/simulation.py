@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from wavefabric.acoustics.answers import Results
+from wavefabric.acoustics.dispersion import largest_shift
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.source import Source
-from wavefabric.acoustics.stability import stability
+from wavefabric.acoustics.stability import stability, stable_step
 from wavefabric.errors import InputError
 from wavefabric.progress import Progress
 from wavefabric.results.agree import agree
 from wavefabric.results.file import ResultWriter
+from wavefabric.results.lock import locked_by_first
 from wavefabric.units import quantity, show
 
 if TYPE_CHECKING:
@@ -26,15 +30,19 @@ if TYPE_CHECKING:
     from wavefabric.exchange import Communicator
 
 
+#: What is recorded where no sensor is given.
+WITHOUT_SENSOR = ("p_max_all", "p_final")
+
+
 def to_problem(
-    grid: Grid, medium: Medium, source: Source, sensor: Sensor, dt: float | str, steps: int
+    grid: Grid, medium: Medium, source: Source, sensor: Sensor | None, dt: float | str, steps: int
 ) -> tuple[Problem, Recording]:
     """The numbers the solver takes.
 
     Parameters
     ----------
     grid, medium, source, sensor
-        What is simulated.
+        What is simulated. Without a sensor ``p_max_all`` and ``p_final`` are recorded.
     dt : float or str
         Time step, s.
     steps : int
@@ -50,31 +58,36 @@ def to_problem(
         raise InputError(f"dt: {show(dt)}; allowed: above 0")
     if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
         raise InputError(f"steps: {show(steps)}; allowed: a whole number from 1")
+    sensor = Sensor(record=WITHOUT_SENSOR) if sensor is None else sensor
     for key, value, kind in (("source", source, "Source"), ("sensor", sensor, "Sensor")):
         if not hasattr(value, "on"):
             raise InputError(f"{key}: {value!r} given; allowed: a {kind}, such as {kind}()")
     recording = sensor.on(grid)
-    facts = medium.on(grid)
+    problem = silent_problem(grid, medium, dt, int(steps))
+    return replace(problem, **source.on(grid, problem.sound_speed, dt)), recording
+
+
+def silent_problem(grid: Grid, medium: Medium, dt: float, steps: int = 1) -> Problem:
+    """The numbers of grid and medium, without sources."""
     x, y, *z = grid.spacing
-    problem = Problem(
+    return Problem(
         shape=grid.total_shape,
         spacing=(x, y, *(z or [x])),  # type: ignore[arg-type]
         dt=dt,
-        steps=int(steps),
+        steps=steps,
         pml_size=(*grid.pml_size, 0)[:3],  # type: ignore[arg-type]
         pml_alpha=(*grid.pml_alpha, 0.0)[:3],  # type: ignore[arg-type]
-        **facts,
-        **source.on(grid, facts["sound_speed"], dt),
+        **medium.on(grid),
     )
-    return problem, recording
 
 
 def simulate(
     grid: Grid,
     medium: Medium,
     source: Source,
-    sensor: Sensor,
+    sensor: Sensor | None = None,
     *,
+    record: str | Sequence[str] | None = None,
     dt: float | str | None = None,
     steps: int | None = None,
     t_end: float | str | None = None,
@@ -96,8 +109,13 @@ def simulate(
 
     Parameters
     ----------
-    grid, medium, source, sensor
+    grid, medium, source
         What is simulated.
+    sensor : Sensor, optional
+        What is recorded, and where. Not needed for quantities of the whole domain: by default ``p_max_all``
+        and ``p_final`` are recorded.
+    record : str or sequence of str, optional
+        Instead of a sensor: other quantities of the whole domain, such as ``"u_max_all"``.
     dt : float or str, optional
         Time step, s. Default: from `cfl`.
     steps : int, optional
@@ -105,11 +123,12 @@ def simulate(
     t_end : float or str, optional
         Time of the last step, s. Default: the time to cross the grid's diagonal at the smallest sound speed.
     cfl : float
-        c_max Δt / min Δx, if no `dt` is given.
+        c_max Δt / min Δx, if no `dt` is given; less where that is not stable (`Grid.time_step`).
     device : str
         ``"auto"``, ``"cpu"`` or ``"cuda"``.
     threads : int, optional
-        Threads on the CPU.
+        Threads on the CPU. By default as many as suit the grid (one below some 10⁵ points in 3-D and 2·10⁶ in
+        2-D), at most all; under ``mpiexec`` one a rank.
     precision : str
         ``"single"`` or ``"double"``.
     progress : Progress, optional
@@ -122,7 +141,8 @@ def simulate(
         File that is saved every ten minutes. The same call goes on from it; it is removed at the end. Time
         series are kept in files beside it until then.
     check_stability : bool
-        False runs a time step that `wavefabric.acoustics.stability` calls unstable.
+        False runs a time step that `wavefabric.acoustics.stability` calls unstable, until the field has
+        grown.
     comm : Communicator, optional
         Ranks that share the grid; by default all that were started together. Give `exchange.solo()` to let
         each rank run a simulation of its own.
@@ -138,14 +158,29 @@ def simulate(
     ------
     InputError
         If an argument is wrong, or the time step is not stable; on all ranks alike.
+    FieldLost
+        If the field has grown beyond what its sources can have put in, or is no longer finite.
+
+    Warns
+    -----
+    UserWarning
+        If more than 1 % of the energy of a source's signals lies above the highest frequency that the grid
+        carries, c_min / (2 max Δ): `wavefabric.acoustics.source_band`.
     """
-    from wavefabric.acoustics.run import communicator
+    from wavefabric.acoustics.run import PRECISIONS, communicator
 
     # First: what goes wrong on one rank alone then ends the others too.
-    comm = comm or communicator(device, threads)
+    comm = comm or communicator(device, threads, getattr(grid, "total_shape", None))
     if steps is not None and t_end is not None:
         raise InputError("steps: is given along with t_end; allowed: one of them")
-    step = grid.time_step(medium, cfl) if dt is None else quantity(dt, "s", "dt")
+    if record is not None:
+        if sensor is not None:
+            raise InputError("record: is given along with a sensor; allowed: Sensor(record=...) instead")
+        sensor = Sensor(record=record)
+    if dt is None:
+        step = stable_step(grid, medium, cfl, comm, PRECISIONS.get(precision, np.float32), decomposition)
+    else:
+        step = quantity(dt, "s", "dt")
     if steps is None:
         steps = grid.steps(medium, step, t_end)
     problem, recording = to_problem(grid, medium, source, sensor, step, steps)
@@ -186,17 +221,34 @@ def solve(
     # Late: building a problem should not pay for Numba.
     from wavefabric.acoustics.check import check, check_recording
     from wavefabric.acoustics.gather import spread
-    from wavefabric.acoustics.run import Checkpoints, communicator, run
+    from wavefabric.acoustics.run import PRECISIONS, Checkpoints, communicator, run
     from wavefabric.acoustics.series_files import SeriesFiles
     from wavefabric.acoustics.sinks import Memory
+    from wavefabric.acoustics.source_band import band_warnings
 
-    comm = comm or communicator(options.get("device", "auto"), options.get("threads"))
+    comm = comm or communicator(options.get("device", "auto"), options.get("threads"), problem.shape)
     check(problem)
     check_recording(problem, recording)
     if check_stability:
-        found = stability(problem)
+        # A run that goes on was found stable when it began.
+        goes_on = checkpoint is not None and agree(comm, lambda: Path(checkpoint).exists())
+        found = stability(
+            problem,
+            comm=comm,
+            dtype=PRECISIONS.get(options.get("precision", "single"), np.float32),
+            options=options.get("decomposition"),
+            trials=not goes_on,
+        )
         if found.warning:
-            raise InputError(f"{found.warning}, or check_stability=False")
+            raise InputError(found.refusal(", or check_stability=False"))
+    for line in band_warnings(problem) if comm.rank == 0 else ():
+        warnings.warn(line, stacklevel=3)
+    if (shift := largest_shift(problem)) and comm.rank == 0:
+        warnings.warn(
+            f"medium.alpha_power: {shift}; dispersion=False leaves that out, or give a sound speed that "
+            "makes up for it",
+            stacklevel=3,
+        )
     if checkpoint is not None and output is not None and Path(checkpoint).resolve() == Path(output).resolve():
         raise InputError(f"checkpoint: {checkpoint} is the output too; allowed: another file")
     writers: list[ResultWriter] = []
@@ -206,17 +258,23 @@ def solve(
             writers.append(ResultWriter(output, force))
 
     agree(comm, open_output)
-    sink = Memory() if checkpoint is None else SeriesFiles(checkpoint)
-    plan = None if checkpoint is None else Checkpoints(Path(checkpoint))
-    report = run(problem, recording, sink, checkpoints=plan, comm=comm, **options)
-    arrays = sink.arrays if comm.size == 1 else spread(comm, sink.arrays)
-    results = Results(
-        arrays if adapt is None else adapt(arrays), problem, recording, grid, report, writes=comm.rank == 0
-    )
+    with locked_by_first(comm, output):
+        sink = Memory() if checkpoint is None else SeriesFiles(checkpoint)
+        plan = None if checkpoint is None else Checkpoints(Path(checkpoint))
+        report = run(problem, recording, sink, checkpoints=plan, comm=comm, **options)
+        arrays = sink.arrays if comm.size == 1 else spread(comm, sink.arrays)
+        results = Results(
+            arrays if adapt is None else adapt(arrays),
+            problem,
+            recording,
+            grid,
+            report,
+            writes=comm.rank == 0,
+        )
 
-    def write_output() -> None:
-        for writer in writers:
-            results.write(writer)
+        def write_output() -> None:
+            for writer in writers:
+                results.write(writer)
 
-    agree(comm, write_output)
-    return results
+        agree(comm, write_output)
+        return results

@@ -26,12 +26,15 @@ class Layout:
         Whole-domain quantities (``"p_max_all"``, ``"ux_final"`` …), shape (Nz, Ny, Nx) each.
     dtype : dtype
         float32 or float64.
+    run : str
+        Identifies the run in its checkpoint and in the files that go with it; empty if there are none.
     """
 
     series: dict[str, tuple[int, int]]
     points: dict[str, int]
     fields: tuple[str, ...]
     dtype: np.dtype
+    run: str = ""
 
 
 @dataclass
@@ -57,7 +60,10 @@ class Report:
 
 
 class Sink(Protocol):
-    """Takes what is recorded. `rows` is called from a second thread, in order, one call at a time."""
+    """Takes what is recorded. `rows` is called from a second thread, in order, one call at a time.
+
+    A sink that makes a file has its name as ``path``: no other process may write it during the run.
+    """
 
     def begin(self, layout: Layout, rows_done: int) -> None:
         """Before the first step. ``rows_done`` rows of every series are there from an earlier leg."""

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wavefabric.acoustics.bounds import Extremes, proved_limit, uniform_and_stable
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.trial import Trials
 from wavefabric.errors import InputError
 from wavefabric.units import show
+
+if TYPE_CHECKING:
+    from wavefabric.acoustics.decomposition import Options
+    from wavefabric.exchange import Communicator
+
+#: The limit in an uneven medium is found to such a factor, in so many trials at most.
+_CLOSE, _TRIALS = 1.05, 12
+#: Growth in a step, ln, that no margin makes: an eigenvalue 4 · 1.02 grows by 0.28.
+_CLEAR = 0.35
 
 
 @dataclass(frozen=True)
@@ -21,42 +34,116 @@ class Stability:
     Parameters
     ----------
     max_dt : float
-        Largest stable time step, s; inf if every one is. Exact for a uniform medium; an estimate from its
-        extremes for others.
+        Time step, s, up to which all are stable: inf if there is no limit, 0 if none is stable. Exact for a
+        uniform medium. For others what is proved (`bounds.proved_limit`) or, where the time step given is
+        longer, the largest that a trial found stable, up to the one given.
     cfl : float
         c_max Δt / min Δx of the time step given.
+    cause : str or None
+        What in the medium makes the time step given unstable.
     warning : str or None
-        One line if the time step is longer than `max_dt`.
+        One line if the time step given is not stable.
     """
 
     max_dt: float
     cfl: float
-    warning: str | None
+    cause: str | None = None
+    warning: str | None = None
+
+    def refusal(self, otherwise: str = "") -> str:
+        """The warning and its likely cause, in one line; ``otherwise`` is what may be done besides."""
+        return f"{self.warning}{otherwise}; likely cause: {self.cause}"
 
 
-def stability(problem: Problem) -> Stability:
-    """Largest stable time step of the k-space scheme, sources, PML and nonlinearity left out.
+def stability(
+    problem: Problem,
+    *,
+    comm: Communicator | None = None,
+    dtype: Any = np.float32,
+    options: Options | None = None,
+    trials: bool = True,
+) -> Stability:
+    """Whether a time step of the k-space scheme is stable; collective with several ranks.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of the whole grid; its sources and nonlinearity are left out.
+    comm : Communicator, optional
+        Devices for trials; by default the first GPU, or the CPU if there is none.
+    dtype : dtype
+        Precision of trials.
+    options : Options, optional
+        How ranks share the grid.
+    trials : bool
+        False: no trials; a time step in an uneven medium that is not proved to be stable is taken for stable.
 
     Notes
     -----
-    Of a plane wave with wavenumber k, with s = sin(c_ref k Δt/2), one step multiplies (Σρ, ∇·u) by a 2 × 2
-    matrix with the determinant 1 + aT and the trace 2 + aT − Δt a E, a = 4 s² c²/(c_ref² Δt). T = τ k^(y−2)
-    is the absorption, E = 1 − η k^(y−1) the dispersion in the equation of state (Treeby & Cox 2010,
-    doi:10.1121/1.3377056). Its eigenvalues stay within the unit circle while E ≥ 0 and
+    Where absorption is left out, one step is a leapfrog, p ← 2p − p₋ − M p with M = Δt² ρ₀c₀² (κ∇)ᵀ ρ₀⁻¹ κ∇,
+    whose field stays bounded as long as no eigenvalue λ of M is above 4. By the extremes of the medium
 
-        (c/c_ref)² s² (E + 2|T|/Δt) ≤ 1   for all k up to the grid's largest, √Σ(π/Δ_i)².
+        λ ≤ (c_eff/c_ref)² 4 sin²(c_ref |k| Δt/2),   c_eff² = max(ρ₀c₀²)/min(ρ₀),
 
-    Without absorption that is sin(c_ref k Δt/2) ≤ c_ref/c (Tabei, Mast & Waag 2002,
-    doi:10.1121/1.1421344): every time step is stable if c_ref ≥ c.
+    which proves stability (`bounds.proved_limit`) and is exact for a uniform medium. A jump of density lifts
+    c_eff above c₀, so that c_ref ≥ c₀ is not enough. Where the stiffest and the lightest points are far apart
+    the bound asks for too short a step, many times too short where densities are a thousand times apart. So
+    beyond it the time step is tried: `trial.Trials`.
     """
-    n = problem.dimensions
-    c_max = float(np.max(problem.sound_speed))
-    cfl = c_max * problem.dt / min(problem.spacing[:n])
-    largest = _largest(problem, c_max)
-    warning = None
-    if problem.dt > largest:
-        warning = f"dt: {problem.dt:.6g} s is not stable; allowed: up to {largest:.6g} s"
-    return Stability(largest, cfl, warning)
+    medium = Extremes.of(problem)
+    n, dt = problem.dimensions, problem.dt
+    cfl = medium.speed * dt / min(problem.spacing[:n])
+    proved = proved_limit(problem)
+    if dt <= proved:
+        return Stability(proved, cfl)
+    if uniform_and_stable(problem, medium):
+        return Stability(dt, cfl)
+    largest = proved
+    if not medium.even:
+        found = Trials(problem, comm or _alone(problem), dtype, options)
+        if not trials or not found.fits():
+            return Stability(dt, cfl)
+        largest = _tried(found, dt, proved, medium.lossy)
+        if largest == dt:
+            return Stability(dt, cfl)
+    allowed = f"up to {largest:.6g} s" if largest else "none"
+    return Stability(largest, cfl, medium.cause(problem), f"dt: {dt:.6g} s is not stable; allowed: {allowed}")
+
+
+def stable_step(
+    grid: Grid,
+    medium: Medium,
+    cfl: float,
+    comm: Communicator | None = None,
+    dtype: Any = np.float32,
+    options: Options | None = None,
+) -> float:
+    """Time step of a CFL number, or the largest stable one if that is shorter; as `Grid.time_step`.
+
+    Parameters
+    ----------
+    grid, medium
+    cfl : float
+        c_max Δt / min Δx.
+    comm, dtype, options
+        As in `stability`.
+    """
+    from wavefabric.acoustics.simulation import silent_problem
+
+    if isinstance(cfl, str) or not 0 < cfl < math.inf:
+        raise InputError(f"cfl: {show(cfl)}; allowed: a number above 0")
+    dt = cfl * min(grid.spacing) / medium.speeds[1]
+    found = stability(silent_problem(grid, medium, dt), comm=comm, dtype=dtype, options=options)
+    if not (found.warning and found.max_dt):
+        return dt  # where no time step is stable `simulate` says so
+    if comm is None or comm.rank == 0:
+        shorter = cfl * found.max_dt / dt
+        warnings.warn(
+            f"cfl: {cfl:g} is not stable in this medium; {shorter:.3g} is taken, dt = {found.max_dt:.6g} s; "
+            f"likely cause: {found.cause}",
+            stacklevel=3,
+        )
+    return found.max_dt
 
 
 def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0) -> float:
@@ -66,50 +153,63 @@ def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0
     return medium.speeds[0] / (points_per_wavelength * max(grid.spacing))
 
 
-def _wavenumbers(problem: Problem) -> tuple[float, float]:
-    """Smallest and largest |k| on the grid, apart from 0."""
-    steps = [
-        (2 * math.pi / (n * d), n // 2)
-        for n, d in zip(problem.shape[: problem.dimensions], problem.spacing, strict=False)
-    ]
-    return min(step for step, _ in steps), math.hypot(*(step * count for step, count in steps))
+def suspects(problem: Problem) -> str:
+    """What may have made a field grow, in words."""
+    limit, found = proved_limit(problem), []
+    if problem.dt > limit:
+        cause = Extremes.of(problem).cause(problem)
+        found.append(f"the time step of {problem.dt:.6g} s may be too large, {limit:.3g} s is safe ({cause})")
+    if problem.nonlinearity is not None:
+        found.append("a source may be too strong for the grid")
+    if any(problem.pml_size) and not Extremes.of(problem).even:
+        found.append("the medium may be too uneven within the PML")
+    return "; ".join(found) or "the time step may be too large, or a source too strong for the grid"
 
 
-def _largest(problem: Problem, c_max: float) -> float:
-    k_min, k_max = _wavenumbers(problem)
-    c_ref = problem.reference_speed
-    if problem.absorption == "none" or not np.any(problem.alpha_coeff):
-        return math.inf if c_max <= c_ref else 2 / (c_ref * k_max) * math.asin(c_ref / c_max)
-    y = 2.0 if problem.absorption == "stokes" else problem.alpha_power
-    # Absorption in Np (rad/s)^-y m^-1.
-    alpha = np.asarray(problem.alpha_coeff) * (100 / (20 * math.log10(math.e)) * (1e-6 / (2 * math.pi)) ** y)
-    c = np.asarray(problem.sound_speed)
-    k = np.geomspace(k_min, k_max, 256)
-    absorb = float(np.max(2 * alpha * c ** (y + 1))) * k ** (y - 2)  # c² |T|
-    slow = np.full_like(k, c_max**2)  # c² E
-    if problem.absorption == "power_law" and problem.dispersion:
-        tangent = math.tan(math.pi * y / 2)
-        if tangent > 0 and float(np.max(2 * alpha * c**y)) * tangent * np.max(k ** (y - 1)) > 1:
+def _alone(problem: Problem) -> Communicator:
+    from wavefabric.acoustics.threads import default_threads
+    from wavefabric.device import get_device
+    from wavefabric.exchange import solo
+
+    return solo(get_device("auto", default_threads(problem.shape)))
+
+
+def _tried(trials: Trials, dt: float, proved: float, lossy: bool) -> float:
+    """The time step given if trials find it stable; else the largest found below it, 0 if there is none."""
+    growth = _growth(trials, dt)
+    if not growth:
+        return dt
+    high, low = dt, proved
+    if lossy:
+        # Not proved: what absorption makes grow does so at any time step, and slowly.
+        low = proved / 2
+        if not low or trials.true_growth(low):
             return 0.0
-        pick = np.max if tangent < 0 else np.min
-        slow -= tangent * float(pick(2 * alpha * c ** (y + 2))) * k ** (y - 1)
+    for number in range(_TRIALS):
+        if high / low <= _CLOSE:
+            break
+        # Where λ goes with Δt²: λ = 2 + 2 cosh(growth), and 4 is the limit.
+        guess = 0.98 * high / math.cosh(growth / 2)
+        if number % 2 or not low < guess < high:
+            guess = math.sqrt(low * high)
+        found = _growth(trials, guess)
+        if found:
+            high, growth = guess, found
+        else:
+            low = guess
+    return low
 
-    def excess(dt: float) -> float:
-        sine = np.sin(np.minimum(c_ref * k * dt / 2, math.pi / 2))
-        return float(np.max((sine / c_ref) ** 2 * (slow + 2 * absorb / dt))) - 1
 
-    return _first_root(excess, math.pi / (c_ref * k_max))
+def _growth(trials: Trials, dt: float) -> float:
+    """Growth with a margin, which does not count where a long trial without it finds none.
 
-
-def _first_root(excess, scale: float) -> float:
-    """Where a function that is below 0 near 0 first passes it, up to 16 scales; inf if it does not."""
-    steps = scale * np.geomspace(1e-6, 16, 400)
-    above = [step for step in steps if excess(step) > 0]
-    if not above:
-        return math.inf
-    high = above[0]
-    low = high / 2 if high == steps[0] else float(steps[np.searchsorted(steps, high) - 1])
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if excess(middle) > 0 else (middle, high)
-    return float(low)
+    Where sin(c_ref k Δt/2) is 1 for some k, the largest eigenvalue goes up no further with Δt, and may stay
+    within the margin below its limit for all longer steps. On a large grid, where no trial is long, the
+    margin counts unless it makes the difference at a shorter time step as well.
+    """
+    growth = trials.growth(dt)
+    if growth > _CLEAR:
+        return growth
+    if growth and not trials.true_growth(dt) and (trials.long or trials.growth(dt / 1.1)):
+        return 0.0
+    return growth
