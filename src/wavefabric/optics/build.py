@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.optics.expansion import at_frequency
 from wavefabric.optics.fibre import ATTENUATION, Fibre, fibre_from_profile, single_mode
 from wavefabric.optics.fibre_tables import fibre_from_csv
+from wavefabric.optics.kerr_exchange import exchange_form
 from wavefabric.optics.presets import graded_index_62_5
 from wavefabric.optics.profile import IndexProfile, Profile, TableProfile, Trench
 from wavefabric.optics.receiver import Receiver
+from wavefabric.optics.rows import split_modes
 from wavefabric.optics.runfile import DESIGN_WAVELENGTH, RunFile
 from wavefabric.optics.runfile_tables import Profile as ProfileTable
+from wavefabric.optics.runfile_types import POWER_FORMS
 from wavefabric.optics.transmitter import Transmitter
 from wavefabric.optics.wdm import Grid
+from wavefabric.units import SPEED_OF_LIGHT
 
 
 def build_profile(table: ProfileTable, wavelength: float) -> Profile:
@@ -33,8 +43,12 @@ def build_profile(table: ProfileTable, wavelength: float) -> Profile:
     )
 
 
-def build_fibre(run: RunFile) -> Fibre:
-    """Fibre of [fibre].
+def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibre:
+    """Fibre of [fibre], expanded at the middle of the channels: that is the field's frequency zero.
+
+    What is given as numbers (tables, a preset's, β2, β3 and γ) holds at `fibre.wavelength` and is moved by
+    `at_frequency`; an index profile is fixed by its values there, and solved at the middle of the channels.
+    ``warn`` is that of `fibre_from_csv`.
 
     Raises
     ------
@@ -47,32 +61,71 @@ def build_fibre(run: RunFile) -> Fibre:
         for key in ("attenuation", "n2", "gamma", "wavelength", "beta2", "beta3")
         if (value := getattr(table, key)) is not None
     }
+    centre = run.signal.centre
     if table.preset == "single-mode":
         given["alpha"] = given.pop("attenuation", ATTENUATION)
-        return single_mode(**given)
+        return at_frequency(single_mode(**given), centre)
     if table.preset == "graded-index-62.5":
-        return graded_index_62_5(table.groups or 15, table.coupling, table.dispersion, **given)
+        if table.dispersion == "solver":
+            given["wavelength"] = SPEED_OF_LIGHT / centre
+        fibre = graded_index_62_5(table.groups or 15, table.coupling, table.dispersion, **given)
+        return at_frequency(fibre, centre)
     wavelength = given.setdefault("wavelength", DESIGN_WAVELENGTH)
     profile = None if table.profile is None else build_profile(table.profile, wavelength)
-    if table.modes_csv is not None and table.groups_csv is not None:
+    if table.modes_csv is not None:
         fibre = fibre_from_csv(
             table.modes_csv,
             table.groups_csv,
             table.kappa_csv,
             profile=profile,
             coupling=table.coupling,
+            warn=warn,
             **given,
         )
+        fibre = at_frequency(fibre, centre)
         return fibre if table.groups is None else fibre.select_groups(table.groups)
     assert profile is not None
+    given["wavelength"] = SPEED_OF_LIGHT / centre
     return fibre_from_profile(profile, groups=table.groups, coupling=table.coupling, **given)
 
 
-def build_transmitter(run: RunFile) -> Transmitter:
-    """Transmitter of [signal]: its grid is centred on the middle of the channels."""
+def fibre_digest(fibre: Fibre) -> str:
+    """Hash of all numbers that the propagation uses, to nine digits: a solver's last bits may vary."""
+    digest = hashlib.sha256(f"{fibre.kappa_of} {fibre.groups.tolist()}".encode())
+    for values in (fibre.alpha, fibre.beta, np.array(fibre.gamma), fibre.kappa, np.array(fibre.wavelength)):
+        digest.update(",".join(f"{value:.9g}" for value in values.ravel()).encode())
+    return digest.hexdigest()
+
+
+def check_ranks(run: RunFile, ranks: int) -> None:
+    """Refuse ranks that cannot share the modes, as far as that is known without solving for the modes.
+
+    Raises
+    ------
+    InputError
+        As the run itself would, on every rank.
+    """
+    exchange_form(run.solver.exchange, run.solver.kerr)
+    if run.fibre.profile is None or run.fibre.modes_csv is not None:
+        fibre = build_fibre(run, lambda _: None)  # the run itself warns
+        split_modes(fibre.modes, ranks, np.cumsum(fibre.group_sizes) if run.link.mix_groups else None)
+
+
+def build_transmitter(run: RunFile, modes: int) -> Transmitter:
+    """Transmitter of [signal] for a fibre of so many modes; its grid is centred on the channels.
+
+    Raises
+    ------
+    InputError
+        If powers are given for another number of modes.
+    """
     signal = run.signal
+    if (powers := signal.powers).ndim == 2 and len(powers) != modes:
+        raise InputError(
+            f"signal.launch_power: lists for {len(powers)} modes given, the fibre has {modes}; {POWER_FORMS}"
+        )
     grid = Grid(signal.grid, signal.symbol_rate, signal.samples_per_symbol, signal.symbols, signal.centre)
-    return Transmitter(grid, signal.modulation, signal.rolloff, signal.launch_power, run.seed)
+    return Transmitter(grid, signal.modulation, signal.rolloff, powers, run.seed)
 
 
 def build_receiver(run: RunFile, transmitter: Transmitter) -> Receiver:

@@ -13,9 +13,11 @@ where the phases are formed. Phase rates are in rad/m, steps ``h`` in m.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
-from wavefabric.optics.kernels import _TILE_BYTES, _bounds, _fast, _parallel, _power, _real, _rotation
+from wavefabric.device.fma import fma
+from wavefabric.numba_cache import njit
+from wavefabric.optics.kernels import _TILE_BYTES, _bounds, _parallel, _power, _real, _rotation, _serial
 
 
 class Cells:
@@ -88,10 +90,10 @@ def _cell_sums(A, K, t0, half, saa, sbb, sab, add, start, tile):
                     ar, ai = x[2 * t], x[2 * t + 1]
                     br, bi = y[2 * t], y[2 * t + 1]
                     if add:
-                        br, bi = ar + half * br, ai + half * bi
-                    aa[t] += ar * ar + ai * ai
-                    bb[t] += br * br + bi * bi
-                    ab[t] += ar * bi - ai * br
+                        br, bi = fma(half, br, ar), fma(half, bi, ai)
+                    aa[t] = fma(ar, ar, fma(ai, ai, aa[t]))
+                    bb[t] = fma(br, br, fma(bi, bi, bb[t]))
+                    ab[t] = fma(ar, bi, fma(-ai, br, ab[t]))
 
 
 # --- phase rates and powers of cells -------------------------------------------------------------
@@ -120,7 +122,7 @@ def _mix_part(out, part, matrix, first, tile):
                 g = matrix[c, d]
                 row = part[d, lo:hi]
                 for t in range(hi - lo):
-                    acc[t] += g * row[t]
+                    acc[t] = fma(g, row[t], acc[t])
 
 
 def power_middle(saa, sbb, sab, theta, h):
@@ -152,7 +154,7 @@ def _power_of_sum(saa, sbb, sab, theta, h, square, cross):
     for c in prange(saa.shape[0]):
         for t in range(saa.shape[1]):
             u = h * theta[c, t]
-            saa[c, t] += u * (square * u * sbb[c, t] - cross * sab[c, t])
+            saa[c, t] = fma(u, fma(square * u, sbb[c, t], -(cross * sab[c, t])), saa[c, t])
 
 
 def stage_power(q, p, f, mr, mi):
@@ -191,7 +193,7 @@ def rate_max(theta) -> float:
     return float(_rate_max(theta))
 
 
-@njit(nogil=True, **_fast)
+@njit(**_serial)
 def _rate_max(theta):
     most = theta.dtype.type(0)
     for c in range(theta.shape[0]):
@@ -261,12 +263,12 @@ def _finish_multiply(A, t0, sr, si, start, tile):
                 _add_product(A[r, 2 * (t0 + lo) : 2 * (t0 + hi)], sr[c, lo:hi], si[c, lo:hi])
 
 
-@njit(nogil=True, **_fast)
+@njit(**_serial)
 def _add_product(row, re, im):
     for t in range(re.size):
         x, y = row[2 * t], row[2 * t + 1]
-        row[2 * t] = x + (x * re[t] - y * im[t])
-        row[2 * t + 1] = y + (x * im[t] + y * re[t])
+        row[2 * t] = x + fma(x, re[t], -(y * im[t]))
+        row[2 * t + 1] = y + fma(x, im[t], y * re[t])
 
 
 def finish_middle(A, K, t0, theta2, theta3, h, layout):
@@ -292,10 +294,10 @@ def _finish_middle(A, K, t0, theta2, theta3, h, start, tile):
                     ar, ai = x[2 * t], x[2 * t + 1]
                     dr, di = half * y[2 * t], half * y[2 * t + 1]
                     k2r, k2i = -p2 * (ai + di), p2 * (ar + dr)
-                    k3r = -p3 * (ai + real(0.5) * k2i)
-                    k3i = p3 * (ar + real(0.5) * k2r)
-                    y[2 * t] = ar + third * (dr + k2r + k3r)
-                    y[2 * t + 1] = ai + third * (di + k2i + k3i)
+                    k3r = -p3 * fma(real(0.5), k2i, ai)
+                    k3i = p3 * fma(real(0.5), k2r, ar)
+                    y[2 * t] = fma(third, dr + k2r + k3r, ar)
+                    y[2 * t + 1] = fma(third, di + k2i + k3i, ai)
                     x[2 * t] = ar + k3r
                     x[2 * t + 1] = ai + k3i
 

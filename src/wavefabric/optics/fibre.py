@@ -16,6 +16,7 @@ from wavefabric.optics import coupling as kerr
 from wavefabric.optics import profile as profiles
 from wavefabric.optics.dispersion import dispersion
 from wavefabric.optics.modes import STEP, ModeSet, solve_modes
+from wavefabric.optics.quantities import BETA_UNITS, dispersion_coefficients, number, numbers
 
 Array = NDArray[np.float64]
 
@@ -28,6 +29,9 @@ ATTENUATION = 0.23e-3 * math.log(10) / 10
 @dataclass(frozen=True, eq=False)
 class Fibre:
     """A fibre of M spatial modes, 2M field rows (x and y of a mode adjacent). Arrays are read-only.
+
+    Quantities may be text with a unit (``"0.23 dB/km"``), also inside lists. `Fibre.from_coefficients` is
+    the short way from β, κ and γ alone.
 
     Attributes
     ----------
@@ -49,7 +53,7 @@ class Fibre:
         What κ's rows stand for: K is the number of groups, M or 2M, and P_b the total power (W) of a group,
         of a mode, or of one row.
     a_eff : ndarray, shape (M,)
-        Effective areas, m².
+        Effective areas, m², for the record: γ and κ act. NaN where not known; None for none known.
     wavelength : float
         Vacuum wavelength to which β and γ belong, m.
 
@@ -81,10 +85,15 @@ class Fibre:
         if groups.min() < 1 or np.any(np.diff(groups) < 0):
             raise InputError("groups: group numbers must start at 1 or above and not decrease")
         _freeze(self, "groups", groups.astype(np.int64))
-        alpha = np.array(self.alpha, dtype=float)
+        alpha = numbers(self.alpha, "1/m", "alpha")
         _freeze(self, "alpha", np.full(m, alpha) if alpha.ndim == 0 else alpha)
-        for key in ("beta", "kappa", "a_eff"):
-            _freeze(self, key, np.array(getattr(self, key), dtype=float))
+        _freeze(self, "beta", dispersion_coefficients(self.beta))
+        _freeze(self, "kappa", numbers(self.kappa, "", "kappa"))
+        _freeze(
+            self, "a_eff", np.full(m, np.nan) if self.a_eff is None else numbers(self.a_eff, "m^2", "a_eff")
+        )
+        for key, unit in (("gamma", "1/W/m"), ("wavelength", "m")):
+            object.__setattr__(self, key, number(getattr(self, key), unit, key))
         sizes = {"group": len(np.unique(groups)), "mode": m, "row": 2 * m}
         if self.kappa_of not in sizes:
             raise InputError(f"kappa_of: {self.kappa_of!r}; allowed: group, mode, row")
@@ -93,18 +102,96 @@ class Fibre:
             value = getattr(self, key)
             if value.shape != shape:
                 raise InputError(f"{key}: shape {value.shape}; needs {shape} for {m} modes")
-            if not np.all(np.isfinite(value)):
+            if not np.all(np.isfinite(value) | (np.isnan(value) & (key == "a_eff"))):
                 raise InputError(
                     f"{key}: holds values that are not finite; every entry must be a finite number"
                 )
         if self.alpha.min() < 0:
             raise InputError(f"alpha: {self.alpha.min()!r} 1/m; attenuation must be 0 or more")
-        if self.a_eff.min() <= 0:
-            raise InputError(f"a_eff: {self.a_eff.min()!r} m²; effective areas must be positive")
+        if np.any(self.a_eff <= 0):
+            raise InputError(f"a_eff: {np.nanmin(self.a_eff)!r} m²; effective areas must be positive")
         if not (math.isfinite(self.gamma) and self.gamma >= 0):
             raise InputError(f"gamma: {self.gamma!r} 1/(W m); must be finite and 0 or more")
         if not (math.isfinite(self.wavelength) and self.wavelength > 0):
             raise InputError(f"wavelength: {self.wavelength!r} m; give a positive length, e.g. 1550e-9")
+
+    @classmethod
+    def from_coefficients(
+        cls,
+        beta: ArrayLike,
+        kappa: ArrayLike,
+        gamma: float | str,
+        alpha: ArrayLike | str = 0.0,
+        *,
+        groups: ArrayLike | None = None,
+        wavelength: float | str = 1550e-9,
+        labels: Iterable[str] | None = None,
+        a_eff: ArrayLike | None = None,
+        name: str = "fibre",
+    ) -> Fibre:
+        """A fibre from a plain set of coefficients.
+
+        >>> fibre = Fibre.from_coefficients(
+        ...     beta=[["0 ps/km", "-21.7 ps^2/km"], ["8 ps/km", "-22.4 ps^2/km"]],
+        ...     kappa=[[0.89, 0.62], [0.62, 0.71]],
+        ...     gamma="1.3 1/W/km",
+        ... )
+
+        Parameters
+        ----------
+        beta : array_like, shape (M, 1) to (M, 4)
+            β1, β2, … of each mode in s/m, s²/m, …, or text; those left out are 0.
+        kappa : array_like, shape (K, K)
+            As `Fibre.kappa`. K says what its rows are: M modes, 2M field rows, or the groups of `groups`.
+            A single number will do for one mode.
+        gamma : float or str
+            1/(W m).
+        alpha : float, str or array_like, shape (M,)
+            Power attenuation, 1/m or such as ``"0.2 dB/km"``; default lossless.
+        groups : array_like of int, shape (M,), optional
+            Mode-group numbers; by default each mode is a group of its own.
+        wavelength : float or str
+            To which β and γ belong, m.
+        labels : iterable of str, optional
+            Names of the modes; default ``"M1"``, ``"M2"``, …
+        a_eff : array_like, shape (M,), optional
+            Effective areas, m², for the record.
+        name : str
+            Name of the fibre.
+
+        Returns
+        -------
+        Fibre
+
+        Raises
+        ------
+        InputError
+            If shapes do not fit each other or a value is out of range.
+        """
+        taylor, coupling = dispersion_coefficients(beta), np.atleast_2d(numbers(kappa, "", "kappa"))
+        if taylor.ndim != 2 or not (taylor.shape[0] and 1 <= taylor.shape[1] <= len(BETA_UNITS)):
+            raise InputError(f"beta: shape {taylor.shape}; needs (modes, 1 to 4): β1 … β4 of each mode")
+        m = len(taylor)
+        sizes: dict[int, Any] = {2 * m: "row", m: "mode"}
+        if groups is None:
+            groups = np.arange(1, m + 1)
+        else:
+            sizes |= {len(np.unique(np.asarray(groups))): "group"}
+        if len(coupling) not in sizes:
+            allowed = ", ".join(f"{size} ({kind}s)" for size, kind in sorted(sizes.items()))
+            raise InputError(f"kappa: shape {coupling.shape}; needs a square of {allowed}")
+        return cls(
+            name=name,
+            labels=tuple(labels) if labels is not None else tuple(f"M{i + 1}" for i in range(m)),
+            groups=np.asarray(groups),
+            alpha=alpha,  # type: ignore[arg-type]
+            beta=np.pad(taylor, [(0, 0), (0, len(BETA_UNITS) - taylor.shape[1])]),
+            gamma=gamma,  # type: ignore[arg-type]
+            kappa=coupling,
+            kappa_of=sizes[len(coupling)],
+            a_eff=a_eff,  # type: ignore[arg-type]
+            wavelength=wavelength,  # type: ignore[arg-type]
+        )
 
     @property
     def modes(self) -> int:
@@ -174,16 +261,18 @@ def gamma_of(a_eff: float, wavelength: float, n2: float = N2_SILICA) -> float:
 
 def fibre_from_profile(
     profile: profiles.Profile,
-    wavelength: float,
+    wavelength: float | str,
     groups: int | Iterable[int] | None = None,
-    attenuation: ArrayLike = ATTENUATION,
-    n2: float = N2_SILICA,
+    attenuation: ArrayLike | str = ATTENUATION,
+    n2: float | str = N2_SILICA,
     coupling: Literal["groups", "modes"] = "groups",
     *,
     name: str = "fibre",
-    step: float = STEP,
+    step: float | str = STEP,
 ) -> Fibre:
     """Everything from an index profile: modes, β, A_eff and κ of our own solver.
+
+    Quantities may be text with a unit.
 
     Parameters
     ----------
@@ -215,10 +304,11 @@ def fibre_from_profile(
         If an argument is out of range or a group is not guided.
     """
     check_choice("coupling", coupling, ("groups", "modes"))
-    modes, lap = solved_overlaps(profile, float(wavelength), float(step))
+    wavelength, step = number(wavelength, "m", "wavelength"), number(step, "m", "step")
+    modes, lap = solved_overlaps(profile, wavelength, step)
     wanted = _whole_groups(modes) if groups is None else _group_list(groups)
     modes.select(wanted)  # says which groups there are
-    taylor = _taylor(profile, float(wavelength), tuple(wanted), float(step))
+    taylor = _taylor(profile, wavelength, tuple(wanted), step)
     keep = np.isin(lap.groups, wanted)
     beta = taylor[np.unique(lap.lp[keep], return_inverse=True)[1]]
     if coupling == "groups":
@@ -231,30 +321,32 @@ def fibre_from_profile(
         name=name,
         labels=tuple(label for label, kept in zip(lap.labels, keep, strict=True) if kept),
         groups=lap.groups[keep],
-        alpha=np.asarray(attenuation, dtype=float),
+        alpha=numbers(attenuation, "1/m", "attenuation"),
         beta=beta,
-        gamma=gamma_of(a_ref, wavelength, n2),
+        gamma=gamma_of(a_ref, wavelength, number(n2, "m^2/W", "n2")),
         kappa=kappa,
         kappa_of=kappa_of,
         a_eff=lap.a_eff[keep],
-        wavelength=float(wavelength),
+        wavelength=wavelength,
     )
 
 
 def single_mode(
-    beta2: float = -21.7e-27,
-    gamma: float = 1.3e-3,
-    alpha: float = 0.0,
-    beta3: float = 0.0,
+    beta2: float | str = -21.7e-27,
+    gamma: float | str = 1.3e-3,
+    alpha: float | str = 0.0,
+    beta3: float | str = 0.0,
     *,
-    beta1: float = 0.0,
-    beta4: float = 0.0,
+    beta1: float | str = 0.0,
+    beta4: float | str = 0.0,
     kappa: float = 8 / 9,
-    a_eff: float = 80e-12,
-    wavelength: float = 1550e-9,
+    a_eff: float | str = 80e-12,
+    wavelength: float | str = 1550e-9,
     name: str = "single-mode",
 ) -> Fibre:
     """One spatial mode, two polarisations that mix at random (Manakov, κ = 8/9).
+
+    Quantities may be text with a unit: ``single_mode(beta2="-21 ps^2/km", alpha="0.2 dB/km")``.
 
     Parameters
     ----------
@@ -284,30 +376,29 @@ def single_mode(
     InputError
         If a value is out of range.
     """
-    return Fibre(
-        name=name,
-        labels=("LP01",),
-        groups=np.array([1]),
-        alpha=np.asarray(alpha, dtype=float),
-        beta=np.array([[beta1, beta2, beta3, beta4]]),
+    taylor = _named_coefficients(beta1=beta1, beta2=beta2, beta3=beta3, beta4=beta4)
+    return Fibre.from_coefficients(
+        beta=taylor,
+        kappa=[[kappa]],
         gamma=gamma,
-        kappa=np.array([[kappa]]),
-        kappa_of="mode",
-        a_eff=np.array([a_eff]),
+        alpha=alpha,
         wavelength=wavelength,
+        labels=("LP01",),
+        a_eff=[number(a_eff, "m^2", "a_eff")],
+        name=name,
     )
 
 
 def coupled_group(
     modes: int,
-    beta2: float = -21.7e-27,
-    gamma: float = 1.3e-3,
-    alpha: float = 0.0,
-    beta3: float = 0.0,
+    beta2: float | str = -21.7e-27,
+    gamma: float | str = 1.3e-3,
+    alpha: float | str = 0.0,
+    beta3: float | str = 0.0,
     *,
     kappa: float | None = None,
-    a_eff: float = 80e-12,
-    wavelength: float = 1550e-9,
+    a_eff: float | str = 80e-12,
+    wavelength: float | str = 1550e-9,
     name: str = "coupled-group",
 ) -> Fibre:
     """One group of N strongly coupled modes with equal overlaps f = 1/a_eff, e.g. of a coupled-core fibre.
@@ -337,18 +428,22 @@ def coupled_group(
         raise InputError(f"modes: {modes!r}; give a whole number of at least 1")
     if kappa is None:
         kappa = 4 / 3 * 2 * modes / (2 * modes + 1)
-    return Fibre(
-        name=name,
-        labels=tuple(f"M{i + 1}" for i in range(modes)),
-        groups=np.ones(modes, dtype=np.int64),
-        alpha=np.asarray(alpha, dtype=float),
-        beta=np.tile([0.0, beta2, beta3, 0.0], (modes, 1)),
+    taylor = _named_coefficients(beta1=0.0, beta2=beta2, beta3=beta3)
+    return Fibre.from_coefficients(
+        beta=np.tile(taylor, (modes, 1)),
+        kappa=[[kappa]],
         gamma=gamma,
-        kappa=np.array([[kappa]]),
-        kappa_of="group",
-        a_eff=np.full(modes, a_eff),
+        alpha=alpha,
+        groups=np.ones(modes, dtype=np.int64),
         wavelength=wavelength,
+        a_eff=np.full(modes, number(a_eff, "m^2", "a_eff")),
+        name=name,
     )
+
+
+def _named_coefficients(**beta: float | str) -> Array:
+    """A row of β1, β2, … from arguments of these names, which an error shows. Shape (1, count)."""
+    return np.array([[number(value, BETA_UNITS[int(key[-1]) - 1], key) for key, value in beta.items()]])
 
 
 @lru_cache(maxsize=4)

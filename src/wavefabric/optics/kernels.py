@@ -19,7 +19,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from wavefabric.device.fma import fma
+from wavefabric.numba_cache import njit
 
 # Offered here too: a device hands out this module as a whole.
 from wavefabric.optics.linear import (  # noqa: F401
@@ -30,8 +33,8 @@ from wavefabric.optics.linear import (  # noqa: F401
 )
 from wavefabric.optics.mixing import Mixing
 
-_fast: dict[str, Any] = dict(cache=True, error_model="numpy", fastmath={"contract", "nsz"})
-_parallel: dict[str, Any] = dict(parallel=True, **_fast)
+_serial: dict[str, Any] = dict(nogil=True, error_model="numpy")
+_parallel: dict[str, Any] = dict(parallel=True, error_model="numpy")
 # Bytes of one tile of one field: two fields and the sums stay in a 2 MiB L2 cache.
 _TILE_BYTES = 1 << 18
 
@@ -77,7 +80,7 @@ def _real(field):
 # --- sums and phases of one tile -----------------------------------------------------------------
 
 
-@njit(nogil=True, **_fast)
+@njit(**_serial)
 def _power(a, start, out):
     """out[c, t] = Σ |a|² over the rows of cell c."""
     for c in range(start.size - 1):
@@ -86,10 +89,11 @@ def _power(a, start, out):
         for r in range(start[c], start[c + 1]):
             row = a[r]
             for t in range(row.size // 2):
-                acc[t] += row[2 * t] * row[2 * t] + row[2 * t + 1] * row[2 * t + 1]
+                x, y = row[2 * t], row[2 * t + 1]
+                acc[t] = fma(x, x, fma(y, y, acc[t]))
 
 
-@njit(nogil=True, **_fast)
+@njit(**_serial)
 def _mix(p, dense, left, right, low, out):
     """out = γκ p, through the low-rank factors where they are given."""
     if left.shape[1] == 0:
@@ -99,7 +103,7 @@ def _mix(p, dense, left, right, low, out):
         _product(left, low, out)
 
 
-@njit(nogil=True, **_fast)
+@njit(**_serial)
 def _product(matrix, p, out):
     for c in range(matrix.shape[0]):
         acc = out[c]
@@ -108,10 +112,10 @@ def _product(matrix, p, out):
             g = matrix[c, d]
             row = p[d]
             for t in range(acc.size):
-                acc[t] += g * row[t]
+                acc[t] = fma(g, row[t], acc[t])
 
 
-@njit(nogil=True, **_fast)
+@njit(**_serial)
 def _rotation(phase, c1, s):
     """c1 = cos(phase) − 1 and s = sin(phase), without cancellation: −2 sin²(φ/2), 2 sin cos.
 
@@ -121,37 +125,37 @@ def _rotation(phase, c1, s):
     inv, hi, lo = real(0.15915494309189535), real(math.pi), real(math.pi - float(real(math.pi)))
     half, one, two = real(0.5), real(1), real(2)
     for t in range(phase.size):
-        k = np.floor(phase[t] * inv + half)
-        y = half * phase[t] - k * hi - k * lo
+        k = np.floor(fma(phase[t], inv, half))
+        y = fma(-k, lo, fma(-k, hi, half * phase[t]))
         q = y * y
         sn = real(1.9572941063391263e-20)
-        sn = sn * q + real(-8.2206352466243295e-18)
-        sn = sn * q + real(2.8114572543455206e-15)
-        sn = sn * q + real(-7.6471637318198164e-13)
-        sn = sn * q + real(1.6059043836821613e-10)
-        sn = sn * q + real(-2.5052108385441720e-08)
-        sn = sn * q + real(2.7557319223985893e-06)
-        sn = sn * q + real(-1.9841269841269841e-04)
-        sn = sn * q + real(8.3333333333333332e-03)
-        sn = sn * q + real(-1.6666666666666666e-01)
-        sn = (sn * q + one) * y
+        sn = fma(sn, q, real(-8.2206352466243295e-18))
+        sn = fma(sn, q, real(2.8114572543455206e-15))
+        sn = fma(sn, q, real(-7.6471637318198164e-13))
+        sn = fma(sn, q, real(1.6059043836821613e-10))
+        sn = fma(sn, q, real(-2.5052108385441720e-08))
+        sn = fma(sn, q, real(2.7557319223985893e-06))
+        sn = fma(sn, q, real(-1.9841269841269841e-04))
+        sn = fma(sn, q, real(8.3333333333333332e-03))
+        sn = fma(sn, q, real(-1.6666666666666666e-01))
+        sn = fma(sn, q, one) * y
         cs = real(-8.8967913924505741e-22)
-        cs = cs * q + real(4.1103176233121648e-19)
-        cs = cs * q + real(-1.5619206968586225e-16)
-        cs = cs * q + real(4.7794773323873853e-14)
-        cs = cs * q + real(-1.1470745597729725e-11)
-        cs = cs * q + real(2.0876756987868100e-09)
-        cs = cs * q + real(-2.7557319223985888e-07)
-        cs = cs * q + real(2.4801587301587302e-05)
-        cs = cs * q + real(-1.3888888888888889e-03)
-        cs = cs * q + real(4.1666666666666664e-02)
-        cs = cs * q + real(-0.5)
-        cs = cs * q + one
+        cs = fma(cs, q, real(4.1103176233121648e-19))
+        cs = fma(cs, q, real(-1.5619206968586225e-16))
+        cs = fma(cs, q, real(4.7794773323873853e-14))
+        cs = fma(cs, q, real(-1.1470745597729725e-11))
+        cs = fma(cs, q, real(2.0876756987868100e-09))
+        cs = fma(cs, q, real(-2.7557319223985888e-07))
+        cs = fma(cs, q, real(2.4801587301587302e-05))
+        cs = fma(cs, q, real(-1.3888888888888889e-03))
+        cs = fma(cs, q, real(4.1666666666666664e-02))
+        cs = fma(cs, q, real(-0.5))
+        cs = fma(cs, q, one)
         c1[t] = -two * sn * sn
         s[t] = two * sn * cs
 
 
-@njit(nogil=True, **_fast)
+@njit(**_serial)
 def _scale(p, factor):
     for c in range(p.shape[0]):
         row = p[c]
@@ -159,7 +163,7 @@ def _scale(p, factor):
             row[t] *= factor
 
 
-@njit(nogil=True, **_fast)
+@njit(**_serial)
 def _multiply(a, start, m1, mi):
     """a += a (m1 + i mi), with one multiplier a cell: rounds less than a ← a (1 + m1 + i mi)."""
     for c in range(start.size - 1):
@@ -168,11 +172,11 @@ def _multiply(a, start, m1, mi):
             row = a[r]
             for t in range(row.size // 2):
                 x, y = row[2 * t], row[2 * t + 1]
-                row[2 * t] = x + (x * re[t] - y * im[t])
-                row[2 * t + 1] = y + (x * im[t] + y * re[t])
+                row[2 * t] = x + fma(x, re[t], -(y * im[t]))
+                row[2 * t + 1] = y + fma(x, im[t], y * re[t])
 
 
-@njit(nogil=True, **_fast)
+@njit(**_serial)
 def _bounds(worker, workers, n, tile, b):
     tiles = (n + tile - 1) // tile
     first, last = worker * tiles // workers, (worker + 1) * tiles // workers
@@ -262,7 +266,7 @@ def _kerr_rotate_rk4(A, h, start, dense, left, right, scratch, tile):
             _multiply(a, start, sr, si)
 
 
-@njit(nogil=True, **_fast)
+@njit(**_serial)
 def _stage_power(p, f, mr, mi, q):
     """q = p |1 + f m|²: the power of A + f k when k = m A."""
     one = p.dtype.type(1)
@@ -272,7 +276,7 @@ def _stage_power(p, f, mr, mi, q):
             q[c, t] = p[c, t] * (x * x + y * y)
 
 
-@njit(nogil=True, **_fast)
+@njit(**_serial)
 def _stage_multiplier(theta, f, weight, mr, mi, sr, si):
     """m ← iθ (1 + f m), and its weighted sum over the stages."""
     one = theta.dtype.type(1)
@@ -379,17 +383,17 @@ def _rk4ip_middle(A, K, h, start, dense, left, right, scratch, tile):
                     x, y = a[r], k[r]
                     for t in range(hi - lo):
                         ar, ai = x[2 * t], x[2 * t + 1]
-                        br, bi = ar + half * y[2 * t], ai + half * y[2 * t + 1]
-                        aa[t] += ar * ar + ai * ai
-                        bb[t] += br * br + bi * bi
-                        ab[t] += ar * bi - ai * br
+                        br, bi = fma(half, y[2 * t], ar), fma(half, y[2 * t + 1], ai)
+                        aa[t] = fma(ar, ar, fma(ai, ai, aa[t]))
+                        bb[t] = fma(br, br, fma(bi, bi, bb[t]))
+                        ab[t] = fma(ar, bi, fma(-ai, br, ab[t]))
             _mix(sbb, dense, left, right, low, theta2)
             _scale(theta2, step)
             # |A_I + k2/2|² with k2 = iθ2 B is |A|² − θ2 Im A*B + θ2²|B|²/4.
             for c in range(cells):
                 for t in range(hi - lo):
                     u = theta2[c, t]
-                    saa[c, t] += u * (quarter * u * sbb[c, t] - sab[c, t])
+                    saa[c, t] = fma(u, fma(quarter * u, sbb[c, t], -sab[c, t]), saa[c, t])
             _mix(saa, dense, left, right, low, theta3)
             _scale(theta3, step)
             for c in range(cells):
@@ -400,10 +404,10 @@ def _rk4ip_middle(A, K, h, start, dense, left, right, scratch, tile):
                         ar, ai = x[2 * t], x[2 * t + 1]
                         dr, di = half * y[2 * t], half * y[2 * t + 1]
                         k2r, k2i = -u[t] * (ai + di), u[t] * (ar + dr)
-                        k3r = -v[t] * (ai + real(0.5) * k2i)
-                        k3i = v[t] * (ar + real(0.5) * k2r)
-                        y[2 * t] = ar + third * (dr + k2r + k3r)
-                        y[2 * t + 1] = ai + third * (di + k2i + k3i)
+                        k3r = -v[t] * fma(real(0.5), k2i, ai)
+                        k3i = v[t] * fma(real(0.5), k2r, ar)
+                        y[2 * t] = fma(third, dr + k2r + k3r, ar)
+                        y[2 * t + 1] = fma(third, di + k2i + k3i, ai)
                         x[2 * t] = ar + k3r
                         x[2 * t + 1] = ai + k3i
 
@@ -442,16 +446,16 @@ def _rk4ip_last(A, K, h, measure, start, dense, left, right, scratch, tile):
                     for t in range(hi - lo):
                         cr, ci = x[2 * t], x[2 * t + 1]
                         sr, si = y[2 * t], y[2 * t + 1]
-                        cc[t] += cr * cr + ci * ci
-                        ss[t] += sr * sr + si * si
-                        sc[t] += sr * ci - si * cr
+                        cc[t] = fma(cr, cr, fma(ci, ci, cc[t]))
+                        ss[t] = fma(sr, sr, fma(si, si, ss[t]))
+                        sc[t] = fma(sr, ci, fma(-si, cr, sc[t]))
             _mix(scc, dense, left, right, low, theta)
             _scale(theta, step * sixth)
             # |S + k4/6|² with k4/6 = iθ C is |S|² − 2θ Im S*C + θ²|C|².
             for c in range(cells):
                 for t in range(hi - lo):
                     u = theta[c, t]
-                    sss[c, t] += u * (u * scc[c, t] - real(2) * ssc[c, t])
+                    sss[c, t] = fma(u, fma(u, scc[c, t], -(real(2) * ssc[c, t])), sss[c, t])
             _mix(sss, dense, left, right, low, rate)
             for c in range(cells):
                 u, v = theta[c], rate[c]

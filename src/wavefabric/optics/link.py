@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import math
-import signal as signals
-import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,21 +16,24 @@ from wavefabric.device import fftw, get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
 from wavefabric.exchange.agreement import check_agreement
-from wavefabric.machine import cpu_model
+from wavefabric.interrupt import Deferred
+from wavefabric.machine import cpu_model, host_memory
 from wavefabric.optics.amplifier import Amplifier
-from wavefabric.optics.build import build_fibre, build_receiver, build_transmitter
+from wavefabric.optics.build import build_fibre, build_receiver, build_transmitter, fibre_digest
 from wavefabric.optics.kerr_exchange import exchange_form, rank_mixing
+from wavefabric.optics.link_checks import resonance, warning_after, warnings_before
 from wavefabric.optics.link_result import POINTS, arrays_of, payload
 from wavefabric.optics.mode_mixing import ModeMixing, total
 from wavefabric.optics.propagation import FieldLost, Propagator
 from wavefabric.optics.receiver import ReceiverResult
 from wavefabric.optics.rows import RowReader, Share, on_shared_memory, split_modes
 from wavefabric.optics.runfile import RunFile
-from wavefabric.progress import Progress, Silent
+from wavefabric.progress import Progress, Silent, warn
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results import rank_checkpoint as checkpoints
 from wavefabric.results.agree import agree, together
 from wavefabric.results.checkpoint import checkpoint_path
+from wavefabric.results.lock import FileLock, check_locks, locked_by_first
 from wavefabric.results.provenance import stamp
 from wavefabric.units import db
 
@@ -45,28 +47,8 @@ class LinkResult:
 
     payload: dict[str, Any]
     path: Path
-
-
-class _Interrupt:
-    """Ctrl-C asks for a stop at the next whole field; a second one stops at once."""
-
-    def __init__(self):
-        self.asked = False
-        self._main = threading.current_thread() is threading.main_thread()
-
-    def __enter__(self):
-        if self._main:
-            self._before = signals.signal(signals.SIGINT, self._note)
-        return self
-
-    def _note(self, *_):
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-
-    def __exit__(self, *_):
-        if self._main:
-            signals.signal(signals.SIGINT, self._before)
+    #: What may make the result less accurate than it seems; in the result file too, as ``/solver/warnings``.
+    warnings: tuple[str, ...] = ()
 
 
 def run_link(
@@ -76,6 +58,7 @@ def run_link(
     resume: bool = True,
     progress: Progress | None = None,
     comm=None,
+    warn: Callable[[str], None] = warn,
 ) -> LinkResult:
     """Simulate the link of a run file and write its result.
 
@@ -93,6 +76,9 @@ def run_link(
     comm : Communicator, optional
         Ranks among which the modes are split, on their devices; every rank calls this function. Rank 0
         writes the result.
+    warn : callable, optional
+        Called by rank 0 with each line of ``LinkResult.warnings`` when it is found, mostly before the run;
+        prints it on stderr by default.
 
     Raises
     ------
@@ -101,28 +87,36 @@ def run_link(
     FieldLost
         If the field does not stay finite.
     KeyboardInterrupt
-        After Ctrl-C on any rank, once a checkpoint is written.
+        After Ctrl-C or SIGTERM on any rank, once a checkpoint is written.
     """
-    return _Link(run, output, force, progress or Silent(), comm).run(resume)
+    solver = run.solver
+    comm = comm or solo(get_device(solver.device, solver.threads))
+    check_agreement(comm.control, run.sections())
+    output = Path(output or run.output_path())
+    writer = agree(comm, lambda: ResultWriter(output, force, run.input_paths()))
+    with locked_by_first(comm, output, key="output.file") as locks:
+        return _Link(run, writer, progress or Silent(), comm, locks, warn).run(resume)
 
 
 class _Link:
-    def __init__(self, settings: RunFile, output, force: bool, progress, comm):
-        self.settings = settings
-        solver = settings.solver
-        self.comm = comm or solo(get_device(solver.device, solver.threads))
+    def __init__(
+        self, settings: RunFile, writer: ResultWriter, progress, comm, locks: list[FileLock], warn=warn
+    ):
+        self.settings, self._warn = settings, warn
+        self.warnings: list[str] = []
+        self.writer, self.output = writer, writer.path
+        self.comm, self.locks = comm, locks
         self.device, self.ranks = self.comm.device, self.comm.size
         self.first = self.comm.rank == 0
         self.progress = progress if self.first else Silent()
-        self.output = Path(output or settings.output_path())
-        check_agreement(self.comm.control, settings.sections())
-        agree(self.comm, lambda: self._claim(force))
+        self.facts = provenance(device=self.device.name) if self.first else {}
         self.checkpoint = checkpoint_path(self.output)
         # From one rank to all: a fibre that is solved for may differ in the last bit elsewhere.
-        self.fibre = agree(self.comm, lambda: build_fibre(settings))
+        self.notes: list[str] = []
+        self.fibre = agree(self.comm, lambda: build_fibre(settings, self.notes.append))
         groups = np.cumsum(self.fibre.group_sizes) if settings.link.mix_groups else None
         self.share = Share(split_modes(self.fibre.modes, self.ranks, groups), self.comm.rank)
-        self.transmitter = build_transmitter(settings)
+        self.transmitter = build_transmitter(settings, self.fibre.modes)
         self.receiver = build_receiver(settings, self.transmitter)
         self.middle = self.transmitter.grid.channels // 2  # whose constellation is kept
         self.amplifier = Amplifier(self._gain(), settings.link.noise_figure)
@@ -134,16 +128,20 @@ class _Link:
             # Another processor or number of threads means other FFT plans, hence other bits.
             fft=f"{fftw.library()} {cpu_model()}" if self.device.name == "cpu" else "cufft",
             threads=str(self.device.threads),
+            fibre=fibre_digest(self.fibre),
             segment=str(settings.output.checkpoint_every),
             **({"layout": self.layout} if self.ranks > 1 else {}),
         )
         #: Distance (m) and result by place; the result is on rank 0 alone.
         self.received: dict[str, tuple[float, ReceiverResult | None]] = {}
         self.saved_at = time.monotonic()
+        self.limit = resonance(self.fibre, self.transmitter)
 
-    def _claim(self, force: bool) -> None:
-        self.writer = ResultWriter(self.output, force)
-        self.facts = provenance(device=self.device.name)
+    def _tell(self, text: str) -> None:
+        self.warnings.append(text)
+        if self.first:
+            self.progress.finish()
+            self._warn(text)
 
     def _layout(self) -> str:
         """How ranks share the run: other layouts have other round-off."""
@@ -188,6 +186,24 @@ class _Link:
                 )
 
         together(self.comm, refuse)
+        self._check_places()
+
+    def _check_places(self) -> None:
+        """Whether what is kept of every place fits into the memory of the host."""
+        grid, receiver = self.transmitter.grid, self.settings.receiver
+        places = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back
+        points = 2 * 16 * min(grid.symbols, POINTS)
+        kept = places * self.fibre.modes * (points + 5 * 8 * grid.channels)
+
+        def refuse() -> None:
+            free = host_memory()[0]
+            if kept > free:
+                raise InputError(
+                    f"receiver.at: results at {places} places take {kept / 2**30:.2f} GiB of memory, "
+                    f"{free / 2**30:.2f} GiB are free; allowed: fewer places"
+                )
+
+        together(self.comm, refuse)
 
     # --- the run ---------------------------------------------------------------------------------
 
@@ -222,13 +238,15 @@ class _Link:
         self.A = self.propagator.stages.empty()
         if not resume:
             checkpoints.remove(self.comm, self.checkpoint)
-        with _Interrupt() as self.interrupt:
+        with Deferred() as self.interrupt:
             try:
                 if state:
-                    first, inside = self._restore(state)
+                    first, inside = self._restore()
                 else:
                     first, inside = 0, None
                     self._transmit()
+                for text in self.notes + warnings_before(self.settings, self.fibre, self.transmitter):
+                    self._tell(text)
                 for span in range(first, self.settings.link.spans):
                     self._span(span, inside)
                     inside = None
@@ -236,22 +254,23 @@ class _Link:
                 # The same steps lead there again: the checkpoint is of no use.
                 checkpoints.remove(self.comm, self.checkpoint)
                 raise
+        if solver.step is None and (text := warning_after(self.propagator.report.step, self.limit)):
+            self._tell(text)
         found = self._write()
         checkpoints.remove(self.comm, self.checkpoint)
         self.progress.finish()
-        return LinkResult(found, self.output)
+        return LinkResult(found, self.output, tuple(self.warnings))
 
     def _stoppable(self, done: int, _total: int) -> None:
         """Progress of a part that starts anew when it is resumed: nothing of it needs saving."""
         self.progress.update(done)
         if self.interrupt.asked and self.ranks == 1:
-            raise KeyboardInterrupt
+            self.interrupt.stop()
 
     def _stop_if_asked(self) -> None:
         """Several ranks stop together, once all have done their rows."""
-        self.interrupt.asked = bool(self.comm.control.max(int(self.interrupt.asked)))
-        if self.interrupt.asked:
-            raise KeyboardInterrupt
+        if self.comm.control.max(int(self.interrupt.asked)):
+            self.interrupt.stop()
 
     def _transmit(self) -> None:
         share = self.share
@@ -308,7 +327,7 @@ class _Link:
         )
         self._stop_if_asked()
         for key, points in result.points.items():
-            result.points[key] = points[:, :POINTS]
+            result.points[key] = points[:, :POINTS].copy()  # a view would keep the whole sequence
         parts = self.comm.control.gather(result)
         whole = ReceiverResult.joined(parts) if self.first and parts else None
         self.received[name] = (spans * link.length, whole)
@@ -318,9 +337,9 @@ class _Link:
     def _checkpoint(self, span: int, inside: dict | None) -> None:
         due = time.monotonic() - self.saved_at >= self.settings.output.checkpoint_interval
         told = self.comm.control.all_gather((due, self.interrupt.asked))
-        # One clock for all, and everyone's Ctrl-C.
-        due, self.interrupt.asked = told[0][0], any(asked for _, asked in told)
-        if not (due or self.interrupt.asked):
+        # One clock for all, and everyone's Ctrl-C. One that comes from here on is agreed on at the next step.
+        due, stop = told[0][0], any(asked for _, asked in told)
+        if not (due or stop):
             return
         report = {k: v for k, v in asdict(self.propagator.report).items() if k != "dropped"}
         state = {
@@ -335,21 +354,32 @@ class _Link:
         for name, (_, result) in self.received.items():
             for key, value in arrays_of(result).items() if result else ():
                 arrays[f"{name}/{key}"] = value
-        checkpoints.save(self.comm, self.checkpoint, arrays, state, self.fingerprint, self.layout)
+        agree(self.comm, lambda: check_locks(self.locks))
+        checkpoints.save_if_possible(
+            self.comm,
+            self.checkpoint,
+            arrays,
+            state,
+            self.fingerprint,
+            self.layout,
+            last=self.interrupt.asked,
+        )
         self.saved_at = time.monotonic()
-        if self.interrupt.asked:
-            raise KeyboardInterrupt
+        if stop:
+            self.interrupt.stop()
 
     def _row(self, row: int) -> np.ndarray:
         return self.device.to_host(self.A[row])
 
-    def _restore(self, state: dict) -> tuple[int, dict | None]:
+    def _restore(self) -> tuple[int, dict | None]:
+        """Field and position from one reading of the file; where the link goes on."""
+
         def into(name, shape, dtype):
             if name != "field":
                 return None
             return lambda row, data: self.A.__setitem__(row, self.device.asarray(data))
 
-        arrays, _ = checkpoints.load(self.comm, self.checkpoint, self.fingerprint, into, self.layout)
+        arrays, state = checkpoints.load(self.comm, self.checkpoint, self.fingerprint, into, self.layout)
         for name, length in state["received"].items():
             if not self.first:
                 self.received[name] = (length, None)
@@ -377,7 +407,8 @@ class _Link:
             received: dict[str, Any] = dict(self.received)
             try:
                 mixing, report = self.propagator.stages.mixing, self.propagator.report
-                found.update(payload(self.fibre, self.transmitter, received, report, mixing, field))
+                about = (self.limit, self.warnings)
+                found.update(payload(self.fibre, self.transmitter, received, report, mixing, *about, field))
                 facts = self.facts | {"written_utc": stamp()}
                 self.writer.write(found, self.settings.text, facts)
             finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from wavefabric.optics.fibre import Fibre
 from wavefabric.optics.propagation import Report
 from wavefabric.optics.receiver import ReceiverResult
+from wavefabric.optics.step_limit import StepLimit
 from wavefabric.optics.transmitter import Transmitter
 from wavefabric.results import Data, Rows
 
@@ -23,6 +25,8 @@ def payload(
     received: dict[str, tuple[float, ReceiverResult]],
     report: Report,
     mixing,
+    limit: StepLimit,
+    warnings: Sequence[str],
     field: Rows | None = None,
 ) -> dict[str, Any]:
     """Groups and datasets of the result file; ``received`` by place: distance (m) and result."""
@@ -53,8 +57,11 @@ def payload(
             ),
         },
         "received": {name: _group(length, result) for name, (length, result) in received.items()},
-        "solver": {"attrs": _attributes(report, mixing)},
+        "solver": {"attrs": _attributes(report, mixing, limit)},
     }
+    if warnings:
+        described = "what may make the result less accurate than it seems"
+        out["solver"]["warnings"] = Data(list(warnings), "", described)
     if field is not None:
         out["field"] = Data(
             field, "W^0.5", "complex envelopes after the last amplifier, two polarisations a mode"
@@ -84,9 +91,12 @@ def _group(length: float, result: ReceiverResult) -> dict[str, Any]:
     return group | {"attrs": {"distance_m": length}}
 
 
-def _attributes(report: Report, mixing) -> dict[str, Any]:
+def _attributes(report: Report, mixing, limit: StepLimit) -> dict[str, Any]:
     kept = {key: value for key, value in asdict(report).items() if key != "dropped"}
     kept["kerr_cells"] = mixing.cells
     kept["kerr_rank"] = mixing.rank
+    kept["resonance_step_m"], kept["resonance_cause"] = limit.step, limit.cause
+    kept["dispersion_resonance_step_m"], kept["walk_off_resonance_step_m"] = limit.dispersion, limit.walk_off
+    kept["field_resonance_step_m"] = limit.field
     kept["largest_dropped_singular_value"] = float(report.dropped.max(initial=0.0))
     return kept

@@ -29,6 +29,8 @@ STEP = 0.02e-6
 # The wall is far enough where a mode's power has fallen to this share of that at the cladding's start.
 _WALL = 1e-8
 _FARTHEST = 200e-6
+#: Most guided LP modes, and most rings: bounds on absurd input, far above any fibre for signals.
+MOST_MODES, MOST_RINGS = 1024, 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +132,11 @@ class _Mesh:
 def _mesh(profile: Profile, step: float, outer: float, refine: int = 1) -> _Mesh:
     """Rings of about `step`, with an edge on every interface; `refine` splits each into equal parts."""
     stops = (0.0, *profile.interfaces(), outer)
+    if (rings := refine * outer / step) > MOST_RINGS:
+        raise InputError(
+            f"profile: {rings:.3g} rings of {step / refine:g} m to a radius of {outer:g} m; "
+            f"allowed: up to {MOST_RINGS}, so a smaller core_diameter (and trench)"
+        )
     parts = [
         np.linspace(a, b, refine * math.ceil((b - a) / step * (1 - 1e-9)) + 1) for a, b in pairwise(stops)
     ]
@@ -223,6 +230,7 @@ def solve_mesh(profile: Profile, wavelength: float, step: float, outer: float, r
     k = 2 * math.pi / wavelength
     clad = profile.cladding.index(wavelength)
     excess = k**2 * _ring_averages(profile, mesh, wavelength)
+    _check_count(excess, mesh, wavelength)
 
     # Flux through the edge between rings i and i+1 is conductance (R[i+1] − R[i]); the wall has R = 0.
     gaps = np.append(np.diff(mesh.centres), mesh.edges[-1] - mesh.centres[-1])
@@ -260,6 +268,20 @@ def solve_mesh(profile: Profile, wavelength: float, step: float, outer: float, r
         array.setflags(write=False)
     slowest = math.sqrt(float(lam.min())) if len(lam) else 0.0
     return ModeSet(wavelength, *arrays), slowest
+
+
+def _check_count(excess: Array, mesh: _Mesh, wavelength: float) -> None:
+    """Refuse a profile with far too many modes before any is solved for.
+
+    A mode (l, m) takes an area of 2π of phase space in r and k_r; summed over l ≥ 0 that leaves
+    ¼ ∫ k² (n² − n²_cladding) r dr modes (D. Gloge and E. A. J. Marcatili, Bell Syst. Tech. J. 52, 1973).
+    """
+    count = float(np.maximum(excess, 0) @ mesh.ring) / 4
+    if not count <= MOST_MODES:
+        raise InputError(
+            f"profile: about {count:.3g} LP modes are guided at {wavelength:g} m; "
+            f"allowed: up to {MOST_MODES}, so a smaller core_diameter or numerical_aperture"
+        )
 
 
 def extrapolate(profile: Profile, wavelength: float, step: float = STEP) -> Array:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from importlib.resources import as_file, files
 from typing import Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from wavefabric.optics import profile as profiles
@@ -22,19 +21,22 @@ from wavefabric.optics.fibre import (
 )
 from wavefabric.optics.fibre_tables import fibre_from_csv
 from wavefabric.optics.modes import STEP
+from wavefabric.optics.quantities import numbers
 
 
 def graded_index_62_5(
     groups: int | Iterable[int] = 15,
     coupling: Literal["groups", "modes"] = "groups",
     dispersion: Literal["paper", "solver"] = "paper",
-    attenuation: ArrayLike = ATTENUATION,
+    attenuation: ArrayLike | str = ATTENUATION,
     *,
-    n2: float = N2_SILICA,
-    wavelength: float = 1550e-9,
-    step: float = STEP,
+    n2: float | str = N2_SILICA,
+    wavelength: float | str = 1550e-9,
+    step: float | str = STEP,
 ) -> Fibre:
     """The preset ``graded-index-62.5``: the 62.5 µm fibre of Brehler et al., section 6.
+
+    Quantities may be text with a unit.
 
     Parameters
     ----------
@@ -50,7 +52,8 @@ def graded_index_62_5(
     n2 : float
         Nonlinear refractive index, m²/W.
     wavelength : float
-        Vacuum wavelength, m. The tables hold for 1550 nm; ω₀ of γ, and κ, follow it.
+        Vacuum wavelength, m: with "paper" where the tables are taken to hold (γ and κ follow it), with
+        "solver" where the profile is solved. See also `wavefabric.optics.expansion.at_frequency`.
     step : float
         Radial step of the solver, m.
 
@@ -83,7 +86,7 @@ def graded_index_62_5(
             name=name,
             step=step,
         ).select_groups(groups)
-    return replace(fibre, alpha=np.asarray(attenuation, dtype=float))
+    return replace(fibre, alpha=numbers(attenuation, "1/m", "attenuation"))
 
 
 def presets() -> dict[str, Callable[..., Fibre]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +11,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, quoted
+from wavefabric.input_files import read_bytes
 from wavefabric.optics.materials import GERMANIA, SILICA, Material, Sellmeier, fraction_of, mix_n2
+from wavefabric.optics.quantities import number, numbers
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Trench:
-    """A ring of lower index around the core.
+    """A ring of lower index around the core. Lengths may be text with a unit.
 
     Parameters
     ----------
@@ -40,6 +43,7 @@ class Trench:
     depth: float
 
     def __post_init__(self):
+        _lengths(self, gap="trench gap", width="trench width")
         _positive("trench width", self.width, "m")
         _positive("trench depth", self.depth)
         if not (math.isfinite(self.gap) and self.gap >= 0):
@@ -113,6 +117,8 @@ class Profile:
 class IndexProfile(Profile):
     """Power law n² = n_core² − NA² (r/R)^q, optional trench, uniform cladding.
 
+    Lengths may be text with a unit.
+
     Parameters
     ----------
     core_diameter : float
@@ -145,6 +151,7 @@ class IndexProfile(Profile):
     design_wavelength: float = 1550e-9
 
     def __post_init__(self):
+        _lengths(self, core_diameter="core_diameter", design_wavelength="design_wavelength")
         _positive("core_diameter", self.core_diameter, "m")
         _positive("numerical_aperture", self.numerical_aperture)
         _positive("design_wavelength", self.design_wavelength, "m")
@@ -179,6 +186,8 @@ class IndexProfile(Profile):
 class TableProfile(Profile):
     """Index given at some radii, straight in between; the cladding is the last entry, to infinity.
 
+    Lengths may be text with a unit.
+
     Parameters
     ----------
     radii : tuple of float
@@ -202,8 +211,9 @@ class TableProfile(Profile):
     design_wavelength: float = 1550e-9
 
     def __post_init__(self):
+        _lengths(self, design_wavelength="design_wavelength")
         _positive("design_wavelength", self.design_wavelength, "m")
-        object.__setattr__(self, "radii", tuple(float(r) for r in self.radii))
+        object.__setattr__(self, "radii", tuple(numbers(self.radii, "m", "radii").ravel().tolist()))
         object.__setattr__(self, "indices", tuple(float(n) for n in self.indices))
         if len(self.radii) != len(self.indices) or len(self.radii) < 2:
             raise InputError(
@@ -280,8 +290,8 @@ def read_columns(path: str | Path, needed: tuple[str, ...], optional: tuple[str,
         If the file cannot be read, a column is missing or unknown, or a cell is no finite number.
     """
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row and not row[0].lstrip().startswith("#")]
+        text = io.StringIO(read_bytes(path).decode("utf-8-sig"), newline="")
+        rows = [row for row in csv.reader(text) if row and not row[0].lstrip().startswith("#")]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: cannot be read as CSV ({error})") from None
     allowed = ", ".join(needed) + (f"; optional: {', '.join(optional)}" if optional else "")
@@ -293,18 +303,24 @@ def read_columns(path: str | Path, needed: tuple[str, ...], optional: tuple[str,
             f"{path}: columns {','.join(header) or 'none'} with {len(rows[1:])} rows; needs {allowed}"
         )
     columns: dict[str, list[float]] = {name: [] for name in header}
-    for number, row in enumerate(rows[1:], start=1):
+    for place, row in enumerate(rows[1:], start=1):
         if len(row) != len(header):
-            raise InputError(f"{path}: row {number} has {len(row)} cells; the header has {len(header)}")
+            raise InputError(f"{path}: row {place} has {len(row)} cells; the header has {len(header)}")
         for name, cell in zip(header, row, strict=True):
             try:
                 value = float(cell)
             except ValueError:
                 value = math.nan
             if not math.isfinite(value):
-                raise InputError(f"{path}: row {number}, {name}: {cell!r}; a finite number is needed")
+                raise InputError(f"{path}: row {place}, {name}: {quoted(cell)}; a finite number is needed")
             columns[name].append(value)
     return columns
+
+
+def _lengths(holder: Profile | Trench, **keys: str) -> None:
+    """Turn attributes into metres; a value may be text with a unit."""
+    for attribute, key in keys.items():
+        object.__setattr__(holder, attribute, number(getattr(holder, attribute), "m", key))
 
 
 def _positive(key: str, value: float, unit: str = "") -> None:

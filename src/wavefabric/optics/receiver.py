@@ -73,11 +73,13 @@ class Receiver:
         delay from the known symbols; ``"none"``; ``"auto"``: square-law, data-aided below a roll-off
         of 0.05, where the line fades.
     phase : str
+        ``"data-aided"``, ``"auto"``: the maximum-likelihood phase from the known symbols;
         ``"viterbi-viterbi"``: fourth power (A. J. Viterbi, A. M. Viterbi 1983,
-        doi 10.1109/TIT.1983.1056713), QPSK only; ``"data-aided"``: from the known symbols;
-        ``"none"``: only the mean phase is removed; ``"auto"``: fourth power for QPSK, else data-aided.
+        doi 10.1109/TIT.1983.1056713), QPSK only, whose estimate is noisier at low OSNR;
+        ``"none"``: only the mean phase is removed.
     phase_window : int, optional
-        Symbols in the sliding window of the phase estimate; None for the whole sequence.
+        Symbols in the sliding window of the phase estimate, at least 2; None for the whole sequence. The
+        symbol itself counts about half, so that noise alone gives its own EVM (see `sliding_sum`).
 
     Raises
     ------
@@ -103,8 +105,8 @@ class Receiver:
         if self.phase == "viterbi-viterbi" and not qpsk:
             name = self.transmitter.format.name
             raise InputError(f"phase: 'viterbi-viterbi' given for {name}, auto or data-aided allowed")
-        if self.phase_window is not None and self.phase_window < 1:
-            raise InputError(f"phase_window: {self.phase_window!r} given, 1 or more symbols allowed")
+        if self.phase_window is not None and self.phase_window < 2:
+            raise InputError(f"phase_window: {self.phase_window!r} given, 2 or more symbols allowed")
 
     def receive(
         self,
@@ -236,14 +238,11 @@ class Receiver:
         return aligned, device.to_host(delay)
 
     def _carrier_phase(self, xp, symbols, sent):
-        method = self.phase
-        if method == "auto":
-            method = "viterbi-viterbi" if self.transmitter.format.name == "qpsk" else "data-aided"
-        if method == "none":
+        if self.phase == "none":
             return 0.0
         size = self.phase_window
         aided = xp.angle(sliding_sum(xp, symbols * sent.conj(), size))
-        if method == "data-aided":
+        if self.phase != "viterbi-viterbi":
             return aided
         # QPSK to the fourth is −1. The known symbols only say which quarter turn: no cycle slips.
         square = symbols * symbols

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 
@@ -64,13 +66,22 @@ def fold(window):
 
 
 def sliding_sum(xp, values, size: int | None):
-    """Sum over the ``size`` cyclic neighbours centred on each element of the last axis."""
+    """Sum over the ``size`` cyclic neighbours centred on each element of the last axis, about half of itself.
+
+    The angle of the sum estimates the carrier phase of the element in the middle. With all weights equal
+    it follows that element's own noise by 1/n, n = ``size``, and the errors that are left look too small:
+    EVM² by 1/(2n). Without the element itself they look too large by 1/(2(n − 1)), the estimate's noise.
+    With the weight r = m (√(1 + 1/m) − 1) for the element itself, m = n − 1, the two cancel: perpendicular
+    to a symbol of noise e_k the error is e_k − Σ w_j e_j, of (1 − 2w_k + Σ w_j²) times the variance of e_k,
+    and that is 1 for w_k = r/(m + r), other w_j = 1/(m + r). The mean EVM² is then that of noise alone.
+    """
     n = values.shape[-1]
     if size is None or size >= n:
         return values.sum(axis=-1, keepdims=True)
-    before = size // 2
+    before, others = size // 2, size - 1
     padded = xp.concatenate(
         [values[..., n - before - 1 :], values, values[..., : size - before - 1]], axis=-1
     )
     sums = xp.cumsum(padded, axis=-1)
-    return sums[..., size:] - sums[..., :n]
+    own = others * (math.sqrt(1 + 1 / others) - 1)
+    return sums[..., size:] - sums[..., :n] - (1 - own) * values

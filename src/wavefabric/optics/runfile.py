@@ -15,9 +15,11 @@ from typing import Any, Self
 from pydantic import PrivateAttr, StrictStr, ValidationError, model_validator
 
 from wavefabric.errors import InputError
+from wavefabric.input_files import read_bytes
 from wavefabric.optics.runfile_errors import KeyedError, one_line
 from wavefabric.optics.runfile_tables import Fibre, Link, Output, Receiver, Signal, Solver
 from wavefabric.optics.runfile_types import Seed, Table
+from wavefabric.toml_read import parse_toml
 from wavefabric.units import SPEED_OF_LIGHT
 
 #: Wavelength of a fibre that gives none, m.
@@ -52,7 +54,7 @@ class RunFile(Table):
                 f"span {max(self.receiver.at)} given, the link has spans 1 to {self.link.spans} (link.spans)",
             )
         carrier = SPEED_OF_LIGHT / (self.fibre.wavelength or DESIGN_WAVELENGTH)
-        # Dispersion and γ are those of the fibre's wavelength: it must be that of the channels.
+        # β and γ are expanded at the channels from what holds at the fibre's wavelength: not too far.
         if abs(carrier / self.signal.centre - 1) > 0.05:
             raise KeyedError(
                 "fibre.wavelength",
@@ -70,6 +72,13 @@ class RunFile(Table):
     def path(self) -> Path | None:
         """Where it was read from."""
         return self._path
+
+    def input_paths(self) -> list[Path]:
+        """The run file and all files that it names."""
+        fibre = self.fibre
+        names = [self._path, fibre.modes_csv, fibre.groups_csv, fibre.kappa_csv]
+        names.append(fibre.profile.table_csv if fibre.profile is not None else None)
+        return [name for name in names if name is not None]
 
     def output_path(self) -> Path:
         """Result file: output.file, else the run file's stem + ".h5" in the current directory."""
@@ -96,9 +105,9 @@ class RunFile(Table):
         values = self.model_dump(mode="json", exclude={"title", "output"})
         for key in ("modes_csv", "groups_csv", "kappa_csv"):
             if path := getattr(self.fibre, key):
-                values["fibre"][key] = hashlib.sha256(path.read_bytes()).hexdigest()
+                values["fibre"][key] = hashlib.sha256(read_bytes(path)).hexdigest()
         if self.fibre.profile is not None and (path := self.fibre.profile.table_csv):
-            values["fibre"]["profile"]["table_csv"] = hashlib.sha256(path.read_bytes()).hexdigest()
+            values["fibre"]["profile"]["table_csv"] = hashlib.sha256(read_bytes(path)).hexdigest()
         return json.dumps(values, sort_keys=True)
 
     def sections(self) -> dict[str, str]:
@@ -133,7 +142,7 @@ def load(path: str | Path) -> RunFile:
     if path.is_dir():
         raise InputError(f"{path}: is a folder, a run file (TOML) is wanted")
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_bytes(path).decode("utf-8")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file, a run file (TOML) is wanted") from None
     except OSError as error:
@@ -141,8 +150,8 @@ def load(path: str | Path) -> RunFile:
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not text, a run file (TOML, UTF-8) is wanted") from None
     try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        data = parse_toml(text)
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: is not TOML: {' '.join(str(error).split())}") from None
     try:
         run = RunFile.model_validate(data, context={"text": True, "folder": path.parent})

@@ -82,6 +82,7 @@ def _message(fault: Any, name: str) -> str:
         "string_type": "text",
         "list_type": "a list",
         "too_short": "a list with at least one entry",
+        "too_long": f"a list of at most {ctx.get('max_length')} entries",
         "model_type": f"a table [{name}]",
         "string_pattern_mismatch": '"auto", "cpu", "cuda" or "cuda:1"',
     }

@@ -7,10 +7,16 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr, model_validator
 
 from wavefabric.optics.runfile_errors import KeyedError
 from wavefabric.optics.runfile_types import (
+    MOST_CHANNELS,
+    MOST_SPANS,
+    MOST_SYMBOLS,
+    MOST_THREADS,
+    POWER_FORMS,
     Count,
     Frequency,
     Groups,
@@ -18,6 +24,7 @@ from wavefabric.optics.runfile_types import (
     Length,
     Offset,
     Places,
+    Powers,
     Seed,
     Table,
     in_unit,
@@ -75,7 +82,7 @@ class Fibre(Table):
     @model_validator(mode="before")
     @classmethod
     def _profile_is_solved(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "profile" in data and not {"preset", "groups_csv"} & set(data):
+        if isinstance(data, dict) and "profile" in data and not {"preset", "modes_csv"} & set(data):
             return {"dispersion": "solver", **data}
         return data
 
@@ -88,14 +95,11 @@ class Fibre(Table):
                 other[0], f'given together with preset = "{self.preset}"; allowed: one of the two'
             )
         if self.preset is None and self.profile is None and not tables:
-            sources = (
-                'preset = "graded-index-62.5" or "single-mode", [fibre.profile], or modes_csv and groups_csv'
-            )
+            sources = 'preset = "graded-index-62.5" or "single-mode", [fibre.profile], or modes_csv'
             raise KeyedError("preset", f"missing; allowed: {sources}")
         if tables:
-            for key in ("modes_csv", "groups_csv"):
-                if key not in tables:
-                    raise KeyedError(key, "missing; tables need both modes_csv and groups_csv")
+            if "modes_csv" not in tables:
+                raise KeyedError("modes_csv", f"missing; {min(tables)} needs it")
             if (self.kappa_csv is None) == (self.profile is None):
                 fault = "missing" if self.profile is None else "given together with [fibre.profile]"
                 raise KeyedError("kappa_csv", f"{fault}; modes_csv needs either kappa_csv or [fibre.profile]")
@@ -118,6 +122,8 @@ class Fibre(Table):
                 idle += ("n2",)
         else:
             idle += ("gamma",)
+            if self.preset is not None and self.dispersion == "solver":
+                idle += ("wavelength",)
         if unread := [key for key in idle if key in given & self.model_fields_set]:
             source = (
                 f'preset = "{self.preset}"' if self.preset else "modes_csv" if tables else "[fibre.profile]"
@@ -139,27 +145,30 @@ class Link(Table):
     """[link]: spans of fibre, each followed by an amplifier. length in m, noise_figure and gain in dB."""
 
     length: Length
-    spans: Count = 1
+    spans: Annotated[Count, Field(le=MOST_SPANS)] = 1
     noise_figure: Annotated[float, in_unit("dB", least=0, most=100)] | None = None
     gain: Annotated[float, in_unit("dB", least=0, most=200)] | None = None
     mix_groups: StrictBool = False
 
 
 class Signal(Table):
-    """[signal]: what each spatial mode carries. Frequencies and symbol_rate in Hz, launch_power in W."""
+    """[signal]: what each spatial mode carries. Frequencies and symbol_rate in Hz, launch_power in W.
+
+    launch_power is one number, a tuple of one for each channel, or a tuple of such tuples, one for each mode.
+    """
 
     modulation: Literal["qpsk", "16qam", "64qam", "gaussian"] = "qpsk"
-    symbol_rate: Frequency
-    symbols: Annotated[StrictInt, Field(ge=16)]
-    samples_per_symbol: Annotated[StrictInt, Field(ge=2)]
+    symbol_rate: Annotated[float, in_unit("Hz", least=1, most=1e16)]
+    symbols: Annotated[StrictInt, Field(ge=16, le=MOST_SYMBOLS)]
+    samples_per_symbol: Annotated[StrictInt, Field(ge=2, le=MOST_SYMBOLS)]
     rolloff: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.1
-    launch_power: Annotated[float, in_unit("W", above=0)]
-    channels: Count | None = None
+    launch_power: Powers
+    channels: Annotated[Count, Field(le=MOST_CHANNELS)] | None = None
     spacing: Frequency | None = None
     centre_frequency: Frequency | None = None
     first_frequency: Frequency | None = None
     last_frequency: Frequency | None = None
-    frequencies: Annotated[list[Frequency], Field(min_length=1)] | None = None
+    frequencies: Annotated[list[Frequency], Field(min_length=1, max_length=MOST_CHANNELS)] | None = None
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -177,6 +186,17 @@ class Signal(Table):
     def centre(self) -> float:
         """Optical frequency in the middle of the channels, Hz: the carrier that the simulation refers to."""
         return 0.5 * (self.grid[0] + self.grid[-1])
+
+    @property
+    def powers(self) -> np.ndarray:
+        """launch_power in the order of `grid`: W, of a shape that broadcasts to (modes, channels)."""
+        if not isinstance(self.launch_power, tuple):
+            return np.array(self.launch_power)
+        rows = self.launch_power if isinstance(self.launch_power[0], tuple) else (self.launch_power,)
+        powers = np.array([np.broadcast_to(row, len(self.grid)) for row in rows])
+        if self.frequencies is not None:
+            powers = powers[:, np.argsort(self.frequencies, kind="stable")]
+        return powers if rows is self.launch_power else powers[0]
 
     @property
     def samples(self) -> int:
@@ -219,6 +239,9 @@ class Signal(Table):
                     f"{self.last_frequency / 1e12:g} THz given, must not be "
                     f"below first_frequency ({self.first_frequency / 1e12:g} THz)",
                 )
+            if steps >= MOST_CHANNELS:
+                given = f"{self.spacing or 0:g} Hz given makes {steps:.3g} channels"
+                raise KeyedError("spacing", f"{given}; allowed: up to {MOST_CHANNELS}")
             if abs(steps - round(steps)) > 1e-6:
                 raise KeyedError(
                     "spacing",
@@ -226,7 +249,22 @@ class Signal(Table):
                     "between first_frequency and last_frequency",
                 )
         self._check_band()
+        self._check_powers()
         return self
+
+    def _check_powers(self) -> None:
+        if not isinstance(self.launch_power, tuple):
+            return
+        channels = len(self.grid)
+        per_mode = isinstance(self.launch_power[0], tuple)
+        lists = self.launch_power if per_mode else (self.launch_power,)
+        for number, powers in enumerate(lists, start=1):
+            if len(powers) != channels and (len(powers) > 1 or not per_mode):
+                where = f" for mode {number}" if per_mode else ""
+                raise KeyedError(
+                    "launch_power",
+                    f"{len(powers)} powers{where} given, there are {channels} channels; {POWER_FORMS}",
+                )
 
     def _check_band(self) -> None:
         width = self.symbol_rate * (1 + self.rolloff)
@@ -265,9 +303,15 @@ class Receiver(Table):
 
     osnr: Annotated[float, in_unit("dB", least=-100, most=200)] | None = None
     noise_seed: Seed = 1
-    phase_window: Annotated[StrictInt, Field(ge=0)] = 64
+    phase_window: Annotated[StrictInt, Field(ge=0, le=MOST_SYMBOLS)] = 64
     back_to_back: StrictBool = True
     at: Places = "each"
+
+    @model_validator(mode="after")
+    def _window_holds_neighbours(self) -> Self:
+        if self.phase_window == 1:
+            raise KeyedError("phase_window", "1 given, must be 0 (one phase for all) or at least 2")
+        return self
 
     def spans(self, total: int) -> tuple[int, ...]:
         """Span numbers (from 1) after which the signal is received, ascending."""
@@ -291,7 +335,7 @@ class Solver(Table):
     svd_tolerance: Annotated[float, Field(ge=0, lt=1, strict=True)] = 1e-12
     exchange: Literal["auto", "dense", "factored"] = "auto"
     device: Annotated[StrictStr, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
-    threads: Count | None = None
+    threads: Annotated[Count, Field(le=MOST_THREADS)] | None = None
 
     @model_validator(mode="after")
     def _one_step_control(self) -> Self:

@@ -73,13 +73,38 @@ def _numbers(value: Any, words: tuple[str, ...]) -> Any:
     return value if single else items
 
 
+def _powers(value: Any, info: ValidationInfo) -> float | tuple:
+    """A power; a list of them, one a channel; or a list for each mode, of one power or one a channel."""
+
+    def read(item: Any, depth: int) -> float | tuple:
+        if isinstance(item, (list, tuple)) and depth:
+            return tuple(read(part, depth - 1) for part in item)
+        return _read(item, info, "W", 0.0, None, None)
+
+    value = value.tolist() if hasattr(value, "tolist") else value
+    found = read(value, 2)
+    if isinstance(found, tuple):
+        nested = [isinstance(item, tuple) for item in found]
+        if not found or any(nested) != all(nested) or () in found:
+            raise ValueError(f"{show(value)} given, {POWER_FORMS}")
+    return found
+
+
+POWER_FORMS = (
+    'allowed: one power such as "-1 dBm", a list with one for each channel, or a list for each mode such as '
+    '[["-1 dBm"], ["0 dBm"]], which holds one power or one for each channel'
+)
+
 #: Bounds are far beyond any use: they keep absurd input out of the arithmetic.
 Length = Annotated[float, in_unit("m", above=0, most=1e9)]
-Offset = Annotated[float, in_unit("m", least=0)]
+Offset = Annotated[float, in_unit("m", least=0, most=1)]
 Frequency = Annotated[float, in_unit("Hz", above=0, most=1e16)]
-Count = Annotated[StrictInt, Field(ge=1)]
+Count = Annotated[StrictInt, Field(ge=1, lt=2**63)]
+#: Most spans of a link, most channels, most symbols and samples a symbol, most CPU threads.
+MOST_SPANS, MOST_CHANNELS, MOST_SYMBOLS, MOST_THREADS = 10_000, 10_000, 2**40, 4096
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 InputFile = Annotated[Path, BeforeValidator(_file)]
+Powers = Annotated[Any, PlainValidator(_powers)]
 Groups = Annotated[int | list[int], PlainValidator(partial(_numbers, words=()))]
 Places = Annotated[str | list[int], PlainValidator(partial(_numbers, words=("each", "end")))]
 

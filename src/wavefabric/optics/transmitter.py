@@ -11,6 +11,7 @@ import numpy as np
 from wavefabric.device import philox
 from wavefabric.errors import InputError
 from wavefabric.optics.constellation import Constellation
+from wavefabric.optics.quantities import numbers
 from wavefabric.optics.wdm import Grid
 
 
@@ -44,9 +45,10 @@ class Transmitter:
     rolloff : float
         Of the root-raised-cosine pulses, 0 to 1.
     launch_power : float or array_like
-        Mean power of a dual-polarisation signal, W, per mode and channel: one number, or an array
-        that broadcasts to (modes, channels), e.g. (channels,), (modes, 1). Half of it goes into each
-        polarisation; equal to the digit for QPSK, in expectation over the symbols for the others.
+        Mean power of a dual-polarisation signal, W or text such as ``"-1 dBm"``, per mode and channel: one
+        value, or an array or lists that broadcast to (modes, channels), e.g. (channels,), (modes, 1). Half
+        of it goes into each polarisation; equal to the digit for QPSK, in expectation over the symbols
+        for the others.
         A power of 0 leaves that signal dark.
     seed : int
 
@@ -67,7 +69,7 @@ class Transmitter:
             object.__setattr__(self, "constellation", Constellation(self.constellation))
         self.grid.check(self.rolloff)
         philox.check_seed(self.seed)
-        power = np.array(self.launch_power, dtype=float)
+        power = numbers(self.launch_power, "W", "launch_power")
         if power.ndim > 2 or not np.isfinite(power).all() or (power < 0).any():
             raise InputError("launch_power: powers in W, 0 or more, for (modes, channels) allowed")
         if power.ndim and power.shape[-1] not in (1, self.grid.channels):

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wavefabric.errors import InputError
+from wavefabric.optics.quantities import number, numbers
 
 
 @dataclass(frozen=True)
 class Grid:
-    """WDM channels on a periodic time window of ``symbols`` symbols.
+    """WDM channels on a periodic time window of ``symbols`` symbols. Frequencies may be text with a unit.
 
     Parameters
     ----------
@@ -51,8 +52,10 @@ class Grid:
     guard: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self):
-        channels = tuple(float(f) for f in self.frequencies)
+        channels = tuple(numbers(self.frequencies, "Hz", "frequencies").ravel().tolist())
         object.__setattr__(self, "frequencies", channels)
+        for key in ("symbol_rate", "guard", *(("centre",) if self.centre is not None else ())):
+            object.__setattr__(self, key, number(getattr(self, key), "Hz", key))
         if not channels or not all(math.isfinite(f) and f > 0 for f in channels):
             raise InputError("frequencies: one or more positive frequencies in Hz allowed")
         if not (math.isfinite(self.symbol_rate) and self.symbol_rate > 0):
@@ -70,6 +73,7 @@ class Grid:
     @classmethod
     def centred(cls, centre, spacing, count, symbol_rate, samples_per_symbol, symbols, *, guard=0.0) -> Grid:
         """``count`` channels ``spacing`` Hz apart, symmetric about the optical frequency ``centre`` (Hz)."""
+        centre, spacing = number(centre, "Hz", "centre"), number(spacing, "Hz", "spacing")
         if not spacing > 0:
             raise InputError(f"spacing: {spacing!r} given, a positive spacing in Hz allowed")
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
@@ -80,6 +84,8 @@ class Grid:
     @classmethod
     def between(cls, first, last, spacing, symbol_rate, samples_per_symbol, symbols, *, guard=0.0) -> Grid:
         """Channels from ``first`` to ``last`` (both included) every ``spacing``, all in Hz."""
+        first, last = number(first, "Hz", "first"), number(last, "Hz", "last")
+        spacing = number(spacing, "Hz", "spacing")
         if not spacing > 0:
             raise InputError(f"spacing: {spacing!r} given, a positive spacing in Hz allowed")
         steps = (last - first) / spacing
