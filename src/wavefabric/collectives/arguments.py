@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, quoted
 
 _MOST = 2**63 - 1
 
@@ -27,7 +27,7 @@ def whole(key: str, value: Any, least: int, most: int = _MOST) -> int:
         number = None
     if number is None or isinstance(value, bool | np.bool_) or not least <= number <= most:
         upper = "" if most == _MOST else f" to {most}"
-        raise InputError(f"{key}: {value!r}; allowed: whole numbers from {least}{upper}")
+        raise InputError(f"{key}: {quoted(value)}; allowed: whole numbers from {least}{upper}")
     return number
 
 

@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from wavefabric.collectives.arguments import whole
+from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS, whole
 from wavefabric.collectives.schedule import Holdings, Schedule, remembered
 from wavefabric.errors import InputError
 
@@ -87,6 +87,13 @@ def layout(collective: str, ranks: int, elements: int, pieces: int = 1, root: in
     ranks, elements = whole("ranks", ranks, 1), whole("elements", elements, 0)
     pieces = whole("pieces", pieces, 1)
     root = whole("root", root, 0, ranks - 1)
+    each = ranks if collective in CUT_BY_RANK else 1
+    if ranks > MOST_RANKS or ranks * each * pieces > MOST_CHUNKS:
+        most = max(1, MOST_CHUNKS // (ranks * each))
+        raise InputError(
+            f"pieces: {pieces} given for {ranks} ranks; allowed: up to {MOST_RANKS} ranks "
+            f"and {MOST_CHUNKS} chunks in all, so 1 to {most}"
+        )
     if collective in CUT_BY_RANK:
         counts = np.concatenate([split(int(n), pieces) for n in split(elements, ranks)])
     else:

@@ -10,6 +10,7 @@ from wavefabric.collectives.json_write import write_lines
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import check_structure
 from wavefabric.errors import InputError
+from wavefabric.input_files import MOST_SCHEDULE
 from wavefabric.text_files import read_text, write_text
 
 
@@ -89,7 +90,7 @@ def load(path: str | Path) -> Schedule:
     InputError
         If the file cannot be read, or as `from_json`, the path in front.
     """
-    text = read_text(path, "schedule")
+    text = read_text(path, "schedule", MOST_SCHEDULE)
     try:
         return from_json(text)
     except InputError as error:

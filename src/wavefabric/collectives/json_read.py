@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS
 from wavefabric.collectives.json_write import FORMAT, VERSION
-from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
+from wavefabric.collectives.schedule import PROTOCOLS, TRANSFER, Holdings, MscclOrigin, Schedule
 from wavefabric.collectives.structure import NAMES, check_structure, is_name
 from wavefabric.errors import InputError
 
 _HEX = re.compile(r"0x[0-9a-fA-F]+")
+_COUNT = list(TRANSFER.fields or ()).index("count")
 
 
 def read_schedule(content: Any) -> Schedule:
@@ -28,9 +30,9 @@ def read_schedule(content: Any) -> Schedule:
     if isinstance(content, dict):  # of another format or version, nothing else can be judged
         _exactly("format", content.get("format"), FORMAT)
         _exactly("version", content.get("version"), VERSION)
-    _keys("schedule", content, keys)
+    _keys("schedule", content, keys, ("msccl",))
     name = _text("name", content["name"])
-    ranks = _whole("ranks", content["ranks"], 1, np.iinfo(np.int32).max)
+    ranks = _whole("ranks", content["ranks"], 1, MOST_RANKS)
     buffers, sizes = _buffers(content["buffers"], ranks)
     chunks = _Chunks(
         ranks, {name: (b, s.shape[1]) for b, (name, s) in enumerate(zip(buffers, sizes, strict=True))}
@@ -39,6 +41,9 @@ def read_schedule(content: Any) -> Schedule:
         _transfer(f"transfers[{i}]", t, chunks)
         for i, t in enumerate(_list("transfers", content["transfers"]))
     ]
+    moved = sum(row[_COUNT] for row in rows)
+    if moved > MOST_MOVES:
+        _refuse("transfers", _Words(f"{moved} chunks moved"), f"up to {MOST_MOVES} in all")
     schedule = Schedule(
         name=name,
         ranks=ranks,
@@ -47,6 +52,7 @@ def read_schedule(content: Any) -> Schedule:
         transfers=np.array(rows, TRANSFER),
         pre=_held("pre", content["pre"], chunks),
         post=_held("post", content["post"], chunks),
+        msccl=_msccl(content["msccl"]) if "msccl" in content else None,
     )
     check_structure(schedule)
     return schedule
@@ -60,7 +66,10 @@ def _refuse(key: str, given: Any, allowed: str):
 
 def _shown(given: Any) -> str:
     """JSON in ASCII, cut to the length of a line."""
-    text = json.dumps(given)
+    try:
+        text = json.dumps(given)
+    except (ValueError, RecursionError):
+        return "a value too large to show"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -102,6 +111,18 @@ def _list(key: str, value: Any) -> list:
     return value
 
 
+def _msccl(value: Any) -> MscclOrigin:
+    _keys("msccl", value, ("protocol", "channels", "most_bytes"))
+    if value["protocol"] not in PROTOCOLS:
+        _refuse("msccl.protocol", value["protocol"], ", ".join(PROTOCOLS))
+    most = value["most_bytes"]
+    return MscclOrigin(
+        protocol=value["protocol"],
+        channels=_whole("msccl.channels", value["channels"], 0, np.iinfo(np.int32).max),
+        most_bytes=most if most is None else _whole("msccl.most_bytes", most, 0, np.iinfo(np.int64).max),
+    )
+
+
 def _buffers(value: Any, ranks: int) -> tuple[tuple[str, ...], tuple[np.ndarray, ...]]:
     names: list[str] = []
     tables: list[np.ndarray] = []
@@ -116,6 +137,8 @@ def _buffers(value: Any, ranks: int) -> tuple[tuple[str, ...], tuple[np.ndarray,
             _refuse(f"{where}.name", name, "each name once")
         names.append(name)
         tables.append(_sizes(f"{where}.sizes", buffer["sizes"], ranks))
+        if (chunks := sum(table.size for table in tables)) > MOST_CHUNKS:
+            _refuse(f"{where}.sizes", _Words(f"{chunks} chunks so far"), f"up to {MOST_CHUNKS} in all")
     return tuple(names), tuple(tables)
 
 

@@ -22,6 +22,8 @@ def write_lines(schedule: Schedule) -> Iterator[str]:
     yield f'  "version": {VERSION},'
     yield f'  "name": {json.dumps(schedule.name, ensure_ascii=False)},'
     yield f'  "ranks": {schedule.ranks},'
+    if schedule.msccl is not None:
+        yield f'  "msccl": {json.dumps(vars(schedule.msccl))},'
     pairs = zip(names, schedule.sizes, strict=True)
     yield from _list(
         "buffers", (f'{{"name": {n}, "sizes": {json.dumps(s.tolist())}}}' for n, s in pairs), ","

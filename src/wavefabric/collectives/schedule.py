@@ -29,8 +29,29 @@ TRANSFER = np.dtype(
     ]
 )
 
+#: Protocols of NCCL, which an MSCCL algorithm names.
+PROTOCOLS = ("Simple", "LL", "LL128")
+
 #: (rank, buffer, chunk) → (item, bit mask of the ranks whose contributions it holds).
 Holdings = dict[tuple[int, int, int], tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class MscclOrigin:
+    """What the MSCCL file that a schedule was read from says, and transfers do not.
+
+    Parameters
+    ----------
+    protocol : str
+        Of `PROTOCOLS`.
+    channels : int
+    most_bytes : int or None
+        Bytes of the largest array that the file runs with before its buffers are full; None: any.
+    """
+
+    protocol: str
+    channels: int
+    most_bytes: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +70,8 @@ class Schedule:
         Ordered by round. Rounds order a cost model; when run, only data dependencies order transfers.
     pre, post : dict
         What is held before and must be held after (see `Holdings`).
+    msccl : MscclOrigin, optional
+        Of a schedule that was read from an MSCCL file. No cost model counts it.
     """
 
     name: str
@@ -58,6 +81,7 @@ class Schedule:
     transfers: np.ndarray
     pre: Holdings = field(repr=False)
     post: Holdings = field(repr=False)
+    msccl: MscclOrigin | None = None
 
     @property
     def rounds(self) -> int:

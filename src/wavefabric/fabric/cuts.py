@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -51,6 +51,14 @@ class Graph:
     def reverse(self) -> Graph:
         """The same, every edge turned round."""
         return replace(self, source=self.target, target=self.source)
+
+    @cached_property
+    def units(self) -> tuple[Fraction, list[int]]:
+        """The greatest number that all capacities are whole multiples of, and the multiples; -1: no limit."""
+        known = {id(c): c for c in self.capacity if c is not None}  # many edges share one number
+        unit = _common(list(known.values()))
+        multiple = {key: int(c / unit) for key, c in known.items()}
+        return unit, [-1 if c is None else multiple[id(c)] for c in self.capacity]
 
 
 def as_electrical(fabric: PhotonicFabric) -> Fabric:
@@ -100,7 +108,8 @@ def graph(fabric: Fabric) -> Graph:
     w = wires(fabric)
     n, nodes = fabric.ranks, fabric.ranks + len(fabric.switches)
     source, target = w.source.copy(), w.target.copy()
-    capacity: list[Fraction | None] = [Fraction(b) for b in w.bandwidth.tolist()]
+    exact = {b: Fraction(b) for b in np.unique(w.bandwidth).tolist()}
+    capacity: list[Fraction | None] = [exact[b] for b in w.bandwidth.tolist()]
     limit = _port_limit(fabric)
     if limit is not None:
         out, into = nodes + np.arange(n), nodes + n + np.arange(n)
@@ -133,9 +142,10 @@ def sampled(fabric: Fabric) -> list[tuple[frozenset[int], float, float]]:
     found = []
     if fabric.switches:
         g = graph(fabric)
+        both = g, g.reverse()
         for k in sorted({n * i // 16 for i in range(1, 16)} - {0}):
             first = frozenset(range(k))
-            flows = [_between(h, first) for h in (g, g.reverse())]
+            flows = [_between(h, first) for h in both]
             found.append((first, flows[0], flows[1]))
         return found
     ranks, back = np.arange(n), Wires(w.target, w.source, w.bandwidth, w.latency)
@@ -191,9 +201,7 @@ class Network:
 
         self.graph = g
         self.source, self.sink, self.size = g.nodes, g.nodes + 1, g.nodes + 2
-        limits = [c for c in g.capacity if c is not None]
-        self.unit = _common(limits)
-        self.units = [-1 if c is None else int(c / self.unit) for c in g.capacity]
+        self.unit, self.units = g.units
         rows = np.concatenate((g.source, np.full(g.gpus, self.source), np.array(sinks, np.int64)))
         columns = np.concatenate((g.target, np.arange(g.gpus), np.full(len(sinks), self.sink)))
         self.csr = csr_matrix((np.arange(1, rows.size + 1), (rows, columns)), shape=(self.size, self.size))

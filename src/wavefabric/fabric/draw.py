@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wavefabric.errors import InputError
+from wavefabric.fabric.draw_text import as_written
 from wavefabric.fabric.model import Fabric
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.output_files import check_output, replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,11 +41,12 @@ def check_ending(path: Path, fabric: Fabric | PhotonicFabric) -> str:
     if path.suffix.lower() not in allowed:
         kind = "photonic" if isinstance(fabric, PhotonicFabric) else "electrical"
         raise InputError(
-            f"output: {path} given; allowed for a {kind} fabric: names that end in {', '.join(allowed)}"
+            f"output: {path} given; allowed for {kind} fabrics: names that end in {', '.join(allowed)}"
         )
     return path.suffix.lower()
 
 
+@as_written
 def draw_circuits(
     schedule: Schedule,
     plan: CircuitPlan,
@@ -83,7 +85,7 @@ def draw_circuits(
 
     path = Path(path)
     ending = check_ending(path, plan.fabric)
-    _check_free(path, force)
+    check_output(path, force)
     if not plan.rounds:
         raise InputError(
             f"schedule: {schedule.name} sends nothing; allowed: a schedule with circuits to draw"
@@ -103,6 +105,7 @@ def draw_circuits(
     return _save(path, panels(shown))
 
 
+@as_written
 def draw_flow(
     schedule: Schedule,
     fabric: Fabric,
@@ -142,7 +145,7 @@ def draw_flow(
 
     path = Path(path)
     check_ending(path, fabric)
-    _check_free(path, force)
+    check_output(path, force)
     if not schedule.communication_rounds:
         raise InputError(
             f"schedule: {schedule.name} sends nothing; allowed: a schedule with transfers to draw"
@@ -190,6 +193,7 @@ def loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds: flo
     return carried / routes.wires.bandwidth / max(seconds, 1e-300)
 
 
+@as_written
 def draw_fabric(fabric: Fabric | PhotonicFabric, path: str | Path, *, force: bool = False) -> Path:
     """A fabric alone: tiles and waveguides, or GPUs, switches and kinds of links.
 
@@ -206,7 +210,7 @@ def draw_fabric(fabric: Fabric | PhotonicFabric, path: str | Path, *, force: boo
     path = Path(path)
     if path.suffix.lower() not in STILL:
         raise InputError(f"output: {path} given; allowed: names that end in {', '.join(STILL)}")
-    _check_free(path, force)
+    check_output(path, force)
     if isinstance(fabric, PhotonicFabric):
         from wavefabric.fabric.draw_routes import fabric_figure
 
@@ -217,13 +221,6 @@ def draw_fabric(fabric: Fabric | PhotonicFabric, path: str | Path, *, force: boo
     figure.text(0.03, 0.957, fabric.name, color=TEXT, fontsize=15, fontweight="bold", va="center")
     figure.text(0.03, 0.917, fabric.description[:110], color=DIM, fontsize=9)
     return _save(path, figure)
-
-
-def _check_free(path: Path, force: bool) -> None:
-    if path.is_dir():
-        raise InputError(f"output: {path} is a folder; allowed: the name of a file")
-    if path.exists() and not force:
-        raise InputError(f"output: {path} exists; allowed: another name, or force")
 
 
 def _save(path: Path, figure: Figure) -> Path:
@@ -237,11 +234,8 @@ def _save(path: Path, figure: Figure) -> Path:
 def _write(path: Path, make: Callable[[Path], object]) -> Path:
     """Write whole or not at all."""
     try:
-        # In the same folder: the file is renamed from there, not copied.
-        with tempfile.TemporaryDirectory(prefix=".wavefabric-", dir=path.parent) as folder:
-            partial = Path(folder, path.name)
+        with replacing(path) as partial:
             make(partial)
-            partial.replace(path)
     except OSError as error:
         raise InputError(
             f"output: {path} cannot be written ({error.strerror}); allowed: another name"

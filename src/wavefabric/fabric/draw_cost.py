@@ -31,7 +31,7 @@ def draw_costs(
     from matplotlib.figure import Figure
 
     from wavefabric.fabric.draw import _save
-    from wavefabric.results.plots import COLOURS, GREY, MARKERS, STYLE
+    from wavefabric.results.plots import COLOURS, GREY, MARKERS, STYLE, plain_text
 
     with mpl.rc_context({**STYLE, "axes.titlepad": 8, "axes.grid.axis": "both"}):
         figure = Figure(figsize=(8.4, 4.8), layout="constrained")
@@ -46,7 +46,7 @@ def draw_costs(
                 marker=MARKERS[k % len(MARKERS)] if len(sizes) < 25 else None,
                 linestyle="-" if k < len(COLOURS) else "--",
                 markersize=4.5,
-                label=name,
+                label=plain_text(name),
             )
         bound = np.min([[c.bound.seconds * 1e6 for c in found] for _, found in lines], axis=0)
         if (bound > 0).all():
@@ -55,7 +55,7 @@ def draw_costs(
         axes.set_yscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: size_tick(value))
         axes.set(xlabel="size of the array", ylabel="time (µs)")
-        axes.set_title(f"{fabric}, {lines[0][1][0].model} model")
+        axes.set_title(f"{plain_text(fabric)}, {lines[0][1][0].model} model")
         axes.legend(loc="upper left")
     return _save(Path(path), figure)
 

@@ -10,6 +10,7 @@ import numpy as np
 from wavefabric.fabric import draw_photonic
 from wavefabric.fabric.draw_graph import load_colour
 from wavefabric.fabric.draw_scene import HALF, MARGIN, STREET, Scene, place_tiles
+from wavefabric.fabric.draw_text import as_written
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def routes_figure(fabric: PhotonicFabric, title: str, routings: Sequence[tuple[s
     return _figure(fabric, title, f"{fabric.name}: routes that share each edge", panels, most)
 
 
+@as_written
 def _figure(fabric: PhotonicFabric, title: str, words: str, panels: list, most: int = 1) -> Figure:
     from matplotlib.figure import Figure
 

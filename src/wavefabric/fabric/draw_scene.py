@@ -9,6 +9,7 @@ two lanes. The unit of length is the pitch of tiles; y points down.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -127,15 +128,17 @@ def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most:
     tiles, wafers = place_tiles(fabric)
     times = _times(plan, cost)
     chosen = range(len(plan.rounds)) if most is None else evenly(len(plan.rounds), most)
-    order = sorted({r.round for r in plan.rounds})
-    parts = {number: sum(r.round == number for r in plan.rounds) for number in order}
+    parts = Counter(r.round for r in plan.rounds)
+    order = sorted(parts)
+    place = {number: at for at, number in enumerate(order)}
     sent = _bytes_words(schedule)
     known: dict[tuple, list[Circuit]] = {}  # rounds often repeat their circuits
     frames = []
     for number in chosen:
         now = plan.rounds[number]
-        before, after = _levels(told, order, now, parts[now.round])
-        title = f"round {order.index(now.round) + 1} of {len(order)}"
+        at = place[now.round]
+        before, after = _levels(told, order, at, now, parts[now.round])
+        title = f"round {at + 1} of {len(order)}"
         if parts[now.round] > 1:
             title += f", part {now.part + 1} of {parts[now.round]}"
         carried = tuple(sent.get((now.round, b.src, b.dst)) for b in now.bundles)
@@ -307,12 +310,12 @@ def flat(points: np.ndarray, steps: int = 5) -> np.ndarray:
     return np.concatenate(found)
 
 
-def _levels(told: Story, order: list[int], now: CircuitRound, parts: int) -> tuple[np.ndarray, np.ndarray]:
+def _levels(
+    told: Story, order: list[int], at: int, now: CircuitRound, parts: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Levels before and after a part of a round; local rounds that follow belong to it."""
-    at = order.index(now.round)
-    end = order[at + 1] if at + 1 < len(order) else len(told.levels) - 1
-    begin = now.round if at else 0
-    before, after = told.levels[begin], told.levels[end]
+    before = told.before(now.round) if at else told.levels[0]
+    after = told.before(order[at + 1]) if at + 1 < len(order) else told.levels[-1]
     return before + (after - before) * now.part / parts, before + (after - before) * (now.part + 1) / parts
 
 
@@ -324,9 +327,9 @@ def _times(plan: CircuitPlan, cost: Cost | None) -> list[tuple[float, float]]:
     for each in cost.rounds:
         begun[each.round] = (now, each.seconds)
         now += each.seconds
-    found = []
+    found, count = [], Counter(r.round for r in plan.rounds)
     for each in plan.rounds:
-        parts = sum(r.round == each.round for r in plan.rounds)
+        parts = count[each.round]
         begin, seconds = begun.get(each.round, (0.0, 0.0))
         found.append((begin + seconds * each.part / parts, begin + seconds * (each.part + 1) / parts))
     return found

@@ -19,22 +19,29 @@ class Story:
     ----------
     collective : str
         See `wavefabric.collectives.conditions.kind`.
+    numbers : ndarray of int, shape (rounds,)
+        Rounds that have transfers, ascending: numbers may be left out, and be large.
     levels : ndarray of float, shape (rounds + 1, ranks)
-        Share of its result that each rank holds before round 0, 1, … and at the end, by elements; a partial
-        sum counts by its terms. NaN for a rank that is promised nothing.
+        Share of its result that each rank holds before each of these rounds and at the end, by elements; a
+        partial sum counts by its terms. NaN for a rank that is promised nothing.
     gathering : ndarray of bool, shape (rounds,)
         Whether all that travels in a round is complete: nothing is left to be added to it.
     """
 
     collective: str
+    numbers: np.ndarray
     levels: np.ndarray
     gathering: np.ndarray
 
+    def before(self, round: int) -> np.ndarray:
+        """The levels before a round, shape (ranks,)."""
+        return self.levels[np.searchsorted(self.numbers, round)]
+
     def phase(self, round: int) -> str:
-        """What a round does, in words."""
+        """What a round that has transfers does, in words."""
         if self.collective != "all-reduce":
             return self.collective if self.collective != "custom" else "messages"
-        return "gathering sums" if self.gathering[round] else "adding up"
+        return "gathering sums" if self.gathering[np.searchsorted(self.numbers, round)] else "adding up"
 
 
 def story(schedule: Schedule) -> Story:
@@ -49,36 +56,40 @@ def story(schedule: Schedule) -> Story:
     words = -(-schedule.ranks // 8)
     item = np.full(m.chunks, -1, np.int64)
     origins = np.zeros((m.chunks, words), np.uint8)
-    chunk, items, masks = _table(schedule, schedule.pre, words)
+    number_of = _numbered(schedule)
+    chunk, items, masks = _table(schedule, schedule.pre, words, number_of)
     item[chunk], origins[chunk] = items, masks
-    wanted = _Wanted(schedule, words)
+    wanted = _Wanted(schedule, words, number_of)
     wanted.see(chunk, item, origins)
     levels = [wanted.levels()]
-    gathering = np.ones(schedule.rounds, bool)
+    gathering: list[bool] = []
     rounds = schedule.transfers["round"][m.transfer]
     reduces = schedule.transfers["reduce"][m.transfer]
     away = (schedule.transfers["src"] != schedule.transfers["dst"])[m.transfer]
-    number = 0
     for first, last in batches(rounds):
-        while number < int(rounds[first]):  # rounds without transfers change nothing
-            levels.append(levels[-1])
-            number += 1
         src, dst = m.src[first:last], m.dst[first:last]
         found, what = origins[src], item[src]
         travels = away[first:last]
-        gathering[number] = bool(wanted.complete(what, found)[travels].all())
+        gathering.append(bool(wanted.complete(what, found)[travels].all()))
         origins[dst] = np.where(reduces[first:last, None], origins[dst] | found, found)
         item[dst] = what
         wanted.see(dst, item, origins)
         levels.append(wanted.levels())
-        number += 1
-    return Story(kind(schedule)[0], np.array(levels), gathering)
+    return Story(kind(schedule)[0], np.unique(rounds), np.array(levels), np.array(gathering, bool))
 
 
-def _table(schedule: Schedule, held: Holdings, words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Chunk numbers, items, and origins as bytes, of an entry each."""
+def _numbered(schedule: Schedule) -> dict[int, int]:
+    """Items numbered through: in a schedule they are any numbers below 2^63."""
+    found = {item for ends in (schedule.pre, schedule.post) for item, _ in ends.values()}
+    return {item: number for number, item in enumerate(sorted(found))}
+
+
+def _table(
+    schedule: Schedule, held: Holdings, words: int, number_of: dict[int, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Chunk numbers, numbers of items, and origins as bytes, of an entry each."""
     at = np.array(list(held), np.int64).reshape(-1, 3)
-    items = np.array([item for item, _ in held.values()], np.int64)
+    items = np.array([number_of[item] for item, _ in held.values()], np.int64)
     packed = b"".join(int(mask).to_bytes(words, "little") for _, mask in held.values())
     masks = np.frombuffer(packed, np.uint8).reshape(-1, words)
     return chunk_numbers(schedule, at[:, 1], at[:, 0], at[:, 2]), items, masks
@@ -92,16 +103,13 @@ def _count(masks: np.ndarray) -> np.ndarray:
 class _Wanted:
     """What each rank is promised, and the most of it that it has held."""
 
-    def __init__(self, schedule: Schedule, words: int):
-        chunk, items, masks = _table(schedule, schedule.post, words)
+    def __init__(self, schedule: Schedule, words: int, number_of: dict[int, int]):
+        chunk, items, masks = _table(schedule, schedule.post, words, number_of)
         size = np.concatenate([s.ravel() for s in schedule.sizes])
         self.owner = np.concatenate(
             [np.repeat(np.arange(schedule.ranks), s.shape[1]) for s in schedule.sizes]
         )
-        highest = max(
-            (held[0] for ends in (schedule.pre, schedule.post) for held in ends.values()), default=0
-        )
-        self.items = highest + 1
+        self.items = max(len(number_of), 1)
         key = self.owner[chunk] * self.items + items
         self.key, inverse = np.unique(key, return_inverse=True)
         self.weight = np.bincount(inverse, size[chunk], self.key.size)

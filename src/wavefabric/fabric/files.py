@@ -20,6 +20,7 @@ from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
 from wavefabric.fabric.presets import FOLDER, presets
 from wavefabric.text_files import read_text, write_text
+from wavefabric.toml_read import parse_toml
 from wavefabric.units import show
 
 #: Most links of a file: a bound on absurd input.
@@ -70,12 +71,10 @@ def from_toml(text: str) -> Fabric | PhotonicFabric:
         In one line: the key, what was given, what is allowed.
     """
     try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        data = parse_toml(text)
+    except tomllib.TOMLDecodeError as error:
         fault = " ".join(str(error).split())
         raise InputError(f"fabric: not TOML ({fault}); allowed: a TOML file") from None
-    except ValueError:  # Python reads no whole number of more than 4300 digits
-        raise InputError("fabric: a number with too many digits; allowed: numbers below 2^63") from None
     model = PhotonicTable if data.get("kind") == "photonic" else ElectricalTable
     if data.get("kind", "electrical") not in ("electrical", "photonic"):
         raise InputError(f'kind: {show(data["kind"])} given; allowed: "electrical" or "photonic"')

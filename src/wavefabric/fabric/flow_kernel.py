@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from wavefabric.numba_cache import njit
 
 #: Events closer together than this, relative to the time, are one.
 SAME = 1e-12
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def fair_shares(flows, first, resource, capacity, most, rate):
     """Max–min fair rates by progressive filling.
 
@@ -83,7 +84,7 @@ def fair_shares(flows, first, resource, capacity, most, rate):
         uses = kept
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _sort(numbers, count):
     """Shell's sort, in place (NumPy's takes a second to compile)."""
     gap = 1
@@ -99,7 +100,7 @@ def _sort(numbers, count):
         gap //= 3
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def simulate(
     src,  # of each transfer
     dst,

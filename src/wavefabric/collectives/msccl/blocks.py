@@ -143,9 +143,9 @@ def _work(moves: np.ndarray, found: Lanes) -> tuple[np.ndarray, np.ndarray]:
         np.where(m["reduce"], RE, CPY),
     )
     kind = work["type"]
-    for side, unused, letter in (("src", R, 0), ("dst", S, 1)):
-        work[f"{side}buf"] = np.where(kind == unused, letter, m[f"{side}buf"])
-        work[f"{side}off"] = np.where(kind == unused, -1, m[f"{side}off"])
+    # Sends and receives name both ends, as msccl-tools does: checkers compare them, the runtime takes one.
+    for key in ("srcbuf", "srcoff", "dstbuf", "dstoff"):
+        work[key] = m[key]
     # A sum that is received is added where it stays.
     rrc = kind == RRC
     work["srcbuf"][rrc], work["srcoff"][rrc] = m["dstbuf"][rrc], m["dstoff"][rrc]

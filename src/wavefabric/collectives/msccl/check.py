@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wavefabric.collectives.msccl.deadlock import check_deadlock
 from wavefabric.collectives.msccl.format import (
     BUFFERS,
     CPY,
@@ -15,17 +16,18 @@ from wavefabric.collectives.msccl.format import (
     RRC,
     RRCS,
     SENDS,
+    SLOTS,
     WAITED_BLOCK,
     WRITES,
     Algorithm,
     read_algorithm,
 )
-from wavefabric.collectives.msccl.graph import check_deadlock, match, waited
+from wavefabric.collectives.msccl.graph import match, waited
 from wavefabric.collectives.msccl.races import check_races
 from wavefabric.errors import InputError
 
 
-def check_msccl(text: str, *, slots: int = 8) -> None:
+def check_msccl(text: str, *, slots: int = SLOTS) -> int | None:
     """Refuse an MSCCL algorithm that the runtime would refuse, or that would hang, or whose answer is luck.
 
     Parameters
@@ -35,26 +37,36 @@ def check_msccl(text: str, *, slots: int = 8) -> None:
     slots : int
         Of a connection's buffer (NCCL_STEPS).
 
+    Returns
+    -------
+    int or None
+        Bytes of the largest array that it runs with, None if it runs with any. Where it is less than all that
+        its `minBytes` and `maxBytes` allow, the algorithm is refused.
+
     Raises
     ------
     InputError
         In one line. A rule of the format that is broken; sends and receives that do not match; steps that
-        wait for one another in a circle; or two steps on a GPU that touch the same chunk, one of them
-        writing, of which nothing says which comes first.
+        wait for one another in a circle, with an array of a size that the algorithm is for; or two steps on a
+        GPU that touch the same chunk, one of them writing, of which nothing says which comes first.
+
+    Notes
+    -----
+    Sizes are for NCCL's default buffers (NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE).
     """
-    check_algorithm(read_algorithm(text), slots)
+    return check_algorithm(read_algorithm(text), slots)[1]
 
 
-def check_algorithm(algorithm: Algorithm, slots: int = 8) -> np.ndarray:
-    """The same of an algorithm that is read already; returns what `match` finds."""
+def check_algorithm(algorithm: Algorithm, slots: int = SLOTS) -> tuple[np.ndarray, int | None]:
+    """The same of an algorithm that is read already; what `match` finds, and the size."""
     _check_chunks(algorithm)
     _check_blocks(algorithm)
     _check_steps(algorithm)
     _check_waits(algorithm)
     senders = match(algorithm)
-    check_deadlock(algorithm, senders, slots)
+    most = check_deadlock(algorithm, senders, slots)
     check_races(algorithm, senders)
-    return senders
+    return senders, most
 
 
 def _first(wrong: np.ndarray) -> int | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS
+from wavefabric.collectives.schedule import PROTOCOLS
 from wavefabric.errors import InputError
 from wavefabric.xml_read import one_of, parse_xml, text_of, whole_of
 
@@ -21,10 +22,13 @@ from wavefabric.xml_read import one_of, parse_xml, text_of, whole_of
 #: wait for (kept in 8 bits).
 STEPS, BLOCKS, CHANNELS, PER_CHANNEL, COUNT, WAITED_BLOCK = 256, 216, 32, 32, 71, 127
 
-PROTOCOLS = ("Simple", "LL", "LL128")
-#: Slots of a connection's buffer that a chunk takes: Simple cuts it in two slices of two slots
-#: (MSCCL_CHUNKSTEPS = NCCL_STEPS / 2).
-SLOTS_PER_CHUNK = {"Simple": 4, "LL": 1, "LL128": 1}
+#: Slots of a connection's buffer (NCCL_STEPS), and those that a message takes: Simple cuts it in two slices
+#: of two slots (MSCCL_CHUNKSTEPS = NCCL_STEPS / 2).
+SLOTS = 8
+SLOTS_PER_MESSAGE = {"Simple": 4, "LL": 1, "LL128": 1}
+#: Data bytes that a message holds at most, with NCCL's default buffers of 4 MiB, 512 KiB (half of it flags)
+#: and 4800 KiB (a sixteenth of it flags).
+MESSAGE_BYTES = {"Simple": 2_097_152, "LL": 32_768, "LL128": 576_000}
 COLLS = ("allreduce", "allgather", "reduce", "broadcast", "alltoall", "reduce_scatter", "custom")
 #: Types of steps: send; receive; receive, copy and send; receive, reduce and send; receive, reduce and copy;
 #: that and send; local copy; local reduce; residual addition; nothing.
@@ -60,6 +64,8 @@ STEP = np.dtype(
 )
 
 _MOST = 2**31 - 1
+#: ``maxBytes`` that every runtime takes for any size: 0 is that to Azure's and RCCL's, not to Microsoft's.
+_UNLIMITED = 1 << 40
 _NAME = re.compile(r"[A-Za-z0-9 .,:;=()_+/-]{1,63}")
 
 
@@ -81,6 +87,10 @@ class Algorithm:
     steps : ndarray of `STEP`
     collective, root : str, int or None
         What `wavefabric` adds for collectives that MSCCL has no word for; other readers ignore it.
+    min_bytes, max_bytes : int, int or None
+        Sizes of the whole array that it is for (``minBytes``, ``maxBytes``); None: of any size.
+    declared : bool
+        Whether it says up to which size; `max_bytes` is None if not.
     """
 
     name: str
@@ -94,6 +104,9 @@ class Algorithm:
     steps: np.ndarray = field(repr=False)
     collective: str | None = None
     root: int | None = None
+    min_bytes: int = 0
+    max_bytes: int | None = None
+    declared: bool = True
 
     @property
     def gpus(self) -> int:
@@ -117,10 +130,11 @@ def write_algorithm(algorithm: Algorithm) -> str:
     a = algorithm
     more = f' collective="{a.collective}"' if a.collective else ""
     more += f' root="{a.root}"' if a.root is not None else ""
+    most = f' maxBytes="{_UNLIMITED if a.max_bytes is None else a.max_bytes}"' if a.declared else ""
     lines = [
         f'<algo name="{a.name}" proto="{a.proto}" nchannels="{a.channels}" nchunksperloop="{a.chunks}" '
         f'ngpus="{a.gpus}" coll="{a.coll}" inplace="{int(a.inplace)}" outofplace="{int(not a.inplace)}" '
-        f'minBytes="0" maxBytes="{1 << 40}"{more}>'
+        f'minBytes="{a.min_bytes}"{most}{more}>'
     ]
     first = np.searchsorted(a.steps["block"], np.arange(len(a.blocks) + 1)).tolist()
     of_gpu = np.searchsorted(a.blocks["gpu"], np.arange(a.gpus + 1)).tolist()
@@ -162,7 +176,7 @@ def read_algorithm(text: str) -> Algorithm:
         raise InputError(f"algo name: {name[:60]!r}; allowed: text of one line, not empty")
     whole_of(root, "algo", "nthreads", 0, _MOST, 0)
     inplace = whole_of(root, "algo", "inplace", 0, 1)
-    _bytes(root)
+    low, high = _bytes(root)
     sizes = np.zeros((gpus, 3), np.int64)
     blocks: list[tuple] = []
     steps: list[tuple] = []
@@ -193,15 +207,20 @@ def read_algorithm(text: str) -> Algorithm:
         steps=np.array(steps, STEP),
         collective=collective,
         root=whole_of(root, "algo", "root", 0, gpus - 1) if "root" in root.attrib else None,
+        min_bytes=low,
+        max_bytes=high,
+        declared="maxBytes" in root.attrib,
     )
 
 
-def _bytes(root) -> None:
+def _bytes(root) -> tuple[int, int | None]:
+    """Sizes that the algorithm is for; a ``maxBytes`` of 0, or so large that it means no limit, is None."""
     high = 2**63 - 1
     low = whole_of(root, "algo", "minBytes", 0, high, 0)
-    most = whole_of(root, "algo", "maxBytes", 0, high, max(low, 1 << 27))
-    if low > most:
+    most = whole_of(root, "algo", "maxBytes", 0, high, 0)
+    if 0 < most < low:
         raise InputError(f"algo minBytes: {low}; allowed: 0 to maxBytes, {most}")
+    return low, most if 0 < most < _UNLIMITED else None
 
 
 def _in_order(parent, where: str, tag: str, key: str, most: int) -> list:

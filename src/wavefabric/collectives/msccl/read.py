@@ -17,6 +17,7 @@ from wavefabric.collectives.msccl.format import (
     RRC,
     RRCS,
     RRS,
+    SLOTS,
     Algorithm,
     R,
     S,
@@ -24,17 +25,18 @@ from wavefabric.collectives.msccl.format import (
 )
 from wavefabric.collectives.msccl.graph import run_order
 from wavefabric.collectives.msccl.promise import promise
-from wavefabric.collectives.schedule import TRANSFER, Schedule
+from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule
 from wavefabric.collectives.structure import check_structure, chunk_numbers
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError
+from wavefabric.input_files import MOST_SCHEDULE
 from wavefabric.text_files import read_text
 
 #: More than rounds within GPUs can follow one another.
 _LOCAL = 1 << 32
 
 
-def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: int = 8) -> Schedule:
+def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: int = SLOTS) -> Schedule:
     """The schedule of an MSCCL algorithm, proved.
 
     Parameters
@@ -74,7 +76,7 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
     if root is not None:
         root = whole("root", root, 0, algorithm.gpus - 1)
         algorithm = replace(algorithm, root=root)
-    senders = check_algorithm(algorithm, slots)
+    senders, most = check_algorithm(algorithm, slots)
     found = places(algorithm)
     transfers, relayed = _transfers(algorithm, found, senders)
     names, tables = list(found.names), list(found.there)
@@ -89,6 +91,7 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
         transfers=transfers,
         pre={},
         post={},
+        msccl=MscclOrigin(algorithm.proto, algorithm.channels, most),
     )
     check_structure(schedule)
     pre, post = promise(algorithm, found, schedule)
@@ -99,7 +102,7 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
 
 def load_msccl(path: str | Path, **options) -> Schedule:
     """`from_msccl` of a file; an error begins with its path."""
-    text = read_text(path, "msccl")
+    text = read_text(path, "msccl", MOST_SCHEDULE)
     try:
         return from_msccl(text, **options)
     except InputError as error:

@@ -15,13 +15,13 @@ from wavefabric.collectives.msccl.format import (
     BLOCKS,
     CHANNELS,
     COUNT,
-    PROTOCOLS,
+    SLOTS,
     WAITED_BLOCK,
     Algorithm,
     is_algorithm_name,
     write_algorithm,
 )
-from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.schedule import PROTOCOLS, Schedule
 from wavefabric.collectives.structure import moves as single_moves
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError
@@ -45,7 +45,7 @@ def to_msccl(
     *,
     name: str | None = None,
     proto: str = "Simple",
-    slots: int = 8,
+    slots: int = SLOTS,
     instances: int = 1,
     shared: bool | None = None,
 ) -> str:
@@ -98,7 +98,7 @@ def to_msccl(
     <algo name="ring all-gather" proto="Simple" nchannels="1" ... coll="allgather" inplace="1" ...>
       <gpu id="0" i_chunks="0" o_chunks="2" s_chunks="0">
         <tb id="0" send="1" recv="-1" chan="0">
-          <step s="0" type="s" srcbuf="o" srcoff="0" dstbuf="o" dstoff="-1" cnt="1" ... hasdep="0"/>
+          <step s="0" type="s" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="1" ... hasdep="0"/>
     ...
     """
     if proto not in PROTOCOLS:

@@ -1,7 +1,7 @@
 """Schedules found and proved optimal by solvers, for photonic circuits and for electrical links."""
 
 from wavefabric.collectives.synthesis.lights import synthesise
-from wavefabric.collectives.synthesis.links import least_steps, synthesise_links
+from wavefabric.collectives.synthesis.links import decide_links, least_steps, synthesise_links
 from wavefabric.collectives.synthesis.problem import Circuit, Lights, Links, Synthesis, Undecided
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Links",
     "Synthesis",
     "Undecided",
+    "decide_links",
     "least_steps",
     "synthesise",
     "synthesise_links",

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
+import numpy as np
+
+from wavefabric.collectives.synthesis import clock
 from wavefabric.collectives.synthesis.demand import Demand
 from wavefabric.collectives.synthesis.problem import Edge
+from wavefabric.collectives.synthesis.spread import FAR
 
 #: A number of rounds, and what needs them.
 Bound = tuple[int, str]
@@ -59,6 +65,8 @@ def cut_bound(
     capacity: Mapping[Edge, int],
     groups: Sequence[tuple[frozenset[Edge], int]] = (),
     shared: bool = False,
+    until: float = math.inf,
+    sets: Sequence[int] = (),
 ) -> Bound:
     """Rounds needed because chunks have to cross the edges into a set of ranks.
 
@@ -71,11 +79,17 @@ def cut_bound(
     groups : sequence of (set of edges, int)
         Chunks that edges carry together in a round.
     shared : bool
+    until : float
+        Of `clock.now`: the best bound by then.
+    sets : sequence of int
+        Further sets of ranks to look at, as bits.
     """
     chunks = Counter((_bits(c.have), _bits(c.need)) for c in demand.chunks if c.need)
     edges = [(1 << a, 1 << b, (a, b)) for a, b in capacity]
     best: Bound = (0, "nothing to be sent")
-    for inside in _cuts(demand.ranks, capacity, len(chunks)):
+    for inside in chain(sets, _cuts(demand.ranks, capacity, len(chunks))):
+        if clock.now() > until:
+            break
         crossing = sum(n for (have, need), n in chunks.items() if need & inside and not have & inside)
         if shared:
             crossing += sum(n for (have, need), n in chunks.items() if need & ~inside and not have & ~inside)
@@ -89,14 +103,98 @@ def cut_bound(
         room = _together(cut, groups)
         rounds = -(-crossing // room) if room else UNREACHABLE
         if rounds > best[0]:
-            ranks = [str(r) for r in range(demand.ranks) if inside >> r & 1]
-            where = f"{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(ranks)}"
-            best = rounds, f"{crossing} chunks have to cross the edges round {where}, {room} a round"
+            where = _named(inside, demand.ranks)
+            best = (
+                rounds,
+                f"{crossing} chunks have to cross the edges round {where}, which carry {room} a round",
+            )
     return best
+
+
+def link_bound(
+    demand: Demand,
+    capacity: Mapping[Edge, int],
+    groups: Sequence[tuple[frozenset[Edge], int]],
+    hops: np.ndarray,
+    until: float = math.inf,
+) -> Bound:
+    """Rounds needed because all links together carry only so many chunks; see `link_uses`.
+
+    Parameters
+    ----------
+    demand : Demand
+    capacity, groups
+        As of `cut_bound`.
+    hops : ndarray of int, shape (ranks, ranks)
+        From each rank to each other.
+    until : float
+        As of `link_uses`.
+    """
+    uses = link_uses(demand, hops, until)
+    if uses >= FAR * FAR:
+        return UNREACHABLE, "some rank is not linked to what it needs"
+    room = _together({e: n for e, n in capacity.items() if n}, groups)
+    rounds = -(-uses // room) if room else UNREACHABLE if uses else 0
+    return rounds, f"chunks have to go over links {uses} times; all links carry {room} a round"
+
+
+def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
+    """How often chunks have to go over links at least.
+
+    A chunk that reaches `need` takes a link for every rank of it, and one more for every distance from `have`
+    at which there is none of them but farther ones are: of a chunk for one rank, the distance.
+
+    Parameters
+    ----------
+    demand : Demand
+    hops : ndarray of int, shape (ranks, ranks)
+        From each rank to each other, `FAR` where there is no way: then the answer is `FAR` squared.
+    until : float
+        Of `clock.now`; chunks not looked at by then are left out.
+    """
+    uses, stop = 0, clock.Deadline(until)
+    try:
+        for (have, need), count in Counter((c.have, c.need) for c in demand.chunks if c.need).items():
+            stop.check()
+            far = Counter(nearest(hops, have, need))
+            if max(far) >= FAR:
+                return FAR * FAR
+            uses += count * (len(need) + max(far) - len(far))
+    except clock.OutOfTime:
+        pass
+    return uses
+
+
+def nearest(hops: np.ndarray, have: frozenset[int], need: frozenset[int]) -> list[int]:
+    """Hops to each rank of `need`, in order, from the nearest of `have`."""
+    if len(have) == 1 == len(need):
+        return [int(hops[min(have), min(need)])]
+    return hops[sorted(have)][:, sorted(need)].min(axis=0).tolist()
+
+
+def nearer_sets(hops: np.ndarray, capacity: Mapping[Edge, int]) -> list[int]:
+    """Of each link (a, b), the ranks nearer to a than to b, as bits.
+
+    Of a mesh these are the sides of all straight cuts, of a hypercube its halves, of an even ring its half
+    rings (Djoković 1973, doi:10.1016/0095-8956(73)90010-5).
+    """
+    found = set()
+    for a, b in capacity:
+        side = hops[a] < hops[b]
+        found.add(sum(1 << int(r) for r in np.flatnonzero(side)))
+    return sorted(found - {0})
 
 
 def _bits(ranks: frozenset[int]) -> int:
     return sum(1 << r for r in ranks)
+
+
+def _named(inside: int, ranks: int) -> str:
+    """A set of ranks in words."""
+    numbers = [str(r) for r in range(ranks) if inside >> r & 1]
+    if len(numbers) > 12:
+        return f"{len(numbers)} ranks, {', '.join(numbers[:6])}, …"
+    return f"{'rank' if len(numbers) == 1 else 'ranks'} {', '.join(numbers)}"
 
 
 def _together(cut: dict[Edge, int], groups: Sequence[tuple[frozenset[Edge], int]]) -> int:

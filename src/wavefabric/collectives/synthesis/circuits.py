@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 
+from wavefabric.collectives.synthesis.clock import Deadline, check
 from wavefabric.collectives.synthesis.colour import colours
 from wavefabric.collectives.synthesis.demand import Demand, Move
 from wavefabric.collectives.synthesis.model import Model
@@ -26,8 +28,8 @@ class Counted:
     round, and W L are on an edge. Where waveguides never run out the relaxation is exact (Kőnig).
     """
 
-    def __init__(self, demand: Demand, net: Net, rounds: int):
-        self.model, self.net = Model(), net
+    def __init__(self, demand: Demand, net: Net, rounds: int, until: float = math.inf):
+        self.model, self.net = Model(until), net
         self.spread = Spread(self.model, demand, net.routes, rounds, forward=False)
         self.circuits: dict[tuple[int, int, int], list[int]] = {}
         loads: dict[tuple, list[int]] = defaultdict(list)
@@ -76,8 +78,8 @@ class Coloured:
     (6). Circuits of one pair are interchangeable, so which of them carries which chunk is left open.
     """
 
-    def __init__(self, demand: Demand, net: Net, rounds: int):
-        self.model, self.net = Model(), net
+    def __init__(self, demand: Demand, net: Net, rounds: int, until: float = math.inf):
+        self.model, self.net = Model(until), net
         self.spread = Spread(self.model, demand, net.routes, rounds, forward=False)
         sent = self.spread.sent
         self.z = _colour(self.model, net, {pair: columns for pair, columns in sent.items()}, {})
@@ -130,11 +132,11 @@ def _chosen(z: dict, values: np.ndarray) -> dict[tuple[int, int, int], list[Way]
 class OneRound:
     """Wavelengths and routes of circuits whose ends and round are known."""
 
-    def __init__(self, net: Net, wanted: Sequence[Wanted]):
+    def __init__(self, net: Net, wanted: Sequence[Wanted], until: float = math.inf):
         counts: dict[tuple[int, int, int], int] = defaultdict(int)
         for s, d, _ in wanted:
             counts[s, d, 0] += 1
-        self.model = Model()
+        self.model = Model(until)
         self.z = _colour(self.model, net, {}, counts)
 
     def ways(self, values: np.ndarray, wanted: Sequence[Wanted]) -> list[Way]:
@@ -143,17 +145,19 @@ class OneRound:
         return [left[s, d, 0].pop() for s, d, _ in wanted]
 
 
-def first_fit(net: Net, wanted: Sequence[Wanted], tries: int) -> list[Way] | None:
+def first_fit(net: Net, wanted: Sequence[Wanted], tries: int, until: float = math.inf) -> list[Way] | None:
     """Wavelengths and routes of circuits of one round, in their order; None if none were found.
 
     First a colouring of the bipartite multigraph of sources and destinations, whose colours are the
     wavelengths: it always fits lasers and photodiodes, and edges too unless too many circuits of one
     wavelength meet there. Then each circuit on the first wavelength that is free, in several orders.
+    `OutOfTime` after `until`, of `clock.now`.
     """
     ranks = net.lights.ranks
-    colour = colours([(s, d) for s, d, _ in wanted], ranks, ranks)
+    colour = colours([(s, d) for s, d, _ in wanted], ranks, ranks, Deadline(until))
     rng = np.random.default_rng(0)
     for attempt in range(tries):
+        check(until)
         room = Room(net)
         order = range(len(wanted)) if attempt < 2 else rng.permutation(len(wanted))
         ways: dict[int, Way] = {}

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wavefabric.collectives.synthesis.clock import Deadline
 
-def colours(edges: Sequence[tuple[int, int]], left: int, right: int) -> list[int]:
+
+def colours(
+    edges: Sequence[tuple[int, int]], left: int, right: int, deadline: Deadline | None = None
+) -> list[int]:
     """Colours of edges, as few as the largest degree, so that no two at a node are alike.
 
     Parameters
@@ -14,6 +18,8 @@ def colours(edges: Sequence[tuple[int, int]], left: int, right: int) -> list[int
         A left and a right node; the same two may be joined several times.
     left, right : int
         Nodes on each side.
+    deadline : Deadline, optional
+        After which `OutOfTime` is raised.
 
     Returns
     -------
@@ -24,7 +30,9 @@ def colours(edges: Sequence[tuple[int, int]], left: int, right: int) -> list[int
     at_left: list[dict[int, int]] = [{} for _ in range(left)]
     at_right: list[dict[int, int]] = [{} for _ in range(right)]
     found = [0] * len(edges)
+    deadline = deadline or Deadline()
     for number, (u, v) in enumerate(edges):
+        deadline.check()
         a, b = _least_missing(at_left[u]), _least_missing(at_right[v])
         if a != b:
             _swap(edges, found, at_left, at_right, v, a, b)

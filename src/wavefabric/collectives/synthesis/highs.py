@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 
 import numpy as np
+
+from wavefabric.processes import die_with_parent
 
 
 def main() -> None:
@@ -14,6 +17,7 @@ def main() -> None:
     Status 0: `values` satisfies it; 2: nothing does; anything else: not decided. HiGHS: Huangfu & Hall 2018,
     doi:10.1007/s12532-017-0130-5.
     """
+    die_with_parent(signal.SIGKILL)
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable
 
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.conditions import Layout
+from wavefabric.collectives.synthesis import clock
 from wavefabric.collectives.synthesis.demand import Demand, task
 from wavefabric.collectives.synthesis.problem import (
     Circuit,
@@ -49,7 +48,7 @@ def synthesise(
     max_rounds : int, optional
         Rounds that are allowed in all.
     time_limit : float
-        s, for everything.
+        s, for everything: writing down the questions and the schedule included.
     workers : int
         Threads and processes of the solvers.
     progress : function of one str, optional
@@ -67,7 +66,7 @@ def synthesise(
     InputError
         If the layout cannot be met over these routes or within `max_rounds`.
     Undecided
-        If no schedule of at most `max_rounds` was found in time.
+        If no schedule, or none of at most `max_rounds`, was found in time.
     MissingExtra
         If solvers are needed and ortools is absent.
 
@@ -86,7 +85,7 @@ def synthesise(
     >>> found.circuits[0]
     Circuit(round=0, src=0, dst=1, wavelength=0, route=(0, 1))
     """
-    begun = time.monotonic()
+    begun = clock.now()
     check_ranks(layout.ranks, lights.ranks)
     time_limit = check_time_limit(time_limit)
     workers = whole("workers", workers, 1)
@@ -98,15 +97,17 @@ def synthesise(
     def search(demand: Demand, over: Lights, until: float, label: str) -> Search:
         return Search(demand, over, until, workers, lambda text: say(label + text))
 
-    deadline = begun + time_limit
+    moves = sum(len(c.need) for part in (work.gather, work.spread) if part for c in part.chunks)
+    deadline = clock.before_writing(begun, time_limit, moves)
     halves: list[tuple[str, Found]] = []
     second: Search | None = None
     gather, spread = work.gather, work.spread
     if gather is not None:
         both = spread is not None
-        until = deadline if not both or math.isinf(deadline) else begun + time_limit / 2
+        same = both and gather == spread and lights.symmetric()
+        until = clock.share(begun, deadline, 1 / 2) if both and not same else deadline
         first = search(gather, lights.reversed(), until, "reduce-scatter: " if both else "")
-        if both and gather == spread and lights.symmetric():
+        if same:
             # One half serves as both, so half of the rounds are allowed for it.
             found = first.run(max_rounds, times=2)
             halves += [("reduce-scatter", found), ("all-gather", found)]
@@ -158,7 +159,7 @@ def _result(writer: Writer, sums: bool, halves: list[tuple[str, Found]], begun: 
         optimal=all(f.optimal for _, f in halves),
         why="; ".join(f"{name}: {f.why}" if label else f.why for name, f in halves),
         circuits=tuple(circuits),
-        seconds=time.monotonic() - begun,
+        seconds=clock.now() - begun,
         status=tuple((r, f"{name}: {text}" if label else text) for name, f in halves for r, text in f.status),
     )
 

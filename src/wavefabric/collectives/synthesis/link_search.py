@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from wavefabric.collectives.synthesis.bounds import UNREACHABLE, Bound, cut_bound
+from wavefabric.collectives.synthesis import clock
+from wavefabric.collectives.synthesis.bounds import (
+    UNREACHABLE,
+    Bound,
+    cut_bound,
+    link_bound,
+    nearer_sets,
+    nearest,
+)
+from wavefabric.collectives.synthesis.clock import Deadline, OutOfTime
 from wavefabric.collectives.synthesis.demand import Demand, Move
-from wavefabric.collectives.synthesis.link_seeds import fits, greedy, ring
+from wavefabric.collectives.synthesis.link_capacity import fits
+from wavefabric.collectives.synthesis.link_seeds import greedy, known
 from wavefabric.collectives.synthesis.model import Model
-from wavefabric.collectives.synthesis.problem import Links, Undecided
+from wavefabric.collectives.synthesis.problem import Links, Undecided, nothing_yet
 from wavefabric.collectives.synthesis.solve import TOO_MANY, Answer, decide
 from wavefabric.collectives.synthesis.spread import FAR, Spread, distances
 from wavefabric.errors import InputError
@@ -30,22 +39,43 @@ class Half:
     status: tuple[tuple[int, str], ...]
 
 
-def _bound(demand: Demand, links: Links) -> tuple[Bound, Bound]:
-    """Lower bounds of steps by distance, and of rounds by cuts."""
+def bounds(demand: Demand, links: Links, deadline: float) -> tuple[Bound, Bound]:
+    """Lower bounds of steps by distance, and of rounds by what cuts and all links together carry.
+
+    A quarter of the time until the deadline, of `clock.now`, at most.
+    """
+    until = clock.share(clock.now(), deadline, 1 / 4)
     hops = distances(demand.ranks, [link for link, n in links.capacity.items() if n])
     farthest: Bound = (0, "nothing to be sent")
-    for chunk in demand.chunks:
-        for rank in chunk.need:
-            far = int(hops[sorted(chunk.have), rank].min())
-            if far > farthest[0]:
-                farthest = (far, f"rank {rank} is {far} links away from what it needs")
-    return farthest, cut_bound(demand, links.capacity, links.groups)
+    stop = Deadline(until)
+    try:
+        for have, need in dict.fromkeys((c.have, c.need) for c in demand.chunks if c.need):
+            stop.check()
+            hop = nearest(hops, have, need)
+            if max(hop) > farthest[0]:
+                rank = sorted(need)[hop.index(max(hop))]
+                farthest = max(hop), f"rank {rank} is {max(hop)} links away from what it needs"
+    except OutOfTime:
+        pass
+    together = link_bound(demand, links.capacity, links.groups, hops, until)
+    sets = nearer_sets(hops, links.capacity) if clock.now() < until else []
+    cuts = cut_bound(demand, links.capacity, links.groups, until=until, sets=sets)
+    return farthest, max(together, cuts, key=lambda b: b[0])
 
 
 def decide_steps(
-    demand: Demand, links: Links, steps: int, rounds: int, deadline: float, workers: int, say: Callable
+    demand: Demand,
+    links: Links,
+    steps: int,
+    rounds: int,
+    deadline: float,
+    workers: int,
+    say: Callable,
+    bound_by: tuple[Bound, Bound] | None = None,
 ) -> Half | str:
     """A schedule of exactly so many steps and rounds, or what proves that there is none.
+
+    With `bound_by`, of `bounds`, known schedules are not tried again.
 
     Returns
     -------
@@ -57,7 +87,7 @@ def decide_steps(
     Undecided
         If time runs out.
     """
-    (least, far), (fewest, why) = _bound(demand, links)
+    (least, far), (fewest, why) = bound_by or bounds(demand, links, deadline)
     if least > steps or fewest > rounds:
         return f"a bound ({far if least > steps else why})"
     lower = max(steps, fewest)
@@ -70,18 +100,19 @@ def decide_steps(
     def half(moves: list[Move], taken: list[int], method: str) -> Half:
         return Half(moves, taken, lower, f"found by {method}; {text}", ((rounds, f"feasible: {method}"),))
 
-    extra = rounds - steps
-    even = [1 + extra // steps + (i >= steps - extra % steps) for i in range(steps)]
-    for seed in range(_ATTEMPTS):
-        taken = even if seed % 2 else [1] * (steps - 1) + [1 + extra]
-        known = ring(demand, links) if seed == 0 else None
-        if known is not None and fits(known, links, taken):
-            return half(known, taken, "a ring")
-        known = greedy(demand, links, taken, seed)
-        if known is not None and fits(known, links, taken):
-            return half(known, taken, "greedy steps")
+    if bound_by is None:
+        try:
+            stop = Deadline(clock.share(clock.now(), deadline, 1 / 4))
+            for taken, method, moves in _stepped(demand, links, steps, rounds - steps, stop):
+                if fits(moves, links, taken):
+                    return half(moves, taken, method)
+        except OutOfTime:
+            pass
     say(f"{steps} steps, {rounds} rounds")
-    answer, moves, taken = _ask(demand, links, steps, rounds, deadline, workers)
+    try:
+        answer, moves, taken = _ask(demand, links, steps, rounds, deadline, workers)
+    except OutOfTime:
+        answer, moves, taken = Answer(None, None, "time"), [], []
     if answer.feasible is False:
         return answer.solver
     if answer.feasible is None:
@@ -89,6 +120,21 @@ def decide_steps(
             f"time_limit: over before {steps} steps and {rounds} rounds were decided; allowed: more time"
         )
     return half(moves, taken, answer.solver)
+
+
+def _stepped(
+    demand: Demand, links: Links, steps: int, extra: int, stop: Deadline
+) -> Iterator[tuple[list[int], str, list[Move]]]:
+    """Schedules to be tried: rounds of the steps, what made the moves, and the moves."""
+    even = [1 + extra // steps + (i >= steps - extra % steps) for i in range(steps)]
+    last = [1] * (steps - 1) + [1 + extra]
+    for method, moves in known(demand, links, stop, 2):
+        yield last, method, moves
+    for seed in range(_ATTEMPTS):
+        taken = even if seed % 2 else last
+        moves = greedy(demand, links, taken, seed, stop)
+        if moves is not None:
+            yield taken, "greedy steps", moves
 
 
 def _ask(
@@ -100,7 +146,7 @@ def _ask(
         raise Undecided(
             f"layout: {size} variables for the solvers; allowed: {TOO_MANY}, or links that a ring fits"
         )
-    model = Model()
+    model = Model(deadline)
     spread = Spread(model, demand, [e for e, n in links.capacity.items() if n], steps, forward=True)
     takes = [model.variable(rounds - steps + 1, 1) for _ in range(steps)]
     model.row(takes, rounds, rounds)
@@ -128,20 +174,20 @@ def least(
     InputError
         If some rank cannot be reached, or not within `max_steps`.
     Undecided
-        If no schedule of at most `max_steps` was found in time.
+        If no schedule, or none of at most `max_steps`, was found in time.
     """
-    lower, proof = max(_bound(demand, links), key=lambda b: b[0])
+    bound_by = bounds(demand, links, deadline)
+    lower, proof = max(bound_by, key=lambda b: b[0])
     if lower >= min(UNREACHABLE, FAR):
         raise InputError("links: some rank cannot get what it needs; allowed: links that join the ranks")
     verdicts = {lower - 1: f"infeasible: proved by a bound ({proof})"} if lower > 1 else {}
     proof = f"a bound ({proof})"
-    steps, method, moves = _known(demand, links, lower)
+    steps, method, moves = _known(demand, links, lower, deadline)
     tried = lower
-    while tried < steps and (max_steps is None or tried <= max_steps) and time.monotonic() < deadline:
-        now = time.monotonic()
-        until = deadline if tried == steps - 1 or math.isinf(deadline) else now + (deadline - now) / 2
+    while tried < steps and (max_steps is None or tried <= max_steps) and clock.now() < deadline:
+        until = deadline if tried == steps - 1 else clock.share(clock.now(), deadline, 1 / 2)
         try:
-            half = decide_steps(demand, links, tried, tried, until, workers, say)
+            half = decide_steps(demand, links, tried, tried, until, workers, say, bound_by)
         except Undecided:
             verdicts[tried] = "unknown: out of time"
         else:
@@ -162,7 +208,8 @@ def least(
             f"time_limit: over before {lower} to {max_steps} steps were decided; allowed: more time"
         )
     verdicts[steps] = f"feasible: {method}"
-    missing = "fewer" if steps == lower else f"{lower} to {steps - 1} not decided; fewer than {lower}"
+    open_ones = f"{lower}" if lower == steps - 1 else f"{lower} to {steps - 1}"
+    missing = "fewer" if steps == lower else f"{open_ones} not decided; fewer than {lower}"
     why = f"{_so_many(steps, 'step')} found by {method}; {missing} are impossible: proved by {proof}"
     return Half(moves, [1] * steps, lower, why, tuple(sorted(verdicts.items())))
 
@@ -171,18 +218,24 @@ def _so_many(number: int, what: str) -> str:
     return f"1 {what}" if number == 1 else f"{number} {what}s"
 
 
-def _known(demand: Demand, links: Links, lower: int) -> tuple[int, str, list[Move]]:
-    """The best schedule that needs no solver: steps, method, moves."""
+def _known(demand: Demand, links: Links, lower: int, deadline: float) -> tuple[int, str, list[Move]]:
+    """The best schedule that needs no solver: steps, method, moves.
+
+    Once there is one, better ones are looked for in a quarter of the time.
+    """
     best: tuple[int, str, list[Move]] | None = None
-    for attempt in range(-1, _ATTEMPTS):
-        moves = ring(demand, links) if attempt < 0 else greedy(demand, links, (), attempt)
-        if moves is None:
-            continue
-        steps = 1 + max((m[0] for m in moves), default=-1)
-        if best is None or steps < best[0]:
-            best = steps, "a ring" if attempt < 0 else "greedy steps", moves
-        if best[0] == lower:
-            break
+    quarter, stop = clock.share(clock.now(), deadline, 1 / 4), Deadline(deadline)
+    try:
+        for method, moves in known(demand, links, stop, _ATTEMPTS):
+            steps = 1 + max((m[0] for m in moves), default=-1)
+            if best is None or steps < best[0]:
+                best = steps, method, moves
+            stop.at = quarter
+            if best[0] == lower or clock.now() > quarter:
+                break
+    except OutOfTime:
+        if best is None:
+            raise nothing_yet() from None
     if best is None:
         raise InputError("links: some rank cannot get what it needs; allowed: links that join the ranks")
     return best

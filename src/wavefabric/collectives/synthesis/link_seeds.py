@@ -3,60 +3,64 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from wavefabric.collectives.synthesis.clock import Deadline
 from wavefabric.collectives.synthesis.demand import Demand, Move
+from wavefabric.collectives.synthesis.link_capacity import Capacity, fits
+from wavefabric.collectives.synthesis.link_paths import farthest_first, translated
 from wavefabric.collectives.synthesis.problem import Edge, Links
 from wavefabric.collectives.synthesis.seeds import ring_moves
 from wavefabric.collectives.synthesis.spread import FAR, distances, useful
 
-
-class Capacity:
-    """What links, and links together, can still carry in a step of so many rounds."""
-
-    def __init__(self, links: Links, rounds: int):
-        self.links = {link: n * rounds for link, n in links.capacity.items()}
-        self.groups = [n * rounds for _, n in links.groups]
-        self.of_link: dict[Edge, list[int]] = {link: [] for link in self.links}
-        for i, (members, _) in enumerate(links.groups):
-            for link in members:
-                self.of_link[link].append(i)
-
-    def take(self, link: Edge) -> bool:
-        """Use a link for a chunk, if there is room."""
-        if self.links.get(link, 0) < 1 or any(self.groups[i] < 1 for i in self.of_link[link]):
-            return False
-        self.links[link] -= 1
-        for i in self.of_link[link]:
-            self.groups[i] -= 1
-        return True
+#: Chunks times ranks beyond which nothing greedy is tried: memory.
+_ENTRIES = 1 << 28
 
 
-def ring(demand: Demand, links: Links) -> list[Move] | None:
+def ring(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:
     """Every chunk both ways round a ring of links, a round a step."""
     pairs = [link for link, n in links.capacity.items() if n]
     most = max(links.capacity.values(), default=0)
     for width in range(most, 0, -1):
         wide = [link for link in pairs if links.capacity[link] >= width]
-        moves = ring_moves(demand, wide, width, both=True)
+        moves = ring_moves(demand, wide, width, both=True, stop=stop)
         if moves is not None and fits(moves, links, [1] * (1 + max((m[0] for m in moves), default=-1))):
             return moves
     return None
 
 
-def fits(moves: Sequence[Move], links: Links, rounds: Sequence[int]) -> bool:
-    """Whether moves keep to the capacities of steps of so many rounds."""
-    steps = [Capacity(links, r) for r in rounds]
-    return all(m[0] < len(steps) and steps[m[0]].take((m[2], m[3])) for m in moves)
+def known(demand: Demand, links: Links, stop: Deadline, attempts: int) -> Iterator[tuple[str, list[Move]]]:
+    """Schedules of one round a step and what made them, the promising ones first.
+
+    `OutOfTime` when the deadline of `stop` has passed.
+    """
+    moves = ring(demand, links, stop)
+    if moves is not None:
+        yield "a ring", moves
+    moves = translated(demand, links, stop)
+    if moves is not None and fits(moves, links, [1] * (1 + moves[-1][0])):
+        yield "an open shop of translations", moves
+    for seed in range(attempts):
+        moves = farthest_first(demand, links, seed, stop)
+        if moves is not None:
+            yield "shortest ways, farthest first", moves
+    for seed in range(attempts):
+        moves = greedy(demand, links, (), seed, stop)
+        if moves is not None:
+            yield "greedy steps", moves
 
 
-def greedy(demand: Demand, links: Links, rounds: Sequence[int], seed: int) -> list[Move] | None:
+def greedy(
+    demand: Demand, links: Links, rounds: Sequence[int], seed: int, stop: Deadline
+) -> list[Move] | None:
     """Step by step as many chunks as links carry, rare ones first, each nearer to a rank that needs it.
 
     Steps take `rounds` rounds, and one each after those. None if some rank cannot be reached.
     """
+    if len(demand.chunks) * demand.ranks > _ENTRIES:
+        return None
     rng = np.random.default_rng(seed)
     pairs = [link for link, n in links.capacity.items() if n]
     hops = distances(demand.ranks, pairs)
@@ -69,7 +73,7 @@ def greedy(demand: Demand, links: Links, rounds: Sequence[int], seed: int) -> li
     step = 0
     while (needs & ~has).any():
         room = Capacity(links, rounds[step] if step < len(rounds) else 1)
-        sent = _step(room, pairs, hops, has, needs & ~has, rng)
+        sent = _step(room, pairs, hops, has, needs & ~has, rng, stop)
         if not sent:
             return None
         moves += [(step, number, s, d) for number, s, d in sent]
@@ -79,13 +83,16 @@ def greedy(demand: Demand, links: Links, rounds: Sequence[int], seed: int) -> li
     return useful(demand, moves)
 
 
-def _step(room: Capacity, pairs: list[Edge], hops, has, missing, rng) -> list[tuple[int, int, int]]:
+def _step(
+    room: Capacity, pairs: list[Edge], hops, has, missing, rng, stop: Deadline
+) -> list[tuple[int, int, int]]:
     copies = has.sum(axis=1)
     wishes: list[tuple] = []
     for number in np.flatnonzero(missing.any(axis=1)).tolist():
         nearest = hops[has[number]].min(axis=0)
         # nearer[d]: how many that miss the chunk would be nearer to it if d had it.
         nearer = ((hops < nearest) & missing[number] & (hops < FAR)).sum(axis=1)
+        stop.check()
         for s, d in pairs:
             if has[number, s] and not has[number, d] and nearer[d]:
                 wishes.append(

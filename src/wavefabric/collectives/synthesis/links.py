@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable
 
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.conditions import Layout
+from wavefabric.collectives.synthesis import clock
+from wavefabric.collectives.synthesis.bounds import link_uses
 from wavefabric.collectives.synthesis.demand import Demand, Task, task
 from wavefabric.collectives.synthesis.link_search import Half, decide_steps, least
 from wavefabric.collectives.synthesis.problem import Links, Synthesis, check_ranks, check_time_limit, silent
+from wavefabric.collectives.synthesis.spread import distances
 from wavefabric.collectives.synthesis.write import Writer
 from wavefabric.errors import InputError
 
@@ -41,7 +42,7 @@ def synthesise_links(
     rounds : int, optional
         `steps` by default.
     time_limit : float
-        s.
+        s, for everything: writing down the questions and the schedule included.
     workers : int
         Threads and processes of the solvers.
     progress : function of one str, optional
@@ -75,14 +76,35 @@ def synthesise_links(
     >>> synthesise_links(layout("all-gather", 4, 4), ring, 2).schedule.rounds
     2
     """
-    begun = time.monotonic()
+    found = decide_links(
+        layout, links, steps, rounds=rounds, time_limit=time_limit, workers=workers, progress=progress
+    )
+    return None if isinstance(found, str) else found
+
+
+def decide_links(
+    layout: Layout,
+    links: Links,
+    steps: int,
+    *,
+    rounds: int | None = None,
+    time_limit: float = 60.0,
+    workers: int = 2,
+    progress: Callable[[str], None] | None = None,
+) -> Synthesis | str:
+    """The schedule that `synthesise_links` finds, or what proves that there is none, in one line.
+
+    Parameters and errors are those of `synthesise_links`.
+    """
+    begun = clock.now()
     check_ranks(layout.ranks, links.ranks)
-    deadline = begun + check_time_limit(time_limit)
+    time_limit = check_time_limit(time_limit)
     workers = whole("workers", workers, 1)
     steps = whole("steps", steps, 1)
     rounds = whole("rounds", steps if rounds is None else rounds, steps)
     work = task(layout)
     parts = _parts(work, links)
+    deadline = clock.before_writing(begun, time_limit, _moves(parts))
     if len(parts) > 1 and (steps % 2 or rounds % 2):
         raise InputError(
             f"steps, rounds: {steps}, {rounds}; allowed: even numbers, as an all-reduce is two halves"
@@ -96,7 +118,7 @@ def synthesise_links(
         else:
             half = decide_steps(demand, over, steps, rounds, deadline, workers, say)
         if isinstance(half, str):
-            return None
+            return half
         halves.append(half)
     return _result(work, halves, begun)
 
@@ -129,7 +151,7 @@ def least_steps(
     InputError
         If the layout cannot be met over these links or within `max_steps`.
     Undecided
-        If no schedule of at most `max_steps` was found in time.
+        If no schedule, or none of at most `max_steps`, was found in time.
     MissingExtra
         If solvers are needed and ortools is absent.
 
@@ -141,19 +163,19 @@ def least_steps(
     >>> least_steps(layout("all-gather", 8, 8), ring).rounds
     4
     """
-    begun = time.monotonic()
+    begun = clock.now()
     check_ranks(layout.ranks, links.ranks)
-    deadline = begun + check_time_limit(time_limit)
+    time_limit = check_time_limit(time_limit)
     workers = whole("workers", workers, 1)
     work = task(layout)
     parts = _parts(work, links)
+    deadline = clock.before_writing(begun, time_limit, _moves(parts))
     halves: list[Half] = []
     for i, (demand, over) in enumerate(parts):
         if i and parts[i] == parts[0]:
             halves.append(halves[0])
             continue
-        now = time.monotonic()
-        until = now + (deadline - now) / (len(parts) - i) if math.isfinite(deadline) else deadline
+        until = clock.share(clock.now(), deadline, 1 / (len(parts) - i))
         halves.append(least(demand, over, max_steps, until, workers, progress or silent))
     return _result(work, halves, begun)
 
@@ -161,6 +183,11 @@ def least_steps(
 def _parts(work: Task, links: Links) -> list[tuple[Demand, Links]]:
     parts = [] if work.gather is None else [(work.gather, links.reversed())]
     return parts if work.spread is None else [*parts, (work.spread, links)]
+
+
+def _moves(parts: list[tuple[Demand, Links]]) -> int:
+    """Transfers at least."""
+    return sum(link_uses(demand, distances(demand.ranks, over.capacity)) for demand, over in parts)
 
 
 def _result(work: Task, halves: list[Half], begun: float) -> Synthesis:
@@ -185,7 +212,7 @@ def _result(work: Task, halves: list[Half], begun: float) -> Synthesis:
         optimal=all(sum(h.rounds) == h.lower for h in halves),
         why="; ".join(label + h.why for label, h in zip(labels, halves, strict=True)),
         circuits=(),
-        seconds=time.monotonic() - begun,
+        seconds=clock.now() - begun,
         status=tuple(
             (n, label + text) for label, h in zip(labels, halves, strict=True) for n, text in h.status
         ),

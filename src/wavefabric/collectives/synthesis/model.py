@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import numpy as np
 
+from wavefabric.collectives.synthesis.clock import Deadline
+
 
 class Model:
-    """Variables from 0 to an upper limit, and rows low ≤ Σ coefficient · variable ≤ high."""
+    """Variables from 0 to an upper limit, and rows low ≤ Σ coefficient · variable ≤ high.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    deadline : float
+        Of `clock.now`: variables and rows added after it raise `OutOfTime`.
+    """
+
+    def __init__(self, deadline: float = math.inf) -> None:
+        self._deadline = Deadline(deadline)
         self.upper: list[int] = []
         self.lower: list[int] = []
         self.columns: list[Sequence[int]] = []
@@ -23,6 +33,7 @@ class Model:
 
     def variable(self, upper: int = 1, lower: int = 0) -> int:
         """A new variable's number."""
+        self._deadline.check()
         self.upper.append(upper)
         self.lower.append(lower)
         return len(self.upper) - 1
@@ -31,6 +42,7 @@ class Model:
         self, columns: Iterable[int], low: float, high: float, coefficients: Iterable[int] | None = None
     ) -> None:
         """A new constraint; coefficients are 1 unless given."""
+        self._deadline.check()
         self.columns.append(list(columns))
         self.coefficients.append([1] * len(self.columns[-1]) if coefficients is None else list(coefficients))
         self.low.append(low)
@@ -48,10 +60,8 @@ class Model:
             "upper": np.array(self.upper, np.float64),
             "lower": np.array(self.lower, np.float64),
             "indptr": np.concatenate(([0], np.cumsum(counts, dtype=np.int64))),
-            "indices": np.concatenate(
-                [np.array(c, np.int64) for c in self.columns] or [np.zeros(0, np.int64)]
-            ),
-            "data": np.concatenate([np.array(c, np.float64) for c in self.coefficients] or [np.zeros(0)]),
+            "indices": np.fromiter(chain.from_iterable(self.columns), np.int64, sum(counts)),
+            "data": np.fromiter(chain.from_iterable(self.coefficients), np.float64, sum(counts)),
             "low": np.array(self.low, np.float64),
             "high": np.array(self.high, np.float64),
         }

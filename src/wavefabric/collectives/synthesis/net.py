@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from wavefabric.collectives.synthesis.clock import Deadline
 from wavefabric.collectives.synthesis.problem import Edge, Lights
 
 
@@ -14,17 +16,20 @@ class Net:
 
     An edge's constraint (6) says that each wavelength is on it at most W times. As a wavelength leaves each
     tile once and arrives at each once, it cannot be exceeded where W ≥ min(tiles that send over it, tiles
-    that receive over it); such edges are *wide*, and are left out.
+    that receive over it); such edges are *wide*, and are left out. `OutOfTime` after the deadline, of
+    `clock.now`.
     """
 
-    def __init__(self, lights: Lights):
+    def __init__(self, lights: Lights, deadline: float = math.inf):
         self.lights = lights
+        stop = Deadline(deadline)
         self.edges: list[Edge] = []
         number: dict[Edge, int] = {}
         everything: dict[Edge, list[tuple[int, ...]]] = {}
         sends: list[set[int]] = []
         receives: list[set[int]] = []
         for (s, d), ways in lights.routes.items():
+            stop.check()
             for way in ways:
                 edges = []
                 for a, b in pairwise(way):

@@ -204,6 +204,11 @@ def silent(text: str) -> None:
     """Progress that nobody asked for."""
 
 
+def nothing_yet() -> Undecided:
+    """Time is over before any schedule was found."""
+    return Undecided("time_limit: over before any schedule was found; allowed: more time")
+
+
 def check_ranks(of_layout: int, of_fabric: int) -> None:
     """Refuse a layout for another number of ranks."""
     if of_layout != of_fabric:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
+from wavefabric.collectives.synthesis import clock
 from wavefabric.collectives.synthesis.circuits import Coloured, Counted, OneRound, by_round, first_fit
 from wavefabric.collectives.synthesis.demand import Demand, Move
 from wavefabric.collectives.synthesis.net import Net
@@ -43,7 +43,7 @@ def enough(
     net : Net
     rounds : int
     until : float
-        Of `time.monotonic`.
+        Of `clock.now`. Questions that cannot be written down by then raise `OutOfTime`.
     workers : int
     known : Plan or None
         To begin with, whatever its rounds.
@@ -51,9 +51,9 @@ def enough(
     """
     moves = () if known is None else known.moves
     say("without wavelengths")
-    counted = Counted(demand, net, rounds)
+    counted = Counted(demand, net, rounds, until)
     counted.spread.hint(counted.model, moves)
-    now = time.monotonic()
+    now = clock.now()
     half = now + (until - now) / 2 if math.isfinite(until) else now + 600.0
     answer = decide(counted.model, until if net.all_wide else half, workers)
     if answer.feasible is False:
@@ -63,10 +63,10 @@ def enough(
         found = _with_wavelengths(counted, answer, until, workers)
         if found is not None:
             return found
-    if net.all_wide or time.monotonic() >= until:
+    if net.all_wide or clock.now() >= until:
         return None
     say("with wavelengths")
-    coloured = Coloured(demand, net, rounds)
+    coloured = Coloured(demand, net, rounds, until)
     coloured.spread.hint(coloured.model, moves)
     answer = decide(coloured.model, until, workers)
     if answer.feasible is False:
@@ -86,11 +86,11 @@ def _with_wavelengths(counted: Counted, answer: Answer, until: float, workers: i
     chosen: dict[Move, Way] = {}
     how = "edge colouring"
     for r, circuits in sorted(wanted.items()):
-        ways = first_fit(counted.net, circuits, 20)
+        ways = first_fit(counted.net, circuits, 20, until)
         if ways is None:
             how = "a question a round"
-            one = OneRound(counted.net, circuits)
-            found = decide(one.model, min(until, time.monotonic() + _ONE_ROUND), workers)
+            one = OneRound(counted.net, circuits, until)
+            found = decide(one.model, min(until, clock.now() + _ONE_ROUND), workers)
             if found.values is None:
                 return None
             ways = one.ways(found.values, circuits)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from wavefabric.collectives.synthesis import clock
 from wavefabric.collectives.synthesis.bounds import UNREACHABLE, Bound, circuit_bound, cut_bound
+from wavefabric.collectives.synthesis.clock import Deadline, OutOfTime
 from wavefabric.collectives.synthesis.demand import Demand
 from wavefabric.collectives.synthesis.net import Net, Room
-from wavefabric.collectives.synthesis.problem import Lights, Undecided
+from wavefabric.collectives.synthesis.problem import Lights, Undecided, nothing_yet
 from wavefabric.collectives.synthesis.rounds import GIVEN, enough, too_large
 from wavefabric.collectives.synthesis.seeds import Plan, seeds
 from wavefabric.errors import InputError
@@ -35,15 +36,23 @@ class Found:
 
 
 class Search:
-    """Tries numbers of rounds from the lower bound up, until one is possible."""
+    """Tries numbers of rounds from the lower bound up, until one is possible.
+
+    Raises
+    ------
+    Undecided
+        If time is over before there is anything to begin with.
+    """
 
     def __init__(
         self, demand: Demand, lights: Lights, deadline: float, workers: int, say: Callable[[str], None]
     ):
-        self.demand, self.net = demand, Net(lights)
-        several = not self.net.all_wide and any(len(ways) > 1 for ways in self.net.routes.values())
-        self.single = Net(self.net.straight()) if several else None
-        self.deadline, self.workers, self.say = deadline, workers, say
+        self.demand, self.deadline, self.workers, self.say = demand, deadline, workers, say
+        try:
+            self.net = Net(lights, deadline)
+        except OutOfTime:
+            raise nothing_yet() from None
+        self._single: Net | None = None
         self.verdicts: dict[int, str] = {}
         self.best: Plan | None = None
         self.lower, reason = self._bound()
@@ -52,7 +61,8 @@ class Search:
     def _bound(self) -> Bound:
         """A lower bound by counting; one by lasers is preferred, as it does not depend on routes."""
         by_lasers = circuit_bound(self.demand, self.net.lights.at_once)
-        by_edges = cut_bound(self.demand, self.net.capacity, shared=self.net.lights.shared)
+        until = clock.share(clock.now(), self.deadline, 1 / 4)
+        by_edges = cut_bound(self.demand, self.net.capacity, shared=self.net.lights.shared, until=until)
         if by_edges[0] > by_lasers[0]:
             return by_edges[0], f"{by_edges[1]}, {GIVEN}"
         return by_lasers
@@ -83,7 +93,7 @@ class Search:
                 break
             rounds += 1
         # Time that is left goes to the fewest rounds that were not decided.
-        while self._wanted(self.lower, max_rounds) and self.deadline - time.monotonic() > 1.0:
+        while self._wanted(self.lower, max_rounds) and self.deadline - clock.now() > 1.0:
             if too_large(self.demand, self.net, self.lower) or self._try(self.lower, self.deadline):
                 break
         if self.best is None or (max_rounds is not None and self.best.rounds > max_rounds):
@@ -92,26 +102,36 @@ class Search:
         return Found(self.best, self.lower, self._why(self.best), tuple(sorted(self.verdicts.items())))
 
     def _begin(self) -> None:
-        """Schedules that need no solver, for a quarter of the time at most."""
-        until = time.monotonic() + (self.deadline - time.monotonic()) / 4
-        for found in seeds(self.demand, self.net):
-            if self.best is None or found.rounds < self.best.rounds:
-                self.best = found
-                self.say(f"{_rounds(found.rounds)}: {found.method}")
-            if self.best.rounds == self.lower or time.monotonic() > until:
-                return
+        """Schedules that need no solver.
+
+        Once there is one, better ones are looked for in a quarter of the time, or in all of it if the
+        question is too large for the solvers.
+        """
+        part = 1.0 if too_large(self.demand, self.net, self.lower) else 1 / 4
+        quarter, stop = clock.share(clock.now(), self.deadline, part), Deadline(self.deadline)
+        try:
+            for found in seeds(self.demand, self.net, stop):
+                if self.best is None or found.rounds < self.best.rounds:
+                    self.best = found
+                    self.say(f"{_rounds(found.rounds)}: {found.method}")
+                stop.at = quarter
+                if self.best.rounds == self.lower or clock.now() > quarter:
+                    return
+        except OutOfTime:
+            if self.best is None:
+                raise nothing_yet() from None
         if self.best is None:
             raise _unreachable()
 
     def _wanted(self, rounds: int, max_rounds: int | None) -> bool:
         """Whether a number of rounds would be better than the best and may be tried."""
         better = self.best is None or rounds < self.best.rounds
-        return better and (max_rounds is None or rounds <= max_rounds) and time.monotonic() < self.deadline
+        return better and (max_rounds is None or rounds <= max_rounds) and clock.now() < self.deadline
 
     def _share(self, rounds: int) -> float:
         """Until when one number of rounds is tried: half of the time that is left, the last one all of it."""
         last = self.best is not None and self.best.rounds == rounds + 1
-        now = time.monotonic()
+        now = clock.now()
         return self.deadline if last or math.isinf(self.deadline) else now + (self.deadline - now) / 2
 
     def _try(self, rounds: int, until: float) -> bool:
@@ -123,20 +143,36 @@ class Search:
         def say(text: str) -> None:
             self.say(f"{_rounds(rounds)}: {text}")
 
-        now = time.monotonic()
-        if self.single is not None:
+        now = clock.now()
+        if self._several():
             # Fewer routes make for an easier question; only yes is an answer.
             soon = now + _SINGLE if math.isinf(until) else now + min(_SINGLE, (until - now) / 4)
-            found = enough(self.demand, self.single, rounds, soon, self.workers, self.best, say)
+            found = self._enough(rounds, soon, say, single=True)
             if isinstance(found, Plan):
                 return self._possible(rounds, found)
-        found = enough(self.demand, self.net, rounds, until, self.workers, self.best, say)
+        found = self._enough(rounds, until, say)
         if isinstance(found, Plan):
             return self._possible(rounds, found)
         if found is not None:
             return self._impossible(rounds, found)
         self.verdicts[rounds] = "unknown: out of time"
         return False
+
+    def _several(self) -> bool:
+        """Whether a pair has several routes, and which of them is taken matters."""
+        return not self.net.all_wide and any(len(ways) > 1 for ways in self.net.routes.values())
+
+    def _enough(
+        self, rounds: int, until: float, say: Callable[[str], None], single: bool = False
+    ) -> Plan | str | None:
+        """What `enough` finds, with one route a pair if `single`; None too if time runs out on the way."""
+        try:
+            if single and self._single is None:
+                self._single = Net(self.net.straight(), until)
+            net = self._single if single and self._single is not None else self.net
+            return enough(self.demand, net, rounds, until, self.workers, self.best, say)
+        except OutOfTime:
+            return None
 
     def _impossible(self, rounds: int, by: str) -> bool:
         self.verdicts[rounds] = f"infeasible: proved by {by}"

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wavefabric.collectives.synthesis.clock import Deadline
 from wavefabric.collectives.synthesis.colour import colours
-from wavefabric.collectives.synthesis.demand import Demand, Move
+from wavefabric.collectives.synthesis.demand import Chunk, Demand, Move
 from wavefabric.collectives.synthesis.net import Net, Room
 
 #: (wavelength, tiles of the route)
@@ -37,24 +38,27 @@ def plan(moves: dict[Move, Way], method: str) -> Plan:
     return Plan(tuple((rounds[m[0]], *m[1:]) for m in ordered), tuple(moves[m] for m in ordered), method)
 
 
-def seeds(demand: Demand, net: Net) -> Iterator[Plan]:
-    """Schedules, the promising ones first."""
+def seeds(demand: Demand, net: Net, stop: Deadline) -> Iterator[Plan]:
+    """Schedules, the promising ones first; `OutOfTime` when their deadline has passed."""
+    found = relayed(demand, net, stop)
+    if found is not None:
+        yield found
     for attempt in range(4):
-        found = direct(demand, net, attempt)
+        found = direct(demand, net, attempt, stop)
         if found is not None:
             yield found
-    found = ring(demand, net)
+    found = ring(demand, net, stop)
     if found is not None:
         yield found
     for attempt in range(max(1, 4000 // (demand.ranks * len(demand.chunks) + 1))):
         if attempt == 12:
             return
-        found = greedy(demand, net, attempt)
+        found = greedy(demand, net, attempt, stop)
         if found is not None:
             yield found
 
 
-def direct(demand: Demand, net: Net, seed: int) -> Plan | None:
+def direct(demand: Demand, net: Net, seed: int, stop: Deadline) -> Plan | None:
     """Every chunk straight from a rank that has it before, in the fewest rounds that lasers allow.
 
     Circuits are edges between sources and destinations: their colouring gives each a round and a wavelength.
@@ -64,6 +68,7 @@ def direct(demand: Demand, net: Net, seed: int) -> Plan | None:
     wanted: list[tuple[int, int, int]] = []
     for number, chunk in enumerate(demand.chunks):
         for d in sorted(chunk.need):
+            stop.check()
             able = [s for s in sorted(chunk.have) if (s, d) in net.routes]
             if not able:
                 return None
@@ -71,13 +76,14 @@ def direct(demand: Demand, net: Net, seed: int) -> Plan | None:
             load[s] += 1
             wanted.append((number, s, d))
     wanted = [wanted[i] for i in rng.permutation(len(wanted))]
-    colour = colours([(s, d) for _, s, d in wanted], demand.ranks, demand.ranks)
+    colour = colours([(s, d) for _, s, d in wanted], demand.ranks, demand.ranks, stop)
     at_once = net.lights.at_once
     rooms: dict[int, Room] = defaultdict(lambda: Room(net))
     moves: dict[Move, Way] = {}
     # Long routes first: they have the least choice.
     order = sorted(zip(colour, wanted, strict=True), key=lambda x: -len(net.routes[x[1][1], x[1][2]][0][0]))
     for c, (number, s, d) in order:
+        stop.check()
         way = rooms[c // at_once].place(s, d, 1 << c % at_once)
         if way is None:
             return None
@@ -85,15 +91,51 @@ def direct(demand: Demand, net: Net, seed: int) -> Plan | None:
     return plan(moves, "direct circuits by edge colouring")
 
 
-def ring(demand: Demand, net: Net) -> Plan | None:
+def relayed(demand: Demand, net: Net, stop: Deadline) -> Plan | None:
+    """Each chunk of one rank that several need to one of them, and from there to the others, straight.
+
+    Only where some ranks have far more to send than others, as the root of a broadcast has: in pieces, that
+    becomes a scatter and an all-gather (Thakur et al. 2005, doi:10.1177/1094342005051521).
+    """
+    sends: Counter[int] = Counter()
+    for chunk in demand.chunks:
+        sends[min(chunk.have)] += len(chunk.need)
+    if max(sends.values(), default=0) * demand.ranks <= 2 * sum(sends.values()):
+        return None
+    load: Counter[int] = Counter()
+    first: list[Chunk] = []
+    second: list[Chunk] = []
+    for chunk in demand.chunks:
+        if len(chunk.have) > 1 or len(chunk.need) < 2:
+            first.append(Chunk(chunk.have, frozenset()))
+            second.append(chunk)
+            continue
+        by = min(sorted(chunk.need | chunk.have), key=lambda rank: load[rank])
+        load[by] += 1
+        first.append(Chunk(chunk.have, frozenset({by}) - chunk.have))
+        second.append(Chunk(frozenset({by}), chunk.need - {by}))
+    if not load:
+        return None
+    parts = [direct(Demand(demand.ranks, tuple(chunks)), net, 0, stop) for chunks in (first, second)]
+    if parts[0] is None or parts[1] is None:
+        return None
+    moves = dict(zip(parts[0].moves, parts[0].ways, strict=True))
+    later = parts[0].rounds
+    moves |= {(later + m[0], *m[1:]): way for m, way in zip(parts[1].moves, parts[1].ways, strict=True)}
+    return plan(moves, "a scatter and an all-gather")
+
+
+def ring(demand: Demand, net: Net, stop: Deadline) -> Plan | None:
     """Every chunk both ways round a ring of neighbours, if each rank has chunks that all others need."""
     pairs = [pair for pair, ways in net.routes.items() if len(ways[0][0]) == 1]
     links = max(1, net.lights.at_once // 2)
-    moves = ring_moves(demand, pairs, links, both=net.lights.at_once > 1)
-    return None if moves is None else _placed(moves, net, "ring of neighbours")
+    moves = ring_moves(demand, pairs, links, both=net.lights.at_once > 1, stop=stop)
+    return None if moves is None else _placed(moves, net, "ring of neighbours", stop)
 
 
-def ring_moves(demand: Demand, pairs: list[tuple[int, int]], links: int, both: bool) -> list[Move] | None:
+def ring_moves(
+    demand: Demand, pairs: list[tuple[int, int]], links: int, both: bool, stop: Deadline
+) -> list[Move] | None:
     """Moves round a ring whose neighbours take `links` chunks a round, in either direction if `both`."""
     ranks = demand.ranks
     mine: dict[int, list[int]] = defaultdict(list)
@@ -116,6 +158,7 @@ def ring_moves(demand: Demand, pairs: list[tuple[int, int]], links: int, both: b
             taken: Counter[int] = Counter()
             earliest: Counter[int] = Counter()
             for hop, number in sorted(sent):
+                stop.check()
                 r = earliest[number]
                 while taken[r] == full:
                     r += 1
@@ -126,7 +169,7 @@ def ring_moves(demand: Demand, pairs: list[tuple[int, int]], links: int, both: b
     return moves
 
 
-def greedy(demand: Demand, net: Net, seed: int) -> Plan | None:
+def greedy(demand: Demand, net: Net, seed: int, stop: Deadline) -> Plan | None:
     """Round by round as many circuits as fit, ranks that miss most first."""
     rng = np.random.default_rng(seed)
     holders = [set(c.have) for c in demand.chunks]
@@ -145,6 +188,7 @@ def greedy(demand: Demand, net: Net, seed: int) -> Plan | None:
         while queue:
             left = []
             for d in queue:
+                stop.check()
                 if _one(room, net, d, wishes[d], holders, copies, moves, got, r):
                     left.append(d)
             queue = left
@@ -174,11 +218,12 @@ def _one(room, net, d, wishes, holders, copies, moves, got, r) -> bool:
     return False
 
 
-def _placed(moves: list[Move], net: Net, method: str) -> Plan | None:
+def _placed(moves: list[Move], net: Net, method: str, stop: Deadline) -> Plan | None:
     """Ways for moves whose rounds are known, the first that are free."""
     rooms: dict[int, Room] = defaultdict(lambda: Room(net))
     ways: dict[Move, Way] = {}
     for move in moves:
+        stop.check()
         way = rooms[move[0]].place(move[2], move[3])
         if way is None:
             return None

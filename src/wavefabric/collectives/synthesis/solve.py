@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.collectives.synthesis import clock
+from wavefabric.collectives.synthesis.clock import Deadline, check
 from wavefabric.collectives.synthesis.model import Model
 from wavefabric.errors import MissingExtra
 
@@ -24,6 +26,8 @@ _PAUSE = 0.02
 TOO_MANY = 1_500_000
 #: Seconds after its deadline at which a solver that has not noticed is ended.
 _GRACE = 0.5
+#: Seconds a variable that CP-SAT takes to begin, and to notice that its time is over.
+_NOTICE = 4e-6
 
 
 @dataclass(frozen=True)
@@ -45,16 +49,20 @@ def decide(model: Model, deadline: float, workers: int) -> Answer:
     ------
     MissingExtra
         Without ortools.
+    OutOfTime
+        If time is over before a solver has begun.
     """
+    deadline -= _NOTICE * len(model.upper)
+    check(deadline)
     if any(low > 0 for low, cs in zip(model.low, model.columns, strict=True) if not cs):
         return Answer(False, None, "counting")
-    alone = min(deadline, time.monotonic() + _ALONE)
-    answer = _wait([_CpSat(model, alone, workers)], alone)
-    if answer.feasible is not None or time.monotonic() >= deadline:
+    first = _CpSat(model, deadline, workers, _ALONE)
+    answer = _wait([first], first.deadline)
+    if answer.feasible is not None or clock.now() >= deadline:
         return answer
     if workers > 1:
         return _wait([_CpSat(model, deadline, workers - 1), _Highs(model, deadline)], deadline)
-    now = time.monotonic()
+    now = clock.now()
     half = now + (deadline - now) / 2 if math.isfinite(deadline) else now + 600.0
     answer = _wait([_Highs(model, half)], half)
     return answer if answer.feasible is not None else _wait([_CpSat(model, deadline, workers)], deadline)
@@ -70,7 +78,7 @@ def _wait(solvers: Sequence[_CpSat | _Highs], deadline: float) -> Answer:
                 answer = s.answer()
                 if answer.feasible is not None:
                     return answer
-            if len(done) == len(solvers) or time.monotonic() > deadline + _GRACE:
+            if len(done) == len(solvers) or clock.now() > deadline + _GRACE:
                 return Answer(None, None, "time")
             time.sleep(pause)
             pause = min(2 * pause, _PAUSE)
@@ -82,7 +90,7 @@ def _wait(solvers: Sequence[_CpSat | _Highs], deadline: float) -> Answer:
 class _CpSat:
     """CP-SAT in a thread: its own handling of Ctrl-C would swallow the signal."""
 
-    def __init__(self, model: Model, deadline: float, workers: int):
+    def __init__(self, model: Model, deadline: float, workers: int, seconds: float = math.inf):
         try:
             from ortools.sat.python import cp_model
         except ImportError as error:
@@ -96,10 +104,12 @@ class _CpSat:
         limits.num_workers = workers
         limits.random_seed = 1
         limits.catch_sigint_signal = False
-        left = deadline - time.monotonic()
+        question, variables = _cp_sat_model(cp_model, model, deadline)
+        #: The deadline given, or so many seconds after the question was written down.
+        self.deadline = min(deadline, clock.now() + seconds)
+        left = self.deadline - clock.now()
         if math.isfinite(left):
             limits.max_time_in_seconds = max(left, 1e-3)
-        question, variables = _cp_sat_model(cp_model, model)
         self._thread = threading.Thread(target=self._run, args=(question, variables), daemon=True)
         self._thread.start()
 
@@ -133,7 +143,8 @@ class _CpSat:
             self._thread.join(_PAUSE)
 
 
-def _cp_sat_model(cp_model: Any, model: Model) -> tuple[Any, list[Any]]:
+def _cp_sat_model(cp_model: Any, model: Model, deadline: float) -> tuple[Any, list[Any]]:
+    stop = Deadline(deadline)
     question = cp_model.CpModel()
     variables = [
         question.new_bool_var("") if (low, high) == (0, 1) else question.new_int_var(low, high, "")
@@ -141,6 +152,7 @@ def _cp_sat_model(cp_model: Any, model: Model) -> tuple[Any, list[Any]]:
     ]
     boolean = [limits == (0, 1) for limits in zip(model.lower, model.upper, strict=True)]
     for columns, ks, low, high in zip(model.columns, model.coefficients, model.low, model.high, strict=True):
+        stop.check()
         chosen = [variables[c] for c in columns]
         ones = high == 1 and all(k == 1 for k in ks) and all(boolean[c] for c in columns)
         if ones and low == 1:
@@ -161,7 +173,7 @@ class _Highs:
 
     def __init__(self, model: Model, deadline: float):
         self._model = model
-        left = np.array(max(deadline - time.monotonic(), 0.1))
+        left = np.array(max(deadline - clock.now(), 0.1))
         question = io.BytesIO()
         arrays: dict[str, Any] = {"time_limit": left, **model.arrays()}
         np.savez(question, **arrays)

@@ -172,15 +172,10 @@ def useful(demand: Demand, moves: Iterable[Move]) -> list[Move]:
 
 def distances(ranks: int, pairs: Iterable[Edge]) -> np.ndarray:
     """Hops from each rank to each other, `FAR` if there is no way: shape (ranks, ranks)."""
-    joined = np.zeros((ranks, ranks), bool)
-    for s, d in pairs:
-        joined[s, d] = True
-    hops = np.where(np.eye(ranks, dtype=bool), 0, FAR)
-    reached = np.eye(ranks, dtype=bool)
-    for n in range(1, ranks):
-        new = (reached @ joined) & ~reached
-        if not new.any():
-            break
-        hops[new] = n
-        reached |= new
-    return hops
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import shortest_path
+
+    ends = np.array(sorted(set(pairs)), np.int64).reshape(-1, 2)
+    joined = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(ranks, ranks))
+    hops = shortest_path(joined, unweighted=True)
+    return np.where(np.isfinite(hops), hops, FAR).astype(np.int64)

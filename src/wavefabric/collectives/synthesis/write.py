@@ -33,6 +33,8 @@ class Writer:
         self.of_chunk = {number: size for (number, _), size in self.size.items()}
         #: Sizes of each rank's places in the scratch buffer.
         self.slots: dict[int, list[int]] = defaultdict(list)
+        #: Those of (rank, size) that are free again after each round.
+        self.passing: dict[tuple[int, int], list[int]] = defaultdict(list)
         self.rows: list[tuple] = []
         self.round = 0
 
@@ -50,11 +52,14 @@ class Writer:
         """
         became: list[int] = []
         holds = {(c, rank) for c, chunk in enumerate(self._gather()) for rank in chunk.have | chunk.need}
-        for r in range(1 + max((m[0] for m in moves), default=-1)):
+        of_round: dict[int, list[Move]] = defaultdict(list)
+        for move in moves:
+            of_round[move[0]].append(move)
+        for r in range(1 + max(of_round, default=-1)):
             taken: Counter[tuple[int, int]] = Counter()
             later: dict[int, list[tuple]] = defaultdict(list)
             arrived: Counter[tuple[int, int]] = Counter()
-            for _, number, src, dst in sorted(m for m in moves if m[0] == r):
+            for _, number, src, dst in sorted(of_round[r]):
                 n = arrived[number, dst]
                 arrived[number, dst] += 1
                 place = self._place(number, dst)
@@ -122,11 +127,8 @@ class Writer:
         """A place in scratch that nothing else uses in this round; it is used again in later rounds."""
         n = taken[rank, size]
         taken[rank, size] += 1
-        alike = [i for i, s in enumerate(self.slots[rank]) if s == size and i not in self._kept(rank)]
+        alike = self.passing[rank, size]
         if n == len(alike):
             self.slots[rank].append(size)
             alike.append(len(self.slots[rank]) - 1)
         return self.scratch, alike[n]
-
-    def _kept(self, rank: int) -> set[int]:
-        return {i for (_, at), (buffer, i) in self.places.items() if at == rank and buffer == self.scratch}

@@ -1,6 +1,7 @@
 """Bandwidths that NCCL assumes where a machine names only kinds of links, in B/s and one direction.
 
-github.com/NVIDIA/nccl, src/graph/topo.h and topo.cc: what a copy reaches, a little less than nominal rates.
+github.com/NVIDIA/nccl and github.com/ROCm/rccl, src/graph/topo.h and topo.cc: what a copy reaches, a little
+less than nominal rates.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ LOCAL = 5000e9
 #: s that a transfer costs: as measured on NVLink for TACCL (arXiv:2111.04867); a small peer copy over PCIe.
 NVLINK_ALPHA, PCIE_ALPHA = 0.7e-6, 10e-6
 _NVLINK = ((100, 40.1e9), (90, 20.6e9), (87, 20e9), (86, 12e9), (80, 20e9), (70, 20e9), (60, 18e9))
+_XGMI = (("gfx90a", 36e9), ("gfx94", 48e9), ("gfx95", 48e9))
 _PCIE = ((90, 48e9), (80, 24e9), (0, 12e9))
 #: 100 Mbit/s a lane of each rate in GT/s.
 _LANE = {2.5: 15, 5.0: 30, 8.0: 60, 16.0: 120, 32.0: 240, 64.0: 480}
@@ -23,6 +25,12 @@ _LANE = {2.5: 15, 5.0: 30, 8.0: 60, 16.0: 120, 32.0: 240, 64.0: 480}
 def nvlink(sm: int) -> float:
     """One NVLink of a GPU of compute capability sm / 10."""
     return next((speed for least, speed in _NVLINK if sm >= least), 20e9)
+
+
+def xgmi(gcn: str) -> float:
+    """One xGMI link of a GPU of an architecture such as gfx942 (MI300X), 910 (gfx90a, MI200) or 908."""
+    name = {"910": "gfx90a"}.get(gcn, gcn if gcn.startswith("gfx") else f"gfx{gcn}")
+    return next((speed for start, speed in _XGMI if name.startswith(start)), 24e9)
 
 
 def pcie(rate: float | None, lanes: int) -> float:

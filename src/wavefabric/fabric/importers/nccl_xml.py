@@ -1,4 +1,4 @@
-"""NCCL's topology files (NCCL_TOPO_DUMP_FILE, NCCL_TOPO_FILE) as fabrics."""
+"""Topology files of NCCL and RCCL (NCCL_TOPO_DUMP_FILE, NCCL_TOPO_FILE) as fabrics."""
 
 from __future__ import annotations
 
@@ -17,13 +17,25 @@ from wavefabric.xml_read import parse_xml, text_of
 _GPUS, _NODES = 4096, 100_000
 _NUMBER = re.compile(r"[+-]?[0-9]{1,12}|0[xX][0-9a-fA-F]{1,16}")
 _BUSID = re.compile(r"[0-9a-fA-F]{1,8}(?:[:.][0-9a-fA-F]{1,4}){0,3}")
-_GPU_CLASS, _NIC_CLASS, _CPU_CLASS = "0x03", "0x02", "0x068001"
+#: PCI classes: displays, and processing accelerators, which newer GPUs of AMD are; adapters; NVLink of a CPU.
+_GPU_CLASS, _NIC_CLASS, _CPU_CLASS = ("0x03", "0x12"), "0x02", "0x068001"
+#: 1 is NCCL's, 2 RCCL's.
+_VERSIONS = ("1", "2")
+#: Elements that link GPUs directly, and what they are called.
+_DIRECT = {"nvlink": "NVLinks", "xgmi": "xGMI links"}
 #: What stands for NVSwitches that a host cannot see: one fabric, of several hosts where they share it.
 _VIRTUAL = re.compile(r"[fF:]+(\.0)?")
 
 
-def read_nccl_xml(source: str | Path, *, name: str = "nccl", alpha: float | None = None) -> Fabric:
-    """The fabric of an NCCL topology file.
+def read_nccl_xml(
+    source: str | Path,
+    *,
+    name: str = "nccl",
+    alpha: float | None = None,
+    nvlinks: int | None = None,
+    sm: int | None = None,
+) -> Fabric:
+    """The fabric of a topology file of NCCL or RCCL.
 
     Parameters
     ----------
@@ -31,11 +43,18 @@ def read_nccl_xml(source: str | Path, *, name: str = "nccl", alpha: float | None
         A file (a `Path`, or text without any ``<``), or the XML itself.
     name : str
     alpha : float, optional
-        s, which the file does not know; 0.7 us where there are NVLinks, else 10 us.
+        s, which the file does not know; 0.7 us where there are NVLinks or xGMI links, else 10 us.
+    nvlinks : int, optional
+        NVLinks of each GPU to NVSwitches, for a file that names none.
+    sm : int, optional
+        Compute capability of the GPUs times ten, for the bandwidth of those. By default what the file says,
+        or 80.
 
     Returns
     -------
     Fabric
+        Its description says if the file names no direct links between GPUs.
+
         Rank r is the GPU of NCCL's rank r; without ranks, by host and bus id. Switches are CPUs (one a NUMA
         node), PCIe bridges, NVSwitches as one node, and, of several hosts, network adapters and one
         ``network`` that joins them all. What leads to no GPU is left out.
@@ -47,8 +66,9 @@ def read_nccl_xml(source: str | Path, *, name: str = "nccl", alpha: float | None
 
     Notes
     -----
-    Bandwidths are those that NCCL derives (see `wavefabric.fabric.importers.assumed`). Files for virtual
-    machines may name no GPUs: PCI devices of class 0x03 are taken for them, and NVLinks are then not known.
+    Bandwidths are those that NCCL and RCCL derive (see `wavefabric.fabric.importers.assumed`). Files for
+    virtual machines may name no GPUs: PCI devices of class 0x03 or 0x12 are taken for them, and NVLinks are
+    then not known.
     NCCL adds a fifth to the PCIe traffic between GPUs on two Intel CPUs; here it is not added. NVSwitches are
     one node a host, or one for all hosts if they are not seen as PCI devices (targets ``fffffff:ff:ff.0``),
     as with NVLink between hosts.
@@ -58,20 +78,28 @@ def read_nccl_xml(source: str | Path, *, name: str = "nccl", alpha: float | None
     root = parse_xml(assumed.source_text(source, "nccl topology"), "nccl topology")
     if root.tag != "system":
         raise InputError(f"nccl topology: root element {root.tag[:60]!r}; allowed: system")
-    if text_of(root, "system", "version") != "1":
-        raise InputError(f"system version: {show(root.get('version'))}; allowed: 1")
+    if text_of(root, "system", "version") not in _VERSIONS:
+        raise InputError(f"system version: {show(root.get('version'))}; allowed: {', '.join(_VERSIONS)}")
     if sum(1 for _ in root.iter()) > _NODES:
         raise InputError(f"nccl topology: more than {_NODES} elements; allowed: fewer")
     reader = _Reader(named=next(root.iter("gpu"), None) is not None)
     for cpu in root.iterfind("cpu"):
         reader.cpu(cpu)
     if not reader.gpus:
-        raise InputError("nccl topology: no GPU given; allowed: elements gpu, or pci of class 0x03")
+        raise InputError("nccl topology: no GPU given; allowed: elements gpu, or pci of class 0x03 or 0x12")
+    if nvlinks is not None:
+        reader.assume(nvlinks, sm)
+    elif sm is not None:
+        raise InputError(f"sm: {sm} given without nvlinks; allowed: with a number of NVLinks")
     reader.join()
-    nvlinks = any(kind == "nvlink" for _, _, _, kind in reader.links)
+    direct = any(kind in _DIRECT for _, _, _, kind in reader.links)
     return reader.fabric(
-        name, assumed.least("alpha", alpha, assumed.NVLINK_ALPHA if nvlinks else assumed.PCIE_ALPHA)
+        name, assumed.least("alpha", alpha, assumed.NVLINK_ALPHA if direct else assumed.PCIE_ALPHA), nvlinks
     )
+
+
+#: End of the description of a fabric whose file names no direct links between GPUs: NCCL's, RCCL's.
+LACKING = (" that names no NVLinks", " that names no xGMI links")
 
 
 @dataclass
@@ -82,6 +110,7 @@ class _Gpu:
     host: int
     bus: int
     rank: int | None
+    sm: int | None = None
 
 
 @dataclass
@@ -97,7 +126,9 @@ class _Reader:
     ports: dict[str, float] = field(default_factory=dict)
     #: (host, bus id) → node that stands for the PCI device.
     devices: dict[tuple[int, int], str] = field(default_factory=dict)
-    nvlinks: list[tuple[str, str, int, Element, int]] = field(default_factory=list)
+    #: Node, its CPU and host, the element, B/s of one link.
+    direct: list[tuple[str, str, int, Element, float]] = field(default_factory=list)
+    amd: bool = False
     pcilinks: list[tuple[int, int, Element]] = field(default_factory=list)
 
     def node(self, name: str, host: int) -> str:
@@ -132,7 +163,7 @@ class _Reader:
         where = f"pci {element.get('busid')}"
         if (host, bus) in self.devices:
             raise InputError(f"pci busid: {element.get('busid')} given twice; allowed: each once")
-        kind = text_of(element, where, "class")
+        kind = element.get("class", "")  # without one, what is below it tells
         rate = re.match(r"\s*([0-9]{1,3}(?:\.[0-9])?)\s*GT/s", element.get("link_speed", ""))
         lanes = _number(element, where, "link_width", 0)
         if not 0 <= lanes <= 64:
@@ -146,7 +177,7 @@ class _Reader:
         if nic is not None:
             self.nic(nic, parent, f"NIC {element.get('busid')}", host, bandwidth)
             return
-        if kind.startswith((_GPU_CLASS, _NIC_CLASS)):
+        if kind.startswith((*_GPU_CLASS, _NIC_CLASS)):
             return  # no GPU that takes part, no adapter that NCCL uses
         bridge = self.node(f"PCI {element.get('busid')}", host)
         self.devices[host, bus] = bridge
@@ -171,7 +202,8 @@ class _Reader:
             node = f"{name} part {number}"
             if len(self.gpus) >= _GPUS:
                 raise InputError(f"nccl topology: more than {_GPUS} GPUs; allowed: fewer")
-            self.gpus.append(_Gpu(node, host, bus, rank))
+            sm = _number(taking[number], name, "sm", 0) or None if taking else None
+            self.gpus.append(_Gpu(node, host, bus, rank, sm))
             if shared:
                 self.both(node, shared, assumed.LOCAL, "wire")
         at = shared or self.gpus[-1].node
@@ -179,15 +211,18 @@ class _Reader:
         self.both(at, parent, bandwidth, "pcie")
         if not taking:
             return
+        self.amd = self.amd or "gcn" in taking[0].attrib
         for child in taking[0]:
             if child.tag == "nvlink":
-                sm = _number(taking[0], "gpu", "sm")
-                self.nvlinks.append((at, cpu, host, child, sm))
+                each = assumed.nvlink(_number(taking[0], "gpu", "sm"))
+                self.direct.append((at, cpu, host, child, each))
+            elif child.tag == "xgmi":
+                self.direct.append((at, cpu, host, child, assumed.xgmi(taking[0].get("gcn", ""))))
             elif child.tag == "c2c":
-                count, each = (_number(child, "c2c", key) for key in ("count", "bw"))
-                if count < 1 or each < 1:
-                    raise InputError(f"c2c bw: {each} of {count} links; allowed: from 1")
-                self.both(at, cpu, count * each / 1000 * 1e9, "c2c")
+                count, speed = (_number(child, "c2c", key) for key in ("count", "bw"))
+                if count < 1 or speed < 1:
+                    raise InputError(f"c2c bw: {speed} of {count} links; allowed: from 1")
+                self.both(at, cpu, count * speed / 1000 * 1e9, "c2c")
 
     def nic(self, element: Element, parent: str, name: str, host: int, bandwidth: float) -> None:
         nets = [n for n in element.iterfind("net") if "dev" in n.attrib and _number(n, "net", "net", 1)]
@@ -205,9 +240,10 @@ class _Reader:
             self.ports[port] = speed
 
     def join(self) -> None:
-        """NVLinks, second paths between bridges, CPUs of a host, hosts."""
-        for at, cpu, host, element, sm in self.nvlinks:
-            self.nvlink(at, cpu, host, element, sm)
+        """Direct links, second paths between bridges, CPUs of a host, hosts."""
+        gpus = {(g.host, g.bus) for g in self.gpus}
+        for at, cpu, host, element, each in self.direct:
+            self.link(at, cpu, host, element, each, gpus)
         for host, bus, element in self.pcilinks:
             target = self.devices.get((host, _bus(element, "pcilink", "target")))
             if target in self.nodes:
@@ -221,26 +257,43 @@ class _Reader:
             for port, speed in self.ports.items():
                 self.both(port, "network", speed, "network")
 
-    def nvlink(self, at: str, cpu: str, host: int, element: Element, sm: int) -> None:
-        count = _number(element, "nvlink", "count")
+    def link(self, at: str, cpu: str, host: int, element: Element, each: float, gpus: set) -> None:
+        """Direct links of a GPU to one target, of so many B/s each; `gpus`: hosts and bus ids of GPUs."""
+        what = element.tag
+        count = _number(element, what, "count")
         if not 1 <= count <= 1024:
-            raise InputError(f"nvlink count: {count}; allowed: 1 to 1024")
-        bandwidth = count * assumed.nvlink(sm)
-        kind = text_of(element, "nvlink", "tclass")
-        target = _bus(element, "nvlink", "target")
+            raise InputError(f"{what} count: {count}; allowed: 1 to 1024")
+        bandwidth = count * each
+        target = _bus(element, what, "target")
+        other = self.devices.get((host, target))
+        kind = element.get("tclass", _GPU_CLASS[0] if (host, target) in gpus else "")
         if kind.startswith(_GPU_CLASS):
-            other = self.devices.get((host, target))
             if other is not None and other != at:
-                self.links.append((at, other, bandwidth, "nvlink"))
+                self.links.append((at, other, bandwidth, what))
         elif kind == _CPU_CLASS:
-            self.both(at, cpu, bandwidth, "nvlink")
+            self.both(at, cpu, bandwidth, what)
         else:
             everywhere = host == 0 or _VIRTUAL.fullmatch(element.get("target", ""))
-            switch = "NVSwitch" if everywhere else f"NVSwitch of host {host}"
-            self.nodes[switch] = None
-            self.both(at, switch, bandwidth, "nvlink")
+            self.switched(at, 0 if everywhere else host, bandwidth, what)
 
-    def fabric(self, name: str, alpha: float) -> Fabric:
+    def switched(self, at: str, host: int, bandwidth: float, what: str) -> None:
+        """Links of a GPU to the NVSwitches of a host, which are one node."""
+        switch = f"NVSwitch of host {host}" if host else "NVSwitch"
+        self.nodes[switch] = None
+        self.both(at, switch, bandwidth, what)
+
+    def assume(self, nvlinks: int, sm: int | None) -> None:
+        """NVLinks of every GPU to the NVSwitches of its host, which the file does not name."""
+        if self.direct or self.amd:
+            kind = _DIRECT[self.direct[0][3].tag] if self.direct else "GPUs of AMD"
+            raise InputError(f"nvlinks: {nvlinks} given; allowed: with a file that names no {kind}")
+        if not 1 <= nvlinks <= 1024:
+            raise InputError(f"nvlinks: {nvlinks} given; allowed: 1 to 1024")
+        for (host, bus), speed in {(g.host, g.bus): g.sm for g in self.gpus}.items():
+            each = assumed.nvlink(sm or speed or 80)
+            self.switched(self.devices[host, bus], host, nvlinks * each, "nvlink")
+
+    def fabric(self, name: str, alpha: float, nvlinks: int | None = None) -> Fabric:
         from wavefabric.fabric.files import check_connected
 
         ranks = [g.rank for g in self.gpus]
@@ -256,14 +309,20 @@ class _Reader:
             if a in kept and b in kept
         )
         hosts = f" on {len(self.hosts)} hosts" if len(self.hosts) > 1 else ""
+        library = "RCCL" if self.amd else "NCCL"
+        missing, chosen = "", "alpha is a choice"
+        if len(ordered) > 1 and not self.direct:
+            missing = LACKING[self.amd]
+            if nvlinks is not None:
+                missing, chosen = "", f"{nvlinks} NVLinks a GPU to NVSwitches are assumed; {chosen}"
         fabric = Fabric(
             name=name,
             gpus=tuple(names[g.node] for g in ordered),
             switches=tuple(n for n in self.nodes if n in kept),
             links=links,
             alpha=alpha,
-            description=f"{len(ordered)} GPUs{hosts}, from an NCCL topology file",
-            source="bandwidths that NCCL derives; alpha is a choice",
+            description=f"{len(ordered)} GPUs{hosts}, from an {library} topology file{missing}",
+            source=f"bandwidths that {library} derives; {chosen}",
         )
         check_connected(fabric)
         return fabric

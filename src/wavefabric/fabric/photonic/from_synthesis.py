@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 
 #: Which ways a synthesis may use: row–column ones (one or two a pair), or the k shortest.
 METHODS = ("xy", "shortest")
+#: In all routes together: a bound on memory.
+_MOST_TILES = 1 << 24
 
 
-def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy") -> Lights:
+def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float = math.inf) -> Lights:
     """A photonic fabric as the plain data that a synthesis takes.
 
     Parameters
@@ -35,6 +38,8 @@ def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy") -> Lights:
     method : str
         ``"xy"``: along the row first, and along the column first; ``"shortest"``: the k shortest simple
         paths.
+    until : float
+        Of `wavefabric.collectives.synthesis.clock.now`, after which `OutOfTime` is raised.
 
     Returns
     -------
@@ -43,16 +48,22 @@ def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy") -> Lights:
     Raises
     ------
     InputError
-        For an unknown method, or k below 1.
+        For an unknown method, k below 1, or more tiles than routes are written down for.
     """
+    from wavefabric.collectives.synthesis.clock import check
     from wavefabric.collectives.synthesis.problem import Lights
 
     if method not in METHODS:
         raise InputError(f"method: {method!r} given; allowed: {', '.join(METHODS)}")
     whole("k", k, 1)
+    length = (fabric.rows + fabric.columns) // 3 + 1
+    if fabric.ranks**2 * (2 if method == "xy" else k) * length > _MOST_TILES:
+        given = f"{fabric.ranks} tiles given, whose routes have some {length} tiles each"
+        raise InputError(f"fabric: {given}; allowed: {_MOST_TILES} in all routes, as of 24x24 tiles by xy")
     grid(fabric)
     routes: dict[tuple[int, int], tuple[Route, ...]] = {}
     for s in range(fabric.ranks):
+        check(until)
         for d in range(fabric.ranks):
             if s == d:
                 continue

@@ -5,17 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wavefabric.collectives.arguments import whole
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.cuts import overlap_bound
-from wavefabric.fabric.photonic.grid import Pair, Route, check_pairs, edge_loads
+from wavefabric.fabric.photonic.grid import Pair, Route, check_pairs, edge_loads, grid
 from wavefabric.fabric.photonic.ripup import ripup
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
 from wavefabric.fabric.photonic.xy import xy, xy_overlap
 from wavefabric.fabric.photonic.yen import k_shortest
+
+if TYPE_CHECKING:
+    from wavefabric.fabric.photonic.budget import LinkBudget
 
 #: Ways of choosing routes; `route` says what each is.
 METHODS = ("auto", "xy", "shortest", "random", "ripup", "exact")
@@ -44,6 +48,9 @@ class Routing:
         ``"exact"``.
     seconds : float
         Wall time it took.
+    set_ups : int
+        Least number of parts in which circuits that each fill a waveguide are up: 1 if no edge has fewer
+        waveguides than routes.
     """
 
     pairs: tuple[Pair, ...]
@@ -53,6 +60,7 @@ class Routing:
     certified: bool
     method: str
     seconds: float
+    set_ups: int = 1
 
     @property
     def gap(self) -> int:
@@ -68,6 +76,7 @@ def route(
     seed: int = 0,
     k: int = 32,
     time_limit: float = 5.0,
+    budget: LinkBudget | None = None,
 ) -> Routing:
     """A route for each pair of tiles, such that few share an edge.
 
@@ -82,12 +91,17 @@ def route(
         ``"random"``: one of the `k` shortest simple paths at random.
         ``"ripup"``: row–column routes; those over the busiest edges are laid again (`ripup`).
         ``"exact"``: the least overlap as an integer program (`minimum_overlap`), within `time_limit`.
-        ``"auto"``: row–column routes if they reach the lower bound, else ripup, else exact if small enough.
+        ``"auto"``: row–column routes if they reach the lower bound or no edge has fewer waveguides than
+        routes: they are shortest, so no others take less time. Else what takes least time of these, ripup,
+        and exact if that is small enough.
     seed : int
         For ``"random"``, ``"ripup"`` and what uses it: the same seed gives the same routes.
     k : int
     time_limit : float
         s, of the solver.
+    budget : LinkBudget, optional
+        ``"auto"`` counts what wavelengths carry by it, up to the fabric's `laser_bandwidth`. By default that
+        over any route.
 
     Returns
     -------
@@ -120,7 +134,7 @@ def route(
     elif method == "random":
         made = _made(fabric, asked, random_routes(fabric, asked, k, seed), bound, "random")
     else:
-        made = _better(fabric, _straight(fabric, asked, bound), method, seed, time_limit)
+        made = _better(fabric, _straight(fabric, asked, bound), method, seed, time_limit, budget)
     return replace(made, seconds=time.perf_counter() - begin)
 
 
@@ -140,25 +154,51 @@ def _straight(fabric: PhotonicFabric, pairs: list[Pair], bound: int) -> Routing:
     return _made(fabric, pairs, routes, bound, "xy, column first" if column_first else "xy")
 
 
-def _better(fabric: PhotonicFabric, found: Routing, method: str, seed: int, time_limit: float) -> Routing:
+def _better(
+    fabric: PhotonicFabric,
+    straight: Routing,
+    method: str,
+    seed: int,
+    time_limit: float,
+    budget: LinkBudget | None,
+) -> Routing:
     """What `method` makes of row–column routes."""
-    pairs = list(found.pairs)
-    if method != "xy" and not found.certified:
+    pairs, found = list(straight.pairs), straight
+    if method == "xy" or (method == "auto" and (straight.certified or straight.set_ups == 1)):
+        return straight
+    if not found.certified:
         routes = ripup(fabric, pairs, found.routes, found.bound, seed=seed)
         relaid = _made(fabric, pairs, routes, found.bound, "ripup")
         found = relaid if relaid.overlap < found.overlap else found
     small = len({s for s, _ in pairs}) * len(fabric.edges()) <= _SMALL
+    tried = [straight, found]
     if method == "exact" or (method == "auto" and small and not found.certified):
         from wavefabric.fabric.photonic.minimum_overlap import minimum_overlap
 
         routes, bound = minimum_overlap(fabric, pairs, found.routes, found.bound, time_limit)
         found = _made(fabric, pairs, routes, bound, "exact")
-    return found
+        tried.append(found)
+    if method != "auto":
+        return found
+    best = min(tried, key=lambda one: (_time(fabric, one, budget), one.overlap))
+    return replace(best, bound=found.bound, certified=best.overlap == found.bound)
+
+
+def _time(fabric: PhotonicFabric, found: Routing, budget: LinkBudget | None) -> float:
+    """s a byte when all pairs send as much: set-ups, each as long as its slowest wavelength at worst."""
+    if budget is None or not found.routes:
+        return found.set_ups / fabric.laser_bandwidth
+    from wavefabric.fabric.photonic.budget import rates
+
+    slowest = min(float(rates(fabric, found.routes, budget).min()), fabric.laser_bandwidth)
+    return found.set_ups / slowest if slowest else np.inf
 
 
 def _made(fabric: PhotonicFabric, pairs, routes, bound: int, method: str) -> Routing:
-    overlap = int(edge_loads(fabric, routes).max(initial=0)) if routes else 0
-    return Routing(tuple(pairs), tuple(routes), overlap, bound, overlap == bound, method, 0.0)
+    loads = edge_loads(fabric, routes) if routes else np.zeros(1, np.int64)
+    overlap, used = int(loads.max(initial=0)), np.flatnonzero(loads)
+    set_ups = int(np.ceil(loads[used] / grid(fabric).capacity[used]).max(initial=1))
+    return Routing(tuple(pairs), tuple(routes), overlap, bound, overlap == bound, method, 0.0, set_ups)
 
 
 __all__ = ["METHODS", "Routing", "k_shortest", "random_routes", "route", "xy"]

@@ -1,0 +1,58 @@
+"""Deadlines: the clock that all parts of a synthesis read, and work that stops when it is over."""
+
+from __future__ import annotations
+
+import math
+import time
+
+#: Seconds to write down and verify a move of a chunk, with room for a busy machine.
+_WRITE = 5e-5
+
+
+class OutOfTime(Exception):
+    """A deadline passed while something was computed."""
+
+
+def now() -> float:
+    """Seconds of `time.monotonic`."""
+    return time.monotonic()
+
+
+class Deadline:
+    """A time of `now` that is checked once in a number of calls.
+
+    Parameters
+    ----------
+    at : float
+    every : int
+        Calls of `check` for one look at the clock.
+    """
+
+    def __init__(self, at: float = math.inf, every: int = 256):
+        self.at, self.every = at, every
+        self._calls = 0
+
+    def check(self) -> None:
+        """Raise `OutOfTime` if it has passed."""
+        self._calls += 1
+        if self._calls % self.every == 0 and now() > self.at:
+            raise OutOfTime
+
+
+def check(at: float) -> None:
+    """Raise `OutOfTime` after a time of `now`."""
+    if now() > at:
+        raise OutOfTime
+
+
+def share(begun: float, until: float, part: float) -> float:
+    """The time at which a part of what lies between two times has passed; infinite if the second is."""
+    return until if math.isinf(until) else begun + (until - begun) * part
+
+
+def before_writing(begun: float, time_limit: float, moves: int) -> float:
+    """Until when a schedule of so many moves may be searched, if it is to be written within the limit.
+
+    At least half of the time is for the search.
+    """
+    return begun + time_limit - min(time_limit / 2, _WRITE * moves) if math.isfinite(time_limit) else math.inf
