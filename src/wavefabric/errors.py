@@ -1,5 +1,15 @@
 """Errors that are the user's to mend: one clear line each, exit code 2."""
 
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+#: Characters of a value that an error line shows, and of the whole line.
+MOST_SHOWN, MOST_LINE = 200, 2000
+_RUN = re.compile(rf"\S{{{MOST_SHOWN + 1},}}")
+
 
 class InputError(ValueError):
     """Bad input. The message names the key or argument, what was given and what is allowed."""
@@ -10,3 +20,48 @@ class MissingExtra(ImportError):
 
     def __init__(self, what: str, extra: str):
         super().__init__(f"{what} needs an optional package: pip install 'wavefabric[{extra}]'")
+
+
+def cut(text: str, most: int = MOST_SHOWN) -> str:
+    """Text of at most so many characters; what is longer loses its middle, since paths differ at the end."""
+    if len(text) <= most:
+        return text
+    end = most // 3
+    return f"{text[: most - end - 3]}...{text[len(text) - end :]}"
+
+
+def visible(text: str) -> str:
+    """Text that a terminal shows and does not obey: control characters as escapes (``\\x1b``)."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def quoted(value: Any, most: int = 60) -> str:
+    """A Python value as one short line; a whole number of too many digits in words."""
+    try:
+        return cut(visible(repr(value)), most)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        return "a number with too many digits"
+
+
+def one_line(message: str, given: Iterable[str] = ()) -> str:
+    """A message as one line that is safe to print.
+
+    Parameters
+    ----------
+    message : str
+    given : iterable of str
+        Values that may stand in it, such as words of the command line.
+
+    Returns
+    -------
+    str
+        Without line ends; control characters are escaped; words, and values of `given`, are cut at
+        `MOST_SHOWN` characters, the whole at `MOST_LINE`.
+    """
+    for value in given:
+        if len(value) > MOST_SHOWN:
+            message = message.replace(value, cut(value))
+    line = visible(" ".join(message.split()))
+    return cut(_RUN.sub(lambda found: cut(found[0]), line), MOST_LINE)

@@ -1,39 +1,93 @@
-"""Ctrl-C between time steps, not within one: a checkpoint needs whole steps."""
+"""Ctrl-C and SIGTERM between time steps, not within one: a checkpoint needs whole steps."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from types import TracebackType
+from typing import NoReturn
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which batch systems send some time before they kill. Handled wherever Ctrl-C is."""
+
+
+#: Exit codes after Ctrl-C and SIGTERM: 128 and the signal, as shells count.
+INTERRUPTED, TERMINATED = 130, 143
+
+
+class _Seen:
+    term = False  # whether a SIGTERM has come
+
+
+def exit_code() -> int:
+    """Of what was interrupted: 130, or 143 if SIGTERM did it."""
+    return TERMINATED if _Seen.term else INTERRUPTED
 
 
 class Deferred:
-    """While inside, the first Ctrl-C only sets `asked`; a second one interrupts at once.
+    """While inside, the first Ctrl-C or a SIGTERM only sets `asked`; a second Ctrl-C interrupts at once.
 
-    Does nothing outside the main thread, where Python delivers no signals.
+    A second SIGTERM does nothing: batch systems, mpiexec and launchers may each send one. SIGTERM is left to
+    whoever has a handler for it. Does nothing outside the main thread, where Python delivers no signals.
     """
 
     def __init__(self) -> None:
         self.asked = False
-        self._before: object = None
+        self._pressed = self._terminated = False
+        self._before: dict[int, object] = {}
 
     def __enter__(self) -> Deferred:
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._take)
+            self._before = {signal.SIGINT: signal.signal(signal.SIGINT, self._take)}
+            if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, _raise):
+                self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._take)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if it was asked for."""
         if self.asked:
-            raise KeyboardInterrupt
+            self.stop()
+
+    def stop(self) -> NoReturn:
+        """Raise KeyboardInterrupt, or `Terminated` if SIGTERM asked for it."""
+        raise Terminated if self._terminated else KeyboardInterrupt
 
     def _take(self, number: int, frame: object) -> None:
-        if self.asked:
+        if number == signal.SIGTERM:
+            self._terminated = _Seen.term = True
+        elif self._pressed:
             raise KeyboardInterrupt
+        else:
+            self._pressed = True
         self.asked = True
+
+
+def _raise(number: int, frame: object) -> None:
+    # What the first one set going, such as saving, is not interrupted by another.
+    if not _Seen.term:
+        _Seen.term = True
+        raise Terminated
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Inside, the first SIGTERM raises `Terminated`, so that what is unfinished is removed, as by Ctrl-C."""
+    _Seen.term = False
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _raise)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

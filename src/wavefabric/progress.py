@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Protocol
 
 
@@ -32,3 +33,8 @@ class Silent:
 
     def finish(self) -> None:
         """Do nothing."""
+
+
+def warn(text: str) -> None:
+    """One line on stderr: nothing is refused, but the result may not be what it seems."""
+    print(f"wavefabric: warning: {text}", file=sys.stderr, flush=True)

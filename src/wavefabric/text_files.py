@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 from wavefabric.errors import InputError
+from wavefabric.input_files import MOST_TEXT, read_bytes
+from wavefabric.output_files import check_output, replacing
 
 
-def read_text(path: str | Path, what: str) -> str:
+def read_text(path: str | Path, what: str, most: int = MOST_TEXT) -> str:
     """The text of a file.
+
+    Parameters
+    ----------
+    path : str or Path
+    what : str
+        Name of the option or the format, for errors.
+    most : int
+        Bytes that it may have.
 
     Raises
     ------
     InputError
-        If it cannot be read, or is not UTF-8.
+        If it cannot be read, is no regular file, is larger than `most`, or is not UTF-8.
     """
     path = Path(path)
     try:
-        return path.read_text("utf-8")
+        return read_bytes(path, most).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise InputError(f"{what}: {path} is not UTF-8 text; allowed: a text file") from None
     except OSError as error:
@@ -34,36 +42,13 @@ def write_text(path: str | Path, text: str, what: str, force: bool = False) -> P
     Raises
     ------
     InputError
-        If it exists (without `force`), is a folder, or cannot be written.
+        If it exists (without `force`), is no regular file, or cannot be written.
     """
-    path = Path(path)
-    partial: Path | None = None
+    path = check_output(path, force, what)
     try:
-        if path.is_dir():
-            raise InputError(f"{what}: {path} is a folder; allowed: the name of a file")
-        if path.exists() and not force:
-            raise InputError(f"{what}: {path} exists; allowed: another name, or force")
-        try:
-            # A name that nobody else has: no file of the user's, nor another process's.
-            number, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".partial", dir=path.parent)
-            partial = Path(name)
-            with open(number, "w", encoding="utf-8") as file:
-                os.chmod(partial, (path.stat().st_mode & 0o777) if path.exists() else 0o666 & ~_umask())
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            if partial is not None:
-                partial.unlink(missing_ok=True)
+        with replacing(path) as partial:
+            partial.write_text(text, encoding="utf-8")
     except OSError as error:
         fault = f"{path} cannot be written ({error.strerror})"
         raise InputError(f"{what}: {fault}; allowed: a name in a folder that can be written") from None
     return path
-
-
-def _umask() -> int:
-    """Permissions that new files must not have."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

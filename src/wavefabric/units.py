@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, visible
 
 #: Speed of light in vacuum, m/s (exact, SI).
 SPEED_OF_LIGHT = 299_792_458.0
@@ -27,6 +27,7 @@ EXAMPLES = {
     "s/m": "ps/km",
     "s^2/m": "ps^2/km",
     "s^3/m": "ps^3/km",
+    "s^4/m": "ps^4/km",
     "m^2/W": "m^2/W",
     "1/W/m": "1/W/km",
     "": "none (a plain number)",
@@ -116,8 +117,11 @@ def quantity(value: str | float | int, unit: str, key: str = "value") -> float:
 
 def show(value: Any) -> str:
     """What the user gave, as one short line for an error."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 60 else text[:57] + "..."
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):  # Python writes no whole number of more than 4300 digits
+        return "a number with too many digits" if isinstance(value, int) else "a value too large to show"
+    return visible(text if len(text) <= 60 else text[:57] + "...")
 
 
 def _allowed(unit: str) -> str:

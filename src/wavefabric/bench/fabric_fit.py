@@ -12,6 +12,10 @@ import numpy as np
 #: as efficient as least squares where errors are normal).
 _HUBER = 1.345
 _TURNS = 20
+#: Largest residual with which a fit stands for what was measured: at 0.75 a time is four times its line.
+RESIDUAL = 0.75
+#: Where bytes make up less than this share of the time of the largest size, their rate is not seen.
+_SEEN = 0.01
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,10 @@ class Line:
     def worst(self) -> float:
         """Largest residual, whatever its sign."""
         return max(map(abs, self.residuals))
+
+    def grows(self, nbytes: float) -> bool:
+        """Whether so many bytes, the most that were sent, take a share of the time that can be seen."""
+        return nbytes / self.bandwidth > _SEEN * self.seconds(nbytes)
 
     def seconds(self, nbytes: float) -> float:
         """The time of so many bytes."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wavefabric.bench.fabric_build import fabric_of
-from wavefabric.bench.fabric_fit import fit
+from wavefabric.bench.fabric_fit import RESIDUAL, fit
 from wavefabric.bench.fabric_patterns import PATTERNS, additions, busiest, pair, pattern, relay
-from wavefabric.bench.fabric_report import plot, table
+from wavefabric.bench.fabric_report import misfits, plot, table
 from wavefabric.bench.ranks import Ranks, timed
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
@@ -38,6 +38,7 @@ def run(
     repeats: int = 5,
     name: str = "measured",
     progress: Callable[[str], None] | None = None,
+    residual: float = RESIDUAL,
 ) -> dict[str, Any]:
     """Measure what moves how fast between all ranks, and make a fabric of it; collective.
 
@@ -62,6 +63,8 @@ def run(
         Of the fabric.
     progress : callable, optional
         Called with a line about what is being measured.
+    residual : float
+        Largest residual of a line, (fitted − measured)/measured, with which a fabric stands for the times.
 
     Returns
     -------
@@ -69,7 +72,8 @@ def run(
         JSON-serialisable: ``fabric``, the fabric of the first transport as TOML text (None if none could be
         used); ``cases``, one for each transport, with ``fabric``, ``patterns`` (each: ``rows`` of bytes that
         the busiest rank sends or receives and µs; ``line``: α, bandwidth, floor, residuals), ``pairs``,
-        ``facts``; ``unavailable``; ``machine``.
+        ``facts``, ``misfits`` (lines with larger residuals, or whose times do not grow with bytes, in words);
+        ``unavailable``; ``machine``.
 
     Raises
     ------
@@ -86,6 +90,8 @@ def run(
         raise InputError(f"sizes: {sizes[0]} bytes alone given; allowed: two sizes or more")
     if repeats < 1:
         raise InputError(f"repeats: {repeats} given; allowed: at least 1")
+    if not 0 < residual < float("inf"):
+        raise InputError(f"residual: {residual} given; allowed: above 0")
     if not name or not name.isprintable():
         raise InputError(f"name: {name!r} given; allowed: text of one line, not empty")
     chosen = sorted(set(sizes)) or list(SIZES["cuda" if ranks.on_gpu else "cpu"])
@@ -101,6 +107,7 @@ def run(
             if sizes:
                 command += f" --sizes {','.join(map(str, chosen))}"
             found["fabric"] = fabric_of(found, ranks.size, ranks.on_gpu, name, machine, command)
+            found["misfits"] = misfits(found, residual)
             cases.append(found)
     finally:
         ranks.sample = sample
@@ -110,6 +117,7 @@ def run(
         "ranks": ranks.size,
         "repeats": repeats,
         "sizes": chosen,
+        "residual": residual,
         "fabric": cases[0]["fabric"] if cases else None,
         "cases": cases,
         "unavailable": ranks.unavailable,

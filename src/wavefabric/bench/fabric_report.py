@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.bench.exchange_report import unavailable
-from wavefabric.bench.fabric_fit import Line
+from wavefabric.bench.fabric_fit import RESIDUAL, Line
 from wavefabric.bench.ranks import named
 
 _WORDS = {
@@ -20,6 +20,32 @@ _WORDS = {
     "round": "a round of a ring",
     "add": "an addition",
 }
+
+
+#: Patterns whose lines become numbers of a fabric, beside the pairs.
+_USED = ("one-to-all", "all-to-one", "all-to-all", "round", "add")
+
+
+def misfits(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
+    """Lines from which no fabric should be made, in words: those that are off, and those that stay level.
+
+    Parameters
+    ----------
+    case : dict
+        Of `wavefabric.bench.fabric_measure.run`.
+    limit : float
+        Largest residual allowed, (fitted − measured)/measured.
+    """
+    fitted = [(f"rank {p['src']} to rank {p['dst']}", p) for p in case["pairs"]]
+    fitted += [(_WORDS[key], case["patterns"][key]) for key in _USED if key in case["patterns"]]
+    found = []
+    for words, each in fitted:
+        line = Line(**{key: each["line"][key] for key in ("alpha", "bandwidth", "floor", "residuals")})
+        if line.worst > limit:
+            found.append(f"{words}: residual of {100 * line.worst:.1f} %")
+        elif not line.grows(max(row["bytes"] for row in each["rows"])):
+            found.append(f"{words}: times do not grow with bytes")
+    return found
 
 
 def table(result: dict[str, Any]) -> list:
@@ -49,6 +75,9 @@ def table(result: dict[str, Any]) -> list:
                     f"{line['worst'] * 100:.1f} %",
                 )
         found += [lines, _summary(case["fabric"])]
+        if case["misfits"]:
+            limit = f"residuals above {100 * result['residual']:g} % or level times"
+            found.append(f"no fabric to rely on ({limit}): {'; '.join(case['misfits'])}")
     return found + unavailable(result)
 
 

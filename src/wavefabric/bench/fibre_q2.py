@@ -17,7 +17,7 @@ from wavefabric.optics.integrators import INTEGRATORS
 from wavefabric.optics.runfile import RunFile, load
 from wavefabric.results import Result, read_result
 from wavefabric.results.plots import received
-from wavefabric.units import quantity
+from wavefabric.units import SPEED_OF_LIGHT, quantity
 
 __all__ = ["parse_steps", "plot", "run", "table"]
 
@@ -80,9 +80,12 @@ def run(
     -------
     dict
         JSON-serialisable: ``runs``, in descending step, each with solver, cost, ``penalties`` of the
-        fundamental mode in dB by place, and ``change`` (``max_db``, ``rms_db`` of Q² over modes and channels,
-        ``fundamental_db``) against the finest run; ``finest`` (its name), ``groups`` and ``modes`` of the
-        finest run; ``paper``; ``machine``.
+        fundamental mode and of the mean over modes in dB by place, ``resonance_step_m``, and ``change``
+        (``max_db``, ``rms_db`` of Q² over modes and channels, ``fundamental_db``) against the finest run;
+        ``finest`` (its name), ``groups`` and ``modes`` of the
+        finest run; ``extrapolated``, what is left of the penalties at step zero (of the fundamental mode, of
+        each mode, their mean, in dB by place) with the order that was assumed, None from a single step;
+        ``paper``; ``machine``.
 
     Raises
     ------
@@ -160,6 +163,7 @@ preset = "graded-index-62.5"
 groups = {groups}
 coupling = "groups"
 dispersion = "paper"
+wavelength = "{SPEED_OF_LIGHT / CENTRE * 1e9:.9g} nm"
 attenuation = "0.23 dB/km"
 
 [link]
@@ -215,5 +219,6 @@ def _simulate(settings: RunFile, target: Path, force: bool, progress) -> Result:
     from wavefabric.optics.link import run_link
 
     if force or not target.exists():
-        run_link(settings, output=target, force=force, progress=progress)
+        # Steps above resonance are what is studied here; the result file holds the warning.
+        run_link(settings, output=target, force=force, progress=progress, warn=lambda text: None)
     return read_result(target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from wavefabric.bench.q2_compare import PAPER_CASE
 from wavefabric.results import read_result
 
 
@@ -17,7 +18,8 @@ def table(result: dict[str, Any]) -> list:
     name = result["runs"][0]["fundamental"]
     runs = Table(
         title=f"Penalty of {name} in dB, and change of Q² against {result['finest']}",
-        caption=f"change: over all modes and channels after {result['place']['distance_m'] / 1e3:g} km",
+        caption=f"change: over all modes and channels after {result['place']['distance_m'] / 1e3:g} km"
+        + _assumption(result["extrapolated"]),
     )
     runs.add_column("integrator")
     headings = ["step (m)", "precision", "steps", "s", *(f"{p / 1e3:g} km" for p in places)]
@@ -34,8 +36,13 @@ def table(result: dict[str, Any]) -> list:
             *(f"{p['fundamental_db']:+.3f}" for p in entry["penalties"]),
             *(("finest", "") if change is None else (f"{change['max_db']:.4f}", f"{change['rms_db']:.4f}")),
         )
+    runs.add_section()
+    if limit := result["extrapolated"]:
+        cells = [f"{p['fundamental_db']:+.3f}" for p in limit["places"]]
+        runs.add_row(limit["integrator"], "→ 0", f"order {limit['order']}", "", "", *cells, "", "")
+    if not paper:
+        runs.caption = f"{runs.caption}\nBrehler et al. have no numbers for this link, but for {PAPER_CASE}"
     if any(p in paper for p in places):
-        runs.add_section()
         cells = [f"{paper[p]:+.2f}" if p in paper else "" for p in places]
         runs.add_row("paper", "", "", "", "", *cells, "", "")
 
@@ -51,6 +58,14 @@ def table(result: dict[str, Any]) -> list:
             cells += [f"{place['mean_db']:.2f}", f"{place['min_db']:.2f}", f"{place['penalty_db']:+.3f}"]
         groups.add_row(*cells)
     return [runs, groups]
+
+
+def _assumption(limit: dict[str, Any] | None) -> str:
+    if limit is None:
+        return ""
+    steps = ", ".join(f"{h:.4g}" for h in limit["steps_m"])
+    why = "above the resonance limit, error ∝ step" if limit["above_resonance"] else "the integrator's order"
+    return f"\n→ 0: extrapolated from {steps} m ({why})"
 
 
 def _cell(value: Any, form: str) -> str:
@@ -75,7 +90,9 @@ def plot(result: dict[str, Any], path: str | Path) -> list[Path]:
     from wavefabric.results.plots import penalty_figure, q_squared_figure
 
     path, data = Path(path), read_result(result["file"])
-    figures = {"-figure4": q_squared_figure(data), "-figure5": penalty_figure(data)}
+    limit = result["extrapolated"] or {"places": []}
+    zero = {place["name"]: place["modes_db"] for place in limit["places"]}
+    figures = {"-figure4": q_squared_figure(data), "-figure5": penalty_figure(data, zero)}
     written = []
     for mark, figure in figures.items():
         if figure is not None:
@@ -109,6 +126,12 @@ def _plot_steps(result: dict[str, Any], path: Path) -> None:
                 left.loglog(h, y, ls=line, marker=marker, color=colour, mfc=fill, label=label)
             y = [entry["penalties"][-1]["fundamental_db"] for entry in mine]
             right.semilogx([e["step_m"] for e in mine], y, marker=marker, color=colour, label=name)
+        if limit := result["extrapolated"]:
+            value, order = limit["places"][-1]["fundamental_db"], limit["order"]
+            colour = COLOURS[names.index(limit["integrator"]) % len(COLOURS)]
+            right.axhline(
+                value, color=colour, ls="--", lw=1.2, label=f"step → 0 (order {order}): {value:+.3f} dB"
+            )
         far = result["place"]["distance_m"]
         for line in result["paper"]:
             if line["distance_m"] == far:

@@ -44,9 +44,10 @@ def table(result: dict[str, Any]) -> list:
                 lines.add_row(name, *_kwave(found, found["ratio"] * line["ratio"]))
             if line["kwave_elsewhere"]:
                 found = line["kwave_elsewhere"]
-                lines.add_row(
-                    f"  {found['program']} (measured elsewhere)", *_kwave(found, found.get("ratio"))
-                )
+                times = found.get("to_ours")
+                name = f"  {found['program']}" + (f", {times:.2f} x our time" if times else "")
+                ratio = times * line["ratio"] if times else None
+                lines.add_row(f"{name} (measured elsewhere)", *_kwave(found, ratio))
         tables.append(lines)
     return tables
 

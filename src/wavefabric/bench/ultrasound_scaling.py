@@ -14,6 +14,7 @@ from wavefabric.bench.ranks import Ranks
 from wavefabric.bench.ultrasound_scaling_report import plot, table
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
+from wavefabric.input_files import read_bytes
 
 __all__ = ["BLOCKS", "FORMS", "TOTALS", "plot", "run", "table"]
 
@@ -147,11 +148,11 @@ def _case(ranks: Ranks, transport, kind, medium, form, shape, found, one) -> dic
 
 def _read(path: str | Path) -> list[dict[str, Any]]:
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = json.loads(read_bytes(path))
         if found["benchmark"] != "ultrasound-scaling":
             raise KeyError("benchmark")
         return [*found["cases"], *found["earlier"]]
     except OSError as error:
         raise InputError(f"--from: {path} cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"--from: {path} given; allowed: JSON of ultrasound-scaling") from None

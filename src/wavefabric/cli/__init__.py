@@ -5,14 +5,18 @@ Modules import what is heavy inside their functions, so that ``--help`` answers 
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
 from typing import Annotated
 
 import typer
 
 import wavefabric
-from wavefabric.cli import bench, collective, fabric, failure, info, kwave, plot, ranks, run
-from wavefabric.errors import InputError, MissingExtra
+from wavefabric.cli import bench, collective, fabric, failure, info, kwave, output, plot, ranks, run
+from wavefabric.errors import InputError, MissingExtra, one_line
+from wavefabric.interrupt import INTERRUPTED, exit_code, terminable
+from wavefabric.user_cache import redirect
 
 app = typer.Typer(
     name="wavefabric",
@@ -49,8 +53,28 @@ collective.register(app)
 fabric.register(app)
 
 
+def redirect_caches() -> None:
+    """Give libraries a place for their caches where the home cannot be written; before they are imported."""
+    config = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    redirect("MPLCONFIGDIR", "matplotlib", f"{config}/matplotlib", f"{cache}/matplotlib")
+
+
+def _command(words: list[str]) -> int:
+    if failure.several():
+        from wavefabric.exchange.muster import sign_in
+
+        sign_in()
+    redirect_caches()
+    code = app(args=words, prog_name="wavefabric", standalone_mode=False)
+    if code == INTERRUPTED:  # Click's and Typer's own answer to Ctrl-C
+        return exit_code()
+    return code if isinstance(code, int) else 0
+
+
 def main(argv: list[str] | None = None) -> None:
-    """Run the command and leave with its exit code: 0, 2 for bad input (one line on stderr), 130 for Ctrl-C.
+    """Run the command and leave with its exit code: 0, 2 for bad input (one line on stderr), 130 for Ctrl-C,
+    143 for SIGTERM.
 
     Several ranks leave together: one of them speaks, and if some go on, they are stopped.
 
@@ -63,28 +87,30 @@ def main(argv: list[str] | None = None) -> None:
     ranks.words[:] = words
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
-    if failure.several():
-        from wavefabric.exchange.muster import sign_in
-
-        sign_in()
+    output.print_anywhere()
     message, fault = "", None
     try:
-        code = app(args=words, prog_name="wavefabric", standalone_mode=False)
-        code = code if isinstance(code, int) else 0
+        with warnings.catch_warnings(), terminable():
+            warnings.showwarning = failure.show_warning
+            code = _command(words)
     except KeyboardInterrupt:
-        code = failure.INTERRUPTED
+        code = exit_code()
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        message = stop.code if isinstance(stop.code, str) else ""
     except (InputError, MissingExtra, OSError, MemoryError) as error:
         code, message, fault = failure.BAD_INPUT, failure.describe(error), error if debug else None
     except Exception as error:
         # Click's own errors (unknown option, missing argument, Ctrl-C as Abort) know their message.
         if type(error).__name__ == "Abort":
-            code = failure.INTERRUPTED
+            code = exit_code()
         elif type(error).__name__ == "NoArgsIsHelpError":
             code = failure.BAD_INPUT  # It has printed the help.
         elif hasattr(error, "format_message") and not debug:
             code, message = failure.BAD_INPUT, error.format_message()  # type: ignore[attr-defined]
         else:
             code, message, fault = failure.FAILED, failure.describe(error), error
+    message = one_line(message, _values(words))
     if failure.several():
         sys.exit(failure.leave(code, message, fault))
     if fault is not None:
@@ -92,3 +118,8 @@ def main(argv: list[str] | None = None) -> None:
     if message:
         failure.fail(message)
     sys.exit(code)
+
+
+def _values(words: list[str]) -> list[str]:
+    """Words of the command line, and what follows the ``=`` of an option."""
+    return words + [word.partition("=")[2] for word in words if word.startswith("-")]

@@ -226,6 +226,23 @@ def ultrasound_step(
     show(ultrasound_step, result, as_json, output, plot)
 
 
+@bench.command("ultrasound-stability")
+def ultrasound_stability(
+    media: Annotated[int, typer.Option("--media", help="How many random media.")] = 10_000,
+    seed: Annotated[int, typer.Option("--seed", help="Of the media.")] = 1,
+    steps: Annotated[int, typer.Option("--steps", help="Time steps of each run.")] = 400,
+    points: Annotated[int, typer.Option("--points", help="Grid points at most, from 16.")] = 40,
+    as_json: Json = False,
+    output: Output = None,
+) -> None:
+    """Random media at random time steps: what is refused, stopped and returned, against eigenvalues (CPU)."""
+    from wavefabric.bench import ultrasound_stability
+
+    with Status(as_json) as say:
+        result = ultrasound_stability.run(media, seed, steps, points, say)
+    show(ultrasound_stability, result, as_json, output, False)
+
+
 # --- options and answers -----------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,6 +85,13 @@ def fibre_scaling(
         str, typer.Option("--exchange", help="What travels: dense, factored, comma between.")
     ] = "dense,factored",
     step: Annotated[str, typer.Option("--step", help="Step; does not change the time.")] = "100 m",
+    source: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            help="JSON of a run; to be repeated, for the curve over ranks (figure 3). Nothing is run.",
+        ),
+    ] = None,
     repeats: Repeats = 3,
     ranks: cli_ranks.Ranks = None,
     placement: cli_ranks.Placement = None,
@@ -97,10 +105,23 @@ def fibre_scaling(
     from wavefabric.bench import fibre_scaling as module
     from wavefabric.units import quantity
 
+    if source:
+        if ranks is not None:
+            raise InputError(f"--ranks: {ranks} given together with --from; allowed: one of the two")
+        show_curve(source, as_json, output, plot)
+        return
+
     length = quantity(step, "m", "--step")
     with Job(ranks, transports, placement, device, threads, as_json) as job:
         result = module.run(job.ranks, modes, log2_n, steps, words(exchanges), length, repeats, job.say)
         job.show(module, result, output, plot)
+
+
+def show_curve(source: list[Path], as_json: bool, output: Path | None, plot: bool | None) -> None:
+    """Put results of ``fibre-scaling`` together."""
+    from wavefabric.bench import fibre_scaling_curve
+
+    show(fibre_scaling_curve, fibre_scaling_curve.combine(source), as_json, output, plot)
 
 
 class Job:

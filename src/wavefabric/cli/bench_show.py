@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -97,6 +98,8 @@ def check_free(name: str, folder: Path | None, plot: bool, force: bool) -> None:
     for path in ((folder or Path()) / each for each in written):
         if path.exists() and not force:
             raise InputError(f"--output: {path} exists; allowed: another folder, or --force")
+        if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
+            raise InputError(f"--output: {path} is no regular file; allowed: another folder")
 
 
 def show(module: ModuleType, result: dict[str, Any], as_json: bool, output: Path | None, plot: bool | None):

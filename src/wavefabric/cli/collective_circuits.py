@@ -149,6 +149,8 @@ def _fabric(path: Path, given: Any):
         fits = isinstance(value, str) if key in texts else number and (counted or isinstance(value, int))
         if key in ("rows", "columns", "wafer_rows", "wafer_columns", "lasers"):
             fits = fits and 1 <= value <= _MOST
+        if key == "name":  # printed, so on one line and without control characters
+            fits = isinstance(value, str) and value.isprintable()
         if not fits and not (key == "serdes_ports" and value is None):
             raise InputError(f"{path}: fabric.{key}: {json.dumps(value)[:60]} given; allowed: a sound value")
     return PhotonicFabric(**given, budget=None if budget is None else _budget(path, budget))

@@ -85,7 +85,8 @@ def command(
     algorithms: Annotated[
         str | None,
         typer.Option(
-            "--algorithms", help="Compare these, such as ring,recursive:4,double-tree:8 (radix, or pieces)."
+            "--algorithms",
+            help="Compare these, such as ring,recursive:4,double-tree:8 (radix, or pieces), or all.",
         ),
     ] = None,
     order: Order = None,
@@ -113,6 +114,8 @@ def command(
 
     wavefabric collective cost all-reduce --algorithms ring,recursive:4 --fabric dgx-a100 -o compare.png
 
+    wavefabric collective cost all-reduce --algorithms all,recursive:4 --fabric lightpath:4x8
+
     wavefabric collective cost ring all-reduce --fabric dgx-1 --order auto
     """
     if not first():
@@ -136,6 +139,7 @@ def command(
         light["budget"] = _link_budget(place)
     check_order(order, place)
     shape = source.Shape(ranks, elements, pieces, radix, root, grid)
+    left_out: dict[str, str] = {}
     if algorithms is None:
         schedule = source.schedule_from(words, shape, place)
         taken = source.grid_of(words[0], schedule.ranks, place) if words and grid is None else None
@@ -143,7 +147,7 @@ def command(
     else:
         if circuits is not None:
             raise InputError(f"--circuits: {circuits} given with --algorithms; allowed: with one schedule")
-        chosen = compared(algorithms, words, shape, place)
+        chosen = compared(algorithms, words, shape, place, left_out)
     for name, each in chosen.items():
         # One order for all sizes: that of the largest, where links count most.
         width = max(bytes_each) / whole_array(each.schedule)
@@ -160,10 +164,13 @@ def command(
 
         written.append(draw_costs(output, bytes_each, costs, place.name))
     if as_json:
-        source.say_json(plain(chosen, costs, bytes_each, rounds, written, notes))
+        told = plain(chosen, costs, bytes_each, rounds, written, notes)
+        source.say_json(told | {"left_out": left_out} if left_out else told)
         return
     reorder = may_matter([each.schedule for each in chosen.values()], place)
     show(chosen, costs, bytes_each, rounds, reorder, notes, getattr(place, "laser_bandwidth", 0.0))
+    for name, why in left_out.items():
+        typer.echo(f"left out: {name} ({why})")
     source.say_written(written)
 
 
@@ -228,8 +235,13 @@ def setting(
     return place, {}
 
 
-def compared(text: str, words: list[str] | None, shape: source.Shape, place: AnyFabric) -> dict[str, Chosen]:
+def compared(
+    text: str, words: list[str] | None, shape: source.Shape, place: AnyFabric, left_out: dict[str, str]
+) -> dict[str, Chosen]:
     """Schedules of several algorithms for one collective, by what was given.
+
+    ``all`` stands for every algorithm that does this collective; those of them that refuse the ranks or
+    options get the reason in `left_out`.
 
     Raises
     ------
@@ -243,17 +255,14 @@ def compared(text: str, words: list[str] | None, shape: source.Shape, place: Any
         given = " ".join(words) if words else "nothing"
         raise InputError(f"COLLECTIVE: {given} given with --algorithms; allowed: one, such as all-reduce")
     asked: dict[str, tuple[str, source.Shape]] = {}
-    for word in (each.strip() for each in text.split(",")):
+    listed = [each.strip() for each in text.split(",")]
+    for word in _expanded(listed, words[0], shape, place, left_out):
         name, colon, number = word.partition(":")
         if name not in ALGORITHMS:
-            raise InputError(f"--algorithms: {name or text} given; allowed: {', '.join(ALGORITHMS)}")
+            raise InputError(f"--algorithms: {name or text} given; allowed: all, {', '.join(ALGORITHMS)}")
         if word in asked:
             raise InputError(f"--algorithms: {word} given twice; allowed: each once")
-        mine = shape
-        # What one algorithm has no use for is meant for the others.
-        for option, default in (("radix", None), ("grid", None), ("pieces", 1)):
-            if option not in ALGORITHMS[name].options:
-                mine = replace(mine, **{option: default})
+        mine = _of_use(name, shape)
         if colon:
             option = next((o for o in ("radix", "pieces") if o in ALGORITHMS[name].options), None)
             if option is None or not (number.isascii() and number.isdigit() and len(number) < 7):
@@ -272,6 +281,44 @@ def compared(text: str, words: list[str] | None, shape: source.Shape, place: Any
         taken = source.grid_of(name, schedule.ranks, place) if mine.grid is None else None
         found[word] = Chosen(schedule, _label(word, name, mine, asked), taken)
     return found
+
+
+def _of_use(name: str, shape: source.Shape) -> source.Shape:
+    """Options that an algorithm has a use for; the others are meant for those beside it."""
+    from wavefabric.collectives.registry import ALGORITHMS
+
+    plain = source.Shape()
+    unused = [o for o in ("radix", "grid", "pieces") if o not in ALGORITHMS[name].options]
+    return replace(shape, **{option: getattr(plain, option) for option in unused})
+
+
+def _expanded(
+    listed: list[str], collective: str, shape: source.Shape, place: AnyFabric, left_out: dict[str, str]
+) -> list[str]:
+    """A list of algorithms with ``all`` spelt out; see `compared`."""
+    from wavefabric.collectives.registry import ALGORITHMS, accepts
+
+    if "all" not in listed:
+        return listed
+    can = [name for name, known in ALGORITHMS.items() if collective in known.collectives]
+    if not can:
+        every = dict.fromkeys(c for known in ALGORITHMS.values() for c in known.collectives)
+        raise InputError(f"COLLECTIVE: {collective[:60]} given; allowed: {', '.join(every)}")
+    found = []
+    for name in (n for n in can if n not in listed):
+        mine = _of_use(name, shape)
+        ranks = shape.ranks or place.ranks
+        options = {"pieces": mine.pieces, "radix": mine.radix, "root": mine.root}
+        grid = mine.axes() or source.grid_of(name, ranks, place)
+        why = accepts(name, collective, ranks, **options, grid=grid)
+        if why is None:
+            found.append(name)
+        else:
+            left_out[name] = why
+    if not found and len(listed) == 1:
+        raise InputError(f"--algorithms: all given; {next(iter(left_out.values()))}")
+    at = listed.index("all")
+    return [*listed[:at], *found, *listed[at + 1 :]]
 
 
 def _label(word: str, name: str, mine: source.Shape, asked: dict[str, tuple[str, source.Shape]]) -> str:

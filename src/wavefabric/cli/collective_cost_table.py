@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wavefabric.cli.bench_show import tables
 from wavefabric.cli.collective_circuits import notes as in_words
+from wavefabric.cli.collective_msccl import NOT_COUNTED, cost_notes, facts
 from wavefabric.cli.collective_order import NOTE, words
 
 if TYPE_CHECKING:
@@ -66,10 +67,13 @@ def plain(
                 "grid": chosen[name].grid,
                 "busiest": each.busiest,
                 **notes[name],
+                **facts(chosen[name].schedule),
                 "best": each is min((costs[n][sizes.index(size)] for n in costs), key=lambda c: c.seconds),
             }
             if not each.rounds:  # rounds overlap: no such parts
                 row |= {"latency": None, "reconfiguration": None, "transfer": None}
+            if "msccl" in row:
+                row["not_counted"] = list(NOT_COUNTED)
             if rounds:
                 row["rounds"] = [vars(r) for r in each.rounds]
             rows.append(row)
@@ -146,7 +150,7 @@ def show(
             out.print(f"grid{which}: {'x'.join(map(str, each.grid))}, that of {any_cost.fabric}")
         if each.order is not None:
             out.print(f"order{which}: rank 0, 1, … is GPU {words(each.order)}", soft_wrap=True)
-        for line in in_words(notes[name], bandwidth):
+        for line in [*in_words(notes[name], bandwidth), *cost_notes(each.schedule, sizes)]:
             out.print(f"{name}: {line}" if several else line, soft_wrap=True)
     if may_reorder and all(each.order is None for each in chosen.values()):
         out.print(NOTE)

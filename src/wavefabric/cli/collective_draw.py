@@ -74,7 +74,7 @@ def command(
         return
     if output is None:
         raise InputError("--output: none given; allowed: a name that ends in .png, .svg, .pdf, .gif or .html")
-    source.check_target(output, force, draw.ENDINGS)
+    source.check_target(output, force, draw.ENDINGS, inputs=words or ())
     if fabric is None and circuits is None:
         raise InputError("--fabric: none given; allowed: a name such as lightpath:4x8 or dgx-1, or a file")
     if most is not None and most < 1:

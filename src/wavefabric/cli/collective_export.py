@@ -53,7 +53,7 @@ def command(
 
     if not first():
         return
-    source.check_target(output, force, (".xml", ".json"))
+    source.check_target(output, force, (".xml", ".json"), inputs=[file])
     options = {"proto": proto, "instances": instances, "slots": slots, "shared": shared}
     if output.suffix.lower() != ".xml":
         plain = {"proto": "Simple", "instances": 1, "slots": 8, "shared": None}

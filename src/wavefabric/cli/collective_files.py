@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from wavefabric.errors import InputError
+from wavefabric.output_files import check_output
 from wavefabric.text_files import write_text
 
 
@@ -31,10 +32,7 @@ def write_all(texts: Mapping[Path, str], force: bool = False, key: str = "--outp
     if len(paths) == 1:
         return [write_text(paths[0], texts[paths[0]], key, force)]
     for path in paths:
-        if path.is_dir():
-            raise InputError(f"{key}: {path} is a folder; allowed: the name of a file")
-        if path.exists() and not force:
-            raise InputError(f"{key}: {path} exists; allowed: another name, or --force")
+        check_output(path, force, key)
     at = paths[0] if paths else Path()
     try:
         with contextlib.ExitStack() as stack:

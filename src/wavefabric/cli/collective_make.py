@@ -10,7 +10,7 @@ import typer
 from wavefabric.cli import collective_source as source
 from wavefabric.cli.bench_show import tables
 from wavefabric.cli.ranks import first
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, visible
 
 if TYPE_CHECKING:
     from wavefabric.collectives import Schedule
@@ -32,7 +32,15 @@ def command(
     ] = None,
     ranks: source.Ranks = None,
     elements: source.Elements = None,
-    pieces: source.Pieces = 1,
+    pieces: Annotated[
+        int | None,
+        typer.Option(
+            "--pieces",
+            help="Parts that follow each other in a pipeline. \\[default: 1; optimal all-reduce, broadcast,"
+            " reduce: as many as GPUs]",
+            rich_help_panel="Of an algorithm",
+        ),
+    ] = None,
     radix: source.Radix = None,
     root: source.Root = 0,
     grid: source.Grid = None,
@@ -50,6 +58,39 @@ def command(
     ] = None,
     waveguides: Annotated[
         int | None, typer.Option("--waveguides", help="Between tiles, each way.", rich_help_panel=_OPTIMAL)
+    ] = None,
+    routes: Annotated[
+        str | None,
+        typer.Option(
+            "--routes",
+            help="optimal: of each pair, xy (row first, column first), or shortest:K (K shortest paths)."
+            " \\[default: xy]",
+            rich_help_panel=_OPTIMAL,
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            "--steps",
+            help="optimal, electrical: exactly so many steps; exit code 1 if proved impossible.",
+            rich_help_panel=_OPTIMAL,
+        ),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            "--rounds",
+            help="optimal: rounds of all steps together. \\[default: --steps]",
+            rich_help_panel=_OPTIMAL,
+        ),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--bytes",
+            help="optimal: of the whole array, for the time that is shown. \\[default: 64M]",
+            rich_help_panel=_OPTIMAL,
+        ),
     ] = None,
     conditions: Annotated[
         Path | None,
@@ -88,15 +129,19 @@ def command(
 
     wavefabric collective make optimal all-gather --fabric lightpath:2x4 --lasers 4 -o best.json
 
+    wavefabric collective make optimal all-gather --fabric dgx-1 --pieces 2 --steps 2 --rounds 3
+
     wavefabric collective make greedy --ranks 8 --messages layers.json --lasers 2
     """
-    from wavefabric.cli import collective_solve as solve
+    from wavefabric.cli.collective_optimal import Question, optimal
+    from wavefabric.cli.collective_solve import greedy_schedule
 
     if not first():
         return
-    shape = source.Shape(ranks, elements, pieces, radix, root, grid)
+    shape = source.Shape(ranks, elements, 1 if pieces is None else pieces, radix, root, grid)
     if list_all:
         others = {"--fabric": fabric, "--lasers": lasers, "--waveguides": waveguides, "--messages": messages}
+        others |= {"--routes": routes, "--steps": steps, "--rounds": rounds, "--bytes": size}
         others |= {"--conditions": conditions, "--time-limit": time_limit, "--seed": seed, "--output": output}
         given = [each for each in (algorithm, collective) if each is not None] + shape.given()
         given += [name for name, value in others.items() if value is not None]
@@ -107,7 +152,8 @@ def command(
     if algorithm is None:
         raise InputError("ALGORITHM: none given; allowed: see wavefabric collective make --list")
     _only_for(algorithm, "optimal", fabric=fabric, waveguides=waveguides, conditions=conditions)
-    _only_for(algorithm, "optimal", time_limit=time_limit)
+    _only_for(algorithm, "optimal", time_limit=time_limit, routes=routes, steps=steps, rounds=rounds)
+    _only_for(algorithm, "optimal", bytes=size)
     _only_for(algorithm, "greedy", messages=messages, seed=seed)
     source.check_seed(seed)
     if algorithm not in SOLVERS:
@@ -116,12 +162,13 @@ def command(
         raise InputError(f"COLLECTIVE: none given after {algorithm}; allowed: {_collectives(algorithm)}")
     source.check_target(output, force, (".json",))
     if algorithm == "optimal":
-        solve.optimal(
-            collective, shape, fabric, lasers, waveguides, conditions, time_limit, output, force, as_json
+        asked = Question(
+            fabric, pieces, lasers, waveguides, routes, steps, rounds, conditions, size, time_limit
         )
+        optimal(collective, shape, asked, output, force, as_json)
         return
     if algorithm == "greedy":
-        schedule = solve.greedy_schedule(collective, shape, messages, lasers, seed or 0)
+        schedule = greedy_schedule(collective, shape, messages, lasers, seed or 0)
     else:
         assert collective is not None
         schedule = source.build_by_name(algorithm, collective, shape)
@@ -239,8 +286,8 @@ def pairs_table(lines: list[tuple[str, str]]):
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for line in lines:
-        table.add_row(*line)
+    for name, text in lines:
+        table.add_row(name, visible(text))  # it may be a file's
     return table
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wavefabric.errors import InputError
+from wavefabric.input_files import MOST_SCHEDULE, MOST_TEXT
+from wavefabric.output_files import check_output
 
 if TYPE_CHECKING:
     from wavefabric.collectives import Schedule
@@ -135,6 +137,7 @@ def build_by_name(algorithm: str, collective: str, shape: Shape, fabric: AnyFabr
         As `wavefabric.collectives.registry.build`; or without a number of ranks.
     """
     from wavefabric.collectives import verify
+    from wavefabric.collectives.arguments import MOST_RANKS
     from wavefabric.collectives.registry import accepts, build
 
     ranks = shape.ranks if shape.ranks is not None else fabric.ranks if fabric else None
@@ -176,10 +179,6 @@ def grid_of(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, 
     return grid if fits else None
 
 
-#: A bound on absurd input.
-MOST_RANKS = 4096
-
-
 def default_elements(ranks: int, pieces: int) -> int:
     """Elements of an array that all algorithms cut evenly."""
     return 2 * ranks * pieces
@@ -193,7 +192,7 @@ def read(path: Path) -> Schedule:
     InputError
         The path in front.
     """
-    text = read_text(path, "schedule")
+    text = read_text(path, "schedule", MOST_SCHEDULE)
     if text.lstrip().startswith("<"):
         from wavefabric.collectives.msccl.read import from_msccl
 
@@ -205,8 +204,8 @@ def read(path: Path) -> Schedule:
         return from_json(text)
 
 
-def read_text(path: Path, what: str) -> str:
-    """Text of a file.
+def read_text(path: Path, what: str, most: int = MOST_TEXT) -> str:
+    """Text of a file of at most so many bytes.
 
     Raises
     ------
@@ -214,7 +213,7 @@ def read_text(path: Path, what: str) -> str:
     """
     from wavefabric import text_files
 
-    return text_files.read_text(path, what).removeprefix("\ufeff")
+    return text_files.read_text(path, what, most).removeprefix("\ufeff")
 
 
 def read_json(path: Path, what: str) -> Any:
@@ -317,26 +316,21 @@ def _bytes(word: str, text: str, key: str) -> int:
     return int(digits) << _UNITS[unit]
 
 
-def check_target(path: Path | None, force: bool, endings: Sequence[str], key: str = "--output") -> None:
-    """Refuse an output file before anything is computed.
+def check_target(
+    path: Path | None,
+    force: bool,
+    endings: Sequence[str],
+    key: str = "--output",
+    inputs: Sequence[str | Path | None] = (),
+) -> None:
+    """Refuse an output file before anything is computed; None is no output. See `check_output`.
 
     Raises
     ------
     InputError
-        If its ending is not allowed, it exists (without `force`), or its folder cannot hold it.
     """
-    if path is None:
-        return
-    if path.suffix.lower() not in endings:
-        raise InputError(f"{key}: {path} given; allowed: a name that ends in {', '.join(endings)}")
-    if path.is_dir():
-        raise InputError(f"{key}: {path} is a folder; allowed: the name of a file")
-    if not path.parent.is_dir():
-        raise InputError(
-            f"{key}: {path} given, but {path.parent} is no folder; allowed: a folder that exists"
-        )
-    if path.exists() and not force:
-        raise InputError(f"{key}: {path} exists; allowed: another name, or --force")
+    if path is not None:
+        check_output(path, force, key, endings=endings, inputs=inputs)
 
 
 def array_elements(schedule: Schedule) -> int:

@@ -49,6 +49,8 @@ def command(
 ) -> None:
     """Lay a route for each pair of tiles so that few share an edge; show overlap, bound and link budget.
 
+    ``auto`` goes by time: shortest routes where there are waveguides enough for them.
+
     Examples:
 
     wavefabric fabric routes lightpath:8x8 --pattern recursive --radix 4
@@ -56,6 +58,7 @@ def command(
     wavefabric fabric routes lightpath:16x16 --pattern permutation --method ripup -o loads.png
     """
     from wavefabric.fabric import PhotonicFabric
+    from wavefabric.fabric.photonic.budget import LinkBudget
     from wavefabric.fabric.photonic.routes import METHODS, route
 
     if not first():
@@ -76,8 +79,9 @@ def command(
     if not isinstance(fabric, PhotonicFabric):
         raise InputError(f"FABRIC: {name} is electrical; allowed: photonic, such as lightpath:4x8")
     asked = _patterns(fabric, pattern, pairs, radix, seed)
+    light = fabric.budget or LinkBudget()
     found = [
-        (label, route(fabric, each, method, seed=seed, k=paths, time_limit=time_limit))
+        (label, route(fabric, each, method, seed=seed, k=paths, time_limit=time_limit, budget=light))
         for label, each in asked
     ]
     rows = [_row(fabric, label, routing) for label, routing in found]
@@ -137,6 +141,7 @@ def _row(fabric: PhotonicFabric, label: str, routing: Routing) -> dict[str, Any]
         "overlap": routing.overlap,
         "bound": routing.bound,
         "certified": routing.certified,
+        "set_ups": routing.set_ups,
         "method": routing.method,
         "seconds": routing.seconds,
         "longest": list(longest),
@@ -151,6 +156,13 @@ def budget_of(fabric: PhotonicFabric, route: tuple[int, ...]) -> dict[str, Any] 
     from wavefabric.fabric.photonic.budget import budget
 
     return asdict(budget(fabric, route))
+
+
+def _proof(row: dict[str, Any]) -> str:
+    """How good routes are known to be: of least overlap, or shortest and all up at once."""
+    if row["certified"]:
+        return "least"
+    return "fits" if row["set_ups"] == 1 and row["method"].startswith("xy") else "gap open"
 
 
 def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
@@ -178,7 +190,7 @@ def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         budget = row["budget"]
-        cells = [row["pairs"], "least" if row["certified"] else "gap open", row["method"]]
+        cells = [row["pairs"], _proof(row), row["method"]]
         cells += [str(row["count"]), str(row["overlap"]), str(row["bound"]), time_words(row["seconds"])]
         cells.append(str(max(len(row["longest"]) - 1, 0)))
         if budget is None:
@@ -193,6 +205,8 @@ def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
     out = tables(markup=False)
     out.print(table)
     out.print(f"overlap: most routes on one edge in one direction; there are {fabric.waveguides} waveguides")
+    if any(_proof(row) == "fits" for row in rows):
+        out.print("fits: shortest routes, all up at once; less overlap would save no time")
     out.print(
         "edges and all behind: of a wavelength over the longest route, with "
         + ("the fabric's link budget" if fabric.budget else "typical losses and receivers")

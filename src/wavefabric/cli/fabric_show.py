@@ -53,7 +53,16 @@ def command(
         int | None,
         typer.Option(
             "--sm",
-            help="nvidia-smi: compute capability times ten (70, 80, 90), for bandwidths. \\[default: 80]",
+            help="nvidia-smi, or with --nvlinks: compute capability times ten (70, 80, 90), for bandwidths. "
+            "\\[default: what the file says, or 80]",
+            rich_help_panel=_IMPORT,
+        ),
+    ] = None,
+    nvlinks: Annotated[
+        int | None,
+        typer.Option(
+            "--nvlinks",
+            help="NCCL: NVLinks of each GPU to NVSwitches, where the file names none.",
             rich_help_panel=_IMPORT,
         ),
     ] = None,
@@ -84,12 +93,13 @@ def command(
     source.check_target(save, force, (".toml",), "--save")
     source.check_target(output, force, (".png", ".svg", ".pdf"))
     if not given:
-        for option, value in (("--save", save), ("--output", output), ("--sm", sm)):
+        options = (("--save", save), ("--output", output), ("--sm", sm), ("--nvlinks", nvlinks))
+        for option, value in options:
             if value is not None:
                 raise InputError(f"{option}: {value} given without a fabric; allowed: with one")
         show_list(as_json)
         return
-    fabric = find(name, import_nccl, import_smi, sm)
+    fabric = find(name, import_nccl, import_smi, sm, nvlinks)
     written = []
     told = facts(fabric)
     if save is not None:
@@ -113,6 +123,7 @@ def find(
     import_nccl: Path | None = None,
     import_smi: Path | None = None,
     sm: int | None = None,
+    nvlinks: int | None = None,
 ) -> AnyFabric:
     """A fabric by name, or from a file by its content.
 
@@ -122,28 +133,33 @@ def find(
     """
     if sm is not None and not 10 <= sm <= 999:
         raise InputError(f"--sm: {sm} given; allowed: compute capability times ten, such as 80 or 90")
-    if import_smi is not None:
-        return _smi(import_smi, sm)
     found = import_nccl
     if name is not None and Path(name).is_file() and Path(name).suffix != ".toml":
         text = source.read_text(Path(name), "fabric")
         if "GPU0" in text and "=" not in text.split("GPU0", 1)[0] and not text.lstrip().startswith("<"):
-            return _smi(Path(name), sm)
+            import_smi = Path(name)
         found = Path(name) if text.lstrip().startswith("<") else None
-    if sm is not None:
-        raise InputError(f"--sm: {sm} given with {name or import_nccl}; allowed: with nvidia-smi's table")
+    if found is None and nvlinks is not None:
+        raise InputError(
+            f"--nvlinks: {nvlinks} given with {name or import_smi}; allowed: with NCCL's topology"
+        )
+    if import_smi is not None:
+        return _smi(import_smi, sm)
+    if sm is not None and nvlinks is None:
+        allowed = "with nvidia-smi's table, or --nvlinks"
+        raise InputError(f"--sm: {sm} given with {name or import_nccl}; allowed: {allowed}")
     if found is not None:
-        return _nccl(found)
+        return _nccl(found, nvlinks, sm)
     assert name is not None
     return source.load_fabric(name)
 
 
-def _nccl(path: Path):
+def _nccl(path: Path, nvlinks: int | None, sm: int | None):
     from wavefabric.fabric.importers.nccl_xml import read_nccl_xml
 
     text = source.read_text(path, "--import-nccl")
     with source.named(path):
-        return read_nccl_xml(text)
+        return read_nccl_xml(text, nvlinks=nvlinks, sm=sm)
 
 
 def _smi(path: Path, sm: int | None):
@@ -205,7 +221,23 @@ def facts(fabric: AnyFabric) -> dict[str, Any]:
             **{name: getattr(fabric, name) for name in _ELECTRICAL},
         }
     told["bounds"] = bounds(fabric)
+    told["notes"] = _notes(fabric)
     return told
+
+
+def _notes(fabric: AnyFabric) -> list[str]:
+    """What a fabric lacks that was made of a file."""
+    from wavefabric.fabric.importers.nccl_xml import LACKING
+
+    nvlinks, xgmi = LACKING
+    if fabric.description.endswith(nvlinks):
+        return [
+            "NVLinks: the file names none, so GPUs are joined by PCIe alone; if they have NVLinks (files for "
+            "virtual machines leave them out), add them with --nvlinks, such as --nvlinks 12 --sm 80"
+        ]
+    if fabric.description.endswith(xgmi):
+        return ["xGMI links: the file names none, so GPUs are joined by PCIe alone"]
+    return []
 
 
 #: Numbers of an electrical fabric.
@@ -270,6 +302,8 @@ def show(told: dict[str, Any]) -> None:
             rate = speed(each["algbw"]) if each["algbw"] else "-"
             table.add_row(each["collective"], time_words(each["latency"]), rate, each["why"])
         out.print(table)
+    for note in told["notes"]:
+        out.print(note, soft_wrap=True)
 
 
 def _photonic_lines(told: dict[str, Any]) -> list[tuple[str, str]]:

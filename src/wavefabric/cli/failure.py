@@ -7,12 +7,14 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 
-from wavefabric.errors import InputError, MissingExtra
+from wavefabric.errors import InputError, MissingExtra, one_line
+from wavefabric.interrupt import INTERRUPTED, TERMINATED
 
-BAD_INPUT, INTERRUPTED, FAILED = 2, 130, 1
+BAD_INPUT, FAILED = 2, 1
 #: Seconds that a failing rank waits for the others to fail as well; after Ctrl-C one may still be writing.
-_PATIENCE = {INTERRUPTED: 20.0}
+_PATIENCE = {INTERRUPTED: 20.0, TERMINATED: 20.0}
 _SHORT = 2.0
 #: Seconds after which a rank that cannot leave (MPI waits for peers) is ended.
 _LEAVING = 10.0
@@ -31,9 +33,9 @@ def fail(message: str) -> int:
     return BAD_INPUT
 
 
-def one_line(message: str) -> str:
-    """A message without line ends."""
-    return " ".join(message.split())
+def show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """In the place of `warnings.showwarning`: one line on stderr, without the place in the source."""
+    _say(f"wavefabric: warning: {one_line(str(message))}")
 
 
 def describe(error: BaseException) -> str:
@@ -71,24 +73,34 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
         muster.sign_out(0)
         return 0
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends already: another Ctrl-C would be a traceback
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)  # it ends already: another Ctrl-C would be a traceback
     rank, ranks = environment.rank(), environment.ranks()
     message = one_line(message)
+
+    def alone() -> None:
+        _trace(error)
+        if message or code in _PATIENCE:
+            _say(f"wavefabric: rank {rank} of {ranks}: {message or 'interrupted; all ranks end'}")
+        muster.sign_out(code)
+
+    patience = _PATIENCE.get(code, _SHORT)
+    # Ranks that have gone on never come to a control plane which this one has yet to make.
+    late = _later(patience + _SHORT, code, alone)
     try:
         control = _control()
     except (MissingExtra, InputError):
+        late.cancel()
         # Not even the control plane is there, alike on all ranks as a rule.
         if rank == 0:
             fail(message)
         muster.sign_out(code)
         return code
-    found = control.settle(message, code, _PATIENCE.get(code, _SHORT))
+    found = control.settle(message, code, patience)
+    late.cancel()
     if found is None:
-        _trace(error)
-        if message:
-            _say(f"wavefabric: rank {rank} of {ranks}: {message}")
-        muster.sign_out(code)
-        _leave_in_time(code)
+        alone()
+        _later(_LEAVING, code)
         control.abort(code)
     speaker = next((number for number, (text, _) in enumerate(found) if text), None)
     if speaker == rank:
@@ -99,7 +111,7 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
     control.settle("", code, _SHORT)
     code = max(number for _, number in found)
     muster.sign_out(code)
-    _leave_in_time(code)
+    _later(_LEAVING, code)
     return code
 
 
@@ -121,7 +133,17 @@ def _say(line: str) -> None:
     sys.stderr.flush()
 
 
-def _leave_in_time(code: int) -> None:
-    timer = threading.Timer(_LEAVING, os._exit, (code,))
+def _later(seconds: float, code: int, first: Callable[[], object] = lambda: None) -> threading.Timer:
+    """End this process if it is still there then: MPI may wait for others for ever."""
+
+    def end() -> None:
+        from wavefabric.exchange import shared_files
+
+        first()
+        shared_files.remove_own()
+        os._exit(code)
+
+    timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
+    return timer

@@ -18,7 +18,7 @@ EXTRAS = (
     ("fftw", ("pyfftw",), "FFTW: faster transforms on the CPU"),
     ("cuda", ("cupy",), "NVIDIA GPUs (CUDA 13; cuda12 for CUDA 12)"),
     ("mpi", ("mpi4py",), "several ranks"),
-    ("schedules", ("ortools", "networkx"), "schedules and routes"),
+    ("schedules", ("ortools",), "schedules and routes"),
 )
 
 

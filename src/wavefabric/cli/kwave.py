@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +41,8 @@ def command(
     input: Annotated[Path, _flag("-i", help="Input file (HDF5).")],
     output: Annotated[Path, _flag("-o", help="Output file (HDF5).")],
     threads: Annotated[
-        int | None, typer.Option("-t", min=1, help="CPU threads. \\[default, and at most: all]")
+        int | None,
+        typer.Option("-t", min=1, help="CPU threads, at most all. \\[default: by the size of the grid]"),
     ] = None,
     gpu: Annotated[int | None, typer.Option("-g", min=0, help="Use the GPU of this number.")] = None,
     device: Annotated[str | None, _flag("--device", help="auto, cpu, cuda or cuda:K.")] = None,
@@ -97,6 +97,9 @@ def command(
     u_final: Annotated[bool, _flag("--u_final", help="Velocity at the end.", panel=_EVERYWHERE)] = False,
     i_avg: Annotated[bool, _flag("--I_avg", help="Mean acoustic intensity.", panel=_AT_SENSOR)] = False,
     i_raw: Annotated[bool, _flag("--I_raw", help="Intensity over time.", panel=_AT_SENSOR)] = False,
+    allow_unstable: Annotated[
+        bool, _flag("--allow_unstable", help="Run a time step that is not stable until the field has grown.")
+    ] = False,
     ranks: several.Ranks = None,
     transport: several.Transport = None,
     placement: several.Placement = None,
@@ -135,7 +138,16 @@ def command(
             raise InputError(
                 f"--checkpoint_file: {checkpoint_file} would replace the input or output; allowed: another"
             )
-    from wavefabric.cli.running import guarded, make_lines, make_sink, share
+    from wavefabric.cli.running import (
+        check_stable,
+        guarded,
+        make_lines,
+        make_sink,
+        share,
+        single_device,
+        warn_of_band,
+        warn_of_dispersion,
+    )
 
     saved = checkpoints.path if checkpoints else None
     comm = share(input, output, force, asked_ranks, shared, saved, not verbose)
@@ -145,9 +157,9 @@ def command(
     from wavefabric.acoustics.check import check_recording
     from wavefabric.acoustics.kwave_input import read_input
     from wavefabric.acoustics.problem import Recording
-    from wavefabric.acoustics.stability import stability
+    from wavefabric.acoustics.run import communicator
 
-    given = read_input(input)
+    given = read_input(input, single_device(comm, asked_ranks))
     if benchmark is not None:
         given = replace(given, problem=replace(given.problem, steps=benchmark))
     if u_non_staggered_raw and given.version == (1, 0):
@@ -155,6 +167,7 @@ def command(
     recording = Recording(quantities, given.sensor, start - 1)
     names = {"recording.start": "-s", "recording.where": f"{input}: dataset 'sensor_mask_index'"}
     check_recording(given.problem, recording, names, first_index=1)
+    comm = comm or communicator(device or "auto", threads, given.problem.shape)
     sink = make_sink(
         comm,
         lambda: KWaveOutput(
@@ -165,10 +178,16 @@ def command(
             force=force,
             start=start - 1,
             threads=threads,
+            checkpoint=saved,
         ),
     )
-    if (warning := stability(given.problem).warning) and several.first():
-        print(f"wavefabric: warning: {input}: {warning}", file=sys.stderr)
+    from wavefabric.cli.progress import tell_of_compiling
+
+    tell_of_compiling(not verbose)
+    if not allow_unstable:
+        check_stable(input, given.problem, comm, precision, shared, saved, ", or --allow_unstable")
+    warn_of_band(input, given.problem)
+    warn_of_dispersion(input, given.problem)
     if verbose:
         _introduce(given, quantities, start, verbose)
 
@@ -203,10 +222,10 @@ def _checkpoints(file: Path | None, interval: int | None, steps: int | None) -> 
         raise InputError(
             "--checkpoint_file: is given alone; allowed: with --checkpoint_interval or --checkpoint_timesteps"
         )
-    from wavefabric.acoustics.kwave_format import check_target
     from wavefabric.acoustics.run import Checkpoints
+    from wavefabric.output_files import check_output
 
-    path = check_target(file, True, "--checkpoint_file")
+    path = check_output(file, True, "--checkpoint_file")
     return Checkpoints(path, interval=math.inf if interval is None else interval, every=steps, stop=True)
 
 

@@ -66,6 +66,22 @@ def make_progress(quiet: bool = False) -> Bar | Silent:
     return Silent() if quiet or not on_terminal() or not first() else Bar()
 
 
+def tell_of_compiling(quiet: bool = False) -> None:
+    """One line on stderr should this run have to compile kernels; nothing if they are in Numba's cache."""
+    from wavefabric.cli.ranks import first
+    from wavefabric.device import compiling
+
+    compiling.tell(None if quiet or not first() else _compiling)
+
+
+def _compiling() -> None:
+    print(
+        "wavefabric: compiling kernels for this processor, about 15 s; later runs find them in the cache",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
 def _columns() -> int:
     text = os.environ.get("WAVEFABRIC_TERMINAL", "")
     return int(text) if text.isdecimal() else 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, quoted
 from wavefabric.machine import usable_threads
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ Placement = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+
+
+#: Most ranks, whatever the machine: a bound on absurd input.
+MOST_RANKS = 4096
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,10 @@ class RankOptions:
         here = environment.ranks()
         if self.ranks is not None and self.ranks < 1:
             raise InputError(f"--ranks: {self.ranks} given; allowed: a whole number from 1")
+        if here == 1 and self.ranks is not None and self.ranks > MOST_RANKS:
+            raise InputError(f"--ranks: {quoted(self.ranks)} given; allowed: 1 to {MOST_RANKS}")
+        if starting(self) and self.count > (most := most_ranks()):
+            raise InputError(f"--ranks: {self.count} given; allowed: 1 to {most} on this machine")
         if here > 1 and self.ranks not in (None, here):
             raise InputError(
                 f"--ranks: {self.ranks} given, but {here} were started; allowed: {here}, or without"
@@ -217,6 +225,11 @@ def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bo
         device = get_device("cpu", options.threads or default_threads())
     opened = world(options.transport or "auto", device, gpus)
     return opened
+
+
+def most_ranks() -> int:
+    """Ranks that are started here at most: eight for each hardware thread, and 16 on any machine."""
+    return max(16, 8 * usable_threads())
 
 
 def default_threads() -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +14,7 @@ import typer
 
 from wavefabric.cli import decomposition
 from wavefabric.cli import ranks as several
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,7 +44,10 @@ def command(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the result file if it exists.")] = False,
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or cuda:K.")] = None,
-    threads: Annotated[int | None, typer.Option("--threads", help="CPU threads.")] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option("--threads", help="CPU threads. \\[default: all; ultrasound: by the size of the grid]"),
+    ] = None,
     no_resume: Annotated[
         bool, typer.Option("--no-resume", help="Start anew even if there is a checkpoint.")
     ] = False,
@@ -75,16 +80,17 @@ def command(
     if run_kwave.is_hdf5(file):
         if exchange is not None:
             raise InputError(f"--exchange: {exchange} given with a k-Wave file; allowed: with run files")
-        run_kwave.run_file(
-            file,
-            output,
-            force=force,
-            ranks=asked,
-            shared=decomposition.read_options(kind, grid, overlap, bell, asked),
-            resume=not no_resume,
-            quiet=quiet,
-            as_json=as_json,
-        )
+        with _naming_no_resume():
+            run_kwave.run_file(
+                file,
+                output,
+                force=force,
+                ranks=asked,
+                shared=decomposition.read_options(kind, grid, overlap, bell, asked),
+                resume=not no_resume,
+                quiet=quiet,
+                as_json=as_json,
+            )
         return
     for name, value in (
         ("--decomposition", kind),
@@ -100,7 +106,7 @@ def command(
         if asked.count == 1:
             raise InputError(f"--exchange: {exchange} given for one rank; allowed: with --ranks 2 or more")
 
-    from wavefabric.cli.progress import make_progress
+    from wavefabric.cli.progress import make_progress, tell_of_compiling
     from wavefabric.optics import runfile
     from wavefabric.results import ResultWriter, read_result
     from wavefabric.results.checkpoint import checkpoint_path
@@ -114,26 +120,32 @@ def command(
     asked.check()
     target = output or settings.output_path()
     if asked.count == 1 or several.starting(asked):
-        ResultWriter(target, force)  # ranks have one among them, in run_link
+        ResultWriter(target, force, settings.input_paths())  # ranks have one among them, in run_link
     saved = checkpoint_path(target)
     if several.starting(asked):
+        from wavefabric.optics.build import check_ranks
+
+        check_ranks(settings, asked.count)
         several.start(asked, saved, lambda: _traffic(asked.count), quiet or as_json)
     comm = several.open_ranks(asked, lambda: _traffic(asked.count), quiet or as_json)
 
     from wavefabric.optics.link import run_link
 
     progress = make_progress(quiet or as_json)
+    tell_of_compiling(quiet or as_json)
     try:
-        done = run_link(
-            settings, output=target, force=force, resume=not no_resume, progress=progress, comm=comm
-        )
+        with _naming_no_resume():
+            done = run_link(
+                settings, output=target, force=force, resume=not no_resume, progress=progress, comm=comm
+            )
     except KeyboardInterrupt:
         from wavefabric.cli.running import interrupted
+        from wavefabric.interrupt import exit_code
 
         progress.finish()
         command = "without --no-resume it" if no_resume else "the same command"
         interrupted(f"{command} goes on from {saved}" if saved.exists() else "no checkpoint yet")
-        raise typer.Exit(130) from None
+        raise typer.Exit(exit_code()) from None
     finally:
         progress.finish()
     if not several.first():
@@ -149,6 +161,17 @@ def command(
         typer.echo(json.dumps(_plain(summary(result, figures)), indent=2))
     elif not quiet:
         show(result, settings.title, figures)
+
+
+@contextlib.contextmanager
+def _naming_no_resume() -> Iterator[None]:
+    """Say which option does what is advised for a checkpoint that cannot be used."""
+    try:
+        yield
+    except InputError as error:
+        if not str(error).endswith("to start anew"):
+            raise
+        raise InputError(f"{error} (--no-resume)") from None
 
 
 def _traffic(ranks: int) -> Schedule:
@@ -198,6 +221,7 @@ def summary(result: Result, figures: list[Path]) -> dict[str, Any]:
         "output": str(result.path),
         "figures": [str(path) for path in figures],
         "solver": result.attrs("solver") if "solver" in result.groups() else {},
+        "warnings": list(result.get("solver/warnings", [])),
         "groups": group_rows(result),
     }
 
@@ -209,7 +233,7 @@ def show(result: Result, title: str, figures: list[Path]) -> None:
     console = Console(highlight=False)
     if rows := group_rows(result):
         if title:
-            console.print(title, style="bold", markup=False)
+            console.print(visible(title), style="bold", markup=False)
         far = [name for name in rows[0]["received"] if name != "back_to_back"]
         for start in range(0, max(len(far), 1), 2):
             console.print(_table(rows, far[start : start + 2]))
@@ -219,6 +243,8 @@ def show(result: Result, title: str, figures: list[Path]) -> None:
     solver = result.attrs("solver") if "solver" in result.groups() else {}
     if "local_error" in solver:
         console.print(cost_line(solver))
+    if line := step_line(solver):
+        console.print(line, soft_wrap=True)
     for path in [result.path, *figures]:
         console.print(f"wrote {path}", soft_wrap=True, markup=False)
 
@@ -237,6 +263,22 @@ def cost_line(solver: dict[str, Any]) -> str:
         f"{solver['integrator']} on {solver['device']}: {solver['steps']} steps, {solver['ffts']} FFTs, "
         f"{solver['exchanges']} exchanges in {solver['seconds']:.1f} s; local error {error}, "
         f"energy drift {solver['energy_drift']:.1e}"
+    )
+
+
+def step_line(solver: dict[str, Any]) -> str:
+    """One line on the step beside the resonance limit, "" for results that do not hold it."""
+    limit, step = solver.get("resonance_step_m", math.nan), solver.get("step", math.nan)
+    if not (math.isfinite(limit) and math.isfinite(step)):
+        return ""
+    from wavefabric.optics.step_limit import metres
+
+    def compared(limit: float) -> str:
+        return f"{'above' if step > limit else 'below'} the resonance limit of {metres(limit)}"
+
+    field = min(limit, solver["field_resonance_step_m"])
+    return f"step {metres(step)}: {compared(limit)} for the channels ({solver['resonance_cause']}), " + (
+        f"{compared(field).replace('the resonance limit', 'that')} for the whole field"
     )
 
 

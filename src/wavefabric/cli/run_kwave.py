@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wavefabric.errors import InputError
+from wavefabric.input_files import check_regular
 
 if TYPE_CHECKING:
     from wavefabric.acoustics.decomposition import Options
@@ -27,9 +28,10 @@ def is_hdf5(file: Path) -> bool:
     if suffix in (".h5", ".hdf5"):
         return True
     try:
+        check_regular(file)
         with open(file, "rb") as handle:
             return suffix != ".toml" and handle.read(len(_SIGNATURE)) == _SIGNATURE
-    except OSError:
+    except (OSError, ValueError):  # whoever reads it says why
         return False
 
 
@@ -58,7 +60,15 @@ def run_file(
     if ranks.threads is not None and ranks.threads < 1:
         raise InputError(f"--threads: {ranks.threads}; allowed: a whole number from 1")
     target = output or file.with_name(file.stem + "_out.h5")
-    from wavefabric.cli.running import guarded, make_sink, share
+    from wavefabric.cli.running import (
+        check_stable,
+        guarded,
+        make_sink,
+        share,
+        single_device,
+        warn_of_band,
+        warn_of_dispersion,
+    )
     from wavefabric.results.checkpoint import checkpoint_path
 
     saved = checkpoint_path(target)
@@ -67,19 +77,24 @@ def run_file(
     from wavefabric.acoustics.kwave_input import read_input
     from wavefabric.acoustics.kwave_output import KWaveOutput
     from wavefabric.acoustics.problem import Recording
-    from wavefabric.acoustics.stability import stability
+    from wavefabric.acoustics.run import communicator
 
-    given = read_input(file)
-    if warning := stability(given.problem).warning:
-        raise InputError(f"{file}: {warning}")
+    given = read_input(file, single_device(comm, ranks))
+    comm = comm or communicator(ranks.device or "auto", ranks.threads, given.problem.shape)
     local = () if given.sensor is None else ("p_raw", "p_max")
     recording = Recording((*local, "p_max_all", "p_final"), given.sensor)
-    sink = make_sink(comm, lambda: KWaveOutput(target, given, force=force, threads=ranks.threads))
+    sink = make_sink(
+        comm, lambda: KWaveOutput(target, given, force=force, threads=ranks.threads, checkpoint=saved)
+    )
 
     from wavefabric.acoustics.run import Checkpoints, run
-    from wavefabric.cli.progress import make_progress
+    from wavefabric.cli.progress import make_progress, tell_of_compiling
 
     progress = make_progress(quiet or as_json)
+    tell_of_compiling(quiet or as_json)
+    check_stable(file, given.problem, comm, "auto", shared, saved if resume else None)
+    warn_of_band(file, given.problem)
+    warn_of_dispersion(file, given.problem)
     with guarded(sink, saved, progress):
         report = run(
             given.problem,

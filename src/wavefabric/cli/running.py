@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from wavefabric.errors import InputError
-from wavefabric.progress import Progress, Silent
+from wavefabric.interrupt import exit_code
+from wavefabric.progress import Progress, Silent, warn
 
 if TYPE_CHECKING:
     from wavefabric.acoustics.decomposition import Options
     from wavefabric.acoustics.kwave_output import KWaveOutput
     from wavefabric.acoustics.problem import Problem
     from wavefabric.cli.ranks import RankOptions
+    from wavefabric.device.base import Device
     from wavefabric.exchange import Communicator
 
 
@@ -57,12 +59,19 @@ def share(
         return traffic(file, ranks.count, options)
 
     if starting(ranks):
-        from wavefabric.acoustics.kwave_format import check_target
+        from wavefabric.output_files import check_output
 
-        check_target(target, force, "output")
+        check_output(target, force, inputs=[file])
         schedule()
         start(ranks, checkpoint, schedule, quiet)
     return open_ranks(ranks, schedule, quiet)
+
+
+def single_device(comm: Communicator | None, ranks: RankOptions) -> Device | None:
+    """The device of a run on one rank; None for several, which check their memory together."""
+    from wavefabric.device import get_device
+
+    return get_device(ranks.device or "auto", ranks.threads) if comm is None else None
 
 
 def make_sink(comm: Communicator | None, make: Callable[[], KWaveOutput]) -> KWaveOutput | None:
@@ -72,6 +81,54 @@ def make_sink(comm: Communicator | None, make: Callable[[], KWaveOutput]) -> KWa
     from wavefabric.results.agree import together
 
     return together(comm, lambda: make() if comm.rank == 0 else None)
+
+
+def warn_of_band(file: Path, problem: Problem) -> None:
+    """A line on stderr, once, for each source of a file with frequencies that its grid does not carry."""
+    from wavefabric.acoustics.kwave_input import dataset_names
+    from wavefabric.acoustics.source_band import band_warnings
+    from wavefabric.cli.ranks import first
+
+    if not first():
+        return
+    for line in band_warnings(problem, dataset_names(file)):
+        warn(line)
+
+
+def check_stable(
+    file: Path,
+    problem: Problem,
+    comm: Communicator,
+    precision: str,
+    options: Options | None,
+    checkpoint: Path | None,
+    otherwise: str = "",
+) -> None:
+    """Refuse a time step that is not stable; collective. A run that goes on was looked at when it began.
+
+    Raises
+    ------
+    InputError
+        ``otherwise`` is what may be done besides.
+    """
+    from wavefabric.acoustics.run import dtype_of
+    from wavefabric.acoustics.stability import stability
+    from wavefabric.results.agree import agree
+
+    goes_on = checkpoint is not None and agree(comm, checkpoint.exists)
+    dtype = dtype_of(precision, problem, comm.device)
+    found = stability(problem, comm=comm, dtype=dtype, options=options, trials=not goes_on)
+    if found.warning:
+        raise InputError(f"{file}: {found.refusal(otherwise)}")
+
+
+def warn_of_dispersion(file: Path, problem: Problem) -> None:
+    """Say on stderr, once, how far absorption moves the speed of sound; nothing below 2 %."""
+    from wavefabric.acoustics.dispersion import largest_shift
+    from wavefabric.cli.ranks import first
+
+    if first() and (shift := largest_shift(problem)):
+        warn(f"{file}: alpha_power: {shift}")
 
 
 def interrupted(what_next: str) -> None:
@@ -143,7 +200,7 @@ def guarded(sink: KWaveOutput | None, checkpoint: Path | None, progress: Progres
     InputError
         If the field was lost: its one line.
     Exit
-        With the code 130 after Ctrl-C.
+        With the code 130 after Ctrl-C, 143 after SIGTERM.
     """
     from wavefabric.acoustics.run import FieldLost
 
@@ -160,7 +217,7 @@ def guarded(sink: KWaveOutput | None, checkpoint: Path | None, progress: Progres
         progress.finish()
         abandon()
         interrupted(f"the same command goes on from {checkpoint}" if saved() else "no checkpoint yet")
-        raise typer.Exit(130) from None
+        raise typer.Exit(exit_code()) from None
     except FieldLost as lost:
         abandon()
         raise InputError(str(lost)) from None
