@@ -5,14 +5,20 @@ leaves these to `test_ranks.py`, which starts mpiexec once for each number.
 """
 
 import os
+import signal
 
 import pytest
 
+from wavefabric import numba_cache
 from wavefabric.device import get_device
 from wavefabric.exchange import environment
 
 _CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 _PATIENCE = 60.0
+
+# In the background of a script SIGINT is ignored, and what tests start would ignore it too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", params=["cpu", _CUDA])
@@ -44,6 +50,8 @@ def ranks_apart(pytestconfig, tmp_path, monkeypatch):
     And FFT plans of the sizes of tests alone: those of all that ever ran here take longer to look through.
     """
     kept = getattr(pytestconfig, "cache", None)
+    # Compiled kernels are the same for all.
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(numba_cache.directory().parent))
     monkeypatch.setenv("XDG_CACHE_HOME", str(kept.mkdir("ranks") if kept else tmp_path))
     if not hasattr(os, "sched_setaffinity"):
         yield

@@ -1,4 +1,4 @@
-"""Ctrl-C between time steps."""
+"""Ctrl-C and SIGTERM between time steps."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from wavefabric.interrupt import Deferred
+from wavefabric.interrupt import Deferred, Terminated, exit_code, terminable
 
 
 def press():
@@ -33,6 +33,47 @@ def test_the_second_is_not():
         with pytest.raises(KeyboardInterrupt):
             press()
         assert interrupt.asked
+
+
+def terminate():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_sigterm_is_deferred_too_and_may_come_again():
+    with Deferred() as interrupt:
+        terminate()
+        terminate()
+        assert interrupt.asked
+        with pytest.raises(Terminated):
+            interrupt.check()
+        press()
+        with pytest.raises(KeyboardInterrupt):
+            press()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_sigterm_raises_once_elsewhere():
+    with terminable():
+        assert exit_code() == 130
+        with pytest.raises(Terminated):
+            terminate()
+        terminate()  # the first is at work
+        assert exit_code() == 143
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with terminable():
+        assert exit_code() == 130
+
+
+def test_a_handler_of_others_is_left_alone():
+    seen = []
+    signal.signal(signal.SIGTERM, lambda *_: seen.append(1))
+    try:
+        with terminable(), Deferred() as interrupt:
+            terminate()
+            assert not interrupt.asked
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert seen == [1]
 
 
 def test_an_error_inside_puts_the_handler_back():

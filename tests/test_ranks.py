@@ -3,11 +3,14 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from wavefabric.processes import die_with_parent
 
 _TESTS = Path(__file__).parent
 # One thread a rank; and a rank that waits leaves its core to others at once, since there are fewer cores than
@@ -40,6 +43,7 @@ def test_parallel_tests_pass_under_mpiexec(tmp_path, ranks):
         capture_output=True,
         text=True,
         timeout=600,
+        preexec_fn=lambda: die_with_parent(signal.SIGTERM),  # nothing is left if the tests are killed
     )
     assert done.returncode == 0, f"{done.stdout[-12000:]}\n{done.stderr[-4000:]}"
     # Every rank says that it ran something.

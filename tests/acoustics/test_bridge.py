@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import Grid, from_kwave
+from wavefabric.acoustics import Grid, Medium, bowl, from_kwave, simulate, simulate_kwave
 from wavefabric.acoustics.bridge_record import Wanted
 from wavefabric.acoustics.problem import Cuboids, Interpolation
 from wavefabric.acoustics.sensor import Sensor
@@ -77,6 +77,8 @@ def test_absorption_modes():
         assert problem_of(medium=medium(**lossy, alpha_mode=mode))[0].absorption == "stokes"
     # A power of 2 is Stokes absorption, and costs less as such.
     assert problem_of(medium=medium(alpha_coeff=0.5, alpha_power=2.0))[0].absorption == "stokes"
+    one = problem_of(medium=medium(alpha_coeff=0.5, alpha_power=1.0, alpha_mode="no_dispersion"))[0]
+    assert (one.alpha_power, one.dispersion) == (1.0, False)
     assert problem_of(medium=medium(alpha_coeff=0.0, alpha_power=1.5))[0].absorption == "none"
     assert problem_of(medium=medium(BonA=0))[0].nonlinearity is None
 
@@ -105,6 +107,46 @@ def test_rows_of_signals_go_from_the_order_of_c_to_that_of_fortran():
     np.testing.assert_array_equal(ux[1], problem.velocity_source.index)
     assert uy.shape == (4, 1)
     assert uz is None
+
+
+def focused(order):
+    """An arc with a signal a point, as kWaveArray distributes it: band-limited weights times one signal."""
+    grid = Grid((72, 80), "0.25 mm", pml_size=8)
+    t = np.arange(160) * 4e-8
+    arc = bowl(grid, ("-5 mm", "-3 mm"), "10 mm", "9 mm", ("5 mm", "1 mm"))
+    made = arc.source(np.sin(2e6 * np.pi * t) * np.clip(t / 2e-6, 0, 1))
+    # Rows of a `Source` are in the order of Fortran.
+    rank = np.zeros(grid.shape, int)
+    rank.T[made.p_mask.T] = np.arange(np.count_nonzero(made.p_mask))
+    given = (
+        kgrid(grid.shape, spacing=np.full(2, 2.5e-4), dt=4e-8, Nt=260),
+        medium(),
+        SimpleNamespace(p_mask=made.p_mask, p=made.p if order == "F" else made.p[rank[made.p_mask]]),
+        SimpleNamespace(mask=None, record=["p_max_all", "p_final"]),
+    )
+    return grid, made, given
+
+
+def test_either_order_of_a_distributed_signal_gives_the_focus():
+    """And the wrong one a field that is not focused: kWaveArray's default order, unless it is told."""
+    run = {"pml_size": 8, "device": "cpu", "threads": 1}
+    grid, made, fortran = focused("F")
+    _, _, c = focused("C")
+    options = {"dt": 4e-8, "steps": 260, "device": "cpu", "threads": 1}
+    wanted = simulate(grid, Medium(1500.0, 1000.0), made, **options)["p_max_all"]
+    right = simulate_kwave(*c, **run)
+    np.testing.assert_array_equal(right["p_max_all"], wanted)
+    assert right["p_final"].shape == tuple(fortran[0].N)
+    np.testing.assert_array_equal(simulate_kwave(*fortran, signal_order="F", **run)["p_max_all"], wanted)
+    wrong = simulate_kwave(*fortran, **run)["p_max_all"]
+    focus = np.s_[48:60, 36:48]
+    assert wanted[focus].max() > 2e0
+    assert wrong[focus].max() < 0.5 * wanted[focus].max()
+
+
+def test_order_of_signals_that_does_not_exist():
+    with pytest.raises(InputError, match=r"signal_order: \"A\"; allowed: 'C' or 'F'"):
+        problem_of(signal_order="A")
 
 
 def test_modes_are_spelt_with_underscores():

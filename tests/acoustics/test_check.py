@@ -139,6 +139,7 @@ def test_good_ones():
     check(replace(GOOD, pml_size=(0, 0, 0), steps=1))
     check(replace(PLANE, pml_size=(3, 2, 99)))
     check(replace(GOOD, absorption="none", alpha_power=1.0))
+    check(replace(GOOD, absorption="power_law", alpha_coeff=0.5, alpha_power=1.0, dispersion=False))
 
 
 @pytest.mark.parametrize(("key", "change", "words"), BAD, ids=[f"{i}-{b[0]}" for i, b in enumerate(BAD)])

@@ -192,11 +192,28 @@ def test_checkpoints_on_the_way_change_nothing(leg, monkeypatch):
     check(leg, wanted)
 
 
-def test_interval(simple, monkeypatch):
+def steps_saved(monkeypatch):
+    """List of the time steps at which checkpoints are written from now on."""
     saved, save = [], files.save
     monkeypatch.setattr(
         files, "save", lambda p, a, state, *rest: (saved.append(state["step"]), save(p, a, state, *rest))
     )
+    return saved
+
+
+def test_checkpoints_come_at_the_same_steps_after_a_resume(simple, monkeypatch):
+    """Every so many time steps of the run; from where it began for a start that ends with its first save."""
+    wanted, saved = whole(simple), steps_saved(monkeypatch)
+    simple.run(every=6, stop=True)
+    simple.run(every=5, stop=True)
+    assert saved == [6, 11]
+    simple.run(every=4)
+    assert saved == [6, 11, 12, 16, 20]
+    check(simple, wanted)
+
+
+def test_interval(simple, monkeypatch):
+    saved = steps_saved(monkeypatch)
     simple.run(interval=0.0)
     assert saved == list(range(1, STEPS))
     saved.clear()
@@ -364,12 +381,41 @@ def test_a_short_checkpoint_is_refused(simple, length):
 
 def test_a_place_that_cannot_be_written(simple, tmp_path):
     for path in (tmp_path, tmp_path / "none" / "run.checkpoint"):
-        with pytest.raises(InputError, match=r"checkpoint: .* cannot be written"):
+        with pytest.raises(InputError, match=r"checkpoint: .* (cannot be written|is a folder)"):
             run(
                 simple.problem, simple.recording, Untouched(path), device=simple.place,
                 checkpoints=Checkpoints(path),
             )  # fmt: skip
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_at_a_later_checkpoint(simple, monkeypatch):
+    """The run goes on with a warning that names the file, and gives the same bits."""
+    wanted, written = whole(simple), []
+    plain = files._write
+
+    def full(file, *rest):
+        written.append(1)
+        if len(written) == 2:
+            raise OSError(28, "No space left on device")
+        plain(file, *rest)
+
+    monkeypatch.setattr(files, "_write", full)
+    with pytest.warns(RuntimeWarning, match=r"run\.checkpoint: No space left on device; the run goes on"):
+        simple.run(every=5)
+    assert len(written) == 4
+    check(simple, wanted)
+
+
+def test_rows_of_another_run(simple):
+    """Rows carry the name of their run: those of another are not taken, however alike."""
+    simple.run(every=9, stop=True)
+    kept = simple.path.read_bytes()
+    simple.path.unlink()
+    simple.run(every=9, stop=True)
+    simple.path.write_bytes(kept)
+    with pytest.raises(InputError, match="matching"):
+        simple.run()
 
 
 def test_rows_that_are_gone(simple):

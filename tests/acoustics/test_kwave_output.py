@@ -3,6 +3,8 @@
 import os
 import re
 import shutil
+import signal
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 import wavefabric
+from wavefabric.acoustics import kwave_output
 from wavefabric.acoustics.kwave_input import read_input
 from wavefabric.acoustics.kwave_output import KWaveOutput
 from wavefabric.acoustics.sinks import Layout, Report
@@ -103,6 +106,13 @@ def test_same_file_as_kwave(tmp_path, name, level):
         )
 
 
+UNFINISHED = (".partial", ".partial.json")
+
+
+def names(folder):
+    return sorted(os.listdir(folder))
+
+
 def test_header(tmp_path):
     write(tmp_path / "out.h5", "p0_homogeneous")
     with h5py.File(tmp_path / "out.h5") as ours, h5py.File(DATA / "p0_homogeneous_out.h5") as theirs:
@@ -110,7 +120,8 @@ def test_header(tmp_path):
         del wanted["reference_flags"]
         assert set(mine) == set(wanted)
         for name, (value, *shape) in mine.items():
-            assert shape == [len(value) + 1, h5py.h5t.STR_NULLTERM, h5py.h5t.CSET_ASCII, ()], name
+            size = 16 if name.endswith(("_time", "_in_use")) else len(value) + 1
+            assert shape == [size, h5py.h5t.STR_NULLTERM, h5py.h5t.CSET_ASCII, ()], name
         values = {name: found[0].decode() for name, found in mine.items()}
         for name in (
             "file_description",
@@ -168,9 +179,10 @@ def test_killed_and_resumed(tmp_path, name, level):
     noise = {key: np.full_like(array, 7e7) for key, array in series.items()}
     feed(killed, noise, first=60, last=90)
     # No close: this is what a kill leaves. Nothing of what it wrote later may matter.
-    shutil.copy(tmp_path / "a.h5.partial", tmp_path / "b.h5.partial")
+    for ending in UNFINISHED:
+        shutil.copy(tmp_path / f"a.h5{ending}", tmp_path / f"b.h5{ending}")
     killed.abandon(keep=False)
-    assert os.listdir(tmp_path) == ["b.h5.partial"]
+    assert names(tmp_path) == ["b.h5.partial", "b.h5.partial.json"]
 
     sink = KWaveOutput(tmp_path / "b.h5", given, compression=level)
     sink.begin(layout, 60)
@@ -189,10 +201,10 @@ def test_abandoned(tmp_path):
     sink.begin(layout, 0)
     feed(sink, series, last=14)
     sink.abandon(keep=True)
-    assert os.listdir(tmp_path) == ["a.h5.partial"]
+    assert names(tmp_path) == ["a.h5.partial", "a.h5.partial.json"]
     # One that never began leaves alone what belongs to a checkpoint.
     KWaveOutput(tmp_path / "a.h5", given).abandon(keep=False)
-    assert os.listdir(tmp_path) == ["a.h5.partial"]
+    assert names(tmp_path) == ["a.h5.partial", "a.h5.partial.json"]
     again = KWaveOutput(tmp_path / "a.h5", given)
     again.begin(layout, 14)
     again.abandon(keep=False)
@@ -276,7 +288,7 @@ def test_failure_at_the_end_leaves_no_output(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="space"):
         sink.finish(others, Report())
     # The series stay until it is known whether a checkpoint refers to them.
-    assert os.listdir(tmp_path) == ["a.h5.partial"]
+    assert names(tmp_path) == ["a.h5.partial", "a.h5.partial.json"]
     assert not sink.finished
     sink.abandon(keep=False)
     assert os.listdir(tmp_path) == []
@@ -289,3 +301,49 @@ def test_long_rows_are_cut(tmp_path, monkeypatch):
         assert file["p"].chunks == file["p_max"].chunks == (1, 1, 16)
         with h5py.File(DATA / "p0_homogeneous_out.h5") as theirs:
             np.testing.assert_array_equal(file["p"][()], theirs["p"][()])
+
+
+@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("moment", ["put_attribute", "_sync", "_close", "replace"])
+def test_killed_at_the_end_and_resumed(tmp_path, moment, level):
+    """Wherever the end is cut off, the same run goes on from what is there and gives the same file."""
+    layout, series, others = results("p0_homogeneous")
+    layout = replace(layout, run="token")
+    given = read_input(DATA / "p0_homogeneous.h5")
+
+    def killed():
+        sink = KWaveOutput(tmp_path / "a.h5", given, compression=level)
+        sink.begin(layout, 0)
+        feed(sink, series)
+        sink.flush()
+        calls = []
+
+        def die(*_):
+            calls.append(1)
+            if moment != "put_attribute" or len(calls) == 5:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        if moment == "replace":
+            os.replace = die
+        elif moment == "put_attribute":
+            kwave_output.put_attribute = die
+        else:
+            setattr(sink, moment, die)
+        sink.finish(others, Report())
+
+    child = os.fork()
+    if child == 0:
+        try:
+            killed()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if not (level and moment == "_sync"):  # a compressed copy is made without it
+        assert os.WIFSIGNALED(status)
+        assert "a.h5" not in names(tmp_path)
+        again = KWaveOutput(tmp_path / "a.h5", given, compression=level)
+        again.begin(layout, 60)
+        feed(again, series, first=60)
+        again.finish(others, Report())
+    assert datasets(tmp_path / "a.h5") == datasets(DATA / "p0_homogeneous_out.h5")
+    assert names(tmp_path) == ["a.h5"]

@@ -101,7 +101,7 @@ def test_fields_of_another_shape_are_refused():
         Medium(1500.0, 1000.0, nonlinearity=np.ones((5, 6, 8))).on(GRID)
 
 
-def test_a_power_near_one_is_warned_of():
-    with pytest.warns(UserWarning, match="so near to 1"):
-        Medium(1500.0, 1000.0, 0.5, 1.02)
-    Medium(1500.0, 1000.0, 0.5, 1.02, dispersion=False)
+def test_a_power_of_one_has_no_dispersion():
+    assert Medium(1500.0, 1000.0, 0.5, 1, dispersion=False).on(GRID)["alpha_power"] == 1
+    with pytest.raises(InputError, match="1 only with dispersion=False"):
+        Medium(1500.0, 1000.0, 0.5, 1.0)

@@ -316,3 +316,28 @@ def test_all_ranks_by_default(comm):
     report = run(problem(FLAT, steps=3), Recording(("p_final",)), sink, device="cpu")
     assert report.ranks == comm.size
     assert (sink.arrays == {}) == (comm.rank > 0)
+
+
+@pytest.mark.parallel(2)
+def test_a_field_that_grows_is_stopped_on_all_ranks(comm):
+    """Density jumps on one rank, and the trial and the watch say the same on both as on one."""
+    from wavefabric.acoustics.stability import stability
+    from wavefabric.exchange import solo
+
+    rho = np.full(SHAPE[::-1], 1000.0)
+    rho[:3, :5, :7] = 200.0
+    given = problem(SHAPE, steps=400, initial=1e3, pml=False)
+    given = replace(
+        given, density=rho, density_staggered=(rho,) * 3, reference_speed=1500.0, dt=0.6 * 1e-4 / 1500
+    )
+    found = stability(given, comm=comm, dtype=np.float64)
+    assert found.warning is not None
+    alone = stability(given, comm=solo("cpu"), dtype=np.float64)
+    assert found.max_dt == pytest.approx(alone.max_dt, rel=1e-9)
+    assert len(set(comm.control.all_gather(found.refusal()))) == 1
+    text = everywhere(comm, FieldLost, lambda: recorded(comm, given, Recording(("p_final",))))
+    assert "the acoustic energy is" in text
+    assert "density from 200 to 1000" in text
+    steady = replace(given, dt=0.3 * found.max_dt)
+    assert stability(steady, comm=comm, dtype=np.float64).warning is None
+    recorded(comm, steady, Recording(("p_final",)))

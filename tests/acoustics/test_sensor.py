@@ -93,9 +93,6 @@ def test_points_on_the_edges_are_inside():
 @pytest.mark.parametrize(
     ("sensor", "text"),
     [
-        (Sensor(np.ones(GRID.shape), "q"), 'sensor.record: "q"'),
-        (Sensor(np.ones(GRID.shape), ()), "sensor.record"),
-        (Sensor(np.ones(GRID.shape), start=-1), "sensor.start"),
         (Sensor(record=("p_final", "p_max")), 'sensor.mask: is missing, and "p_max"'),
         (Sensor(np.ones((8, 6))), "sensor.mask"),
         (Sensor.boxes(((1, 2), (3, 4))), "sensor.boxes"),
@@ -111,3 +108,24 @@ def test_points_on_the_edges_are_inside():
 def test_bad_sensors_are_refused(sensor, text):
     with pytest.raises(InputError, match=text):
         sensor.on(GRID)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"record": "q"}, 'sensor.record: "q"; allowed: p, '),
+        (
+            {"record": ("p_final", "p_maxall")},
+            r'sensor.record: "p_maxall"; did you mean "p_max_all"\? allowed: p, ',
+        ),
+        ({"record": 5}, "sensor.record: 5; allowed: p, "),
+        ({"record": ["p", 5]}, "sensor.record: 5; allowed: p, "),
+        ({"record": None}, "sensor.record: null; allowed: p, "),
+        ({"record": ()}, r"sensor.record: \[\]; allowed: p, "),
+        ({"start": -1}, "sensor.start: -1"),
+    ],
+)
+@pytest.mark.parametrize("make", [Sensor, lambda **given: Sensor.boxes(((0, 0), (1, 1)), **given)])
+def test_words_are_looked_at_when_the_sensor_is_made(make, given, text):
+    with pytest.raises(InputError, match=text):
+        make(**given)

@@ -123,6 +123,7 @@ def test_recording_may_start_late():
     np.testing.assert_array_equal(late["p"], full["p"][:, 5:])
 
 
+@pytest.mark.filterwarnings(r"ignore:source\.p. .* of its energy lies above")  # white noise
 def test_a_pml_outside_is_a_larger_grid():
     rng = np.random.default_rng(1)
     shape, margin = (18, 15), (5, 4)
@@ -246,6 +247,23 @@ def test_an_unstable_time_step_is_refused():
     ):
         simulate(*arguments, dt=9e-8, steps=3, **CPU)
     assert simulate(*arguments, dt=9e-8, steps=3, check_stability=False, **CPU)["p"].shape == (192, 3)
+
+
+def test_without_a_sensor_the_whole_domain_is_recorded():
+    grid = Grid((16, 12), 1e-4, pml_size=2)
+    parts = grid, WATER, Source(p0=bump(grid))
+    options = {"dt": DT, "steps": 5, **CPU}
+    given = simulate(*parts, Sensor(record=("p_max_all", "p_final")), **options)
+    for found in (simulate(*parts, **options), simulate(*parts, None, **options)):
+        assert list(found) == ["p_max_all", "p_final"]
+        for name in given:
+            np.testing.assert_array_equal(found[name], given[name])
+    chosen = simulate(*parts, record="u_max_all", **options)
+    assert list(chosen) == ["ux_max_all", "uy_max_all"]
+    with pytest.raises(InputError, match=r"record: is given along with a sensor"):
+        simulate(*parts, Sensor(record="p_final"), record="p_final", **options)
+    with pytest.raises(InputError, match=r'sensor.mask: is missing, and "p" is recorded there'):
+        simulate(*parts, record="p", **options)
 
 
 @pytest.mark.parametrize(

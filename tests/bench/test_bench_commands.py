@@ -3,9 +3,13 @@
 import json
 import os
 
+import numpy as np
 import pytest
 
+from wavefabric.bench import fibre_q2
 from wavefabric.bench.fibre_order import measured_order
+from wavefabric.bench.q2_compare import compare
+from wavefabric.results import Data, read_result, write_result
 
 Q2 = ["--groups", 2, "--channels", 3, "--symbols", 32, "--span-length", "8 km", "--device", "cpu"]
 
@@ -123,6 +127,7 @@ def test_q2_study(command, numbers):
         ("rk4ip", 1000.0),
     ]
     assert found["finest"] == "fibre-q2-rk4ip-1000m.h5"
+    assert found["extrapolated"] is None  # one step of it
     coarse, fine, finest = found["runs"]
     assert finest["change"] is None
     assert 0 < fine["change"]["rms_db"] < coarse["change"]["rms_db"] < 0.2
@@ -147,8 +152,82 @@ def test_q2_study(command, numbers):
     )
     assert (code, err) == (0, "")
     assert "LP01" in out
+    # The paper has no numbers for two mode groups and three channels.
+    assert found["paper"] == []
+    assert "-0.13" not in out
+    assert "no numbers for this link" in " ".join(out.split())
     figures = ["fibre-q2-figure4.png", "fibre-q2-figure5.png", "fibre-q2.json", "fibre-q2.png"]
     assert sorted(os.listdir("figures")) == figures
+
+
+def test_q2_is_extrapolated_to_step_zero(numbers, command):
+    # Below the resonance limit of 798 m, in which the integrator's order holds.
+    options = [*Q2, "--spans", 1, "--steps", "200m,100m"]
+    found = numbers("fibre-q2", *options)
+    limit = found["extrapolated"]
+    assert (limit["integrator"], limit["steps_m"], limit["order"]) == ("strang", [100.0, 200.0], 2)
+    assert not limit["above_resonance"]
+    coarse, fine = (run["penalties"][0] for run in found["runs"])
+    (place,) = limit["places"]
+    for key in ("fundamental_db", "mean_db"):
+        assert place[key] == pytest.approx((4 * fine[key] - coarse[key]) / 3, abs=1e-12)
+    assert place["modes_db"][0] == place["fundamental_db"]
+    # It is nearer to a far shorter step than the finer of the two is.
+    truth = numbers("fibre-q2", *Q2, "--spans", 1, "--steps", "10m")["runs"][0]["penalties"][0]
+    assert abs(place["mean_db"] - truth["mean_db"]) < 0.2 * abs(fine["mean_db"] - truth["mean_db"])
+    mixed = numbers("fibre-q2", *Q2, "--spans", 1, "--steps", "2km,200m,100m")["extrapolated"]
+    assert mixed == limit
+    # Above the limit the error goes with the step, whatever the integrator.
+    coarse = numbers("fibre-q2", *Q2, "--spans", 1, "--steps", "4km,2km,1km")["extrapolated"]
+    assert (coarse["order"], coarse["above_resonance"]) == (1, True)
+    source = ["--from", "fibre-q2-strang-200m.h5", "--from", "fibre-q2-strang-100m.h5"]
+    code, out, err = command("fibre-q2", *source, "-o", "figures")
+    assert (code, err) == (0, "")
+    assert "order 2" in out
+    assert os.path.getsize("figures/fibre-q2-figure5.png") > 10_000
+
+
+CASES = {
+    "spans": ("spans = 2", "spans = 3", True),
+    "symbols": ("symbols = 64", "symbols = 16384", True),
+    "groups left out": ("groups = 15\n", "", True),
+    "groups": ("groups = 15", "groups = 14", False),
+    "channels": ("channels = 60", "channels = 59", False),
+    "spacing": ('"50 GHz"', '"49 GHz"', False),
+    "centre": ("193.425 THz", "193.4 THz", False),
+    "power": ("-1 dBm", "0 dBm", False),
+    "rate": ("32 GBaud", "31 GBaud", False),
+    "format": ('"qpsk"', '"16qam"', False),
+    "length": ('length = "80 km"', 'length = "40 km"', False),
+    "loss": ("0.23 dB/km", "0.2 dB/km", False),
+    "noise": ("spans = 2", 'spans = 2\nnoise_figure = "5 dB"', False),
+    "gain": ("spans = 2", 'spans = 2\ngain = "18.4 dB"', False),
+    "mixing": ("spans = 2", "spans = 2\nmix_groups = true", False),
+    "n2": ("groups = 15", 'groups = 15\nn2 = "3e-20 m^2/W"', False),
+    "wavelength": ("1549.91577 nm", "1540 nm", False),
+    "coupling": ('coupling = "groups"', 'coupling = "modes"', False),
+    "dispersion": ('dispersion = "paper"', 'dispersion = "solver"', False),
+    "OSNR": ("20 dB", "18 dB", False),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_papers_numbers_stand_beside_its_own_case_alone(tmp_path, name):
+    text = fibre_q2._template(15, 60, 64, 128, 2, "80 km", "double")
+    text = text.replace("INTEGRATOR", "strang").replace("STEP", "100")
+    old, new, same = CASES[name]
+    assert old in text
+    received = {
+        place: {"attrs": {"distance_m": far}, "q_squared_db": Data(np.full((1, 1), q), "dB", "Q")}
+        for place, far, q in (("back_to_back", 0.0, 15.9), ("span_1", 80e3, 15.8))
+    }
+    results = []
+    for number, run_file in enumerate((text, text.replace(old, new), "")):
+        path = write_result(tmp_path / f"{number}.h5", {"received": received}, run_file=run_file)
+        results.append(compare([read_result(path)]))
+    shown = [[line["fundamental_penalty_db"] for line in found["paper"]] for found in results]
+    assert shown == [[-0.06, -0.13], [-0.06, -0.13] if same else [], []]
+    assert [table.row_count for table in (fibre_q2.table(found)[0] for found in results)] == [2, 1 + same, 1]
 
 
 def test_modes(numbers):
@@ -197,3 +276,18 @@ def test_bad_options_give_one_line(command, words, part):
     assert err.count("\n") == 1
     assert part in err
     assert os.listdir() == []
+
+
+def test_ultrasound_stability(command):
+    """The media are those of their seed, whatever else is drawn."""
+    small = ["ultrasound-stability", "--points", 16, "--steps", 20, "--seed", 5]
+    found = json.loads(command(*small, "--media", 4, "--json")[1])
+    assert found["refused"] + found["stopped"] + found["returned"] == 4
+    two = json.loads(command(*small, "--media", 2, "--json")[1])
+    assert two["cases"] == found["cases"][:2]
+    code, out, _ = command(*small, "--media", 1)
+    assert code == 0
+    assert "1 random media" in out
+    code, _, err = command("ultrasound-stability", "--points", 5)
+    assert code == 2
+    assert "--points 5" in err

@@ -12,6 +12,7 @@ from wavefabric.bench.collective_run import as_run
 from wavefabric.bench.fabric_build import fabric_of
 from wavefabric.bench.fabric_fit import fit
 from wavefabric.bench.fabric_patterns import PATTERNS, additions, busiest, pattern, relay
+from wavefabric.bench.fabric_report import misfits
 from wavefabric.bench.ranks import Ranks
 from wavefabric.collectives import levels
 from wavefabric.collectives.registry import build
@@ -179,6 +180,38 @@ def test_times_of_a_machine_are_predicted_from_what_was_measured_on_it(monkeypat
     assert apart == {}
 
 
+def _changed(monkeypatch, change):
+    """What is found on the machine when `change` is done to the time of each schedule."""
+    plain = Machine.seconds
+    monkeypatch.setattr(Machine, "seconds", lambda self, schedule: change(schedule, plain(self, schedule)))
+    return _measured(monkeypatch, 4)[1]
+
+
+def test_lines_that_do_not_fit_are_named(monkeypatch):
+    assert _measured(monkeypatch, 4)[1]["cases"][0]["misfits"] == []
+
+    def disturbed(schedule, seconds):
+        # One relay of all is disturbed, so that one round of a ring seems to take hundreds of times as long.
+        long = busiest(schedule) * 4 == 6 * (1 << 20) and schedule.name == relay(4, 1, 6).name
+        return seconds + 4 * 300 * (21e-6 + (1 << 20) / 390e9) if long else seconds
+
+    found = _changed(monkeypatch, disturbed)
+    (misfit,) = found["cases"][0]["misfits"]
+    assert misfit.startswith("a round of a ring: residual of 99.")
+    line = found["cases"][0]["patterns"]["round"]["line"]
+    assert misfit == f"a round of a ring: residual of {100 * line['worst']:.1f} %"
+    text = "".join(each for each in fabric_measure.table(found) if isinstance(each, str))
+    assert f"no fabric to rely on (residuals above 75 % or level times): {misfit}" in text
+    assert misfits(found["cases"][0], 0.9999) == []
+
+
+def test_times_that_do_not_grow_are_named(monkeypatch):
+    """Their bandwidth is whatever the fit allows at most: sums at 6e8 GB/s were written so."""
+    sums = additions(4, 1, 6).name
+    found = _changed(monkeypatch, lambda schedule, t: 1e-4 if schedule.name == sums else t)
+    assert "an addition: times do not grow with bytes" in found["cases"][0]["misfits"]
+
+
 def _line(alpha, bandwidth=1e9):
     return {"line": {"alpha": alpha, "bandwidth": bandwidth, "floor": 0.0}}
 
@@ -215,6 +248,7 @@ def test_the_fabric_between_two_processes(tmp_path):
             ({"sizes": [8, 8]}, "two sizes"),
             ({"repeats": 0}, "repeats: 0"),
             ({"name": ""}, "name: ''"),
+            ({"residual": 0.0}, "residual: 0.0"),
         ):
             with pytest.raises(InputError, match=part):
                 fabric_measure.run(ranks, **bad)

@@ -1,6 +1,7 @@
 """Figures 3, 5 and 6 of the LUMORPH paper from routes, and the command."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -148,3 +149,13 @@ def test_few_waveguides_cost_rounds(monkeypatch):
         few = {one["way"]: one["us"] for one in mine if one["waveguides"] == 1}
         assert few["least overlap"] < few["random"]
     assert max(one["parts"] - one["rounds"] for one in found) > 0
+
+
+def test_the_page_says_what_the_bench_says(monkeypatch):
+    """One cell of the table of waveguides in docs/lumorph.md: 256 GPUs, radix 4, 4 waveguides."""
+    monkeypatch.setattr(lumorph_baselines, "FEW", (4,))
+    monkeypatch.setattr(lumorph_baselines, "WAYS", {"least overlap": ((4,), {})})
+    (found,) = lumorph_baselines._split(lambda line: None)
+    page = (Path(__file__).parents[2] / "docs" / "lumorph.md").read_text()
+    row = next(line for line in page.splitlines() if line.startswith("| 4, least overlap, split"))
+    assert row.split("|")[3].strip() == f"{found['parts']}, {found['us']:.1f}"

@@ -108,6 +108,83 @@ def test_make_optimal_over_wires(command, fabric, steps):
     assert (found["rounds"], found["optimal"], found["fabric"]) == (steps, True, fabric)
 
 
+def test_best_all_reduce_is_fast_as_it_is(command, tmp_path):
+    # As many pieces as GPUs: every rank adds up a part, and no algorithm of the registry is faster.
+    found = told(command, "make", "optimal", "all-reduce", "--fabric", "lightpath:4x8", "-o", "a.json")
+    assert (found["pieces"], found["rounds"], found["optimal"]) == (32, 4, True)
+    assert found["cost"]["bytes"] == 64 << 20
+    assert found["cost"]["ratio"] < 1.06
+    assert found["cost"]["ratio"] * found["cost"]["bound"]["seconds"] == pytest.approx(
+        found["cost"]["seconds"]
+    )
+    rows = told(command, "cost", "all-reduce", "--algorithms", "all,recursive:4", "--fabric", "lightpath:4x8")
+    assert all(row["seconds"] > found["cost"]["seconds"] for row in rows["costs"])
+    assert len(rows["costs"]) == 9
+    same = told(command, "cost", "a.json", "--circuits", "a.circuits.json")["costs"][0]
+    assert same["seconds"] == pytest.approx(found["cost"]["seconds"])
+    one = told(command, "make", "optimal", "all-reduce", "--fabric", "lightpath:4x8", "--pieces", 1)
+    assert one["cost"]["seconds"] > 20 * found["cost"]["seconds"]
+
+
+@pytest.mark.parametrize(
+    ("collective", "pieces"), [("broadcast", 4), ("reduce", 4), ("all-gather", 1), ("scatter", 1)]
+)
+def test_pieces_of_best_schedules(command, collective, pieces):
+    found = told(command, "make", "optimal", collective, "--fabric", "lightpath:2x2", "--bytes", "1M")
+    assert (found["pieces"], found["cost"]["bytes"]) == (pieces, 1 << 20)
+
+
+def test_best_schedules_say_what_is_optimal_and_what_it_takes(command):
+    words = ["make", "optimal", "all-reduce", "--fabric", "ring:4", "--bytes", "1M"]
+    code, out, err = command("collective", *words)
+    assert (code, err) == (0, "")
+    out = " ".join(out.split())
+    assert "optimal in each half: 4 steps, 4 rounds for 4 pieces; reduce-scatter: 2 steps found by" in out
+    seconds = told(command, *words)["cost"]["seconds"]
+    assert f"time 1 MiB in {seconds * 1e6:.3g} µs on ring:4, alpha-beta model; " in out
+    assert " times the bound of " in out
+
+
+@pytest.mark.parametrize(("routes", "most"), [("xy", 2), ("shortest:1", 1), ("shortest:4", 4)])
+def test_routes_of_best_schedules(command, monkeypatch, routes, most):
+    from wavefabric.collectives import synthesis
+
+    given = []
+    solve = synthesis.synthesise
+    monkeypatch.setattr(
+        synthesis, "synthesise", lambda made, over, **more: given.append(over) or solve(made, over, **more)
+    )
+    told(command, "make", "optimal", "all-gather", "--fabric", "lightpath:2x3", "--routes", routes)
+    assert max(len(ways) for ways in given[0].routes.values()) == most
+
+
+@pytest.mark.parametrize(("pieces", "steps", "rounds", "code"), [(2, 2, 3, 0), (3, 2, 4, 1), (1, 1, 1, 1)])
+def test_chunks_steps_and_rounds(command, tmp_path, pieces, steps, rounds, code):
+    # SCCL, doi:10.1145/3437801.3441620: (2, 2, 3) is feasible on a DGX-1, (3, 2, 4) is not.
+    words = ["make", "optimal", "all-gather", "--fabric", "dgx-1", "--pieces", pieces, "--steps", steps]
+    words += ["--rounds", rounds, "-o", "s.json"]
+    left, out, err = command("collective", *words, "--json")
+    assert (left, err) == (code, "")
+    answer = json.loads(out)
+    if code:
+        assert (answer["feasible"], answer["steps"], answer["rounds"]) == (False, steps, rounds)
+        left, out, _ = command("collective", *words)
+        assert left == 1
+        assert out.startswith(f"impossible in {steps} steps and {rounds} rounds on dgx-1: proved by ")
+        assert os.listdir(tmp_path) == []
+    else:
+        assert sum(answer["rounds_of_steps"]) == rounds
+        assert len(answer["rounds_of_steps"]) == steps == load(tmp_path / "s.json").communication_rounds
+
+
+def test_a_limit_is_kept_before_the_search_too(command):
+    words = ["make", "optimal", "all-gather", "--fabric", "lightpath:8x8", "--time-limit", "1e-6"]
+    code, out, err = command("collective", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("wavefabric: error: --time-limit: 1e-06 s over before ")
+    assert err.count("\n") == 1
+
+
 def test_make_optimal_for_conditions_of_ones_own(command, tmp_path):
     save(tmp_path / "wanted.json", conditions("broadcast", 4))
     words = ["make", "optimal", "--fabric", "lightpath:2x2", "--conditions", "wanted.json"]
@@ -138,6 +215,20 @@ def test_verify_by_content(command, tmp_path):
     found = told(command, "verify", "a.json", "plain.txt")
     assert [each["collective"] for each in found] == ["all-gather"] * 2
     assert all(each["verified"] for each in found)
+
+
+def test_verify_what_is_expected(command, tmp_path):
+    save(tmp_path / "a.json", build("ring", "all-reduce", 4, 8))
+    save(tmp_path / "b.json", build("ring", "all-gather", 4, 8))
+    save(tmp_path / "c.json", build("torus", "halo", 4, 8))
+    assert told(command, "verify", "a.json", "--expect", "all-reduce")[0]["collective"] == "all-reduce"
+    for name, does in (("b.json", "all-gather"), ("c.json", "no named collective")):
+        code, out, err = command("collective", "verify", "a.json", name, "--expect", "all-reduce")
+        assert (code, out) == (2, "")
+        assert err == (
+            f"wavefabric: error: --expect: all-reduce given, but {name} does {does}; "
+            "allowed: one that does all-reduce\n"
+        )
 
 
 def test_verify_names_the_circuit_at_fault(command, tmp_path):
@@ -242,6 +333,23 @@ def test_costs_are_compared(command, tmp_path):
     lines = [line for line in out.splitlines() if "link" in line]
     assert " * " in lines[0]
     assert [" * " in line for line in lines[1:]] == [False, False]
+
+
+def test_all_algorithms_are_compared(command):
+    words = ["cost", "all-reduce", "--algorithms", "all", "--fabric", "switch:6"]
+    found = told(command, *words)
+    known = [name for name, each in ALGORITHMS.items() if "all-reduce" in each.collectives]
+    assert {row["algorithm"] for row in found["costs"]} | set(found["left_out"]) == set(known)
+    assert set(found["left_out"]) == {"recursive", "recursive-exchange", "squares"}
+    assert "powers of two" in found["left_out"]["squares"]
+    code, out, _ = command("collective", *words, "--radix", 3)
+    assert code == 0
+    assert "recursive" in out
+    assert [line for line in out.splitlines() if line.startswith("left out: ")] == [
+        "left out: squares (ranks: 6 given; allowed: powers of two from 4 (squares))"
+    ]
+    some = told(command, "cost", "halo", "--algorithms", "all", "--fabric", "mesh:2x3")
+    assert [row["algorithm"] for row in some["costs"]] == ["torus", "mesh"]
 
 
 def test_options_of_light_reach_the_cost(command):

@@ -3,7 +3,6 @@
 import json
 import os
 
-import click
 import pytest
 import typer.main
 
@@ -193,6 +192,6 @@ def test_helps_lose_no_words(command, monkeypatch, name, each):
     assert code == 0
     seen = "".join(c for c in out if c not in "│╭╮╰╯─\n ")
     for option in each.params:
-        if isinstance(option, click.Parameter) or hasattr(option, "help"):
+        if hasattr(option, "help"):
             text = (getattr(option, "help", None) or "").replace("\\[", "[")
             assert "".join(text.split()) in seen, (option.name, text)

@@ -2,11 +2,13 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from wavefabric.cli.fabric_show import EXAMPLES, speed
 from wavefabric.fabric import load, presets
+from wavefabric.fabric.files import to_toml
 
 NCCL = """<!-- two GPUs on one switch -->
 <system version="1">
@@ -113,6 +115,45 @@ def test_routes_of_recursive_doubling(command, tmp_path):
     assert "Gbit/s" in out
 
 
+def test_missing_nvlinks_are_named(command, tmp_path):
+    """A file as for virtual machines, with PCI devices alone."""
+    machine = re.sub(r"<gpu .*?</gpu>", "", NCCL, flags=re.S)
+    (tmp_path / "vm.xml").write_text(machine)
+    note = "NVLinks: the file names none, so GPUs are joined by PCIe alone; if they have NVLinks"
+    for words in (["--import-nccl", "vm.xml"], ["vm.xml"]):
+        code, out, err = command("fabric", "show", *words)
+        assert (code, err) == (0, "")
+        assert note in out
+        assert told(command, "show", *words)["notes"][0].startswith(note)
+    # The fabric that is saved says so too, and one with NVLinks does not.
+    assert command("fabric", "show", "vm.xml", "--save", "vm.toml")[0] == 0
+    assert note in command("fabric", "show", "vm.toml")[1]
+    found = told(command, "show", "vm.xml", "--nvlinks", 12, "--sm", 80)
+    assert found["notes"] == []
+    assert {"kind": "nvlink", "bandwidth": 240e9, "latency": 0.0, "links": 4} in found["links"]
+    (tmp_path / "given.xml").write_text(NCCL)
+    assert told(command, "show", "given.xml")["notes"] == []
+    code, _, err = command("fabric", "show", "given.xml", "--nvlinks", 12)
+    assert (code, err) == (
+        2,
+        "wavefabric: error: given.xml: nvlinks: 12 given; allowed: with a file that names no NVLinks\n",
+    )
+
+
+def test_auto_routes_go_by_time(command, tmp_path):
+    """Shortest routes at 224 Gbit/s where there are waveguides for them; the least overlap would be at 28."""
+    (tmp_path / "p.json").write_text("[[0, 7], [1, 6]]")
+    words = ["routes", "lightpath:8x8", "--pattern", "pairs", "--pairs", "p.json"]
+    rows = {m: told(command, *words, "--method", m)["routes"][0] for m in ("auto", "ripup")}
+    for method, overlap, rate in (("auto", 2, 224e9), ("ripup", 1, 28e9)):
+        assert (rows[method]["overlap"], rows[method]["budget"]["best_rate"]) == (overlap, rate)
+        assert rows[method]["set_ups"] == 1
+    code, out, err = command("fabric", *words)
+    assert (code, err) == (0, "")
+    assert "fits" in out
+    assert "fits: shortest routes, all up at once; less overlap would save no time" in out
+
+
 def test_routes_of_pairs_and_permutations(command, tmp_path):
     (tmp_path / "p.json").write_text("[[0, 5], [5, 0], [2, 3]]")
     row = told(command, "routes", "lightpath:2x4", "--pattern", "pairs", "--pairs", "p.json")["routes"][0]
@@ -141,3 +182,43 @@ def test_words_fit_together(command):
 def test_speeds_in_words():
     assert [speed(v) for v in (1e9, 999.99e6, 1e12)] == ["1 GB/s", "1 GB/s", "1 TB/s"]
     assert [speed(v) for v in (2.5e12, 3e11, 1.5e6, 10)] == ["2.5 TB/s", "300 GB/s", "1.5 MB/s", "10 B/s"]
+
+
+def test_a_fabric_that_does_not_fit_is_not_written(command, tmp_path, monkeypatch):
+    case = {"misfits": ["an addition: residual of 99.7 %", "rank 0 to rank 1: residual of 80.0 %"]}
+    found = {"fabric": to_toml(load("ring:2")), "cases": [case]}
+    asked = []
+
+    class Job:
+        def __init__(self, *_):
+            self.ranks, self.say = SimpleNamespace(rank=0), None
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def show(self, *_):
+            pass
+
+    def run(ranks, sizes, repeats, name, say, residual):
+        asked.append(residual)
+        return found
+
+    monkeypatch.setattr("wavefabric.cli.fabric_measure.Job", Job)
+    monkeypatch.setattr("wavefabric.bench.fabric_measure.run", run)
+    words = ("fabric", "measure", "--ranks", 2, "-o", "m.toml")
+    code, _, err = command(*words)
+    assert code == 2
+    assert err == (
+        "wavefabric: error: --output: m.toml not written: an addition: residual of 99.7 % (and 1 more); "
+        "allowed: residuals to 75 % (--residual) of times that grow; measure again in quiet\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+    case["misfits"] = []
+    assert command(*words, "--residual", 90)[0] == 0
+    assert asked == [0.75, 0.9]
+    assert load("m.toml").name == "ring:2"
+    code, _, err = command(*words, "--force", "--residual", 0)
+    assert (code, err) == (2, "wavefabric: error: --residual: 0.0 given; allowed: percent above 0\n")

@@ -86,11 +86,12 @@ def test_kill_9_and_the_same_command(run_text, tmp_path, solver):
     assert sorted(os.listdir(tmp_path)) == ["run.h5", "run.toml", "whole.h5"]
 
 
-def test_interrupt_says_where_the_checkpoint_is(run_text, tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_says_where_the_checkpoint_is(run_text, tmp_path, how):
     write_run_file(tmp_path, run_text, "fixed")
     process = start(tmp_path)
-    stop(process, tmp_path, 1, signal.SIGINT)
-    assert process.returncode == 130
+    stop(process, tmp_path, 1, how)
+    assert process.returncode == 128 + how
     line = process.stderr.read()
     assert "run.h5.checkpoint" in line
     assert line.count("\n") == 1

@@ -168,22 +168,60 @@ def test_help_and_version(command):
     assert out.startswith("wavefabric ")
 
 
-def test_unstable_time_step_is_a_warning(kwave, tmp_path):
-    shutil.copy(DATA / f"{D2}.h5", tmp_path / "in.h5")
-    put(tmp_path / "in.h5", "c_ref", 1000.0)
-    put(tmp_path / "in.h5", "dt", 4e-7)
+def test_a_speed_that_absorption_moves_is_a_warning(kwave, tmp_path):
+    shutil.copy(DATA / "velocity_source_absorbing.h5", tmp_path / "in.h5")
+    put(tmp_path / "in.h5", "alpha_coeff", 8.0)
+    put(tmp_path / "in.h5", "alpha_power", 1.05)
     _, err = kwave("in.h5", "--benchmark", 2)
     assert err.count("\n") == 1
-    assert "warning" in err
-    assert "not stable" in err
+    assert "in.h5: alpha_power: 1.05 with 8 dB/(MHz^y cm) makes sound of" in err
 
 
-def test_field_that_is_lost(kwave, tmp_path):
+@pytest.fixture
+def unstable(tmp_path):
     shutil.copy(DATA / f"{D2}.h5", tmp_path / "in.h5")
     put(tmp_path / "in.h5", "c_ref", 1000.0)
     put(tmp_path / "in.h5", "dt", 4e-7)
+
+
+@pytest.mark.parametrize("way", ["kwave", "run"])
+def test_source_above_the_grids_frequencies_is_a_warning(kwave, command, tmp_path, way):
+    shutil.copy(DATA / f"{D2}.h5", tmp_path / "in.h5")
+    with h5py.File(tmp_path / "in.h5", "r+") as file:
+        signal, dt = file["p_source_input"], file["dt"][0, 0, 0]
+        tone = np.sin(4e7 * np.pi * dt * np.arange(max(signal.shape[1:])))  # 20 MHz
+        signal[...] = tone.reshape(1, -1, 1) if signal.shape[1] > 1 else tone
+        file["Nt"][...] = 5
+    if way == "kwave":
+        _, err = kwave("in.h5")
+    else:
+        code, _, err = command("run", "in.h5", "--quiet", "--device", "cpu", "--threads", 1)
+        assert code == 0
+    assert err.startswith("wavefabric: warning: ")
+    assert "in.h5: dataset 'p_source_input': " in err
+    assert err.count("\n") == 1
+    assert "lies above 7.5 MHz" in err
+
+
+def test_an_unstable_time_step_is_refused(kwave, unstable, tmp_path):
     _, err = kwave("in.h5", code=2)
-    assert "not finite" in err.splitlines()[-1]
+    assert err.count("\n") == 1
+    for words in (
+        "in.h5: dt: 4e-07 s is not stable",
+        "allowed: up to",
+        "--allow_unstable",
+        "reference speed",
+    ):
+        assert words in err
+    assert os.listdir(tmp_path) == ["in.h5"]
+    _, err = kwave("in.h5", "--benchmark", 2, "--allow_unstable")
+    assert err == ""
+
+
+def test_field_that_is_lost(kwave, unstable, tmp_path):
+    _, err = kwave("in.h5", "--allow_unstable", code=2)
+    assert "the acoustic energy is" in err.splitlines()[-1]
+    assert "what the sources can have put in after time step 32 of 200" in err
     assert os.listdir(tmp_path) == ["in.h5"]
 
 
@@ -200,7 +238,7 @@ def test_legs_make_the_same_file(kwave, tmp_path, level):
         out, err = kwave(CORNERS, *options, *legs)
         assert "same command" in out
         assert err == ""
-        assert sorted(os.listdir(tmp_path)) == ["out.h5.partial", "saved", "whole.h5"]
+        assert sorted(os.listdir(tmp_path)) == ["out.h5.partial", "out.h5.partial.json", "saved", "whole.h5"]
     out, _ = kwave(CORNERS, *options, *legs)
     assert "Recovered from:     time step 80" in out
     assert sorted(os.listdir(tmp_path)) == ["out.h5", "whole.h5"]
@@ -228,7 +266,7 @@ def test_checkpoint_without_its_output(kwave, tmp_path):
     _, err = kwave(D2, "--p_max", *options, code=2)
     assert err.count("\n") == 1
     assert "another run" in err
-    assert sorted(os.listdir(tmp_path)) == ["out.h5.partial", "saved"]
+    assert sorted(os.listdir(tmp_path)) == ["out.h5.partial", "out.h5.partial.json", "saved"]
 
 
 def test_interrupted(kwave, tmp_path, monkeypatch):
@@ -305,8 +343,9 @@ def test_run_goes_on_after_a_kill(command, tmp_path):
     command(*options, "--output", "whole.h5")
     killed = subprocess.run([sys.executable, "-c", KILLED, *options], cwd=tmp_path, timeout=60)
     assert killed.returncode == -signal.SIGKILL
-    left = ["in.h5", "in_out.h5.checkpoint", "in_out.h5.partial", "whole.h5"]
-    assert sorted(os.listdir(tmp_path)) == left
+    # Locks too: the next run sees that their owner is gone.
+    left = [".checkpoint", ".checkpoint.lock", ".lock", ".partial", ".partial.json"]
+    assert sorted(os.listdir(tmp_path)) == ["in.h5", *(f"in_out.h5{ending}" for ending in left), "whole.h5"]
     code, out, _ = command(*options[:-1], "--json")
     assert code == 0
     assert json.loads(out)["resumed_at"] == 90
@@ -317,7 +356,8 @@ def test_run_goes_on_after_a_kill(command, tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGINT")
-def test_ctrl_c_saves(tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves(tmp_path, how):
     words = [sys.executable, "-c", MAIN, "kwave", "-i", str(DATA / f"{D2}.h5"), "-o", "out.h5"]
     words += ["--benchmark", "50000", "-r", "1", "--device", "cpu", "-t", "1"]
     words += ["--checkpoint_file", "saved", "--checkpoint_interval", "3600"]
@@ -329,16 +369,17 @@ def test_ctrl_c_saves(tmp_path):
         for line in process.stdout:
             if "%" in line:
                 break
-        process.send_signal(signal.SIGINT)
+        process.send_signal(how)
         _, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130
-    assert err == "wavefabric: interrupted; the same command goes on from saved\n"
-    assert sorted(os.listdir(tmp_path)) == ["out.h5.partial", "saved"]
+    assert process.returncode == 128 + how
+    told = [line for line in err.splitlines() if "compiling kernels" not in line]
+    assert told == ["wavefabric: interrupted; the same command goes on from saved"]
+    assert sorted(os.listdir(tmp_path)) == ["out.h5.partial", "out.h5.partial.json", "saved"]
 
 
-@pytest.mark.parametrize("suffix", ["", ".partial", ".packed.partial"])
+@pytest.mark.parametrize("suffix", ["", ".partial", ".partial.json", ".packed.partial"])
 def test_no_input_is_replaced(command, tmp_path, suffix):
     """Not by the output, nor by what the output is called while it is made."""
     given = tmp_path / f"a.h5{suffix}"
@@ -351,7 +392,7 @@ def test_no_input_is_replaced(command, tmp_path, suffix):
     assert os.listdir(tmp_path) == [given.name]
 
 
-@pytest.mark.parametrize("name", ["out.h5", "out.h5.partial", "out.h5.packed.partial"])
+@pytest.mark.parametrize("name", ["out.h5", "out.h5.partial", "out.h5.partial.json", "out.h5.packed.partial"])
 def test_checkpoint_and_output_share_no_file(command, tmp_path, name):
     case = DATA / f"{D2}.h5"
     code, _, err = command(

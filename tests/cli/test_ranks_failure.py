@@ -86,6 +86,33 @@ raise InputError('span: 3 given')"""
     assert probe(2, body) == (2, "wavefabric: rank 1 of 2: span: 3 given\n")
 
 
+def test_one_is_interrupted_before_all_have_met():
+    """It cannot agree with the others on anything: they are elsewhere, in calls that need it."""
+    body = """\
+from mpi4py import MPI
+from wavefabric.exchange import agreement
+from wavefabric.exchange.control import MPIControl
+agreement.bare_control.cache_clear()
+cli.failure._PATIENCE = {130: 0.2}
+cli.failure._SHORT = 0.2
+other = MPIControl(MPI.COMM_WORLD)
+if rank == 1:
+    raise KeyboardInterrupt
+other.barrier()
+other.barrier()"""
+    assert probe(2, body) == (130, "wavefabric: rank 1 of 2: interrupted; all ranks end\n")
+
+
+def test_one_leaves_by_system_exit():
+    body = """\
+cli.failure._SHORT = 0.2  # the other does not come
+if rank == 1:
+    raise SystemExit(7)
+control.barrier()
+control.barrier()"""
+    assert probe(2, body) == (7, "")
+
+
 def test_disagreement_is_named():
     body = """\
 from wavefabric.exchange.agreement import check_agreement

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from wavefabric.errors import InputError
+from wavefabric.optics.build import build_transmitter
 from wavefabric.optics.runfile import RunFile, load
 from wavefabric.optics.runfile_tables import Fibre, Link, Signal, Solver
 
@@ -51,6 +52,32 @@ def test_the_three_grids_agree(read):
     for other in (ends, each):
         np.testing.assert_allclose(read(form, other).signal.grid, read().signal.grid, rtol=1e-15)
     assert read(form, 'channels = 1\ncentre_frequency = "193.4 THz"').signal.grid == (193.4e12,)
+
+
+@pytest.mark.parametrize(
+    ("powers", "wanted"),
+    [
+        ('"0 dBm"', 1.0),
+        ('["0 dBm", "1 mW", "3 mW"]', [1, 1, 3]),
+        ('[["0 dBm"], ["2 mW"], ["3 mW"]]', [[1, 1, 1], [2, 2, 2], [3, 3, 3]]),
+        ('[["1 mW", "2 mW", "3 mW"], ["4 mW"], ["5 mW"]]', [[1, 2, 3], [4, 4, 4], [5, 5, 5]]),
+    ],
+)
+def test_launch_power_of_channels_and_modes(read, powers, wanted):
+    run = read('launch_power = "-1 dBm"', f"launch_power = {powers}")
+    np.testing.assert_allclose(run.signal.powers, np.array(wanted) * 1e-3)
+    sender = build_transmitter(run, modes=3)
+    np.testing.assert_allclose(sender.powers(3), np.broadcast_to(np.array(wanted) * 1e-3, (3, 3)))
+    assert run.identity() != read().identity()
+
+
+def test_powers_belong_to_the_frequencies_as_given(read):
+    form = 'launch_power = "-1 dBm"\nchannels = 3\nspacing = "50 GHz"\ncentre_frequency = "193.4 THz"'
+    each = 'frequencies = ["193.45 THz", "193.35 THz", "193.4 THz"]\nlaunch_power = '
+    run = read(form, each + '["3 mW", "1 mW", "2 mW"]')
+    np.testing.assert_allclose(run.signal.powers, [1e-3, 2e-3, 3e-3])
+    run = read(form, each + '[["3 mW", "1 mW", "2 mW"], ["4 mW"], ["4 mW"]]')
+    np.testing.assert_allclose(run.signal.powers, [[1e-3, 2e-3, 3e-3], [4e-3] * 3, [4e-3] * 3])
 
 
 def test_places(read):

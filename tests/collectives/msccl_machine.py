@@ -1,4 +1,7 @@
-"""A plain interpreter of MSCCL algorithms on numbers: blocks in random order, buffers with few slots."""
+"""A plain interpreter of MSCCL algorithms on numbers: blocks in random order, buffers with few slots.
+
+A message takes one slot (or as many as `fits` counts in) and holds several chunks of a step.
+"""
 
 import random
 from collections import deque
@@ -15,11 +18,16 @@ def numbers(rank, item):
 
 
 class Machine:
-    """All GPUs of an algorithm; `memory[gpu][letter]` are lists of numbers, None where there is nothing."""
+    """All GPUs of an algorithm; `memory[gpu][letter]` are lists of numbers, None where there is nothing.
 
-    def __init__(self, text, fits=1, seed=0):
+    A connection holds `fits` messages of up to `together` chunks. With `strict`, a message must be received
+    by a step that names the same place at both ends.
+    """
+
+    def __init__(self, text, fits=1, seed=0, together=1, strict=False):
         root = ElementTree.fromstring(text)
         self.fits, self.random = fits, random.Random(seed)
+        self.together, self.strict = together, strict
         self.memory, self.blocks, self.flags, self.fifos, self.sent = [], [], {}, {}, {}
         for gpu in sorted(root.findall("gpu"), key=lambda e: int(e.get("id"))):
             self.memory.append({b: [None] * int(gpu.get(f"{b}_chunks")) for b in "ios"})
@@ -34,7 +42,7 @@ class Machine:
                 self.flags[key] = -1
 
     def run(self):
-        """All steps, one chunk at a time, of any block that can go on."""
+        """All steps, one message at a time, of any block that can go on."""
         live = [b for b in self.blocks if b[2]]
         while live:
             self.random.shuffle(live)
@@ -47,9 +55,9 @@ class Machine:
         return self.fifos.setdefault((*pair, ends["chan"]), deque())
 
     def _go_on(self, key, ends, steps, at):
-        """One chunk of the current step, if nothing is in the way."""
+        """One message of the current step, if nothing is in the way."""
         gpu, step = key[0], steps[at[0]]
-        kind, memory = step["type"], self.memory[key[0]]
+        kind = step["type"]
         if at[1] == 0 and step["depid"] >= 0 and self.flags[gpu, step["depid"]] < step["deps"]:
             return False
         sends, receives = kind in ("s", "rcs", "rrs", "rrcs"), kind in ("r", "rcs", "rrc", "rrs", "rrcs")
@@ -57,8 +65,30 @@ class Machine:
             return False
         if receives and not self._fifo(gpu, ends, "recv"):
             return False
-        value = self._fifo(gpu, ends, "recv").popleft() if receives else None
-        src, dst = step["srcoff"] + at[1], step["dstoff"] + at[1]
+        count = max(1, min(self.together, step["cnt"] - at[1]))
+        message, named = [None] * count, None
+        if receives:
+            message, named = self._fifo(gpu, ends, "recv").popleft()
+            assert len(message) == count
+        if self.strict and kind in ("r", "rrc"):
+            keys = ("srcbuf", "srcoff", "dstbuf", "dstoff") if kind == "r" else ("dstbuf", "dstoff")
+            assert [named[k] for k in keys] == [step[k] for k in keys]
+        values = [self._chunk(key, step, at[1] + n, message[n]) for n in range(count)]
+        if sends:
+            self._fifo(gpu, ends, "send").append((values, step))
+            pair = gpu, ends["send"]
+            self.sent[pair] = self.sent.get(pair, 0) + count
+        at[1] += count
+        if at[1] >= max(1, step["cnt"]):
+            if step["hasdep"]:
+                self.flags[key] = step["s"]
+            at[0], at[1] = at[0] + 1, 0
+        return True
+
+    def _chunk(self, key, step, within, value):
+        """What a step does with one chunk; what it hands on."""
+        kind, memory = step["type"], self.memory[key[0]]
+        src, dst = step["srcoff"] + within, step["dstoff"] + within
         if kind in ("s", "cpy", "re"):
             value = memory[step["srcbuf"]][src]
         elif kind in ("rrs", "rrc", "rrcs"):
@@ -67,16 +97,7 @@ class Machine:
             value += memory[step["dstbuf"]][dst]
         if kind in ("r", "rcs", "rrc", "rrcs", "cpy", "re"):
             memory[step["dstbuf"]][dst] = value
-        if sends:
-            self._fifo(gpu, ends, "send").append(value)
-            pair = gpu, ends["send"]
-            self.sent[pair] = self.sent.get(pair, 0) + 1
-        at[1] += 1
-        if at[1] >= max(1, step["cnt"]):
-            if step["hasdep"]:
-                self.flags[key] = step["s"]
-            at[0], at[1] = at[0] + 1, 0
-        return True
+        return value
 
 
 def traffic(schedule):

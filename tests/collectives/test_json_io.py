@@ -1,6 +1,7 @@
 """Schedules as JSON: nothing is lost, and whatever is wrong is named in one line."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from wavefabric.collectives import (
     to_json,
     verify,
 )
+from wavefabric.collectives.schedule import MscclOrigin
 from wavefabric.errors import InputError
 
 
@@ -58,11 +60,19 @@ def test_files(tmp_path):
     same(schedule, load(path))
     with pytest.raises(InputError) as error:
         save(path, point_to_point("other", 1, []))
-    assert str(error.value) == f"schedule: {path} exists; allowed: another name, or force"
+    assert str(error.value) == f"schedule: {path} exists; allowed: another name, or --force (force=True)"
     same(schedule, load(path))
     save(path, point_to_point("other", 1, []), force=True)
     assert load(str(path)).name == "other"
     assert [p.name for p in tmp_path.iterdir()] == ["ring.json"]
+
+
+def test_what_an_msccl_file_says_is_kept():
+    plain = direct_all_reduce(2, 3)
+    assert '"msccl"' not in to_json(plain)
+    schedule = replace(plain, msccl=MscclOrigin("LL", 2, 8192))
+    assert from_json(to_json(schedule)).msccl == schedule.msccl
+    assert from_json(to_json(plain)).msccl is None
 
 
 def test_places_that_cannot_be_written(tmp_path):
@@ -161,13 +171,23 @@ MALFORMED = {
     'name: ""; allowed: text of one line, not empty': put("name", value=""),
     "name: 3; allowed: text of one line, not empty": put("name", value=3),
     'name: "\\ud800"; allowed: text of one line, not empty': put("name", value="\ud800"),
-    'schedule: unknown key "nmae"; allowed: format, version, name, ranks, buffers, transfers, pre, post': put(
-        "nmae", value=1
+    'schedule: unknown key "nmae"; allowed: format, version, name, ranks, buffers, transfers, pre, post, '
+    "msccl": put("nmae", value=1),
+    "msccl: null; allowed: an object with the keys protocol, channels, most_bytes": put("msccl", value=None),
+    'msccl.protocol: ["LL"]; allowed: Simple, LL, LL128': put(
+        "msccl", value={"protocol": ["LL"], "channels": 1, "most_bytes": None}
     ),
-    "ranks: 0; allowed: whole numbers from 1 to 2147483647": put("ranks", value=0),
-    "ranks: true; allowed: whole numbers from 1 to 2147483647": put("ranks", value=True),
-    "ranks: 2.0; allowed: whole numbers from 1 to 2147483647": put("ranks", value=2.0),
-    "buffers[0].sizes: 2 rows; allowed: one row a rank, 2147483647": put("ranks", value=2**31 - 1),
+    "msccl.channels: -1; allowed: whole numbers from 0 to 2147483647": put(
+        "msccl", value={"protocol": "LL", "channels": -1, "most_bytes": None}
+    ),
+    "msccl.most_bytes: 0.5; allowed: whole numbers from 0 to 9223372036854775807": put(
+        "msccl", value={"protocol": "LL", "channels": 1, "most_bytes": 0.5}
+    ),
+    "ranks: 0; allowed: whole numbers from 1 to 4096": put("ranks", value=0),
+    "ranks: true; allowed: whole numbers from 1 to 4096": put("ranks", value=True),
+    "ranks: 2.0; allowed: whole numbers from 1 to 4096": put("ranks", value=2.0),
+    "ranks: 2147483647; allowed: whole numbers from 1 to 4096": put("ranks", value=2**31 - 1),
+    "buffers[0].sizes: 2 rows; allowed: one row a rank, 4096": put("ranks", value=4096),
     "buffers: {}; allowed: a list": put("buffers", value={}),
     "buffers: 0 given; allowed: 1 to 32767": put("buffers", value=[]),
     'buffers[1].name: "data"; allowed: each name once': put("buffers", 1, "name", value="data"),

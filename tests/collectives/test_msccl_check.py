@@ -21,7 +21,9 @@ from msccl_machine import Machine, Stuck, numbers
 
 from wavefabric.collectives import all_to_all, direct_all_reduce, ring_all_reduce
 from wavefabric.collectives.msccl.check import check_algorithm, check_msccl
+from wavefabric.collectives.msccl.deadlock import find_circle, runs_up_to
 from wavefabric.collectives.msccl.format import NOP, read_algorithm, write_algorithm
+from wavefabric.collectives.msccl.graph import match
 from wavefabric.collectives.msccl.read import from_msccl
 from wavefabric.collectives.msccl.write import to_msccl
 from wavefabric.collectives.registry import build
@@ -198,7 +200,7 @@ def test_a_planted_circle():
     second = [block(0, 0, 0, [("r", NONE, ("o", 0)), ("s", ("i", 0))])]
     text = algo("custom", [((1, 1, 0), first), ((1, 1, 0), second)], 1)
     message = refused(text)
-    assert message.startswith("deadlock with 8 slots a connection, 4 a chunk under Simple: ")
+    assert message.startswith("deadlock with 8 slots a connection, 4 a message under Simple: ")
     for step in (
         "gpu 0 tb 0 step 0 (s)",
         "gpu 0 tb 1 step 0 (r)",
@@ -234,8 +236,8 @@ EXPORTED = [
 ] + [fused_ring(4, "LL"), exchange().replace("Simple", "LL")]
 
 
-def finishes(text, fits, seed):
-    machine = Machine(text, fits, seed)
+def finishes(text, fits, seed, together=1):
+    machine = Machine(text, fits, seed, together)
     for memory in machine.memory:
         for chunks in memory.values():
             chunks[:] = [0] * len(chunks)
@@ -268,7 +270,105 @@ def test_circles_are_found_exactly(data):
         if "cnt" in str(error):
             return
         deadlock = str(error).startswith("deadlock")
-    assert finishes(write_algorithm(changed), fits, data.draw(st.integers(0, 99))) == (not deadlock)
+    text, seed = write_algorithm(changed), data.draw(st.integers(0, 99))
+    assert finishes(text, fits, seed) == (not deadlock)
+    together = data.draw(st.integers(2, 4))
+    stuck = bool(find_circle(changed, match(changed), fits, together))
+    assert finishes(text, fits, seed, together) == (not stuck)
+
+
+def big_sends(sends, count, chunks, proto="Simple", more=""):
+    """Two GPUs that both send some steps of `count` chunks before they receive any."""
+    gpus = []
+    for g in range(2):
+        steps = [("s", ("i", n * count), ("o", n * count), {"cnt": count}) for n in range(sends)]
+        steps += [("r", ("i", n * count), ("o", n * count), {"cnt": count}) for n in range(sends)]
+        gpus.append(((chunks, chunks, 0), [block(0, 1 - g, 1 - g, steps)]))
+    return algo("custom", gpus, chunks, 0, proto, more=more)
+
+
+@pytest.mark.parametrize(
+    ("proto", "sends", "count", "most"),
+    [
+        # As many messages a step as two (or eight) slots take; a chunk is a share of what a message holds.
+        ("Simple", 1, 2, None),
+        ("Simple", 1, 3, 64 * (2097152 // 2)),
+        ("Simple", 2, 32, 64 * (2097152 // 32)),
+        ("LL", 1, 8, None),
+        ("LL", 2, 32, 64 * (32768 // 8)),
+        ("LL128", 1, 64, 64 * (576000 // 8)),
+        ("Simple", 3, 1, 0),
+    ],
+)
+def test_the_largest_array(proto, sends, count, most):
+    """By hand: with n chunks a message, ceil(count / n) messages a step; all sends must fit the buffer."""
+    limit = f'maxBytes="{most}"' if most else 'maxBytes="0"'
+    text = big_sends(sends, count, 64, proto, limit)
+    if most == 0:
+        assert "deadlock with" in refused(text)
+        return
+    assert check_msccl(text) == most
+    assert from_msccl(text).msccl.most_bytes == most
+    if most:
+        above = refused(text.replace(limit, f'maxBytes="{most + 1}"'))
+        assert f"above {most} bytes of the 0 to {most + 1} that it is for" in above
+        assert above.endswith(f"allowed: no such circle, or maxBytes to {most}")
+        assert "any size" in refused(text.replace(limit, 'maxBytes="0"'))
+        # Where no largest size is said, the size is only reported.
+        assert check_msccl(text.replace(limit, "")) == most
+        beyond = refused(text.replace(limit, f'minBytes="{most + 1}"'))
+        assert f"above {most} bytes of the {most + 1} and more that it is for" in beyond
+        beyond = f'minBytes="{most + 1}" maxBytes="{most + 9}"'
+        assert refused(text.replace(limit, beyond)).endswith("allowed: no such circle")
+
+
+def test_no_limit_of_size():
+    """A `maxBytes` of 0, above which no `minBytes` is refused."""
+    text = exchange().replace('minBytes="0" maxBytes="134217728"', 'minBytes="393216" maxBytes="0"')
+    assert check_msccl(text) is None
+    assert read_algorithm(text).max_bytes is None
+    assert read_algorithm(write_algorithm(read_algorithm(text))).max_bytes is None
+
+
+@st.composite
+def counted(draw):
+    """Blocks of two or three GPUs with random sends and receives of several chunks, matched in number."""
+    ranks = draw(st.integers(2, 3))
+    blocks, counts = {}, {}
+    for _ in range(draw(st.integers(2, 7))):
+        src = draw(st.integers(0, ranks - 1))
+        dst = (src + draw(st.integers(1, ranks - 1))) % ranks
+        count = counts.setdefault((src, dst), draw(st.integers(1, 7)))
+        for rank, kind in ((src, "s"), (dst, "r")):
+            own = blocks.setdefault((rank, min(src, dst), max(src, dst)), [])
+            latest = len(own) // 3 if kind == "s" else len(own)
+            own.insert(draw(st.integers(0, latest)), (kind, ("i", 0), ("o", 0), {"cnt": count}))
+    gpus = [
+        ((8, 8, 0), [(max(pair) if rank == min(pair) else min(pair), steps)
+                     for (rank, *pair), steps in sorted(blocks.items()) if rank == r])
+        for r in range(ranks)
+    ]  # fmt: skip
+    gpus = [
+        (sizes, [block(n, peer, peer, steps) for n, (peer, steps) in enumerate(found)])
+        for sizes, found in gpus
+    ]
+    return algo("custom", gpus, 8, proto=draw(st.sampled_from(["Simple", "LL"])), more='maxBytes="{}"')
+
+
+@settings(max_examples=100, deadline=None)
+@given(counted(), st.integers(1, 4), st.integers(0, 40), st.integers(0, 99))
+def test_whether_an_array_of_a_size_gets_stuck(text, fits, power, seed):
+    """The interpreter, with the runtime's number of chunks a message, gets stuck above the size."""
+    algorithm = read_algorithm(text.replace("{}", "0"))
+    senders = match(algorithm)
+    simple = algorithm.proto == "Simple"
+    most = runs_up_to(algorithm, senders, fits * (4 if simple else 1))
+    assert most is None or most >= 0
+    sizes = {1 << power} | ({most, most + 1} if most else set())
+    for size in sizes:
+        holds, chunk = 4 * (4 << 20) // 8 if simple else (512 << 10) // 8 // 2, -(-size // 8)
+        together = min(71, max(1, holds // chunk))
+        assert finishes(text, fits, seed, together) == (most is None or size <= most)
 
 
 @settings(max_examples=80, deadline=None)

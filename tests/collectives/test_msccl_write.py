@@ -57,7 +57,7 @@ def schedules(draw):
 
 def run(schedule, collective, text, instances, seed):
     """Run the XML with numbers and compare with what the schedule promises; each buffer holds one chunk."""
-    machine = Machine(text, 1, seed)
+    machine = Machine(text, 1, seed, together=1 + seed % 3, strict=True)
 
     def memory(rank, buffer):
         if collective in ("all-to-all", "halo"):
@@ -180,7 +180,7 @@ def test_round_trip_through_a_file(tmp_path):
     ring = ring_all_gather([1] * 3)
     path = save_msccl(tmp_path / "ring.xml", ring, proto="LL")
     assert load_msccl(path, elements=5).sizes[0].tolist() == [[5] * 3] * 3
-    with pytest.raises(InputError, match=r"msccl: .*ring\.xml exists; allowed: another name, or force"):
+    with pytest.raises(InputError, match=r"msccl: .*ring\.xml exists; allowed: another name, or --force"):
         save_msccl(path, ring)
     save_msccl(path, ring, force=True)
     path.write_text("<algo/>")

@@ -99,6 +99,15 @@ def test_all_reduce_is_two_halves():
         check_circuits(each, lights)
 
 
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+def test_a_root_scatters_pieces_and_all_gather_them(collective, monkeypatch):
+    monkeypatch.setattr(search, "enough", None)
+    lights = grid(4, 4, 16, 20, 2)
+    found = synthesise(layout(collective, 16, 32, 16), lights)
+    assert (found.rounds, found.lower_bound, found.optimal) == (2, 2, True)
+    check_circuits(found, lights)
+
+
 def test_sums_in_one_direction_only():
     # Light goes round one way; a sum must therefore be gathered along the routes, not against them.
     ways = {(a, (a + 1) % 3): ((a, (a + 1) % 3),) for a in range(3)}
@@ -178,7 +187,7 @@ def test_against_trying_everything(case):
 
 def test_time_runs_out():
     lights = grid(2, 4, 4, 1, 2, shared=True)
-    found = synthesise(all_gather(8), lights, time_limit=0.3)
+    found = synthesise(all_gather(8), lights, time_limit=0.6)
     assert (found.rounds, found.lower_bound, found.optimal) == (3, 2, False)
     assert (2, "unknown: out of time") in found.status
     assert "2 not decided" in found.why

@@ -146,7 +146,7 @@ def test_memory(device):
 
 
 def test_memory_within_a_control_group(monkeypatch, tmp_path):
-    monkeypatch.setattr("wavefabric.device.cpu._CGROUP", tmp_path)
+    monkeypatch.setattr("wavefabric.machine._CGROUP", tmp_path)
     device = CpuDevice(1)
     assert 0 < device.memory()[0] <= device.memory()[1]
     (tmp_path / "memory.current").write_text("1000000\n")

@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,21 @@ def test_a_later_process_makes_the_same_bits(tmp_path):
         assert again == first
         assert entries(after) == entries(wisdom)
     assert (file.read_bytes(), file.stat().st_mtime_ns) == (kept, written)
+
+
+@needs_fftw
+def test_a_resumed_process_leaves_what_others_have_stored(tmp_path):
+    """It knows its checkpoint's plans alone; later runs must find those of others again, and its new ones."""
+    code = "from wavefabric.device.cpu import CpuRowFFT; CpuRowFFT(4096, complex, 1)"
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
+    others = entries(stored(tmp_path).read_bytes().hex())
+    nothing = pickle.dumps((b"", b"", b"")).hex()
+    first, wisdom = transforms(tmp_path, nothing)
+    after = entries(stored(tmp_path).read_bytes().hex())
+    assert others < after
+    assert entries(wisdom) <= after | others
+    assert transforms(tmp_path)[0] == first
 
 
 @needs_fftw
@@ -157,9 +173,12 @@ def test_no_cache_folder_is_no_error(tmp_path, monkeypatch):
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    monkeypatch.setenv("WAVEFABRIC_CACHE", "")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     fftw._store()
     assert blocked.read_text() == ""
-    assert fftw.wisdom_state() == "none stored yet"
+    assert fftw._wisdom_file().parent.parent == tmp_path
+    assert "bytes in " in fftw.wisdom_state()
 
 
 @needs_fftw
@@ -245,3 +264,19 @@ def test_processes_that_plan_at_once_keep_the_wisdom_of_all(tmp_path):
     alone = tmp_path / "alone"
     subprocess.run([*sizes, "60"], env=environment | {"XDG_CACHE_HOME": str(alone)}, check=True)
     assert together > 1.5 * len(stored(alone).read_bytes())
+
+
+@needs_fftw
+def test_wisdom_of_a_checkpoint_replaces_what_this_process_knows(monkeypatch):
+    """What was planned here before must not win over, nor mix with, the plans of the checkpoint."""
+    monkeypatch.setattr(fftw, "_stored", fftw._FIXED)
+    kept = fftw.export_wisdom()
+    try:
+        fftw.pyfftw.forget_wisdom()
+        none = fftw.export_wisdom()
+        fftw.RowPlans(96, np.complex128)
+        assert entries(fftw.export_wisdom().hex()) > entries(none.hex())
+        fftw.import_wisdom(none)
+        assert entries(fftw.export_wisdom().hex()) == entries(none.hex())
+    finally:
+        fftw.import_wisdom(kept)

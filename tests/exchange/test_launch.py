@@ -35,9 +35,28 @@ time.sleep(60)
 """
 
 
-def start_ranks(ranks, body, *more):
-    words = [sys.executable, "-c", LAUNCHER, str(ranks), CHILD.format(body=body), *map(str, more)]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def words(ranks, body, *more):
+    return [sys.executable, "-c", LAUNCHER, str(ranks), CHILD.format(body=body), *map(str, more)]
+
+
+started = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    """A launcher that is still there takes its ranks with it."""
+    yield
+    while started:
+        process = started.pop()
+        process.kill()
+        process.communicate()
+
+
+def start_ranks(ranks, body, *more, **options):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(words(ranks, body, *more), **pipes, **options)
+    started.append(process)
+    return process
 
 
 def pids(process, ranks):
@@ -158,6 +177,78 @@ def test_ranks_go_with_their_launcher(how):
     assert gone(found.values())
     assert process.returncode == (143 if how == signal.SIGTERM else -9)
     process.communicate()
+
+
+def test_terminate_reaches_each_rank_and_is_waited_for():
+    """Batch systems may send it again, and to every process, while ranks save."""
+    body = """\
+seen = []
+signal.signal(signal.SIGTERM, lambda *_: seen.append(1))
+say(f"pid {rank} {os.getpid()}")
+while not seen:
+    time.sleep(0.01)
+say("saving")
+time.sleep(1.0)
+say("saved")
+muster.sign_out(143)
+sys.exit(143)
+"""
+    process = start_ranks(2, body)
+    pids(process, 2)
+    process.send_signal(signal.SIGTERM)
+    assert {process.stdout.readline(), process.stdout.readline()} == {"saving\n"}
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert sorted(out.splitlines()) == ["saved", "saved"]
+    assert err == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
+def test_ranks_of_a_background_job_can_be_interrupted():
+    """A shell script has what it puts in the background ignore Ctrl-C; ranks hear of it from the launcher."""
+    body = "say(str(signal.getsignal(signal.SIGINT) is signal.default_int_handler))"
+    process = start_ranks(2, body, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    out, err = process.communicate(timeout=60)
+    assert (out, err, process.returncode) == ("True\nTrue\n", "", 0)
+
+
+DRIVER = """\
+import subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+print("pid", 9, child.pid, flush=True)
+for line in child.stdout:
+    sys.stdout.write(line.decode())
+    sys.stdout.flush()
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux")
+def test_a_launcher_that_nobody_waits_for_ends():
+    """What started it is gone, and nobody reads what it prints: it ends, its ranks first."""
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, *words(2, WAIT)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    started.append(driver)
+    found = pids(driver, 3)
+    driver.kill()
+    assert gone(found.values())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX shells")
+def test_a_launcher_goes_on_without_its_shell(tmp_path):
+    """Put in the background by a shell that has ended, with its output in a file."""
+    body = "time.sleep(2)\nsay('done')"
+    with open(tmp_path / "log", "w") as log:
+        shell = ["sh", "-c", '"$@" & echo $$', "sh", *words(2, body)]
+        subprocess.run(shell, stdout=log, stderr=log, check=True, timeout=60)
+    until = time.monotonic() + 30
+    while (tmp_path / "log").read_text().count("done") < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert (tmp_path / "log").read_text().splitlines()[1:] == ["done", "done"]
 
 
 def test_output_is_passed_on_whole():

@@ -196,7 +196,7 @@ def test_files(tmp_path, name, text):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("p.txt", "0\n1\ntwo\n", "p.txt, line 3: 'two' given; allowed: the number of a GPU, 0 or more"),
+        ("p.txt", "0\n1\ntwo\n", "p.txt, line 3: 'two' given; allowed: the number of a GPU, 0 to 4095"),
         ("p.txt", "0 1\n0 2\n", r"line 2: GPU 0 is given again \(first: line 1\); allowed: each once"),
         ("p.txt", "0 1 2", "3 GPUs given; allowed: one for each of 4 ranks"),
         ("p.txt", "0 -1 2 3", "line 1: '-1' given"),

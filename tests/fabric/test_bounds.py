@@ -216,3 +216,15 @@ def test_bad_arguments():
 def test_an_operation_without_data_needs_no_time():
     schedule = build("direct", "gather", 4, 1)  # one element, which the root has already
     assert bound(schedule, load("switch:4"), 8.0).seconds == 0
+
+
+def test_exact_numbers_are_made_once_a_graph(monkeypatch):
+    """Not once a flow: with 300 GPUs linked to each other that took half a minute."""
+    from wavefabric.fabric import cuts
+
+    calls = []
+    common = cuts._common
+    monkeypatch.setattr(cuts, "_common", lambda values: calls.append(len(values)) or common(values))
+    cuts.sampled.cache_clear()
+    assert len(cuts.sampled(load("switch:64"))) == 15
+    assert calls == [1, 1]  # there and back, of links that are alike

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wavefabric.collectives import ring_all_gather
+from wavefabric.collectives import point_to_point, ring_all_gather
 from wavefabric.collectives.registry import build
 from wavefabric.fabric.cost import cost
 from wavefabric.fabric.ends import additions, issue_time
@@ -80,3 +80,22 @@ def test_a_host_issues_for_each_peer_and_sum():
     chain = build("ring", "broadcast", 4, 4)
     assert issue_time(chain, HOSTS) == (pytest.approx(200e-6), 1)
     assert issue_time(chain, PLAIN) == (0.0, 0)
+
+
+def test_who_receives_adds():
+    """Along the chain 3 → 2 → 1 → 0 each sum is made by the GPU that it arrives at."""
+    chain = build("ring", "reduce", 4, 1)
+    size = transfer_bytes(chain, MB)
+    t = chain.transfers
+    assert (t["src"] != t["dst"]).all()
+    rounds, latency, seconds, gpu = additions(chain, SUMS, size)
+    assert gpu.tolist() == [int(t["dst"][t["round"] == r][0]) for r in rounds]
+    np.testing.assert_allclose(latency, 2e-6)
+    np.testing.assert_allclose(seconds, size / 4e9)
+    # Two arrive at rank 0 in one round, of unlike size: both are added there, one latency each.
+    pair = point_to_point("pair", 3, [(1, 0, 3), (2, 0, 1)])
+    rows = pair.transfers.copy()
+    rows["reduce"] = True
+    rounds, latency, seconds, gpu = additions(replace(pair, transfers=rows), SUMS, np.array([3e6, 1e6]))
+    assert (rounds.tolist(), gpu.tolist()) == ([0], [0])
+    assert (latency[0], seconds[0]) == pytest.approx((4e-6, 1e-3))

@@ -13,7 +13,7 @@ from wavefabric.errors import InputError
 from wavefabric.fabric import cost
 from wavefabric.fabric.files import from_toml, to_toml
 from wavefabric.fabric.importers import assumed
-from wavefabric.fabric.importers.nccl_xml import read_nccl_xml
+from wavefabric.fabric.importers.nccl_xml import LACKING, read_nccl_xml
 from wavefabric.fabric.routing import paths
 
 DATA = Path(__file__).parents[1] / "data" / "fabric"
@@ -66,6 +66,93 @@ def test_a_file_for_virtual_machines():
     assert way(fabric, 0, 2)[0] == ["PCI ffff:ff:01.0", "CPU0", "PCI ffff:ff:02.0"]
     assert way(fabric, 0, 7)[1] == [12.0, 12.0, 10.0, 12.0, 12.0]  # Skylake
     assert fabric.alpha == pytest.approx(10e-6)
+
+
+def test_nvlinks_that_the_file_lacks_are_named_and_may_be_assumed():
+    path = DATA / "nccl-virtual-machine.xml"
+    fabric = read_nccl_xml(path)
+    assert fabric.description == "8 GPUs, from an NCCL topology file that names no NVLinks"
+    assert fabric.description.endswith(LACKING[0])
+    assumed_ = read_nccl_xml(path, nvlinks=12, sm=80)
+    assert assumed_.description == "8 GPUs, from an NCCL topology file"
+    assert "12 NVLinks a GPU to NVSwitches are assumed" in assumed_.source
+    assert all(
+        way(assumed_, a, b) == (["NVSwitch"], [240.0, 240.0]) for a in range(8) for b in range(8) if a != b
+    )
+    assert way(read_nccl_xml(path, nvlinks=18, sm=90), 0, 7)[1] == [pytest.approx(18 * 20.6)] * 2
+    assert assumed_.alpha == pytest.approx(0.7e-6)
+    # Files that name GPUs say their generation, and one of several hosts has switches of its own.
+    named = read_nccl_xml(pair(attributes='sm="70"'), nvlinks=6)
+    assert way(named, 0, 1) == (["NVSwitch"], [120.0, 120.0])
+    hosts = read_nccl_xml(DATA / "nccl-two-hosts.xml", nvlinks=4, sm=80)
+    assert [way(hosts, a, a + 1)[0] for a in (0, 2)] == [["NVSwitch"], ["NVSwitch of host 1"]]
+    assert "network" in way(hosts, 1, 2)[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "message"),
+    [
+        (
+            "nccl-cube-mesh.xml",
+            {"nvlinks": 6},
+            "nvlinks: 6 given; allowed: with a file that names no NVLinks",
+        ),
+        ("nccl-xgmi.xml", {"nvlinks": 6}, "nvlinks: 6 given; allowed: with a file that names no xGMI links"),
+        ("nccl-virtual-machine.xml", {"nvlinks": 0}, "nvlinks: 0 given; allowed: 1 to 1024"),
+        ("nccl-virtual-machine.xml", {"sm": 80}, "sm: 80 given without nvlinks; allowed: with a number of"),
+    ],
+)
+def test_what_is_not_assumed(path, options, message):
+    with pytest.raises(InputError) as caught:
+        read_nccl_xml(DATA / path, **options)
+    assert str(caught.value).startswith(message)
+
+
+def test_links_of_amd():
+    """Four MI300X, each linked to each; RCCL counts 48 GB/s a link of theirs. `sm` counts compute units."""
+    fabric = read_nccl_xml(DATA / "nccl-xgmi.xml")
+    assert fabric.gpus == ("GPU0", "GPU1", "GPU2", "GPU3")
+    assert fabric.description == "4 GPUs, from an RCCL topology file"
+    for a in range(4):
+        for b in range(4):
+            if a != b:
+                assert way(fabric, a, b) == ([], [96.0 if {a, b} == {0, 1} else 48.0])
+    assert {link.kind for link in fabric.links} == {"xgmi", "pcie", "qpi"}
+    assert fabric.alpha == pytest.approx(0.7e-6)
+    text = re.sub("<xgmi[^>]*>", "", (DATA / "nccl-xgmi.xml").read_text())
+    alone = read_nccl_xml(text)
+    assert alone.description.endswith(LACKING[1])
+    with pytest.raises(InputError, match="names no GPUs of AMD"):
+        read_nccl_xml(text, nvlinks=12)
+
+
+@pytest.mark.parametrize(
+    ("gcn", "each"),
+    [
+        ("906", 24),
+        ("908", 24),
+        ("910", 36),
+        ("gfx90a", 36),
+        ("940", 48),
+        ("gfx942", 48),
+        ("gfx950", 48),
+        ("", 24),
+    ],
+)
+def test_xgmi_speeds(gcn, each):
+    text = (DATA / "nccl-xgmi.xml").read_text().replace("gfx942", gcn)
+    assert way(read_nccl_xml(text), 0, 2) == ([], [each])
+
+
+def test_attributes_that_may_be_missing():
+    """Without a class, what is inside a device tells; without a target's class, whether it is a GPU."""
+    for name in ("nccl-cube-mesh.xml", "nccl-nvswitch.xml", "nccl-xgmi.xml", "nccl-two-hosts.xml"):
+        text = (DATA / name).read_text()
+        bare = re.sub(r' (?:t?class|affinity)="[^"]*"', "", text)
+        assert "class" not in bare
+        assert read_nccl_xml(bare) == read_nccl_xml(text)
+    without = re.sub(r' class="0x060400"', "", (DATA / "nccl-virtual-machine.xml").read_text())
+    assert read_nccl_xml(without) == read_nccl_xml(DATA / "nccl-virtual-machine.xml")
 
 
 def test_two_hosts_meet_in_the_network():
@@ -236,7 +323,7 @@ def test_a_socket_listed_under_both_cpus():
     ("text", "message"),
     [
         ("<system/>", "system: no attribute version"),
-        ('<system version="2"/>', 'system version: "2"; allowed: 1'),
+        ('<system version="3"/>', 'system version: "3"; allowed: 1, 2'),
         ('<system version="1"/>', "nccl topology: no GPU given; allowed: elements gpu"),
         ("<graphs/>", "nccl topology: root element 'graphs'; allowed: system"),
         ("", "nccl topology: not XML (no element found"),
@@ -245,7 +332,7 @@ def test_a_socket_listed_under_both_cpus():
         (system('<cpu numaid="one"/>'), 'cpu numaid: "one"; allowed: whole numbers'),
         (system(cpu(""), cpu("")), "nccl topology: CPU0 given twice"),
         (system(cpu('<pci busid="x" class="0x030200"/>')), 'pci busid: "x"; allowed: a bus id such as'),
-        (system(cpu('<pci busid="1:2:3.0"/>')), "pci 1:2:3.0: no attribute class"),
+        (system(cpu('<pci busid="1:2:3.0"/>')), "nccl topology: no GPU given; allowed: elements gpu, or pci"),
         (system(cpu(gpu("0:1:0.0") * 2)), "pci busid: 0:1:0.0 given twice"),
         (pair(link='link_width="99"'), "pci 0000:01:00.0 link_width: 99; allowed: 0 to 64"),
         (pair('<nvlink target="0:1:0.0" tclass="0x03"/>'), "nvlink: no attribute count"),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.budget import LinkBudget, budget
 from wavefabric.fabric.photonic.cuts import overlap_bound, parts_bound
 from wavefabric.fabric.photonic.minimum_overlap import minimum_overlap
 from wavefabric.fabric.photonic.routes import METHODS, k_shortest, random_routes, route, xy
@@ -84,7 +85,7 @@ def test_recursive_rounds_are_routed_with_the_least_overlap_proved(ranks, radix)
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_permutation_of_256_tiles_is_routed_better_than_by_rows_and_columns(seed):
-    fabric = wafer(16, 16)
+    fabric = wafer(16, 16, waveguides=1)
     target = np.random.default_rng(seed).permutation(256).tolist()
     pairs = [(s, d) for s, d in enumerate(target) if s != d]
     begin = time.process_time()
@@ -210,12 +211,50 @@ def test_exact_is_the_least_overlap_of_all_choices(seed):
 
 
 def test_exact_proves_routes_optimal_that_no_rectangle_certifies():
-    fabric = wafer(3, 3)
+    fabric = wafer(3, 3, waveguides=1)
     pairs = [(7, 6), (7, 4), (5, 6), (6, 2), (4, 2), (5, 3)]
     assert overlap_bound(fabric, pairs) == 1
     found = route(fabric, pairs)
-    assert (found.overlap, found.bound, found.certified, found.method) == (2, 2, True, "exact")
+    assert (found.overlap, found.bound, found.certified) == (2, 2, True)
+    assert route(fabric, pairs, "exact").method == "exact"
     assert not route(fabric, pairs, "ripup").certified
+
+
+def test_auto_takes_shortest_routes_where_all_fit():
+    """Two routes along a row share its edges; the way around is too long for a fast wavelength."""
+    fabric = wafer(8, 8, laser_bandwidth=28e9, waveguides=2)
+    pairs = [(0, 7), (1, 6)]
+    apart, found = route(fabric, pairs, "ripup"), route(fabric, pairs, budget=LinkBudget())
+    rates = [min(budget(fabric, r).best_rate for r in each.routes) for each in (apart, found)]
+    assert (apart.overlap, found.overlap, rates) == (1, 2, [28e9, 224e9])
+    assert (found.method, found.certified, found.set_ups) == ("xy", False, 1)
+    # With one waveguide two set-ups at 224 Gbit/s still take less time than one at 28.
+    narrow = wafer(8, 8, laser_bandwidth=28e9, waveguides=1)
+    found = route(narrow, pairs, budget=LinkBudget())
+    assert (found.overlap, found.set_ups, found.bound) == (2, 2, 1)
+    # Where circuits carry the same over any route, the fewest set-ups are best.
+    assert route(narrow, pairs).overlap == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sets(st.tuples(st.integers(0, 11), st.integers(0, 11)), min_size=1, max_size=8), st.integers(1, 3),
+       st.sampled_from([0.0, 4.0, 6.0]))  # fmt: skip
+def test_no_method_takes_less_time_than_auto(chosen, waveguides, switch_loss):
+    fabric = wafer(3, 4, waveguides=waveguides, fibres=1, wafer_columns=2, laser_bandwidth=28e9)
+    pairs = sorted((s, d) for s, d in chosen if s != d)
+    light = LinkBudget(switch_loss=switch_loss, launch_power=20.0)
+
+    def seconds(found):
+        loads = Counter(e for r in found.routes for e in pairwise(r))
+        parts = max((-(-n // fabric.capacity(*e)) for e, n in loads.items()), default=1)
+        assert found.set_ups == parts
+        slowest = min((budget(fabric, r, light).best_rate for r in found.routes), default=1.0)
+        return parts / slowest if slowest else float("inf")
+
+    found = route(fabric, pairs, budget=light)
+    assert found.bound <= found.overlap
+    for method in ("xy", "ripup", "exact"):
+        assert seconds(found) <= seconds(route(fabric, pairs, method)) * (1 + 1e-12)
 
 
 def test_the_time_limit_of_exact_is_kept_and_its_bound_holds():

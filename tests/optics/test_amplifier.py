@@ -55,7 +55,19 @@ def test_noise_loading_to_an_osnr():
 def test_noise_figure_at_the_quantum_limit_adds_one_photon():
     gain = 1000.0
     density = Amplifier(gain, 10 * np.log10(2 - 1 / gain)).noise_density(2e14)
-    assert density == pytest.approx((gain - 1) * 6.62607015e-34 * 2e14, rel=1e-12)
+    assert density == pytest.approx((gain - 1) * 6.62607015e-34 * 2e14, rel=1e-12, abs=0)
+
+
+def test_a_seed_means_the_same_in_every_version():
+    """Values once drawn; seed, span and row start at 0."""
+    field = CPU.zeros((2, 4), np.complex128)
+    Amplifier(10.0, 4.0).apply(CPU, field, GRID, seed=3, span=5, first_row=4)
+    drawn = [-0.40361022852711165 - 0.8091996683794174j, 0.518757450339717 - 0.40165205244462704j]
+    np.testing.assert_allclose(field[:, 0] * 1e3, drawn, rtol=1e-12)
+    one, other = CPU.zeros((2, 4), np.complex128), CPU.zeros((2, 4), np.complex128)
+    Amplifier(10.0, 4.0).apply(CPU, one, GRID)
+    Amplifier(10.0, 4.0).apply(CPU, other, GRID, seed=0, span=0, first_row=0)
+    np.testing.assert_array_equal(one, other)
 
 
 def test_bad_input():

@@ -142,7 +142,8 @@ def test_csv_with_profile_and_optional_columns(tables):
         "mode_group,dmgd_ps_per_km,beta2_ps2_per_km,beta3_ps3_per_km,beta4_ps4_per_km,attenuation_db_per_km\n"
         "1,0,-20,0.1,-0.001,0.2\n2,-7,-21,0.2,0,0.3\n"
     )
-    fibre = fibre_from_csv(*tables(groups=groups), profile=FEW, coupling="modes", step=0.05e-6)
+    few = {"profile": FEW, "step": 0.05e-6, "warn": lambda text: None}
+    fibre = fibre_from_csv(*tables(groups=groups), coupling="modes", **few)
     whole = fibre_from_profile(FEW, 1550e-9, 2, coupling="modes", step=0.05e-6)
     np.testing.assert_allclose(fibre.kappa, whole.kappa, rtol=1e-12)
     np.testing.assert_allclose(fibre.beta[:, 2], [1e-40, 2e-40, 2e-40])

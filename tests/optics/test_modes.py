@@ -9,6 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import jn_zeros, jv, kv
 
 from wavefabric.errors import InputError
+from wavefabric.optics import modes
 from wavefabric.optics.dispersion import dispersion
 from wavefabric.optics.materials import ConstantIndex
 from wavefabric.optics.modes import convergence, extrapolate, lp_label, solve_modes
@@ -181,3 +182,20 @@ def test_errors_are_one_line(call, words):
     with pytest.raises(InputError, match=words) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("exponent", [2.0, math.inf])
+def test_the_estimate_of_the_number_of_modes(exponent, monkeypatch):
+    """V²/8 LP modes of a step, V²/16 of a parabola (Gloge and Marcatili); there are a few more."""
+    profile = IndexProfile(100e-6, 0.2, exponent)
+    v = math.pi * 100e-6 * 0.2 / 1550e-9
+    expected = v**2 / (8 if math.isinf(exponent) else 16)
+    found = len(solve_modes(profile, 1550e-9).l)
+    assert found == pytest.approx(expected, rel=0.15)
+    modes._solve_cached.cache_clear()
+    monkeypatch.setattr(modes, "MOST_MODES", int(expected * 1.03))
+    assert len(solve_modes(profile, 1550e-9).l) == found
+    modes._solve_cached.cache_clear()
+    monkeypatch.setattr(modes, "MOST_MODES", int(expected * 0.97))
+    with pytest.raises(InputError, match=r"profile: about \d+ LP modes"):
+        solve_modes(profile, 1550e-9)

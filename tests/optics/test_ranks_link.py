@@ -134,6 +134,23 @@ def test_an_interrupted_run_resumes_to_the_bit(comm, folder):
 
 
 @pytest.mark.parallel(2)
+def test_ctrl_c_while_one_rank_saves_stops_all_at_the_same_step(comm, folder, monkeypatch):
+    """Others have agreed to go on after that checkpoint: it counts from the next one on."""
+    save, saved = links.checkpoints.save, []
+
+    def pressed(*given):
+        if comm.rank == 1 and not saved:
+            os.kill(os.getpid(), signal.SIGINT)
+        saved.append(given)
+        save(*given)
+
+    monkeypatch.setattr(links.checkpoints, "save", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        links.run_link(parsed(comm, folder), folder / "r.h5", comm=comm)
+    assert comm.control.all_gather(len(saved)) == [2, 2]
+
+
+@pytest.mark.parallel(2)
 def test_a_checkpoint_of_other_ranks_is_refused(comm, folder):
     run = parsed(comm, folder)
     with pytest.raises(KeyboardInterrupt):

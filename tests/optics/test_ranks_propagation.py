@@ -1,7 +1,9 @@
 """Propagation split over ranks against one rank: all integrators and step controls."""
 
 import math
+import re
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from fibre_cases import ALL, RATE, distance, make_fibre, smooth_field
 
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation import FieldLost, Propagator, propagate
+from wavefabric.optics.stages_ranks import RankStages
 
 #: Groups of 1, 2, 3 and 2 modes, with delays and loss; κ is not symmetric.
 GROUPS = np.array([1, 2, 2, 3, 3, 3, 4, 4])
@@ -81,6 +84,32 @@ def test_rounds_and_bytes_of_a_step(comm, place):
     _, factored = shared(comm, place, step=100.0, chunks=2)
     assert factored.exchange == "factored"
     assert factored.bytes_per_step <= report.bytes_per_step * (4 + comm.size - 1) / 16
+
+
+def exchanges_of_the_page():
+    """Exchanges a step by integrator, as docs/ranks.md has them."""
+    lines = (Path(__file__).parents[2] / "docs" / "ranks.md").read_text(encoding="utf-8").splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("| exchanges a step |"))
+    names, counts = (line.strip("|").split("|")[1:] for line in (lines[at - 2], lines[at]))
+    pairs = [(re.findall(r"`(\w+)`", cell), int(n)) for cell, n in zip(names, counts, strict=True)]
+    return {name: n for found, n in pairs for name in found}
+
+
+@pytest.mark.parallel(2)
+def test_exchanges_of_a_step_are_those_of_the_page(comm, place, monkeypatch):
+    page, sent, send = exchanges_of_the_page(), [], RankStages._send
+    assert page.keys() == set(ALL)
+    monkeypatch.setattr(RankStages, "_send", lambda *given: (sent.append(1), send(*given)))
+    for name, each in page.items():
+        counts = []
+        for steps in (5, 6):
+            sent.clear()
+            length = 100.0 * steps
+            options = {"sample_rate": RATE, "device": place, "comm": comm, "chunks": 1, "integrator": name}
+            _, report = propagate(launch8(), FIBRE8, length, step=100.0, **options)
+            counts.append(np.array([len(sent), report.exchanges]))
+        # Of what one step more needs, and not of how the local error of a run is measured.
+        assert (counts[1] - counts[0]).tolist() == [each, each], name
 
 
 @pytest.mark.parallel(2)

@@ -70,6 +70,14 @@ def test_counted_errors_agree_with_theory(name, osnr_db):
     assert result.ber_from_q.mean() == pytest.approx(theory, rel=0.05)
 
 
+def test_a_noise_seed_means_the_same_in_every_version():
+    """A value once drawn, as for the symbols."""
+    transmitter = qpsk(grid=Grid.centred(193.4e12, 50e9, 2, 32e9, 4, 16))
+    receiver = Receiver(transmitter, 20.0, noise_seed=7, phase="none", clock="none")
+    evm = receiver.receive(CPU, sent(transmitter, 2)).evm
+    np.testing.assert_allclose(evm, [[0.12582894390678392, 0.16204925105215606]], rtol=1e-9)
+
+
 def test_noise_is_white_against_the_channels_own_power():
     transmitter = qpsk(launch_power=np.array([[1e-3, 2e-4, 5e-3], [1e-5, 1e-3, 0.0]]))
     result = Receiver(transmitter, 20.0).receive(CPU, sent(transmitter))
@@ -156,6 +164,25 @@ def test_fourth_power_and_data_aided_agree():
     assert abs(blind.penalty_db(aided)).max() < 0.02
 
 
+@pytest.mark.parametrize(("name", "osnr_db"), [("qpsk", 8.0), ("qpsk", 20.0), ("16qam", 20.0)])
+def test_the_phase_window_does_not_bias_q(name, osnr_db):
+    transmitter = qpsk(constellation=name, grid=Grid.centred(193.4e12, 50e9, 3, 32e9, 8, 8192))
+    field = sent(transmitter, 8)
+    whole, window, short = (
+        Receiver(transmitter, osnr_db, phase_window=size).receive(CPU, field).evm ** 2
+        for size in (None, 64, 8)
+    )
+    # White noise alone: EVM² is its density over that of the signal, known in closed form.
+    noise = 32 / 12.5 * 10 ** (-osnr_db / 10)
+    for found in (whole, window, short):
+        spread = found.std() / np.sqrt(found.size)
+        assert abs(found.mean() - noise) < 4 * spread
+        assert spread < 0.003 * noise
+    # The same noise with one phase for all tells more sharply: 1/(2n) would be 0.034 and 0.27 dB.
+    assert abs(10 * np.log10(window / whole).mean()) < 0.008
+    assert abs(10 * np.log10(short / whole).mean()) < 0.02
+
+
 def test_mixing_is_undone_with_the_same_noise():
     transmitter = qpsk()
     field = sent(transmitter, 6)
@@ -206,6 +233,8 @@ def test_bad_input():
     }.items():
         with pytest.raises(InputError, match=key):
             Receiver(transmitter, **{key: value})
+    with pytest.raises(InputError, match="phase_window: 1 given, 2 or more"):
+        Receiver(transmitter, phase_window=1)
     with pytest.raises(InputError, match="noise_seed"):
         Receiver(transmitter, noise_seed=-3)
     with pytest.raises(InputError, match="viterbi"):

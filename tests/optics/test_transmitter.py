@@ -70,6 +70,23 @@ def test_symbols_follow_from_seed_row_and_channel():
         assert (other != a).mean() > 0.9
 
 
+def test_a_seed_means_the_same_in_every_version():
+    """Values once drawn: whoever repeats a run years later gets the same symbols."""
+    grid = Grid.centred(193.4e12, 50e9, 2, 32e9, 4, 16)
+    labels = Transmitter(grid, "16qam", 0.1, 1e-3, seed=4).labels(CPU, 3, 1)
+    assert labels.tolist() == [5, 5, 3, 1, 11, 4, 9, 11, 3, 5, 9, 3, 12, 8, 4, 3]
+    symbols = Transmitter(grid, "gaussian", 0.1, 1e-3, seed=4).symbols(CPU, 3, 1)
+    drawn = [-0.11847256508553823 + 0.8278800815303053j, -0.5015259204539746 - 0.7679652624247081j]
+    np.testing.assert_allclose(symbols[:2], drawn, rtol=1e-12)
+
+
+def test_a_row_needs_no_more_modes_than_it_has():
+    transmitter = Transmitter(GRID, "qpsk", 0.1, np.array([[1e-3], [2e-3]]))
+    row = CPU.zeros((GRID.samples,), complex)
+    transmitter.row(CPU, 3, row)
+    np.testing.assert_array_equal(row, waveform(transmitter, 4)[3])
+
+
 def test_rows_may_be_filled_apart():
     transmitter = Transmitter(GRID, "qpsk", 0.1, np.array([[1e-3], [2e-3], [3e-3]]))
     whole = waveform(transmitter, 6)

@@ -125,6 +125,7 @@ def test_one_rank_is_the_plain_file(path):
     assert state == plain_state
     assert arrays.keys() == plain.keys()
     assert arrays["p"].tobytes() == plain["p"].tobytes()
+    assert on_ranks(1, lambda comm: rank_checkpoint.read_state(comm, path, RUN)) == [plain_state]
     on_ranks(1, lambda comm: rank_checkpoint.remove(comm, path))
     assert names(path) == []
 
@@ -220,6 +221,38 @@ def test_a_full_disk(path, monkeypatch, who):
     check(path, 2, 1)
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_full_disk_is_survived_while_an_earlier_checkpoint_is_whole(path, monkeypatch, size):
+    layout = "" if size == 1 else "as slabs"
+
+    def attempt(last=False):
+        def work(comm):
+            return rank_checkpoint.save_if_possible(comm, path, {}, {"step": 2}, RUN, layout, last=last)
+
+        return on_ranks(size, work)
+
+    def full(file, *_):
+        file.write(b"some of it")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(checkpoint, "_write", full)
+        # Nothing to fall back on, so the run must not go on as if it were safe.
+        assert all(isinstance(error, OSError) for error in attempt())
+        assert names(path) == []
+    save(path, size, 1, layout=layout)
+    before = names(path)
+    with monkeypatch.context() as broken:
+        broken.setattr(checkpoint, "_write", full)
+        with pytest.warns(RuntimeWarning, match=r"run\.checkpoint\S*: No space .*; the run goes on"):
+            assert attempt() == [None] * size
+        found = attempt(last=True)
+        assert all(isinstance(error, OSError) and path.name in error.filename for error in found)
+    assert names(path) == before
+    found = load(path, size, layout=layout)
+    assert [state["step"] for _, state in found] == [1] * size
+
+
 # --- What is refused ---------------------------------------------------------------------------------------
 
 
@@ -234,7 +267,12 @@ def test_another_number_of_ranks(path, before, now):
 
 def test_another_layout(path):
     save(path, 2, 1)
-    refused(load(path, 2, layout="as blocks"), "2 ranks (as slabs)", "2 ranks (as blocks)", "--no-resume")
+    refused(
+        load(path, 2, layout="as blocks"),
+        "2 ranks (as slabs)",
+        "2 ranks (as blocks)",
+        "remove it to start anew",
+    )
     check(path, 2, 1)
 
 
@@ -271,7 +309,9 @@ def test_a_part_of_another_save(path, tmp_path):
     save(other / path.name, 2, 2)
     part = f"{path.name}.rank1of2.0"
     (other / part).replace(tmp_path / part)
-    refused(load(path, 2), part, "another time")
+    refused(load(path, 2), f"{path}: its part {part} was saved at another time")
+    states = on_ranks(2, lambda comm: rank_checkpoint.read_state(comm, path, RUN, "as slabs"))
+    refused(states, f"{path}: its part {part} was saved at another time")
 
 
 def test_remove_takes_all_that_is_its_own(path):
@@ -282,6 +322,17 @@ def test_remove_takes_all_that_is_its_own(path):
         name.touch()
     on_ranks(2, lambda comm: rank_checkpoint.remove(comm, path))
     assert list(path.parent.iterdir()) == [strange]
+
+
+def test_all_ranks_may_remove_at_once(path, monkeypatch):
+    """What one has listed another may have removed already."""
+    save(path, 2, 1)
+    gone = [path.with_name(path.name + f".rank{rank}of2.1") for rank in range(2)]
+    listed = type(path).iterdir
+    monkeypatch.setattr(type(path), "iterdir", lambda self: [*gone, *listed(self)])
+    assert on_ranks(2, lambda comm: rank_checkpoint.remove(comm, path)) == [None, None]
+    monkeypatch.undo()
+    assert names(path) == []
 
 
 # --- Agreement ---------------------------------------------------------------------------------------------

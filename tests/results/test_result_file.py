@@ -1,17 +1,21 @@
 """Result files: written whole or not at all, with a unit and a meaning on every dataset."""
 
+import importlib
 import os
+import shutil
 import subprocess
 import sys
+from datetime import datetime, timedelta, timezone
 
 import h5py
 import numpy as np
 import pytest
 
+import wavefabric
 from wavefabric.errors import InputError
 from wavefabric.results import Data, ResultWriter, Rows, fingerprint, provenance, read_result, write_result
 from wavefabric.results import provenance as provenance_function
-from wavefabric.results.provenance import command_line
+from wavefabric.results.provenance import NUMERICAL, command_line
 
 
 def test_round_trip(result_file, payload):
@@ -133,3 +137,56 @@ def test_import_needs_no_matplotlib():
     program = "import sys, wavefabric.results, wavefabric.results.plots; print('matplotlib' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout == "False\n"
+
+
+def test_fingerprint_tells_versions_apart(monkeypatch):
+    """Another NumPy, SciPy, … or another wavefabric may round otherwise."""
+    module = importlib.import_module("wavefabric.results.provenance")  # not the function of that name
+    seen = {fingerprint("a")}
+    for changed in NUMERICAL:
+        found = {name: "2" if name == changed else "1" for name in NUMERICAL}
+        monkeypatch.setattr(module, "versions", lambda names, found=found: {n: found[n] for n in names})
+        seen.add(fingerprint("a"))
+    monkeypatch.undo()
+    assert set(module.versions(NUMERICAL)) >= {"numpy", "scipy"}
+    monkeypatch.setattr(wavefabric, "__version__", "0.0.1")
+    seen.add(fingerprint("a"))
+    assert len(seen) == len(NUMERICAL) + 2
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_commit_of_the_checkout_alone(monkeypatch, tmp_path):
+    """Of the package's own repository, marked if a file of it was edited; none of any other."""
+    module = importlib.import_module("wavefabric.results.provenance")
+    package = tmp_path / "src" / "wavefabric"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    monkeypatch.setattr(wavefabric, "__file__", str(package / "__init__.py"))
+    assert module.git_commit() == ""
+    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "a"]):
+        assert module.git_commit() == ""  # nothing is committed yet
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert module.git_commit() == head.stdout.strip()
+    (package / "new.py").write_text("")
+    assert module.git_commit() == head.stdout.strip()
+    (package / "__init__.py").write_text("edited")
+    assert module.git_commit() == head.stdout.strip() + "+"
+    monkeypatch.setattr(wavefabric, "__file__", str(tmp_path / "src" / "__init__.py"))
+    assert module.git_commit() == ""
+
+
+def test_when_a_run_began():
+    module = importlib.import_module("wavefabric.results.provenance")
+    given = datetime(2020, 1, 2, 3, 4, 5, tzinfo=timezone(timedelta(hours=1)))
+    assert provenance(started=given)["started_utc"] == "2020-01-02T02:04:05Z"
+    assert provenance()["started_utc"] == module.stamp(module._STARTED)
+
+
+def test_fingerprint_keeps_values_apart():
+    """What one value ends with cannot pass for the next one."""
+    assert fingerprint("a", one="b", two="c") != fingerprint("a", one="b;two=1:c")
+    assert fingerprint("a", one="x") != fingerprint("a", two="x")

@@ -1,0 +1,39 @@
+"""Commands that run kernels say so on stderr before these are compiled, unless they are to be quiet."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from wavefabric.device import compiling
+
+KWAVE = Path(__file__).parents[1] / "data" / "kwave" / "dirichlet_2d.h5"
+RUN = ("run", "run.toml", "--device", "cpu", "--threads", 1)
+FILE = ("run", "case.h5", "--device", "cpu", "--threads", 1)
+PROGRAM = ("kwave", "-i", "case.h5", "-o", "out.h5", "--device", "cpu", "-t", 1, "--benchmark", 5)
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (RUN, 1),
+        (FILE, 1),
+        (PROGRAM, 1),
+        ((*RUN, "--quiet"), 0),
+        ((*FILE, "--json"), 0),
+        ((*PROGRAM, "--verbose", 0), 0),
+    ],
+)
+def test_one_line_before_kernels_are_compiled(command, run_text, tmp_path, monkeypatch, words, lines):
+    text = run_text.replace("symbols = 64", "symbols = 16").replace("spans = 2", "spans = 1")
+    (tmp_path / "run.toml").write_text(
+        text.replace('step = "1 km"', 'step = "40 km"').replace("80 km", "40 km")
+    )
+    shutil.copy(KWAVE, tmp_path / "case.h5")
+    # As if something had to be compiled as soon as Numba was there.
+    monkeypatch.setattr(compiling, "tell", lambda say: say and say())
+    code, _, err = command(*words)
+    assert code == 0, err
+    told = [line for line in err.splitlines() if "compiling kernels" in line]
+    assert len(told) == lines
+    assert all(line.startswith("wavefabric: compiling kernels for this processor") for line in told)

@@ -1,0 +1,90 @@
+"""Messages name only options that the command has which shows them."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import typer.main
+
+import wavefabric
+from wavefabric.cli import app
+
+ROOT = Path(wavefabric.__file__).parent
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+#: What a module of the command line belongs to; "a b" stands for the subcommand b of a.
+COMMANDS = {
+    "kwave": ["kwave"],
+    "run": ["run"],
+    "run_kwave": ["run"],
+    "plot": ["plot"],
+    "info": ["info"],
+    "running": ["run", "kwave"],
+    "decomposition": ["run", "kwave"],
+    "ranks": ["run", "kwave"],
+    **{
+        f"collective_{name}": [f"collective {name}"]
+        for name in ("make", "verify", "cost", "draw", "export", "run")
+    },
+    **{f"fabric_{name}": [f"fabric {name}"] for name in ("show", "routes", "measure")},
+}
+
+
+def options(command, name=""):
+    """Options by name of the command."""
+    found = {name: {word for p in command.params for word in (*p.opts, *p.secondary_opts)}}
+    for word, below in getattr(command, "commands", {}).items():
+        found |= options(below, f"{name} {word}".strip())
+    return found
+
+
+def raised(path):
+    """Options in the texts of the errors that a module raises, with their line."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("InputError", "MissingExtra"):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    for word in OPTION.findall(part.value):
+                        yield word, part.lineno
+
+
+def check(path, allowed, all_of):
+    for word, line in raised(path):
+        having = [word in names for names in allowed]
+        assert all(having) if all_of else any(having), f"{path.name}:{line}: {word}"
+
+
+ALL = options(typer.main.get_command(app))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "cli").glob("*.py")), ids=lambda path: path.stem)
+def test_options_of_a_command(path):
+    names = COMMANDS.get(path.stem)
+    if names is not None:
+        check(path, [ALL[name] for name in names], all_of=True)
+    else:  # shared by the commands of a group
+        group = path.stem.partition("_")[0]
+        shared = [found for name, found in ALL.items() if name.startswith(group)] or list(ALL.values())
+        check(path, shared, all_of=False)
+
+
+def test_options_that_simulations_name():
+    """What `run`, `kwave` and Python share says nothing that one of them does not have."""
+    for package in ("acoustics", "optics", "results", "device", "exchange", "spectral"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            drawn = path.name == "plot_recorded.py"
+            check(path, [ALL["plot"]] if drawn else [ALL["run"], ALL["kwave"]], all_of=True)
+
+
+def test_options_of_benchmarks_and_fabrics():
+    for package in ("bench", "fabric", "collectives"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            check(path, [found for name, found in ALL.items() if name not in ("run", "kwave")], all_of=False)
+
+
+def test_no_resume_is_named_where_it_is_an_option(command, run_text, tmp_path):
+    (tmp_path / "run.toml").write_text(run_text)
+    (tmp_path / "run.h5.checkpoint").write_bytes(b"not a checkpoint")
+    code, _, err = command("run", "run.toml", "--device", "cpu")
+    assert code == 2
+    assert err.endswith("; remove it to start anew (--no-resume)\n")

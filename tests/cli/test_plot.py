@@ -1,0 +1,79 @@
+"""`wavefabric plot` with results of ultrasound."""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from wavefabric.acoustics import Grid, Medium, Source, simulate
+
+DATA = Path(__file__).parents[1] / "data" / "kwave"
+
+
+@pytest.fixture
+def out(tmp_path):
+    shutil.copy(DATA / "dirichlet_2d_out.h5", tmp_path / "out.h5")
+    return "out.h5"
+
+
+def test_all_of_a_kwave_file(command, tmp_path, out):
+    code, said, err = command("plot", out, "-o", "figures", "--format", "svg")
+    assert (code, err) == (0, "")
+    names = ["p", "p_final", "p_rms", "ux_final", "uy_final"]
+    assert sorted(os.listdir(tmp_path / "figures")) == [f"out-{name}.svg" for name in names]
+    assert said.count("wrote ") == 5
+
+
+def test_one_quantity_in_one_file(command, tmp_path):
+    shutil.copy(DATA / "p0_homogeneous_out.h5", tmp_path / "out.h5")
+    code, _, err = command("plot", "out.h5", "--quantity", "p_final", "--slice", "z=0mm", "-o", "final.png")
+    assert (code, err) == (0, "")
+    assert sorted(os.listdir(tmp_path)) == ["final.png", "out.h5"]
+    assert np.ptp(imread(tmp_path / "final.png")) > 0.5
+
+
+def test_what_simulate_wrote(command, tmp_path):
+    grid = Grid((20, 16), 1e-4, pml_size=4)
+    options = {"dt": 2e-8, "steps": 5, "device": "cpu", "threads": 1, "output": tmp_path / "r.h5"}
+    simulate(grid, Medium(1500.0, 1000.0), Source(p0=np.outer(np.hanning(20), np.hanning(16))), **options)
+    assert command("plot", "r.h5")[0] == 0
+    assert sorted(os.listdir(tmp_path)) == ["r-p_final.png", "r-p_max_all.png", "r.h5"]
+
+
+def test_nothing_is_replaced_without_force(command, tmp_path, out):
+    picture = tmp_path / "out-p_rms.png"
+    picture.write_text("mine")
+    words = ("plot", out, "--quantity", "p_rms")
+    code, _, err = command(*words)
+    assert (code, picture.read_text()) == (2, "mine")
+    assert "out-p_rms.png exists; allowed: another name, or --force" in err
+    assert command(*words, "--force")[0] == 0
+    assert picture.stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--quantity", "p_maxall"], '--quantity: "p_maxall" is not in out.h5; allowed: p, p_final, p_rms'),
+        (["--slice", "z=1mm"], "--slice: z=1mm for a grid of 2 dimensions"),
+        (["--slice", "1mm"], "--slice: 1mm; allowed: x, y or z once each with a place, such as z=5mm"),
+        (["-o", "one.png"], "--output: one.png is one file for 5 figures"),
+        (["-o", "out.h5/x"], "--output: out.h5/x"),
+        (["-o", "one.png", "--quantity", "p", "--format", "svg"], "--format: svg with --output one.png"),
+    ],
+)
+def test_bad_options(command, tmp_path, out, words, message):
+    code, _, err = command("plot", out, *words)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert os.listdir(tmp_path) == ["out.h5"]
+
+
+def test_other_files(command, tmp_path):
+    shutil.copy(DATA / "dirichlet_2d.h5", tmp_path / "in.h5")
+    assert "in.h5: is a k-Wave input file" in command("plot", "in.h5")[2]
+    assert "missing.h5: no such file" in command("plot", "missing.h5", "--quantity", "p")[2]

@@ -1,0 +1,59 @@
+"""Modules, functions and classes that the docs name are there."""
+
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import wavefabric
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+PACKAGES = {module.name for module in pkgutil.iter_modules(wavefabric.__path__) if module.ispkg}
+
+
+def found(name):
+    """The object of a dotted name, or None."""
+    parts = name.split(".")
+    for split in range(len(parts), 0, -1):
+        try:
+            thing = importlib.import_module(".".join(parts[:split]))
+        except ImportError:
+            continue
+        for part in parts[split:]:
+            thing = getattr(thing, part, None)
+        return thing
+    return None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_in_the_text(page):
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    names = re.findall(r"`(wavefabric(?:\.\w+)+)", prose)
+    assert [name for name in names if found(name) is None] == []
+    # A module, and in parentheses what of it.
+    for name, listed in re.findall(r"`(wavefabric(?:\.\w+)+)` \(((?:`\w+`(?:, )?)+)\)", prose):
+        assert [
+            f"{name}.{part}" for part in re.findall(r"\w+", listed) if not hasattr(found(name), part)
+        ] == []
+
+
+def test_the_page_on_formats_gives_whole_names():
+    prose = re.sub(r"```.*?```", "", (ROOT / "docs" / "formats.md").read_text(), flags=re.S)
+    named = re.findall(r"`([a-z_]+)\.\w+[.\w]*`", prose)
+    assert not PACKAGES & set(named)
+    assert "`wavefabric.collectives.msccl.read` (`from_msccl`, `load_msccl`)" in prose
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_imports_in_examples(page):
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
+        for module, names in re.findall(r"^from (wavefabric[\w.]*) import ([\w, ]+)$", block, re.M):
+            assert [f"{module}.{n}" for n in names.split(", ") if found(f"{module}.{n}") is None] == []
+
+
+def test_articles():
+    for page in PAGES:
+        assert not re.search(r"\ba (?:electrical|all-|array|integer|optimal)", page.read_text()), page.name

@@ -1,0 +1,24 @@
+"""What a process says of itself."""
+
+import subprocess
+import sys
+
+import numpy as np
+
+WORDS = (
+    "import numpy as np; from wavefabric.machine import peak_memory; x = np.ones({}); print(peak_memory())"
+)
+
+
+def started(numbers):
+    done = subprocess.run([sys.executable, "-c", WORDS.format(numbers)], capture_output=True, check=True)
+    return int(done.stdout)
+
+
+def test_peak_memory_is_not_that_of_the_starter():
+    fat = np.ones(400 << 20, np.uint8)
+    small = started(1)
+    assert 1 << 20 < small < 200 << 20
+    large = started(16 << 20)  # 128 MiB
+    assert abs(large - small - (128 << 20)) < 16 << 20
+    assert fat.all()
