@@ -1,8 +1,14 @@
-# `make demo` and `make test` need only Python >= 3.11: they make .venv by themselves.
+# `make demo` and `make test` need only Python >= 3.11: they make .venv by themselves. With FFTW=no they leave out
+# pyfftw, whose wheels bundle FFTW (GPL): transforms then go through scipy.fft.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FFTW ?= yes
+ifeq ($(FFTW),no)
+STAMP := $(VENV)/.installed-without-fftw
+else
 STAMP := $(VENV)/.installed
+endif
 
 .PHONY: demo test lint docs clean
 
@@ -10,9 +16,14 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wavefabric needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,mpi,schedules]'
+ifeq ($(FFTW),no)
+	$(BIN)/python -m pip uninstall --quiet --disable-pip-version-check --yes pyfftw
+else
 	@# FFTW has no wheel on some platforms; scipy.fft then serves.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fftw]' \
 		|| echo "pyfftw could not be installed: transforms go through scipy.fft"
+endif
+	@rm -f $(VENV)/.installed $(VENV)/.installed-without-fftw
 	@touch $@
 
 demo: $(STAMP)
@@ -22,7 +33,7 @@ demo: $(STAMP)
 	$(BIN)/python examples/allreduce_on_light.py demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
