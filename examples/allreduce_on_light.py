@@ -9,8 +9,9 @@ from pathlib import Path
 
 from wavefabric.collectives import save, verify
 from wavefabric.collectives.registry import build
-from wavefabric.fabric import cost, load
-from wavefabric.fabric.draw import draw_circuits
+from wavefabric.fabric import load
+from wavefabric.fabric.cost import cost
+from wavefabric.fabric.draw.draw import draw_circuits
 from wavefabric.fabric.photonic.assign import plan
 from wavefabric.fabric.photonic.check import check_plan
 

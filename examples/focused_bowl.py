@@ -15,9 +15,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from wavefabric.acoustics import Grid, Medium, Sensor, analytic, simulate
-from wavefabric.acoustics.plots import plot_field, plot_profiles
-from wavefabric.acoustics.transducers import bowl
-from wavefabric.cli.progress import make_progress
+from wavefabric.acoustics.pictures.fields import plot_field, plot_profiles
+from wavefabric.acoustics.transducers.elements import bowl
+from wavefabric.cli.common.progress import make_progress
 
 FREQUENCY, RADIUS, DIAMETER, SURFACE_PRESSURE = 500e3, 64e-3, 64e-3, 60e3  # Hz, m, m, Pa
 WATER = 1500.0  # m/s

@@ -9,9 +9,9 @@ import signal
 
 import pytest
 
-from wavefabric import numba_cache
 from wavefabric.device import get_device
-from wavefabric.exchange import environment
+from wavefabric.exchange.launch import environment
+from wavefabric.system import numba_cache
 
 _CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 _PATIENCE = 60.0

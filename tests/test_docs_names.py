@@ -44,7 +44,7 @@ def test_the_page_on_formats_gives_whole_names():
     prose = re.sub(r"```.*?```", "", (ROOT / "docs" / "formats.md").read_text(), flags=re.S)
     named = re.findall(r"`([a-z_]+)\.\w+[.\w]*`", prose)
     assert not PACKAGES & set(named)
-    assert "`wavefabric.collectives.msccl.read` (`from_msccl`, `load_msccl`)" in prose
+    assert "`wavefabric.collectives.formats.msccl.read` (`from_msccl`, `load_msccl`)" in prose
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

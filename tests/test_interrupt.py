@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from wavefabric.interrupt import Deferred, Terminated, exit_code, terminable
+from wavefabric.system.interrupt import Deferred, Terminated, exit_code, terminable
 
 
 def press():

@@ -11,7 +11,7 @@ import numba
 import pytest
 
 import wavefabric
-from wavefabric import numba_cache
+from wavefabric.system import numba_cache
 
 PACKAGE = Path(wavefabric.__file__).parent
 
@@ -86,7 +86,7 @@ def test_all_kernels_are_counted():
             for name in node.names
         }
         relative = path.relative_to(PACKAGE).as_posix()
-        if names & {("wavefabric.numba_cache", "njit"), ("numba.extending", "intrinsic")}:
+        if names & {("wavefabric.system.numba_cache", "njit"), ("numba.extending", "intrinsic")}:
             found.add(relative)
         assert not names & {("numba", "njit"), ("numba", "jit"), ("numba", "vectorize")}, relative
     assert found | {"numba_cache.py"} == set(numba_cache.SOURCES)

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.output_files import check_output, remove_partials, replacing
+from wavefabric.files.output import check_output, remove_partials, replacing
 
 
 def tree(folder):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wavefabric import user_cache
-from wavefabric.user_cache import VARIABLE, cache_directory, redirect
+from wavefabric.system import user_cache
+from wavefabric.system.user_cache import VARIABLE, cache_directory, redirect
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
 

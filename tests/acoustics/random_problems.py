@@ -4,7 +4,7 @@ import numpy as np
 
 from wavefabric.acoustics.build import make_stages
 from wavefabric.acoustics.problem import PressureSource, Problem, TransducerSource, VelocitySource
-from wavefabric.acoustics.step import Step
+from wavefabric.acoustics.solver.step import Step
 
 DX, C, RHO = 1e-4, 1500.0, 1000.0
 

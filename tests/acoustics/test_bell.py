@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from wavefabric.acoustics.bell import BELLS, bell
+from wavefabric.acoustics.parallel.window import BELLS, bell
 from wavefabric.errors import InputError
 
 FADING = [name for name in BELLS if name != "none"]

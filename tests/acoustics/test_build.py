@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics import recorder
 from wavefabric.acoustics.build import make_stages, needed_bytes
 from wavefabric.acoustics.problem import Recording
-from wavefabric.acoustics.recorder import Recorder
-from wavefabric.acoustics.sinks import Memory
-from wavefabric.acoustics.stages import Stages
+from wavefabric.acoustics.recording import recorder
+from wavefabric.acoustics.recording.recorder import Recorder
+from wavefabric.acoustics.recording.sinks import Memory
+from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.device import fftw, get_device
 from wavefabric.device.cpu import CpuDevice
 
@@ -22,7 +22,7 @@ SHAPE = (40, 36, 30)
 
 @needs_fftw
 def test_stages_on_a_cpu(cpu):
-    from wavefabric.acoustics.stages_planes import PlaneStages
+    from wavefabric.acoustics.solver.fused_cpu import PlaneStages
 
     for shape in [(24, 20, 18), (13, 17, 11), (8, 8, 2)]:
         assert type(make_stages(cpu, problem(shape, pml=False), np.float32)) is PlaneStages
@@ -32,7 +32,7 @@ def test_stages_on_a_cpu(cpu):
 
 @pytest.mark.gpu
 def test_stages_on_a_gpu():
-    from wavefabric.acoustics.stages_axes import AxisStages
+    from wavefabric.acoustics.solver.fused_cuda import AxisStages
 
     gpu = get_device("cuda")
     for dtype in (np.float32, np.float64):
@@ -44,7 +44,7 @@ def test_stages_on_a_gpu():
 
 def test_without_fftw(cpu, monkeypatch):
     """scipy.fft serves; the answers are the same to round-off."""
-    from wavefabric.acoustics.step import Step
+    from wavefabric.acoustics.solver.step import Step
     from wavefabric.device import fftw_direct
 
     found = []

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wavefabric.acoustics.check import PYTHON_NAMES, check, check_recording
+from wavefabric.acoustics.check.rules import PYTHON_NAMES, check, check_recording
 from wavefabric.acoustics.problem import (
     QUANTITIES,
     Cuboids,

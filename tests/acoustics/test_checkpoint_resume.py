@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics import build, recorder
+from wavefabric.acoustics import build
 from wavefabric.acoustics.problem import Recording
+from wavefabric.acoustics.recording import recorder
+from wavefabric.acoustics.recording.series_files import SeriesFiles
+from wavefabric.acoustics.recording.sinks import Memory
 from wavefabric.acoustics.run import Checkpoints, run
-from wavefabric.acoustics.series_files import SeriesFiles
-from wavefabric.acoustics.sinks import Memory
-from wavefabric.acoustics.stages import Stages
+from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.results import checkpoint as files

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, analytic, simulate, to_problem
-from wavefabric.acoustics.dispersion import largest_shift, phase_speed
-from wavefabric.acoustics.operators import absorption_factors
+from wavefabric.acoustics.check.dispersion import largest_shift, phase_speed
+from wavefabric.acoustics.solver.operators import absorption_factors
 
 DT, STEPS = 1e-8, 1200
 STRIP = Grid((320, 2), "0.1 mm", pml_size=(20, 0))

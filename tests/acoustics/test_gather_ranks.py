@@ -7,9 +7,9 @@ import weakref
 import numpy as np
 import pytest
 
-from wavefabric.acoustics.decomposition import Options, decompose
-from wavefabric.acoustics.gather import Blocks, Columns, GatheredSink, Lazy, spread
-from wavefabric.acoustics.sinks import Layout, Report
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.recording.gather import Blocks, Columns, GatheredSink, Lazy, spread
+from wavefabric.acoustics.recording.sinks import Layout, Report
 
 SAMPLES, SHAPE = 23, (12, 10, 9)
 OWNERS = {

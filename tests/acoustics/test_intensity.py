@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from wavefabric.acoustics.intensity import WEIGHTS, Intensity
 from wavefabric.acoustics.problem import Problem, Recording, VelocitySource
+from wavefabric.acoustics.recording.intensity import WEIGHTS, Intensity
+from wavefabric.acoustics.recording.sinks import Memory
 from wavefabric.acoustics.run import run
-from wavefabric.acoustics.sinks import Memory
 
 RHO, C = 1000.0, 1500.0
 

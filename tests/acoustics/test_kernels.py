@@ -22,7 +22,7 @@ def place(request):
 
 @pytest.fixture
 def kernels(place):
-    return place.kernels("wavefabric.acoustics.kernels")
+    return place.kernels("wavefabric.acoustics.solver.kernels")
 
 
 class Case:
@@ -342,7 +342,7 @@ def test_one_answer_on_any_number_of_threads(dtype):
             cpu = get_device("cpu", threads=threads)
         except ValueError:
             pytest.skip("this machine has one core")
-        kernels = cpu.kernels("wavefabric.acoustics.kernels")
+        kernels = cpu.kernels("wavefabric.acoustics.solver.kernels")
         case = Case(cpu, (5, 7, 9), dtype)
         parts, slopes = (split(case.several(case.real))[0] for _ in range(2))
         layers = split([case.real((n,)) for n in (9, 7, 5)])[0]

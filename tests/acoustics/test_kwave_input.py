@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wavefabric.acoustics.kwave_input import read_input, write_input
+from wavefabric.acoustics.kwave.input import read_input, write_input
 from wavefabric.acoustics.problem import (
     Cuboids,
     Interpolation,

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import wavefabric
-from wavefabric.acoustics import kwave_output
-from wavefabric.acoustics.kwave_input import read_input
-from wavefabric.acoustics.kwave_output import KWaveOutput
-from wavefabric.acoustics.sinks import Layout, Report
+from wavefabric.acoustics.kwave import output
+from wavefabric.acoustics.kwave.input import read_input
+from wavefabric.acoustics.kwave.output import KWaveOutput
+from wavefabric.acoustics.recording.sinks import Layout, Report
 from wavefabric.errors import InputError
 
 DATA = Path(__file__).parents[1] / "data" / "kwave"
@@ -218,7 +218,7 @@ def test_interrupted_while_room_is_made(tmp_path, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("wavefabric.acoustics.kwave_output._make_room", stop)
+    monkeypatch.setattr("wavefabric.acoustics.kwave.output._make_room", stop)
     with pytest.raises(KeyboardInterrupt):
         sink.begin(results("p0_homogeneous")[0], 0)
     sink.abandon(keep=False)
@@ -295,8 +295,8 @@ def test_failure_at_the_end_leaves_no_output(tmp_path, monkeypatch):
 
 
 def test_long_rows_are_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr("wavefabric.acoustics.kwave_output._LONG_ROW", 30)
-    monkeypatch.setattr("wavefabric.acoustics.kwave_output._CUT_ROW", 16)
+    monkeypatch.setattr("wavefabric.acoustics.kwave.output._LONG_ROW", 30)
+    monkeypatch.setattr("wavefabric.acoustics.kwave.output._CUT_ROW", 16)
     with h5py.File(write(tmp_path / "out.h5", "p0_homogeneous")) as file:
         assert file["p"].chunks == file["p_max"].chunks == (1, 1, 16)
         with h5py.File(DATA / "p0_homogeneous_out.h5") as theirs:
@@ -326,7 +326,7 @@ def test_killed_at_the_end_and_resumed(tmp_path, moment, level):
         if moment == "replace":
             os.replace = die
         elif moment == "put_attribute":
-            kwave_output.put_attribute = die
+            output.put_attribute = die
         else:
             setattr(sink, moment, die)
         sink.finish(others, Report())

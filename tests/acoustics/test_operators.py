@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from random_problems import DX, C, problem
 
-from wavefabric.acoustics import operators
-from wavefabric.acoustics.constants import Constants, Fields
+from wavefabric.acoustics.solver import operators
+from wavefabric.acoustics.solver.coefficients import Constants, Fields
 
 
 def test_layer_at_its_ends():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavefabric.acoustics.parts import Part, whole
+from wavefabric.acoustics.solver.parts import Part, whole
 
 
 @st.composite

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from random_problems import pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics import operators
-from wavefabric.acoustics.constants import Constants
-from wavefabric.acoustics.decomposition import Options, decompose
-from wavefabric.acoustics.localise import cut_array, localise
-from wavefabric.acoustics.parts import whole
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.parallel.localise import cut_array, localise
 from wavefabric.acoustics.problem import PressureSource, VelocitySource
+from wavefabric.acoustics.solver import operators
+from wavefabric.acoustics.solver.coefficients import Constants
+from wavefabric.acoustics.solver.parts import whole
 
 SHAPE = (24, 20, 18)
 WAYS = [

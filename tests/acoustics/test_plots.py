@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import Grid
-from wavefabric.acoustics.plots import plane, plot_field, plot_profiles
+from wavefabric.acoustics.pictures.fields import plane, plot_field, plot_profiles
 from wavefabric.errors import InputError
 
 GRID = Grid((20, 12, 30), 1e-3, pml_size=0)

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.image import AxesImage
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
-from wavefabric.acoustics.plot_recorded import chosen, recorded_figure
-from wavefabric.acoustics.recorded import open_recorded
+from wavefabric.acoustics.pictures.plot_recorded import chosen, recorded_figure
+from wavefabric.acoustics.pictures.recorded import open_recorded
 from wavefabric.errors import InputError
 
 KWAVE = Path(__file__).parents[1] / "data" / "kwave"

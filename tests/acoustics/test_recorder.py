@@ -8,11 +8,11 @@ import pytest
 from plain_solver import PlainSolver
 from random_problems import history, points, problem, velocity_source
 
-from wavefabric.acoustics import recorder
-from wavefabric.acoustics.intensity import WEIGHTS
 from wavefabric.acoustics.problem import QUANTITIES, Cuboids, Interpolation, Recording
+from wavefabric.acoustics.recording import recorder
+from wavefabric.acoustics.recording.intensity import WEIGHTS
+from wavefabric.acoustics.recording.sinks import Memory
 from wavefabric.acoustics.run import run
-from wavefabric.acoustics.sinks import Memory
 from wavefabric.device import get_device
 
 SHAPES = [(14, 12, 9), (15, 13, 1)]
@@ -245,7 +245,7 @@ def test_layout():
 
 def test_rms_of_a_long_run_keeps_its_digits():
     """A sum of squares in single precision would lose digits from the first thousand steps on."""
-    from wavefabric.acoustics import kernels
+    from wavefabric.acoustics.solver import kernels
 
     target, values = np.zeros(1), np.full(1, 0.1, np.float32)
     for _ in range(5000):

@@ -12,8 +12,8 @@ from random_problems import points, pressure_source, problem
 from wavefabric.acoustics import build
 from wavefabric.acoustics import run as runs
 from wavefabric.acoustics.problem import Recording
+from wavefabric.acoustics.recording.sinks import Memory
 from wavefabric.acoustics.run import Checkpoints, FieldLost, run
-from wavefabric.acoustics.sinks import Memory
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 

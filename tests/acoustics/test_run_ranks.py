@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics import Grid, Medium, Sensor, Source, build, recorder, simulate
-from wavefabric.acoustics.decomposition import Options
-from wavefabric.acoustics.kwave_input import read_input
-from wavefabric.acoustics.kwave_output import KWaveOutput
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, build, simulate
+from wavefabric.acoustics.kwave.input import read_input
+from wavefabric.acoustics.kwave.output import KWaveOutput
+from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.acoustics.problem import QUANTITIES, Cuboids, Interpolation, PressureSource, Recording
+from wavefabric.acoustics.recording import recorder
+from wavefabric.acoustics.recording.sinks import Memory
 from wavefabric.acoustics.run import Checkpoints, FieldLost, run
-from wavefabric.acoustics.sinks import Memory
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
 
@@ -321,7 +322,7 @@ def test_all_ranks_by_default(comm):
 @pytest.mark.parallel(2)
 def test_a_field_that_grows_is_stopped_on_all_ranks(comm):
     """Density jumps on one rank, and the trial and the watch say the same on both as on one."""
-    from wavefabric.acoustics.stability import stability
+    from wavefabric.acoustics.stability.time_step import stability
     from wavefabric.exchange import solo
 
     rho = np.full(SHAPE[::-1], 1000.0)

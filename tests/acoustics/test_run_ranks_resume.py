@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics.decomposition import Options
+from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.acoustics.problem import QUANTITIES, Interpolation, Recording
+from wavefabric.acoustics.recording.series_files import SeriesFiles
+from wavefabric.acoustics.recording.sinks import Memory
 from wavefabric.acoustics.run import Checkpoints, run
-from wavefabric.acoustics.series_files import SeriesFiles
-from wavefabric.acoustics.sinks import Memory
-from wavefabric.acoustics.step import Step
+from wavefabric.acoustics.solver.step import Step
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
 from wavefabric.results import checkpoint

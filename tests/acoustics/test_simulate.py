@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, to_problem
+from wavefabric.acoustics.recording.series_files import SeriesFiles
+from wavefabric.acoustics.recording.sinks import Layout, Report
 from wavefabric.acoustics.run import Checkpoints, run
-from wavefabric.acoustics.series_files import SeriesFiles
-from wavefabric.acoustics.sinks import Layout, Report
 from wavefabric.errors import InputError
 from wavefabric.results.file import read_result
 

@@ -8,9 +8,9 @@ from plain_solver import PlainSolver
 from random_problems import pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.build import make_stages
-from wavefabric.acoustics.operators import unstaggering
-from wavefabric.acoustics.stages import Stages
-from wavefabric.acoustics.step import Step
+from wavefabric.acoustics.solver.operators import unstaggering
+from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.step import Step
 from wavefabric.device import fftw_direct, get_device
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]

@@ -8,10 +8,10 @@ import pytest
 import random_problems as random
 
 from wavefabric.acoustics.build import make_stages
-from wavefabric.acoustics.decomposition import Options, decompose
-from wavefabric.acoustics.stages_axes_global import GlobalAxisStages
-from wavefabric.acoustics.stages_axes_local import LocalAxisStages
-from wavefabric.acoustics.step import Step
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.parallel.fused_cuda_global import GlobalAxisStages
+from wavefabric.acoustics.parallel.fused_cuda_local import LocalAxisStages
+from wavefabric.acoustics.solver.step import Step
 
 pytestmark = [pytest.mark.multigpu, pytest.mark.parallel([2, 4])]
 _STEPS = 6
@@ -109,7 +109,7 @@ def test_global(comm, absorption, nonlinear, seed, shape):
 
 @pytest.mark.parametrize("kind", ["local", "global"])
 def test_translated_and_multiplied(comm, kind):
-    from wavefabric.acoustics import operators
+    from wavefabric.acoustics.solver import operators
 
     problem = _problem((20, 24, 40), "none", False, 9)
     options = Options(kind, overlap=5) if kind == "local" else Options(kind)

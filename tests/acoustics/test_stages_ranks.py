@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from random_problems import pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics.bell import bell
 from wavefabric.acoustics.build import make_stages, needed_bytes
-from wavefabric.acoustics.decomposition import Options, decompose
-from wavefabric.acoustics.localise import cut_array
-from wavefabric.acoustics.operators import unstaggering
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.parallel.localise import cut_array
+from wavefabric.acoustics.parallel.stages_local import Halo
+from wavefabric.acoustics.parallel.window import bell
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording, VelocitySource
-from wavefabric.acoustics.stages_local import Halo
-from wavefabric.acoustics.step import Step
+from wavefabric.acoustics.solver.operators import unstaggering
+from wavefabric.acoustics.solver.step import Step
 
 EVEN, ODD, FLAT = (24, 20, 18), (35, 27, 21), (31, 45, 1)
 POWER, STOKES, BENT = dict(absorption="power_law"), dict(absorption="stokes"), dict(nonlinearity=True)

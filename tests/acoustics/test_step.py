@@ -6,7 +6,7 @@ from random_problems import pressure_source, problem, velocity_source
 
 from wavefabric.acoustics.build import make_stages
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.step import Step
+from wavefabric.acoustics.solver.step import Step
 from wavefabric.device import get_device
 
 C, RHO, SPACING = 1540.0, 1060.0, (1e-4, 1.3e-4, 0.8e-4)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.acoustics import Grid, analytic
-from wavefabric.acoustics.band_limited import periodic_sinc, spread, star
-from wavefabric.acoustics.transducers import bowl, disc, linear_array, rectangle
+from wavefabric.acoustics.transducers.band_limited import periodic_sinc, spread, star
+from wavefabric.acoustics.transducers.elements import bowl, disc, linear_array, rectangle
 from wavefabric.errors import InputError
 
 

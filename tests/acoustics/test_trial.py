@@ -8,9 +8,9 @@ import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 from wavefabric.acoustics.run import FieldLost
-from wavefabric.acoustics.simulation import silent_problem
-from wavefabric.acoustics.stability import proved_limit, stability
-from wavefabric.acoustics.trial import Trials, _noise
+from wavefabric.acoustics.simulate import silent_problem
+from wavefabric.acoustics.stability.time_step import proved_limit, stability
+from wavefabric.acoustics.stability.trial import Trials, _noise
 from wavefabric.bench.stability_reference import spectral_radius, step_matrix
 from wavefabric.bench.ultrasound_stability import run as random_media
 from wavefabric.device import get_device
@@ -98,7 +98,7 @@ def test_the_limit_found_parts_decay_from_growth(pml, more):
 def test_the_reference_is_the_time_step(more):
     """Its matrix takes the fields where the solver takes them."""
     from wavefabric.acoustics.build import make_stages
-    from wavefabric.acoustics.step import Step
+    from wavefabric.acoustics.solver.step import Step
 
     problem = replace(uneven(2, **more), steps=9)
     stages = make_stages(CPU.device, problem, np.float64)
@@ -146,8 +146,8 @@ def test_absorption_may_grow_at_any_time_step():
 
 
 def test_noise_is_the_same_in_every_part():
-    from wavefabric.acoustics.decomposition import Options, decompose
-    from wavefabric.acoustics.parts import whole
+    from wavefabric.acoustics.parallel.decomposition import Options, decompose
+    from wavefabric.acoustics.solver.parts import whole
 
     shape = (12, 8, 10)
     field = np.empty(shape[::-1])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, analytic, simulate
-from wavefabric.acoustics.transducers import bowl, disc, linear_array
+from wavefabric.acoustics.transducers.elements import bowl, disc, linear_array
 
 C, RHO, DX = 1500.0, 1000.0, 1e-3
 

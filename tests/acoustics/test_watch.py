@@ -7,12 +7,12 @@ import pytest
 from random_problems import pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.build import make_stages
-from wavefabric.acoustics.energy import Energy, source_strength
 from wavefabric.acoustics.problem import PressureSource, Recording
+from wavefabric.acoustics.recording.sinks import Memory
 from wavefabric.acoustics.run import FieldLost, run
-from wavefabric.acoustics.sinks import Memory
-from wavefabric.acoustics.step import Step
-from wavefabric.acoustics.watch import TOLERANCE, Watch
+from wavefabric.acoustics.solver.step import Step
+from wavefabric.acoustics.stability.energy import Energy, source_strength
+from wavefabric.acoustics.stability.energy_watch import TOLERANCE, Watch
 from wavefabric.device import get_device
 from wavefabric.exchange import solo
 
@@ -46,7 +46,7 @@ def test_energy_is_its_formula_and_is_kept(shape):
 
 
 def test_energy_in_chunks(monkeypatch):
-    from wavefabric.acoustics import energy
+    from wavefabric.acoustics.stability import energy
 
     given = problem((12, 10, 6), mixed="r", steps=3)
     whole, _ = energies(given)

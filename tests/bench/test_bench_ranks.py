@@ -17,10 +17,10 @@ from wavefabric.bench import (
     ultrasound_cuts,
     ultrasound_scaling,
 )
-from wavefabric.bench.ranks import Ranks
 from wavefabric.bench.stand_ins import Placed
 from wavefabric.collectives import direct_all_gather
 from wavefabric.errors import InputError
+from wavefabric.execution.ranks import Ranks
 
 TWO = pytest.mark.parallel(2)
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wavefabric.bench import collective_run, nccl_collectives
-from wavefabric.bench.collective_data import EXACT, contribution, count_wrong, expected, fill, values_of
-from wavefabric.bench.ranks import Ranks
 from wavefabric.collectives import TRANSFER, Schedule, direct_all_gather, levels, point_to_point, verify
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
-from wavefabric.fabric.model import Fabric, Link
+from wavefabric.execution import collective_run, nccl_collectives
+from wavefabric.execution.collective_data import EXACT, contribution, count_wrong, expected, fill, values_of
+from wavefabric.execution.ranks import Ranks
+from wavefabric.fabric.electrical.fabric import Fabric, Link
 
 
 @pytest.mark.parametrize("dtype", EXACT)
@@ -44,7 +44,7 @@ def test_items_origins_and_elements_differ():
 
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_what_is_wrong_is_counted(cpu, dtype, monkeypatch):
-    monkeypatch.setattr("wavefabric.bench.collective_data._BLOCK", 40)
+    monkeypatch.setattr("wavefabric.execution.collective_data._BLOCK", 40)
     comm = solo(cpu)
     schedule = point_to_point("copy", 1, [(0, 0, 100), (0, 0, 7)])
     buffers = {name: comm.allocate((120,), dtype) for name in ("send", "recv")}

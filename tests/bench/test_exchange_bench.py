@@ -6,7 +6,7 @@ import pytest
 from wavefabric.bench import exchange
 from wavefabric.bench.exchange_reference import peak
 from wavefabric.bench.stand_ins import renumbered
-from wavefabric.cli.bench_ranks import _sizes
+from wavefabric.cli.bench.ranks import _sizes
 from wavefabric.collectives import verify
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo

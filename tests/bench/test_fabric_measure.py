@@ -7,19 +7,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from wavefabric.bench import fabric_measure
-from wavefabric.bench.collective_run import as_run
-from wavefabric.bench.fabric_build import fabric_of
-from wavefabric.bench.fabric_fit import fit
-from wavefabric.bench.fabric_patterns import PATTERNS, additions, busiest, pattern, relay
-from wavefabric.bench.fabric_report import misfits
-from wavefabric.bench.ranks import Ranks
 from wavefabric.collectives import levels
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.exchange.program import Program
-from wavefabric.fabric.cost import cost
-from wavefabric.fabric.files import from_toml
+from wavefabric.execution import fabric_measure
+from wavefabric.execution.collective_run import as_run
+from wavefabric.execution.fabric_build import fabric_of
+from wavefabric.execution.fabric_fit import fit
+from wavefabric.execution.fabric_patterns import PATTERNS, additions, busiest, pattern, relay
+from wavefabric.execution.fabric_report import misfits
+from wavefabric.execution.ranks import Ranks
+from wavefabric.fabric.cost.cost import cost
+from wavefabric.fabric.io.files import from_toml
 
 _SIZES = np.array(fabric_measure.SIZES["cuda"], float)
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from wavefabric.bench.measure import relative_error
 from wavefabric.bench.peer import PlainRK4IP
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.integrators import INTEGRATORS
-from wavefabric.optics.presets import graded_index_62_5
-from wavefabric.optics.stages import Stages
+from wavefabric.execution.measure import relative_error
+from wavefabric.optics.fibre.presets import graded_index_62_5
+from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.propagation.operators import Stages
 
 N, RATE, H = 512, 1e12, 150.0
 

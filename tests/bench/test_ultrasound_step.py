@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics.problem import Recording
+from wavefabric.acoustics.recording.sinks import Memory
 from wavefabric.acoustics.run import run
-from wavefabric.acoustics.sinks import Memory
-from wavefabric.acoustics.stability import stability
+from wavefabric.acoustics.stability.time_step import stability
 from wavefabric.bench import ultrasound_peer, ultrasound_step
 from wavefabric.bench.ultrasound_bare import Bare
 from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem, sensor

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from wavefabric.acoustics.kwave_format import Reader
+from wavefabric.acoustics.kwave.format import Reader
 from wavefabric.results import write_result
 from wavefabric.results.file import Data
 
@@ -148,7 +148,7 @@ def test_a_result_larger_than_the_memory(command, tmp_path):
 )
 def test_arrays_that_fit_one_by_one_only(command, tmp_path, monkeypatch, words):
     """1200³ points that were never written: 6.4 GiB an array, and no run of them fits where each does."""
-    monkeypatch.setattr("wavefabric.acoustics.kwave_input.host_memory", lambda: (7 << 30, 8 << 30))
+    monkeypatch.setattr("wavefabric.acoustics.kwave.input.host_memory", lambda: (7 << 30, 8 << 30))
     read = Reader.array
 
     def outlined(*asked):

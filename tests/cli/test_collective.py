@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from wavefabric.cli.collective_circuits import circuits_text, load_circuits
-from wavefabric.cli.collective_source import array_elements, default_elements, sizes_of
+from wavefabric.cli.collective.circuits import circuits_text, load_circuits
+from wavefabric.cli.collective.source import array_elements, default_elements, sizes_of
 from wavefabric.collectives import from_json, load, ring_all_gather, save, verify
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.registry import ALGORITHMS, accepts, build
@@ -528,7 +528,7 @@ def test_run_replaces_nothing(command, tmp_path, there, words):
 
 @pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
 def test_run_starts_as_many_ranks_as_the_schedule_has(command, tmp_path, monkeypatch):
-    from wavefabric.exchange import launch
+    from wavefabric.exchange.launch import launch
 
     jobs = []
     monkeypatch.setattr(launch, "launch", lambda job: jobs.append(job) or 0)

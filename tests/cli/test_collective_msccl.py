@@ -3,7 +3,7 @@
 import json
 
 from wavefabric.collectives import ring_all_gather
-from wavefabric.collectives.msccl.write import to_msccl
+from wavefabric.collectives.formats.msccl.write import to_msccl
 
 COST = ("collective", "cost", "ll.xml", "--fabric", "switch:4", "--bytes", "64K,32M")
 

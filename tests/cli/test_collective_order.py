@@ -7,7 +7,7 @@ import pytest
 import typer.main
 
 from wavefabric.cli import app
-from wavefabric.cli.collective_files import write_all
+from wavefabric.cli.collective.files import write_all
 from wavefabric.collectives import ring_all_gather, save
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
@@ -153,8 +153,8 @@ def test_options_of_msccl_reach_the_file(command, tmp_path):
 
 
 def test_schedules_by_name_are_proved_once(command, monkeypatch, tmp_path):
-    from wavefabric.cli import collective_circuits
-    from wavefabric.cli.collective_circuits import circuits_text
+    from wavefabric.cli.collective import circuits
+    from wavefabric.cli.collective.circuits import circuits_text
     from wavefabric.collectives import verify
     from wavefabric.fabric import load
     from wavefabric.fabric.photonic.assign import plan
@@ -166,8 +166,8 @@ def test_schedules_by_name_are_proved_once(command, monkeypatch, tmp_path):
     schedule = build("ring", "all-gather", 4, 4)
     save(tmp_path / "s.json", schedule)
     (tmp_path / "c.json").write_text(circuits_text(plan(schedule, load("lightpath:2x2"))))
-    read = collective_circuits.load_circuits
-    monkeypatch.setattr(collective_circuits, "load_circuits", lambda path: loaded.append(path) or read(path))
+    read = circuits.load_circuits
+    monkeypatch.setattr(circuits, "load_circuits", lambda path: loaded.append(path) or read(path))
     told(command, "cost", "s.json", "--circuits", "c.json")
     assert (len(proved), len(loaded)) == (2, 1)
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from wavefabric.cli.progress import Bar, Silent, make_progress
+from wavefabric.cli.common.progress import Bar, Silent, make_progress
 from wavefabric.results import Data, write_result
 
 
@@ -48,9 +48,9 @@ def calls(monkeypatch):
         progress.update(4, "done")
         return SimpleNamespace(payload=PAYLOAD, path=write_result(output, PAYLOAD, force, runfile.text))
 
-    module = types.ModuleType("wavefabric.optics.link")
+    module = types.ModuleType("wavefabric.optics.link.run")
     module.run_link = run_link
-    monkeypatch.setitem(sys.modules, "wavefabric.optics.link", module)
+    monkeypatch.setitem(sys.modules, "wavefabric.optics.link.run", module)
     return seen
 
 
@@ -98,7 +98,7 @@ def test_interrupt_says_where_the_checkpoint_is(command, run_text, tmp_path, mon
             (tmp_path / "demo.h5.checkpoint").touch()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["wavefabric.optics.link"], "run_link", run_link)
+    monkeypatch.setattr(sys.modules["wavefabric.optics.link.run"], "run_link", run_link)
     (tmp_path / "demo.toml").write_text(run_text)
     code, out, err = command("run", "demo.toml")
     assert (code, out, err.count("\n")) == (130, "", 1)
@@ -110,7 +110,7 @@ def test_faults_of_the_machine_are_one_line(command, run_text, tmp_path, monkeyp
     def run_link(runfile, **_):
         raise fault
 
-    monkeypatch.setattr(sys.modules["wavefabric.optics.link"], "run_link", run_link)
+    monkeypatch.setattr(sys.modules["wavefabric.optics.link.run"], "run_link", run_link)
     (tmp_path / "demo.toml").write_text(run_text)
     code, _, err = command("run", "demo.toml")
     assert (code, err.count("\n")) == (2, 1)

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from wavefabric.cli.fabric_show import EXAMPLES, speed
+from wavefabric.cli.fabric.show import EXAMPLES, speed
 from wavefabric.fabric import load, presets
-from wavefabric.fabric.files import to_toml
+from wavefabric.fabric.io.files import to_toml
 
 NCCL = """<!-- two GPUs on one switch -->
 <system version="1">
@@ -206,8 +206,8 @@ def test_a_fabric_that_does_not_fit_is_not_written(command, tmp_path, monkeypatc
         asked.append(residual)
         return found
 
-    monkeypatch.setattr("wavefabric.cli.fabric_measure.Job", Job)
-    monkeypatch.setattr("wavefabric.bench.fabric_measure.run", run)
+    monkeypatch.setattr("wavefabric.cli.fabric.measure.Job", Job)
+    monkeypatch.setattr("wavefabric.execution.fabric_measure.run", run)
     words = ("fabric", "measure", "--ranks", 2, "-o", "m.toml")
     code, _, err = command(*words)
     assert code == 2

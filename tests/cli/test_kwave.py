@@ -271,7 +271,7 @@ def test_checkpoint_without_its_output(kwave, tmp_path):
 
 def test_interrupted(kwave, tmp_path, monkeypatch):
     """Ctrl-C without a checkpoint leaves nothing."""
-    from wavefabric.acoustics.kwave_output import KWaveOutput
+    from wavefabric.acoustics.kwave.output import KWaveOutput
 
     def stop(*_):
         raise KeyboardInterrupt

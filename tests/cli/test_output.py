@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from wavefabric.cli import output
+from wavefabric.cli.common import output
 
 #: What is said in help, tables, notes, and errors, one after the other in one process.
 PROGRAM = """\

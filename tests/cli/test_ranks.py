@@ -14,11 +14,11 @@ import h5py
 import numpy as np
 import pytest
 
-from wavefabric.cli import decomposition
-from wavefabric.exchange import launch as launcher
+from wavefabric.cli.common import decomposition
 from wavefabric.exchange import topology
+from wavefabric.exchange.launch import launch as launcher
 from wavefabric.exchange.placement import messages, traffic
-from wavefabric.gpu_topology import Topology
+from wavefabric.system.gpu_topology import Topology
 
 KWAVE = Path(__file__).parents[1] / "data" / "kwave" / "pressure_source_corners.h5"  # 40 x 36 x 32
 needs_mpi = pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
@@ -90,7 +90,7 @@ def jobs(monkeypatch):
     ],
 )
 def test_refused_before_anything_starts(command, files, jobs, monkeypatch, words, message):
-    monkeypatch.setattr("wavefabric.cli.ranks.most_ranks", lambda: 2000)
+    monkeypatch.setattr("wavefabric.cli.common.ranks.most_ranks", lambda: 2000)
     before = sorted(os.listdir(files))
     code, out, err = command(*words.split())
     assert code == 2
@@ -139,7 +139,7 @@ def test_placement_without_gpus(command, files, jobs, monkeypatch):
 
 def test_traffic_of_a_local_decomposition():
     """Four blocks along x, on a ring: each neighbour gets an overlap of 5 planes of 36 x 32 points."""
-    from wavefabric.acoustics.decomposition import Options
+    from wavefabric.acoustics.parallel.decomposition import Options
 
     schedule = decomposition.traffic(KWAVE, 4, Options("local", (4, 1, 1), 5))
     ring = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]])
@@ -201,7 +201,7 @@ def test_kwave_file_on_two_ranks(command, files):
 @needs_mpi
 @apart
 def test_info_under_mpiexec(tmp_path):
-    from wavefabric.exchange import mpiexec
+    from wavefabric.exchange.launch import mpiexec
 
     starter, variables = mpiexec.command(
         mpiexec.find(mpiexec.library()), mpiexec.library().family, 2, "auto", {}
@@ -267,7 +267,7 @@ def test_stopped_ranks_leave_a_checkpoint_and_go_on(files, how, ranks):
 @apart
 def test_sigterm_under_mpiexec_saves(files):
     """A batch system ends mpiexec, which hands the signal on: a fibre's ranks save and say where."""
-    from wavefabric.exchange import mpiexec
+    from wavefabric.exchange.launch import mpiexec
 
     library = mpiexec.library()
     if library.family != "MPICH":

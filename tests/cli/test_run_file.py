@@ -7,9 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from wavefabric.errors import InputError
-from wavefabric.optics.build import build_transmitter
-from wavefabric.optics.runfile import RunFile, load
-from wavefabric.optics.runfile_tables import Fibre, Link, Signal, Solver
+from wavefabric.optics.link.build import build_transmitter
+from wavefabric.optics.run_file.run_file import RunFile, load
+from wavefabric.optics.run_file.tables import Fibre, Link, Signal, Solver
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -143,7 +143,7 @@ def test_python_takes_si_floats():
 
 
 def test_every_key_is_documented():
-    from wavefabric.optics.runfile_tables import Output, Profile, Receiver
+    from wavefabric.optics.run_file.tables import Output, Profile, Receiver
 
     text = (EXAMPLES.parent / "docs" / "run-files.md").read_text(encoding="utf-8")
     for table in (RunFile, Fibre, Profile, Link, Signal, Receiver, Solver, Output):

@@ -16,8 +16,8 @@ from msccl_machine import Machine, numbers, traffic
 
 from wavefabric.collectives import levels, verify
 from wavefabric.collectives.conditions import kind, operation, whole_elements
-from wavefabric.collectives.msccl.read import from_msccl
-from wavefabric.collectives.msccl.write import to_msccl
+from wavefabric.collectives.formats.msccl.read import from_msccl
+from wavefabric.collectives.formats.msccl.write import to_msccl
 from wavefabric.errors import InputError
 
 

@@ -22,9 +22,9 @@ from wavefabric.collectives import (
     verify,
 )
 from wavefabric.collectives.conditions import kind
-from wavefabric.collectives.msccl.check import check_msccl
-from wavefabric.collectives.msccl.read import from_msccl, load_msccl
-from wavefabric.collectives.msccl.write import save_msccl, to_msccl
+from wavefabric.collectives.formats.msccl.check import check_msccl
+from wavefabric.collectives.formats.msccl.read import from_msccl, load_msccl
+from wavefabric.collectives.formats.msccl.write import save_msccl, to_msccl
 from wavefabric.collectives.registry import ALGORITHMS, accepts, build
 from wavefabric.collectives.structure import ScheduleError
 from wavefabric.errors import InputError

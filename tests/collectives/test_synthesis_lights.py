@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from synthesis_cases import check_circuits, fewest_rounds, grid
 
 from wavefabric.collectives import COLLECTIVES, kind, layout
-from wavefabric.collectives.synthesis import Lights, Undecided, search, synthesise
+from wavefabric.collectives.synthesis import Lights, Undecided, synthesise
+from wavefabric.collectives.synthesis.circuits import search
 from wavefabric.errors import InputError
 
 

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from synthesis_cases import both_ways, check_links, fewest_steps
 
 from wavefabric.collectives import layout
-from wavefabric.collectives.synthesis import Links, least_steps, link_search
+from wavefabric.collectives.synthesis import Links, least_steps
 from wavefabric.collectives.synthesis.bounds import link_bound, nearer_sets
-from wavefabric.collectives.synthesis.clock import Deadline
+from wavefabric.collectives.synthesis.deadline import Deadline
 from wavefabric.collectives.synthesis.demand import Chunk, Demand, task
-from wavefabric.collectives.synthesis.link_paths import farthest_first, translated
-from wavefabric.collectives.synthesis.link_search import bounds
+from wavefabric.collectives.synthesis.links import search
+from wavefabric.collectives.synthesis.links.paths import farthest_first, translated
+from wavefabric.collectives.synthesis.links.search import bounds
 from wavefabric.collectives.synthesis.spread import distances
 
 
@@ -61,7 +62,7 @@ KNOWN = [
 
 @pytest.mark.parametrize(("links", "steps"), KNOWN)
 def test_least_steps_without_a_solver(links, steps, monkeypatch):
-    monkeypatch.setattr(link_search, "decide", None)
+    monkeypatch.setattr(search, "decide", None)
     found = least_steps(all_to_all(links.ranks), links)
     assert (found.rounds, found.lower_bound, found.optimal) == (steps, steps, True)
     check_links(found, links)

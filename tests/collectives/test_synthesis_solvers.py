@@ -15,8 +15,8 @@ from wavefabric.collectives import layout
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.synthesis import Lights, solve, synthesise
 from wavefabric.collectives.synthesis.bounds import circuit_bound, cut_bound
-from wavefabric.collectives.synthesis.colour import colours
 from wavefabric.collectives.synthesis.demand import task
+from wavefabric.collectives.synthesis.edge_colouring import colours
 from wavefabric.collectives.synthesis.model import Model
 from wavefabric.errors import InputError, MissingExtra
 

@@ -9,14 +9,14 @@ import synthesis_cases as cases
 from synthesis_cases import check_circuits, grid
 
 from wavefabric.collectives import layout
-from wavefabric.collectives.synthesis import Undecided, clock, least_steps, solve, synthesise
+from wavefabric.collectives.synthesis import Undecided, deadline, least_steps, solve, synthesise
 from wavefabric.collectives.synthesis.bounds import cut_bound
-from wavefabric.collectives.synthesis.clock import Deadline, OutOfTime, before_writing
-from wavefabric.collectives.synthesis.colour import colours
+from wavefabric.collectives.synthesis.circuits.edges import Net
+from wavefabric.collectives.synthesis.circuits.seeds import direct, greedy, ring
+from wavefabric.collectives.synthesis.deadline import Deadline, OutOfTime, before_writing
 from wavefabric.collectives.synthesis.demand import task
+from wavefabric.collectives.synthesis.edge_colouring import colours
 from wavefabric.collectives.synthesis.model import Model
-from wavefabric.collectives.synthesis.net import Net
-from wavefabric.collectives.synthesis.seeds import direct, greedy, ring
 
 
 def all_gather(ranks, pieces=1):
@@ -44,7 +44,7 @@ class Ticking:
 def ticking(monkeypatch):
     """The synthesis reads a clock that counts how often it is read."""
     fake = Ticking()
-    monkeypatch.setattr(clock, "now", fake)
+    monkeypatch.setattr(deadline, "now", fake)
     return fake
 
 

@@ -146,7 +146,7 @@ def test_memory(device):
 
 
 def test_memory_within_a_control_group(monkeypatch, tmp_path):
-    monkeypatch.setattr("wavefabric.machine._CGROUP", tmp_path)
+    monkeypatch.setattr("wavefabric.system.machine._CGROUP", tmp_path)
     device = CpuDevice(1)
     assert 0 < device.memory()[0] <= device.memory()[1]
     (tmp_path / "memory.current").write_text("1000000\n")
@@ -158,9 +158,9 @@ def test_memory_within_a_control_group(monkeypatch, tmp_path):
 
 
 def test_kernels_are_the_module(cpu):
-    from wavefabric.optics import kernels
+    from wavefabric.optics.propagation.kernels import kerr
 
-    assert cpu.kernels("wavefabric.optics.kernels") is kernels
+    assert cpu.kernels("wavefabric.optics.propagation.kernels.kerr") is kerr
 
 
 @pytest.mark.parametrize("name", ["gpu", "cpu:1", "cuda:x", "cuda:-1", "", "CUDA"])

@@ -224,8 +224,8 @@ def test_scipy_serves_where_fftw_is_missing(monkeypatch):
 
 
 def test_a_propagation_without_fftw(monkeypatch):
-    from wavefabric.optics.fibre import single_mode
-    from wavefabric.optics.propagation import propagate
+    from wavefabric.optics.fibre.fibre import single_mode
+    from wavefabric.optics.propagation.propagate import propagate
 
     t = np.linspace(-10, 10, 512)
     start = np.array([0.5 / np.cosh(t), 0.3j / np.cosh(t - 1)])

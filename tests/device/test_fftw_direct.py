@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wavefabric.acoustics import planes
+from wavefabric.acoustics.solver import plane_passes
 from wavefabric.device import fftw, fftw_direct
 from wavefabric.device.fftw_direct import AxisTransforms, available
 
@@ -58,7 +58,7 @@ class Grid:
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread(cpu):
-    cpu.kernels("wavefabric.acoustics.kernels")  # which sets the number of threads
+    cpu.kernels("wavefabric.acoustics.solver.kernels")  # which sets the number of threads
 
 
 def along_z(spectrum, operator):
@@ -89,19 +89,19 @@ def test_planes_there_and_back(shape, dtype):
     grid = Grid(shape, dtype)
     field, host = grid.real()
     spectrum = aligned(grid.half, grid.complex)
-    planes.transform_planes(grid.fft, grid.batch, field, spectrum)
+    plane_passes.transform_planes(grid.fft, grid.batch, field, spectrum)
     grid.check(spectrum, np.fft.rfft2(host))
     assert (field == host).all()
     other, size = spectrum.copy(), shape[1] * shape[2]
     target = aligned(grid.half[1:], grid.complex)
     for z in range(shape[0]):
-        planes._y_backward_into(grid.fft, spectrum[z], target)
-        planes._y_backward(grid.fft, other[z])
+        plane_passes._y_backward_into(grid.fft, spectrum[z], target)
+        plane_passes._y_backward(grid.fft, other[z])
         grid.check(target, shape[1] * np.fft.rfft(host[z]))
         grid.check(other[z], shape[1] * np.fft.rfft(host[z]))
         rows = aligned((grid.batch, shape[2]), dtype)
         for y in range(0, shape[1], grid.batch):
-            planes._x_backward(grid.fft, target[y], rows)
+            plane_passes._x_backward(grid.fft, target[y], rows)
             grid.check(rows, size * host[z, y : y + grid.batch])
 
 
@@ -111,7 +111,7 @@ def test_gradient_columns(shape, dtype):
     grid = Grid(shape, dtype)
     (s0, host), (kappa, k) = grid.spectrum(), grid.real(grid.half)
     s1, (dz, factor) = aligned(grid.half, grid.complex), grid.vector(shape[0])
-    planes.gradient_columns(grid.fft, s0, s1, kappa, dz, grid.columns())
+    plane_passes.gradient_columns(grid.fft, s0, s1, kappa, dz, grid.columns())
     grid.check(s0, along_z(host, k))
     grid.check(s1, along_z(host, k * factor[:, None, None]))
 
@@ -126,7 +126,7 @@ def test_divergence_columns(shape, dtype):
         grid.vector(shape[1]),
         grid.vector(shape[0]),
     )
-    planes.divergence_columns(grid.fft, s0, s1, s2, kappa, dy, dz, grid.columns())
+    plane_passes.divergence_columns(grid.fft, s0, s1, s2, kappa, dy, dz, grid.columns())
     grid.check(s0, along_z(uy, k) * along_y[:, None])
     grid.check(s1, along_z(ux, k))
     grid.check(s2, along_z(uz, k * along[:, None, None]))
@@ -138,7 +138,7 @@ def test_absorption_columns(shape, dtype, disperses):
     grid = Grid(shape, dtype)
     (s0, rate), (s1, total) = grid.spectrum(), grid.spectrum()
     (nabla1, one), (nabla2, two) = grid.real(grid.half), grid.real(grid.half)
-    planes.absorption_columns(grid.fft, s0, s1, nabla1, nabla2, disperses, grid.columns())
+    plane_passes.absorption_columns(grid.fft, s0, s1, nabla1, nabla2, disperses, grid.columns())
     grid.check(s0, along_z(rate, one))
     grid.check(s1, along_z(total, two) if disperses else total)
 
@@ -150,7 +150,7 @@ def test_long_rows():
             grid = Grid((2, 3, nx), dtype)
             field, host = grid.real()
             spectrum = aligned(grid.half, grid.complex)
-            planes.transform_planes(grid.fft, grid.batch, field, spectrum)
+            plane_passes.transform_planes(grid.fft, grid.batch, field, spectrum)
             grid.check(spectrum, np.fft.rfft2(host))
 
 

@@ -49,21 +49,21 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
     """Architectures and sets of definitions to compile ``source`` with, as the package does."""
     if source == "device/philox.cu":
         return [(arch, ()) for arch in ARCHITECTURES]
-    if source == "optics/linear.cu":
+    if source == "optics/propagation/kernels/linear.cu":
         return [(arch, (f"-DREAL={real}", f"-DREAL2={real}2")) for arch in ARCHITECTURES for real in REALS]
-    if source == "optics/cells.cu":
+    if source == "optics/propagation/kernels/kerr_ranks.cu":
         return [("sm_90", (f"-DREAL={real}", f"-DREAL2={real}2")) for real in REALS]
     if source == "exchange/pack.cu":
         kinds = [("float", "float", 1), ("double2", "double", 0)]
         return [("sm_90", (f"-DTYPE={t}", f"-DWEIGHT={w}", f"-DWEIGHTED={n}")) for t, w, n in kinds]
     if source == "exchange/transports/p2p.cu":
         return [(arch, ()) for arch in ARCHITECTURES]
-    if source in ("acoustics/kernels.cu", "spectral/axis_fft.cu"):
+    if source in ("acoustics/solver/kernels.cu", "spectral/axis_fft.cu"):
         return [(arch, (f"-DREAL={real}",)) for arch in ARCHITECTURES for real in REALS]
-    if source == "acoustics/axes.cu":
+    if source == "acoustics/solver/axis_passes.cu":
         return []  # needs definitions and a source before it: `test_passes_compile`
-    assert source == "optics/kernels.cu", f"{source}: say here how it is compiled"
-    from wavefabric.optics.kernels_cuda import tile
+    assert source == "optics/propagation/kernels/kerr.cu", f"{source}: say here how it is compiled"
+    from wavefabric.optics.propagation.kernels.kerr_cuda import tile
 
     found = []
     # A few rows, and the 240 of 120 modes: both tiles of both types, each architecture with each type.
@@ -86,9 +86,19 @@ CASES = [(source, arch, flags) for source in SOURCES for arch, flags in definiti
 
 
 def test_the_sources_are_found():
-    assert {"device/philox.cu", "optics/kernels.cu", "optics/linear.cu"} <= set(SOURCES)
-    assert {"acoustics/kernels.cu", "acoustics/axes.cu", "spectral/axis_fft.cu"} <= set(SOURCES)
-    assert {"optics/cells.cu", "exchange/pack.cu", "exchange/transports/p2p.cu"} <= set(SOURCES)
+    assert {
+        "device/philox.cu",
+        "optics/propagation/kernels/kerr.cu",
+        "optics/propagation/kernels/linear.cu",
+    } <= set(SOURCES)
+    assert {"acoustics/solver/kernels.cu", "acoustics/solver/axis_passes.cu", "spectral/axis_fft.cu"} <= set(
+        SOURCES
+    )
+    assert {
+        "optics/propagation/kernels/kerr_ranks.cu",
+        "exchange/pack.cu",
+        "exchange/transports/p2p.cu",
+    } <= set(SOURCES)
 
 
 @pytest.mark.parametrize(
@@ -118,15 +128,18 @@ PASSES = [
 @pytest.mark.parametrize(("arch", "shape", "real", "nonlinear", "absorption", "passes"), PASSES)
 def test_passes_compile(arch, shape, real, nonlinear, absorption, passes):
     """axes.cu with what the launcher puts before it."""
-    from wavefabric.acoustics import axes_cuda
+    from wavefabric.acoustics.solver import axis_passes_cuda
 
-    assert axes_cuda.usable(shape, real) == (passes == "XYZ")
+    assert axis_passes_cuda.usable(shape, real) == (passes == "XYZ")
     before = [
-        files(place.rpartition("/")[0]).joinpath(place.rpartition("/")[2]) for place in axes_cuda.BEFORE
+        files(place.rpartition("/")[0]).joinpath(place.rpartition("/")[2])
+        for place in axis_passes_cuda.BEFORE
     ]
-    text = axes_cuda.prelude(shape, real, nonlinear, absorption, passes)
-    text += "\n".join([*(file.read_text(encoding="utf-8") for file in before), read("acoustics/axes.cu")])
-    cubin = nvrtc.compile_source(text, OPTIONS, arch, "axes.cu")
+    text = axis_passes_cuda.prelude(shape, real, nonlinear, absorption, passes)
+    text += "\n".join(
+        [*(file.read_text(encoding="utf-8") for file in before), read("acoustics/solver/axis_passes.cu")]
+    )
+    cubin = nvrtc.compile_source(text, OPTIONS, arch, "axis_passes.cu")
     exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
     launched = set(re.findall(r'"([xyz]_\w+)"', read("acoustics/axes_cuda.py")))
     assert len(launched) > 8
@@ -144,13 +157,13 @@ def public(module, *more) -> set[str]:
 
 def test_kernels_have_their_launchers():
     """What kernels.py names exists in CUDA too."""
-    from wavefabric.acoustics import kernels as sound
-    from wavefabric.acoustics import kernels_cuda as sound_cuda
-    from wavefabric.optics import kernels, kernels_cuda, linear
+    from wavefabric.acoustics.solver import kernels as sound
+    from wavefabric.acoustics.solver import kernels_cuda as sound_cuda
+    from wavefabric.optics.propagation.kernels import kerr, kerr_cuda, linear
 
-    light = public(kernels, linear)
+    light = public(kerr, linear)
     assert {"kerr_rotate", "transfer_table", "rk4ip_last", "row_energy", "Coupling"} <= light
-    assert light <= set(dir(kernels_cuda.Kernels))
+    assert light <= set(dir(kerr_cuda.Kernels))
     assert {"fill_operator", "update_density", "set_points", "sample", "tick"} <= public(sound)
     assert public(sound) <= set(dir(sound_cuda.Kernels))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wavefabric.exchange import environment
+from wavefabric.exchange.launch import environment
 
 #: starter: (variables of rank 5 of 8, the second rank of the second host of two), local rank, local size
 STARTERS = {

@@ -15,12 +15,12 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from wavefabric.bench.collective_data import count_wrong, fill
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
 from wavefabric.collectives.registry import ALGORITHMS, accepts, build
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
+from wavefabric.execution.collective_data import count_wrong, fill
 
 _PATIENCE = 20.0
 

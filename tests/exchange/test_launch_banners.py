@@ -2,7 +2,7 @@
 
 import pytest
 
-from wavefabric.exchange.banners import Death, Sieve
+from wavefabric.exchange.launch.banners import Death, Sieve
 
 HYDRA = """
 ===================================================================================

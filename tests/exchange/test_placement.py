@@ -9,7 +9,7 @@ from wavefabric.collectives import all_to_all, ring_all_gather, torus_halo
 from wavefabric.errors import InputError
 from wavefabric.exchange.placement import crossings, messages, place, read_placement, traffic
 from wavefabric.exchange.topology import query
-from wavefabric.gpu_topology import parse, speed
+from wavefabric.system.gpu_topology import parse, speed
 
 LEGEND = """
 Legend:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.exchange import shared_files
-from wavefabric.exchange.shared_files import check_room, mapped, remove
+from wavefabric.exchange.launch import shared_files
+from wavefabric.exchange.launch.shared_files import check_room, mapped, remove
 
 needs_mpi = pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/shm and /proc")

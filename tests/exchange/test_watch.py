@@ -94,7 +94,7 @@ def test_an_exit_status_is_the_real_one():
 
 
 def test_without_a_launcher():
-    from wavefabric.exchange import mpiexec
+    from wavefabric.exchange.launch import mpiexec
 
     library = mpiexec.library()
     words, variables = mpiexec.command(mpiexec.find(library), library.family, 2, "auto", {})

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from wavefabric.collectives import point_to_point, ring_all_reduce
 from wavefabric.collectives.registry import build
-from wavefabric.fabric.alpha_beta import alpha_beta
-from wavefabric.fabric.files import load
-from wavefabric.fabric.model import Fabric, Link
-from wavefabric.fabric.resources import transfer_bytes
-from wavefabric.fabric.routing import paths
+from wavefabric.fabric.cost.alpha_beta import alpha_beta
+from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.electrical.resources import transfer_bytes
+from wavefabric.fabric.electrical.routing import paths
+from wavefabric.fabric.io.files import load
 
 ALPHA, RATE = 0.7e-6, 300 * 2.0**30
 
@@ -142,7 +142,7 @@ def test_it_is_the_plain_sum(case, element_bytes):
 def test_the_table_of_loads_is_worked_off_in_parts(monkeypatch):
     schedule, fabric = ring_all_reduce(8, 8), load("torus:2x4")
     whole = alpha_beta(schedule, fabric, 1e6)
-    monkeypatch.setattr("wavefabric.fabric.alpha_beta._TABLE", 100)
+    monkeypatch.setattr("wavefabric.fabric.cost.alpha_beta._TABLE", 100)
     parts = alpha_beta(schedule, fabric, 1e6)
     assert parts.rounds == whole.rounds
     assert parts.busiest == whole.busiest

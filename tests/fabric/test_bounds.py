@@ -14,12 +14,12 @@ from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
-from wavefabric.fabric import bottleneck as bottleneck_module
-from wavefabric.fabric.bottleneck import bottleneck
-from wavefabric.fabric.bounds import bound
-from wavefabric.fabric.cuts import ports, restrict, sampled
-from wavefabric.fabric.files import load
-from wavefabric.fabric.model import Fabric, Link
+from wavefabric.fabric.bounds import bottleneck as bottleneck_module
+from wavefabric.fabric.bounds.bottleneck import bottleneck
+from wavefabric.fabric.bounds.bounds import bound
+from wavefabric.fabric.bounds.cuts import ports, restrict, sampled
+from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.io.files import load
 
 GIB = 2.0**30
 
@@ -220,7 +220,7 @@ def test_an_operation_without_data_needs_no_time():
 
 def test_exact_numbers_are_made_once_a_graph(monkeypatch):
     """Not once a flow: with 300 GPUs linked to each other that took half a minute."""
-    from wavefabric.fabric import cuts
+    from wavefabric.fabric.bounds import cuts
 
     calls = []
     common = cuts._common

@@ -17,12 +17,13 @@ from wavefabric.collectives import (
 )
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
-from wavefabric.fabric import draw, draw_layout, draw_photonic, load
-from wavefabric.fabric.cost_types import Bound, Cost, RoundCost
-from wavefabric.fabric.draw_gantt import _lanes
-from wavefabric.fabric.draw_page import page
-from wavefabric.fabric.draw_scene import HALF, evenly, flat, scene, time_words
-from wavefabric.fabric.draw_state import story
+from wavefabric.fabric import load
+from wavefabric.fabric.cost.result import Bound, Cost, RoundCost
+from wavefabric.fabric.draw import draw, graph_layout, photonic
+from wavefabric.fabric.draw.gantt import _lanes
+from wavefabric.fabric.draw.page import page
+from wavefabric.fabric.draw.scene import HALF, evenly, flat, scene, time_words
+from wavefabric.fabric.draw.state import story
 from wavefabric.fabric.photonic.assign import plan
 
 
@@ -167,10 +168,10 @@ def test_words_of_times():
 
 
 def test_colours_tell_all_from_nearly_all():
-    assert draw_photonic.level_colour(1.0) != draw_photonic.level_colour(0.999)
-    assert len({draw_photonic.hue(k / 15) for k in range(16)}) == 16
+    assert photonic.level_colour(1.0) != photonic.level_colour(0.999)
+    assert len({photonic.hue(k / 15) for k in range(16)}) == 16
     for share in (-1, 0, 0.3, 1, 2):
-        assert re.fullmatch("#[0-9a-f]{6}", draw_photonic.hue(share))
+        assert re.fullmatch("#[0-9a-f]{6}", photonic.hue(share))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +180,7 @@ def test_colours_tell_all_from_nearly_all():
 )  # fmt: skip
 def test_nodes_lie_apart(name):
     fabric = load(name)
-    place = draw_layout.positions(fabric)
+    place = graph_layout.positions(fabric)
     assert set(place) == {*fabric.gpus, *fabric.switches}
     at = np.array([place[n] for n in (*fabric.gpus, *fabric.switches)])
     apart = np.hypot(*(at[:, None] - at[None]).transpose(2, 0, 1)) + 9 * np.eye(len(at))
@@ -187,10 +188,10 @@ def test_nodes_lie_apart(name):
 
 
 def test_grids_are_drawn_as_grids():
-    place = draw_layout.positions(load("torus:3x5"))
+    place = graph_layout.positions(load("torus:3x5"))
     assert place["GPU7"].tolist() == [2, 1]
     # A hypercube of four dimensions: neighbours in a row or a column, ends joined around.
-    place = draw_layout.positions(load("hypercube:4"))
+    place = graph_layout.positions(load("hypercube:4"))
     for rank in range(16):
         for bit in range(4):
             step = np.abs(place[f"GPU{rank}"] - place[f"GPU{rank ^ 1 << bit}"])

@@ -7,11 +7,11 @@ import pytest
 
 from wavefabric.collectives import point_to_point, ring_all_gather
 from wavefabric.collectives.registry import build
-from wavefabric.fabric.cost import cost
-from wavefabric.fabric.ends import additions, issue_time
-from wavefabric.fabric.files import from_toml, to_toml
-from wavefabric.fabric.model import Fabric, Link
-from wavefabric.fabric.resources import transfer_bytes
+from wavefabric.fabric.cost.cost import cost
+from wavefabric.fabric.cost.ends import additions, issue_time
+from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.electrical.resources import transfer_bytes
+from wavefabric.fabric.io.files import from_toml, to_toml
 
 _NAMES = tuple(f"GPU{r}" for r in range(4))
 PLAIN = Fabric(

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
-from wavefabric.fabric import families, file_text
-from wavefabric.fabric.files import check_connected, from_toml, load, save, to_toml
-from wavefabric.fabric.model import Fabric, Link
+from wavefabric.fabric.electrical import families
+from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.io import text as file_text
+from wavefabric.fabric.io.files import check_connected, from_toml, load, save, to_toml
 from wavefabric.fabric.photonic.budget import LinkBudget, budget
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
 from wavefabric.units import quantity

@@ -20,12 +20,12 @@ from wavefabric.collectives import (
 )
 from wavefabric.collectives.structure import moves
 from wavefabric.errors import InputError
-from wavefabric.fabric.alpha_beta import alpha_beta
-from wavefabric.fabric.dependencies import dependencies
-from wavefabric.fabric.files import load
-from wavefabric.fabric.flow import flow
-from wavefabric.fabric.flow_kernel import fair_shares
-from wavefabric.fabric.model import Fabric, Link
+from wavefabric.fabric.cost.alpha_beta import alpha_beta
+from wavefabric.fabric.cost.dependencies import dependencies
+from wavefabric.fabric.cost.flow import flow
+from wavefabric.fabric.cost.flow_kernel import fair_shares
+from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.io.files import load
 
 STAR = Fabric(
     "star",

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from wavefabric.collectives import from_json, to_json, verify
-from wavefabric.fabric.files import from_toml
+from wavefabric.fabric.io.files import from_toml
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from wavefabric.collectives import ring_all_gather
 from wavefabric.errors import InputError
-from wavefabric.fabric import cost
-from wavefabric.fabric.files import from_toml, to_toml
-from wavefabric.fabric.importers import assumed
-from wavefabric.fabric.importers.nccl_xml import LACKING, read_nccl_xml
-from wavefabric.fabric.routing import paths
+from wavefabric.fabric.cost import cost
+from wavefabric.fabric.electrical.routing import paths
+from wavefabric.fabric.io.files import from_toml, to_toml
+from wavefabric.fabric.io.importers import assumed
+from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
 
 DATA = Path(__file__).parents[1] / "data" / "fabric"
 FILES = sorted(DATA.glob("nccl-*.xml"))

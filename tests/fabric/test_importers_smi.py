@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
-from wavefabric.fabric.files import check_connected, from_toml, to_toml
-from wavefabric.fabric.importers.nvidia_smi import read_topo
-from wavefabric.fabric.routing import paths
-from wavefabric.gpu_topology import parse
+from wavefabric.fabric.electrical.routing import paths
+from wavefabric.fabric.io.files import check_connected, from_toml, to_toml
+from wavefabric.fabric.io.importers.nvidia_smi import read_topo
+from wavefabric.system.gpu_topology import parse
 
 DATA = Path(__file__).parents[1] / "data" / "fabric"
 FILES = sorted(DATA.glob("smi-*.txt"))

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
-from wavefabric.fabric import Fabric, Link, cost, load
-from wavefabric.fabric.draw_layout import positions
-from wavefabric.fabric.order import best_order, depends_on_pair, reordered
-from wavefabric.fabric.routing import paths
+from wavefabric.fabric import Fabric, Link, load
+from wavefabric.fabric.cost import cost
+from wavefabric.fabric.draw.graph_layout import positions
+from wavefabric.fabric.electrical.routing import paths
+from wavefabric.fabric.rank_order import best_order, depends_on_pair, reordered
 
 MIB = float(1 << 20)
 
@@ -129,6 +130,6 @@ def test_bad_searches_are_named(monkeypatch):
         best_order(schedule, load("ring:4"), 1.0, seed=-1)
     with pytest.raises(InputError, match="photonic"):
         best_order(schedule, load("lightpath:2x2"), 1.0)
-    monkeypatch.setattr("wavefabric.fabric.order.MOST_GPUS", 4)
+    monkeypatch.setattr("wavefabric.fabric.rank_order.MOST_GPUS", 4)
     with pytest.raises(InputError, match="at most 4"):
         best_order(schedule, load("ring:5"), 1.0)

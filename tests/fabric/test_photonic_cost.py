@@ -14,9 +14,9 @@ from wavefabric.collectives import point_to_point, verify
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import load
+from wavefabric.fabric.cost.photonic import photonic
 from wavefabric.fabric.photonic.assign import plan
 from wavefabric.fabric.photonic.budget import LinkBudget
-from wavefabric.fabric.photonic.cost import photonic
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
 
 ALPHA, RHO, BANDWIDTH = 0.7e-6, 3.7e-6, 300 * 2.0**30

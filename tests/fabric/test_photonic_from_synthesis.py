@@ -6,13 +6,13 @@ import pytest
 
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import layout
-from wavefabric.collectives.synthesis.lights import synthesise
+from wavefabric.collectives.synthesis.circuits.schedule import synthesise
 from wavefabric.collectives.synthesis.problem import Circuit, Synthesis
 from wavefabric.errors import InputError
+from wavefabric.fabric.cost.photonic import photonic
 from wavefabric.fabric.photonic.check import PlanError, check_plan
-from wavefabric.fabric.photonic.cost import photonic
 from wavefabric.fabric.photonic.from_synthesis import lights, plan_of
-from wavefabric.fabric.photonic.routes import k_shortest, xy
+from wavefabric.fabric.photonic.routing.routes import k_shortest, xy
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
 
 

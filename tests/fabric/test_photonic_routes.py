@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.budget import LinkBudget, budget
-from wavefabric.fabric.photonic.cuts import overlap_bound, parts_bound
-from wavefabric.fabric.photonic.minimum_overlap import minimum_overlap
-from wavefabric.fabric.photonic.routes import METHODS, k_shortest, random_routes, route, xy
+from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
+from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
+from wavefabric.fabric.photonic.routing.routes import METHODS, k_shortest, random_routes, route, xy
+from wavefabric.fabric.photonic.routing.xy import xy_overlap
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
-from wavefabric.fabric.photonic.xy import xy_overlap
 
 #: The paper's grids.
 GRIDS = {4: (2, 2), 8: (2, 4), 16: (4, 4), 32: (4, 8), 64: (8, 8), 128: (8, 16), 256: (16, 16)}

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from wavefabric.fabric import Fabric, load, presets
-from wavefabric.fabric.bottleneck import bottleneck
-from wavefabric.fabric.families import FAMILIES
-from wavefabric.fabric.files import check_connected, from_toml, to_toml
-from wavefabric.fabric.routing import paths, wires
+from wavefabric.fabric.bounds.bottleneck import bottleneck
+from wavefabric.fabric.electrical.families import FAMILIES
+from wavefabric.fabric.electrical.routing import paths, wires
+from wavefabric.fabric.io.files import check_connected, from_toml, to_toml
 
 GIB = 2.0**30
 # NVLinks between pairs of a DGX-1, from SCCL (Cai et al. 2021, doi:10.1145/3437801.3441620).
@@ -110,7 +110,7 @@ def test_the_package_is_imported_without_what_is_slow():
     code = (
         "import sys, wavefabric.fabric as f; f.presets(); f.cost; f.presets\n"
         "assert not {'pydantic', 'numba', 'scipy', 'networkx', 'pint', 'numpy'} & sys.modules.keys()\n"
-        "import wavefabric.fabric.cost, wavefabric.fabric.presets\n"
+        "import wavefabric.fabric.cost.cost, wavefabric.fabric.presets\n"
         "assert callable(f.cost) and callable(f.presets) and f.load('ring').ranks == 8\n"
         "assert f.AnyFabric == f.Fabric | f.PhotonicFabric\n"
         "assert not hasattr(f, 'nothing')"

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
-from wavefabric.fabric.files import load
-from wavefabric.fabric.model import Fabric, Link
-from wavefabric.fabric.resources import uses
-from wavefabric.fabric.routing import hops, paths
+from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.electrical.resources import uses
+from wavefabric.fabric.electrical.routing import hops, paths
+from wavefabric.fabric.io.files import load
 
 
 @st.composite

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from wavefabric.optics.fibre import Fibre
-from wavefabric.optics.integrators import INTEGRATORS
-from wavefabric.optics.propagation import Propagator, propagate
+from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.propagation.propagate import Propagator, propagate
 
 SECOND = ("strang", "ssfm_rk4", "ssfm_agrawal")
 FOURTH = ("rk4ip", "blanes_moan", "erk43ip")

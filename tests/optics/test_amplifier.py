@@ -5,8 +5,8 @@ import pytest
 
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.amplifier import Amplifier, load_noise, osnr_noise_density
-from wavefabric.optics.wdm import Grid
+from wavefabric.optics.signal.amplifier import Amplifier, load_noise, osnr_noise_density
+from wavefabric.optics.signal.wdm import Grid
 
 CPU = get_device("cpu")
 GRID = Grid.centred(193.4e12, 50e9, 3, 32e9, 16, 8192)

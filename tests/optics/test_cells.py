@@ -30,7 +30,7 @@ def place(request):
 
 @pytest.fixture(scope="module")
 def cells(place):
-    return place.kernels("wavefabric.optics.cells")
+    return place.kernels("wavefabric.optics.propagation.kernels.kerr_ranks")
 
 
 class CellCase:

@@ -7,9 +7,9 @@ import pytest
 from fibre_cases import ALL, FOURTH, SECOND, distance, make_fibre, run, smooth_field
 
 from wavefabric.device import get_device
-from wavefabric.optics.integrators import INTEGRATORS
-from wavefabric.optics.propagation import propagate
-from wavefabric.optics.stages import Stages
+from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.propagation.operators import Stages
+from wavefabric.optics.propagation.propagate import propagate
 
 DT = 2e-12
 KAPPA = np.array([[0.9, 0.5, 0.4], [0.6, 1.1, 0.3], [0.4, 0.3, 0.8]])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.optics.constellation import Constellation, ber_from_q
+from wavefabric.optics.signal.constellation import Constellation, ber_from_q
 
 DIGITAL = ["qpsk", "16qam", "64qam"]
 

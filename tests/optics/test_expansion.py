@@ -8,16 +8,16 @@ import pytest
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
-from wavefabric.optics import link as links
-from wavefabric.optics.build import build_fibre, fibre_digest
-from wavefabric.optics.expansion import at_frequency, shift_expansion
-from wavefabric.optics.fibre import fibre_from_profile, single_mode
-from wavefabric.optics.link import run_link
-from wavefabric.optics.presets import graded_index_62_5
-from wavefabric.optics.profile import IndexProfile
-from wavefabric.optics.propagation import propagate
-from wavefabric.optics.runfile import RunFile
-from wavefabric.optics.runfile_tables import Fibre, Link, Output, Profile, Receiver, Signal, Solver
+from wavefabric.optics.fibre.expansion import at_frequency, shift_expansion
+from wavefabric.optics.fibre.fibre import fibre_from_profile, single_mode
+from wavefabric.optics.fibre.presets import graded_index_62_5
+from wavefabric.optics.fibre.profile import IndexProfile
+from wavefabric.optics.link import run as links
+from wavefabric.optics.link.build import build_fibre, fibre_digest
+from wavefabric.optics.link.run import run_link
+from wavefabric.optics.propagation.propagate import propagate
+from wavefabric.optics.run_file.run_file import RunFile
+from wavefabric.optics.run_file.tables import Fibre, Link, Output, Profile, Receiver, Signal, Solver
 from wavefabric.results import ResultWriter, read_result
 from wavefabric.units import SPEED_OF_LIGHT
 

@@ -9,11 +9,11 @@ import pytest
 
 from wavefabric.bench import fibre_modes
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre import coupled_group, fibre_from_profile, single_mode
-from wavefabric.optics.fibre_tables import fibre_from_csv
-from wavefabric.optics.materials import ConstantIndex
-from wavefabric.optics.presets import graded_index_62_5, presets
-from wavefabric.optics.profile import IndexProfile
+from wavefabric.optics.fibre.fibre import coupled_group, fibre_from_profile, single_mode
+from wavefabric.optics.fibre.materials import ConstantIndex
+from wavefabric.optics.fibre.presets import graded_index_62_5, presets
+from wavefabric.optics.fibre.profile import IndexProfile
+from wavefabric.optics.fibre.tables import fibre_from_csv
 
 FEW = IndexProfile(16e-6, 0.2, 2, cladding=ConstantIndex(1.444))
 MODES = "mode_group,l,m,a_eff_um2\n1,0,1,100\n2,1,1,130\n"

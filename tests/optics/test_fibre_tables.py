@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.optics.build import build_fibre
-from wavefabric.optics.fibre import fibre_from_profile
-from wavefabric.optics.fibre_tables import fibre_from_csv
-from wavefabric.optics.link import run_link
-from wavefabric.optics.materials import ConstantIndex
-from wavefabric.optics.presets import graded_index_62_5
-from wavefabric.optics.profile import IndexProfile
-from wavefabric.optics.runfile import load
+from wavefabric.optics.fibre.fibre import fibre_from_profile
+from wavefabric.optics.fibre.materials import ConstantIndex
+from wavefabric.optics.fibre.presets import graded_index_62_5
+from wavefabric.optics.fibre.profile import IndexProfile
+from wavefabric.optics.fibre.tables import fibre_from_csv
+from wavefabric.optics.link.build import build_fibre
+from wavefabric.optics.link.run import run_link
+from wavefabric.optics.run_file.run_file import load
 from wavefabric.results import read_result
 
 FEW = {"profile": IndexProfile(16e-6, 0.2, 2, cladding=ConstantIndex(1.444)), "step": 0.05e-6}

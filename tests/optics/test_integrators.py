@@ -13,11 +13,11 @@ from numba.core.runtime import _nrt_python, rtsys
 
 from wavefabric.device import fftw, get_device
 from wavefabric.errors import InputError
-from wavefabric.optics import kernels
-from wavefabric.optics.integrators import INTEGRATORS
-from wavefabric.optics.integrators.composition import KERR, LINEAR
-from wavefabric.optics.propagation import memory_needed, propagate
-from wavefabric.optics.stages import Counts, Stages
+from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.propagation.integrators.composition import KERR, LINEAR
+from wavefabric.optics.propagation.kernels import kerr as kernels
+from wavefabric.optics.propagation.operators import Counts, Stages
+from wavefabric.optics.propagation.propagate import memory_needed, propagate
 
 DT = 2e-12
 KAPPA = np.array([[0.9, 0.5, 0.4], [0.6, 1.1, 0.3], [0.4, 0.3, 0.8]])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wavefabric.device import get_device
-from wavefabric.optics.mixing import make_mixing
+from wavefabric.optics.propagation.phase_groups import make_mixing
 
 DEVICES = ["cpu 1", "cpu 2", pytest.param("cuda", marks=pytest.mark.gpu)]
 #: (rows, samples): one tile, less than a tile, several tiles with a rest.
@@ -26,7 +26,7 @@ def place(request):
 
 @pytest.fixture(scope="module")
 def kernels(place):
-    return place.kernels("wavefabric.optics.kernels")
+    return place.kernels("wavefabric.optics.propagation.kernels.kerr")
 
 
 def kappa_for(rows):
@@ -257,7 +257,7 @@ def test_precision_of_the_rotation_over_small_and_large_phases(place, kernels, p
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
 def test_cosine_minus_one_does_not_cancel(real):
-    from wavefabric.optics import kernels
+    from wavefabric.optics.propagation.kernels import kerr as kernels
 
     size = np.logspace(-12, 2, 1401)
     phase = np.concatenate([size, -size]).astype(real)
@@ -276,7 +276,7 @@ def test_cosine_minus_one_does_not_cancel(real):
 
 def test_sums_do_not_depend_on_the_tile():
     """Sums run in row order: samples get the same bits wherever a tile ends."""
-    from wavefabric.optics import kernels
+    from wavefabric.optics.propagation.kernels import kerr as kernels
 
     cpu = get_device("cpu", threads=1)
     case = Case(cpu, kernels, 30, 1037, "factored", np.complex128)

@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from wavefabric.optics import link as links
-from wavefabric.optics import runfile
+from wavefabric.optics.link import run as links
+from wavefabric.optics.run_file import run_file
 from wavefabric.results import checkpoint, rank_checkpoint, read_result
 
 RUN = """\
@@ -54,7 +54,7 @@ class Stop:
 @pytest.fixture
 def run(tmp_path):
     (tmp_path / "run.toml").write_text(RUN)
-    return runfile.load(tmp_path / "run.toml").with_solver(device="cpu", threads=1)
+    return run_file.load(tmp_path / "run.toml").with_solver(device="cpu", threads=1)
 
 
 def same(one, other):

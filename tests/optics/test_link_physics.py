@@ -12,13 +12,13 @@ from scipy.special import erfc
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
-from wavefabric.optics.amplifier import Amplifier
-from wavefabric.optics.link import run_link
-from wavefabric.optics.runfile import RunFile
-from wavefabric.optics.transmitter import Transmitter
-from wavefabric.optics.wdm import Grid
-from wavefabric.progress import Silent
+from wavefabric.optics.link.run import run_link
+from wavefabric.optics.run_file.run_file import RunFile
+from wavefabric.optics.signal.amplifier import Amplifier
+from wavefabric.optics.signal.transmitter import Transmitter
+from wavefabric.optics.signal.wdm import Grid
 from wavefabric.results import rank_checkpoint, read_result
+from wavefabric.system.progress import Silent
 from wavefabric.units import SPEED_OF_LIGHT
 
 PLANCK, CARRIER, RATE, SPAN = 6.62607015e-34, 193.4e12, 32e9, 50e3

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
-from wavefabric.optics.mixing import FORMS, find_cells, make_mixing
-from wavefabric.optics.presets import graded_index_62_5
+from wavefabric.optics.fibre.presets import graded_index_62_5
+from wavefabric.optics.propagation.phase_groups import FORMS, find_cells, make_mixing
 
 seeds = st.integers(0, 2**32 - 1)
 cells = st.lists(st.integers(1, 5), min_size=1, max_size=8)

@@ -5,7 +5,7 @@ import pytest
 
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.mode_mixing import ModeMixing, haar_unitary, total
+from wavefabric.optics.fibre.mode_mixing import ModeMixing, haar_unitary, total
 
 CPU = get_device("cpu")
 

@@ -9,11 +9,11 @@ from scipy.optimize import brentq
 from scipy.special import jn_zeros, jv, kv
 
 from wavefabric.errors import InputError
-from wavefabric.optics import modes
-from wavefabric.optics.dispersion import dispersion
-from wavefabric.optics.materials import ConstantIndex
-from wavefabric.optics.modes import convergence, extrapolate, lp_label, solve_modes
-from wavefabric.optics.profile import IndexProfile, TableProfile, graded_index_62_5, read_columns
+from wavefabric.optics.fibre import modes
+from wavefabric.optics.fibre.dispersion import dispersion
+from wavefabric.optics.fibre.materials import ConstantIndex
+from wavefabric.optics.fibre.modes import convergence, extrapolate, lp_label, solve_modes
+from wavefabric.optics.fibre.profile import IndexProfile, TableProfile, graded_index_62_5, read_columns
 from wavefabric.units import SPEED_OF_LIGHT
 
 LAM = 1550e-9
@@ -121,7 +121,7 @@ def test_counts_and_a_eff_of_the_62_5_um_fibre():
     assert chosen.spatial_modes == 120
     np.testing.assert_array_equal(chosen.group, 2 * chosen.m + chosen.l - 1)
     paper = read_columns(
-        str(files("wavefabric.optics") / "data" / "fibre62_modes.csv"),
+        str(files("wavefabric.optics.fibre") / "data" / "fibre62_modes.csv"),
         ("mode_group", "l", "m", "a_eff_um2", "spatial_modes"),
     )
     area = {(a, b): c for a, b, c in zip(paper["l"], paper["m"], paper["a_eff_um2"], strict=True)}

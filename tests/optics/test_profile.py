@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.optics.materials import SILICA, ConstantIndex
-from wavefabric.optics.profile import IndexProfile, TableProfile, Trench, graded_index_62_5
+from wavefabric.optics.fibre.materials import SILICA, ConstantIndex
+from wavefabric.optics.fibre.profile import IndexProfile, TableProfile, Trench, graded_index_62_5
 
 LAM = 1550e-9
 

@@ -9,8 +9,8 @@ from fibre_cases import ALL, FIBRE, LOSS, RATE, distance, launch, propagator, pu
 
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.integrators import INTEGRATORS
-from wavefabric.optics.propagation import FieldLost, Propagator, propagate
+from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.propagation.propagate import FieldLost, Propagator, propagate
 
 
 def test_text_with_units_and_plain_numbers(cpu):

@@ -7,10 +7,10 @@ import pytest
 
 from wavefabric.errors import InputError
 from wavefabric.optics import Fibre, coupled_group, fibre_from_csv, fibre_from_profile, single_mode
-from wavefabric.optics.presets import graded_index_62_5
-from wavefabric.optics.profile import IndexProfile, TableProfile, Trench
-from wavefabric.optics.transmitter import Transmitter
-from wavefabric.optics.wdm import Grid
+from wavefabric.optics.fibre.presets import graded_index_62_5
+from wavefabric.optics.fibre.profile import IndexProfile, TableProfile, Trench
+from wavefabric.optics.signal.transmitter import Transmitter
+from wavefabric.optics.signal.wdm import Grid
 
 DB_PER_KM = math.log(10) / 1e4
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.optics import link as links
-from wavefabric.optics import runfile
-from wavefabric.optics.propagation import FieldLost
+from wavefabric.optics.link import run as links
+from wavefabric.optics.propagation.propagate import FieldLost
+from wavefabric.optics.run_file import run_file
 from wavefabric.results import read_result
 
 RUN = """\
@@ -54,7 +54,7 @@ def parsed(comm, folder, mix=False, step="2 km", exchange="auto", groups=3):
         text = RUN.format(mix=str(mix).lower(), step=step, exchange=exchange, groups=groups)
         (folder / "run.toml").write_text(text)
     comm.control.barrier()
-    return runfile.load(folder / "run.toml").with_solver(device="cpu", threads=1)
+    return run_file.load(folder / "run.toml").with_solver(device="cpu", threads=1)
 
 
 def received_q2(result):
@@ -201,7 +201,7 @@ def test_a_rank_that_cannot_write_is_said_by_all(comm, folder, monkeypatch):
 
 
 def test_exchange_that_disagrees_with_kerr_is_refused():
-    run = runfile.RunFile.model_validate(
+    run = run_file.RunFile.model_validate(
         {
             "fibre": {"preset": "single-mode"},
             "link": {"length": 80e3},

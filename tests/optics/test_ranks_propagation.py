@@ -10,8 +10,8 @@ import pytest
 from fibre_cases import ALL, RATE, distance, make_fibre, smooth_field
 
 from wavefabric.errors import InputError
-from wavefabric.optics.propagation import FieldLost, Propagator, propagate
-from wavefabric.optics.stages_ranks import RankStages
+from wavefabric.optics.propagation.operators_ranks import RankStages
+from wavefabric.optics.propagation.propagate import FieldLost, Propagator, propagate
 
 #: Groups of 1, 2, 3 and 2 modes, with delays and loss; κ is not symmetric.
 GROUPS = np.array([1, 2, 2, 3, 3, 3, 4, 4])

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
-from wavefabric.optics.kerr_exchange import exchange_form, rank_mixing
-from wavefabric.optics.rows import Share, check_split, split_modes
-from wavefabric.optics.stages import Stages
-from wavefabric.optics.stages_ranks import RankStages, chunks_for
+from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_mixing
+from wavefabric.optics.propagation.operators import Stages
+from wavefabric.optics.propagation.operators_ranks import RankStages, chunks_for
+from wavefabric.optics.propagation.rows import Share, check_split, split_modes
 
 
 @given(st.integers(1, 200), st.data())

@@ -5,10 +5,10 @@ import pytest
 
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.mode_mixing import ModeMixing, total
-from wavefabric.optics.receiver import Receiver
-from wavefabric.optics.transmitter import Transmitter
-from wavefabric.optics.wdm import Grid
+from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
+from wavefabric.optics.signal.receiver import Receiver
+from wavefabric.optics.signal.transmitter import Transmitter
+from wavefabric.optics.signal.wdm import Grid
 
 CPU = get_device("cpu")
 GRID = Grid.centred(193.4e12, 50e9, 3, 32e9, 8, 1000)

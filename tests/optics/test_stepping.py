@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from wavefabric.device import get_device
 from wavefabric.device.cpu import CpuDevice
-from wavefabric.optics.integrators import Strang
-from wavefabric.optics.propagation import propagate
-from wavefabric.optics.stepping import FixedStep, on_grid
+from wavefabric.optics.propagation.integrators import Strang
+from wavefabric.optics.propagation.propagate import propagate
+from wavefabric.optics.propagation.step_size import FixedStep, on_grid
 
 # --- step control --------------------------------------------------------------------------------
 

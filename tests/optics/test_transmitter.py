@@ -5,8 +5,8 @@ import pytest
 
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.transmitter import Transmitter, root_raised_cosine
-from wavefabric.optics.wdm import Grid
+from wavefabric.optics.signal.transmitter import Transmitter, root_raised_cosine
+from wavefabric.optics.signal.wdm import Grid
 
 CPU = get_device("cpu")
 GRID = Grid.centred(193.4e12, 50e9, 3, 32e9, 8, 500)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.optics.wdm import Grid
+from wavefabric.optics.signal.wdm import Grid
 
 
 def test_the_grid_of_the_multimode_link():

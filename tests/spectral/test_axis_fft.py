@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavefabric.acoustics import axes_cuda
-from wavefabric.acoustics.axes_cuda import radices
+from wavefabric.acoustics.solver import axis_passes_cuda
+from wavefabric.acoustics.solver.axis_passes_cuda import radices
 
 SOURCE = files("wavefabric.spectral").joinpath("axis_fft.cu").read_text(encoding="utf-8")
 TOLERANCE = {"float": 1e-6, "double": 2e-15}
@@ -97,16 +97,16 @@ def test_one_point_is_no_transform():
 
 
 def test_usable_grids():
-    assert axes_cuda.usable((256, 256, 256), np.float64)
-    assert axes_cuda.usable((21, 27, 35), np.float32)
+    assert axis_passes_cuda.usable((256, 256, 256), np.float64)
+    assert axis_passes_cuda.usable((21, 27, 35), np.float32)
     for shape in ((22, 24, 24), (24, 26, 24), (24, 24, 34), (1, 24, 24), (2**15, 8, 8), (8, 8, 2**15)):
-        assert not axes_cuda.usable(shape, np.float32)
+        assert not axis_passes_cuda.usable(shape, np.float32)
 
 
 @pytest.mark.parametrize("real", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [2, 7, 30, 512])
 def test_twiddles(n, real):
-    found = axes_cuda.twiddles(n, real)
+    found = axis_passes_cuda.twiddles(n, real)
     assert found.dtype == np.result_type(real, np.complex64)
     angle = -2 * np.pi * np.arange(n).astype(np.longdouble) / n
     assert abs(found - (np.cos(angle) + 1j * np.sin(angle))).max() < 3 * np.finfo(real).eps
@@ -166,7 +166,7 @@ def test_transforms_on_the_host(tmp_path, real):
     send, inputs = b"", []
     for n, _, tile, _ in CONFIGURATIONS:
         inputs.append(data(n, tile).astype(dtype))
-        send += axes_cuda.twiddles(n, inputs[-1].real.dtype).tobytes() + inputs[-1].tobytes()
+        send += axis_passes_cuda.twiddles(n, inputs[-1].real.dtype).tobytes() + inputs[-1].tobytes()
     done = subprocess.run([tmp_path / "host"], input=send, capture_output=True, timeout=60)
     got, at = np.frombuffer(done.stdout, dtype), 0
     assert got.size == 2 * sum(i.size for i in inputs)
@@ -198,7 +198,7 @@ def test_transforms_on_a_gpu(real):
         module = cupy.RawModule(code=SOURCE + TRANSFORM + entry, options=("--std=c++17", f"-DREAL={real}"))
         sent = data(n, tile).astype(dtype)
         there, again = cupy.empty(sent.shape, dtype), cupy.empty(sent.shape, dtype)
-        twiddle = cupy.asarray(axes_cuda.twiddles(n, sent.real.dtype))
+        twiddle = cupy.asarray(axis_passes_cuda.twiddles(n, sent.real.dtype))
         shared = tile * (n + n // 8 + 1) * sent.itemsize
         function = module.get_function("run")
         function.max_dynamic_shared_size_bytes = shared

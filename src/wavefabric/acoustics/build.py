@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.constants import Constants, Fields
-from wavefabric.acoustics.decomposition import Decomposition, decompose
-from wavefabric.acoustics.localise import localise
-from wavefabric.acoustics.parts import Part, whole
+from wavefabric.acoustics.parallel.decomposition import Decomposition, decompose
+from wavefabric.acoustics.parallel.localise import localise
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.stages import Stages
+from wavefabric.acoustics.solver.coefficients import Constants, Fields
+from wavefabric.acoustics.solver.parts import Part, whole
+from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.exchange import Communicator
 from wavefabric.spectral.distributed import held_elements
 
@@ -67,8 +67,8 @@ def _shared_stages(
 
 
 def _plain_shared(decomposition: Decomposition) -> Any:
-    from wavefabric.acoustics.stages_global import GlobalStages
-    from wavefabric.acoustics.stages_local import LocalStages
+    from wavefabric.acoustics.parallel.stages_global import GlobalStages
+    from wavefabric.acoustics.parallel.stages_local import LocalStages
 
     return LocalStages if decomposition.options.kind == "local" else GlobalStages
 
@@ -77,26 +77,27 @@ def _best_shared(device, dtype, decomposition: Decomposition, part: Part) -> tup
     """Stages for several ranks, the same kind on all, and the padded length of a row of their spectra."""
     if device.name == "cpu":
         return _plain_shared(decomposition), None
-    from wavefabric.acoustics import axes_cuda, stages_axes_global, stages_axes_local
+    from wavefabric.acoustics.parallel import fused_cuda_global, fused_cuda_local
+    from wavefabric.acoustics.solver import axis_passes_cuda
 
     if decomposition.options.kind == "local":
-        if stages_axes_local.usable(decomposition, dtype):
-            return stages_axes_local.LocalAxisStages, axes_cuda.pitch(part.size[0], dtype)
-    elif stages_axes_global.usable(decomposition, dtype):
-        return stages_axes_global.GlobalAxisStages, axes_cuda.pitch(decomposition.shape[0], dtype)
+        if fused_cuda_local.usable(decomposition, dtype):
+            return fused_cuda_local.LocalAxisStages, axis_passes_cuda.pitch(part.size[0], dtype)
+    elif fused_cuda_global.usable(decomposition, dtype):
+        return fused_cuda_global.GlobalAxisStages, axis_passes_cuda.pitch(decomposition.shape[0], dtype)
     return _plain_shared(decomposition), None
 
 
 def _best(device, problem: Problem, dtype) -> tuple[type[Stages], int | None]:
     """Stages, and the padded length of a row of their spectra."""
     if device.name == "cpu":
-        from wavefabric.acoustics import stages_planes
+        from wavefabric.acoustics.solver import fused_cpu
 
-        return stages_planes.PlaneStages if stages_planes.usable(device, problem, dtype) else Stages, None
-    from wavefabric.acoustics import stages_axes
+        return fused_cpu.PlaneStages if fused_cpu.usable(device, problem, dtype) else Stages, None
+    from wavefabric.acoustics.solver import fused_cuda
 
-    if stages_axes.usable(device, problem, dtype):
-        return stages_axes.AxisStages, stages_axes.pitch(problem, dtype)
+    if fused_cuda.usable(device, problem, dtype):
+        return fused_cuda.AxisStages, fused_cuda.pitch(problem, dtype)
     return Stages, None
 
 
@@ -168,7 +169,7 @@ def _bytes(problem: Problem, recording: Recording, dtype, device, part: Part, pl
     statistics = sum(d if q.startswith("u") else 1 for q in recording.quantities if q.endswith("_all"))
     moved = any("non_staggered" in q or q.startswith("I") for q in recording.quantities)
     half = math.prod(part.spectral_shape)
-    from wavefabric.acoustics.recorder import BLOCK_BYTES, sensor_points
+    from wavefabric.acoustics.recording.recorder import BLOCK_BYTES, sensor_points
 
     points = min(sensor_points(problem, recording), n) if cut else sensor_points(problem, recording)
     series = sum(d if q[0] in "uI" else 1 for q in recording.quantities if q.endswith("_raw"))

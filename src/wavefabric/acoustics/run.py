@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wavefabric.acoustics.energy import Energy
+from wavefabric.acoustics.checkpoint import Checkpoints, Saves, compare, identity, in_words
 from wavefabric.acoustics.lockstep import Lockstep, Word
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.saves import Checkpoints, Saves, compare, identity, in_words
-from wavefabric.acoustics.sinks import Report, Sink
-from wavefabric.acoustics.stability import suspects
+from wavefabric.acoustics.recording.sinks import Report, Sink
+from wavefabric.acoustics.stability.energy import Energy
+from wavefabric.acoustics.stability.energy_watch import Watch
+from wavefabric.acoustics.stability.time_step import suspects
 from wavefabric.acoustics.threads import default_threads
-from wavefabric.acoustics.watch import Watch
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator, world
 from wavefabric.exchange.binding import threads as rank_threads
-from wavefabric.exchange.environment import ranks as ranks_started
-from wavefabric.interrupt import Deferred
-from wavefabric.machine import peak_memory
-from wavefabric.progress import Progress, Silent
+from wavefabric.exchange.launch.environment import ranks as ranks_started
 from wavefabric.results.agree import agree
 from wavefabric.results.lock import FileLock, check_locks, locked_by_first
+from wavefabric.system.interrupt import Deferred
+from wavefabric.system.machine import peak_memory
+from wavefabric.system.progress import Progress, Silent
 
 if TYPE_CHECKING:
-    from wavefabric.acoustics.decomposition import Decomposition, Options
+    from wavefabric.acoustics.parallel.decomposition import Decomposition, Options
 
 __all__ = ["PRECISIONS", "SMALL", "Checkpoints", "FieldLost", "communicator", "dtype_of", "run"]
 
@@ -168,7 +168,7 @@ class _Run:
         comm, problem = self._comm, self._problem
         if comm.size == 1 and options is None:
             return None
-        from wavefabric.acoustics.decomposition import decompose
+        from wavefabric.acoustics.parallel.decomposition import decompose
 
         found = decompose(problem.shape, comm.size, options)
         if comm.size == 1:
@@ -265,8 +265,8 @@ class _Run:
     def _prepare(self) -> int:
         """Allocate everything; the number of the first time step."""
         from wavefabric.acoustics import build
-        from wavefabric.acoustics.recorder import Recorder
-        from wavefabric.acoustics.step import Step
+        from wavefabric.acoustics.recording.recorder import Recorder
+        from wavefabric.acoustics.solver.step import Step
 
         saves, shared = self._saves, self._decomposition
         # `_at` steps are done; `_whole` unless one is half done, after an impatient second Ctrl-C.

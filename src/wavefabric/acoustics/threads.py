@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from wavefabric.machine import usable_threads
+from wavefabric.system.machine import usable_threads
 
 #: Grid points for each thread. In 3-D a step has few parallel regions, and two threads gain from some 24³
 #: points on where nothing else runs; in 2-D it has many short ones (FFTW's and Numba's in turn), and two

@@ -9,9 +9,9 @@ import numpy as np
 
 from wavefabric.bench.exchange_reference import SOURCE, peak
 from wavefabric.bench.exchange_report import plot, table
-from wavefabric.bench.ranks import Ranks, timed
 from wavefabric.collectives import Schedule, all_to_all, direct_all_gather, point_to_point
 from wavefabric.errors import InputError
+from wavefabric.execution.ranks import Ranks, timed
 
 __all__ = ["PATTERNS", "SIZES", "plot", "run", "sizes_between", "table"]
 

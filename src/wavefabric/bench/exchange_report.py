@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from wavefabric.bench.ranks import named
+from wavefabric.execution.ranks import named
 
 
 def size_words(size: int) -> str:

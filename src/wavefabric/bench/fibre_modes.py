@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.optics.dispersion import dispersion
-from wavefabric.optics.modes import STEP, convergence, solve_modes
-from wavefabric.optics.profile import graded_index_62_5, read_columns
+from wavefabric.optics.fibre.dispersion import dispersion
+from wavefabric.optics.fibre.modes import STEP, convergence, solve_modes
+from wavefabric.optics.fibre.profile import graded_index_62_5, read_columns
 
 WAVELENGTH = 1550e-9
 GROUPS = range(1, 16)
@@ -253,5 +253,5 @@ def _table(name: str) -> dict[str, list[float]]:
         "fibre62_modes.csv": ("mode_group", "l", "m", "a_eff_um2", "spatial_modes"),
         "fibre62_groups.csv": ("mode_group", "dmgd_ps_per_km", "beta2_ps2_per_km"),
     }
-    with as_file(files("wavefabric.optics") / "data" / name) as path:
+    with as_file(files("wavefabric.optics.fibre") / "data" / name) as path:
         return read_columns(path, needed[name])

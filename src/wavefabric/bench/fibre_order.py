@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.bench import measure
 from wavefabric.bench.order_cases import CASES, Case
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.integrators import INTEGRATORS
-from wavefabric.optics.stages import Counts, Stages
-from wavefabric.optics.stepping import make_control
+from wavefabric.execution import measure
+from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.propagation.operators import Counts, Stages
+from wavefabric.optics.propagation.step_size import make_control
 
 #: Errors between which an order is told: above round-off and reference, below where h is too long.
 _ORDER_BELOW = 1e-3

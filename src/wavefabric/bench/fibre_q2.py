@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.bench import measure
 from wavefabric.bench.q2_compare import compare
 from wavefabric.bench.q2_report import plot, table
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.integrators import INTEGRATORS
-from wavefabric.optics.runfile import RunFile, load
+from wavefabric.execution import measure
+from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.run_file.run_file import RunFile, load
 from wavefabric.results import Result, read_result
 from wavefabric.results.plots import received
 from wavefabric.units import SPEED_OF_LIGHT, quantity
@@ -216,7 +216,7 @@ def _prepare(text, name, h, folder: Path, force, device, threads) -> tuple[RunFi
 
 
 def _simulate(settings: RunFile, target: Path, force: bool, progress) -> Result:
-    from wavefabric.optics.link import run_link
+    from wavefabric.optics.link.run import run_link
 
     if force or not target.exists():
         # Steps above resonance are what is studied here; the result file holds the warning.

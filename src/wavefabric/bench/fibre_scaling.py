@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.bench import measure
 from wavefabric.bench.fibre_scaling_report import PAPER, plot, table
-from wavefabric.bench.ranks import Ranks, times
 from wavefabric.bench.stand_ins import mute
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
 from wavefabric.exchange import solo as alone
-from wavefabric.optics.fibre import Fibre
-from wavefabric.optics.integrators import INTEGRATORS
-from wavefabric.optics.presets import graded_index_62_5
-from wavefabric.optics.propagation import memory_needed
-from wavefabric.optics.rows import Share
-from wavefabric.optics.stages import Stages
-from wavefabric.optics.stages_ranks import RankStages
+from wavefabric.execution import measure
+from wavefabric.execution.ranks import Ranks, times
+from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.fibre.presets import graded_index_62_5
+from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.propagation.operators import Stages
+from wavefabric.optics.propagation.operators_ranks import RankStages
+from wavefabric.optics.propagation.propagate import memory_needed
+from wavefabric.optics.propagation.rows import Share
 
 __all__ = ["EXCHANGES", "LOG2_N", "plot", "run", "table"]
 

@@ -10,8 +10,8 @@ from statistics import median
 from typing import Any
 
 from wavefabric.bench.fibre_scaling_report import PAPER, PAPER_SPLIT
-from wavefabric.bench.ranks import named
 from wavefabric.errors import InputError
+from wavefabric.execution.ranks import named
 
 __all__ = ["combine", "plot", "table"]
 

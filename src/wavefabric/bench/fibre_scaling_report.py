@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.bench.exchange_report import unavailable
-from wavefabric.bench.ranks import named
+from wavefabric.execution.ranks import named
 
 #: T_K/T_1 of table 1 (15 modes a GPU, K80 GPUs), by transport and GPUs.
 PAPER = {("mpi", 2): 1.38, ("mpi", 8): 6.76, ("nccl", 2): 1.51, ("nccl", 8): 4.26}

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.bench import measure
 from wavefabric.bench.peer import PlainRK4IP
 from wavefabric.bench.step_report import plot, table
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre import Fibre
-from wavefabric.optics.integrators import INTEGRATORS
-from wavefabric.optics.presets import graded_index_62_5
-from wavefabric.optics.stages import Stages
-from wavefabric.optics.transmitter import Transmitter
-from wavefabric.optics.wdm import Grid
+from wavefabric.execution import measure
+from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.fibre.presets import graded_index_62_5
+from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.propagation.operators import Stages
+from wavefabric.optics.signal.transmitter import Transmitter
+from wavefabric.optics.signal.wdm import Grid
 
 __all__ = ["CASES", "plot", "run", "table"]
 
@@ -53,7 +53,7 @@ def run(
     precisions : sequence of {"double", "single"}
         complex128, complex64.
     integrators : sequence of str
-        Names of `wavefabric.optics.integrators.INTEGRATORS`.
+        Names of `wavefabric.optics.propagation.integrators.INTEGRATORS`.
     step : float
         m. It changes the achieved error, not the time.
     repeats : int

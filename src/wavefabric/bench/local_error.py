@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.bell import BELLS
 from wavefabric.acoustics.build import make_stages
-from wavefabric.acoustics.decomposition import Options, decompose
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.parallel.window import BELLS
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.step import Step
+from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.local_error_report import plot, table
-from wavefabric.bench.ranks import Ranks
 from wavefabric.bench.ultrasound_cases import MEDIA, problem
 from wavefabric.bench.ultrasound_shared import check, check_memory, even_grid
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
+from wavefabric.execution.ranks import Ranks
 
 __all__ = ["OVERLAPS", "plot", "run", "table"]
 
@@ -53,7 +53,7 @@ def run(
         (Nx, Ny, Nz). By default 80 points a block along the axes that are cut, and 32 along others.
     overlaps : sequence of int
     bells : sequence of str
-        Of `wavefabric.acoustics.bell.BELLS`.
+        Of `wavefabric.acoustics.parallel.window.BELLS`.
     media : sequence of {"homogeneous", "heterogeneous"}
         Uniform and lossless; or everything at once: arrays full, absorbing, nonlinear.
     grid : tuple of int, optional

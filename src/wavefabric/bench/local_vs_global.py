@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.decomposition import Options
+from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.bench import ultrasound_shared as shared
 from wavefabric.bench.exchange_report import unavailable
-from wavefabric.bench.ranks import Ranks, named
+from wavefabric.execution.ranks import Ranks, named
 
 __all__ = ["SIZES", "plot", "run", "table"]
 

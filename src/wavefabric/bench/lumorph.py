@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wavefabric.bench import lumorph_baselines, lumorph_routes, lumorph_times, measure
+from wavefabric.bench import lumorph_baselines, lumorph_routes, lumorph_times
 from wavefabric.bench.lumorph_claims import claims
 from wavefabric.bench.lumorph_plot import plot
 from wavefabric.bench.lumorph_report import table
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
+from wavefabric.execution import measure
 
 __all__ = ["FIGURES", "plot", "run", "table"]
 

@@ -137,7 +137,7 @@ def _trees(say) -> list[dict[str, Any]]:
 def _split(say) -> list[dict[str, Any]]:
     """Schedules over circuits that have to share a number of waveguides."""
     from wavefabric.collectives.registry import build
-    from wavefabric.fabric.cost import cost
+    from wavefabric.fabric.cost.cost import cost
     from wavefabric.fabric.photonic.assign import plan
     from wavefabric.fabric.photonic.check import check_plan
 

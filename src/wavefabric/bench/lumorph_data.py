@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from wavefabric.fabric.model import Fabric, Link
+from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.paper import PAPER
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
 

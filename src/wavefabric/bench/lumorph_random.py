@@ -62,6 +62,6 @@ def _paths(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[tuple[int
 
 @cache
 def _shortest(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[tuple[int, ...]]:
-    from wavefabric.fabric.photonic.routes import k_shortest
+    from wavefabric.fabric.photonic.routing.routes import k_shortest
 
     return k_shortest(fabric, src, dst, k)

@@ -47,7 +47,7 @@ def least(ranks: int, radix: int, grid: tuple[int, int]) -> dict[str, Any]:
         ``overlaps`` and ``bounds``, one number a round, in one direction of an edge; ``certified``: whether
         all are proved least; ``seconds``: of the processor; ``methods``.
     """
-    from wavefabric.fabric.photonic.routes import route
+    from wavefabric.fabric.photonic.routing.routes import route
 
     fabric, rounds = lightpath(ranks, grid=grid), rounds_of(ranks, radix)
     route(fabric, [(0, 1)])  # what is done once only, such as imports
@@ -73,8 +73,8 @@ def fewest_waveguides(ranks: int, radix: int) -> tuple[int, int]:
         With `found` wavelengths were dealt out such that all circuits fit; with less than `bound` none can
         be.
     """
-    from wavefabric.fabric.photonic.light import fewest_wavelengths, light
-    from wavefabric.fabric.photonic.routes import route
+    from wavefabric.fabric.photonic.routing.routes import route
+    from wavefabric.fabric.photonic.wavelengths import fewest_wavelengths, light
 
     plenty = lightpath(ranks)
     rounds = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from wavefabric.bench.lumorph_data import beside, lightpath, points, switch
 from wavefabric.fabric import paper
-from wavefabric.fabric.model import Fabric
+from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.paper import MIB, PAPER, PRINTED
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
 
@@ -79,7 +79,7 @@ def affine(
     """
     from wavefabric.collectives.registry import build
     from wavefabric.collectives.verify import verify
-    from wavefabric.fabric.cost import cost
+    from wavefabric.fabric.cost.cost import cost
     from wavefabric.fabric.photonic.assign import plan
     from wavefabric.fabric.photonic.check import check_plan
 

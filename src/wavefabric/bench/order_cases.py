@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from wavefabric.device import Device
-from wavefabric.optics.fibre import Fibre
-from wavefabric.optics.presets import graded_index_62_5
-from wavefabric.optics.transmitter import Transmitter
-from wavefabric.optics.wdm import Grid
+from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.fibre.presets import graded_index_62_5
+from wavefabric.optics.signal.transmitter import Transmitter
+from wavefabric.optics.signal.wdm import Grid
 
 
 @dataclass

@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.device import Device
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre import Fibre
+from wavefabric.optics.fibre.fibre import Fibre
 
 
 class PlainRK4IP:

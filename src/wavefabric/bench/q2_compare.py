@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from wavefabric.bench.extrapolation import richardson
 from wavefabric.errors import InputError
-from wavefabric.optics.integrators import INTEGRATORS
-from wavefabric.optics.runfile import RunFile
+from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.run_file.run_file import RunFile
 from wavefabric.results import Result
 from wavefabric.results.plots import distance, mean_db, mode_groups, received
 

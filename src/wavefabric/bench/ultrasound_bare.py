@@ -19,9 +19,9 @@ from typing import Protocol
 
 import numpy as np
 
-from wavefabric.bench import measure
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
+from wavefabric.execution import measure
 
 _SAMPLE_MS = 40.0
 #: Between the smallest and the largest value; unscaled transforms grow by N a pair.

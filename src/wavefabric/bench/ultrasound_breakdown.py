@@ -6,13 +6,13 @@ import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wavefabric.acoustics.decomposition import Options, decompose
-from wavefabric.acoustics.stages_local import Halo
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.parallel.stages_local import Halo
 from wavefabric.bench import ultrasound_shared as shared
-from wavefabric.bench.ranks import Ranks, timed
 from wavefabric.bench.stand_ins import mute
 from wavefabric.bench.ultrasound_breakdown_report import plot, table
 from wavefabric.exchange import Communicator
+from wavefabric.execution.ranks import Ranks, timed
 
 __all__ = ["OVERLAPS", "SIZES", "plot", "run", "table"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.bench.exchange_report import unavailable
-from wavefabric.bench.ranks import named
+from wavefabric.execution.ranks import named
 
 PARTS = ("compute", "pack", "exchange", "idle")
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.decomposition import Options, decompose
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.bench import ultrasound_shared as shared
 from wavefabric.bench.exchange_report import unavailable
-from wavefabric.bench.ranks import Ranks, named
 from wavefabric.bench.stand_ins import Placed
 from wavefabric.errors import InputError
+from wavefabric.execution.ranks import Ranks, named
 
 __all__ = ["PLACEMENTS", "SIZES", "places_of", "plot", "run", "table"]
 

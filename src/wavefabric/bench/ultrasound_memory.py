@@ -53,8 +53,8 @@ def measure(
 def main(words: list[str]) -> None:
     """Run in this process, and print what `measure` returns."""
     from wavefabric.acoustics.problem import Recording
+    from wavefabric.acoustics.recording.sinks import Memory
     from wavefabric.acoustics.run import run
-    from wavefabric.acoustics.sinks import Memory
     from wavefabric.bench.ultrasound_cases import problem, sensor
     from wavefabric.device import get_device
 
@@ -86,7 +86,7 @@ def _resident(key: str) -> int:
                 return int(line.split()[1]) * 1024
     except OSError:
         pass
-    from wavefabric.machine import peak_memory
+    from wavefabric.system.machine import peak_memory
 
     return peak_memory()
 

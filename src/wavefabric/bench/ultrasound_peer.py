@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.kwave_input import write_input
-from wavefabric.bench import measure
+from wavefabric.acoustics.kwave.input import write_input
 from wavefabric.bench.ultrasound_cases import problem, sensor
 from wavefabric.device import Device
 from wavefabric.errors import InputError
+from wavefabric.execution import measure
 
 #: Measured once, single precision, pressure at some points recorded. OMP 1.3 side by side with ours on two
 #: idle cores (27.1 and 39.1 ms a step, ours 28.6 and 40.4): time over ours, and resident size in MiB.
@@ -47,7 +47,7 @@ def elsewhere(
     medium, shape, precision
         The case.
     machine : dict
-        From `wavefabric.bench.measure.machine`.
+        From `wavefabric.execution.measure.machine`.
     """
     n = shape[0]
     if precision != "single" or shape != (n, n, n):

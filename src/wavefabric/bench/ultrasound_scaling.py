@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.decomposition import Options
+from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.bench import ultrasound_shared as shared
-from wavefabric.bench.ranks import Ranks
 from wavefabric.bench.ultrasound_scaling_report import plot, table
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
-from wavefabric.input_files import read_bytes
+from wavefabric.execution.ranks import Ranks
+from wavefabric.files.input import read_bytes
 
 __all__ = ["BLOCKS", "FORMS", "TOTALS", "plot", "run", "table"]
 

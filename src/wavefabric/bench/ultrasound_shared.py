@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.build import make_stages, needed_bytes
-from wavefabric.acoustics.decomposition import Decomposition, Options, decompose
+from wavefabric.acoustics.parallel.decomposition import Decomposition, Options, decompose
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording
 from wavefabric.acoustics.run import PRECISIONS
-from wavefabric.acoustics.step import Step
-from wavefabric.bench.ranks import Ranks, timed
+from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.ultrasound_cases import MEDIA, outline
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
+from wavefabric.execution.ranks import Ranks, timed
 
 Triple = tuple[int, int, int]
 _NO_SENSOR = Recording(())

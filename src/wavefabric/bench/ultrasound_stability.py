@@ -11,19 +11,19 @@ import numpy as np
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.recording.sinks import Memory
 from wavefabric.acoustics.run import FieldLost
 from wavefabric.acoustics.run import run as simulate
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.acoustics.simulation import to_problem
-from wavefabric.acoustics.sinks import Memory
+from wavefabric.acoustics.simulate import to_problem
 from wavefabric.acoustics.source import Source
-from wavefabric.acoustics.stability import Stability, stability
-from wavefabric.acoustics.watch import TOLERANCE
-from wavefabric.bench import measure
+from wavefabric.acoustics.stability.energy_watch import TOLERANCE
+from wavefabric.acoustics.stability.time_step import Stability, stability
 from wavefabric.bench.stability_reference import spectral_radius
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator, solo
+from wavefabric.execution import measure
 
 #: A spectral radius above 1 by this is growth; a double eigenvalue 1 comes out with 1e-7.
 _GROWS = 1e-6

@@ -15,14 +15,15 @@ import numpy as np
 from wavefabric.acoustics.build import make_stages, needed_bytes
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.run import PRECISIONS
-from wavefabric.acoustics.step import Step
-from wavefabric.bench import measure, ultrasound_memory
+from wavefabric.acoustics.solver.step import Step
+from wavefabric.bench import ultrasound_memory
 from wavefabric.bench.ultrasound_bare import Timed, bare
 from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem
 from wavefabric.bench.ultrasound_peer import Peer, elsewhere
 from wavefabric.bench.ultrasound_report import plot, table
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
+from wavefabric.execution import measure
 
 __all__ = ["SIZES", "plot", "run", "table"]
 

@@ -13,10 +13,14 @@ from typing import Annotated
 import typer
 
 import wavefabric
-from wavefabric.cli import bench, collective, fabric, failure, info, kwave, output, plot, ranks, run
+from wavefabric.cli import info, kwave, plot, run
+from wavefabric.cli.bench import bench
+from wavefabric.cli.collective import collective
+from wavefabric.cli.common import failure, output, ranks
+from wavefabric.cli.fabric import fabric
 from wavefabric.errors import InputError, MissingExtra, one_line
-from wavefabric.interrupt import INTERRUPTED, exit_code, terminable
-from wavefabric.user_cache import redirect
+from wavefabric.system.interrupt import INTERRUPTED, exit_code, terminable
+from wavefabric.system.user_cache import redirect
 
 app = typer.Typer(
     name="wavefabric",
@@ -62,7 +66,7 @@ def redirect_caches() -> None:
 
 def _command(words: list[str]) -> int:
     if failure.several():
-        from wavefabric.exchange.muster import sign_in
+        from wavefabric.exchange.launch.rank_status import sign_in
 
         sign_in()
     redirect_caches()

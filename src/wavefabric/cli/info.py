@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import wavefabric
-from wavefabric.cli.ranks import first
+from wavefabric.cli.common.ranks import first
 
 #: Optional parts: extra, the modules that show it is there, what it is for.
 EXTRAS = (
@@ -54,7 +54,7 @@ def command(
 
 def _ranks() -> list[dict[str, Any]]:
     """What each rank has, nothing if this process was started alone."""
-    from wavefabric.exchange import environment
+    from wavefabric.exchange.launch import environment
 
     if environment.ranks() == 1:
         return []

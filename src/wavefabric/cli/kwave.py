@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavefabric.cli import decomposition
-from wavefabric.cli import ranks as several
+from wavefabric.cli.common import decomposition
+from wavefabric.cli.common import ranks as several
 from wavefabric.errors import InputError
-from wavefabric.machine import usable_threads
+from wavefabric.system.machine import usable_threads
 
 if TYPE_CHECKING:
-    from wavefabric.acoustics.kwave_input import KWaveInput
-    from wavefabric.acoustics.kwave_output import KWaveOutput
+    from wavefabric.acoustics.kwave.input import KWaveInput
+    from wavefabric.acoustics.kwave.output import KWaveOutput
     from wavefabric.acoustics.problem import Problem
+    from wavefabric.acoustics.recording.sinks import Report
     from wavefabric.acoustics.run import Checkpoints
-    from wavefabric.acoustics.sinks import Report
 
 _AT_SENSOR, _EVERYWHERE, _SAVE = "At the sensor", "In the whole domain", "Checkpoint"
 
@@ -130,7 +130,7 @@ def command(
     asked_ranks.check()
     shared = decomposition.read_options(kind, grid, overlap, bell, asked_ranks)
     checkpoints = _checkpoints(checkpoint_file, checkpoint_interval, checkpoint_timesteps)
-    from wavefabric.acoustics.kwave_output import KWaveOutput, working_names
+    from wavefabric.acoustics.kwave.output import KWaveOutput, working_names
 
     if checkpoints:
         taken = {name.resolve() for name in (input, output, *working_names(output))}
@@ -138,7 +138,7 @@ def command(
             raise InputError(
                 f"--checkpoint_file: {checkpoint_file} would replace the input or output; allowed: another"
             )
-    from wavefabric.cli.running import (
+    from wavefabric.cli.common.kwave_run import (
         check_stable,
         guarded,
         make_lines,
@@ -154,8 +154,8 @@ def command(
     verbose = verbose if several.first() else 0
 
     began = time.perf_counter()
-    from wavefabric.acoustics.check import check_recording
-    from wavefabric.acoustics.kwave_input import read_input
+    from wavefabric.acoustics.check.rules import check_recording
+    from wavefabric.acoustics.kwave.input import read_input
     from wavefabric.acoustics.problem import Recording
     from wavefabric.acoustics.run import communicator
 
@@ -181,7 +181,7 @@ def command(
             checkpoint=saved,
         ),
     )
-    from wavefabric.cli.progress import tell_of_compiling
+    from wavefabric.cli.common.progress import tell_of_compiling
 
     tell_of_compiling(not verbose)
     if not allow_unstable:
@@ -223,14 +223,14 @@ def _checkpoints(file: Path | None, interval: int | None, steps: int | None) -> 
             "--checkpoint_file: is given alone; allowed: with --checkpoint_interval or --checkpoint_timesteps"
         )
     from wavefabric.acoustics.run import Checkpoints
-    from wavefabric.output_files import check_output
+    from wavefabric.files.output import check_output
 
     path = check_output(file, True, "--checkpoint_file")
     return Checkpoints(path, interval=math.inf if interval is None else interval, every=steps, stop=True)
 
 
 def _introduce(given: KWaveInput, quantities: tuple[str, ...], start: int, verbose: int) -> None:
-    from wavefabric.cli.running import domain
+    from wavefabric.cli.common.kwave_run import domain
 
     problem = given.problem
     print(f"Domain dimensions:  {domain(problem)}")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wavefabric.errors import InputError
-from wavefabric.output_files import check_output
+from wavefabric.files.output import check_output
 
 if TYPE_CHECKING:
-    from wavefabric.acoustics.recorded import Recorded
+    from wavefabric.acoustics.pictures.recorded import Recorded
 
 
 class Format(StrEnum):
@@ -65,11 +65,11 @@ def command(
     A fibre's: Q² per spatial mode, the penalty against back-to-back, constellations. Ultrasound, also from
     k-Wave's own output files: fields as slices, time series, values at the sensor.
     """
-    from wavefabric.cli.ranks import first
+    from wavefabric.cli.common.ranks import first
 
     if not first():
         return
-    from wavefabric.acoustics.recorded import open_recorded
+    from wavefabric.acoustics.pictures.recorded import open_recorded
 
     found = open_recorded(file)
     if found is not None:
@@ -91,7 +91,7 @@ def command(
 def _ultrasound(
     found: Recorded, output: Path | None, kind: Format | None, asked: list[str], cuts: list[str], force: bool
 ) -> list[Path]:
-    from wavefabric.acoustics.plot_recorded import chosen, plot_recorded
+    from wavefabric.acoustics.pictures.plot_recorded import chosen, plot_recorded
 
     names = chosen(found, asked)
     places = _places(cuts, len(found.shape))

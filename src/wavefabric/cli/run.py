@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wavefabric.cli import decomposition
-from wavefabric.cli import ranks as several
+from wavefabric.cli.common import decomposition
+from wavefabric.cli.common import ranks as several
 from wavefabric.errors import InputError, visible
 
 if TYPE_CHECKING:
@@ -106,12 +106,12 @@ def command(
         if asked.count == 1:
             raise InputError(f"--exchange: {exchange} given for one rank; allowed: with --ranks 2 or more")
 
-    from wavefabric.cli.progress import make_progress, tell_of_compiling
-    from wavefabric.optics import runfile
+    from wavefabric.cli.common.progress import make_progress, tell_of_compiling
+    from wavefabric.optics.run_file import run_file
     from wavefabric.results import ResultWriter, read_result
     from wavefabric.results.checkpoint import checkpoint_path
 
-    settings = runfile.load(file)
+    settings = run_file.load(file)
     changes = {"device": device, "threads": threads, "exchange": exchange}
     changes = {key: value for key, value in changes.items() if value is not None}
     if changes:
@@ -123,13 +123,13 @@ def command(
         ResultWriter(target, force, settings.input_paths())  # ranks have one among them, in run_link
     saved = checkpoint_path(target)
     if several.starting(asked):
-        from wavefabric.optics.build import check_ranks
+        from wavefabric.optics.link.build import check_ranks
 
         check_ranks(settings, asked.count)
         several.start(asked, saved, lambda: _traffic(asked.count), quiet or as_json)
     comm = several.open_ranks(asked, lambda: _traffic(asked.count), quiet or as_json)
 
-    from wavefabric.optics.link import run_link
+    from wavefabric.optics.link.run import run_link
 
     progress = make_progress(quiet or as_json)
     tell_of_compiling(quiet or as_json)
@@ -139,8 +139,8 @@ def command(
                 settings, output=target, force=force, resume=not no_resume, progress=progress, comm=comm
             )
     except KeyboardInterrupt:
-        from wavefabric.cli.running import interrupted
-        from wavefabric.interrupt import exit_code
+        from wavefabric.cli.common.kwave_run import interrupted
+        from wavefabric.system.interrupt import exit_code
 
         progress.finish()
         command = "without --no-resume it" if no_resume else "the same command"
@@ -271,7 +271,7 @@ def step_line(solver: dict[str, Any]) -> str:
     limit, step = solver.get("resonance_step_m", math.nan), solver.get("step", math.nan)
     if not (math.isfinite(limit) and math.isfinite(step)):
         return ""
-    from wavefabric.optics.step_limit import metres
+    from wavefabric.optics.propagation.resonance import metres
 
     def compared(limit: float) -> str:
         return f"{'above' if step > limit else 'below'} the resonance limit of {metres(limit)}"

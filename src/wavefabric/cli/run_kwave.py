@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wavefabric.errors import InputError
-from wavefabric.input_files import check_regular
+from wavefabric.files.input import check_regular
 
 if TYPE_CHECKING:
-    from wavefabric.acoustics.decomposition import Options
-    from wavefabric.acoustics.kwave_output import KWaveOutput
+    from wavefabric.acoustics.kwave.output import KWaveOutput
+    from wavefabric.acoustics.parallel.decomposition import Options
     from wavefabric.acoustics.problem import Problem
-    from wavefabric.acoustics.sinks import Report
-    from wavefabric.cli.ranks import RankOptions
+    from wavefabric.acoustics.recording.sinks import Report
+    from wavefabric.cli.common.ranks import RankOptions
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -60,7 +60,7 @@ def run_file(
     if ranks.threads is not None and ranks.threads < 1:
         raise InputError(f"--threads: {ranks.threads}; allowed: a whole number from 1")
     target = output or file.with_name(file.stem + "_out.h5")
-    from wavefabric.cli.running import (
+    from wavefabric.cli.common.kwave_run import (
         check_stable,
         guarded,
         make_sink,
@@ -74,8 +74,8 @@ def run_file(
     saved = checkpoint_path(target)
     comm = share(file, target, force, ranks, shared, saved, quiet or as_json)
 
-    from wavefabric.acoustics.kwave_input import read_input
-    from wavefabric.acoustics.kwave_output import KWaveOutput
+    from wavefabric.acoustics.kwave.input import read_input
+    from wavefabric.acoustics.kwave.output import KWaveOutput
     from wavefabric.acoustics.problem import Recording
     from wavefabric.acoustics.run import communicator
 
@@ -88,7 +88,7 @@ def run_file(
     )
 
     from wavefabric.acoustics.run import Checkpoints, run
-    from wavefabric.cli.progress import make_progress, tell_of_compiling
+    from wavefabric.cli.common.progress import make_progress, tell_of_compiling
 
     progress = make_progress(quiet or as_json)
     tell_of_compiling(quiet or as_json)
@@ -152,7 +152,7 @@ def place(found: dict[str, Any]) -> str:
 
 def show(found: dict[str, Any], problem: Problem) -> None:
     """Print the closing lines."""
-    from wavefabric.cli.running import domain
+    from wavefabric.cli.common.kwave_run import domain
 
     print(
         f"{domain(problem)} points, {found['steps']} steps on {place(found)}: "

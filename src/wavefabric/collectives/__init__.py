@@ -9,8 +9,8 @@ from wavefabric.collectives.builders.basic import (
 from wavefabric.collectives.builders.greedy import greedy
 from wavefabric.collectives.builders.messages import all_to_all, point_to_point, torus_halo, transpose
 from wavefabric.collectives.conditions import COLLECTIVES, Layout, kind, layout
-from wavefabric.collectives.json_io import from_json, load, save, to_json
-from wavefabric.collectives.program import levels
+from wavefabric.collectives.formats.json_file import from_json, load, save, to_json
+from wavefabric.collectives.levels import levels
 from wavefabric.collectives.registry import ALGORITHMS, Algorithm, accepts, build
 from wavefabric.collectives.schedule import TRANSFER, Schedule
 from wavefabric.collectives.structure import ScheduleError

@@ -112,7 +112,7 @@ class Device(Protocol):
         ...
 
     def kernels(self, module: str) -> Any:
-        """Kernels of a module such as ``"wavefabric.optics.kernels"``.
+        """Kernels of a module such as ``"wavefabric.optics.propagation.kernels.kerr"``.
 
         On a CPU the Numba module itself; on a GPU the launchers of ``<module>_cuda.py`` over
         ``<module>.cu``. Same names, same argument order.

@@ -13,7 +13,7 @@ import scipy.fft
 
 from wavefabric.device import compiling, fftw
 from wavefabric.errors import InputError
-from wavefabric.machine import host_memory, usable_threads
+from wavefabric.system.machine import host_memory, usable_threads
 
 
 class CpuRowFFT:
@@ -166,7 +166,7 @@ class CpuDevice:
         pass
 
     def memory(self) -> tuple[int, int]:
-        """Free and total bytes of the host, see `wavefabric.machine.host_memory`."""
+        """Free and total bytes of the host, see `wavefabric.system.machine.host_memory`."""
         return host_memory()
 
     def used_memory(self) -> int:

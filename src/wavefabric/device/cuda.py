@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from wavefabric.user_cache import redirect
+from wavefabric.system.user_cache import redirect
 
 redirect("CUPY_CACHE_DIR", "cupy", "~/.cupy/kernel_cache")  # CuPy gives up where it can write none
 

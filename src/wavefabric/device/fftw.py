@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.machine import cpu_model
-from wavefabric.user_cache import cache_directory
+from wavefabric.system.machine import cpu_model
+from wavefabric.system.user_cache import cache_directory
 
 # OpenMP threads of Numba and of FFTW would spin between kernels and steal the cores from each other:
 # measured up to 1.9 times slower steps, and 20 ms a transform where other programs run. Each runtime reads

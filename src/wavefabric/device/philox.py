@@ -17,7 +17,7 @@ import numba
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.numba_cache import njit
+from wavefabric.system.numba_cache import njit
 
 #: What ``Device.kernels`` takes to load these functions.
 KERNELS = "wavefabric.device.philox"

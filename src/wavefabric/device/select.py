@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from wavefabric.device.base import Device
 from wavefabric.errors import InputError, MissingExtra
-from wavefabric.machine import cpu_model, usable_threads
+from wavefabric.system.machine import cpu_model, usable_threads
 
 
 def cuda_count() -> int:

@@ -6,8 +6,8 @@ import sys
 from functools import lru_cache
 
 from wavefabric.errors import InputError, MissingExtra
-from wavefabric.exchange import environment
 from wavefabric.exchange.control import Control, SoloControl
+from wavefabric.exchange.launch import environment
 
 #: Characters of a value that a message shows.
 _SHOWN = 60

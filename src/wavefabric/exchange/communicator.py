@@ -11,8 +11,8 @@ import wavefabric
 from wavefabric.collectives import Schedule, direct_all_gather
 from wavefabric.device import get_device
 from wavefabric.errors import InputError, MissingExtra
-from wavefabric.exchange import environment
 from wavefabric.exchange.control import Control, SoloControl
+from wavefabric.exchange.launch import environment
 from wavefabric.exchange.program import Program
 from wavefabric.exchange.transports.base import Bound, Solo, Transport
 

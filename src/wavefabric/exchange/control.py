@@ -8,8 +8,8 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from wavefabric.exchange import muster, shared_files, watch
-from wavefabric.exchange.watch import waiting
+from wavefabric.exchange.launch import rank_status, shared_files, watch
+from wavefabric.exchange.launch.watch import waiting
 
 
 class Control(Protocol):
@@ -119,7 +119,7 @@ class MPIControl:
     def __init__(self, comm):
         self._comm, self._failures = comm.Dup(), comm.Dup()
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
-        muster.note_shared()
+        rank_status.note_shared()
         watch.begin(comm)
 
     def bcast(self, obj, root=0):

@@ -7,8 +7,9 @@ from typing import Any
 
 from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError, MissingExtra
-from wavefabric.exchange import environment, mpiexec, topology
+from wavefabric.exchange import topology
 from wavefabric.exchange.binding import bind_device
+from wavefabric.exchange.launch import environment, mpiexec
 
 
 def transports() -> dict[str, dict[str, Any]]:
@@ -80,7 +81,7 @@ def links() -> dict[str, Any] | None:
 
 def ranks(control) -> list[dict[str, Any]]:
     """Rank, host (a number, in order of appearance), device and CPU threads of all ranks; collective."""
-    from wavefabric.machine import usable_threads
+    from wavefabric.system.machine import usable_threads
 
     device = bind_device(None, environment.local_rank())
     mine = {

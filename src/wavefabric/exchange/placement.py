@@ -15,9 +15,9 @@ import numpy as np
 
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError, cut, quoted, visible
-from wavefabric.gpu_topology import Topology
-from wavefabric.input_files import read_bytes
-from wavefabric.toml_read import parse_toml
+from wavefabric.files.input import read_bytes
+from wavefabric.files.toml import parse_toml
+from wavefabric.system.gpu_topology import Topology
 
 #: All placements are tried up to so many (8 ranks on 8 GPUs: 40320).
 _EXACT = 50_000

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 
-from wavefabric.gpu_topology import Topology, parse
+from wavefabric.system.gpu_topology import Topology, parse
 
 _SECONDS = 30
 

@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
 # These two share their names with modules: imported here, the functions keep them.
-from wavefabric.fabric.cost import cost
+from wavefabric.fabric.cost.cost import cost
 from wavefabric.fabric.presets import presets
 
 if TYPE_CHECKING:
-    from wavefabric.fabric.cost_types import Bound, Cost, RoundCost
-    from wavefabric.fabric.files import load, save
-    from wavefabric.fabric.model import Fabric, Link
+    from wavefabric.fabric.cost.result import Bound, Cost, RoundCost
+    from wavefabric.fabric.electrical.fabric import Fabric, Link
+    from wavefabric.fabric.io.files import load, save
     from wavefabric.fabric.photonic.wafer import PhotonicFabric
 
     AnyFabric: TypeAlias = Fabric | PhotonicFabric
@@ -46,7 +46,7 @@ _HOMES = {
 def __getattr__(name: str):
     # Pydantic and NumPy are slow to import: only whoever needs them waits.
     if name == "AnyFabric":
-        from wavefabric.fabric.model import Fabric
+        from wavefabric.fabric.electrical.fabric import Fabric
         from wavefabric.fabric.photonic.wafer import PhotonicFabric
 
         found = Fabric | PhotonicFabric

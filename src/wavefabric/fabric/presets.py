@@ -12,7 +12,7 @@ FOLDER = Path(__file__).with_name("presets")
 def presets() -> dict[str, str]:
     """Names of the fabrics that come with the package, each with its description.
 
-    Those of `wavefabric.fabric.families.FAMILIES` also take numbers: ``"ring:16"``, ``"torus:4x4"``.
+    Those of `wavefabric.fabric.electrical.families.FAMILIES` also take numbers: ``"ring:16"``, ``"torus:4x4"``.
 
     Examples
     --------

@@ -21,8 +21,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.input_files import check_regular
-from wavefabric.output_files import sync_folder
+from wavefabric.files.input import check_regular
+from wavefabric.files.output import sync_folder
 
 _MAGIC = b"WFCHECK1"
 _END = b"WFCHKEND"

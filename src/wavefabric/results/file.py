@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.hdf5_read import check_inside, check_memory, open_hdf5
-from wavefabric.output_files import check_output, remove_partials, replacing
+from wavefabric.files.hdf5 import check_inside, check_memory, open_hdf5
+from wavefabric.files.output import check_output, remove_partials, replacing
 from wavefabric.results.checkpoint import Rows
 from wavefabric.results.lock import locked
 from wavefabric.results.provenance import provenance

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import wavefabric
-from wavefabric.machine import cpu_model, usable_threads
+from wavefabric.system.machine import cpu_model, usable_threads
 
 _STARTED = datetime.now(UTC)
 #: Packages whose version may change an answer by round-off.
@@ -58,7 +58,7 @@ def fingerprint(identity: str, **more: str) -> str:
     **more : str
         What else must match for a bit-identical resume: device, FFT library, layout.
     """
-    from wavefabric.numba_cache import source_hash  # here, since files are also read without Numba
+    from wavefabric.system.numba_cache import source_hash  # here, since files are also read without Numba
 
     facts = {"identity": identity, "wavefabric": wavefabric.__version__, "kernels": source_hash()}
     facts |= {**versions(NUMERICAL), **more}

@@ -1,7 +1,7 @@
 """Schedules found and proved optimal by solvers, for photonic circuits and for electrical links."""
 
-from wavefabric.collectives.synthesis.lights import synthesise
-from wavefabric.collectives.synthesis.links import decide_links, least_steps, synthesise_links
+from wavefabric.collectives.synthesis.circuits.schedule import synthesise
+from wavefabric.collectives.synthesis.links.schedule import decide_links, least_steps, synthesise_links
 from wavefabric.collectives.synthesis.problem import Circuit, Lights, Links, Synthesis, Undecided
 
 __all__ = [

@@ -9,7 +9,7 @@ from itertools import chain
 
 import numpy as np
 
-from wavefabric.collectives.synthesis import clock
+from wavefabric.collectives.synthesis import deadline
 from wavefabric.collectives.synthesis.demand import Demand
 from wavefabric.collectives.synthesis.problem import Edge
 from wavefabric.collectives.synthesis.spread import FAR
@@ -88,7 +88,7 @@ def cut_bound(
     edges = [(1 << a, 1 << b, (a, b)) for a, b in capacity]
     best: Bound = (0, "nothing to be sent")
     for inside in chain(sets, _cuts(demand.ranks, capacity, len(chunks))):
-        if clock.now() > until:
+        if deadline.now() > until:
             break
         crossing = sum(n for (have, need), n in chunks.items() if need & inside and not have & inside)
         if shared:
@@ -152,7 +152,7 @@ def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
     until : float
         Of `clock.now`; chunks not looked at by then are left out.
     """
-    uses, stop = 0, clock.Deadline(until)
+    uses, stop = 0, deadline.Deadline(until)
     try:
         for (have, need), count in Counter((c.have, c.need) for c in demand.chunks if c.need).items():
             stop.check()
@@ -160,7 +160,7 @@ def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
             if max(far) >= FAR:
                 return FAR * FAR
             uses += count * (len(need) + max(far) - len(far))
-    except clock.OutOfTime:
+    except deadline.OutOfTime:
         pass
     return uses
 

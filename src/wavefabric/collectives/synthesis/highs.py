@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from wavefabric.processes import die_with_parent
+from wavefabric.system.processes import die_with_parent
 
 
 def main() -> None:

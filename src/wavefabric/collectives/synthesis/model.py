@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from wavefabric.collectives.synthesis.clock import Deadline
+from wavefabric.collectives.synthesis.deadline import Deadline
 
 
 class Model:

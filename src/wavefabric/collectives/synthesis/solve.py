@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.collectives.synthesis import clock
-from wavefabric.collectives.synthesis.clock import Deadline, check
+from wavefabric.collectives.synthesis import deadline as clock
+from wavefabric.collectives.synthesis.deadline import Deadline, check
 from wavefabric.collectives.synthesis.model import Model
 from wavefabric.errors import MissingExtra
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from wavefabric.exchange.launch.watch import waiting
 from wavefabric.exchange.transports.base import Bound
-from wavefabric.exchange.watch import waiting
 
 #: Open MPI 4 counts in 32-bit integers.
 _PIECE = 1 << 30

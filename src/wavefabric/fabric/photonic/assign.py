@@ -10,13 +10,13 @@ from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import batches
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.colouring import degrees, groups
-from wavefabric.fabric.photonic.cuts import overlap_bound, parts_bound
-from wavefabric.fabric.photonic.deal import first_fit, negotiate, orders
-from wavefabric.fabric.photonic.grid import Route, edge_loads, grid
-from wavefabric.fabric.photonic.light import SHARING, bundles, fewest_wavelengths, light, most_peers
+from wavefabric.fabric.photonic.edges import Route, edge_loads, grid
+from wavefabric.fabric.photonic.parts import first_fit, negotiate, orders
 from wavefabric.fabric.photonic.plan import CircuitPlan, CircuitRound
-from wavefabric.fabric.photonic.routes import METHODS, Routing, route
+from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
+from wavefabric.fabric.photonic.routing.routes import METHODS, Routing, route
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.wavelengths import SHARING, bundles, fewest_wavelengths, light, most_peers
 
 #: What becomes of circuits for which an edge has too few waveguides.
 OVERSUBSCRIBED = ("split", "thin")

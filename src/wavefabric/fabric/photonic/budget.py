@@ -11,7 +11,7 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.ber import bit_error_rate, bits_per_symbol, needed_q
-from wavefabric.fabric.photonic.grid import edge_numbers, flat_edges
+from wavefabric.fabric.photonic.edges import edge_numbers, flat_edges
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
 

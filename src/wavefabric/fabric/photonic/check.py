@@ -9,10 +9,10 @@ import numpy as np
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.colouring import degrees
-from wavefabric.fabric.photonic.cuts import overlap_bound, parts_bound
-from wavefabric.fabric.photonic.light import SHARING, fewest_wavelengths, most_peers
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
+from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.wavelengths import SHARING, fewest_wavelengths, most_peers
 
 #: Seconds for a solver to prove a bound again that is above what cuts prove.
 _PROOF = 20.0
@@ -236,7 +236,7 @@ def _least_overlap(fabric: PhotonicFabric, part: CircuitRound) -> int:
     least = overlap_bound(fabric, list(ways))
     if part.overlap_bound <= least:
         return least
-    from wavefabric.fabric.photonic.minimum_overlap import minimum_overlap
+    from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
 
     return minimum_overlap(fabric, list(ways), list(ways.values()), least, _PROOF)[1]
 

@@ -10,13 +10,13 @@ import numpy as np
 from wavefabric.collectives.arguments import whole
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.check import check_plan
-from wavefabric.fabric.photonic.cuts import overlap_bound, parts_bound
-from wavefabric.fabric.photonic.grid import Route, edge_loads, grid
-from wavefabric.fabric.photonic.light import bundles
+from wavefabric.fabric.photonic.edges import Route, edge_loads, grid
 from wavefabric.fabric.photonic.plan import CircuitPlan, CircuitRound
+from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
+from wavefabric.fabric.photonic.routing.xy import xy
+from wavefabric.fabric.photonic.routing.yen import k_shortest
 from wavefabric.fabric.photonic.wafer import PhotonicFabric
-from wavefabric.fabric.photonic.xy import xy
-from wavefabric.fabric.photonic.yen import k_shortest
+from wavefabric.fabric.photonic.wavelengths import bundles
 
 if TYPE_CHECKING:
     from wavefabric.collectives.synthesis.problem import Lights, Synthesis
@@ -39,7 +39,7 @@ def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float 
         ``"xy"``: along the row first, and along the column first; ``"shortest"``: the k shortest simple
         paths.
     until : float
-        Of `wavefabric.collectives.synthesis.clock.now`, after which `OutOfTime` is raised.
+        Of `wavefabric.collectives.synthesis.deadline.now`, after which `OutOfTime` is raised.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float 
     InputError
         For an unknown method, k below 1, or more tiles than routes are written down for.
     """
-    from wavefabric.collectives.synthesis.clock import check
+    from wavefabric.collectives.synthesis.deadline import check
     from wavefabric.collectives.synthesis.problem import Lights
 
     if method not in METHODS:

@@ -1,0 +1,82 @@
+"""Sensor values of a field, on one device or on several ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.problem import Cuboids, Interpolation, Recording
+from wavefabric.acoustics.recording.gather import Columns
+
+
+class Sampler:
+    """Reads a field at the sensor.
+
+    Parameters
+    ----------
+    stages : Stages
+    recording : Recording
+    shape : tuple of int
+        The whole grid, (Nx, Ny, Nz).
+    comm : Communicator, optional
+        With several ranks. Each then samples the grid points that it owns; points between them belong to
+        rank 0, and every rank adds the share of the corners that it owns.
+
+    Attributes
+    ----------
+    samples : int
+        Values that this rank records.
+    columns : Columns or None
+        Where these stand among all, with several ranks.
+    """
+
+    def __init__(self, stages, recording: Recording, shape: tuple[int, int, int], comm=None):
+        c, where = stages.constants, recording.where
+        self._device, self._kernels = c.device, c.kernels
+        self._interpolates = isinstance(where, Interpolation)
+        self._shares: Columns | None = None
+        self.columns: Columns | None = None
+        corners, weights = np.zeros((0, 1), np.int64), np.zeros((0, 1))
+        if isinstance(where, Interpolation):
+            corners, weights = where.corners, where.weights
+        elif isinstance(where, Cuboids):
+            corners = where.indices(shape)[:, None]
+        elif where is not None:
+            corners = np.asarray(where, np.int64)[:, None]
+        self.samples = len(corners)
+        if comm is not None and self._interpolates:
+            corners, weights = self._share(corners, weights, stages.constants.part, comm)
+        elif comm is not None:
+            mask, local = stages.constants.part.local_index(corners[:, 0])
+            self.columns = Columns(comm, np.flatnonzero(mask), len(corners))
+            corners = local[:, None]
+            self.samples = len(corners)
+        self._corners = self._device.asarray(np.ascontiguousarray(corners, np.int64))
+        self._weights = self._device.asarray(np.ascontiguousarray(weights, np.float64))
+        if self._shares is not None:
+            self._values = self._device.empty((1, len(corners)), c.dtype)
+
+    def _share(self, corners: np.ndarray, weights: np.ndarray, part, comm) -> tuple[np.ndarray, np.ndarray]:
+        """Corners and weights of the points with corners here."""
+        mask, local = part.local_index(corners)
+        index, own = np.zeros(corners.shape, np.int64), np.where(mask, weights, 0.0)
+        index[mask] = local
+        here = mask.any(axis=1)
+        self._shares = Columns(comm, np.flatnonzero(here), self.samples)
+        if comm.rank:
+            self.samples = 0
+        self.columns = Columns(comm, np.arange(self.samples), len(corners))
+        # A corner that is elsewhere has no weight: any point of this one's own serves.
+        spare = np.where(mask, index, index.max(axis=1, keepdims=True, where=mask, initial=0))
+        return spare[here], own[here]
+
+    def read(self, target: Any, row: int, field: Any) -> None:
+        """``target[row]``, shape (samples,), ← values of ``field``; collective with several ranks."""
+        if self._shares is None:
+            self._kernels.sample(target, row, field, self._corners, self._weights, self._interpolates)
+            return
+        self._kernels.sample(self._values, 0, field, self._corners, self._weights, True)
+        found = self._shares.added(np.asarray(self._device.to_host(self._values[0])))
+        if found is not None:
+            target[row] = self._device.asarray(found, target.dtype)

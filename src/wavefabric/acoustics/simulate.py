@@ -1,0 +1,280 @@
+"""From a grid, a medium, a source and a sensor to numbers: `simulate`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from wavefabric.acoustics.check.dispersion import largest_shift
+from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.medium import Medium
+from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.result import Results
+from wavefabric.acoustics.sensor import Sensor
+from wavefabric.acoustics.source import Source
+from wavefabric.acoustics.stability.time_step import stability, stable_step
+from wavefabric.errors import InputError
+from wavefabric.results.agree import agree
+from wavefabric.results.file import ResultWriter
+from wavefabric.results.lock import locked_by_first
+from wavefabric.system.progress import Progress
+from wavefabric.units import quantity, show
+
+if TYPE_CHECKING:
+    from wavefabric.acoustics.parallel.decomposition import Options
+    from wavefabric.exchange import Communicator
+
+
+#: What is recorded where no sensor is given.
+WITHOUT_SENSOR = ("p_max_all", "p_final")
+
+
+def to_problem(
+    grid: Grid, medium: Medium, source: Source, sensor: Sensor | None, dt: float | str, steps: int
+) -> tuple[Problem, Recording]:
+    """The numbers the solver takes.
+
+    Parameters
+    ----------
+    grid, medium, source, sensor
+        What is simulated. Without a sensor ``p_max_all`` and ``p_final`` are recorded.
+    dt : float or str
+        Time step, s.
+    steps : int
+        Number of time steps.
+
+    Raises
+    ------
+    InputError
+        If shapes, words or values are wrong.
+    """
+    dt = quantity(dt, "s", "dt")
+    if dt <= 0:
+        raise InputError(f"dt: {show(dt)}; allowed: above 0")
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+        raise InputError(f"steps: {show(steps)}; allowed: a whole number from 1")
+    sensor = Sensor(record=WITHOUT_SENSOR) if sensor is None else sensor
+    for key, value, kind in (("source", source, "Source"), ("sensor", sensor, "Sensor")):
+        if not hasattr(value, "on"):
+            raise InputError(f"{key}: {value!r} given; allowed: a {kind}, such as {kind}()")
+    recording = sensor.on(grid)
+    problem = silent_problem(grid, medium, dt, int(steps))
+    return replace(problem, **source.on(grid, problem.sound_speed, dt)), recording
+
+
+def silent_problem(grid: Grid, medium: Medium, dt: float, steps: int = 1) -> Problem:
+    """The numbers of grid and medium, without sources."""
+    x, y, *z = grid.spacing
+    return Problem(
+        shape=grid.total_shape,
+        spacing=(x, y, *(z or [x])),  # type: ignore[arg-type]
+        dt=dt,
+        steps=steps,
+        pml_size=(*grid.pml_size, 0)[:3],  # type: ignore[arg-type]
+        pml_alpha=(*grid.pml_alpha, 0.0)[:3],  # type: ignore[arg-type]
+        **medium.on(grid),
+    )
+
+
+def simulate(
+    grid: Grid,
+    medium: Medium,
+    source: Source,
+    sensor: Sensor | None = None,
+    *,
+    record: str | Sequence[str] | None = None,
+    dt: float | str | None = None,
+    steps: int | None = None,
+    t_end: float | str | None = None,
+    cfl: float = 0.3,
+    device: str = "auto",
+    threads: int | None = None,
+    precision: Literal["single", "double"] = "single",
+    progress: Progress | None = None,
+    output: str | Path | None = None,
+    force: bool = False,
+    checkpoint: str | Path | None = None,
+    check_stability: bool = True,
+    comm: Communicator | None = None,
+    decomposition: Options | None = None,
+) -> Results:
+    """Simulate the propagation of sound.
+
+    A script that calls this runs unchanged under ``mpiexec -n K``: its ranks share the grid.
+
+    Parameters
+    ----------
+    grid, medium, source
+        What is simulated.
+    sensor : Sensor, optional
+        What is recorded, and where. Not needed for quantities of the whole domain: by default ``p_max_all``
+        and ``p_final`` are recorded.
+    record : str or sequence of str, optional
+        Instead of a sensor: other quantities of the whole domain, such as ``"u_max_all"``.
+    dt : float or str, optional
+        Time step, s. Default: from `cfl`.
+    steps : int, optional
+        Number of time steps. Default: from `t_end`.
+    t_end : float or str, optional
+        Time of the last step, s. Default: the time to cross the grid's diagonal at the smallest sound speed.
+    cfl : float
+        c_max Δt / min Δx, if no `dt` is given; less where that is not stable (`Grid.time_step`).
+    device : str
+        ``"auto"``, ``"cpu"`` or ``"cuda"``.
+    threads : int, optional
+        Threads on the CPU. By default as many as suit the grid (one below some 10⁵ points in 3-D and 2·10⁶ in
+        2-D), at most all; under ``mpiexec`` one a rank.
+    precision : str
+        ``"single"`` or ``"double"``.
+    progress : Progress, optional
+        Told where the run is.
+    output : path, optional
+        Result file to write; looked at before the run.
+    force : bool
+        Replace an output file that is there.
+    checkpoint : path, optional
+        File that is saved every ten minutes. The same call goes on from it; it is removed at the end. Time
+        series are kept in files beside it until then.
+    check_stability : bool
+        False runs a time step that `wavefabric.acoustics.stability.time_step` calls unstable, until the field has
+        grown.
+    comm : Communicator, optional
+        Ranks that share the grid; by default all that were started together. Give `exchange.solo()` to let
+        each rank run a simulation of its own.
+    decomposition : Options, optional
+        How they share it; a global decomposition by default.
+
+    Returns
+    -------
+    Results
+        The same on all ranks, each of which needs memory for all that was recorded. Only rank 0 writes files.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or the time step is not stable; on all ranks alike.
+    FieldLost
+        If the field has grown beyond what its sources can have put in, or is no longer finite.
+
+    Warns
+    -----
+    UserWarning
+        If more than 1 % of the energy of a source's signals lies above the highest frequency that the grid
+        carries, c_min / (2 max Δ): `wavefabric.acoustics.check.source_band`.
+    """
+    from wavefabric.acoustics.run import PRECISIONS, communicator
+
+    # First: what goes wrong on one rank alone then ends the others too.
+    comm = comm or communicator(device, threads, getattr(grid, "total_shape", None))
+    if steps is not None and t_end is not None:
+        raise InputError("steps: is given along with t_end; allowed: one of them")
+    if record is not None:
+        if sensor is not None:
+            raise InputError("record: is given along with a sensor; allowed: Sensor(record=...) instead")
+        sensor = Sensor(record=record)
+    if dt is None:
+        step = stable_step(grid, medium, cfl, comm, PRECISIONS.get(precision, np.float32), decomposition)
+    else:
+        step = quantity(dt, "s", "dt")
+    if steps is None:
+        steps = grid.steps(medium, step, t_end)
+    problem, recording = to_problem(grid, medium, source, sensor, step, steps)
+    return solve(
+        problem,
+        recording,
+        grid,
+        device=device,
+        threads=threads,
+        precision=precision,
+        progress=progress,
+        output=output,
+        force=force,
+        checkpoint=checkpoint,
+        check_stability=check_stability,
+        comm=comm,
+        decomposition=decomposition,
+    )
+
+
+def solve(
+    problem: Problem,
+    recording: Recording,
+    grid: Grid,
+    *,
+    output: str | Path | None = None,
+    force: bool = False,
+    checkpoint: str | Path | None = None,
+    check_stability: bool = True,
+    adapt: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None,
+    comm: Communicator | None = None,
+    **options: Any,
+) -> Results:
+    """Check, run and hand back: the last part of `simulate`, whose options it takes.
+
+    ``adapt`` may rename and rework what was recorded before it is handed back and written.
+    """
+    # Late: building a problem should not pay for Numba.
+    from wavefabric.acoustics.check.rules import check, check_recording
+    from wavefabric.acoustics.check.source_band import band_warnings
+    from wavefabric.acoustics.recording.gather import spread
+    from wavefabric.acoustics.recording.series_files import SeriesFiles
+    from wavefabric.acoustics.recording.sinks import Memory
+    from wavefabric.acoustics.run import PRECISIONS, Checkpoints, communicator, run
+
+    comm = comm or communicator(options.get("device", "auto"), options.get("threads"), problem.shape)
+    check(problem)
+    check_recording(problem, recording)
+    if check_stability:
+        # A run that goes on was found stable when it began.
+        goes_on = checkpoint is not None and agree(comm, lambda: Path(checkpoint).exists())
+        found = stability(
+            problem,
+            comm=comm,
+            dtype=PRECISIONS.get(options.get("precision", "single"), np.float32),
+            options=options.get("decomposition"),
+            trials=not goes_on,
+        )
+        if found.warning:
+            raise InputError(found.refusal(", or check_stability=False"))
+    for line in band_warnings(problem) if comm.rank == 0 else ():
+        warnings.warn(line, stacklevel=3)
+    if (shift := largest_shift(problem)) and comm.rank == 0:
+        warnings.warn(
+            f"medium.alpha_power: {shift}; dispersion=False leaves that out, or give a sound speed that "
+            "makes up for it",
+            stacklevel=3,
+        )
+    if checkpoint is not None and output is not None and Path(checkpoint).resolve() == Path(output).resolve():
+        raise InputError(f"checkpoint: {checkpoint} is the output too; allowed: another file")
+    writers: list[ResultWriter] = []
+
+    def open_output() -> None:
+        if output is not None:
+            writers.append(ResultWriter(output, force))
+
+    agree(comm, open_output)
+    with locked_by_first(comm, output):
+        sink = Memory() if checkpoint is None else SeriesFiles(checkpoint)
+        plan = None if checkpoint is None else Checkpoints(Path(checkpoint))
+        report = run(problem, recording, sink, checkpoints=plan, comm=comm, **options)
+        arrays = sink.arrays if comm.size == 1 else spread(comm, sink.arrays)
+        results = Results(
+            arrays if adapt is None else adapt(arrays),
+            problem,
+            recording,
+            grid,
+            report,
+            writes=comm.rank == 0,
+        )
+
+        def write_output() -> None:
+            for writer in writers:
+                results.write(writer)
+
+        agree(comm, write_output)
+        return results

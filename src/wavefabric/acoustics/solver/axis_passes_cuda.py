@@ -1,0 +1,277 @@
+"""Launches of ``axes.cu``: the passes of the fused time step on a GPU.
+
+A pass along one axis reads each array once and writes it once, with the transforms of that axis and all
+pointwise work in between. A lossless step moves 52 fields, instead of about 100 with whole-array transforms.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+#: Sources that `axes.cu` needs before it.
+BEFORE = ("wavefabric.spectral/axis_fft.cu",)
+# Values of a transform that a thread holds. More mean fewer threads, but room for two blocks, one loading
+# while the other computes. Measured on an H200 (docs/performance.md).
+_HELD = {"X": 8, "Y": 32, "Z": 16}
+_THREADS = {"X": 64, "Y": 512, "Z": 512}
+_SHARED = {"X": 200 * 1024, "Y": 96 * 1024, "Z": 96 * 1024}
+
+
+def radices(n: int) -> list[int]:
+    """Factors of a transform length, of 8, 7, 5, 4, 3, 2; empty if others are needed (or n < 2)."""
+    found = []
+    for radix in (8, 7, 5, 4, 3, 2):
+        while n % radix == 0:
+            found.append(radix)
+            n //= radix
+    return found if n == 1 else []
+
+
+def usable(shape: tuple[int, int, int], dtype) -> bool:
+    """Whether a grid (Nz, Ny, Nx) can be transformed by these kernels along all its axes."""
+    item = 2 * np.dtype(dtype).itemsize
+    nz, ny, nx = shape
+    fits = max(ny, nz) * 4 * item <= _SHARED["Y"] and _row_words(nx) * item <= _SHARED["X"]
+    return fits and all(radices(n) for n in shape)
+
+
+#: Half spectra and fields, a pair of rows of each, that a pass along x stages in shared memory.
+_STAGED = {
+    "x_forward": (0, 0),
+    "x_forward_pairs": (0, 0),
+    "x_backward": (1, 0),
+    "x_velocity": (1, 2),
+    "x_density": (3, 4),
+    "x_density_points": (3, 4),
+    "x_pressure": (2, 3),
+}
+
+
+def _row_words(n: int, name: str = "x_density") -> int:
+    """Complex words that a pair of rows takes in shared memory: room for exchange, and what is staged."""
+    spectra, fields = _STAGED[name]
+    return n + n // 8 + 1 + 2 * spectra * (n // 2 + 1) + fields * n
+
+
+class _Axis:
+    """Threads and tile of one axis.
+
+    A tile of columns is one cache line of neighbours; a tile of rows is as many pairs as make a small block.
+    """
+
+    def __init__(self, name: str, n: int, item: int):
+        self.n, self._item = n, item
+        self.radices = radices(n)
+        self.threads = -(-n // _HELD[name])
+        rows = name == "X"
+        words = _row_words(n) if rows else n
+        self.tile = max(1, _THREADS[name] // self.threads) if rows else 128 // item
+        while self.tile > 1 and (
+            self.tile * self.threads > _THREADS[name] or self.tile * words * item > _SHARED[name]
+        ):
+            self.tile //= 2
+        self.block = (self.threads * self.tile, 1, 1)
+
+    def shared(self, kernel: str) -> int:
+        """Bytes of shared memory of a block."""
+        words = _row_words(self.n, kernel) if kernel in _STAGED else self.n
+        return self.tile * words * self._item
+
+    def definitions(self, name: str) -> dict[str, object]:
+        """Macros of this axis."""
+        return {
+            f"P{name}": self.threads,
+            f"T{name}": self.tile,
+            f"RADICES_{name}": ",".join(map(str, self.radices)),
+            f"REVERSED_{name}": ",".join(map(str, self.radices[::-1])),
+        }
+
+
+def _axes(shape, real, passes: str) -> dict[str, _Axis]:
+    item = 2 * np.dtype(real).itemsize
+    return {name: _Axis(name, n, item) for name, n in zip("ZYX", shape, strict=True) if name in passes}
+
+
+def pitch(nx: int, real) -> int:
+    """Length of a padded row of a half spectrum: whole cache lines."""
+    whole = 128 // (2 * np.dtype(real).itemsize)
+    return -(-(nx // 2 + 1) // whole) * whole
+
+
+def prelude(shape: tuple[int, int, int], real, nonlinear: bool, absorption: str, passes: str = "XYZ") -> str:
+    """Definitions to put before the sources, for a grid (Nz, Ny, Nx) of a real dtype and a medium.
+
+    ``passes`` names the axes that are transformed.
+    """
+    letter = "float" if np.dtype(real).itemsize == 4 else "double"
+    found: dict[str, object] = {
+        "REAL": letter,
+        "PITCH": pitch(shape[2], real),
+        "NONLINEAR": int(nonlinear),
+        "ABSORPTION": ("none", "stokes", "power_law").index(absorption),
+    }
+    for name, n in zip("ZYX", shape, strict=True):
+        found |= {f"N{name}": n, f"WITH_{name}": int(name in passes)}
+    for name, axis in _axes(shape, real, passes).items():
+        found |= axis.definitions(name)
+    return "".join(f"#define {name} {value}\n" for name, value in found.items())
+
+
+def twiddles(n: int, real) -> np.ndarray:
+    """exp(−2πi k/n), shape (n,), complex."""
+    angle = -2 * np.pi * np.arange(n) / n
+    return (np.cos(angle) + 1j * np.sin(angle)).astype(np.result_type(real, np.complex64))
+
+
+class Kernels:
+    """The passes for grids of one shape, precision and kind of medium on one CUDA device.
+
+    Parameters
+    ----------
+    device : Device
+    shape : tuple of int
+        (Nz, Ny, Nx), each a product of 2, 3, 5 and 7 if it is transformed.
+    dtype : dtype
+        float32 or float64.
+    nonlinear : bool
+    absorption : str
+        As in `problem.Problem`.
+    passes : str
+        Axes that are transformed here; ranks hold planes or columns.
+    """
+
+    def __init__(
+        self,
+        device,
+        shape: tuple[int, int, int],
+        dtype,
+        nonlinear: bool,
+        absorption: str,
+        passes: str = "XYZ",
+    ):
+        self._device, self._real = device, np.dtype(dtype)
+        self._axes = _axes(shape, dtype, passes)
+        self._twiddles = {name: device.asarray(twiddles(axis.n, dtype)) for name, axis in self._axes.items()}
+        nz, ny, nx = shape
+        half = nx // 2 + 1
+        pairs = (ny * nz + 1) // 2
+        tile = {name: axis.tile for name, axis in self._axes.items()}
+        self._x_blocks = -(-pairs // tile.get("X", 1))
+        self._y_grid = (-(-half // tile.get("Y", 1)), nz)
+        self._z_grid = (-(-half // tile.get("Z", 1)), ny)
+        module = device.module(
+            "wavefabric.acoustics.solver",
+            "axis_passes.cu",
+            before=BEFORE,
+            prelude=prelude(shape, dtype, nonlinear, absorption, passes),
+        )
+        names = "x_forward", "x_backward", "x_velocity", "x_density", "x_density_points", "x_pressure"
+        names += "x_forward_pairs", "y_transform", "y_gradient"
+        names += "z_gradient", "z_divergence", "z_scale", "z_translate"
+        self._functions = {name: module.get_function(name) for name in names if name[0].upper() in self._axes}
+        for name, function in self._functions.items():
+            function.max_dynamic_shared_size_bytes = self._axes[name[0].upper()].shared(name)
+
+    def _launch(self, name: str, grid: tuple[int, ...], *arguments) -> None:
+        axis = self._axes[name[0].upper()]
+        grid = (*grid, 1, 1)[:3]
+        self._device.launch(
+            self._functions[name],
+            grid,
+            axis.block,
+            (*arguments, self._twiddles[name[0].upper()]),
+            axis.shared(name),
+        )
+
+    def x_forward(self, field, spectrum) -> None:
+        """Rows of a real field to their half spectra."""
+        self._launch("x_forward", (self._x_blocks,), field, spectrum)
+
+    def x_forward_pairs(self, fields, spectra, pairs) -> None:
+        """Rows 2i and 2i + 1 of one to three fields, for each i in ``pairs`` (int32), to half spectra."""
+        if not pairs.size:
+            return
+        many = len(fields)
+        blocks = -(-pairs.size // self._axes["X"].tile)
+        three = [*fields, *fields[:1] * (3 - many), *spectra, *spectra[:1] * (3 - many)]
+        self._launch("x_forward_pairs", (blocks, many), *three, pairs, np.int32(pairs.size))
+
+    def x_backward(self, spectrum, field) -> None:
+        """Half spectra to rows of a real field, unscaled."""
+        self._launch("x_backward", (self._x_blocks,), spectrum, field)
+
+    def x_velocity(self, components, dt, clock, forward: bool) -> None:
+        """∂p from its spectra, velocity update and, if ``forward``, spectra of u; see `component`."""
+        self._launch("x_velocity", (self._x_blocks, 3), components, dt, clock, np.int32(forward))
+
+    def x_density(self, spectra, state, source, dt, clock, at_points: bool) -> None:
+        """∂u, density update, and what follows from it, unless a source ``at_points`` comes between."""
+        name = "x_density_points" if at_points else "x_density"
+        self._launch(name, (self._x_blocks,), *spectra, state, source, dt, clock)
+
+    def x_pressure(self, s0, s1, state, loss: int, disperses: bool) -> None:
+        """Equation of state, and the spectrum of p into s0."""
+        self._launch("x_pressure", (self._x_blocks,), s0, s1, state, np.int32(loss), np.int32(disperses))
+
+    def y_transform(self, spectra, inverse: bool) -> None:
+        """One to three spectra along y, in place; or the same planes of each."""
+        padded = [*spectra, *spectra[:1] * (3 - len(spectra))]
+        grid = self._y_grid[0], spectra[0].shape[0], len(spectra)
+        self._launch("y_transform", grid, *padded, np.int32(inverse))
+
+    def y_gradient(self, s0, s1, s2, dx, dy) -> None:
+        """From κF{p} (s0) and its ∂z (s1) back along y: ∂y in s0, ∂z in s1, ∂x in s2."""
+        self._launch("y_gradient", self._y_grid, s0, s1, s2, dx, dy)
+
+    def z_gradient(self, s0, s1, kappa, dz) -> None:
+        """κ F{p} into s0 and ∂z of it into s1, along z there and back."""
+        self._launch("z_gradient", self._z_grid, s0, s1, kappa, dz)
+
+    def z_divergence(self, spectra, kappa, derivatives, only: int | None = None) -> None:
+        """Derivatives of u_y, u_z and u_x, in this order, along z there and back; (dx, dy, dz) are given.
+
+        ``only`` takes one of them.
+        """
+        first, layers = (0, 3) if only is None else (only, 1)
+        grid = (*self._z_grid, layers)
+        self._launch("z_divergence", grid, *spectra, kappa, *derivatives, np.int32(first))
+
+    def z_scale(self, s0, s1, operator0, operator1, count: int) -> None:
+        """s0 (and s1, if ``count`` is 2) times real operators, along z there and back."""
+        self._launch("z_scale", (*self._z_grid, count), s0, s1, operator0, operator1)
+
+    def z_translate(self, spectrum, factor, scale) -> None:
+        """A spectrum times a factor of k_z and a scale, along z there and back."""
+        self._launch("z_translate", self._z_grid, spectrum, factor, scale)
+
+    # --- Structures of addresses: every member is eight bytes wide -----------------------------------------
+
+    def component(self, spectrum, u, pml, density, pattern=None, signal=None) -> list[int]:
+        """One velocity component for `x_velocity`; three of them, joined, go to `pack`."""
+        return [spectrum.data.ptr, u.data.ptr, pml.data.ptr, *_grid(density), *_source(pattern, signal)]
+
+    def state(self, rho, p, pml, speed, density, ratio, tau, eta, wanted=None) -> list[int]:
+        """Densities, pressure and medium; ``wanted`` may hold ρ₀∇·u, Σρ or None, and flags of rows (uint8)
+        where the first two are stored as fields too."""
+        grids = [word for grid in (speed, density, ratio, tau, eta) for word in _grid(grid)]
+        arrays = (*rho, p, *pml)
+        stored = [0 if array is None else array.data.ptr for array in wanted or (None,) * 3]
+        return [*(array.data.ptr for array in arrays), *grids, *stored]
+
+    def source(self, pattern=None, signal=None) -> list[int]:
+        """A pattern times a signal, or nothing."""
+        return _source(pattern, signal)
+
+    def pack(self, words: list[int]):
+        """A structure on the device. It holds addresses only: keep what they point to."""
+        return self._device.asarray(np.array(words, np.uint64))
+
+
+def _grid(parameter) -> list[int]:
+    return [parameter.data.ptr, int(math.prod(parameter.shape[:2]) > 1)]
+
+
+def _source(pattern, signal) -> list[int]:
+    return [0, 0] if pattern is None else [pattern.data.ptr, signal.data.ptr]

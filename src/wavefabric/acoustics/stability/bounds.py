@@ -1,0 +1,195 @@
+"""What the extremes of a medium say about the time step, before any is taken."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.solver.operators import neper_coefficient, wavenumber_range
+
+#: Up to so many points a uniform medium is judged by the grid's own wavenumbers, which lie far apart.
+_FEW = 1 << 14
+
+
+def proved_limit(problem: Problem) -> float:
+    """Time step, s, up to which the extremes of the medium prove every one stable; inf if there is no limit.
+
+    Notes
+    -----
+    Without absorption: c_eff sin(c_ref |k| Δt/2) ≤ c_ref for all k up to the grid's largest, √Σ(π/Δ_i)², or
+    c_eff ≤ c_ref; see `stability.stability`. With a uniform medium: sin(c_ref k Δt/2) ≤ c_ref/c (Tabei,
+    Mast & Waag 2002, doi:10.1121/1.1421344).
+
+    Of a plane wave in a uniform medium that absorbs, with s = sin(c_ref |k| Δt/2), one step multiplies
+    (Σρ, ∇·u) by a 2 × 2 matrix with the determinant 1 + aT and the trace 2 + aT − Δt a E,
+    a = 4 s² c²/(c_ref² Δt). T = τ k^(y−2) is the absorption, E = 1 − η k^(y−1) the dispersion in the equation
+    of state (Treeby & Cox 2010, doi:10.1121/1.3377056). Its eigenvalues stay within the unit circle while
+    E ≥ 0 and
+
+        (c/c_ref)² s² (E + 2|T|/Δt) ≤ 1   for all k.
+
+    That is exact for a uniform medium; for others c is c_eff and T and E are the largest there are, and it is
+    no proof, since absorption that varies along with density can make waves grow at any time step.
+    """
+    medium, c_ref = Extremes.of(problem), problem.reference_speed
+    k_min, k_max = wavenumber_range(problem)
+    if not medium.lossy:
+        if medium.effective_speed <= c_ref:
+            return math.inf
+        return 2 / (c_ref * k_max) * math.asin(c_ref / medium.effective_speed)
+    k, losses = np.geomspace(k_min, k_max, 256), Losses.of(problem)
+    if float(np.min(_stiffness(medium, losses, k))) < 0:
+        return 0.0
+
+    def excess(dt: float) -> float:
+        # Somewhere between two k the sine is 1.
+        return _excess(medium, losses, k, np.sin(np.minimum(c_ref * k * dt / 2, math.pi / 2)) / c_ref, dt)
+
+    return _first_root(excess, math.pi / (c_ref * k_max))
+
+
+def _stiffness(medium: Extremes, losses: Losses, k: np.ndarray) -> np.ndarray:
+    """Largest c_eff² E for each k; where E falls below 0 somewhere, the least."""
+    stiffer = (medium.effective_speed / medium.speed) ** 2
+    found = np.full_like(k, medium.speed**2)
+    if not losses.tangent:
+        return stiffer * found
+    y = losses.power
+    if losses.tangent > 0 and losses.steepest * losses.tangent * np.max(k ** (y - 1)) > 1:
+        return -found
+    return stiffer * (found - losses.tangent * losses.dispersion * k ** (y - 1))
+
+
+def _excess(medium: Extremes, losses: Losses, k: np.ndarray, sine: np.ndarray, dt: float) -> float:
+    """(c_eff/c_ref)² s² (E + 2|T|/Δt) − 1, the largest of all k; ``sine`` is s/c_ref."""
+    stiff = _stiffness(medium, losses, k)
+    if losses.absorption:
+        stiffer = (medium.effective_speed / medium.speed) ** 2
+        stiff = stiff + stiffer * losses.absorption * k ** (losses.power - 2) * 2 / dt
+    return float(np.max(sine**2 * stiff)) - 1
+
+
+def uniform_and_stable(problem: Problem, medium: Extremes) -> bool:
+    """Whether the time step is stable for the wavenumbers that a small grid has, in a uniform medium."""
+    if not medium.even or problem.points > _FEW:
+        return False
+    n = problem.dimensions
+    axes = [2 * math.pi * np.fft.fftfreq(problem.shape[i], problem.spacing[i]) for i in range(n)]
+    k = np.sqrt(sum(one**2 for one in np.meshgrid(*axes))).ravel()
+    k, dt, losses, c_ref = k[k > 0], problem.dt, Losses.of(problem), problem.reference_speed
+    if float(np.min(_stiffness(medium, losses, k))) < 0:
+        return False
+    return _excess(medium, losses, k, np.sin(c_ref * k * dt / 2) / c_ref, dt) <= 0
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What of the absorption matters to the time step, found once: fields may be large.
+
+    Parameters
+    ----------
+    power : float
+        y.
+    tangent : float
+        tan(πy/2); 0 without dispersion.
+    steepest, absorption, dispersion : float
+        Extremes over the medium of 2α₀cʸ, 2α₀c^(y+1) = |τ| and 2α₀c^(y+2), with α₀ in Np (rad/s)^−y/m. The
+        largest, and of the last the smallest where tan(πy/2) > 0.
+    """
+
+    power: float = 2.0
+    tangent: float = 0.0
+    steepest: float = 0.0
+    absorption: float = 0.0
+    dispersion: float = 0.0
+
+    @staticmethod
+    def of(problem: Problem) -> Losses:
+        if problem.absorption == "none" or not np.any(problem.alpha_coeff):
+            return Losses()
+        y = 2.0 if problem.absorption == "stokes" else problem.alpha_power
+        c, alpha, twice = problem.sound_speed, problem.alpha_coeff, 2 * neper_coefficient(y)
+
+        def extreme(pick, power: float) -> float:
+            return _extreme(pick, lambda c, alpha: twice * alpha * c**power, c, alpha)
+
+        tangent = (
+            math.tan(math.pi * y / 2) if problem.absorption == "power_law" and problem.dispersion else 0.0
+        )
+        if not tangent:
+            return Losses(y, 0.0, 0.0, extreme(np.max, y + 1), 0.0)
+        least = extreme(np.min if tangent > 0 else np.max, y + 2)
+        return Losses(y, tangent, extreme(np.max, y), extreme(np.max, y + 1), least)
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """What of a medium matters to the time step."""
+
+    speed: float
+    effective_speed: float
+    speeds: tuple[float, float]
+    densities: tuple[float, float]
+    even: bool
+    lossy: bool
+
+    @staticmethod
+    def of(problem: Problem) -> Extremes:
+        c, rho = problem.sound_speed, problem.density
+        speeds, densities = _range(c), _range(rho)
+        effective = speeds[1]
+        staggered = [_range(one) for one in problem.density_staggered]
+        if densities[0] < densities[1] or any(one != densities for one in staggered):
+            stiffest = _extreme(np.max, lambda c, rho: rho * c * c, c, rho)
+            effective = math.sqrt(stiffest / min(low for low, _ in staggered))
+        lossy = problem.absorption != "none" and bool(np.any(problem.alpha_coeff))
+        ranges = [speeds, densities, *staggered, *([_range(problem.alpha_coeff)] if lossy else [])]
+        return Extremes(
+            speeds[1], effective, speeds, densities, all(low == high for low, high in ranges), lossy
+        )
+
+    def cause(self, problem: Problem) -> str:
+        """What makes a time step unstable, in words."""
+        found = []
+        if self.densities[0] < self.densities[1]:
+            found.append("density from {:.6g} to {:.6g} kg/m³".format(*self.densities))
+        if found and self.speeds[0] < self.speeds[1]:
+            found.append("sound speed from {:.6g} to {:.6g} m/s".format(*self.speeds))
+        if self.speed > problem.reference_speed:
+            found.append(
+                f"a reference speed of {problem.reference_speed:.6g} m/s below the largest sound speed, "
+                f"{self.speed:.6g} m/s"
+            )
+        if self.lossy and not found:
+            found.append("strong absorption")
+        elif self.lossy:
+            found.append("absorption")
+        return ", ".join(found) or "the sound speed"
+
+
+def _range(value) -> tuple[float, float]:
+    return float(np.min(value)), float(np.max(value))
+
+
+def _extreme(pick, function, *fields) -> float:
+    """``pick`` (np.max or np.min) of a function of fields in double precision, plane by plane."""
+    whole = np.broadcast_arrays(*map(np.atleast_1d, fields))
+    planes = (tuple(np.asarray(field[i], np.float64) for field in whole) for i in range(len(whole[0])))
+    return float(pick([pick(function(*plane)) for plane in planes]))
+
+
+def _first_root(excess, scale: float) -> float:
+    """Where a function that is below 0 near 0 first passes it, up to 16 scales; inf if it does not."""
+    steps = scale * np.geomspace(1e-6, 16, 400)
+    above = [step for step in steps if excess(step) > 0]
+    if not above:
+        return math.inf
+    high = above[0]
+    low = high / 2 if high == steps[0] else float(steps[np.searchsorted(steps, high) - 1])
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if excess(middle) > 0 else (middle, high)
+    return float(low)

@@ -1,0 +1,297 @@
+"""Transducers whose surface lies anywhere in the grid, without staircases: bowls, discs, rectangles, arrays.
+
+A surface is sampled by points of equal area; each becomes a band-limited delta function on the grid (Wise
+et al. 2019, doi:10.1121/1.5116132). Used as a mass source of pressure p₀, a transducer radiates in free
+field as its Rayleigh integral with ρcu = p₀ says, to the front and to the back.
+
+>>> bowl(grid, position=(0, 0, "-30 mm"), radius="64 mm", diameter="64 mm", focus=(0, 0, 0)).source(signal)
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wavefabric.acoustics.grid import Grid, plain
+from wavefabric.acoustics.transducers.mask import (
+    Length,
+    Place,
+    TransducerMask,
+    assemble,
+    direction,
+    length,
+    point,
+)
+from wavefabric.errors import InputError
+from wavefabric.units import show
+
+__all__ = ["TransducerMask", "bowl", "disc", "linear_array", "rectangle"]
+
+#: Turn between neighbours on a spiral that covers a disc or sphere evenly (Vogel 1979).
+GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
+
+
+def bowl(
+    grid: Grid,
+    position: Place,
+    radius: Length,
+    diameter: Length,
+    focus: Place,
+    *,
+    upsampling: float = 10,
+    tolerance: float = 0.05,
+) -> TransducerMask:
+    """Spherical bowl, or in 2-D an arc.
+
+    Parameters
+    ----------
+    grid : Grid
+        Where.
+    position : sequence of float or str
+        Its apex, m, in the grid's coordinates.
+    radius, diameter : float or str
+        Radius of curvature and diameter of the aperture, m.
+    focus : sequence of float or str
+        Any point on the beam axis in front of the bowl, m; only the direction counts.
+    upsampling : float
+        Points that sample the surface, for each grid point's share of it.
+    tolerance : float
+        Where the band-limited delta functions are cut, as a part of their peak; 0: nowhere.
+
+    Returns
+    -------
+    TransducerMask
+        Of one element.
+
+    Raises
+    ------
+    InputError
+        For a size that is not positive, an aperture above twice the radius of curvature, or a bowl that
+        leaves the grid.
+    """
+    n = grid.dimensions
+    apex, aim = point(position, n, "position"), point(focus, n, "focus")
+    radius, diameter = length(radius, "radius"), length(diameter, "diameter")
+    if diameter > 2 * radius:
+        raise InputError(
+            f"diameter: {diameter:g} m; allowed: up to {2 * radius:g} m, twice the radius of curvature"
+        )
+    axes = _frame(direction(aim - apex, n, "focus"))
+    half = math.asin(min(1.0, diameter / (2 * radius)))
+    if n == 2:
+        area = 2 * half * radius
+        angle = half * (2 * _middles(_count(grid, area, upsampling)) - 1)
+        forward, across = radius * (1 - np.cos(angle)), radius * np.sin(angle)
+        local = np.stack([forward, across], axis=1)
+    else:
+        area = 2 * math.pi * radius**2 * (1 - math.cos(half))
+        # Equal steps along the axis are equal areas of a sphere.
+        forward = radius * (1 - math.cos(half)) * _middles(_count(grid, area, upsampling))
+        local = np.column_stack([forward, _spiral(np.sqrt(forward * (2 * radius - forward)))])
+    return assemble(grid, [apex + local @ axes], apex[None], area, tolerance)
+
+
+def disc(
+    grid: Grid,
+    position: Place,
+    diameter: Length,
+    focus: Place,
+    *,
+    upsampling: float = 10,
+    tolerance: float = 0.05,
+) -> TransducerMask:
+    """Flat circular piston, or in 2-D a line.
+
+    Parameters
+    ----------
+    grid : Grid
+        Where.
+    position : sequence of float or str
+        Its centre, m.
+    diameter : float or str
+        Diameter, m.
+    focus : sequence of float or str
+        Any point on the axis in front of it, m; only the direction counts.
+    upsampling, tolerance : float
+        As in `bowl`.
+
+    Raises
+    ------
+    InputError
+        For a size that is not positive, or a disc that leaves the grid.
+    """
+    n = grid.dimensions
+    centre, aim = point(position, n, "position"), point(focus, n, "focus")
+    diameter = length(diameter, "diameter")
+    axes = _frame(direction(aim - centre, n, "focus"))
+    if n == 2:
+        area = diameter
+        local = diameter * (_middles(_count(grid, area, upsampling))[:, None] - 0.5)
+    else:
+        area = math.pi * diameter**2 / 4
+        local = _spiral(diameter / 2 * np.sqrt(_middles(_count(grid, area, upsampling))))
+    return assemble(grid, [centre + local @ axes[1:]], centre[None], area, tolerance)
+
+
+def rectangle(
+    grid: Grid,
+    position: Place,
+    width: Length,
+    height: Length,
+    focus: Place,
+    *,
+    along: Place | None = None,
+    upsampling: float = 10,
+    tolerance: float = 0.05,
+) -> TransducerMask:
+    """Flat rectangle; 3-D only (in 2-D, `disc` is a line).
+
+    Parameters
+    ----------
+    grid : Grid
+        Where; of 3 dimensions.
+    position : sequence of float or str
+        Its centre, m.
+    width, height : float or str
+        Sides, m; the width lies along ``along``.
+    focus : sequence of float or str
+        Any point on the axis in front of it, m; only the direction counts.
+    along : sequence of float, optional
+        Direction of the width; its part across the axis counts. Default: the grid axis that is most nearly
+        across, x before y before z.
+    upsampling, tolerance : float
+        As in `bowl`.
+
+    Raises
+    ------
+    InputError
+        For a grid of 2 dimensions, a size that is not positive, a width along the axis, or a rectangle
+        that leaves the grid.
+    """
+    if grid.dimensions == 2:
+        raise InputError("grid: has 2 dimensions; allowed: 3, or transducers.disc, which is a line in 2-D")
+    centre, aim = point(position, 3, "position"), point(focus, 3, "focus")
+    axes = _frame(direction(aim - centre, 3, "focus"), along)
+    sides = (length(width, "width"), length(height, "height"))
+    return _flat(grid, centre[None], axes, sides, upsampling, tolerance)
+
+
+def linear_array(
+    grid: Grid,
+    position: Place,
+    elements: int,
+    element_width: Length,
+    element_length: Length | None,
+    pitch: Length,
+    focus: Place,
+    *,
+    along: Place | None = None,
+    upsampling: float = 10,
+    tolerance: float = 0.05,
+) -> TransducerMask:
+    """Row of equal flat rectangles, or of lines in 2-D.
+
+    Where it points is given here; where the beam goes, by `TransducerMask.delays` and
+    `TransducerMask.signals`.
+
+    Parameters
+    ----------
+    grid : Grid
+        Where.
+    position : sequence of float or str
+        Centre of the array, m.
+    elements : int
+        Number of elements.
+    element_width, element_length : float or str
+        Size of one along and across the row, m; no length in 2-D (None).
+    pitch : float or str
+        From centre to centre, m; at least the width.
+    focus : sequence of float or str
+        Any point straight in front of the centre, m; only the direction counts.
+    along : sequence of float, optional
+        Direction of the row, as in `rectangle`; not used in 2-D.
+    upsampling, tolerance : float
+        As in `bowl`.
+
+    Raises
+    ------
+    InputError
+        For a size or number that is not positive, overlapping elements, or an array that leaves the grid.
+    """
+    n = grid.dimensions
+    if isinstance(elements, bool) or not isinstance(elements, int | np.integer) or elements < 1:
+        raise InputError(f"elements: {show(elements)}; allowed: a whole number from 1")
+    centre, aim = point(position, n, "position"), point(focus, n, "focus")
+    width, step = length(element_width, "element_width"), length(pitch, "pitch")
+    if step < width * (1 - 1e-9):
+        raise InputError(f"pitch: {show(pitch)}; allowed: from {width:g} m, the element's width")
+    if n == 3 and element_length is None:
+        raise InputError("element_length: is missing; allowed: a length in 3-D, m")
+    sides = (
+        (width,) if n == 2 or element_length is None else (width, length(element_length, "element_length"))
+    )
+    axes = _frame(direction(aim - centre, n, "focus"), None if n == 2 else along)
+    centres = centre + ((np.arange(elements) - (elements - 1) / 2) * step)[:, None] * axes[1]
+    return _flat(grid, centres, axes, sides, upsampling, tolerance)
+
+
+# --- Parts -------------------------------------------------------------------------------------------
+
+
+def _flat(
+    grid: Grid,
+    centres: np.ndarray,
+    axes: np.ndarray,
+    sides: tuple[float, ...],
+    upsampling: float,
+    tolerance: float,
+) -> TransducerMask:
+    """Equal lines or rectangles around these centres, their sides along all axes but the first."""
+    step = min(grid.spacing) / _upsampling(upsampling) ** (1 / len(sides))
+    lines = []
+    for side in sides:
+        lines.append(side * (_middles(max(1, math.ceil(side / step))) - 0.5))
+    local = np.stack([line.ravel() for line in np.meshgrid(*lines, indexing="ij")], axis=1)
+    surfaces = [centre + local @ axes[1:] for centre in centres]
+    return assemble(grid, surfaces, centres, math.prod(sides), tolerance)
+
+
+def _upsampling(given: float) -> float:
+    if not 0 < plain(given, "upsampling") < math.inf:
+        raise InputError(f"upsampling: {show(given)}; allowed: a number above 0")
+    return float(given)
+
+
+def _count(grid: Grid, area: float, upsampling: float) -> int:
+    """Points that sample a surface."""
+    return math.ceil(_upsampling(upsampling) * area / min(grid.spacing) ** (grid.dimensions - 1))
+
+
+def _middles(count: int) -> np.ndarray:
+    """Middles of equal parts of 0 … 1."""
+    return (np.arange(count) + 0.5) / count
+
+
+def _spiral(distance: np.ndarray) -> np.ndarray:
+    """Points at these distances from the centre, each turned on by the golden angle, (points, 2)."""
+    angle = GOLDEN_ANGLE * np.arange(distance.size)
+    return np.stack([distance * np.cos(angle), distance * np.sin(angle)], axis=1)
+
+
+def _frame(normal: np.ndarray, along: Place | None = None) -> np.ndarray:
+    """Orthonormal axes as rows, the normal first."""
+    if normal.size == 2:
+        return np.array([normal, [-normal[1], normal[0]]])
+    if along is None:
+        # A small head start for x, then y, decides ties.
+        first = np.eye(3)[int(np.argmin(np.abs(normal) + 1e-9 * np.arange(3)))]
+    else:
+        first = direction(along, 3, "along")
+    first = first - normal * (first @ normal)
+    if np.linalg.norm(first) < 1e-6:
+        raise InputError(
+            f"along: {show(along)} lies on the axis of the transducer; allowed: another direction"
+        )
+    first /= np.linalg.norm(first)
+    return np.array([normal, first, np.cross(normal, first)])

@@ -1,0 +1,236 @@
+"""The weights of a transducer's elements on the grid, and the sources they make.
+
+Wise et al. 2019, doi:10.1121/1.5116132.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from wavefabric.acoustics.grid import Grid, plain
+from wavefabric.acoustics.source import Source
+from wavefabric.acoustics.transducers.band_limited import spread
+from wavefabric.errors import InputError
+from wavefabric.units import quantity, show
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Length = float | str
+Place = Sequence[Length]
+
+
+@dataclass(frozen=True)
+class TransducerMask:
+    """A transducer on a grid: the weight of each of its elements at each grid point.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the grid, [x, y(, z)].
+    index : ndarray of int64, shape (points,)
+        Flat grid indices, x fastest, ascending.
+    weights : sparse array, shape (points, elements)
+        A column adds up to about the element's area over Δy Δz (length over Δy in 2-D).
+    centres, areas : ndarray, shape (elements, dimensions) and (elements,)
+        m; m² (m in 2-D).
+    """
+
+    shape: tuple[int, ...]
+    index: np.ndarray
+    weights: csr_array
+    centres: np.ndarray
+    areas: np.ndarray
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return len(self.areas)
+
+    @cached_property
+    def mask(self) -> np.ndarray:
+        """Where the source is: bool, the grid's shape."""
+        mask = np.zeros(math.prod(self.shape), bool)
+        mask[self.index] = True
+        return mask.reshape(self.shape, order="F")
+
+    def source(
+        self,
+        signal: Any,
+        mode: Literal["additive", "additive_no_correction"] = "additive",
+        precision: Literal["single", "double"] = "single",
+    ) -> Source:
+        """Mass source that drives the elements.
+
+        Parameters
+        ----------
+        signal : array_like, shape (steps,) or (elements, steps)
+            Pressure at the surface, Pa: one signal for all elements, or one for each.
+        mode : str
+            ``"additive"`` or ``"additive_no_correction"``.
+        precision : str
+            ``"single"`` or ``"double"``: of the signals at the grid points, which take 4 or 8 bytes a point
+            and step.
+
+        Returns
+        -------
+        Source
+            With one signal a grid point.
+
+        Raises
+        ------
+        InputError
+            If the shape fits neither.
+        """
+        signal = np.asarray(signal)
+        fits = signal.ndim == 1 or (signal.ndim == 2 and len(signal) == self.elements)
+        if not fits or not signal.size:
+            raise InputError(
+                f"signal: has the shape {signal.shape}; allowed: (steps,) or ({self.elements}, steps)"
+            )
+        if signal.dtype.kind not in "fiu":
+            raise InputError(f"signal: is of type {signal.dtype}; allowed: real numbers")
+        if mode not in ("additive", "additive_no_correction"):
+            raise InputError(f"mode: {show(mode)}; allowed: additive, additive_no_correction")
+        if precision not in ("single", "double"):
+            raise InputError(f"precision: {show(precision)}; allowed: single, double")
+        dtype = np.dtype(np.float32 if precision == "single" else np.float64)
+        if signal.ndim == 1:
+            driven = np.outer(self.weights.sum(axis=1).astype(dtype), signal.astype(dtype))
+        else:
+            driven = (self.weights.astype(dtype) @ signal.astype(dtype)).astype(dtype, copy=False)
+        return Source(p_mask=self.mask, p=driven, p_mode=mode)
+
+    def delays(
+        self, sound_speed: Length, focus: Place | None = None, steering: Place | None = None
+    ) -> np.ndarray:
+        """When each element fires, so that all arrive together; the first at 0.
+
+        Parameters
+        ----------
+        sound_speed : float or str
+            m/s.
+        focus : sequence of float or str, optional
+            Point to focus on, m.
+        steering : sequence of float, optional
+            Direction of a plane wave, any length; not with ``focus``.
+
+        Returns
+        -------
+        ndarray of float64, shape (elements,)
+            s.
+
+        Raises
+        ------
+        InputError
+            If both or neither are given, or one makes no sense.
+        """
+        speed = length(sound_speed, "sound_speed", "m/s")
+        if (focus is None) == (steering is None):
+            raise InputError("focus: one of focus and steering is needed; allowed: a point or a direction")
+        if focus is not None:
+            target = point(focus, self.centres.shape[1], "focus")
+            time = -np.linalg.norm(target - self.centres, axis=1) / speed
+        else:
+            assert steering is not None
+            time = self.centres @ direction(steering, self.centres.shape[1], "steering") / speed
+        return time - time.min()
+
+    def signals(self, signal: Any, delays: np.ndarray, dt: Length) -> np.ndarray:
+        """A signal for each element, delayed by parts of time steps too.
+
+        Parameters
+        ----------
+        signal : array_like, shape (steps,)
+            Should begin and end at rest.
+        delays : array_like, shape (elements,)
+            s, at least 0, such as `delays` gives.
+        dt : float or str
+            Time step, s.
+
+        Returns
+        -------
+        ndarray of float64, shape (elements, steps + largest delay)
+            Shifted in Fourier space: exact for signals below the Nyquist frequency.
+
+        Raises
+        ------
+        InputError
+            If a shape is wrong or a delay is negative.
+        """
+        signal, delays = np.asarray(signal, float), np.asarray(delays, float)
+        if signal.ndim != 1 or not signal.size:
+            raise InputError(f"signal: has the shape {signal.shape}; allowed: (steps,)")
+        if delays.shape != (self.elements,) or not np.all((delays >= 0) & np.isfinite(delays)):
+            raise InputError(f"delays: allowed: {self.elements} numbers from 0, s")
+        late = delays / length(dt, "dt", "s")
+        steps = signal.size + math.ceil(late.max())
+        # Twice as long: what rings before the signal must not come out at its end.
+        spectrum = np.fft.rfft(signal, 2 * steps)
+        turn = np.exp(-1j * np.pi / steps * np.outer(late, np.arange(spectrum.size)))
+        return np.fft.irfft(spectrum * turn, 2 * steps)[:, :steps]
+
+
+def assemble(
+    grid: Grid, parts: list[np.ndarray], centres: np.ndarray, area: float, tolerance: float
+) -> TransducerMask:
+    """Spread the points of each element, (points, dimensions) in m."""
+    from scipy.sparse import csr_array
+
+    if not 0 <= plain(tolerance, "tolerance") <= 0.5:
+        raise InputError(f"tolerance: {show(tolerance)}; allowed: from 0 to 0.5")
+    spacing = np.array(grid.spacing)
+    # A mass source is scaled by Δx (see `Source`), which is what leaves one factor of it here.
+    total = area * grid.spacing[0] / math.prod(grid.spacing)
+    rows, columns, values = [], [], []
+    for element, metres in enumerate(parts):
+        steps = metres / spacing + np.array(grid.shape) // 2
+        _check_inside(steps, grid, metres)
+        index, weight = spread(steps, total / len(steps), grid.shape, tolerance)
+        rows.append(index)
+        columns.append(np.full(index.size, element))
+        values.append(weight)
+    points, row = np.unique(np.concatenate(rows), return_inverse=True)
+    entries = (np.concatenate(values), (row, np.concatenate(columns)))
+    weights = csr_array(entries, shape=(points.size, len(parts)))
+    return TransducerMask(grid.shape, points, weights, centres, np.full(len(parts), area))
+
+
+def _check_inside(steps: np.ndarray, grid: Grid, metres: np.ndarray) -> None:
+    low, high = steps.min(axis=0), steps.max(axis=0)
+    for axis, name in enumerate("xyz"[: grid.dimensions]):
+        if low[axis] < 0 or high[axis] > grid.shape[axis] - 1:
+            edge = grid.coordinates[axis]
+            near, far = metres[:, axis].min(), metres[:, axis].max()
+            raise InputError(
+                f"position: the transducer spans {near:.6g} to {far:.6g} m along {name}; "
+                f"allowed: inside the grid, {edge[0]:.6g} to {edge[-1]:.6g} m"
+            )
+
+
+def length(value: Length, key: str, unit: str = "m") -> float:
+    number = quantity(value if isinstance(value, str) else plain(value, key), unit, key)
+    if number <= 0:
+        raise InputError(f"{key}: {show(value)}; allowed: above 0")
+    return number
+
+
+def point(place: Place, dimensions: int, key: str) -> np.ndarray:
+    values = tuple(place) if isinstance(place, list | tuple | np.ndarray) else ()
+    if len(values) != dimensions:
+        raise InputError(f"{key}: {show(place)}; allowed: {dimensions} lengths, m")
+    return np.array([quantity(v if isinstance(v, str) else plain(v, key), "m", key) for v in values])
+
+
+def direction(place: Any, dimensions: int, key: str) -> np.ndarray:
+    vector = point(place, dimensions, key)
+    norm = np.linalg.norm(vector)
+    if norm == 0:
+        raise InputError(f"{key}: gives no direction; allowed: a point away from the transducer")
+    return vector / norm

@@ -1,0 +1,149 @@
+"""How the command ends: one clear line and an exit code, from one process or from all ranks at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+
+from wavefabric.errors import InputError, MissingExtra, one_line
+from wavefabric.system.interrupt import INTERRUPTED, TERMINATED
+
+BAD_INPUT, FAILED = 2, 1
+#: Seconds that a failing rank waits for the others to fail as well; after Ctrl-C one may still be writing.
+_PATIENCE = {INTERRUPTED: 20.0, TERMINATED: 20.0}
+_SHORT = 2.0
+#: Seconds after which a rank that cannot leave (MPI waits for peers) is ended.
+_LEAVING = 10.0
+
+
+def several() -> bool:
+    """Whether this process is one of several ranks."""
+    from wavefabric.exchange.launch import environment
+
+    return environment.ranks() > 1
+
+
+def fail(message: str) -> int:
+    """Say what is wrong in one line on stderr; the exit code."""
+    _say(f"wavefabric: error: {one_line(message)}")
+    return BAD_INPUT
+
+
+def show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """In the place of `warnings.showwarning`: one line on stderr, without the place in the source."""
+    _say(f"wavefabric: warning: {one_line(str(message))}")
+
+
+def describe(error: BaseException) -> str:
+    """What to tell a user about an error."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}"
+    if isinstance(error, MemoryError):
+        return f"memory: {error or 'not enough for this run'}"
+    if isinstance(error, (InputError, MissingExtra)):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def leave(code: int, message: str = "", error: BaseException | None = None) -> int:
+    """End one of several ranks: agree with the others on what to say, or stop them if they go on.
+
+    Parameters
+    ----------
+    code : int
+        Exit code of this rank.
+    message : str
+        One line; empty if all has been said.
+    error : BaseException, optional
+        Shown with its traceback, by the rank that speaks.
+
+    Returns
+    -------
+    int
+        The exit code: the highest of all ranks.
+    """
+    from wavefabric.exchange.launch import environment, rank_status
+
+    if code == 0:
+        rank_status.sign_out(0)
+        return 0
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)  # it ends already: another Ctrl-C would be a traceback
+    rank, ranks = environment.rank(), environment.ranks()
+    message = one_line(message)
+
+    def alone() -> None:
+        _trace(error)
+        if message or code in _PATIENCE:
+            _say(f"wavefabric: rank {rank} of {ranks}: {message or 'interrupted; all ranks end'}")
+        rank_status.sign_out(code)
+
+    patience = _PATIENCE.get(code, _SHORT)
+    # Ranks that have gone on never come to a control plane which this one has yet to make.
+    late = _later(patience + _SHORT, code, alone)
+    try:
+        control = _control()
+    except (MissingExtra, InputError):
+        late.cancel()
+        # Not even the control plane is there, alike on all ranks as a rule.
+        if rank == 0:
+            fail(message)
+        rank_status.sign_out(code)
+        return code
+    found = control.settle(message, code, patience)
+    late.cancel()
+    if found is None:
+        alone()
+        _later(_LEAVING, code)
+        control.abort(code)
+    speaker = next((number for number, (text, _) in enumerate(found) if text), None)
+    if speaker == rank:
+        _trace(error)
+        alike = all(text == message for text, _ in found)
+        _say(f"wavefabric: error: {'' if alike else f'rank {rank} of {ranks}: '}{message}")
+    # Some mpiexecs kill all as soon as one leaves with an error: not before it is said.
+    control.settle("", code, _SHORT)
+    code = max(number for _, number in found)
+    rank_status.sign_out(code)
+    _later(_LEAVING, code)
+    return code
+
+
+def _control():
+    from wavefabric.cli.common import ranks
+    from wavefabric.exchange.agreement import bare_control
+
+    return ranks.opened.control if ranks.opened is not None else bare_control()
+
+
+def _trace(error: BaseException | None) -> None:
+    if error is not None:
+        traceback.print_exception(error)
+
+
+def _say(line: str) -> None:
+    # In one piece: ranks share a stream.
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def _later(seconds: float, code: int, first: Callable[[], object] = lambda: None) -> threading.Timer:
+    """End this process if it is still there then: MPI may wait for others for ever."""
+
+    def end() -> None:
+        from wavefabric.exchange.launch import shared_files
+
+        first()
+        shared_files.remove_own()
+        os._exit(code)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    return timer

@@ -1,0 +1,274 @@
+"""From transfers in rounds to thread blocks: which block does what, when, and what it waits for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wavefabric.collectives.arguments import ragged
+from wavefabric.collectives.formats.msccl.buffers import hazards
+from wavefabric.collectives.formats.msccl.format import (
+    BLOCK,
+    BLOCKS,
+    CHANNELS,
+    CPY,
+    NOP,
+    PER_CHANNEL,
+    RE,
+    RRC,
+    STEP,
+    STEPS,
+    WAITED_BLOCK,
+    R,
+    S,
+)
+
+#: A transfer in terms of MSCCL's buffers, in the order in which all of a GPU are done.
+MOVE = np.dtype(
+    [
+        ("round", np.int64),
+        ("src", np.int64),
+        ("dst", np.int64),
+        ("srcbuf", np.int64),
+        ("srcoff", np.int64),
+        ("dstbuf", np.int64),
+        ("dstoff", np.int64),
+        ("cnt", np.int64),
+        ("reduce", np.bool_),
+        ("instance", np.int64),
+    ]
+)
+
+
+class TooMany(Exception):
+    """A limit that more channels, or fewer thread blocks, may still keep; the message says which."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lanes:
+    """Transfers told apart by who moves them: a lane is a thread block at each end, or one that copies.
+
+    Parameters
+    ----------
+    of : ndarray of int, shape (moves,)
+        Lane of each transfer.
+    ends : ndarray of int, shape (lanes, 2)
+        GPUs: sender and receiver, or with `shared` the two of a pair; twice the same for copies.
+    """
+
+    of: np.ndarray
+    ends: np.ndarray
+    shared: bool
+
+
+def lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> Lanes:
+    """Lanes of at most `longest` transfers: for each pair (or each direction of it, unless `shared`)."""
+    one, other = moves["src"], moves["dst"]
+    if shared:
+        one, other = np.minimum(one, other), np.maximum(one, other)
+    pair = (one * gpus + other) * (int(moves["instance"].max(initial=0)) + 1) + moves["instance"]
+    order = np.argsort(pair, kind="stable")
+    ordered = pair[order]
+    within = np.empty(pair.size, np.int64)
+    within[order] = np.arange(pair.size) - np.searchsorted(ordered, ordered)
+    parts = within // longest
+    key = pair * (int(parts.max(initial=0)) + 1) + parts
+    _, first, of = np.unique(key, return_index=True, return_inverse=True)
+    return Lanes(of.ravel(), np.stack((one[first], other[first]), axis=1), shared)
+
+
+def channels(found: Lanes, gpus: int) -> np.ndarray:
+    """A channel for each lane: one that is free for the pair, and not full at either end."""
+    used = np.zeros((gpus, CHANNELS), np.int64)
+    taken: dict[tuple[int, int], int] = {}
+    chosen = np.zeros(len(found.ends), np.int64)
+    ends = found.ends.tolist()
+    # Copies first: they belong to no pair.
+    for lane in sorted(range(len(ends)), key=lambda n: ends[n][0] != ends[n][1]):
+        a, b = ends[lane]
+        full = (used[a] >= PER_CHANNEL) | (used[b] >= PER_CHANNEL)
+        mask = taken.get((a, b), 0) if a != b else 0
+        channel = next((c for c in range(CHANNELS) if not full[c] and not mask >> c & 1), None)
+        if channel is None:
+            raise TooMany(f"GPU {a}: more than {CHANNELS} channels")
+        taken[a, b] = mask | 1 << channel
+        used[a, channel] += 1
+        if a != b:
+            used[b, channel] += 1
+        chosen[lane] = channel
+    return chosen
+
+
+def thread_blocks(moves: np.ndarray, found: Lanes, channel: np.ndarray, gpus: int):
+    """Blocks and steps of all GPUs.
+
+    Returns
+    -------
+    blocks : ndarray of `BLOCK`
+    steps : ndarray of `STEP`
+
+    Raises
+    ------
+    TooMany
+        Blocks of a GPU, or steps of a block.
+    """
+    local = found.ends[:, 0] == found.ends[:, 1]
+    # Ends of lanes are blocks: 2 n the first's, 2 n + 1 the second's.
+    gpu = found.ends.ravel()
+    number = np.bincount(gpu[~(np.repeat(local, 2) & (np.arange(gpu.size) % 2 == 1))], minlength=gpus)
+    if number.max(initial=0) > BLOCKS:
+        raise TooMany(f"GPU {int(number.argmax())}: {int(number.max())} thread blocks, of {BLOCKS}")
+    owner, work = _work(moves, found)
+    order = np.lexsort((np.arange(owner.size), owner))  # by block, in it as given
+    owner, work = owner[order], work[order]
+    later, earlier = _waits(work, owner, gpu, order)
+    return _number(work, owner, gpu, later, earlier, found, channel)
+
+
+def _work(moves: np.ndarray, found: Lanes) -> tuple[np.ndarray, np.ndarray]:
+    """Steps without numbers, two a transfer from GPU to GPU: the block of each, and a row of `STEP`."""
+    away = moves["src"] != moves["dst"]
+    at = np.arange(moves.size)
+    turn = np.repeat(at, np.where(away, 2, 1))
+    second = np.concatenate(([False], turn[1:] == turn[:-1]))[: turn.size]
+    m = moves[turn]
+    lane = found.of[turn]
+    on = np.where(second, m["dst"], m["src"])
+    owner = 2 * lane + (on != found.ends[lane, 0])
+    work = np.zeros(turn.size, STEP)
+    work["type"] = np.where(
+        away[turn],
+        np.where(second, np.where(m["reduce"], RRC, R), S),
+        np.where(m["reduce"], RE, CPY),
+    )
+    kind = work["type"]
+    # Sends and receives name both ends, as msccl-tools does: checkers compare them, the runtime takes one.
+    for key in ("srcbuf", "srcoff", "dstbuf", "dstoff"):
+        work[key] = m[key]
+    # A sum that is received is added where it stays.
+    rrc = kind == RRC
+    work["srcbuf"][rrc], work["srcoff"][rrc] = m["dstbuf"][rrc], m["dstoff"][rrc]
+    work["cnt"] = m["cnt"]
+    work["depid"] = work["deps"] = -1
+    return owner, work
+
+
+def _waits(work, owner, gpu, time) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of steps of different blocks of a GPU: the later waits for the earlier, each block's last."""
+    highest = [work[key].max(initial=0) for key in ("srcoff", "dstoff", "cnt")]
+    width = 1 + int(max(highest[:2])) + int(highest[2])
+    at = np.arange(work.size)
+    rows, chunks, writes = [], [], []
+    for side, skip, write in (("src", R, False), ("dst", S, True)):
+        row = at[work["type"] != skip]
+        count = work["cnt"][row].astype(np.int64)
+        step, within = ragged(count)
+        first = (gpu[owner[row]] * 3 + work[f"{side}buf"][row]) * width + work[f"{side}off"][row]
+        rows.append(row[step])
+        chunks.append(first[step] + within)
+        writes.append(np.full(within.size, write))
+    row, chunk, write = (np.concatenate(parts) for parts in (rows, chunks, writes))
+    later, earlier = hazards(chunk, time[row], write)
+    later, earlier = row[later], row[earlier]
+    apart = owner[later] != owner[earlier]
+    later, earlier = later[apart], earlier[apart]
+    pair = owner[later].astype(np.int64) * (gpu.size + 1) + owner[earlier]
+    order = np.lexsort((earlier, later, pair))
+    later, earlier, pair = later[order], earlier[order], pair[order]
+    # Of several steps of one block the last,
+    last = np.ones(later.size, bool)
+    last[:-1] = (later[1:] != later[:-1]) | (pair[1:] != pair[:-1])
+    later, earlier, pair = later[last], earlier[last], pair[last]
+    # and none that the waiting block has waited for before: a running maximum, anew for each pair of blocks.
+    lifted = earlier + np.searchsorted(pair, pair) * (work.size + 1)
+    new = np.ones(later.size, bool)
+    new[1:] = lifted[1:] > np.maximum.accumulate(lifted)[:-1]
+    return later[new], earlier[new]
+
+
+def _number(work, owner, gpu, later, earlier, found: Lanes, channel):
+    """Steps with their numbers, with a nop for each further wait; blocks that are waited for come first."""
+    order = np.argsort(later, kind="stable")
+    later, earlier = later[order], earlier[order]
+    waits = np.bincount(later, minlength=work.size)
+    length = np.maximum(waits, 1)
+    end = np.cumsum(length)  # row after each step, nops before it
+    block_first = np.searchsorted(owner, owner)
+    begin = np.where(block_first > 0, end[block_first - 1], 0)
+    number = end - 1 - begin
+    if number.max(initial=0) >= STEPS:
+        worst = int(number.argmax())
+        raise TooMany(f"GPU {int(gpu[owner[worst]])}: more than {STEPS} steps in a thread block")
+    there = np.unique(owner)
+    waited_for = np.isin(there, owner[earlier])
+    rank = np.lexsort((there, ~waited_for, gpu[there]))
+    ids = np.empty(there.size, np.int64)
+    position = np.empty(there.size, np.int64)
+    position[rank] = np.arange(there.size)
+    ids[rank] = np.arange(there.size) - np.searchsorted(gpu[there][rank], gpu[there][rank])
+    if waited_for.any() and ids[waited_for].max() > WAITED_BLOCK:
+        at = int(gpu[there][waited_for][ids[waited_for].argmax()])
+        raise TooMany(f"GPU {at}: more than {WAITED_BLOCK + 1} thread blocks that others wait for")
+    blocks = np.zeros(there.size, BLOCK)
+    lane, second = there // 2, there % 2 == 1
+    a, b = found.ends[lane].T
+    peer = np.where(second, a, b)
+    blocks["gpu"], blocks["id"], blocks["chan"] = gpu[there], ids, channel[lane]
+    sends, receives = (np.zeros(gpu.size, bool) for _ in range(2))
+    sends[owner[work["type"] == S]] = True
+    receives[owner[np.isin(work["type"], (R, RRC))]] = True
+    blocks["send"] = np.where(sends[there], peer, -1)
+    blocks["recv"] = np.where(receives[there], peer, -1)
+    blocks = blocks[rank]
+
+    steps = np.zeros(int(length.sum()), STEP)
+    full = end - 1
+    nops = np.ones(steps.size, bool)
+    nops[full] = False
+    steps["type"], steps["dstbuf"], steps["srcoff"], steps["dstoff"] = NOP, 1, -1, -1
+    steps["depid"] = steps["deps"] = -1
+    steps[full] = work
+    local = np.searchsorted(there, owner)
+    steps["block"] = position[np.repeat(local, length)]
+    steps["s"] = np.arange(steps.size) - np.repeat(begin, length)
+    within = np.arange(later.size) - np.searchsorted(later, later)
+    row = (end - length)[later] + within
+    steps["depid"][row], steps["deps"][row] = ids[local[earlier]], number[earlier]
+    steps["hasdep"][full[earlier]] = 1
+    steps = steps[np.argsort(steps["block"], kind="stable")]
+    _keep_sums_apart(steps)
+    return blocks, steps
+
+
+def _keep_sums_apart(steps: np.ndarray) -> None:
+    """Mark local sums that the runtime would join to the next, in another order of additions.
+
+    It joins reduces to the same place if nobody waits for the first and the second waits for nobody, adds
+    all that they read, and then what was there. A mark (as if somebody waited) keeps the order of the
+    schedule, and with it the same bits on all GPUs.
+    """
+    a, b = steps[:-1], steps[1:]
+    joined = (a["type"] == RE) & (b["type"] == RE) & (a["block"] == b["block"]) & (b["depid"] == -1)
+    for key in ("dstbuf", "dstoff", "srcbuf"):
+        joined &= a[key] == b[key]
+    steps["hasdep"][:-1][joined] = 1
+
+
+def build_blocks(moves: np.ndarray, gpus: int, shared: bool):
+    """Blocks and steps within the limits, on as few channels as needed.
+
+    Raises
+    ------
+    TooMany
+    """
+    longest = STEPS
+    while True:
+        found = lanes(moves, gpus, shared, longest)
+        channel = channels(found, gpus)
+        try:
+            return thread_blocks(moves, found, channel, gpus)
+        except TooMany as error:
+            if longest < 8 or "steps" not in str(error):
+                raise
+            longest //= 2

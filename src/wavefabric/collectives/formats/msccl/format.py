@@ -1,0 +1,265 @@
+"""An MSCCL algorithm as tables of numbers, its limits, and its XML.
+
+Grammar and limits: github.com/microsoft/msccl, src/graph/topo.cc (`mscclGetAlgoFromXMLAndSetAlgo`),
+src/include/msccl.h and src/collectives/device/msccl_interpreter.h; writer: github.com/microsoft/msccl-tools,
+msccl/language/ir.py.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS
+from wavefabric.collectives.schedule import PROTOCOLS
+from wavefabric.errors import InputError
+from wavefabric.files.xml import one_of, parse_xml, text_of, whole_of
+
+#: Limits of the runtime: steps of a thread block, thread blocks of a GPU, channels, thread blocks of a
+#: channel that send (and as many that receive), chunks that a step moves, number of a block that a step may
+#: wait for (kept in 8 bits).
+STEPS, BLOCKS, CHANNELS, PER_CHANNEL, COUNT, WAITED_BLOCK = 256, 216, 32, 32, 71, 127
+
+#: Slots of a connection's buffer (NCCL_STEPS), and those that a message takes: Simple cuts it in two slices
+#: of two slots (MSCCL_CHUNKSTEPS = NCCL_STEPS / 2).
+SLOTS = 8
+SLOTS_PER_MESSAGE = {"Simple": 4, "LL": 1, "LL128": 1}
+#: Data bytes that a message holds at most, with NCCL's default buffers of 4 MiB, 512 KiB (half of it flags)
+#: and 4800 KiB (a sixteenth of it flags).
+MESSAGE_BYTES = {"Simple": 2_097_152, "LL": 32_768, "LL128": 576_000}
+COLLS = ("allreduce", "allgather", "reduce", "broadcast", "alltoall", "reduce_scatter", "custom")
+#: Types of steps: send; receive; receive, copy and send; receive, reduce and send; receive, reduce and copy;
+#: that and send; local copy; local reduce; residual addition; nothing.
+TYPES = ("s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "ra", "nop")
+S, R, RCS, RRS, RRC, RRCS, CPY, RE, RA, NOP = range(len(TYPES))
+#: By type: whether it sends, receives, reads `src`, writes `dst`.
+SENDS = np.isin(np.arange(len(TYPES)), (S, RCS, RRS, RRCS))
+RECEIVES = np.isin(np.arange(len(TYPES)), (R, RCS, RRS, RRC, RRCS))
+READS = np.isin(np.arange(len(TYPES)), (S, RRS, RRC, RRCS, CPY, RE))
+WRITES = np.isin(np.arange(len(TYPES)), (R, RCS, RRC, RRCS, CPY, RE, RA))
+#: Buffers: input, output, scratch.
+BUFFERS = ("i", "o", "s")
+
+#: Thread blocks, in the order of GPU and id.
+BLOCK = np.dtype(
+    [("gpu", np.int32), ("id", np.int32), ("send", np.int32), ("recv", np.int32), ("chan", np.int32)]
+)
+#: Steps, in the order of their blocks; ``block`` is a row of the table of blocks, ``s`` the number in it.
+STEP = np.dtype(
+    [
+        ("block", np.int32),
+        ("s", np.int32),
+        ("type", np.int8),
+        ("srcbuf", np.int8),
+        ("srcoff", np.int32),
+        ("dstbuf", np.int8),
+        ("dstoff", np.int32),
+        ("cnt", np.int32),
+        ("depid", np.int32),
+        ("deps", np.int32),
+        ("hasdep", np.int8),
+    ]
+)
+
+_MOST = 2**31 - 1
+#: ``maxBytes`` that every runtime takes for any size: 0 is that to Azure's and RCCL's, not to Microsoft's.
+_UNLIMITED = 1 << 40
+_NAME = re.compile(r"[A-Za-z0-9 .,:;=()_+/-]{1,63}")
+
+
+@dataclass(frozen=True, eq=False)
+class Algorithm:
+    """An MSCCL algorithm.
+
+    Parameters
+    ----------
+    name, proto, coll : str
+        ``proto`` of `PROTOCOLS`, ``coll`` of `COLLS`.
+    inplace : bool
+    chunks : int
+        ``nchunksperloop``.
+    channels : int
+    sizes : ndarray of int64, shape (gpus, 3)
+        Chunks of input, output and scratch of each GPU.
+    blocks : ndarray of `BLOCK`
+    steps : ndarray of `STEP`
+    collective, root : str, int or None
+        What `wavefabric` adds for collectives that MSCCL has no word for; other readers ignore it.
+    min_bytes, max_bytes : int, int or None
+        Sizes of the whole array that it is for (``minBytes``, ``maxBytes``); None: of any size.
+    declared : bool
+        Whether it says up to which size; `max_bytes` is None if not.
+    """
+
+    name: str
+    proto: str
+    coll: str
+    inplace: bool
+    chunks: int
+    channels: int
+    sizes: np.ndarray
+    blocks: np.ndarray = field(repr=False)
+    steps: np.ndarray = field(repr=False)
+    collective: str | None = None
+    root: int | None = None
+    min_bytes: int = 0
+    max_bytes: int | None = None
+    declared: bool = True
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return len(self.sizes)
+
+    def step_name(self, row: int) -> str:
+        """A step in words."""
+        step = self.steps[row]
+        block = self.blocks[step["block"]]
+        return f"gpu {block['gpu']} tb {block['id']} step {step['s']} ({TYPES[step['type']]})"
+
+
+def is_algorithm_name(text: str) -> bool:
+    """Whether the runtime's parser, which knows no entities, reads the name as it is."""
+    return bool(_NAME.fullmatch(text))
+
+
+def write_algorithm(algorithm: Algorithm) -> str:
+    """The XML of an algorithm, one step a line."""
+    a = algorithm
+    more = f' collective="{a.collective}"' if a.collective else ""
+    more += f' root="{a.root}"' if a.root is not None else ""
+    most = f' maxBytes="{_UNLIMITED if a.max_bytes is None else a.max_bytes}"' if a.declared else ""
+    lines = [
+        f'<algo name="{a.name}" proto="{a.proto}" nchannels="{a.channels}" nchunksperloop="{a.chunks}" '
+        f'ngpus="{a.gpus}" coll="{a.coll}" inplace="{int(a.inplace)}" outofplace="{int(not a.inplace)}" '
+        f'minBytes="{a.min_bytes}"{most}{more}>'
+    ]
+    first = np.searchsorted(a.steps["block"], np.arange(len(a.blocks) + 1)).tolist()
+    of_gpu = np.searchsorted(a.blocks["gpu"], np.arange(a.gpus + 1)).tolist()
+    steps = a.steps.tolist()
+    for gpu, (i, o, s) in enumerate(a.sizes.tolist()):
+        lines.append(f'  <gpu id="{gpu}" i_chunks="{i}" o_chunks="{o}" s_chunks="{s}">')
+        for row in range(of_gpu[gpu], of_gpu[gpu + 1]):
+            _, number, send, recv, chan = a.blocks[row].tolist()
+            lines.append(f'    <tb id="{number}" send="{send}" recv="{recv}" chan="{chan}">')
+            for _, n, kind, sb, so, db, do, cnt, depid, deps, hasdep in steps[first[row] : first[row + 1]]:
+                lines.append(
+                    f'      <step s="{n}" type="{TYPES[kind]}" srcbuf="{BUFFERS[sb]}" srcoff="{so}" '
+                    f'dstbuf="{BUFFERS[db]}" dstoff="{do}" cnt="{cnt}" depid="{depid}" deps="{deps}" '
+                    f'hasdep="{hasdep}"/>'
+                )
+            lines.append("    </tb>")
+        lines.append("  </gpu>")
+    return "\n".join([*lines, "</algo>", ""])
+
+
+def read_algorithm(text: str) -> Algorithm:
+    """The algorithm that XML text describes, each attribute checked by itself.
+
+    Raises
+    ------
+    InputError
+        In one line: which element and attribute, what was given, what is allowed.
+
+    Notes
+    -----
+    Comments and unknown attributes and elements are passed over, as the runtime does.
+    """
+    root = parse_xml(text, "msccl")
+    if root.tag != "algo":
+        raise InputError(f"msccl: root element {root.tag[:60]!r}; allowed: algo")
+    gpus = whole_of(root, "algo", "ngpus", 1, MOST_RANKS)
+    name = text_of(root, "algo", "name")
+    if not name.isprintable() or not name:
+        raise InputError(f"algo name: {name[:60]!r}; allowed: text of one line, not empty")
+    whole_of(root, "algo", "nthreads", 0, _MOST, 0)
+    inplace = whole_of(root, "algo", "inplace", 0, 1)
+    low, high = _bytes(root)
+    sizes = np.zeros((gpus, 3), np.int64)
+    blocks: list[tuple] = []
+    steps: list[tuple] = []
+    elements = {}
+    for element in root.iterfind("gpu"):
+        number = whole_of(element, "gpu", "id", 0, gpus - 1)
+        if number in elements:
+            raise InputError(f"gpu id: {number} given twice; allowed: each from 0 to {gpus - 1} once")
+        elements[number] = element
+    for gpu in range(gpus):
+        if gpu not in elements:
+            raise InputError(f"gpu id: {gpu} is missing; allowed: each from 0 to {gpus - 1} once")
+        where = f"gpu {gpu}"
+        sizes[gpu] = [whole_of(elements[gpu], where, f"{b}_chunks", 0, MOST_CHUNKS // gpus) for b in BUFFERS]
+        tbs = _in_order(elements[gpu], where, "tb", "id", BLOCKS)
+        for number, tb in enumerate(tbs):
+            _read_block(tb, gpu, number, gpus, blocks, steps)
+    collective = root.get("collective")
+    return Algorithm(
+        name=name,
+        proto=one_of(root, "algo", "proto", PROTOCOLS),
+        coll=one_of(root, "algo", "coll", COLLS),
+        inplace=bool(inplace),
+        chunks=whole_of(root, "algo", "nchunksperloop", 0, MOST_CHUNKS // gpus),
+        channels=whole_of(root, "algo", "nchannels", 0, CHANNELS),
+        sizes=sizes,
+        blocks=np.array(blocks, BLOCK),
+        steps=np.array(steps, STEP),
+        collective=collective,
+        root=whole_of(root, "algo", "root", 0, gpus - 1) if "root" in root.attrib else None,
+        min_bytes=low,
+        max_bytes=high,
+        declared="maxBytes" in root.attrib,
+    )
+
+
+def _bytes(root) -> tuple[int, int | None]:
+    """Sizes that the algorithm is for; a ``maxBytes`` of 0, or so large that it means no limit, is None."""
+    high = 2**63 - 1
+    low = whole_of(root, "algo", "minBytes", 0, high, 0)
+    most = whole_of(root, "algo", "maxBytes", 0, high, 0)
+    if 0 < most < low:
+        raise InputError(f"algo minBytes: {low}; allowed: 0 to maxBytes, {most}")
+    return low, most if 0 < most < _UNLIMITED else None
+
+
+def _in_order(parent, where: str, tag: str, key: str, most: int) -> list:
+    """Children with numbers 0, 1, 2, …, in that order."""
+    found = {}
+    for child in parent.iterfind(tag):
+        number = whole_of(child, f"{where} {tag}", key, 0, most - 1)
+        if number in found:
+            raise InputError(f"{where} {tag} {key}: {number} given twice; allowed: each number once")
+        found[number] = child
+    gap = next((n for n in range(len(found)) if n not in found), None)
+    if gap is not None:
+        raise InputError(f"{where} {tag} {key}: {gap} is missing; allowed: 0, 1, 2, … without a gap")
+    return [found[n] for n in range(len(found))]
+
+
+def _read_block(tb, gpu: int, number: int, gpus: int, blocks: list, steps: list) -> None:
+    where = f"gpu {gpu} tb {number}"
+    send, recv = (whole_of(tb, where, key, -1, gpus - 1) for key in ("send", "recv"))
+    if gpu in (send, recv):
+        key = "send" if send == gpu else "recv"
+        raise InputError(f"{where} {key}: {gpu}, the GPU itself; allowed: another GPU, or -1")
+    lowest = -1 if send == recv == -1 else 0
+    chan = whole_of(tb, where, "chan", lowest, CHANNELS - 1)
+    children = list(tb.iterfind("step"))
+    for s, step in enumerate(children):
+        given = whole_of(step, f"{where} step", "s", 0, STEPS - 1)
+        if given != s:
+            raise InputError(f"{where} step s: {given}; allowed: {s}, the order of the elements")
+        steps.append(_read_step(step, f"{where} step {s}", len(blocks), s))
+    blocks.append((gpu, number, send, recv, chan))
+
+
+def _read_step(step, where: str, block: int, s: int) -> tuple:
+    kind = TYPES.index(one_of(step, where, "type", TYPES))
+    buffers = [BUFFERS.index(one_of(step, where, key, BUFFERS)) for key in ("srcbuf", "dstbuf")]
+    offsets = [whole_of(step, where, key, -1, _MOST) for key in ("srcoff", "dstoff")]
+    count = whole_of(step, where, "cnt", 0 if kind == NOP else 1, COUNT)
+    depid = whole_of(step, where, "depid", -1, BLOCKS - 1)
+    deps = whole_of(step, where, "deps", -1, STEPS - 1)
+    hasdep = whole_of(step, where, "hasdep", 0, 1)
+    return (block, s, kind, buffers[0], offsets[0], buffers[1], offsets[1], count, depid, deps, hasdep)

@@ -1,0 +1,235 @@
+"""Schedules as MSCCL algorithms (XML)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from wavefabric.collectives.arguments import ragged, whole
+from wavefabric.collectives.conditions import operation
+from wavefabric.collectives.formats.msccl.blocks import MOVE, TooMany, build_blocks
+from wavefabric.collectives.formats.msccl.check import check_algorithm
+from wavefabric.collectives.formats.msccl.format import (
+    BLOCKS,
+    CHANNELS,
+    COUNT,
+    SLOTS,
+    WAITED_BLOCK,
+    Algorithm,
+    is_algorithm_name,
+    write_algorithm,
+)
+from wavefabric.collectives.schedule import PROTOCOLS, Schedule
+from wavefabric.collectives.structure import moves as single_moves
+from wavefabric.collectives.verify import verify
+from wavefabric.errors import InputError
+from wavefabric.files.text import write_text
+
+#: What MSCCL calls the collectives, and the letter of the buffer that is both input and output.
+_COLLS = {
+    "all-gather": ("allgather", "o"),
+    "reduce-scatter": ("reduce_scatter", "i"),
+    "all-reduce": ("allreduce", "i"),
+    "all-to-all": ("alltoall", ""),
+    "broadcast": ("broadcast", "o"),
+    "reduce": ("reduce", "i"),
+    "gather": ("custom", "i"),
+    "scatter": ("custom", "i"),
+}
+
+
+def to_msccl(
+    schedule: Schedule,
+    *,
+    name: str | None = None,
+    proto: str = "Simple",
+    slots: int = SLOTS,
+    instances: int = 1,
+    shared: bool | None = None,
+) -> str:
+    """A schedule as an MSCCL algorithm.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Proved here. Chunks that take part must be of one size; that size does not matter.
+    name : str, optional
+        The schedule's by default, less what the runtime's parser does not read.
+    proto : str
+        ``"Simple"``, ``"LL"`` or ``"LL128"``.
+    slots : int
+        Of a connection's buffer; the result is checked for deadlock with so many (see `check_msccl`).
+    instances : int
+        Cut every chunk in so many and move the parts on different channels at once: one thread block does
+        not fill a fast link.
+    shared : bool, optional
+        Whether one thread block sends to a peer and receives from it, instead of two. Two move data both
+        ways at once. By default one is used only where there would be too many blocks.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    InputError
+        In one line: sizes that differ, empty chunks, or a limit of the runtime that cannot be kept.
+    ScheduleError
+        If the schedule does not do what it promises.
+
+    Notes
+    -----
+    In place: ``data`` of an all-gather or broadcast is the output, of an all-reduce, reduce or reduce-scatter
+    the input, which is overwritten on all GPUs. An all-to-all goes from input to output. Buffers for scratch
+    are laid one after the other in MSCCL's. Gather, scatter and others become ``custom``; the attributes
+    `collective` and `root`, which other readers pass over, tell `from_msccl` the first two.
+
+    There are no rounds in the format: a step waits for those of its GPU that wrote or read its chunks
+    before. All blocks do their steps in the order of the schedule, which therefore cannot hang, with any
+    number of slots.
+
+    Examples
+    --------
+    >>> from wavefabric.collectives import ring_all_gather
+    >>> from wavefabric.collectives.formats.msccl.write import to_msccl
+    >>> print(to_msccl(ring_all_gather([8, 8])))  # doctest: +ELLIPSIS
+    <algo name="ring all-gather" proto="Simple" nchannels="1" ... coll="allgather" inplace="1" ...>
+      <gpu id="0" i_chunks="0" o_chunks="2" s_chunks="0">
+        <tb id="0" send="1" recv="-1" chan="0">
+          <step s="0" type="s" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="1" ... hasdep="0"/>
+    ...
+    """
+    if proto not in PROTOCOLS:
+        raise InputError(f"proto: {proto!r}; allowed: {', '.join(PROTOCOLS)}")
+    instances = whole("instances", instances, 1, CHANNELS)
+    slots = whole("slots", slots, 1)
+    title = re.sub(r"[^A-Za-z0-9 .,:;=()_+/-]", "-", schedule.name)[:63] if name is None else name
+    if not is_algorithm_name(title):
+        allowed = "1 to 63 letters, digits, spaces and . , : ; = ( ) _ + / -"
+        raise InputError(f"name: {title[:80]!r}; allowed: {allowed}")
+    verify(schedule)
+    found = operation(schedule)
+    # MSCCL's words for collectives mean its own places of the data; others are written as what they do.
+    collective, root = (found.collective, found.root) if found.in_place else ("custom", None)
+    _check_sizes(schedule, collective)
+    letters, shifts, sizes, inplace = _buffers(schedule, collective)
+    moves = _moves(schedule, letters, shifts, instances)
+    blocks, steps = _build(moves, schedule.ranks, shared)
+    coll = _COLLS.get(collective, ("custom", ""))[0]
+    algorithm = Algorithm(
+        name=title,
+        proto=proto,
+        coll=coll,
+        inplace=inplace,
+        chunks=max(sizes[:2]) * instances,
+        channels=int(blocks["chan"].max(initial=0)) + 1,
+        sizes=np.tile(np.array(sizes, np.int64) * instances, (schedule.ranks, 1)),
+        blocks=blocks,
+        steps=steps,
+        collective=collective if coll == "custom" and collective != "custom" else None,
+        root=root,
+    )
+    check_algorithm(algorithm, slots)
+    return write_algorithm(algorithm)
+
+
+def save_msccl(path: str | Path, schedule: Schedule, force: bool = False, **options) -> Path:
+    """Write what `to_msccl` gives to a file, whole or not at all.
+
+    Raises
+    ------
+    InputError
+        As `to_msccl`; or if the file exists (without `force`), is a folder, or cannot be written.
+    """
+    return write_text(path, to_msccl(schedule, **options), "msccl", force)
+
+
+def _check_sizes(schedule: Schedule, collective: str) -> None:
+    """Refuse chunks that take part and differ in size, and of a named collective empty ones."""
+    m = single_moves(schedule)
+    flat = np.concatenate([s.ravel() for s in schedule.sizes])
+    used = [flat[m.src], flat[m.dst]]
+    for held in (schedule.pre, schedule.post):
+        used.append(np.array([schedule.sizes[b][r, c] for r, b, c in held], np.int64))
+    if collective in _COLLS:
+        used += [schedule.sizes[b].ravel() for b in range(2 if collective == "all-to-all" else 1)]
+    found = np.unique(np.concatenate(used))
+    if found.size > 1:
+        given = f"{int(found[0])} to {int(found[-1])} elements"
+        multiple = "all of one size (elements a multiple of the number of chunks)"
+        raise InputError(f"chunks: {given}; allowed by MSCCL: {multiple}")
+    if not found.size or not found[0]:
+        raise InputError("chunks: none with elements; allowed by MSCCL: at least one")
+
+
+def _buffers(schedule: Schedule, collective: str) -> tuple[np.ndarray, np.ndarray, list[int], bool]:
+    """MSCCL's buffer of each of ours, the chunk of it that ours begins with, sizes of the three, in place."""
+    begins = {b for _, b, _ in schedule.pre}
+    ends = {b for _, b, _ in schedule.post}
+    letter = _COLLS.get(collective, ("", ""))[1]
+    inplace = bool(letter) or bool(begins & ends)
+    letters, shifts, sizes = [], [], [0, 0, 0]
+    for b, table in enumerate(schedule.sizes):
+        if letter and b == 0:
+            to = "ios".index(letter)
+        elif b in begins | ends:
+            to = 0 if inplace or b in begins else 1
+        else:
+            to = 2
+        letters.append(to)
+        shifts.append(sizes[to])
+        sizes[to] += table.shape[1]
+    if not inplace:  # a rule of the format: as many of both
+        sizes[:2] = [max(sizes[:2])] * 2
+    return np.array(letters), np.array(shifts), sizes, inplace
+
+
+def _moves(schedule: Schedule, letters: np.ndarray, shifts: np.ndarray, instances: int) -> np.ndarray:
+    """Transfers by round, neighbouring chunks joined, cut into instances and to what a step may move."""
+    t = schedule.transfers
+    moves = np.zeros(t.size, MOVE)
+    for key in ("round", "src", "dst", "reduce"):
+        moves[key] = t[key]
+    moves["cnt"] = t["count"]
+    for side in ("src", "dst"):
+        moves[f"{side}buf"] = letters[t[f"{side}_buffer"]]
+        moves[f"{side}off"] = shifts[t[f"{side}_buffer"]] + t[f"{side}_chunk"]
+    keys = ("round", "src", "dst", "srcbuf", "dstbuf", "reduce")
+    moves = moves[np.lexsort((moves["srcoff"], *(moves[k] for k in reversed(keys))))]
+    follows = np.zeros(moves.size, bool)
+    if moves.size:
+        a, b = moves[:-1], moves[1:]
+        same = np.logical_and.reduce([a[k] == b[k] for k in keys])
+        for side in ("srcoff", "dstoff"):
+            same &= a[side] + a["cnt"] == b[side]
+        follows[1:] = same
+    first = np.flatnonzero(~follows)
+    joined = moves[first]
+    joined["cnt"] = np.add.reduceat(moves["cnt"], first) if moves.size else 0
+    parts = np.repeat(joined, instances)
+    parts["instance"] = np.tile(np.arange(instances), joined.size)
+    for side in ("srcoff", "dstoff"):
+        parts[side] = parts[side] * instances + parts["instance"] * parts["cnt"]
+    pieces = -(-parts["cnt"] // COUNT)
+    part, within = ragged(pieces)
+    cut = parts[part]
+    # As even as possible: 128 chunks are 64 and 64.
+    least, rest = np.divmod(cut["cnt"], pieces[part])
+    begin = within * least + np.minimum(within, rest)
+    for side in ("srcoff", "dstoff"):
+        cut[side] += begin
+    cut["cnt"] = least + (within < rest)
+    return cut
+
+
+def _build(moves: np.ndarray, gpus: int, shared: bool | None) -> tuple[np.ndarray, np.ndarray]:
+    why = ""
+    for way in (False, True) if shared is None else (shared,):
+        try:
+            return build_blocks(moves, gpus, way)
+        except TooMany as error:
+            why = str(error)
+    limits = f"{BLOCKS} thread blocks a GPU, {WAITED_BLOCK + 1} of them waited for, {CHANNELS} channels"
+    raise InputError(f"MSCCL: {why}; allowed: {limits}")

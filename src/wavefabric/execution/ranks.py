@@ -1,0 +1,177 @@
+"""What every benchmark over ranks shares: communicators of several transports, times, the machines."""
+
+from __future__ import annotations
+
+import gc
+import math
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from wavefabric.device import get_device
+from wavefabric.device.select import cuda_count
+from wavefabric.errors import InputError, MissingExtra
+from wavefabric.exchange import TRANSPORTS, Communicator, world
+from wavefabric.exchange.binding import threads as threads_of_a_rank
+from wavefabric.exchange.launch import environment
+from wavefabric.execution import measure
+
+#: What ``all`` means, fastest first.
+ALL = {"cpu": ("mpi",), "cuda": ("p2p", "nccl", "mpi-cuda", "mpi")}
+#: Names for tables and pictures.
+WORDS = {"mpi": "MPI", "mpi-cuda": "MPI, device memory", "nccl": "NCCL", "p2p": "P2P"}
+_MOST_CALLS = 2000
+
+
+class Ranks:
+    """All ranks that were started together, and communicators between them.
+
+    Parameters
+    ----------
+    transports : sequence of str
+        Of `wavefabric.exchange.TRANSPORTS`, or ``["all"]``.
+    device : str
+        ``"auto"``, ``"cpu"``, ``"cuda"``: a rank has a GPU of its own.
+    threads : int, optional
+        CPU threads of a rank.
+    placement : list of int, optional
+        GPU of each rank of a host.
+    least : int
+        Ranks that the benchmark needs.
+
+    Attributes
+    ----------
+    base : Communicator
+        Through host memory: always there.
+    sample : float
+        Seconds that one sample should last.
+    control : Control
+    device : Device
+        This rank's.
+    unavailable : dict of str to str
+        Transports that could not be used, and why.
+
+    Raises
+    ------
+    InputError
+        For unknown transports, or too few ranks.
+    """
+
+    def __init__(
+        self,
+        transports: Sequence[str] = ("all",),
+        device: str = "auto",
+        threads: int | None = None,
+        placement: list[int] | None = None,
+        least: int = 2,
+    ):
+        allowed = ("all", *TRANSPORTS[1:])
+        for name in transports:
+            if name not in allowed:
+                raise InputError(f"transports: {name!r} given; allowed: {', '.join(allowed)}")
+        if environment.ranks() < least:
+            raise InputError(
+                f"ranks: {environment.ranks()} given; allowed: {least} or more (--ranks K, or mpiexec -n K)"
+            )
+        place: Any = None if device == "auto" else device
+        if device == "cpu" or (device == "auto" and not cuda_count()):
+            place = get_device("cpu", threads or threads_of_a_rank())
+        self.sample = 0.1
+        self._place, self._placement = place, placement
+        self.base = world("mpi", place, placement)
+        self.control, self.device = self.base.control, self.base.device
+        self.rank, self.size = self.base.rank, self.base.size
+        self.on_gpu = self.device.name != "cpu"
+        names = ALL["cuda" if self.on_gpu else "cpu"] if "all" in transports else transports
+        self.names = tuple(dict.fromkeys(names))
+        self.unavailable: dict[str, str] = {}
+
+    def each(self) -> Iterator[Communicator]:
+        """A communicator of each transport, one at a time; collective. Notes those that cannot be used."""
+        for name in self.names:
+            comm, why = self.open(name)
+            if comm is None:
+                self.unavailable[name] = str(why)
+                continue
+            yield comm
+            del comm
+            self.control.barrier()  # nobody frees what another still reads
+            gc.collect()
+
+    def open(self, name: str) -> tuple[Communicator | None, str | None]:
+        """A communicator of a transport, or None and why it cannot be used; collective."""
+        comm, why = None, None
+        try:
+            comm = world(name, self._place, self._placement) if name != "mpi" else self.base
+        except (InputError, MissingExtra, RuntimeError) as error:
+            why = str(error).splitlines()[0]
+        reasons = [reason for reason in self.control.all_gather(why) if reason]
+        return (None, reasons[0]) if reasons else (comm, None)
+
+    def machine(self) -> dict[str, Any]:
+        """`measure.machine`, and host and device of every rank."""
+        places = self.control.all_gather([socket.gethostname(), self.device.name])
+        return {**measure.machine(self.device), "ranks": self.size, "placement": places}
+
+    def check_memory(self, needed: int, what: str) -> None:
+        """Refuse, on all ranks, what does not fit beside the other ranks of a device.
+
+        Raises
+        ------
+        InputError
+        """
+        mine = (socket.gethostname(), self.device.name)
+        told = self.control.all_gather((mine, needed, self.device.memory()[0]))
+        for place, _, _ in told:
+            total = sum(n for p, n, _ in told if p == place)
+            free = min(f for p, _, f in told if p == place)
+            if total > free:
+                raise InputError(
+                    f"{what} needs {total / 2**30:.2f} GiB of memory on {place[1]}; allowed: what the free "
+                    f"{free / 2**30:.2f} GiB hold"
+                )
+
+
+def calls(ranks: Ranks, work: Callable[[], Any]) -> int:
+    """How many calls make a sample; the same on all ranks. Warms up."""
+    work()
+    once = times(ranks, work, 2, 1)[-1] * 1e-3
+    return max(1, min(_MOST_CALLS, math.ceil(ranks.sample / max(once, 1e-7))))
+
+
+def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> list[float]:
+    """Times of one call in ms: device-synchronised wall clock, barrier before, the slowest rank counts.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    work : callable
+        What all ranks do together; made warm before.
+    repeats : int
+        Samples.
+    each : int
+        Calls in a sample, none waiting for the one before but on the device.
+    """
+    device, control = ranks.device, ranks.control
+    found = []
+    for _ in range(repeats):
+        device.synchronize()
+        control.barrier()
+        begun = time.perf_counter()
+        for _ in range(each):
+            work()
+        device.synchronize()
+        found.append(float(control.max((time.perf_counter() - begun) / each * 1e3)))
+    return found
+
+
+def timed(ranks: Ranks, work: Callable[[], Any], repeats: int) -> dict[str, float]:
+    """Median, best and worst of times in ms (see `times`), after warm-up."""
+    each = calls(ranks, work)
+    return measure.summary(times(ranks, work, repeats, each))
+
+
+def named(transport: str) -> str:
+    """A transport in words."""
+    return WORDS.get(transport, transport)

@@ -1,0 +1,103 @@
+"""A circuit plan as one HTML page: moving, with controls, and without anything from elsewhere."""
+
+from __future__ import annotations
+
+import html
+import json
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from wavefabric.fabric.draw import photonic
+from wavefabric.fabric.draw.scene import HALF, Scene, rounded
+
+#: Units of the drawing a tile pitch.
+_UNIT = 100
+
+
+def page(scene: Scene) -> str:
+    """The page's text.
+
+    Parameters
+    ----------
+    scene : Scene
+        With at least one frame.
+
+    Notes
+    -----
+    Circuits that several rounds share are written once, and so are lines.
+    """
+    paths: dict[str, int] = {}
+    ends: list[list[float]] = []
+    colours: dict[str, int] = {}
+
+    def strand(each) -> list[float]:
+        text = _path(each.points)
+        if text not in paths:
+            tip, before = each.points[-1], each.points[-2]
+            angle = float(np.degrees(np.arctan2(*(tip - before)[::-1])))
+            ends.append([*_numbers(tip), round(angle, 1)])
+        tint = photonic.hue(each.hue)
+        width = round(max(each.width * _UNIT * 0.85, 0.5), 2)
+        return [paths.setdefault(text, len(paths)), colours.setdefault(tint, len(colours)), width]
+
+    sets: list[list] = []
+    numbers: dict[tuple, int] = {}
+    frames = []
+    for now in scene.frames:
+        if now.circuits not in numbers:
+            numbers[now.circuits] = len(sets)
+            sets.append([[c.src, c.dst, c.words, [strand(s) for s in c.strands]] for c in now.circuits])
+        before, after = ([_or_none(v, 4) for v in level] for level in (now.before, now.after))
+        frames.append(
+            {
+                "title": now.title,
+                "note": now.note,
+                "begin": _or_none(now.begin),
+                "end": _or_none(now.end),
+                # Left out where it is what the frame before ends with.
+                "before": None if frames and frames[-1]["after"] == before else before,
+                "after": after,
+                "circuits": numbers[now.circuits],
+            }
+        )
+    lasers = scene.fabric.lasers
+    streets, fibres = photonic.streets(scene)
+    content: dict[str, Any] = {
+        "title": scene.title,
+        "subtitle": scene.subtitle,
+        "half": HALF * _UNIT,
+        "box": _numbers(scene.box),
+        "wafers": [_numbers(w) for w in scene.wafers],
+        "streets": [_numbers(s) for s in streets],
+        "fibres": [_numbers(s) for s in fibres],
+        "tiles": [_numbers(t) for t in scene.tiles],
+        "spectrum": [photonic.hue(k / max(lasers - 1, 1)) for k in range(lasers)],
+        "levels": [photonic.level_colour(k / 32) for k in range(32)],
+        "full": photonic.level_colour(1.0),
+        "paths": list(paths),
+        "ends": ends,
+        "colours": list(colours),
+        "sets": sets,
+        "frames": frames,
+    }
+    # "</script>" in a name must not end the data.
+    data = json.dumps(content, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    text = files("wavefabric.fabric.draw").joinpath("page.html").read_text("utf-8")
+    return text.replace("@TITLE@", html.escape(scene.title)).replace("@DATA@", data)
+
+
+def _numbers(values) -> list[float]:
+    return [round(float(v) * _UNIT, 1) for v in np.ravel(values)]
+
+
+def _or_none(value: float, digits: int | None = None) -> float | None:
+    """A number that JSON has."""
+    if np.isnan(value):
+        return None
+    return float(value) if digits is None else round(float(value), digits)
+
+
+def _path(points: np.ndarray) -> str:
+    return "".join(verb + " ".join(f"{v:g}" for v in _numbers(data)) for verb, data in rounded(points))

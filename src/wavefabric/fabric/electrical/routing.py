@@ -1,0 +1,235 @@
+"""Static routes of an electrical fabric, and what a transfer uses on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.fabric.electrical.fabric import Fabric
+
+#: GPUs to which distances are found at a time.
+_BLOCK = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Wires:
+    """Links as numbers: parallel ones between the same two nodes are one wire.
+
+    Nodes are numbered GPUs first, then switches.
+
+    Parameters
+    ----------
+    source, target : ndarray of int, shape (wires,)
+        Nodes.
+    bandwidth, latency : ndarray, shape (wires,)
+        B/s, the sum over parallel links; s, the greatest of them.
+    """
+
+    source: np.ndarray
+    target: np.ndarray
+    bandwidth: np.ndarray
+    latency: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """Routes between all GPUs of a fabric, each found when it is asked for.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    wires : Wires
+    table : ndarray of int, shape (nodes, GPUs)
+        The wire on which data for a GPU leaves a node; −1: no way.
+    """
+
+    fabric: Fabric
+    wires: Wires
+    table: np.ndarray
+
+    def route(self, src: int, dst: int) -> list[int]:
+        """Wires from GPU src to GPU dst.
+
+        Raises
+        ------
+        InputError
+            If there is no way.
+        """
+        return self.incidence(np.array([src]), np.array([dst]))[1].tolist()
+
+    def nodes(self, src: int, dst: int) -> list[str]:
+        """Names of the nodes that data from GPU src to GPU dst passes, ends included."""
+        names = [*self.fabric.gpus, *self.fabric.switches]
+        return [names[src], *(names[self.wires.target[w]] for w in self.route(src, dst))]
+
+    def incidence(self, src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which wires each of several routes uses.
+
+        Parameters
+        ----------
+        src, dst : ndarray of int, shape (pairs,)
+            GPUs, never the same.
+
+        Returns
+        -------
+        pair, wire : ndarray of int, shape (uses,)
+            In order of pair, then along the way.
+
+        Raises
+        ------
+        InputError
+            If a pair has no way.
+        """
+        pairs, wires = [], []
+        at, left = np.asarray(src).copy(), np.arange(len(src))
+        goal = np.asarray(dst)
+        while left.size:
+            wire = self.table[at[left], goal[left]]
+            if (wire < 0).any():
+                i = left[np.argmax(wire < 0)]
+                a, b = self.fabric.gpus[src[i]], self.fabric.gpus[goal[i]]
+                why = "" if self.fabric.forwards else " (GPUs of this fabric do not forward)"
+                fault = f"no way from {a} to {b}{why}"
+                raise InputError(f"fabric {self.fabric.name}: {fault}; allowed: pairs with one")
+            pairs.append(left)
+            wires.append(wire)
+            at[left] = self.wires.target[wire]
+            left = left[at[left] != goal[left]]
+        if not pairs:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        pair, wire = np.concatenate(pairs), np.concatenate(wires)
+        order = np.argsort(pair, kind="stable")
+        return pair[order], wire[order]
+
+    def latency(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+        """Sum of the latencies of the wires of each route, s: shape (pairs,)."""
+        if not self.wires.latency.any():
+            return np.zeros(len(src))
+        pair, wire = self.incidence(src, dst)
+        return np.bincount(pair, self.wires.latency[wire], len(src))
+
+
+def wires(fabric: Fabric) -> Wires:
+    """Links of a fabric, parallel ones joined."""
+    number = {name: i for i, name in enumerate((*fabric.gpus, *fabric.switches))}
+    total: dict[tuple[int, int], list[float]] = {}
+    for link in fabric.links:
+        found = total.setdefault((number[link.source], number[link.target]), [0.0, 0.0])
+        found[0] += link.bandwidth
+        found[1] = max(found[1], link.latency)
+    ends = sorted(total)
+    nodes = np.array(ends, np.int64).reshape(-1, 2)
+    values = np.array([total[e] for e in ends], float).reshape(-1, 2)
+    return Wires(nodes[:, 0].copy(), nodes[:, 1].copy(), values[:, 0].copy(), values[:, 1].copy())
+
+
+@lru_cache(maxsize=8)
+def paths(fabric: Fabric) -> Paths:
+    """Static routes between all GPUs: fewest hops, then the widest.
+
+    Data passes switches, and other GPUs only where the fabric says that they forward.
+
+    Parameters
+    ----------
+    fabric : Fabric
+
+    Returns
+    -------
+    Paths
+
+    Notes
+    -----
+    Each node sends all that is bound for a GPU the same way. Of several that are as short and as wide (by
+    their narrowest link) it takes the neighbour whose number is closest to its own: along the last axis of a
+    mesh or torus first, and from the lowest dimension of a hypercube (dimension-order and e-cube routing,
+    Dally & Seitz 1987, doi:10.1109/TC.1987.1676939). Half-way around a torus even places go up, odd ones
+    down, so that both directions carry as much.
+
+    Parallel links between the same two nodes carry equal shares by bandwidth.
+
+    Examples
+    --------
+    >>> from wavefabric.fabric import load
+    >>> from wavefabric.fabric.electrical.routing import paths
+    >>> paths(load("mesh:2x3")).nodes(0, 5)
+    ['GPU0', 'GPU1', 'GPU2', 'GPU5']
+    """
+    w = wires(fabric)
+    nodes = len(fabric.gpus) + len(fabric.switches)
+    passes = np.arange(nodes) >= (0 if fabric.forwards else fabric.ranks)
+    number = np.arange(nodes)  # of each node in the machine, whatever the order of ranks
+    if fabric.numbering:
+        number[: fabric.ranks] = [fabric.numbering.index(name) for name in fabric.gpus]
+    source, target = number[w.source], number[w.target]
+    apart = np.abs(source - target)
+    # Which of two neighbours equally close in number: up from even places of their axis, down from odd ones.
+    place = source // np.maximum(apart, 1) % 2
+    turn = (target > source) == (place == 1)
+    table = np.full((nodes, fabric.ranks), -1, np.int64)
+    first_choice = np.lexsort((target, turn, apart, w.source))
+    even = not w.bandwidth.size or (w.bandwidth == w.bandwidth[0]).all()
+    for gpu, hops in enumerate(_hops(w, nodes, fabric.ranks, fabric.forwards)):
+        near, far = hops[w.target], hops[w.source]
+        usable = (near >= 0) & (far == near + 1) & (passes[w.target] | (w.target == gpu))
+        order = first_choice[usable[first_choice]]
+        if not even:
+            width = _widths(w, hops, usable, gpu)
+            order = order[np.lexsort((-width[order], w.source[order]))]
+        source = w.source[order]
+        first = np.ones(source.size, bool)
+        first[1:] = source[1:] != source[:-1]
+        table[source[first], gpu] = order[first]
+    return Paths(fabric, w, table)
+
+
+def _hops(w: Wires, nodes: int, gpus: int, forwards: bool) -> Iterator[np.ndarray]:
+    """For one GPU after the other the number of links from each node to it, −1: no way; shape (nodes,)."""
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import dijkstra
+
+    # Backwards from a GPU. Where GPUs do not forward, each has a second node, from which nothing but its own
+    # search begins.
+    source, target = w.target, w.source
+    if not forwards:
+        own = source < gpus
+        source = np.where(own, source + nodes, source)
+    size = nodes + gpus
+    graph = csr_matrix((np.ones(source.size), (source, target)), shape=(size, size))
+    for begin in range(0, gpus, _BLOCK):
+        block = np.arange(begin, min(begin + _BLOCK, gpus))
+        far = dijkstra(graph, indices=block if forwards else block + nodes, unweighted=True)[:, :nodes]
+        far[np.arange(block.size), block] = 0
+        yield from np.where(np.isfinite(far), far, -1).astype(np.int64)
+
+
+def _widths(w: Wires, hops: np.ndarray, usable: np.ndarray, gpu: int) -> np.ndarray:
+    """Narrowest bandwidth from each wire on to a GPU, by the widest way: shape (wires,)."""
+    best = np.zeros(hops.size)
+    best[gpu] = np.inf
+    width = np.zeros(w.source.size)
+    for far in range(1, int(hops.max()) + 1):
+        layer = np.flatnonzero(usable & (hops[w.source] == far))
+        width[layer] = np.minimum(w.bandwidth[layer], best[w.target[layer]])
+        np.maximum.at(best, w.source[layer], width[layer])
+    return width
+
+
+@lru_cache(maxsize=8)
+def hops(fabric: Fabric) -> tuple[np.ndarray, float]:
+    """Least number of links between GPUs, through others' memory too, and the bandwidth of all links.
+
+    Returns
+    -------
+    apart : ndarray of int, shape (GPUs, GPUs)
+        −1 where there is no way.
+    bandwidth : float
+        B/s.
+    """
+    w = wires(fabric)
+    nodes = fabric.ranks + len(fabric.switches)
+    to = [far[: fabric.ranks] for far in _hops(w, nodes, fabric.ranks, True)]
+    return np.array(to).T, float(w.bandwidth.sum())

@@ -1,0 +1,268 @@
+"""Fabrics by name, and as TOML files that people can read and write."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from wavefabric.errors import InputError
+from wavefabric.fabric.electrical import families
+from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.io.errors import one_line
+from wavefabric.fabric.io.models import ElectricalTable, FamilyTable, LinkTable, PhotonicTable
+from wavefabric.fabric.io.text import electrical_text, photonic_text
+from wavefabric.fabric.photonic.budget import LinkBudget
+from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.presets import FOLDER, presets
+from wavefabric.files.text import read_text, write_text
+from wavefabric.files.toml import parse_toml
+from wavefabric.units import show
+
+#: Most links of a file: a bound on absurd input.
+MOST_LINKS = 10**6
+
+
+def load(text: str | Path) -> Fabric | PhotonicFabric:
+    """A fabric by its name, or from a TOML file.
+
+    Parameters
+    ----------
+    text : str or Path
+        A preset (see `presets`), a family with numbers (``"ring:8"``, ``"switch:256"``, ``"mesh:4x4"``,
+        ``"torus:4x4x4"``, ``"hypercube:3"``, ``"lightpath:8x8"``), or the path of a TOML file.
+
+    Raises
+    ------
+    InputError
+        In one line: the key, what was given, what is allowed.
+
+    Examples
+    --------
+    >>> from wavefabric.fabric import load
+    >>> load("torus:4x4").ranks, load("lightpath").ranks
+    (16, 32)
+    """
+    name = str(text)
+    # A path that was made on purpose, has a folder or a suffix is never taken for a name.
+    if isinstance(text, Path) or name.endswith(".toml") or "/" in name or os.sep in name:
+        return _read(Path(text))
+    kind, colon, sizes = name.partition(":")
+    if colon and kind in families.FAMILIES:
+        return _sized(kind, families.numbers(kind, sizes))
+    if (FOLDER / f"{name}.toml").is_file() and name in presets():
+        return _read(FOLDER / f"{name}.toml")
+    if Path(name).exists() and name:
+        return _read(Path(name))
+    known = [*presets(), *families.EXAMPLES.values()]
+    raise InputError(f"fabric: {show(name)} given; allowed: a TOML file, {', '.join(known)}")
+
+
+def from_toml(text: str) -> Fabric | PhotonicFabric:
+    """The fabric that TOML text describes.
+
+    Raises
+    ------
+    InputError
+        In one line: the key, what was given, what is allowed.
+    """
+    try:
+        data = parse_toml(text)
+    except tomllib.TOMLDecodeError as error:
+        fault = " ".join(str(error).split())
+        raise InputError(f"fabric: not TOML ({fault}); allowed: a TOML file") from None
+    model = PhotonicTable if data.get("kind") == "photonic" else ElectricalTable
+    if data.get("kind", "electrical") not in ("electrical", "photonic"):
+        raise InputError(f'kind: {show(data["kind"])} given; allowed: "electrical" or "photonic"')
+    try:
+        table = model.model_validate(data)
+    except ValidationError as error:
+        raise InputError(one_line(error, model)) from None
+    return _photonic(table) if isinstance(table, PhotonicTable) else _electrical(table)
+
+
+def to_toml(fabric: Fabric | PhotonicFabric) -> str:
+    """A fabric as TOML text, from which `from_toml` makes an equal one."""
+    return photonic_text(fabric) if isinstance(fabric, PhotonicFabric) else electrical_text(fabric)
+
+
+def save(path: str | Path, fabric: Fabric | PhotonicFabric, force: bool = False) -> Path:
+    """Write a fabric to a TOML file, whole or not at all.
+
+    Parameters
+    ----------
+    path : str or Path
+    fabric : Fabric or PhotonicFabric
+    force : bool
+        Replace a file that is there.
+
+    Raises
+    ------
+    InputError
+        If it exists (without `force`), is a folder, or cannot be written.
+    """
+    return write_text(path, to_toml(fabric), "fabric", force)
+
+
+def _read(path: Path) -> Fabric | PhotonicFabric:
+    text = read_text(path, "fabric")
+    try:
+        return from_toml(text)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _sized(kind: str, sizes: tuple[int, ...]) -> Fabric | PhotonicFabric:
+    """A family's preset with other numbers."""
+    name = f"{kind}:{'x'.join(map(str, sizes))}"
+    text = (FOLDER / f"{kind}.toml").read_text("utf-8")
+    if kind == "lightpath":
+        wafer = from_toml(text)
+        assert isinstance(wafer, PhotonicFabric)
+        return _tiles(replace(wafer, name=name, rows=sizes[0], columns=sizes[1]))
+    table = ElectricalTable.model_validate(tomllib.loads(text))
+    assert table.family is not None
+    wanted = families.FAMILIES[kind]
+    size = list(sizes) if wanted == "grid" else sizes[0]
+    family = table.family.model_copy(update={wanted: size})
+    return _electrical(table.model_copy(update={"name": name, "family": family}))
+
+
+def _tiles(fabric: PhotonicFabric) -> PhotonicFabric:
+    """Of a size of one's own, described by it; a wafer that is not filled has its other tiles unused."""
+    rows, columns = -(-fabric.rows // fabric.wafer_rows), -(-fabric.columns // fabric.wafer_columns)
+    wafer = f"of {fabric.wafer_rows} x {fabric.wafer_columns}"
+    wafers = (
+        f"one wafer {wafer}" if rows * columns == 1 else f"{rows * columns} wafers {wafer} joined by fibres"
+    )
+    tiles = f"{fabric.rows} x {fabric.columns} tile{'s' if fabric.ranks > 1 else ''}"
+    return replace(fabric, description=f"LIGHTPATH: {tiles} on {wafers}")
+
+
+def _photonic(table: PhotonicTable) -> PhotonicFabric:
+    if table.rows * table.columns > families.MOST_RANKS:
+        given = f"{table.rows} rows of {table.columns} given"
+        raise InputError(f"rows: {given}; allowed: up to {families.MOST_RANKS} tiles in all")
+    values = table.model_dump(exclude={"kind", "budget"})
+    if table.budget is not None:
+        try:
+            values["budget"] = LinkBudget(**table.budget.model_dump(exclude_none=True))
+        except InputError as error:
+            raise InputError(f"budget.{error}") from None
+    values["wafer_rows"] = table.wafer_rows or table.rows
+    values["wafer_columns"] = table.wafer_columns or table.columns
+    return PhotonicFabric(**values)
+
+
+def _electrical(table: ElectricalTable) -> Fabric:
+    if table.family is not None:
+        gpus, switches, links = _family(table, table.family)
+    else:
+        if table.gpus is None:
+            raise InputError("gpus: missing; allowed: a number, a list of names, or a table family instead")
+        gpus = _names("gpus", "GPU", table.gpus)
+        switches = _names("switches", "SW", table.switches)
+        links = _links(table.links or [], gpus, switches)
+    fabric = Fabric(
+        name=table.name,
+        gpus=gpus,
+        switches=switches,
+        links=links,
+        alpha=table.alpha,
+        copy_bandwidth=table.copy_bandwidth,
+        flow_bandwidth=table.flow_bandwidth,
+        forwards=table.forwards,
+        description=table.description,
+        source=table.source,
+        reduce_bandwidth=table.reduce_bandwidth,
+        reduce_alpha=table.reduce_alpha,
+        round_overhead=table.round_overhead,
+        peer_overhead=table.peer_overhead,
+        reduce_overhead=table.reduce_overhead,
+    )
+    if table.family is None:
+        check_connected(fabric)
+    return fabric
+
+
+def _family(table: ElectricalTable, family: FamilyTable) -> tuple[tuple, tuple, tuple]:
+    for key in ("gpus", "links", "switches"):
+        if getattr(table, key):
+            raise InputError(f"{key}: given beside family; allowed: one of the two")
+    wanted = families.FAMILIES[family.kind]
+    for key in ("ranks", "grid", "dimensions"):
+        if (getattr(family, key) is not None) != (key == wanted):
+            fault = "missing" if key == wanted else "given"
+            raise InputError(f"family.{key}: {fault} for {family.kind}; allowed: {wanted} alone")
+    value = getattr(family, wanted)
+    sizes = families.check_numbers(family.kind, tuple(value) if wanted == "grid" else (value,), "family")
+    links = families.links(family.kind, sizes, family.bandwidth, family.latency, family.link)
+    ranks = families.ranks(family.kind, sizes)
+    return tuple(f"GPU{r}" for r in range(ranks)), ("switch",) if family.kind == "switch" else (), links
+
+
+def _names(key: str, word: str, nodes: int | list[str]) -> tuple[str, ...]:
+    names = [f"{word}{i}" for i in range(nodes)] if isinstance(nodes, int) else nodes
+    if key == "gpus" and not names:
+        raise InputError("gpus: none given; allowed: at least one")
+    if len(names) > families.MOST_RANKS:
+        raise InputError(f"{key}: {len(names)} given; allowed: up to {families.MOST_RANKS}")
+    return tuple(names)
+
+
+def _links(tables: list[LinkTable], gpus: tuple[str, ...], switches: tuple[str, ...]) -> tuple[Link, ...]:
+    nodes = {*gpus, *switches}
+    if len(nodes) < len(gpus) + len(switches):
+        names = sorted((*gpus, *switches))
+        twice = next(a for a, b in pairwise(names) if a == b)
+        raise InputError(f"gpus: {twice} given twice; allowed: another name for each GPU and switch")
+    total = sum(len(t.from_) * len(t.to) * t.count * (1 + t.both) for t in tables)
+    if total > MOST_LINKS:
+        raise InputError(f"links: {total} given; allowed: up to {MOST_LINKS}")
+    links: list[Link] = []
+    for i, table in enumerate(tables):
+        for key, names in (("from", table.from_), ("to", table.to)):
+            for name in names:
+                if name not in nodes:
+                    allowed = ", ".join([*gpus[:8], *switches[:8]]) + (", …" if len(nodes) > 16 else "")
+                    raise InputError(f"links[{i}].{key}: {name} given; allowed: {allowed}")
+        for a in table.from_:
+            for b in table.to:
+                if a == b:
+                    raise InputError(f"links[{i}].to: {b} given, from itself; allowed: another node")
+                links += [Link(a, b, table.bandwidth, table.latency, table.kind)] * table.count
+                if table.both:
+                    links += [Link(b, a, table.bandwidth, table.latency, table.kind)] * table.count
+    return tuple(links)
+
+
+def check_connected(fabric: Fabric) -> None:
+    """Refuse a fabric on which data cannot get from some GPU to another, by whatever ways.
+
+    Raises
+    ------
+    InputError
+    """
+    reached: dict[bool, set[str]] = {}
+    for forward in (True, False):
+        ways: dict[str, list[str]] = {}
+        for link in fabric.links:
+            a, b = (link.source, link.target) if forward else (link.target, link.source)
+            ways.setdefault(a, []).append(b)
+        seen, todo = {fabric.gpus[0]}, [fabric.gpus[0]]
+        while todo:
+            for b in ways.get(todo.pop(), ()):
+                if b not in seen:
+                    seen.add(b)
+                    todo.append(b)
+        reached[forward] = seen
+    for gpu in fabric.gpus:
+        for forward, seen in reached.items():
+            if gpu not in seen:
+                a, b = (fabric.gpus[0], gpu) if forward else (gpu, fabric.gpus[0])
+                fault = f"no way from {a} to {b}"
+                raise InputError(f"links: {fault}; allowed: links that join all GPUs in both directions")

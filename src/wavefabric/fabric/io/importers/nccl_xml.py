@@ -1,0 +1,362 @@
+"""Topology files of NCCL and RCCL (NCCL_TOPO_DUMP_FILE, NCCL_TOPO_FILE) as fabrics."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+from wavefabric.errors import InputError
+from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.io.importers import assumed
+from wavefabric.files.xml import parse_xml, text_of
+from wavefabric.units import show
+
+#: Most GPUs and most other elements of a file that is meant.
+_GPUS, _NODES = 4096, 100_000
+_NUMBER = re.compile(r"[+-]?[0-9]{1,12}|0[xX][0-9a-fA-F]{1,16}")
+_BUSID = re.compile(r"[0-9a-fA-F]{1,8}(?:[:.][0-9a-fA-F]{1,4}){0,3}")
+#: PCI classes: displays, and processing accelerators, which newer GPUs of AMD are; adapters; NVLink of a CPU.
+_GPU_CLASS, _NIC_CLASS, _CPU_CLASS = ("0x03", "0x12"), "0x02", "0x068001"
+#: 1 is NCCL's, 2 RCCL's.
+_VERSIONS = ("1", "2")
+#: Elements that link GPUs directly, and what they are called.
+_DIRECT = {"nvlink": "NVLinks", "xgmi": "xGMI links"}
+#: What stands for NVSwitches that a host cannot see: one fabric, of several hosts where they share it.
+_VIRTUAL = re.compile(r"[fF:]+(\.0)?")
+
+
+def read_nccl_xml(
+    source: str | Path,
+    *,
+    name: str = "nccl",
+    alpha: float | None = None,
+    nvlinks: int | None = None,
+    sm: int | None = None,
+) -> Fabric:
+    """The fabric of a topology file of NCCL or RCCL.
+
+    Parameters
+    ----------
+    source : Path or str
+        A file (a `Path`, or text without any ``<``), or the XML itself.
+    name : str
+    alpha : float, optional
+        s, which the file does not know; 0.7 us where there are NVLinks or xGMI links, else 10 us.
+    nvlinks : int, optional
+        NVLinks of each GPU to NVSwitches, for a file that names none.
+    sm : int, optional
+        Compute capability of the GPUs times ten, for the bandwidth of those. By default what the file says,
+        or 80.
+
+    Returns
+    -------
+    Fabric
+        Its description says if the file names no direct links between GPUs.
+
+        Rank r is the GPU of NCCL's rank r; without ranks, by host and bus id. Switches are CPUs (one a NUMA
+        node), PCIe bridges, NVSwitches as one node, and, of several hosts, network adapters and one
+        ``network`` that joins them all. What leads to no GPU is left out.
+
+    Raises
+    ------
+    InputError
+        In one line: which element and attribute, what was given, what is allowed.
+
+    Notes
+    -----
+    Bandwidths are those that NCCL and RCCL derive (see `wavefabric.fabric.io.importers.assumed`). Files for
+    virtual machines may name no GPUs: PCI devices of class 0x03 or 0x12 are taken for them, and NVLinks are
+    then not known.
+    NCCL adds a fifth to the PCIe traffic between GPUs on two Intel CPUs; here it is not added. NVSwitches are
+    one node a host, or one for all hosts if they are not seen as PCI devices (targets ``fffffff:ff:ff.0``),
+    as with NVLink between hosts.
+    """
+    if isinstance(source, str) and source.strip() and "<" not in source:
+        source = Path(source)
+    root = parse_xml(assumed.source_text(source, "nccl topology"), "nccl topology")
+    if root.tag != "system":
+        raise InputError(f"nccl topology: root element {root.tag[:60]!r}; allowed: system")
+    if text_of(root, "system", "version") not in _VERSIONS:
+        raise InputError(f"system version: {show(root.get('version'))}; allowed: {', '.join(_VERSIONS)}")
+    if sum(1 for _ in root.iter()) > _NODES:
+        raise InputError(f"nccl topology: more than {_NODES} elements; allowed: fewer")
+    reader = _Reader(named=next(root.iter("gpu"), None) is not None)
+    for cpu in root.iterfind("cpu"):
+        reader.cpu(cpu)
+    if not reader.gpus:
+        raise InputError("nccl topology: no GPU given; allowed: elements gpu, or pci of class 0x03 or 0x12")
+    if nvlinks is not None:
+        reader.assume(nvlinks, sm)
+    elif sm is not None:
+        raise InputError(f"sm: {sm} given without nvlinks; allowed: with a number of NVLinks")
+    reader.join()
+    direct = any(kind in _DIRECT for _, _, _, kind in reader.links)
+    return reader.fabric(
+        name, assumed.least("alpha", alpha, assumed.NVLINK_ALPHA if direct else assumed.PCIE_ALPHA), nvlinks
+    )
+
+
+#: End of the description of a fabric whose file names no direct links between GPUs: NCCL's, RCCL's.
+LACKING = (" that names no NVLinks", " that names no xGMI links")
+
+
+@dataclass
+class _Gpu:
+    """A GPU: its node until ranks are known, host and bus id, rank."""
+
+    node: str
+    host: int
+    bus: int
+    rank: int | None
+    sm: int | None = None
+
+
+@dataclass
+class _Reader:
+    """Nodes and links found so far; nodes have unique names."""
+
+    named: bool
+    hosts: dict[int, int] = field(default_factory=dict)
+    gpus: list[_Gpu] = field(default_factory=list)
+    nodes: dict[str, None] = field(default_factory=dict)
+    links: list[tuple[str, str, float, str]] = field(default_factory=list)
+    cpus: dict[tuple[int, int], tuple[str, float]] = field(default_factory=dict)
+    ports: dict[str, float] = field(default_factory=dict)
+    #: (host, bus id) → node that stands for the PCI device.
+    devices: dict[tuple[int, int], str] = field(default_factory=dict)
+    #: Node, its CPU and host, the element, B/s of one link.
+    direct: list[tuple[str, str, int, Element, float]] = field(default_factory=list)
+    amd: bool = False
+    pcilinks: list[tuple[int, int, Element]] = field(default_factory=list)
+
+    def node(self, name: str, host: int) -> str:
+        """A switch of a name, told from those of other hosts."""
+        name = name if host == 0 else f"{name} of host {host}"
+        if name in self.nodes:
+            raise InputError(f"nccl topology: {name} given twice; allowed: each bus id and NUMA node once")
+        self.nodes[name] = None
+        return name
+
+    def both(self, a: str, b: str, bandwidth: float, kind: str) -> None:
+        self.links += [(a, b, bandwidth, kind), (b, a, bandwidth, kind)]
+
+    def cpu(self, element: Element) -> None:
+        host = self.hosts.setdefault(_number(element, "cpu", "host_hash", 0), len(self.hosts))
+        numa = _number(element, "cpu", "numaid")
+        where = f"cpu {numa}"
+        if not -1 <= numa < 1 << 16:
+            raise InputError(f"cpu numaid: {numa}; allowed: -1 to 65535")
+        cpu = self.node(f"CPU{numa}", host)
+        arch, vendor = element.get("arch", "x86_64"), element.get("vendor", "")
+        numbers = (_number(element, where, key, 0) for key in ("familyid", "modelid"))
+        self.cpus[host, numa] = cpu, assumed.sockets(arch, vendor, *numbers)
+        for place, child in enumerate(element):
+            if child.tag == "pci":
+                self.pci(child, cpu, cpu, host)
+            elif child.tag == "nic":  # without a bus id
+                self.nic(child, cpu, f"NIC {place} on CPU{numa}", host, assumed.LOCAL)
+
+    def pci(self, element: Element, parent: str, cpu: str, host: int) -> None:
+        bus = _bus(element, "pci", "busid")
+        where = f"pci {element.get('busid')}"
+        if (host, bus) in self.devices:
+            raise InputError(f"pci busid: {element.get('busid')} given twice; allowed: each once")
+        kind = element.get("class", "")  # without one, what is below it tells
+        rate = re.match(r"\s*([0-9]{1,3}(?:\.[0-9])?)\s*GT/s", element.get("link_speed", ""))
+        lanes = _number(element, where, "link_width", 0)
+        if not 0 <= lanes <= 64:
+            raise InputError(f"{where} link_width: {lanes}; allowed: 0 to 64")
+        bandwidth = assumed.pcie(float(rate[1]) if rate else None, lanes)
+        gpus = element.findall("gpu")
+        if gpus or (not self.named and kind.startswith(_GPU_CLASS)):
+            self.device(gpus, parent, cpu, host, bus, bandwidth)
+            return
+        nic = element.find("nic")
+        if nic is not None:
+            self.nic(nic, parent, f"NIC {element.get('busid')}", host, bandwidth)
+            return
+        if kind.startswith((*_GPU_CLASS, _NIC_CLASS)):
+            return  # no GPU that takes part, no adapter that NCCL uses
+        bridge = self.node(f"PCI {element.get('busid')}", host)
+        self.devices[host, bus] = bridge
+        self.both(bridge, parent, bandwidth, "pcie")
+        for child in element:
+            if child.tag == "pci":
+                self.pci(child, bridge, cpu, host)
+            elif child.tag == "pcilink":
+                self.pcilinks.append((host, bus, child))
+
+    def device(
+        self, gpus: list[Element], parent: str, cpu: str, host: int, bus: int, bandwidth: float
+    ) -> None:
+        """One GPU, or several (MPS, partitions) that share the links of a device."""
+        taking = [g for g in gpus if "rank" in g.attrib] if any("rank" in g.attrib for g in gpus) else gpus
+        name = f"GPU {bus:x} of host {host}"
+        shared = self.node(f"GPU {bus:012x}", host) if len(taking) > 1 else None
+        for number in range(max(1, len(taking))):
+            rank = (
+                _number(taking[number], name, "rank") if taking and "rank" in taking[number].attrib else None
+            )
+            node = f"{name} part {number}"
+            if len(self.gpus) >= _GPUS:
+                raise InputError(f"nccl topology: more than {_GPUS} GPUs; allowed: fewer")
+            sm = _number(taking[number], name, "sm", 0) or None if taking else None
+            self.gpus.append(_Gpu(node, host, bus, rank, sm))
+            if shared:
+                self.both(node, shared, assumed.LOCAL, "wire")
+        at = shared or self.gpus[-1].node
+        self.devices[host, bus] = at
+        self.both(at, parent, bandwidth, "pcie")
+        if not taking:
+            return
+        self.amd = self.amd or "gcn" in taking[0].attrib
+        for child in taking[0]:
+            if child.tag == "nvlink":
+                each = assumed.nvlink(_number(taking[0], "gpu", "sm"))
+                self.direct.append((at, cpu, host, child, each))
+            elif child.tag == "xgmi":
+                self.direct.append((at, cpu, host, child, assumed.xgmi(taking[0].get("gcn", ""))))
+            elif child.tag == "c2c":
+                count, speed = (_number(child, "c2c", key) for key in ("count", "bw"))
+                if count < 1 or speed < 1:
+                    raise InputError(f"c2c bw: {speed} of {count} links; allowed: from 1")
+                self.both(at, cpu, count * speed / 1000 * 1e9, "c2c")
+
+    def nic(self, element: Element, parent: str, name: str, host: int, bandwidth: float) -> None:
+        nets = [n for n in element.iterfind("net") if "dev" in n.attrib and _number(n, "net", "net", 1)]
+        if not nets:
+            return
+        adapter = self.node(name, host)
+        self.both(adapter, parent, bandwidth, "pcie")
+        for net in nets:
+            given = _number(net, "net", "speed", 0)
+            # The same one may be listed under several CPUs.
+            port = f"net {_number(net, 'net', 'dev')}" + (f" of host {host}" if host else "")
+            self.nodes[port] = None
+            speed = (given if given > 0 else 10_000) / 8000 * 1e9
+            self.both(adapter, port, speed, "network")
+            self.ports[port] = speed
+
+    def join(self) -> None:
+        """Direct links, second paths between bridges, CPUs of a host, hosts."""
+        gpus = {(g.host, g.bus) for g in self.gpus}
+        for at, cpu, host, element, each in self.direct:
+            self.link(at, cpu, host, element, each, gpus)
+        for host, bus, element in self.pcilinks:
+            target = self.devices.get((host, _bus(element, "pcilink", "target")))
+            if target in self.nodes:
+                self.links.append((self.devices[host, bus], target, assumed.LOCAL, "pcie"))
+        for (host, numa), (cpu, speed) in self.cpus.items():
+            for (other_host, other), (target, _) in self.cpus.items():
+                if host == other_host and numa != other:
+                    self.links.append((cpu, target, speed, "qpi"))
+        if len(self.hosts) > 1:
+            self.nodes["network"] = None
+            for port, speed in self.ports.items():
+                self.both(port, "network", speed, "network")
+
+    def link(self, at: str, cpu: str, host: int, element: Element, each: float, gpus: set) -> None:
+        """Direct links of a GPU to one target, of so many B/s each; `gpus`: hosts and bus ids of GPUs."""
+        what = element.tag
+        count = _number(element, what, "count")
+        if not 1 <= count <= 1024:
+            raise InputError(f"{what} count: {count}; allowed: 1 to 1024")
+        bandwidth = count * each
+        target = _bus(element, what, "target")
+        other = self.devices.get((host, target))
+        kind = element.get("tclass", _GPU_CLASS[0] if (host, target) in gpus else "")
+        if kind.startswith(_GPU_CLASS):
+            if other is not None and other != at:
+                self.links.append((at, other, bandwidth, what))
+        elif kind == _CPU_CLASS:
+            self.both(at, cpu, bandwidth, what)
+        else:
+            everywhere = host == 0 or _VIRTUAL.fullmatch(element.get("target", ""))
+            self.switched(at, 0 if everywhere else host, bandwidth, what)
+
+    def switched(self, at: str, host: int, bandwidth: float, what: str) -> None:
+        """Links of a GPU to the NVSwitches of a host, which are one node."""
+        switch = f"NVSwitch of host {host}" if host else "NVSwitch"
+        self.nodes[switch] = None
+        self.both(at, switch, bandwidth, what)
+
+    def assume(self, nvlinks: int, sm: int | None) -> None:
+        """NVLinks of every GPU to the NVSwitches of its host, which the file does not name."""
+        if self.direct or self.amd:
+            kind = _DIRECT[self.direct[0][3].tag] if self.direct else "GPUs of AMD"
+            raise InputError(f"nvlinks: {nvlinks} given; allowed: with a file that names no {kind}")
+        if not 1 <= nvlinks <= 1024:
+            raise InputError(f"nvlinks: {nvlinks} given; allowed: 1 to 1024")
+        for (host, bus), speed in {(g.host, g.bus): g.sm for g in self.gpus}.items():
+            each = assumed.nvlink(sm or speed or 80)
+            self.switched(self.devices[host, bus], host, nvlinks * each, "nvlink")
+
+    def fabric(self, name: str, alpha: float, nvlinks: int | None = None) -> Fabric:
+        from wavefabric.fabric.io.files import check_connected
+
+        ranks = [g.rank for g in self.gpus]
+        if len(set(ranks)) == len(ranks) and None not in ranks:
+            ordered = sorted(self.gpus, key=lambda g: g.rank or 0)
+        else:
+            ordered = sorted(self.gpus, key=lambda g: (g.host, g.bus))
+        names = {g.node: f"GPU{r}" for r, g in enumerate(ordered)}
+        kept = self._useful(set(names))
+        links = tuple(
+            Link(names.get(a, a), names.get(b, b), bandwidth, 0.0, kind)
+            for a, b, bandwidth, kind in self.links
+            if a in kept and b in kept
+        )
+        hosts = f" on {len(self.hosts)} hosts" if len(self.hosts) > 1 else ""
+        library = "RCCL" if self.amd else "NCCL"
+        missing, chosen = "", "alpha is a choice"
+        if len(ordered) > 1 and not self.direct:
+            missing = LACKING[self.amd]
+            if nvlinks is not None:
+                missing, chosen = "", f"{nvlinks} NVLinks a GPU to NVSwitches are assumed; {chosen}"
+        fabric = Fabric(
+            name=name,
+            gpus=tuple(names[g.node] for g in ordered),
+            switches=tuple(n for n in self.nodes if n in kept),
+            links=links,
+            alpha=alpha,
+            description=f"{len(ordered)} GPUs{hosts}, from an {library} topology file{missing}",
+            source=f"bandwidths that {library} derives; {chosen}",
+        )
+        check_connected(fabric)
+        return fabric
+
+    def _useful(self, gpus: set[str]) -> set[str]:
+        """GPUs, and switches that are no dead ends."""
+        near: dict[str, set[str]] = {n: set() for n in (*self.nodes, *gpus)}
+        for a, b, _, _ in self.links:
+            near[a].add(b)
+            near[b].add(a)
+        ends = [n for n in self.nodes if len(near[n]) < 2]
+        while ends:
+            node = ends.pop()
+            for other in near.pop(node, ()):
+                near[other].discard(node)
+                if other not in gpus and len(near[other]) < 2:
+                    ends.append(other)
+        return set(near)
+
+
+def _number(element: Element, where: str, name: str, default: int | None = None) -> int:
+    """A whole number, decimal or hexadecimal, as NCCL reads it."""
+    value = element.get(name)
+    if value is None and default is not None:
+        return default
+    value = text_of(element, where, name).strip()
+    if not _NUMBER.fullmatch(value):
+        raise InputError(f"{where} {name}: {show(value)}; allowed: whole numbers")
+    return int(value, 16 if value[:2] in ("0x", "0X") else 10)
+
+
+def _bus(element: Element, where: str, name: str) -> int:
+    """A bus id as a number: domain, bus, device, function."""
+    value = text_of(element, where, name)
+    if not _BUSID.fullmatch(value):
+        raise InputError(f"{where} {name}: {show(value)}; allowed: a bus id such as 0000:07:00.0")
+    return int(re.sub("[:.]", "", value), 16)

@@ -1,0 +1,177 @@
+"""Tables of ``nvidia-smi topo -m`` as fabrics."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+from wavefabric.errors import InputError
+from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.io.importers import assumed
+from wavefabric.system.gpu_topology import SLOW_FIRST, Topology, parse
+
+#: NVLinks of a GPU in all, by compute capability.
+_MOST_NVLINKS = ((90, 18), (86, 4), (80, 12), (70, 6), (0, 4))
+#: What joins GPUs of a class, from the closest; the last is a CPU socket.
+_TREE = (("PIX", "PCIe switch "), ("PXB", "PCIe tree "), ("PHB", "bridge "), ("NODE", "CPU"))
+
+
+def read_topo(
+    source: str | Path,
+    *,
+    name: str = "nvidia-smi",
+    sm: int = 80,
+    nvswitch: bool | None = None,
+    nvlink_bandwidth: float | None = None,
+    pcie_bandwidth: float | None = None,
+    socket_bandwidth: float | None = None,
+    alpha: float | None = None,
+) -> Fabric:
+    """The fabric that ``nvidia-smi topo -m`` shows, as far as it shows one.
+
+    Parameters
+    ----------
+    source : str or Path
+        The table, or (a `Path`) a file with it.
+    name : str
+    sm : int
+        Compute capability times ten (70: V100, 80: A100, 90: H100, 100: B200), which the table does not tell;
+        it sets the bandwidths that are not given.
+    nvswitch : bool, optional
+        Whether NVLinks end at NVSwitches rather than at the other GPU. By default they do if a GPU has not
+        as many links as its row adds up to (18 in all of 9.0, 12 of 8.0, 6 of 7.0).
+    nvlink_bandwidth : float, optional
+        B/s of one NVLink and direction; what NCCL assumes by default (20 GB/s for 8.0, 20.6 GB/s for 9.0).
+    pcie_bandwidth : float, optional
+        B/s of each PCIe link; 12, 24 or 48 GB/s for GPUs before 8.0, of 8.x and from 9.0 by default.
+    socket_bandwidth : float, optional
+        B/s between sockets, and between host bridges of one; 16 GB/s by default.
+    alpha : float, optional
+        s; 0.7 us where there are NVLinks, else 10 us.
+
+    Returns
+    -------
+    Fabric
+        NV#: NVLinks; the rest is a tree that has the classes of the table: GPUs joined by PIX hang on one
+        PCIe switch, by PXB on a tree of them, by PHB on a host bridge, by NODE on a CPU; CPUs are joined in
+        pairs (SYS). Of a pair joined by NVLink the PCIe class is not shown: the NUMA affinity tells their
+        CPUs. Widths of links are not in the table, so all PCIe links are alike.
+
+    Raises
+    ------
+    InputError
+        In one line; also if the classes contradict one another.
+    """
+    table = parse(assumed.source_text(source, "nvidia-smi topo -m"))
+    _check(table)
+    nvlinks = any(link.startswith("NV") for row in table.links for link in row)
+    each = assumed.least("nvlink_bandwidth", nvlink_bandwidth, assumed.nvlink(sm))
+    pcie = assumed.least("pcie_bandwidth", pcie_bandwidth, assumed.pcie_of(sm))
+    socket = assumed.least("socket_bandwidth", socket_bandwidth, 16e9)
+    switches, pairs = _tree(table, pcie, socket)
+    if nvlinks:
+        found = _nvlinks(table, sm, nvswitch, each)
+        switches += sorted({b for _, b, _, _ in found if not b.startswith("GPU")})
+        pairs += found
+    links = [Link(a, b, w, 0.0, kind) for a, b, w, kind in pairs]
+    links += [Link(b, a, w, 0.0, kind) for a, b, w, kind in pairs]
+    return Fabric(
+        name=name,
+        gpus=tuple(f"GPU{g}" for g in range(table.gpus)),
+        switches=tuple(switches),
+        links=tuple(links),
+        alpha=assumed.least("alpha", alpha, assumed.NVLINK_ALPHA if nvlinks else assumed.PCIE_ALPHA),
+        description=f"{table.gpus} GPUs, from nvidia-smi topo -m",
+        source=f"classes of the table; bandwidths assumed for compute capability {sm / 10:.1f}",
+    )
+
+
+def _check(table: Topology) -> None:
+    for a, row in enumerate(table.links):
+        for b, link in enumerate(row):
+            if (link == "X") != (a == b) or link == "NV0":
+                allowed = "X" if a == b else f"{', '.join(SLOW_FIRST)}, NV and a number from 1"
+                raise InputError(f"nvidia-smi topo -m: {link} between GPU{a} and GPU{b}; allowed: {allowed}")
+            if link != table.links[b][a]:
+                given = f"{link} from GPU{a} to GPU{b}, {table.links[b][a]} back"
+                raise InputError(f"nvidia-smi topo -m: {given}; allowed: the same both ways")
+
+
+def _nvlinks(table: Topology, sm: int, nvswitch: bool | None, each: float) -> list[tuple]:
+    """NVLinks between pairs, or between GPUs and a switch for each set of GPUs that are joined."""
+    counts = [[int(link[2:]) if link.startswith("NV") else 0 for link in row] for row in table.links]
+    most = next(n for least, n in _MOST_NVLINKS if sm >= least)
+    if nvswitch is None:
+        nvswitch = any(sum(row) > most for row in counts)
+    if not nvswitch:
+        return [
+            (f"GPU{a}", f"GPU{b}", counts[a][b] * each, "nvlink")
+            for a, b in combinations(range(table.gpus), 2)
+            if counts[a][b]
+        ]
+    joined = _joined(table, lambda link: link.startswith("NV"))
+    sets = sorted({group for group in joined if sum(g == group for g in joined) > 1})
+    return [
+        (f"GPU{g}", f"NVSwitch{sets.index(group)}", max(counts[g]) * each, "nvlink")
+        for g, group in enumerate(joined)
+        if group in sets
+    ]
+
+
+def _joined(table: Topology, close) -> list[int]:
+    """For each GPU the first of those that it is joined to, directly or through others."""
+    group = list(range(table.gpus))
+    for a, b in combinations(range(table.gpus), 2):
+        if close(table.links[a][b]) and group[a] != group[b]:
+            old, new = max(group[a], group[b]), min(group[a], group[b])
+            group = [new if g == old else g for g in group]
+    return group
+
+
+def _tree(table: Topology, pcie: float, socket: float) -> tuple[list[str], list[tuple]]:
+    """Switches, and links from each node to the one above it."""
+    top = [f"GPU{g}" for g in range(table.gpus)]  # what each GPU hangs on so far
+    groups: list[list[int]] = []
+    switches: list[str] = []
+    pairs: list[tuple] = []
+    for name, word in _TREE:
+        as_close = SLOW_FIRST[SLOW_FIRST.index(name) :]
+        group = _joined(table, as_close.__contains__)
+        if name == "NODE":
+            group = _sockets(table, group)
+        groups.append(group)
+        alone = len(set(group)) == 1
+        for first in sorted(set(group)):
+            children = list(dict.fromkeys(top[g] for g in range(table.gpus) if group[g] == first))
+            if len(children) < 2 and (name != "NODE" or alone):
+                continue
+            node = f"{word}{sum(s.startswith(word) for s in switches)}"
+            switches.append(node)
+            for child in children:
+                bridge = child.startswith("bridge")
+                pairs.append((child, node, socket if bridge else pcie, "qpi" if bridge else "pcie"))
+            top = [node if group[g] == first else at for g, at in enumerate(top)]
+    _check_tree(table, groups)
+    cpus = [node for node in switches if node.startswith("CPU")]
+    pairs += [(a, b, socket, "qpi") for a, b in combinations(cpus, 2)]
+    return switches, pairs
+
+
+def _sockets(table: Topology, group: list[int]) -> list[int]:
+    """Groups of one NUMA node joined, where NVLinks hide what is between them."""
+    for a, b in combinations(range(table.gpus), 2):
+        if table.links[a][b].startswith("NV") and table.numa[a] == table.numa[b] and group[a] != group[b]:
+            old, new = max(group[a], group[b]), min(group[a], group[b])
+            group = [new if g == old else g for g in group]
+    return group
+
+
+def _check_tree(table: Topology, groups: list[list[int]]) -> None:
+    """Refuse classes that no tree has: two GPUs closer through a third than the table says."""
+    classes = [name for name, _ in _TREE] + ["SYS"]
+    for a, b in combinations(range(table.gpus), 2):
+        link = table.links[a][b]
+        found = next((c for c, group in zip(classes, groups, strict=False) if group[a] == group[b]), "SYS")
+        if link in SLOW_FIRST and link != found:
+            given = f"{link} between GPU{a} and GPU{b}, which are {found} through others"
+            raise InputError(f"nvidia-smi topo -m: {given}; allowed: classes of a tree")

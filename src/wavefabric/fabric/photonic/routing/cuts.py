@@ -1,0 +1,107 @@
+"""Lower bounds on what an edge must carry: what leaves or enters a rectangle of tiles has to cross its rim.
+
+Half planes, rows, columns and single tiles are rectangles too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+
+from wavefabric.fabric.photonic.edges import Pair, grid
+from wavefabric.fabric.photonic.wafer import PhotonicFabric
+
+#: Above this number of tiles only half planes, bands of rows and of columns, and single tiles are looked at.
+_MOST_TILES = 1024
+
+
+def overlap_bound(fabric: PhotonicFabric, pairs: Sequence[Pair]) -> int:
+    """No choice of one route a pair has fewer routes on its busiest edge, in one direction.
+
+    Parameters
+    ----------
+    fabric : PhotonicFabric
+    pairs : sequence of (int, int)
+
+    Returns
+    -------
+    int
+        max over rectangles of ⌈pairs that leave (or enter) / edges of the rim⌉; 0 without pairs.
+    """
+    if not len(pairs):
+        return 0
+    edges = (grid(fabric).capacity > 0).astype(np.int64)
+    return _ceil_most(fabric, np.asarray(pairs, np.int64), np.ones(len(pairs), np.int64), edges)
+
+
+def parts_bound(
+    fabric: PhotonicFabric, pairs: Sequence[Pair], wavelengths: Sequence[int] | np.ndarray
+) -> int:
+    """Least number of parts in which a round fits through every rectangle's rim.
+
+    Parameters
+    ----------
+    fabric : PhotonicFabric
+    pairs : sequence of (int, int)
+    wavelengths : sequence of int, one a pair
+        The fewest with which a pair is served.
+
+    Returns
+    -------
+    int
+        max of ⌈Σ wavelengths that cross / (lasers × waveguides of the rim)⌉; 0 without pairs.
+    """
+    if not len(pairs):
+        return 0
+    room = grid(fabric).capacity * fabric.lasers
+    return _ceil_most(fabric, np.asarray(pairs, np.int64), np.asarray(wavelengths, np.int64), room)
+
+
+def _ceil_most(fabric: PhotonicFabric, pairs: np.ndarray, weight: np.ndarray, room: np.ndarray) -> int:
+    rows, columns = fabric.rows, fabric.columns
+    room = room.reshape(rows, columns, 4)
+    # What lies between row i − 1 and row i, between column j − 1 and column j; nothing at the border. Both
+    # directions have the same.
+    down, right = np.zeros((rows + 1, columns), np.int64), np.zeros((rows, columns + 1), np.int64)
+    down[1:], right[:, 1:] = room[:, :, 2], room[:, :, 0]
+    src, dst = pairs.T
+    at = [*np.divmod(src, columns), *np.divmod(dst, columns)]
+    if rows * columns <= _MOST_TILES:
+        return _rectangles(at, weight, down, right)
+    zero = np.zeros_like(src)
+    bands = _rectangles([at[0], zero, at[2], zero], weight, down.sum(axis=1)[:, None], np.zeros((rows, 2)))
+    columns_ = [zero, at[1], zero, at[3]]
+    bands = max(bands, _rectangles(columns_, weight, np.zeros((2, columns)), right.sum(axis=0)[None]))
+    rim = room.sum(axis=2).ravel()
+    ends = [np.bincount(t, weight, rows * columns) for t in (src, dst)]
+    return max(bands, *(int(np.ceil(e / np.maximum(rim, 1)).max()) for e in ends))
+
+
+def _rectangles(at: list[np.ndarray], weight: np.ndarray, down: np.ndarray, right: np.ndarray) -> int:
+    """The bound over all rectangles; `at`: row and column of sources, row and column of destinations."""
+    rows, columns = right.shape[0], down.shape[1]
+    sums = np.zeros((rows + 1, columns + 1, rows + 1, columns + 1), np.int64)
+    np.add.at(sums, tuple(a + 1 for a in at), weight)
+    for axis in range(4):
+        np.cumsum(sums, axis=axis, out=sums)
+    top, bottom = (i[:, None] for i in np.triu_indices(rows + 1, 1))
+    left, end = (i[None, :] for i in np.triu_indices(columns + 1, 1))
+    inside = np.zeros((top.size, left.size), np.int64)
+    for (i, a), (j, b), (k, c), (m, d) in product(((top, -1), (bottom, 1)), ((left, -1), (end, 1)), repeat=2):
+        inside += a * b * c * d * sums[i, j, k, m]
+    sources, destinations = sums[:, :, -1, -1], sums[-1, -1]
+    crossing = np.maximum(
+        _boxes(sources, top, bottom, left, end), _boxes(destinations, top, bottom, left, end)
+    )
+    along = np.pad(down, ((0, 0), (1, 0))).cumsum(axis=1)
+    beside = np.pad(right, ((1, 0), (0, 0))).cumsum(axis=0)
+    rim = along[top, end] - along[top, left] + along[bottom, end] - along[bottom, left]
+    rim = rim + beside[bottom, left] - beside[top, left] + beside[bottom, end] - beside[top, end]
+    return int(np.ceil((crossing - inside) / np.maximum(rim, 1)).max())
+
+
+def _boxes(sums: np.ndarray, top, bottom, left, end) -> np.ndarray:
+    """Sums over rectangles, from the table of sums over those that begin at the corner."""
+    return sums[bottom, end] - sums[top, end] - sums[bottom, left] + sums[top, left]

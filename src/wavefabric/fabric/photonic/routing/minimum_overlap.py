@@ -1,0 +1,141 @@
+"""Routes with the least possible overlap, as an integer program (the LUMORPH paper's algorithm 2, mended)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wavefabric.fabric.photonic.edges import Grid, Pair, Route, edge_loads, grid
+from wavefabric.fabric.photonic.wafer import PhotonicFabric
+
+_INFEASIBLE = 2
+
+
+def minimum_overlap(
+    fabric: PhotonicFabric,
+    pairs: Sequence[Pair],
+    routes: Sequence[Route],
+    bound: int,
+    time_limit: float,
+) -> tuple[list[Route], int]:
+    """Improve on known routes as far as possible, or prove that it is not possible.
+
+    Parameters
+    ----------
+    fabric : PhotonicFabric
+    pairs : sequence of (int, int)
+    routes : sequence of tuple of int, one a pair
+        Known; only routes with a smaller overlap are looked for.
+    bound : int
+        A known lower bound on the overlap.
+    time_limit : float
+        s, of the solver (HiGHS through SciPy).
+
+    Returns
+    -------
+    routes : list of tuple of int
+        Those given, if none better were found in time.
+    bound : int
+        What the solver proved, or `bound`.
+
+    Notes
+    -----
+    The paper has a binary variable a pair and edge, with (16) wrong: the edges into a destination must carry
+    1, not 0. Circuits of one source can be exchanged among each other, so here a variable counts all circuits
+    of a source on an edge: at its destinations one stays, elsewhere as many leave as come, and what they
+    carry is taken apart into paths afterwards. Bounds are the same and there are fewer variables. Circles are
+    kept out by a price on length, so small that it never outweighs one route of overlap, and those that a
+    solver with tolerances leaves are cut off.
+    """
+    known = int(edge_loads(fabric, routes).max(initial=0)) if len(pairs) else 0
+    if known <= bound:
+        return list(routes), bound
+    flows, proved = _solve(grid(fabric), pairs, bound, known - 1, time_limit)
+    bound = max(bound, min(proved, known))
+    if flows is None:
+        return list(routes), bound
+    found = _paths(grid(fabric), pairs, flows)
+    better = int(edge_loads(fabric, found).max()) < known
+    return (found if better else list(routes)), bound
+
+
+def _solve(g: Grid, pairs, low: int, high: int, time_limit: float) -> tuple[np.ndarray | None, int]:
+    """Circuits of each source on each edge (as in `g.edge`), or None; and a lower bound on the overlap."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import coo_array, csr_array, hstack, kron, vstack
+
+    sources, source = np.unique([s for s, _ in pairs], return_inverse=True)
+    destination = np.array([d for _, d in pairs])
+    edges, tail = g.edge.size, np.repeat(np.arange(g.tiles), np.diff(g.indptr))
+    ones = np.ones(edges)
+    # What stays at a tile: in minus out.
+    at_tile = coo_array(
+        (np.concatenate((ones, -ones)), (np.concatenate((g.indices, tail)), np.tile(np.arange(edges), 2))),
+        shape=(g.tiles, edges),
+    )
+    stays = np.zeros((sources.size, g.tiles))
+    np.add.at(stays, (source, destination), 1)
+    stays[np.arange(sources.size), sources] -= np.bincount(source)
+    one_each = coo_array(np.ones((1, sources.size)))
+    eye = coo_array((ones, (np.arange(edges), np.arange(edges))), shape=(edges, edges))
+    balance = hstack([kron(coo_array(np.eye(sources.size)), at_tile), csr_array((stays.size, 1))])
+    load = hstack([kron(one_each, eye), coo_array(-np.ones((edges, 1)))])
+    # A circuit never comes back to its source; no more circuits pass an edge than the source has.
+    most = np.minimum(np.bincount(source), high).astype(float)
+    upper = np.repeat(most, edges).reshape(sources.size, edges)
+    upper[g.indices[None, :] == sources[:, None]] = 0
+    length = 0.5 / max(float(upper.sum()), 1.0)
+    price = np.append(np.full(sources.size * edges, length), 1.0)
+    # Typed loosely: SciPy's stubs know bounds that are single numbers alone.
+    least: Any = np.concatenate((stays.ravel(), np.full(edges, -np.inf)))
+    greatest: Any = np.concatenate((stays.ravel(), np.zeros(edges)))
+    bottom: Any = np.append(np.zeros(upper.size), low)
+    top: Any = np.append(upper.ravel(), high)
+    result = milp(
+        price,
+        integrality=np.ones(price.size),
+        bounds=Bounds(bottom, top),
+        constraints=LinearConstraint(vstack([balance, load]).tocsr(), least, greatest),
+        options={"time_limit": time_limit, "mip_rel_gap": 0.0},
+    )
+    if result.status == _INFEASIBLE:
+        return None, high + 1
+    # The length costs at most 1/2 in all: what the solver proved, rounded up from 1/2 below, holds.
+    dual = getattr(result, "mip_dual_bound", None)
+    proved = low if dual is None or not np.isfinite(dual) else int(np.ceil(dual - 0.5 - 1e-6))
+    if result.x is None:
+        return None, max(low, proved)
+    return np.rint(result.x[:-1]).astype(np.int64).reshape(sources.size, edges), max(low, proved)
+
+
+def _paths(g: Grid, pairs, flows: np.ndarray) -> list[Route]:
+    """Counts of circuits taken apart into one simple path a pair."""
+    row = {s: i for i, s in enumerate(np.unique([s for s, _ in pairs]).tolist())}
+    entries = [range(g.indptr[t], g.indptr[t + 1]) for t in range(g.tiles)]
+    found = []
+    for s, d in pairs:
+        left = flows[row[s]]
+        path, edges = _walk(g, entries, left, s, d)
+        left[edges] -= 1
+        found.append(path)
+    return found
+
+
+def _walk(g: Grid, entries, left: np.ndarray, src: int, dst: int) -> tuple[Route, list[int]]:
+    """A shortest path over edges with circuits left, and the entries of its edges."""
+    came: dict[int, tuple[int, int]] = {src: (src, -1)}
+    queue = [src]
+    for tile in queue:
+        for e in entries[tile]:
+            step = int(g.indices[e])
+            if left[e] > 0 and step not in came:
+                came[step] = (tile, e)
+                queue.append(step)
+    path, edges = [dst], []
+    while path[-1] != src:
+        tile, e = came[path[-1]]
+        path.append(tile)
+        edges.append(e)
+    return tuple(reversed(path)), edges

@@ -1,0 +1,204 @@
+"""Which way each circuit takes, and proof of how good that is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wavefabric.collectives.arguments import whole
+from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.edges import Pair, Route, check_pairs, edge_loads, grid
+from wavefabric.fabric.photonic.routing.cuts import overlap_bound
+from wavefabric.fabric.photonic.routing.ripup import ripup
+from wavefabric.fabric.photonic.routing.xy import xy, xy_overlap
+from wavefabric.fabric.photonic.routing.yen import k_shortest
+from wavefabric.fabric.photonic.wafer import PhotonicFabric
+
+if TYPE_CHECKING:
+    from wavefabric.fabric.photonic.budget import LinkBudget
+
+#: Ways of choosing routes; `route` says what each is.
+METHODS = ("auto", "xy", "shortest", "random", "ripup", "exact")
+
+#: "auto" asks the solver where the integer program has at most so many variables (sources × edges).
+_SMALL = 4000
+
+
+@dataclass(frozen=True)
+class Routing:
+    """One route for each pair.
+
+    Parameters
+    ----------
+    pairs : tuple of (int, int)
+    routes : tuple of tuple of int
+        Tiles, source first and destination last; one a pair.
+    overlap : int
+        Most routes on one edge in one direction.
+    bound : int
+        No choice of routes has fewer.
+    certified : bool
+        Whether ``overlap == bound``: no choice of routes is better.
+    method : str
+        What found the routes: ``"xy"``, ``"xy, column first"``, ``"shortest"``, ``"random"``, ``"ripup"`` or
+        ``"exact"``.
+    seconds : float
+        Wall time it took.
+    set_ups : int
+        Least number of parts in which circuits that each fill a waveguide are up: 1 if no edge has fewer
+        waveguides than routes.
+    """
+
+    pairs: tuple[Pair, ...]
+    routes: tuple[Route, ...]
+    overlap: int
+    bound: int
+    certified: bool
+    method: str
+    seconds: float
+    set_ups: int = 1
+
+    @property
+    def gap(self) -> int:
+        """``overlap − bound``."""
+        return self.overlap - self.bound
+
+
+def route(
+    fabric: PhotonicFabric,
+    pairs: Iterable[Pair],
+    method: str = "auto",
+    *,
+    seed: int = 0,
+    k: int = 32,
+    time_limit: float = 5.0,
+    budget: LinkBudget | None = None,
+) -> Routing:
+    """A route for each pair of tiles, such that few share an edge.
+
+    Parameters
+    ----------
+    fabric : PhotonicFabric
+    pairs : iterable of (int, int)
+        Source and destination; every pair once.
+    method : str
+        ``"xy"``: along the row first, or for all along the column first if that is better.
+        ``"shortest"``: the first that Yen's algorithm finds.
+        ``"random"``: one of the `k` shortest simple paths at random.
+        ``"ripup"``: row–column routes; those over the busiest edges are laid again (`ripup`).
+        ``"exact"``: the least overlap as an integer program (`minimum_overlap`), within `time_limit`.
+        ``"auto"``: row–column routes if they reach the lower bound or no edge has fewer waveguides than
+        routes: they are shortest, so no others take less time. Else what takes least time of these, ripup,
+        and exact if that is small enough.
+    seed : int
+        For ``"random"``, ``"ripup"`` and what uses it: the same seed gives the same routes.
+    k : int
+    time_limit : float
+        s, of the solver.
+    budget : LinkBudget, optional
+        ``"auto"`` counts what wavelengths carry by it, up to the fabric's `laser_bandwidth`. By default that
+        over any route.
+
+    Returns
+    -------
+    Routing
+        With a lower bound on the overlap: from cuts, or better if the solver proved it.
+
+    Raises
+    ------
+    InputError
+        For an unknown method or tiles out of range.
+
+    Examples
+    --------
+    >>> from wavefabric.fabric.photonic.wafer import PhotonicFabric
+    >>> wafer = PhotonicFabric("w", 4, 4, 4, 4, 16, None, 28e9, 8, 8, 0.7e-6, 3.7e-6)
+    >>> halves = route(wafer, [(t, t ^ 8) for t in range(16)])
+    >>> halves.overlap, halves.bound, halves.method
+    (2, 2, 'xy')
+    """
+    if method not in METHODS:
+        raise InputError(f"routing: {method!r} given; allowed: {', '.join(METHODS)}")
+    whole("k", k, 1)
+    if not time_limit > 0:
+        raise InputError(f"time_limit: {time_limit} given; allowed: more than 0 s")
+    begin = time.perf_counter()
+    asked = check_pairs(fabric, pairs)
+    bound = overlap_bound(fabric, asked)
+    if method == "shortest":
+        made = _made(fabric, asked, [k_shortest(fabric, s, d, 1)[0] for s, d in asked], bound, "shortest")
+    elif method == "random":
+        made = _made(fabric, asked, random_routes(fabric, asked, k, seed), bound, "random")
+    else:
+        made = _better(fabric, _straight(fabric, asked, bound), method, seed, time_limit, budget)
+    return replace(made, seconds=time.perf_counter() - begin)
+
+
+def random_routes(fabric: PhotonicFabric, pairs: Iterable[Pair], k: int, seed: int) -> list[Route]:
+    """For each pair one of its k shortest simple paths, all equally likely."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for s, d in pairs:
+        paths = k_shortest(fabric, s, d, k)
+        found.append(paths[int(rng.integers(len(paths)))])
+    return found
+
+
+def _straight(fabric: PhotonicFabric, pairs: list[Pair], bound: int) -> Routing:
+    column_first = xy_overlap(fabric, pairs, True) < xy_overlap(fabric, pairs)
+    routes = [xy(fabric, s, d, column_first) for s, d in pairs]
+    return _made(fabric, pairs, routes, bound, "xy, column first" if column_first else "xy")
+
+
+def _better(
+    fabric: PhotonicFabric,
+    straight: Routing,
+    method: str,
+    seed: int,
+    time_limit: float,
+    budget: LinkBudget | None,
+) -> Routing:
+    """What `method` makes of row–column routes."""
+    pairs, found = list(straight.pairs), straight
+    if method == "xy" or (method == "auto" and (straight.certified or straight.set_ups == 1)):
+        return straight
+    if not found.certified:
+        routes = ripup(fabric, pairs, found.routes, found.bound, seed=seed)
+        relaid = _made(fabric, pairs, routes, found.bound, "ripup")
+        found = relaid if relaid.overlap < found.overlap else found
+    small = len({s for s, _ in pairs}) * len(fabric.edges()) <= _SMALL
+    tried = [straight, found]
+    if method == "exact" or (method == "auto" and small and not found.certified):
+        from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
+
+        routes, bound = minimum_overlap(fabric, pairs, found.routes, found.bound, time_limit)
+        found = _made(fabric, pairs, routes, bound, "exact")
+        tried.append(found)
+    if method != "auto":
+        return found
+    best = min(tried, key=lambda one: (_time(fabric, one, budget), one.overlap))
+    return replace(best, bound=found.bound, certified=best.overlap == found.bound)
+
+
+def _time(fabric: PhotonicFabric, found: Routing, budget: LinkBudget | None) -> float:
+    """s a byte when all pairs send as much: set-ups, each as long as its slowest wavelength at worst."""
+    if budget is None or not found.routes:
+        return found.set_ups / fabric.laser_bandwidth
+    from wavefabric.fabric.photonic.budget import rates
+
+    slowest = min(float(rates(fabric, found.routes, budget).min()), fabric.laser_bandwidth)
+    return found.set_ups / slowest if slowest else np.inf
+
+
+def _made(fabric: PhotonicFabric, pairs, routes, bound: int, method: str) -> Routing:
+    loads = edge_loads(fabric, routes) if routes else np.zeros(1, np.int64)
+    overlap, used = int(loads.max(initial=0)), np.flatnonzero(loads)
+    set_ups = int(np.ceil(loads[used] / grid(fabric).capacity[used]).max(initial=1))
+    return Routing(tuple(pairs), tuple(routes), overlap, bound, overlap == bound, method, 0.0, set_ups)
+
+
+__all__ = ["METHODS", "Routing", "k_shortest", "random_routes", "route", "xy"]

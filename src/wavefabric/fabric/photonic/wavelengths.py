@@ -1,0 +1,159 @@
+"""One part of a round: wavelengths and waveguides for circuits whose routes are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from itertools import pairwise
+from operator import or_
+
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.colouring import Colouring, degrees
+from wavefabric.fabric.photonic.edges import Route, flat_edges, grid
+from wavefabric.fabric.photonic.plan import Bundle
+from wavefabric.fabric.photonic.wafer import PhotonicFabric
+
+#: How a tile's ports are shared among its peers; `share` says what each means.
+SHARING = ("even", "paper")
+
+
+def most_peers(fabric: PhotonicFabric, sharing: str) -> int:
+    """Peers that a tile can send to, and receive from, at once."""
+    return fabric.ports if sharing == "even" else max(1, fabric.ports - 1)
+
+
+def share(fabric: PhotonicFabric, sharing: str, peers: np.ndarray) -> np.ndarray:
+    """Wavelengths for each of so many peers.
+
+    ``"even"``: ⌊ports / peers⌋. ``"paper"``: ⌊ports / (peers + 1)⌋, as in the LUMORPH paper, where each of
+    three peers gets a quarter of the bandwidth; a single peer has all ports there too.
+    """
+    if sharing not in SHARING:
+        raise InputError(f"sharing: {sharing!r} given; allowed: {', '.join(SHARING)}")
+    peers = np.maximum(peers, 1)
+    if sharing == "even":
+        return fabric.ports // peers
+    return np.where(peers == 1, fabric.ports, fabric.ports // (peers + 1))
+
+
+def fewest_wavelengths(fabric: PhotonicFabric, sharing: str, pairs: np.ndarray) -> np.ndarray:
+    """Wavelengths of each pair if all are up together: what both of its ends can spare. Shape (pairs,)."""
+    src, dst = pairs.T
+    most = most_peers(fabric, sharing)
+    sent, received = (np.minimum(d, most) for d in degrees(src, dst, fabric.ranks))
+    return np.minimum(share(fabric, sharing, sent[src]), share(fabric, sharing, received[dst]))
+
+
+def light(
+    fabric: PhotonicFabric, pairs: np.ndarray, routes: Sequence[Route], wavelengths: np.ndarray
+) -> list[int] | None:
+    """Wavelengths of each pair, as bit masks, such that all circuits can be up together.
+
+    Parameters
+    ----------
+    fabric : PhotonicFabric
+    pairs : ndarray of int, shape (pairs, 2)
+    routes : sequence of tuple of int, one a pair
+    wavelengths : ndarray of int, shape (pairs,)
+        How many each gets.
+
+    Returns
+    -------
+    list of int, or None
+        None if, on some edge, more circuits were left with one wavelength than it has waveguides. That others
+        would fit is possible: the colouring is improved step by step, not searched through.
+    """
+    size = int(wavelengths.min())
+    alike = size == wavelengths.max()
+    # If all have the same number, a colour is a block of so many wavelengths.
+    colours = fabric.lasers // size if alike else fabric.lasers
+    unit = np.arange(len(pairs)) if alike else np.repeat(np.arange(len(pairs)), wavelengths)
+    src, dst = pairs[unit].T.tolist()
+    room = grid(fabric).capacity
+    edges, first = flat_edges(fabric.columns, routes)
+    load = np.bincount(edges, None if alike else np.repeat(wavelengths, np.diff(first)), minlength=room.size)
+    if (load > room * colours).any():
+        return None
+    if (np.bincount(edges, minlength=room.size) <= room).all():
+        colouring = Colouring(src, dst, fabric.ranks, colours)
+    else:
+        lines = [edges[first[i] : first[i + 1]] for i in unit]
+        colouring = Colouring(src, dst, fabric.ranks, colours, lines, room)
+    if not colouring.fits:
+        return None
+    masks = [0] * len(pairs)
+    block = (1 << size) - 1 if alike else 1
+    for i, c in zip(unit.tolist(), colouring.colour, strict=True):
+        masks[i] |= block << (c * size if alike else c)
+    return masks
+
+
+def bundles(
+    fabric: PhotonicFabric, pairs: np.ndarray, routes: Sequence[Route], masks: Sequence[int]
+) -> tuple[Bundle, ...]:
+    """Circuits with a waveguide on each edge, which must have enough of them for each wavelength.
+
+    A circuit has waveguides to itself where there are enough. Else bundles with no wavelength in common share
+    them; a bundle is taken apart only if whole bundles do not fit.
+    """
+    ends = [(int(s), int(d)) for s, d in pairs]
+    guides = _guides(fabric, routes, masks)
+    if guides is not None:
+        rows = zip(ends, masks, routes, guides, strict=True)
+        return tuple(Bundle(s, d, m, r, g) for (s, d), m, r, g in rows)
+    singles = [(i, w) for i, m in enumerate(masks) for w in range(m.bit_length()) if m >> w & 1]
+    guides = _guides(fabric, [routes[i] for i, _ in singles], [1 << w for _, w in singles])
+    if guides is None:
+        raise AssertionError("more circuits of one wavelength than waveguides")
+    joined: dict[tuple[int, Route], int] = {}
+    for (i, w), g in zip(singles, guides, strict=True):
+        joined[i, g] = joined.get((i, g), 0) | 1 << w
+    return tuple(Bundle(*ends[i], m, routes[i], g) for (i, g), m in joined.items())
+
+
+def _guides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence[int]) -> list[Route] | None:
+    """Waveguides on each route's edges, or None where the simple choice runs out of them."""
+    room = grid(fabric).capacity
+    edges, first = flat_edges(fabric.columns, routes)
+    number = _numbered(edges)
+    crowded = np.bincount(edges, minlength=room.size) > room
+    if crowded.any():
+        owner = np.repeat(np.arange(len(routes)), np.diff(first))
+        sets = {mask: i for i, mask in enumerate(dict.fromkeys(masks))}
+        if sum(m.bit_count() for m in sets) == reduce(or_, sets).bit_count():
+            # Sets of wavelengths are the same or have none in common: each fills the waveguides by itself.
+            which = np.array([sets[mask] for mask in masks])
+            number = np.where(crowded[edges], _numbered(edges * len(sets) + which[owner]), number)
+            if (number >= room[edges]).any():
+                return None
+        else:
+            order = np.argsort(edges, kind="stable")
+            at = order[crowded[edges[order]]]
+            for run in np.split(at, np.flatnonzero(np.diff(edges[at])) + 1):
+                if not _share_guides(run, owner[run].tolist(), masks, int(room[edges[run[0]]]), number):
+                    return None
+    flat, cuts = number.tolist(), first.tolist()
+    return [tuple(flat[i:j]) for i, j in pairwise(cuts)]
+
+
+def _numbered(keys: np.ndarray) -> np.ndarray:
+    """Number of each entry among those of the same key, from 0."""
+    order = np.argsort(keys, kind="stable")
+    number = np.empty(keys.size, np.int64)
+    number[order] = np.arange(keys.size) - np.searchsorted(keys[order], keys[order])
+    return number
+
+
+def _share_guides(places: np.ndarray, owner: list[int], masks, room: int, number: np.ndarray) -> bool:
+    """First fit, the largest bundles first, on one edge; `number` is written at `places`."""
+    used = [0] * room
+    for j in sorted(range(len(owner)), key=lambda j: (-masks[owner[j]].bit_count(), masks[owner[j]], j)):
+        mask = masks[owner[j]]
+        guide = next((g for g in range(room) if not used[g] & mask), None)
+        if guide is None:
+            return False
+        used[guide] |= mask
+        number[places[j]] = guide
+    return True

@@ -1,0 +1,328 @@
+"""Refractive-index profiles of round fibres: power law with a trench, or a table of radius and index."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from wavefabric.errors import InputError, quoted
+from wavefabric.files.input import read_bytes
+from wavefabric.optics.fibre.materials import GERMANIA, SILICA, Material, Sellmeier, fraction_of, mix_n2
+from wavefabric.quantities import number, numbers
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Trench:
+    """A ring of lower index around the core. Lengths may be text with a unit.
+
+    Parameters
+    ----------
+    gap : float
+        Distance from the core's edge to the trench, m.
+    width : float
+        Width, m.
+    depth : float
+        Index difference below the cladding, the same at every wavelength.
+
+    Raises
+    ------
+    InputError
+        If the gap is negative, or width or depth not positive.
+    """
+
+    gap: float
+    width: float
+    depth: float
+
+    def __post_init__(self):
+        _lengths(self, gap="trench gap", width="trench width")
+        _positive("trench width", self.width, "m")
+        _positive("trench depth", self.depth)
+        if not (math.isfinite(self.gap) and self.gap >= 0):
+            raise InputError(f"trench gap: {self.gap!r} m; give a length of 0 or more")
+
+
+class Profile:
+    """What the solver asks of a profile. Subclasses give the index at the design wavelength.
+
+    Where the glass is denser than the cladding it is cladding doped with `dopant`, and its molar fraction is
+    fixed by the index at the design wavelength; without a dopant, or with a cladding that has no Sellmeier
+    equation, n² − n²_cladding stays what it is there. Where the glass is less dense (a trench), its index
+    stays the same difference below the cladding's at every wavelength.
+    """
+
+    cladding: Material
+    dopant: Sellmeier | None
+    design_wavelength: float
+
+    def interfaces(self) -> tuple[float, ...]:
+        """Radii in m, increasing, where the index or its slope jumps; the cladding starts at the last."""
+        raise NotImplementedError
+
+    def _design_index(self, r: Array) -> Array:
+        """Index at the design wavelength inside the last interface; r in m."""
+        raise NotImplementedError
+
+    def index(self, r: ArrayLike, wavelength: float) -> Array:
+        """Refractive index n(r) at a vacuum wavelength.
+
+        Parameters
+        ----------
+        r : array_like
+            Radii in m, any shape.
+        wavelength : float
+            Vacuum wavelength in m.
+
+        Returns
+        -------
+        ndarray
+            n, shaped like `r`.
+
+        Raises
+        ------
+        InputError
+            If the wavelength is not positive, or the index is out of reach of the dopant.
+        """
+        if not (math.isfinite(wavelength) and wavelength > 0):
+            raise InputError(f"wavelength: {wavelength!r} m; give a positive length, e.g. 1550e-9")
+        radii = np.abs(np.asarray(r, dtype=float))
+        clad = self.cladding.index(wavelength)
+        n = np.full(radii.shape, clad)
+        inside = radii < self.interfaces()[-1]
+        design = self._design_index(radii[inside])
+        if wavelength == self.design_wavelength:
+            n[inside] = design
+            return n
+        clad_design = self.cladding.index(self.design_wavelength)
+        here = clad + design - clad_design
+        core = design > clad_design
+        if isinstance(self.cladding, Sellmeier) and self.dopant is not None:
+            x = fraction_of(self.cladding, self.dopant, design[core] ** 2, self.design_wavelength)
+            here[core] = np.sqrt(mix_n2(self.cladding, self.dopant, x, wavelength))
+        else:
+            here[core] = np.sqrt(clad**2 + design[core] ** 2 - clad_design**2)
+        n[inside] = here
+        return n
+
+
+@dataclass(frozen=True)
+class IndexProfile(Profile):
+    """Power law n² = n_core² − NA² (r/R)^q, optional trench, uniform cladding.
+
+    Lengths may be text with a unit.
+
+    Parameters
+    ----------
+    core_diameter : float
+        2R in m.
+    numerical_aperture : float
+        NA = √(n_core² − n_cladding²) at the design wavelength.
+    exponent : float
+        q of the power law in n²; 2 is a parabola, ``math.inf`` a step.
+    trench : Trench, optional
+        Ring of lower index outside the core.
+    cladding : Material
+        Glass of the cladding, to infinity.
+    dopant : Sellmeier, optional
+        What raises the core's index; None keeps n² − n²_cladding the same at every wavelength.
+    design_wavelength : float
+        Vacuum wavelength in m at which NA holds.
+
+    Raises
+    ------
+    InputError
+        If a length, the NA or the exponent is not positive.
+    """
+
+    core_diameter: float
+    numerical_aperture: float
+    exponent: float
+    trench: Trench | None = None
+    cladding: Material = SILICA
+    dopant: Sellmeier | None = GERMANIA
+    design_wavelength: float = 1550e-9
+
+    def __post_init__(self):
+        _lengths(self, core_diameter="core_diameter", design_wavelength="design_wavelength")
+        _positive("core_diameter", self.core_diameter, "m")
+        _positive("numerical_aperture", self.numerical_aperture)
+        _positive("design_wavelength", self.design_wavelength, "m")
+        if not self.exponent > 0:
+            raise InputError(f"exponent: {self.exponent!r}; give a positive number (inf for a step)")
+
+    @property
+    def core_radius(self) -> float:
+        """R in m."""
+        return self.core_diameter / 2
+
+    def interfaces(self) -> tuple[float, ...]:
+        """Core edge and the trench's two edges, m."""
+        edges = [self.core_radius]
+        if self.trench is not None:
+            start = self.core_radius + self.trench.gap
+            edges += [start] * (self.trench.gap > 0) + [start + self.trench.width]
+        return tuple(edges)
+
+    def _design_index(self, r: Array) -> Array:
+        clad = self.cladding.index(self.design_wavelength)
+        core = r < self.core_radius
+        n = np.full(r.shape, clad)
+        fall = (r[core] / self.core_radius) ** self.exponent
+        n[core] = np.sqrt(clad**2 + self.numerical_aperture**2 * (1 - fall))
+        if self.trench is not None:
+            n[r >= self.core_radius + self.trench.gap] = clad - self.trench.depth
+        return n
+
+
+@dataclass(frozen=True)
+class TableProfile(Profile):
+    """Index given at some radii, straight in between; the cladding is the last entry, to infinity.
+
+    Lengths may be text with a unit.
+
+    Parameters
+    ----------
+    radii : tuple of float
+        m, starting at 0, non-decreasing; the same radius twice is a jump.
+    indices : tuple of float
+        Refractive index at the design wavelength, as many as radii. Only differences to the last one
+        matter if `cladding` is a glass: it replaces the last value.
+    cladding, dopant, design_wavelength
+        As in `IndexProfile`.
+
+    Raises
+    ------
+    InputError
+        If the table is too short, not sorted, does not start at 0, or holds no index above 1.
+    """
+
+    radii: tuple[float, ...]
+    indices: tuple[float, ...]
+    cladding: Material = SILICA
+    dopant: Sellmeier | None = GERMANIA
+    design_wavelength: float = 1550e-9
+
+    def __post_init__(self):
+        _lengths(self, design_wavelength="design_wavelength")
+        _positive("design_wavelength", self.design_wavelength, "m")
+        object.__setattr__(self, "radii", tuple(numbers(self.radii, "m", "radii").ravel().tolist()))
+        object.__setattr__(self, "indices", tuple(float(n) for n in self.indices))
+        if len(self.radii) != len(self.indices) or len(self.radii) < 2:
+            raise InputError(
+                f"indices: {len(self.indices)} given for {len(self.radii)} radii; give as many, at least 2"
+            )
+        r, n = np.array(self.radii), np.array(self.indices)
+        if r[0] != 0 or np.any(np.diff(r) < 0) or not np.all(np.isfinite(r)) or r[-1] <= 0:
+            raise InputError("radii: must start at 0 and not decrease (m)")
+        same = np.diff(r) == 0
+        if same[0] or np.any(same[1:] & same[:-1]):
+            raise InputError("radii: the same radius may stand at most twice (a jump), and 0 only once")
+        if not (np.all(np.isfinite(n)) and np.all(n >= 1)):
+            raise InputError("indices: every refractive index must be finite and at least 1")
+
+    @classmethod
+    def from_csv(cls, path: str | Path, **kwargs) -> TableProfile:
+        """Read a profile from a CSV file with the columns ``radius_um`` (µm) and ``index``.
+
+        Keyword arguments go to the constructor.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read, lacks a column, or holds something that is no number.
+        """
+        columns = read_columns(path, ("radius_um", "index"))
+        return cls(
+            tuple(r * 1e-6 for r in columns["radius_um"]),
+            tuple(columns["index"]),
+            **kwargs,
+        )
+
+    def interfaces(self) -> tuple[float, ...]:
+        """Every radius of the table except 0 at which the index jumps, and the last one, m."""
+        jumps = {a for a, b in zip(self.radii, self.radii[1:], strict=False) if a == b and a > 0}
+        return tuple(sorted(jumps | {self.radii[-1]}))
+
+    def _design_index(self, r: Array) -> Array:
+        radii, indices = np.array(self.radii), np.array(self.indices)
+        right = np.clip(np.searchsorted(radii, r, side="right"), 1, len(radii) - 1)
+        width = radii[right] - radii[right - 1]
+        share = (r - radii[right - 1]) / np.where(width > 0, width, 1)
+        n = indices[right - 1] + share * (indices[right] - indices[right - 1])
+        return n + (self.cladding.index(self.design_wavelength) - indices[-1])
+
+
+def graded_index_62_5() -> IndexProfile:
+    """The 62.5 µm graded-index fibre of Brehler et al., section 6, at 1550 nm.
+
+    NA 0.275, exponent 1.94, trench 1.25 µm outside the core, 3.5 µm wide, 6.5e-3 below the silica cladding.
+    The glass of the core is not stated there; GeO2-doped silica is assumed.
+    """
+    return IndexProfile(62.5e-6, 0.275, 1.94, trench=Trench(1.25e-6, 3.5e-6, 6.5e-3))
+
+
+def read_columns(path: str | Path, needed: tuple[str, ...], optional: tuple[str, ...] = ()):
+    """Numeric columns of a CSV file with a header line.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    needed, optional : tuple of str
+        Column names; other columns are an error, so that a typing slip is seen.
+
+    Returns
+    -------
+    dict of str to list of float
+        The columns present, all of one length.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, a column is missing or unknown, or a cell is no finite number.
+    """
+    try:
+        text = io.StringIO(read_bytes(path).decode("utf-8-sig"), newline="")
+        rows = [row for row in csv.reader(text) if row and not row[0].lstrip().startswith("#")]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: cannot be read as CSV ({error})") from None
+    allowed = ", ".join(needed) + (f"; optional: {', '.join(optional)}" if optional else "")
+    header = [cell.strip() for cell in rows[0]] if rows else []
+    wrong = [name for name in needed if name not in header]
+    wrong += [name for name in header if name not in needed + optional]
+    if wrong or len(rows) < 2 or len(set(header)) != len(header):
+        raise InputError(
+            f"{path}: columns {','.join(header) or 'none'} with {len(rows[1:])} rows; needs {allowed}"
+        )
+    columns: dict[str, list[float]] = {name: [] for name in header}
+    for place, row in enumerate(rows[1:], start=1):
+        if len(row) != len(header):
+            raise InputError(f"{path}: row {place} has {len(row)} cells; the header has {len(header)}")
+        for name, cell in zip(header, row, strict=True):
+            try:
+                value = float(cell)
+            except ValueError:
+                value = math.nan
+            if not math.isfinite(value):
+                raise InputError(f"{path}: row {place}, {name}: {quoted(cell)}; a finite number is needed")
+            columns[name].append(value)
+    return columns
+
+
+def _lengths(holder: Profile | Trench, **keys: str) -> None:
+    """Turn attributes into metres; a value may be text with a unit."""
+    for attribute, key in keys.items():
+        object.__setattr__(holder, attribute, number(getattr(holder, attribute), "m", key))
+
+
+def _positive(key: str, value: float, unit: str = "") -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{key}: {value!r}{' ' + unit if unit else ''}; give a positive finite number")

@@ -1,0 +1,134 @@
+"""From a parsed run file to the objects that simulate: fibre, transmitter, receiver."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.optics.fibre.expansion import at_frequency
+from wavefabric.optics.fibre.fibre import ATTENUATION, Fibre, fibre_from_profile, single_mode
+from wavefabric.optics.fibre.presets import graded_index_62_5
+from wavefabric.optics.fibre.profile import IndexProfile, Profile, TableProfile, Trench
+from wavefabric.optics.fibre.tables import fibre_from_csv
+from wavefabric.optics.propagation.kerr_exchange import exchange_form
+from wavefabric.optics.propagation.rows import split_modes
+from wavefabric.optics.run_file.run_file import DESIGN_WAVELENGTH, RunFile
+from wavefabric.optics.run_file.tables import Profile as ProfileTable
+from wavefabric.optics.run_file.types import POWER_FORMS
+from wavefabric.optics.signal.receiver import Receiver
+from wavefabric.optics.signal.transmitter import Transmitter
+from wavefabric.optics.signal.wdm import Grid
+from wavefabric.units import SPEED_OF_LIGHT
+
+
+def build_profile(table: ProfileTable, wavelength: float) -> Profile:
+    """Index profile of [fibre.profile]."""
+    if table.table_csv is not None:
+        return TableProfile.from_csv(table.table_csv, design_wavelength=wavelength)
+    assert table.core_diameter is not None
+    assert table.numerical_aperture is not None
+    trench = None
+    if table.trench_width > 0:
+        trench = Trench(table.trench_gap, table.trench_width, table.trench_depth)
+    return IndexProfile(
+        table.core_diameter,
+        table.numerical_aperture,
+        table.exponent,
+        trench=trench,
+        design_wavelength=wavelength,
+    )
+
+
+def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibre:
+    """Fibre of [fibre], expanded at the middle of the channels: that is the field's frequency zero.
+
+    What is given as numbers (tables, a preset's, β2, β3 and γ) holds at `fibre.wavelength` and is moved by
+    `at_frequency`; an index profile is fixed by its values there, and solved at the middle of the channels.
+    ``warn`` is that of `fibre_from_csv`.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be used or a group is not guided.
+    """
+    table = run.fibre
+    given: dict[str, Any] = {
+        key: value
+        for key in ("attenuation", "n2", "gamma", "wavelength", "beta2", "beta3")
+        if (value := getattr(table, key)) is not None
+    }
+    centre = run.signal.centre
+    if table.preset == "single-mode":
+        given["alpha"] = given.pop("attenuation", ATTENUATION)
+        return at_frequency(single_mode(**given), centre)
+    if table.preset == "graded-index-62.5":
+        if table.dispersion == "solver":
+            given["wavelength"] = SPEED_OF_LIGHT / centre
+        fibre = graded_index_62_5(table.groups or 15, table.coupling, table.dispersion, **given)
+        return at_frequency(fibre, centre)
+    wavelength = given.setdefault("wavelength", DESIGN_WAVELENGTH)
+    profile = None if table.profile is None else build_profile(table.profile, wavelength)
+    if table.modes_csv is not None:
+        fibre = fibre_from_csv(
+            table.modes_csv,
+            table.groups_csv,
+            table.kappa_csv,
+            profile=profile,
+            coupling=table.coupling,
+            warn=warn,
+            **given,
+        )
+        fibre = at_frequency(fibre, centre)
+        return fibre if table.groups is None else fibre.select_groups(table.groups)
+    assert profile is not None
+    given["wavelength"] = SPEED_OF_LIGHT / centre
+    return fibre_from_profile(profile, groups=table.groups, coupling=table.coupling, **given)
+
+
+def fibre_digest(fibre: Fibre) -> str:
+    """Hash of all numbers that the propagation uses, to nine digits: a solver's last bits may vary."""
+    digest = hashlib.sha256(f"{fibre.kappa_of} {fibre.groups.tolist()}".encode())
+    for values in (fibre.alpha, fibre.beta, np.array(fibre.gamma), fibre.kappa, np.array(fibre.wavelength)):
+        digest.update(",".join(f"{value:.9g}" for value in values.ravel()).encode())
+    return digest.hexdigest()
+
+
+def check_ranks(run: RunFile, ranks: int) -> None:
+    """Refuse ranks that cannot share the modes, as far as that is known without solving for the modes.
+
+    Raises
+    ------
+    InputError
+        As the run itself would, on every rank.
+    """
+    exchange_form(run.solver.exchange, run.solver.kerr)
+    if run.fibre.profile is None or run.fibre.modes_csv is not None:
+        fibre = build_fibre(run, lambda _: None)  # the run itself warns
+        split_modes(fibre.modes, ranks, np.cumsum(fibre.group_sizes) if run.link.mix_groups else None)
+
+
+def build_transmitter(run: RunFile, modes: int) -> Transmitter:
+    """Transmitter of [signal] for a fibre of so many modes; its grid is centred on the channels.
+
+    Raises
+    ------
+    InputError
+        If powers are given for another number of modes.
+    """
+    signal = run.signal
+    if (powers := signal.powers).ndim == 2 and len(powers) != modes:
+        raise InputError(
+            f"signal.launch_power: lists for {len(powers)} modes given, the fibre has {modes}; {POWER_FORMS}"
+        )
+    grid = Grid(signal.grid, signal.symbol_rate, signal.samples_per_symbol, signal.symbols, signal.centre)
+    return Transmitter(grid, signal.modulation, signal.rolloff, powers, run.seed)
+
+
+def build_receiver(run: RunFile, transmitter: Transmitter) -> Receiver:
+    """Receiver of [receiver]."""
+    table = run.receiver
+    return Receiver(transmitter, table.osnr, table.noise_seed, phase_window=table.phase_window or None)

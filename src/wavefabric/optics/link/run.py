@@ -1,0 +1,423 @@
+"""A mode- and wavelength-multiplexed link: transmit, spans of fibre and amplifiers, receive."""
+
+from __future__ import annotations
+
+import base64
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wavefabric.device import fftw, get_device
+from wavefabric.errors import InputError
+from wavefabric.exchange import solo
+from wavefabric.exchange.agreement import check_agreement
+from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
+from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter, fibre_digest
+from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
+from wavefabric.optics.link.result import POINTS, arrays_of, payload
+from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_mixing
+from wavefabric.optics.propagation.propagate import FieldLost, Propagator
+from wavefabric.optics.propagation.rows import RowReader, Share, on_shared_memory, split_modes
+from wavefabric.optics.run_file.run_file import RunFile
+from wavefabric.optics.signal.amplifier import Amplifier
+from wavefabric.optics.signal.receiver import ReceiverResult
+from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
+from wavefabric.results import rank_checkpoint as checkpoints
+from wavefabric.results.agree import agree, together
+from wavefabric.results.checkpoint import checkpoint_path
+from wavefabric.results.lock import FileLock, check_locks, locked_by_first
+from wavefabric.results.provenance import stamp
+from wavefabric.system.interrupt import Deferred
+from wavefabric.system.machine import cpu_model, host_memory
+from wavefabric.system.progress import Progress, Silent, warn
+from wavefabric.units import db
+
+
+@dataclass
+class LinkResult:
+    """What :func:`run_link` gives back: the payload of the result file (on rank 0, else empty), and the file.
+
+    A field of several ranks is in the file alone.
+    """
+
+    payload: dict[str, Any]
+    path: Path
+    #: What may make the result less accurate than it seems; in the result file too, as ``/solver/warnings``.
+    warnings: tuple[str, ...] = ()
+
+
+def run_link(
+    run: RunFile,
+    output=None,
+    force: bool = False,
+    resume: bool = True,
+    progress: Progress | None = None,
+    comm=None,
+    warn: Callable[[str], None] = warn,
+) -> LinkResult:
+    """Simulate the link of a run file and write its result.
+
+    Parameters
+    ----------
+    run : RunFile
+    output : path, optional
+        Result file; the run file says by default.
+    force : bool
+        Replace a result that is there.
+    resume : bool
+        Go on from a checkpoint of the same run, if there is one.
+    progress : Progress, optional
+        Shown by rank 0.
+    comm : Communicator, optional
+        Ranks among which the modes are split, on their devices; every rank calls this function. Rank 0
+        writes the result.
+    warn : callable, optional
+        Called by rank 0 with each line of ``LinkResult.warnings`` when it is found, mostly before the run;
+        prints it on stderr by default.
+
+    Raises
+    ------
+    InputError
+        For input that cannot be simulated, before anything large is allocated or written.
+    FieldLost
+        If the field does not stay finite.
+    KeyboardInterrupt
+        After Ctrl-C or SIGTERM on any rank, once a checkpoint is written.
+    """
+    solver = run.solver
+    comm = comm or solo(get_device(solver.device, solver.threads))
+    check_agreement(comm.control, run.sections())
+    output = Path(output or run.output_path())
+    writer = agree(comm, lambda: ResultWriter(output, force, run.input_paths()))
+    with locked_by_first(comm, output, key="output.file") as locks:
+        return _Link(run, writer, progress or Silent(), comm, locks, warn).run(resume)
+
+
+class _Link:
+    def __init__(
+        self, settings: RunFile, writer: ResultWriter, progress, comm, locks: list[FileLock], warn=warn
+    ):
+        self.settings, self._warn = settings, warn
+        self.warnings: list[str] = []
+        self.writer, self.output = writer, writer.path
+        self.comm, self.locks = comm, locks
+        self.device, self.ranks = self.comm.device, self.comm.size
+        self.first = self.comm.rank == 0
+        self.progress = progress if self.first else Silent()
+        self.facts = provenance(device=self.device.name) if self.first else {}
+        self.checkpoint = checkpoint_path(self.output)
+        # From one rank to all: a fibre that is solved for may differ in the last bit elsewhere.
+        self.notes: list[str] = []
+        self.fibre = agree(self.comm, lambda: build_fibre(settings, self.notes.append))
+        groups = np.cumsum(self.fibre.group_sizes) if settings.link.mix_groups else None
+        self.share = Share(split_modes(self.fibre.modes, self.ranks, groups), self.comm.rank)
+        self.transmitter = build_transmitter(settings, self.fibre.modes)
+        self.receiver = build_receiver(settings, self.transmitter)
+        self.middle = self.transmitter.grid.channels // 2  # whose constellation is kept
+        self.amplifier = Amplifier(self._gain(), settings.link.noise_figure)
+        self._check()
+        self.layout = self._layout()
+        self.fingerprint = fingerprint(
+            settings.identity(),
+            device=self.device.name.partition(":")[0],
+            # Another processor or number of threads means other FFT plans, hence other bits.
+            fft=f"{fftw.library()} {cpu_model()}" if self.device.name == "cpu" else "cufft",
+            threads=str(self.device.threads),
+            fibre=fibre_digest(self.fibre),
+            segment=str(settings.output.checkpoint_every),
+            **({"layout": self.layout} if self.ranks > 1 else {}),
+        )
+        #: Distance (m) and result by place; the result is on rank 0 alone.
+        self.received: dict[str, tuple[float, ReceiverResult | None]] = {}
+        self.saved_at = time.monotonic()
+        self.limit = resonance(self.fibre, self.transmitter)
+
+    def _tell(self, text: str) -> None:
+        self.warnings.append(text)
+        if self.first:
+            self.progress.finish()
+            self._warn(text)
+
+    def _layout(self) -> str:
+        """How ranks share the run: other layouts have other round-off."""
+        if self.ranks == 1:
+            return ""
+        solver = self.settings.solver
+        form = exchange_form(solver.exchange, solver.kerr)
+        form = rank_mixing(self.fibre.kappa_rows(), self.fibre.gamma, self.share, form).form
+        return f"{form}, modes {'+'.join(map(str, np.diff(self.share.ends)))}"
+
+    def _gain(self) -> float:
+        """Power gain of an amplifier: exactly the mean loss of a span, unless it is given."""
+        link = self.settings.link
+        if link.gain is not None:
+            return 10 ** (link.gain / 10)
+        loss = float(self.fibre.alpha.mean() * link.length)
+        if loss > 46:
+            raise InputError(f"link.length: a span loses {db(math.e) * loss:.0f} dB; allowed: up to 200 dB")
+        return math.exp(loss)
+
+    def _check(self) -> None:
+        """Refuse what the parts cannot see by themselves."""
+        fibre, grid = self.fibre, self.transmitter.grid
+        linear = np.column_stack([fibre.alpha, fibre.beta])
+        inside = np.diff(fibre.groups) == 0
+        if self.settings.link.mix_groups and (np.diff(linear, axis=0)[inside] != 0).any():
+            raise InputError(
+                "link.mix_groups: true given, but modes of one group differ in loss or dispersion, so that "
+                'no matrix undoes the mixing; allowed with fibre.coupling = "groups"'
+            )
+        item = 16 if self.settings.solver.precision == "double" else 8
+        # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
+        scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
+        needed = on_shared_memory(self.comm, self.device, self.share.rows * grid.samples * item + scratch)
+
+        def refuse() -> None:
+            free = self.device.memory()[0]
+            if needed > free:
+                raise InputError(
+                    f"memory: field and receiver need {needed / 2**30:.2f} GiB on {self.device.name}, "
+                    f"{free / 2**30:.2f} GiB are free; allowed: fewer symbols, samples a symbol or modes"
+                )
+
+        together(self.comm, refuse)
+        self._check_places()
+
+    def _check_places(self) -> None:
+        """Whether what is kept of every place fits into the memory of the host."""
+        grid, receiver = self.transmitter.grid, self.settings.receiver
+        places = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back
+        points = 2 * 16 * min(grid.symbols, POINTS)
+        kept = places * self.fibre.modes * (points + 5 * 8 * grid.channels)
+
+        def refuse() -> None:
+            free = host_memory()[0]
+            if kept > free:
+                raise InputError(
+                    f"receiver.at: results at {places} places take {kept / 2**30:.2f} GiB of memory, "
+                    f"{free / 2**30:.2f} GiB are free; allowed: fewer places"
+                )
+
+        together(self.comm, refuse)
+
+    # --- the run ---------------------------------------------------------------------------------
+
+    def run(self, resume: bool) -> LinkResult:
+        found = resume and checkpoints.exists(self.comm, self.checkpoint)
+        state = (
+            checkpoints.read_state(self.comm, self.checkpoint, self.fingerprint, self.layout)
+            if found
+            else None
+        )
+        if state:
+            # Before any plan is made: the same plans give the same bits.
+            fftw.import_wisdom(base64.b64decode(state["wisdom"]))
+        solver, grid = self.settings.solver, self.transmitter.grid
+        self.propagator = Propagator(
+            self.fibre,
+            grid.samples,
+            grid.sample_rate,
+            self.device,
+            solver.integrator,
+            solver.step,
+            solver.max_phase,
+            solver.tolerance,
+            solver.kerr,
+            solver.svd_tolerance,
+            solver.precision,
+            self.settings.output.checkpoint_every,
+            self.comm,
+            solver.exchange,
+            np.diff(self.share.ends).tolist(),
+        )
+        self.A = self.propagator.stages.empty()
+        if not resume:
+            checkpoints.remove(self.comm, self.checkpoint)
+        with Deferred() as self.interrupt:
+            try:
+                if state:
+                    first, inside = self._restore()
+                else:
+                    first, inside = 0, None
+                    self._transmit()
+                for text in self.notes + warnings_before(self.settings, self.fibre, self.transmitter):
+                    self._tell(text)
+                for span in range(first, self.settings.link.spans):
+                    self._span(span, inside)
+                    inside = None
+            except FieldLost:
+                # The same steps lead there again: the checkpoint is of no use.
+                checkpoints.remove(self.comm, self.checkpoint)
+                raise
+        if solver.step is None and (text := warning_after(self.propagator.report.step, self.limit)):
+            self._tell(text)
+        found = self._write()
+        checkpoints.remove(self.comm, self.checkpoint)
+        self.progress.finish()
+        return LinkResult(found, self.output, tuple(self.warnings))
+
+    def _stoppable(self, done: int, _total: int) -> None:
+        """Progress of a part that starts anew when it is resumed: nothing of it needs saving."""
+        self.progress.update(done)
+        if self.interrupt.asked and self.ranks == 1:
+            self.interrupt.stop()
+
+    def _stop_if_asked(self) -> None:
+        """Several ranks stop together, once all have done their rows."""
+        if self.comm.control.max(int(self.interrupt.asked)):
+            self.interrupt.stop()
+
+    def _transmit(self) -> None:
+        share = self.share
+        self.progress.start(share.rows, "transmitter, rows")
+        self.transmitter.fill(self.device, self.A, share.first_row, self.fibre.modes, self._stoppable)
+        self._stop_if_asked()
+        self.propagator.finite_energy(self.A, 0.0)
+        if self.settings.receiver.back_to_back:
+            self._receive("back_to_back", 0)
+
+    def _span(self, span: int, inside: dict | None) -> None:
+        link = self.settings.link
+        steps = self.propagator.steps(link.length)
+        spans = f"{span + 1}/{link.spans}"
+        # Without a fixed step nobody knows how many there will be: show metres instead.
+        self.progress.start(steps or link.length, f"span {spans}, {'steps' if steps else 'm'}")
+
+        def on_step(z: float, done: int) -> None:
+            self.progress.update(done if steps else z, f"z = {(span * link.length + z) / 1e3:.1f} km")
+
+        self.propagator.run(self.A, link.length, inside, on_step, lambda state: self._checkpoint(span, state))
+        grid, share = self.transmitter.grid, self.share
+        self.amplifier.apply(self.device, self.A, grid, self.settings.seed, span, share.first_row)
+        if link.mix_groups:
+            self._mixing(span).apply(self.device, self.A)
+        if span + 1 in self.settings.receiver.spans(link.spans):
+            self._receive(f"span_{span + 1}", span + 1)
+        if span + 1 < link.spans:
+            self._checkpoint(span + 1, None)
+
+    def _mixing(self, span: int) -> ModeMixing:
+        whole = ModeMixing.random(self.fibre.group_sizes.tolist(), self.settings.seed, span)
+        return whole.within(self.share.first_row, self.share.rows)
+
+    def _receive(self, name: str, spans: int) -> None:
+        link, share = self.settings.link, self.share
+        mixings = [self._mixing(span) for span in range(spans)] if link.mix_groups else []
+        # The noise of an OSNR refers to the nominal power that arrives.
+        net = 1.0
+        if link.gain is not None:
+            net = (self.amplifier.gain * math.exp(-self.fibre.alpha.mean() * link.length)) ** spans
+        self.progress.start(share.rows, f"receiver, {name.replace('_', ' ')}, rows")
+        result = self.receiver.receive(
+            self.device,
+            self.A,
+            spans * link.length,
+            self.fibre.beta,
+            total(mixings).inverse if mixings else None,
+            power_gain=net,
+            first_mode=share.first_mode,
+            modes=self.fibre.modes,
+            keep=[(mode, self.middle) for mode in range(share.first_mode, share.first_mode + share.modes)],
+            progress=self._stoppable,
+        )
+        self._stop_if_asked()
+        for key, points in result.points.items():
+            result.points[key] = points[:, :POINTS].copy()  # a view would keep the whole sequence
+        parts = self.comm.control.gather(result)
+        whole = ReceiverResult.joined(parts) if self.first and parts else None
+        self.received[name] = (spans * link.length, whole)
+
+    # --- checkpoints -----------------------------------------------------------------------------
+
+    def _checkpoint(self, span: int, inside: dict | None) -> None:
+        due = time.monotonic() - self.saved_at >= self.settings.output.checkpoint_interval
+        told = self.comm.control.all_gather((due, self.interrupt.asked))
+        # One clock for all, and everyone's Ctrl-C. One that comes from here on is agreed on at the next step.
+        due, stop = told[0][0], any(asked for _, asked in told)
+        if not (due or stop):
+            return
+        report = {k: v for k, v in asdict(self.propagator.report).items() if k != "dropped"}
+        state = {
+            "span": span,
+            "inside": inside,
+            "report": report,
+            "counts": dict(vars(self.propagator.stages.counts)),
+            "received": {name: length for name, (length, _) in self.received.items()},
+            "wisdom": base64.b64encode(fftw.export_wisdom()).decode(),
+        }
+        arrays: dict[str, Any] = {"field": Rows(self.A.shape, self.A.dtype, self._row)}
+        for name, (_, result) in self.received.items():
+            for key, value in arrays_of(result).items() if result else ():
+                arrays[f"{name}/{key}"] = value
+        agree(self.comm, lambda: check_locks(self.locks))
+        checkpoints.save_if_possible(
+            self.comm,
+            self.checkpoint,
+            arrays,
+            state,
+            self.fingerprint,
+            self.layout,
+            last=self.interrupt.asked,
+        )
+        self.saved_at = time.monotonic()
+        if stop:
+            self.interrupt.stop()
+
+    def _row(self, row: int) -> np.ndarray:
+        return self.device.to_host(self.A[row])
+
+    def _restore(self) -> tuple[int, dict | None]:
+        """Field and position from one reading of the file; where the link goes on."""
+
+        def into(name, shape, dtype):
+            if name != "field":
+                return None
+            return lambda row, data: self.A.__setitem__(row, self.device.asarray(data))
+
+        arrays, state = checkpoints.load(self.comm, self.checkpoint, self.fingerprint, into, self.layout)
+        for name, length in state["received"].items():
+            if not self.first:
+                self.received[name] = (length, None)
+                continue
+            prefix = name + "/"
+            mine = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+            points = mine.pop("points")
+            kept = {(mode, self.middle): points[mode] for mode in range(len(points))}
+            self.received[name] = (length, ReceiverResult(**mine, points=kept))
+        for key, value in state["report"].items():
+            setattr(self.propagator.report, key, value)
+        vars(self.propagator.stages.counts).update(state["counts"])
+        return state["span"], state["inside"]
+
+    # --- the result ------------------------------------------------------------------------------
+
+    def _write(self) -> dict[str, Any]:
+        """Rank 0 writes the file; rows of the field come to it one by one. Gives the payload there."""
+        shape, reader, found = (self.fibre.rows, self.A.shape[1]), None, {}
+        if self.settings.output.save_field:
+            reader = RowReader(self.comm, self.share, self._row, shape[1], self.A.dtype)
+
+        def write() -> None:
+            field = Rows(shape, self.A.dtype, reader.read) if reader else None
+            received: dict[str, Any] = dict(self.received)
+            try:
+                mixing, report = self.propagator.stages.mixing, self.propagator.report
+                about = (self.limit, self.warnings)
+                found.update(payload(self.fibre, self.transmitter, received, report, mixing, *about, field))
+                facts = self.facts | {"written_utc": stamp()}
+                self.writer.write(found, self.settings.text, facts)
+            finally:
+                if reader:
+                    reader.drain()
+
+        if reader and not self.first:
+            reader.serve()
+        agree(self.comm, write)
+        if self.ranks > 1:
+            found.pop("field", None)  # it could not be read again
+        return found

@@ -1,0 +1,228 @@
+"""The stages of a step: what an integrator asks for, and the device does.
+
+A *stage* is linear propagation of a field, or one sweep of the Kerr operator. Integrators are
+written in stages alone; transforms, tables and layouts stay in here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.propagation.phase_groups import make_mixing
+from wavefabric.optics.propagation.rows import Share
+
+#: Transfer tables kept: a composition method uses four step fractions.
+TABLES = 6
+
+
+@dataclass
+class Counts:
+    """What a propagation cost. One FFT transforms all rows once; an exchange is one round of cell
+    powers. With one rank, a sweep counts as one round: that of its sums together."""
+
+    steps: int = 0
+    rejected: int = 0
+    ffts: int = 0
+    exchanges: int = 0
+
+    def copy(self) -> Counts:
+        return Counts(**vars(self))
+
+    def set(self, other: Counts) -> None:
+        vars(self).update(vars(other))
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts(**{name: value - getattr(other, name) for name, value in vars(self).items()})
+
+
+class Stages:
+    """Linear propagation and Kerr sweeps of one fibre, on one device, for one field shape.
+
+    Parameters
+    ----------
+    device : Device
+    fibre : Fibre
+    n : int
+        Samples a row.
+    sample_rate : float
+        Hz.
+    dtype : dtype
+        complex64 or complex128.
+    kerr : {"auto", "dense", "factored", "svd"}
+        Form of the Kerr coupling (see :func:`wavefabric.optics.propagation.phase_groups.make_mixing`).
+    svd_tolerance : float
+        Relative singular values dropped by ``svd``.
+    share : Share, optional
+        Modes that this rank holds; all by default.
+
+    Raises
+    ------
+    InputError
+        If the field type is not complex64 or complex128, or n or the sample rate is not positive.
+    """
+
+    #: Bytes that all ranks together receive in one exchange.
+    round_bytes = 0
+
+    def __init__(
+        self, device, fibre: Fibre, n, sample_rate, dtype, kerr="auto", svd_tolerance=1e-12, share=None
+    ):
+        self.device, self.fibre, self.n = device, fibre, int(n)
+        self.share: Share = share or Share((0, fibre.modes))
+        self.dtype = np.dtype(dtype)
+        if self.dtype not in (np.dtype(np.complex64), np.dtype(np.complex128)):
+            raise InputError(f"field: type {self.dtype} given; allowed: complex64, complex128")
+        if self.n < 1 or not sample_rate > 0:
+            raise InputError(f"field: {n} samples at {sample_rate} Hz given; both must be positive")
+        self.kernels = device.kernels("wavefabric.optics.propagation.kernels.kerr")
+        self.counts = Counts()
+        self._lay_out_kerr(kerr, svd_tolerance)
+        # Rows with the same loss and dispersion share one row of the transfer table.
+        rows = np.repeat(np.column_stack([fibre.alpha, fibre.beta]), 2, axis=0)[self.share.slice]
+        coefficients, cell = np.unique(rows, axis=0, return_inverse=True)
+        # numpy.unique gives what order it likes; CUDA kernels take rows as they lie.
+        self._coefficients = device.asarray(np.ascontiguousarray(coefficients))
+        self._cell = device.asarray(cell.reshape(-1).astype(np.int32))
+        self._domega = 2 * np.pi * sample_rate / self.n
+        self._tables: dict[float, object] = {}
+        #: Grows when a table gives way to another: a captured step then reads the wrong one.
+        self.tables_replaced = 0
+        self._fft = self._plan()
+        self._energy = device.empty((self.share.rows,), np.float64)
+        self.error = device.zeros((1,), np.float64)
+
+    def _lay_out_kerr(self, kerr: str, svd_tolerance: float) -> None:
+        self.mixing = make_mixing(self.fibre.kappa_rows(), self.fibre.gamma, kerr, svd_tolerance)
+        self.coupling = self.kernels.Coupling(self.device, self.mixing, self.n, self.dtype)
+
+    def _plan(self):
+        return self.device.row_fft(self.share.rows, self.n, self.dtype)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the fields on this rank, (2M, N) with one rank."""
+        return self.share.rows, self.n
+
+    @property
+    def real(self):
+        """Real type of the fields."""
+        return np.finfo(self.dtype).dtype
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of one transfer table."""
+        return 16 * self._coefficients.shape[0] * self.n
+
+    def empty(self):
+        """One more field."""
+        return self.device.empty(self.shape, self.dtype)
+
+    def rates(self):
+        """An array of Kerr phase rates, (cells, N)."""
+        return self.device.empty((self.mixing.cells, self.n), self.real)
+
+    # --- linear ----------------------------------------------------------------------------------
+
+    def prepare(self, *lengths: float) -> None:
+        """Build the transfer tables of ``lengths`` now, so that no step has to."""
+        for length in lengths:
+            self._table(length)
+
+    def _table(self, length: float):
+        table = self._tables.pop(length, None)
+        if table is None:
+            if len(self._tables) >= TABLES:
+                table = self._tables.pop(next(iter(self._tables)))  # the least recently used
+                self.tables_replaced += 1
+            else:
+                table = self.device.empty((self._coefficients.shape[0], self.n), np.complex128)
+            self.kernels.transfer_table(table, self._coefficients, self._domega, length)
+        self._tables[length] = table
+        return table
+
+    def linear(self, A, length: float) -> None:
+        """A ← exp(length · L̂) A, in place."""
+        table = self._table(length)
+
+        def rows(share: slice) -> None:
+            part = A[share]
+            self._fft.forward(part)
+            self.kernels.apply_transfer(part, table, self._cell[share])
+            self._fft.backward(part)
+
+        self.device.map_rows(self.share.rows, rows)
+        self.counts.ffts += 2
+
+    # --- Kerr ------------------------------------------------------------------------------------
+
+    def kerr_derivative(self, A, K) -> None:
+        """K ← N̂(A)A."""
+        self.kernels.kerr_derivative(A, K, self.coupling)
+        self.counts.exchanges += 1
+
+    def kerr_rotate(self, A, h: float) -> None:
+        """A ← exp(h N̂(A)) A, exact."""
+        self.kernels.kerr_rotate(A, h, self.coupling)
+        self.counts.exchanges += 1
+
+    def kerr_rotate_rk4(self, A, h: float) -> None:
+        """A ← one RK4 step over h of A' = N̂(A)A."""
+        self.kernels.kerr_rotate_rk4(A, h, self.coupling)
+        self.counts.exchanges += 1
+
+    def kerr_phase_rate(self, A, rate) -> None:
+        """rate ← Σ γκ|A|², rad/m a cell."""
+        self.kernels.kerr_phase_rate(A, rate, self.coupling)
+        self.counts.exchanges += 1
+
+    def rotate_mean(self, H, A, rate0, rate1, h: float) -> None:
+        """A ← exp(i h (rate0 + rate1)/2) H."""
+        self.kernels.rotate_mean(H, A, rate0, rate1, h, self.coupling)
+
+    def rk4ip_middle(self, A, K, h: float) -> None:
+        """k2 and k3 of RK4IP (see the kernel)."""
+        self.kernels.rk4ip_middle(A, K, h, self.coupling)
+        self.counts.exchanges += 1
+
+    def rk4ip_last(self, A, K, h: float, measure: bool = False) -> None:
+        """k4 of RK4IP and N̂(A)A of the new field; ``measure`` leaves the squared error in ``error``."""
+        self.kernels.rk4ip_last(A, K, h, self.coupling, self.error if measure else None)
+        self.counts.exchanges += 1
+
+    def max_phase_rate(self, A) -> float:
+        """Largest Kerr phase rate, rad/m."""
+        self.counts.exchanges += 1
+        return self.kernels.max_phase_rate(A, self.coupling)
+
+    def squared_error(self) -> float:
+        """Squared local error of the last step, over all rows; after ``rk4ip_last`` with ``measure``."""
+        return float(self.device.to_host(self.error)[0])
+
+    # --- norms -----------------------------------------------------------------------------------
+
+    def energy(self, A) -> np.ndarray:
+        """Σ_t |A|² of every row of the fibre, (2M,) on the host, W × samples."""
+        self.kernels.row_energy(A, self._energy)
+        return self._all_rows(self._energy)
+
+    def distance(self, A, B) -> float:
+        """‖A − B‖² over all rows."""
+        self.kernels.row_distance(A, B, self._energy)
+        return float(self._all_rows(self._energy).sum())
+
+    def _all_rows(self, values) -> np.ndarray:
+        """One number a row, for all rows of the fibre, on the host."""
+        return self.device.to_host(values).copy()
+
+    # --- repetition ------------------------------------------------------------------------------
+
+    def graph(self, work):
+        """A callable that repeats the stages of ``work`` cheaply."""
+        return self.device.graph(work)

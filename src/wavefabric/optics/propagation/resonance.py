@@ -1,0 +1,126 @@
+"""How long a step may be: above a resonance limit, light that is not phase-matched is taken as if it were.
+
+Four-wave mixing of ω1 + ω2 → ω3 + ω4 within the modes a (ω1 → ω3) and b (ω2 → ω4) has the phase mismatch
+
+    Δβ = Ω [τ_a − τ_b],    Ω = ω3 − ω1 = ω2 − ω4,
+
+τ the mean of β1(ω) between the two frequencies. With one mode that is β2 (ω3 − ω1)(ω3 − ω2). An integrator
+sees the product at multiples of its step h alone, so Δβ = 2π/h looks like no mismatch at all: the product
+grows in proportion to the length, where in the fibre it would stay small. With all four frequencies in a
+band of half-width B (angular 2πB) about its middle, the largest mismatch of one mode is |β2|(2πB)²: a pump
+in the middle, a channel at each edge. Hence h < 2π/(|β2|(2πB)²) for the channels. Products that fall beside
+the band have up to four times that mismatch (a pump at one edge, a channel at the other), so that the whole
+field is free of resonances only below a quarter of it: the same formula with B the whole width. On spurious
+four-wave mixing see O. V. Sinkin et al., J. Lightwave Technol. 21, 61 (2003), doi 10.1109/JLT.2003.808628.
+
+Two modes whose delays differ by d = |Δβ1| walk off besides. With s the mean of their |β2| and w = 2πB,
+|Ω| ≤ 2w gives Δβ ≤ |Ω| (d + s (2w − |Ω|)): at most (d + 2sw)²/(4s) if d < 2sw, else 2wd.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wavefabric.optics.fibre.fibre import Fibre
+
+
+@dataclass(frozen=True)
+class StepLimit:
+    """Steps above which spurious products become phase-matched; ``math.inf`` where nothing limits them.
+
+    Attributes
+    ----------
+    half_band : float
+        B, Hz.
+    dispersion : float
+        2π/(|β2|(2πB)²) of the mode with the largest |β2| in the band, m.
+    walk_off : float
+        The same of the two modes that walk off fastest, m; `inf` without such a pair.
+    mode : str
+        Label of the mode of ``dispersion``.
+    pair : tuple of str
+        Labels of the two modes of ``walk_off``, or empty.
+    """
+
+    half_band: float
+    dispersion: float
+    walk_off: float
+    mode: str
+    pair: tuple[str, ...] = ()
+
+    @property
+    def step(self) -> float:
+        """The lower of the two limits, m."""
+        return min(self.dispersion, self.walk_off)
+
+    @property
+    def field(self) -> float:
+        """The limit for all that these frequencies create, also beside the channels: ``dispersion``/4, m."""
+        return self.dispersion / 4
+
+    @property
+    def cause(self) -> str:
+        """What sets the lower limit, in words."""
+        band = f"a band of {2 * self.half_band / 1e12:.3g} THz"
+        if self.walk_off < self.dispersion:
+            return f"delay between {' and '.join(self.pair)} over {band}"
+        return f"dispersion of {self.mode} over {band}"
+
+
+def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
+    """Resonance limit of the step for light within ±``half_band`` Hz of the fibre's centre.
+
+    Parameters
+    ----------
+    fibre : Fibre
+        Expanded at the middle of the band.
+    half_band : float
+        B in Hz, half the width of the band that the channels fill.
+
+    Returns
+    -------
+    StepLimit
+    """
+    w = 2 * math.pi * half_band
+    first = np.unique(fibre.beta, axis=0, return_index=True)[1]  # modes that differ
+    beta = fibre.beta[first]
+    curvature = _largest_beta2(beta, w)
+    top = int(np.argmax(curvature))
+    dispersion = _step(float(curvature[top]) * w**2)
+    d = np.abs(beta[:, None, 0] - beta[None, :, 0])
+    s = (curvature[:, None] + curvature[None, :]) / 2
+    far = d >= 2 * s * w
+    mismatch = np.where(far, 2 * w * d, (d + 2 * s * w) ** 2 / np.where(s > 0, 4 * s, 1))
+    np.fill_diagonal(mismatch, 0.0)
+    a, b = np.unravel_index(int(np.argmax(mismatch)), mismatch.shape)
+    label = [fibre.labels[i] for i in first]
+    pair = tuple(label[i] for i in sorted((int(a), int(b)))) if mismatch[a, b] > 0 else ()
+    return StepLimit(half_band, dispersion, _step(float(mismatch[a, b])), label[top], pair)
+
+
+def metres(length: float) -> str:
+    """A length in m as text, in km from 1 km on."""
+    return f"{length:.3g} m" if length < 999.5 else f"{length / 1e3:.4g} km"
+
+
+def delay_spread(fibre: Fibre) -> tuple[float, tuple[str, str]]:
+    """Largest difference of β1 between two modes, s/m, and their labels."""
+    delay = fibre.beta[:, 0]
+    low, high = int(np.argmin(delay)), int(np.argmax(delay))
+    return float(delay[high] - delay[low]), (fibre.labels[low], fibre.labels[high])
+
+
+def _largest_beta2(beta: NDArray[np.float64], w: float) -> NDArray[np.float64]:
+    """Largest |β2(ω)| for |ω| ≤ w of each row of ``beta``: at an edge, or where β3 + β4 ω = 0."""
+    b2, b3, b4 = beta[:, 1], beta[:, 2], beta[:, 3]
+    turn = np.clip(np.divide(-b3, b4, out=np.zeros_like(b3), where=b4 != 0), -w, w)
+    at = np.stack([np.full_like(b2, -w), np.full_like(b2, w), turn])
+    return np.abs(b2 + b3 * at + b4 * at**2 / 2).max(axis=0)
+
+
+def _step(mismatch: float) -> float:
+    return 2 * math.pi / mismatch if mismatch > 0 else math.inf

@@ -1,0 +1,178 @@
+"""Step-size control: fixed, by nonlinear phase, by local error. All choose the same h everywhere.
+
+A control advances a field by at most so many steps and says where it is. Its state is plain numbers,
+so that a checkpoint resumes it bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from wavefabric.errors import InputError
+from wavefabric.optics.propagation.integrators import ERK43IP, Integrator
+from wavefabric.optics.propagation.operators import Counts
+
+#: Variable steps come from this geometric grid, so that transfer tables are used more than once.
+_GRID = 2 ** (1 / 8)
+#: Shortest step, as a share of the way. What needs shorter ones would not end.
+_SHORTEST = 1e-9
+
+
+def on_grid(h: float) -> float:
+    """Largest member of the step grid not above ``h``."""
+    return _GRID ** math.floor(math.log(h) / math.log(_GRID) + 1e-9)
+
+
+class FixedStep:
+    """n equal steps of at most ``step`` metres; on one GPU a step is one replayed CUDA graph."""
+
+    def __init__(self, integrator: Integrator, step: float):
+        self.integrator, self.step = integrator, step
+        self._graph = None
+
+    def h(self, length: float) -> float:
+        """Step actually taken over ``length``."""
+        return length / self.total(length)
+
+    def total(self, length: float) -> int:
+        """Number of steps over ``length``."""
+        if not self.step >= _SHORTEST * length:
+            raise InputError(f"step: {self.step:g} m given; allowed: at least {_SHORTEST * length:g} m here")
+        return max(1, math.ceil(length / self.step - 1e-9))
+
+    def advance(self, A, length: float, state: dict, most: int) -> Iterator[int]:
+        """Take at most ``most`` steps; ``state`` holds ``done`` steps of this length and ``z``."""
+        total, h = self.total(length), self.h(length)
+        steps = min(most, total - state["done"])
+        integrator = self.integrator
+        integrator.begin(A, h)
+        for _ in range(steps):
+            self._one(A, h)
+            state["done"] += 1
+            # The last step ends at the end, not one bit before it.
+            state["z"] = length if state["done"] == total else length * state["done"] / total
+            yield state["done"]
+        integrator.end(A, h)
+        state["h"] = h
+
+    def _one(self, A, h: float) -> None:
+        stages = self.integrator.stages
+        before, key = stages.counts.copy(), (id(A), h, stages.tables_replaced)
+        if self._graph is None or self._graph[0] != key:
+            # The first step runs as written (kernels load, plans are made), then is captured.
+            self.integrator.step(A, h)
+            cost = stages.counts - before + Counts(steps=1)
+            # A in the tuple keeps its id from being used again.
+            self._graph = key, A, stages.graph(lambda: self.integrator.step(A, h)), cost
+        else:
+            self._graph[2]()
+        # A capture counts what it does not do, and a replay does what it does not count.
+        stages.counts.set(before + self._graph[3])
+
+
+class PhaseStep:
+    """Steps that turn no sample by more than ``max_phase`` radians."""
+
+    def __init__(self, integrator: Integrator, max_phase: float):
+        self.integrator, self.max_phase = integrator, max_phase
+
+    def advance(self, A, length: float, state: dict, most: int) -> Iterator[int]:
+        integrator, counts = self.integrator, self.integrator.stages.counts
+        h = 0.0  # not begun
+        for _ in range(most):
+            left, settled = length - state["z"], False
+            # The phase is that of the field as the integrator holds it: for split steps, half a step
+            # ahead, where the rotation is applied. Equal steps that follow one another stay merged.
+            while (wanted := self._length(A, left)) != h and not (settled and wanted > h):
+                if h:
+                    integrator.end(A, h)
+                integrator.begin(A, wanted)
+                h, settled = wanted, True
+            integrator.step(A, h)
+            counts.steps += 1
+            last = h == left
+            state["z"] = length if last else state["z"] + h
+            state["h"] = h
+            state["done"] += 1
+            yield state["done"]
+            if last:
+                break
+        if h:
+            integrator.end(A, h)
+
+    def _length(self, A, left: float) -> float:
+        rate = self.integrator.stages.max_phase_rate(A)
+        h = self.max_phase / rate if 0 < rate < math.inf else left
+        if h < _SHORTEST * left:
+            raise InputError(
+                f"max_phase: {self.max_phase:g} rad needs steps of {h:.1e} m; "
+                "allowed: a larger phase or less power"
+            )
+        return left if h >= left * (1 - 1e-12) else min(on_grid(h), left)
+
+
+class ErrorStep:
+    """Steps whose relative local error stays below ``tolerance`` (Balac & Mahé 2013, section 4)."""
+
+    def __init__(self, integrator: Integrator, tolerance: float):
+        if not isinstance(integrator, ERK43IP):
+            raise InputError(
+                f"tolerance: integrator {integrator.name!r} gives no local error; allowed: erk43ip"
+            )
+        self.integrator, self.tolerance = integrator, tolerance
+
+    def advance(self, A, length: float, state: dict, most: int) -> Iterator[int]:
+        integrator, stages = self.integrator, self.integrator.stages
+        integrator.begin(A, 0.0)
+        if not state.get("h"):
+            # A first guess from the phase: a tenth of a radian, and what is left at most.
+            rate = stages.max_phase_rate(A)
+            state["h"] = on_grid(min(0.1 / rate, length) if 0 < rate < math.inf else length)
+        taken = 0
+        while taken < most:
+            left = length - state["z"]
+            last = state["h"] >= left * (1 - 1e-12)
+            h = left if last else state["h"]
+            scale = math.sqrt(stages.energy(A).sum()) or 1.0
+            error = integrator.trial(A, h) / scale
+            if error > self.tolerance:
+                if h < _SHORTEST * length:
+                    raise InputError(
+                        f"tolerance: {self.tolerance:g} needs steps below {h:.1e} m; "
+                        "allowed: a larger tolerance (round-off sets a limit)"
+                    )
+                integrator.reject(A)
+                stages.counts.rejected += 1
+                state["h"] = on_grid(h * max(0.3, 0.9 * (self.tolerance / error) ** 0.25))
+                continue
+            state["z"] = length if last else state["z"] + h
+            state["worst_error"] = max(state.get("worst_error", 0.0), error)
+            state["done"] += 1
+            stages.counts.steps += 1
+            taken += 1
+            yield state["done"]
+            if last:
+                return
+            grown = h * min(2.0, 0.9 * (self.tolerance / error) ** 0.25 if error > 0 else 2.0)
+            state["h"] = on_grid(grown)
+
+
+def make_control(integrator: Integrator, step=None, max_phase=None, tolerance=None):
+    """The one control that is asked for.
+
+    Raises
+    ------
+    InputError
+        If none or several are given, or the value is not positive.
+    """
+    given = {"step": step, "max_phase": max_phase, "tolerance": tolerance}
+    given = {key: value for key, value in given.items() if value is not None}
+    if len(given) != 1:
+        named = ", ".join(given) or "none"
+        raise InputError(f"step control: {named} given; allowed: exactly one of step, max_phase, tolerance")
+    ((key, value),) = given.items()
+    if not (value > 0 and math.isfinite(value)):
+        raise InputError(f"{key}: {value} given; allowed: a positive number")
+    kinds = {"step": FixedStep, "max_phase": PhaseStep, "tolerance": ErrorStep}
+    return kinds[key](integrator, float(value))

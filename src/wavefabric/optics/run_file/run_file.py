@@ -1,0 +1,161 @@
+"""The run file: a TOML text that describes fibre, link, signal, receiver and solver.
+
+Every quantity is text with a unit and is an SI float once parsed. `load` turns whatever is wrong
+into one line that names the key, what was given and what is allowed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import PrivateAttr, StrictStr, ValidationError, model_validator
+
+from wavefabric.errors import InputError
+from wavefabric.files.input import read_bytes
+from wavefabric.files.toml import parse_toml
+from wavefabric.optics.run_file.errors import KeyedError, one_line
+from wavefabric.optics.run_file.tables import Fibre, Link, Output, Receiver, Signal, Solver
+from wavefabric.optics.run_file.types import Seed, Table
+from wavefabric.units import SPEED_OF_LIGHT
+
+#: Wavelength of a fibre that gives none, m.
+DESIGN_WAVELENGTH = 1550e-9
+
+
+class RunFile(Table):
+    """A whole run file. From Python, `RunFile(link=Link(length=80e3), ...)` takes SI floats."""
+
+    title: StrictStr = ""
+    seed: Seed = 1
+    fibre: Fibre
+    link: Link
+    signal: Signal
+    receiver: Receiver = Receiver()
+    solver: Solver
+    output: Output = Output()
+    _text: str = PrivateAttr("")
+    _path: Path | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _tables_agree(self) -> Self:
+        if self.solver.step is not None and self.solver.step > self.link.length * (1 + 1e-12):
+            raise KeyedError(
+                "solver.step",
+                f"{self.solver.step:g} m given, must not exceed the span "
+                f"(link.length = {self.link.length:g} m)",
+            )
+        if isinstance(self.receiver.at, list) and max(self.receiver.at) > self.link.spans:
+            raise KeyedError(
+                "receiver.at",
+                f"span {max(self.receiver.at)} given, the link has spans 1 to {self.link.spans} (link.spans)",
+            )
+        carrier = SPEED_OF_LIGHT / (self.fibre.wavelength or DESIGN_WAVELENGTH)
+        # β and γ are expanded at the channels from what holds at the fibre's wavelength: not too far.
+        if abs(carrier / self.signal.centre - 1) > 0.05:
+            raise KeyedError(
+                "fibre.wavelength",
+                f"{SPEED_OF_LIGHT / carrier:g} m is {carrier / 1e12:.1f} THz, allowed: within 5 % of "
+                f"the channels at {self.signal.centre / 1e12:.1f} THz",
+            )
+        return self
+
+    @property
+    def text(self) -> str:
+        """The run file as it was written, "" if it was made in Python."""
+        return self._text
+
+    @property
+    def path(self) -> Path | None:
+        """Where it was read from."""
+        return self._path
+
+    def input_paths(self) -> list[Path]:
+        """The run file and all files that it names."""
+        fibre = self.fibre
+        names = [self._path, fibre.modes_csv, fibre.groups_csv, fibre.kappa_csv]
+        names.append(fibre.profile.table_csv if fibre.profile is not None else None)
+        return [name for name in names if name is not None]
+
+    def output_path(self) -> Path:
+        """Result file: output.file, else the run file's stem + ".h5" in the current directory."""
+        stem = self._path.stem if self._path is not None else "wavefabric"
+        return self.output.file or Path(stem + ".h5")
+
+    def with_solver(self, **changes: Any) -> RunFile:
+        """Copy with keys of [solver] replaced, e.g. ``with_solver(device="cpu", threads=2)``.
+
+        Raises
+        ------
+        InputError
+            If a value is not allowed.
+        """
+        values = {key: getattr(self.solver, key) for key in self.solver.model_fields_set} | changes
+        try:
+            solver = Solver.model_validate(values)
+        except ValidationError as error:
+            raise InputError(one_line(error, Solver, "solver")) from None
+        return self.model_copy(update={"solver": solver})
+
+    def identity(self) -> str:
+        """Canonical JSON of all that changes the answer, input files by their hash. For fingerprints."""
+        values = self.model_dump(mode="json", exclude={"title", "output"})
+        for key in ("modes_csv", "groups_csv", "kappa_csv"):
+            if path := getattr(self.fibre, key):
+                values["fibre"][key] = hashlib.sha256(read_bytes(path)).hexdigest()
+        if self.fibre.profile is not None and (path := self.fibre.profile.table_csv):
+            values["fibre"]["profile"]["table_csv"] = hashlib.sha256(read_bytes(path)).hexdigest()
+        return json.dumps(values, sort_keys=True)
+
+    def sections(self) -> dict[str, str]:
+        """What `identity` holds, by section, long ones as a hash: for comparison between ranks."""
+        found = {}
+        for name, value in json.loads(self.identity()).items():
+            text = json.dumps(value, sort_keys=True)
+            short = text if len(text) < 60 else hashlib.sha256(text.encode()).hexdigest()[:12]
+            found[f"run file, {name}"] = short
+        return found
+
+
+def load(path: str | Path) -> RunFile:
+    """Read and check a run file.
+
+    Parameters
+    ----------
+    path : str or Path
+        TOML file.
+
+    Returns
+    -------
+    RunFile
+        All quantities in SI; `text` and `path` tell where it came from.
+
+    Raises
+    ------
+    InputError
+        One line: the key with its table, what was given, what is allowed.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder, a run file (TOML) is wanted")
+    try:
+        text = read_bytes(path).decode("utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file, a run file (TOML) is wanted") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not text, a run file (TOML, UTF-8) is wanted") from None
+    try:
+        data = parse_toml(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: is not TOML: {' '.join(str(error).split())}") from None
+    try:
+        run = RunFile.model_validate(data, context={"text": True, "folder": path.parent})
+    except ValidationError as error:
+        raise InputError(one_line(error, RunFile)) from None
+    run._text, run._path = text, path
+    return run

@@ -1,0 +1,299 @@
+"""The receiver: noise, ideal compensation, matched filter, clock and carrier recovery, Q² and BER."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wavefabric.device import philox
+from wavefabric.errors import InputError
+from wavefabric.optics.fibre.mode_mixing import ModeMixing
+from wavefabric.optics.signal.amplifier import osnr_noise_density
+from wavefabric.optics.signal.recovery import advance, fold, sliding_sum, symbol_clock
+from wavefabric.optics.signal.transmitter import Transmitter, root_raised_cosine
+
+CLOCKS = ("auto", "square-law", "data-aided", "none")
+PHASES = ("auto", "viterbi-viterbi", "data-aided", "none")
+
+
+@dataclass(frozen=True)
+class ReceiverResult:
+    """Quality of every signal; arrays of shape (modes, channels), both polarisations pooled. Of a field
+    that holds some modes of a link: those modes.
+
+    Attributes
+    ----------
+    q_squared_db : Q² = 1/EVM², dB; NaN for a dark signal
+    evm : root-mean-square error vector over root-mean-square symbol, linear
+    ber_counted : bit errors over bits sent; NaN for Gaussian symbols
+    ber_from_q : bit error ratio of white Gaussian noise of the same Q²; NaN for Gaussian symbols
+    delay : delay found by the clock recovery, symbols
+    points : received symbols after all recovery, by (mode, channel): complex128, shape (2, symbols)
+    """
+
+    q_squared_db: np.ndarray
+    evm: np.ndarray
+    ber_counted: np.ndarray
+    ber_from_q: np.ndarray
+    delay: np.ndarray
+    points: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+
+    def penalty_db(self, reference: ReceiverResult) -> np.ndarray:
+        """Q² minus that of ``reference`` (back-to-back, same noise seed), dB, shape (modes, channels)."""
+        return self.q_squared_db - reference.q_squared_db
+
+    @staticmethod
+    def joined(parts: Sequence[ReceiverResult]) -> ReceiverResult:
+        """One result of neighbouring modes, from parts in their order."""
+        names = ("q_squared_db", "evm", "ber_counted", "ber_from_q", "delay")
+        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        points = {key: value for part in parts for key, value in part.points.items()}
+        return ReceiverResult(**arrays, points=points)
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """Coherent receiver for every mode and channel of a `Transmitter`'s signal.
+
+    Parameters
+    ----------
+    transmitter : Transmitter
+        Whose signal is received: grid, pulses, powers, and the sent symbols to compare with.
+    osnr_db : float, optional
+        OSNR (12.5 GHz, both polarisations) that white noise is loaded to, dB; None for no noise.
+        It refers to the nominal received power, launch power × ``power_gain``, so that the noise is
+        one and the same after any distance.
+    noise_seed : int
+    clock : str
+        ``"square-law"``: blind, the spectral line of |y|² (M. Oerder, H. Meyr 1988,
+        doi 10.1109/26.1476; here as the correlation of the two band edges, which does not alias),
+        whole symbols then by correlation with the known ones; ``"data-aided"``: maximum-likelihood
+        delay from the known symbols; ``"none"``; ``"auto"``: square-law, data-aided below a roll-off
+        of 0.05, where the line fades.
+    phase : str
+        ``"data-aided"``, ``"auto"``: the maximum-likelihood phase from the known symbols;
+        ``"viterbi-viterbi"``: fourth power (A. J. Viterbi, A. M. Viterbi 1983,
+        doi 10.1109/TIT.1983.1056713), QPSK only, whose estimate is noisier at low OSNR;
+        ``"none"``: only the mean phase is removed.
+    phase_window : int, optional
+        Symbols in the sliding window of the phase estimate, at least 2; None for the whole sequence. The
+        symbol itself counts about half, so that noise alone gives its own EVM (see `sliding_sum`).
+
+    Raises
+    ------
+    InputError
+        If a value is unknown or out of range.
+    """
+
+    transmitter: Transmitter
+    osnr_db: float | None = None
+    noise_seed: int = 1
+    clock: str = "auto"
+    phase: str = "auto"
+    phase_window: int | None = 64
+
+    def __post_init__(self):
+        philox.check_seed(self.noise_seed, "noise_seed")
+        if self.osnr_db is not None:
+            osnr_noise_density(self.osnr_db, 1.0)
+        for key, allowed in (("clock", CLOCKS), ("phase", PHASES)):
+            if getattr(self, key) not in allowed:
+                raise InputError(f"{key}: {getattr(self, key)!r} given, one of {', '.join(allowed)} allowed")
+        qpsk = self.transmitter.format.name == "qpsk"
+        if self.phase == "viterbi-viterbi" and not qpsk:
+            name = self.transmitter.format.name
+            raise InputError(f"phase: 'viterbi-viterbi' given for {name}, auto or data-aided allowed")
+        if self.phase_window is not None and self.phase_window < 2:
+            raise InputError(f"phase_window: {self.phase_window!r} given, 2 or more symbols allowed")
+
+    def receive(
+        self,
+        device,
+        field,
+        length: float = 0.0,
+        beta=None,
+        inverse_mixing: ModeMixing | None = None,
+        *,
+        power_gain: float = 1.0,
+        first_mode: int = 0,
+        modes: int | None = None,
+        keep: Iterable[tuple[int, int]] = (),
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ReceiverResult:
+        """Receive every mode and channel of ``field``, which is left as it is.
+
+        Parameters
+        ----------
+        device : Device
+        field : complex128 or complex64 array, shape (2 modes, N), √W
+        length : float
+            Length of the link, m; 0 back-to-back.
+        beta : array_like, shape (modes, 4), optional
+            β1 (s/m), β2 (s²/m), β3 (s³/m), β4 (s⁴/m) of each mode of the link at the grid's centre,
+            in the frame of the field (β1 relative to the frame); None to compensate nothing.
+        inverse_mixing : ModeMixing, optional
+            Undoes the modal coupling of the whole link, before noise is loaded; of the rows of ``field``.
+        power_gain : float
+            Net power gain of the link, linear; 1 where amplifiers undo the whole loss.
+        first_mode : int
+            Mode of the link that ``field[:2]`` is, where a rank holds some of them.
+        modes : int, optional
+            Spatial modes of the link; by default those up to the last of ``field``.
+        keep : iterable of (mode, channel)
+            Signals whose received symbols go into the result, by mode of the link.
+        progress : callable, optional
+            Called as ``progress(rows_done, rows)`` after each mode.
+
+        Raises
+        ------
+        InputError
+            If shapes disagree or a value is out of range.
+
+        Notes
+        -----
+        Mode by mode: one transform of the two rows; per channel the window of 2 samples per symbol;
+        the inverse exp(−L(ω)z) of the linear phase at absolute ω (loss stays); noise; the matched
+        filter; clock, carrier phase; the complex gain that fits the known symbols best. Scratch is a
+        few arrays of (2, channels, 2 symbols) and (2, N).
+
+        White noise keeps its statistics under the compensation, which only turns phases. Adding it
+        behind makes the very same noise fall on the very same symbols after any distance, so that
+        penalties are free of its scatter.
+        """
+        grid = self.transmitter.grid
+        if field.ndim != 2 or field.shape[1] != grid.samples or field.shape[0] % 2 or not field.shape[0]:
+            raise InputError(f"field: shape {field.shape} given, (2 modes, {grid.samples}) allowed")
+        here = field.shape[0] // 2
+        modes = first_mode + here if modes is None else modes
+        mine = slice(first_mode, first_mode + here)
+        keep = {(int(m), int(c)) for m, c in keep}
+        for mode, channel in keep:
+            if not (first_mode <= mode < mine.stop and 0 <= channel < grid.channels):
+                raise InputError(f"keep: {(mode, channel)} given, below {(modes, grid.channels)} allowed")
+        if inverse_mixing is not None:
+            inverse_mixing.check_rows(field.shape[0])
+        coefficients = _coefficients(beta, modes)[mine]
+        noise = self._noise_powers(modes, power_gain)[mine]
+        bands = _Bands(device, self.transmitter)
+        shape = (here, grid.channels)
+        error, delay = np.empty(shape), np.empty(shape)
+        wrong = np.full(shape, np.nan)
+        points = {}
+        for k in range(here):
+            mode = first_mode + k
+            pair = field[2 * k : 2 * k + 2]
+            if inverse_mixing is not None:
+                pair = inverse_mixing.mode(device, field, k)
+            window = bands.select(device, pair)
+            bands.compensate(device.xp, window, coefficients[k], length)
+            if self.osnr_db is not None:
+                self._add_noise(device, bands, window, mode, noise[k])
+            window *= bands.matched
+            sent = bands.sent(device, mode)
+            symbols, delay[k] = self._recover(device, window, sent)
+            error[k], wrong[k] = self._judge(device, symbols, sent)
+            for channel in sorted(c for m, c in keep if m == mode):
+                points[mode, channel] = np.array(device.to_host(symbols[:, channel]))
+            if progress is not None:
+                progress(2 * k + 2, 2 * here)
+        error[self.transmitter.powers(modes)[mine] == 0] = np.nan
+        wrong[np.isnan(error)] = np.nan
+        # An error of exactly zero would be an infinite Q²: keep it finite and quiet.
+        snr = 1 / np.maximum(error, np.finfo(float).tiny)
+        ber = self.transmitter.format.ber(snr)
+        return ReceiverResult(10 * np.log10(snr), np.sqrt(error), wrong, ber, delay, points)
+
+    def _noise_powers(self, modes, power_gain) -> np.ndarray:
+        """Mean noise power of a bin of NumPy's transform, by mode and channel."""
+        grid = self.transmitter.grid
+        if not (np.isfinite(power_gain) and power_gain > 0):
+            raise InputError(f"power_gain: {power_gain!r} given, a positive power ratio allowed")
+        if self.osnr_db is None:
+            return np.zeros((modes, grid.channels))
+        density = osnr_noise_density(self.osnr_db, power_gain) * self.transmitter.powers(modes)
+        return density * grid.sample_rate * grid.samples
+
+    def _add_noise(self, device, bands, window, mode, power):
+        # One sequence over all bins of the row: neighbours share their noise where windows overlap.
+        scale = device.xp.asarray(np.sqrt(power))[:, None]
+        for polarisation in range(2):
+            unit = device.zeros((self.transmitter.grid.samples,), np.complex128)
+            stream = philox.stream(philox.RECEIVER, 2 * mode + polarisation)
+            device.kernels(philox.KERNELS).add_complex_normal(unit, 1.0, self.noise_seed, stream, 0)
+            window[polarisation] += scale * unit[bands.where]
+
+    def _recover(self, device, window, sent):
+        """Symbols (2, channels, symbols) of mean complex gain 1, and the delay of each channel."""
+        xp, known = device.xp, device.fft(sent)
+        clock = self.clock
+        if clock == "auto":
+            clock = "square-law" if self.transmitter.rolloff >= 0.05 else "data-aided"
+        delay = symbol_clock(device, window, known, clock)
+        aligned = device.ifft(fold(advance(xp, window, delay)))
+        aligned *= xp.exp(-1j * self._carrier_phase(xp, aligned, sent))
+        gain = (aligned * sent.conj()).sum(axis=-1) / (abs(sent) ** 2).sum(axis=-1)
+        aligned /= xp.where(gain == 0, 1, gain)[..., None]
+        return aligned, device.to_host(delay)
+
+    def _carrier_phase(self, xp, symbols, sent):
+        if self.phase == "none":
+            return 0.0
+        size = self.phase_window
+        aided = xp.angle(sliding_sum(xp, symbols * sent.conj(), size))
+        if self.phase != "viterbi-viterbi":
+            return aided
+        # QPSK to the fourth is −1. The known symbols only say which quarter turn: no cycle slips.
+        square = symbols * symbols
+        fourth = xp.angle(sliding_sum(xp, -square * square, size)) / 4
+        return fourth + xp.rint((aided - fourth) * (2 / np.pi)) * (np.pi / 2)
+
+    def _judge(self, device, symbols, sent) -> tuple[np.ndarray, np.ndarray]:
+        """Squared EVM and bit error ratio of each channel, both polarisations pooled."""
+        xp, form = device.xp, self.transmitter.format
+        square = (abs(symbols - sent) ** 2).sum(axis=(0, 2)) / (abs(sent) ** 2).sum(axis=(0, 2))
+        if not form.digital:
+            return device.to_host(square), np.full(sent.shape[1], np.nan)
+        wrong = form.bit_errors(xp, form.decide(xp, sent), form.decide(xp, symbols), axis=(0, 2))
+        bits = 2 * sent.shape[-1] * form.bits_per_symbol
+        return device.to_host(square), device.to_host(wrong) / bits
+
+
+class _Bands:
+    """Where each channel's window of 2 samples per symbol lies in a row's spectrum."""
+
+    def __init__(self, device, transmitter: Transmitter):
+        grid, xp = transmitter.grid, device.xp
+        self._transmitter = transmitter
+        around = np.fft.fftfreq(2 * grid.symbols, 1 / (2 * grid.symbols)).astype(np.int64)
+        signed = grid.bins[:, None] + around
+        self.where = xp.asarray(signed % grid.samples)
+        self._omega = xp.asarray(2 * np.pi * grid.resolution * signed)
+        self.matched = xp.asarray(root_raised_cosine(around / grid.symbols, transmitter.rolloff))
+
+    def select(self, device, pair):
+        """Spectra of all channels of two rows: complex128, shape (2, channels, 2 symbols)."""
+        return device.fft(pair)[:, self.where].astype(np.complex128)
+
+    def compensate(self, xp, window, beta, length: float) -> None:
+        """Multiply by the inverse of the linear phase of ``length`` metres, in place."""
+        if length == 0 or not beta.any():
+            return
+        b1, b2, b3, b4 = (float(b) for b in beta)
+        w = self._omega
+        window *= xp.exp(1j * length * (w * (b1 - w * (b2 / 2 - w * (b3 / 6 - w * (b4 / 24))))))
+
+    def sent(self, device, mode: int):
+        """Sent symbols of a mode: complex128, shape (2, channels, symbols)."""
+        rows = (self._transmitter.row_symbols(device, 2 * mode + p) for p in range(2))
+        return device.xp.stack(list(rows))
+
+
+def _coefficients(beta, modes: int) -> np.ndarray:
+    if beta is None:
+        return np.zeros((modes, 4))
+    beta = np.asarray(beta, dtype=float)
+    if beta.shape != (modes, 4) or not np.isfinite(beta).all():
+        raise InputError(f"beta: shape {beta.shape} given, finite numbers of shape {(modes, 4)} allowed")
+    return beta

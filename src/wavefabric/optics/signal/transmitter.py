@@ -1,0 +1,184 @@
+"""The transmitter: root-raised-cosine WDM waveforms, made exactly periodic in the frequency domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wavefabric.device import philox
+from wavefabric.errors import InputError
+from wavefabric.optics.signal.constellation import Constellation
+from wavefabric.optics.signal.wdm import Grid
+from wavefabric.quantities import numbers
+
+
+def root_raised_cosine(x, rolloff: float) -> np.ndarray:
+    """Root-raised-cosine spectrum at ``x`` = frequency / symbol rate, 1 in the flat part.
+
+    Its square, repeated at every symbol rate, adds up to 1: a matched pair has no intersymbol
+    interference. Roll-off 0 is the brick wall, with 1/√2 at its two edges.
+    Source: J. G. Proakis, M. Salehi, "Digital Communications", 5th ed., eqs. (9.2-26) and (9.2-29).
+    """
+    x = np.abs(np.asarray(x, dtype=float))
+    if rolloff == 0:
+        return np.where(x < 0.5, 1.0, np.where(x == 0.5, np.sqrt(0.5), 0.0))
+    roll = np.clip((x - (1 - rolloff) / 2) / rolloff, 0.0, 1.0)
+    # cos(π/2) is not quite 0: beyond the band nothing may be left.
+    return np.where(roll < 1, np.cos(np.pi / 2 * roll), 0.0)
+
+
+@dataclass(frozen=True)
+class Transmitter:
+    """Dual-polarisation, mode- and wavelength-multiplexed signals.
+
+    Every polarisation of every mode and channel carries its own symbols, which follow from
+    ``(seed, row, channel)`` alone: any device and any rank makes the same ones again.
+
+    Parameters
+    ----------
+    grid : Grid
+    constellation : Constellation or str
+        ``"qpsk"``, ``"16qam"``, ``"64qam"`` or ``"gaussian"``.
+    rolloff : float
+        Of the root-raised-cosine pulses, 0 to 1.
+    launch_power : float or array_like
+        Mean power of a dual-polarisation signal, W or text such as ``"-1 dBm"``, per mode and channel: one
+        value, or an array or lists that broadcast to (modes, channels), e.g. (channels,), (modes, 1). Half
+        of it goes into each polarisation; equal to the digit for QPSK, in expectation over the symbols
+        for the others.
+        A power of 0 leaves that signal dark.
+    seed : int
+
+    Raises
+    ------
+    InputError
+        If a value is out of range, channels overlap, or the band does not fit the grid.
+    """
+
+    grid: Grid
+    constellation: Constellation | str
+    rolloff: float
+    launch_power: Any
+    seed: int = 1
+
+    def __post_init__(self):
+        if not isinstance(self.constellation, Constellation):
+            object.__setattr__(self, "constellation", Constellation(self.constellation))
+        self.grid.check(self.rolloff)
+        philox.check_seed(self.seed)
+        power = numbers(self.launch_power, "W", "launch_power")
+        if power.ndim > 2 or not np.isfinite(power).all() or (power < 0).any():
+            raise InputError("launch_power: powers in W, 0 or more, for (modes, channels) allowed")
+        if power.ndim and power.shape[-1] not in (1, self.grid.channels):
+            raise InputError(f"launch_power: {power.shape[-1]} channels given, {self.grid.channels} allowed")
+        power.setflags(write=False)
+        object.__setattr__(self, "launch_power", power)
+
+    @property
+    def format(self) -> Constellation:
+        """The modulation format."""
+        assert isinstance(self.constellation, Constellation)
+        return self.constellation
+
+    def powers(self, modes: int) -> np.ndarray:
+        """Launch power by mode and channel, W, shape (modes, channels).
+
+        Raises
+        ------
+        InputError
+            If ``launch_power`` was given for another number of modes.
+        """
+        power = self.launch_power
+        if power.ndim == 2 and power.shape[0] not in (1, modes):
+            raise InputError(f"launch_power: {power.shape[0]} modes given, {modes} allowed")
+        return np.broadcast_to(power, (modes, self.grid.channels))
+
+    def labels(self, device, row: int, channel: int):
+        """Labels sent on ``row`` and ``channel``: int32 array of the device, shape (symbols,)."""
+        words = device.empty((self.grid.symbols,), np.uint32)
+        stream = philox.stream(philox.SYMBOLS, row, channel)
+        device.kernels(philox.KERNELS).philox_uint32(words, self.seed, stream, 0)
+        return self.format.labels_from_words(words)
+
+    def symbols(self, device, row: int, channel: int):
+        """Symbols sent on ``row`` and ``channel``: complex128 array of the device, shape (symbols,)."""
+        if self.format.digital:
+            return self.format.map(device.xp, self.labels(device, row, channel))
+        out = device.zeros((self.grid.symbols,), np.complex128)
+        stream = philox.stream(philox.SYMBOLS, row, channel)
+        device.kernels(philox.KERNELS).add_complex_normal(out, 1.0, self.seed, stream, 0)
+        return out
+
+    def row_symbols(self, device, row: int):
+        """Symbols of all channels of ``row``: complex128, shape (channels, symbols)."""
+        out = device.empty((self.grid.channels, self.grid.symbols), np.complex128)
+        for channel in range(self.grid.channels):
+            out[channel] = self.symbols(device, row, channel)
+        return out
+
+    def row(self, device, row: int, out, modes: int | None = None) -> None:
+        """Write the waveform of global row ``row`` into ``out``, shape (N,), √W, complex128 or complex64.
+
+        Notes
+        -----
+        The spectrum of a channel's symbols, repeated at every symbol rate and shaped by the
+        root-raised cosine, is placed at the channel's bins; one inverse transform makes the row.
+        Symbol n of every channel is centred on sample n × samples_per_symbol.
+        """
+        self._writer(device, modes or row // 2 + 1, out.dtype)(row, out)
+
+    def fill(self, device, field, first_row: int = 0, modes: int | None = None, progress=None) -> None:
+        """Write the waveforms of global rows ``first_row`` … into ``field``, shape (rows, N), √W.
+
+        Parameters
+        ----------
+        device : Device
+        field : complex128 or complex64 array, shape (rows, N), overwritten
+        first_row : int
+            Global row of ``field[0]``.
+        modes : int, optional
+            Spatial modes of the whole field; by default those up to the last row of ``field``.
+        progress : callable, optional
+            Called as ``progress(rows_done, rows)`` after each row.
+
+        Raises
+        ------
+        InputError
+            If ``field`` does not have N columns.
+
+        Notes
+        -----
+        Scratch: one row, and two arrays of (channels, symbols), whatever the number of rows.
+        """
+        if field.ndim != 2 or field.shape[1] != self.grid.samples:
+            raise InputError(f"field: shape {field.shape} given, (rows, {self.grid.samples}) allowed")
+        rows = field.shape[0]
+        write = self._writer(device, modes or (first_row + rows + 1) // 2, field.dtype)
+        for k in range(rows):
+            write(first_row + k, field[k])
+            if progress is not None:
+                progress(k + 1, rows)
+
+    def _writer(self, device, modes: int, dtype) -> Callable:
+        grid, xp = self.grid, device.xp
+        half = grid.half_width(self.rolloff)
+        around = np.arange(-half, half + 1)
+        where = xp.asarray((grid.bins[:, None] + around) % grid.samples)
+        tiled = xp.asarray(around % grid.symbols)
+        # Parseval: this gain gives a channel of unit-energy symbols unit mean power.
+        shape = root_raised_cosine(around / grid.symbols, self.rolloff) * grid.samples_per_symbol
+        shape = xp.asarray(shape)
+        amplitude = np.sqrt(self.powers(modes) / 2)
+        spectrum = device.zeros((grid.samples,), dtype)
+
+        def write(row, out):
+            sent = device.fft(self.row_symbols(device, row))
+            gain = xp.asarray(amplitude[row // 2])[:, None]
+            # Channels never share a bin (Grid.check), and the bins are the same for every row.
+            spectrum[where] = (sent[:, tiled] * (shape * gain)).astype(dtype)
+            out[...] = device.ifft(spectrum)
+
+        return write

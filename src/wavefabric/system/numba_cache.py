@@ -1,0 +1,90 @@
+"""Compiled kernels are kept between runs in a directory that is named by the source of all of them.
+
+Numba looks for changes in the file of a function alone, not in the files of the functions that it calls: a
+kernel would stay as it was when a helper in another file changes, also after an update of the package. Here
+any change of `SOURCES` makes another directory: ``numba/<hash>`` in the cache of `wavefabric.system.user_cache`, or
+``<hash>`` in ``$NUMBA_CACHE_DIR``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba import config
+
+from wavefabric.system.user_cache import cache_directory
+
+#: All files of the package with code that Numba compiles, below the package's own directory.
+SOURCES = (
+    "acoustics/solver/kernels.py",
+    "acoustics/solver/plane_passes.py",
+    "acoustics/solver/row_kernels.py",
+    "device/fftw_direct.py",
+    "device/fma.py",
+    "device/philox.py",
+    "fabric/cost/flow_kernel.py",
+    "optics/propagation/kernels/kerr.py",
+    "optics/propagation/kernels/kerr_ranks.py",
+    "optics/propagation/kernels/linear.py",
+    "system/numba_cache.py",
+)
+# Kernels of other versions are removed once nobody has used them for so long, s.
+_UNUSED = 30 * 86400.0
+
+
+def njit(**options: Any) -> Callable[[Callable], Any]:
+    """`numba.njit` with ``cache=True`` in our directory.
+
+    Kernels take no ``fastmath``: contraction and reassociation depend on what the compiler has inlined, and a
+    kernel just compiled would then give other bits than the same one read from the cache. A product and a sum
+    rounded once are asked for by name: `wavefabric.device.fma.fma`.
+    """
+    if options.get("fastmath"):
+        raise TypeError("kernels are compiled without fastmath")
+
+    def decorate(function: Callable) -> Any:
+        # Only for ours: a user's own kernels stay where they were.
+        before, config.CACHE_DIR = config.CACHE_DIR, str(directory())  # type: ignore[attr-defined]
+        try:
+            return numba.njit(cache=True, **options)(function)
+        finally:
+            config.CACHE_DIR = before  # type: ignore[attr-defined]
+
+    return decorate
+
+
+@cache
+def source_hash() -> str:
+    """Of all kernels: other kernels round otherwise."""
+    package, digest = Path(__file__).parents[1], hashlib.sha256()
+    for name in SOURCES:
+        text = (package / name).read_bytes()
+        digest.update(f"{name} {len(text)}\n".encode() + text)
+    return digest.hexdigest()[:16]
+
+
+@cache
+def directory() -> Path:
+    """The directory of these kernels; those of other versions that are no longer used are removed."""
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    root = Path(given) if given else cache_directory("numba")
+    found = root / source_hash()
+    new = not found.exists()
+    found.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):
+        os.utime(found)
+    if new:
+        for other in root.iterdir():
+            with contextlib.suppress(OSError):
+                if len(other.name) == len(found.name) and time.time() - other.stat().st_mtime > _UNUSED:
+                    shutil.rmtree(other)
+    return found
