@@ -260,7 +260,7 @@ def test_bad_input_is_everybodys(comm, folder, monkeypatch):
             comm, InputError, lambda: run(given, Recording(("p_final",)), Memory(), comm=comm, **more)
         )
 
-    assert "rank 1 was given another problem" in refusal(noisy(SHAPE, seed=comm.rank))
+    assert "problem: rank 0 has " in refusal(noisy(SHAPE, seed=comm.rank))
     assert "cannot be written" in refusal(checkpoints=Checkpoints(folder / "none" / "checkpoint"))
     assert "grid: 1x2x2" in refusal(decomposition=Options(grid=(1, 2, 2)))
     assert "overlap" in refusal(decomposition=Options("local", overlap=9))

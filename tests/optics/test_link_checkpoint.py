@@ -7,7 +7,8 @@ import pytest
 
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file import run_file
-from wavefabric.results import checkpoint, rank_checkpoint, read_result
+from wavefabric.results import checkpoint, read_result
+from wavefabric.lifecycle import rank_checkpoint
 
 RUN = """\
 [fibre]

@@ -17,7 +17,8 @@ from wavefabric.optics.run_file.run_file import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import Grid
-from wavefabric.results import rank_checkpoint, read_result
+from wavefabric.results import read_result
+from wavefabric.lifecycle import rank_checkpoint
 from wavefabric.system.progress import Silent
 from wavefabric.units import SPEED_OF_LIGHT
 

@@ -19,9 +19,8 @@ from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.time_step import stability, stable_step
 from wavefabric.errors import InputError
-from wavefabric.results.agree import agree
+from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.results.file import ResultWriter
-from wavefabric.results.lock import locked_by_first
 from wavefabric.system.progress import Progress
 from wavefabric.units import quantity, show
 
@@ -231,7 +230,7 @@ def solve(
     check_recording(problem, recording)
     if check_stability:
         # A run that goes on was found stable when it began.
-        goes_on = checkpoint is not None and agree(comm, lambda: Path(checkpoint).exists())
+        goes_on = checkpoint is not None and on_first_rank(comm, lambda: Path(checkpoint).exists())
         found = stability(
             problem,
             comm=comm,
@@ -257,8 +256,8 @@ def solve(
         if output is not None:
             writers.append(ResultWriter(output, force))
 
-    agree(comm, open_output)
-    with locked_by_first(comm, output):
+    on_first_rank(comm, open_output)
+    with locked_by_first_rank(comm, output, "output"):
         sink = Memory() if checkpoint is None else SeriesFiles(checkpoint)
         plan = None if checkpoint is None else Checkpoints(Path(checkpoint))
         report = run(problem, recording, sink, checkpoints=plan, comm=comm, **options)
@@ -276,5 +275,5 @@ def solve(
             for writer in writers:
                 results.write(writer)
 
-        agree(comm, write_output)
+        on_first_rank(comm, write_output)
         return results

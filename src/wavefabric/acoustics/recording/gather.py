@@ -15,7 +15,7 @@ import numpy as np
 
 from wavefabric.acoustics.recording.sinks import Layout, Report, Sink
 from wavefabric.acoustics.recording.writer import Writer
-from wavefabric.results.agree import agree, describe, rebuild
+from wavefabric.lifecycle.agreement import describe, on_first_rank, rebuild
 
 
 class Columns:
@@ -147,13 +147,13 @@ class GatheredSink:
     def begin(self, layout: Layout, rows_done: int) -> None:
         """Before the first step; ``layout`` is this rank's."""
         self._layout = replace(self._layout, run=layout.run)
-        agree(self._comm, lambda: self._sink.begin(self._layout, rows_done))
+        on_first_rank(self._comm, lambda: self._sink.begin(self._layout, rows_done))
         if self._comm.rank == 0:
             self._writer = Writer(self._sink)
 
     def rows(self, name: str, first: int, block: np.ndarray) -> None:
         """Rows of a series at this rank's points: the same rows of the same series on all ranks."""
-        agree(self._comm, lambda: self._wait_for(name))
+        on_first_rank(self._comm, lambda: self._wait_for(name))
         assert self._columns is not None
         found = self._columns.gather(block)
         if self._writer is not None:
@@ -170,7 +170,7 @@ class GatheredSink:
 
     def flush(self) -> None:
         """Make all rows so far last through a kill."""
-        agree(self._comm, self._flush)
+        on_first_rank(self._comm, self._flush)
 
     def _flush(self) -> None:
         assert self._writer is not None

@@ -78,9 +78,9 @@ def make_sink(comm: Communicator | None, make: Callable[[], KWaveOutput]) -> KWa
     """The output, on the first rank only; what is wrong with it is an error on all."""
     if comm is None:
         return make()
-    from wavefabric.results.agree import together
+    from wavefabric.lifecycle.agreement import on_all_ranks
 
-    return together(comm, lambda: make() if comm.rank == 0 else None)
+    return on_all_ranks(comm, lambda: make() if comm.rank == 0 else None)
 
 
 def warn_of_band(file: Path, problem: Problem) -> None:
@@ -113,9 +113,9 @@ def check_stable(
     """
     from wavefabric.acoustics.run import dtype_of
     from wavefabric.acoustics.stability.time_step import stability
-    from wavefabric.results.agree import agree
+    from wavefabric.lifecycle.agreement import on_first_rank
 
-    goes_on = checkpoint is not None and agree(comm, checkpoint.exists)
+    goes_on = checkpoint is not None and on_first_rank(comm, checkpoint.exists)
     dtype = dtype_of(precision, problem, comm.device)
     found = stability(problem, comm=comm, dtype=dtype, options=options, trials=not goes_on)
     if found.warning:

@@ -27,8 +27,8 @@ from wavefabric.optics.run_file.run_file import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.receiver import ReceiverResult
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
-from wavefabric.results import rank_checkpoint as checkpoints
-from wavefabric.results.agree import agree, together
+from wavefabric.lifecycle import rank_checkpoint as checkpoints
+from wavefabric.lifecycle.agreement import agree, together
 from wavefabric.results.checkpoint import checkpoint_path
 from wavefabric.results.lock import FileLock, check_locks, locked_by_first
 from wavefabric.results.provenance import stamp
@@ -93,7 +93,7 @@ def run_link(
     comm = comm or solo(get_device(solver.device, solver.threads))
     check_agreement(comm.control, run.sections())
     output = Path(output or run.output_path())
-    writer = agree(comm, lambda: ResultWriter(output, force, run.input_paths()))
+    writer = on_first_rank(comm, lambda: ResultWriter(output, force, run.input_paths()))
     with locked_by_first(comm, output, key="output.file") as locks:
         return _Link(run, writer, progress or Silent(), comm, locks, warn).run(resume)
 
@@ -113,7 +113,7 @@ class _Link:
         self.checkpoint = checkpoint_path(self.output)
         # From one rank to all: a fibre that is solved for may differ in the last bit elsewhere.
         self.notes: list[str] = []
-        self.fibre = agree(self.comm, lambda: build_fibre(settings, self.notes.append))
+        self.fibre = on_first_rank(self.comm, lambda: build_fibre(settings, self.notes.append))
         groups = np.cumsum(self.fibre.group_sizes) if settings.link.mix_groups else None
         self.share = Share(split_modes(self.fibre.modes, self.ranks, groups), self.comm.rank)
         self.transmitter = build_transmitter(settings, self.fibre.modes)
@@ -185,7 +185,7 @@ class _Link:
                     f"{free / 2**30:.2f} GiB are free; allowed: fewer symbols, samples a symbol or modes"
                 )
 
-        together(self.comm, refuse)
+        on_all_ranks(self.comm, refuse)
         self._check_places()
 
     def _check_places(self) -> None:
@@ -203,7 +203,7 @@ class _Link:
                     f"{free / 2**30:.2f} GiB are free; allowed: fewer places"
                 )
 
-        together(self.comm, refuse)
+        on_all_ranks(self.comm, refuse)
 
     # --- the run ---------------------------------------------------------------------------------
 
@@ -354,7 +354,7 @@ class _Link:
         for name, (_, result) in self.received.items():
             for key, value in arrays_of(result).items() if result else ():
                 arrays[f"{name}/{key}"] = value
-        agree(self.comm, lambda: check_locks(self.locks))
+        on_first_rank(self.comm, lambda: check_locks(self.locks))
         checkpoints.save_if_possible(
             self.comm,
             self.checkpoint,
@@ -417,7 +417,7 @@ class _Link:
 
         if reader and not self.first:
             reader.serve()
-        agree(self.comm, write)
+        on_first_rank(self.comm, write)
         if self.ranks > 1:
             found.pop("field", None)  # it could not be read again
         return found

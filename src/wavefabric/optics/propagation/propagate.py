@@ -19,7 +19,7 @@ from wavefabric.optics.propagation.operators_ranks import RankStages, chunks_for
 from wavefabric.optics.propagation.phase_groups import find_cells
 from wavefabric.optics.propagation.rows import Share, check_split, gather_field, on_shared_memory, split_modes
 from wavefabric.optics.propagation.step_size import FixedStep, make_control
-from wavefabric.results.agree import together
+from wavefabric.lifecycle.agreement import together
 from wavefabric.units import quantity
 
 
