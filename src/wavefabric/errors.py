@@ -16,8 +16,7 @@ class InputError(ValueError):
 
 
 class FieldLost(InputError):
-    """The field is no longer finite, or has grown beyond what its sources can explain: the step is too long, or the
-    input too strong."""
+    """The field is no longer finite or has grown without bound: the step is too long, or the input too strong."""
 
 
 class MissingExtra(ImportError):

@@ -17,8 +17,8 @@ from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.acoustics.problem import QUANTITIES, Cuboids, Interpolation, PressureSource, Recording
 from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.sinks import Memory
-from wavefabric.acoustics.run import Checkpoints, FieldLost, run
-from wavefabric.errors import InputError
+from wavefabric.acoustics.run import Checkpoints, run
+from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import solo
 
 DATA = Path(__file__).parents[1] / "data" / "kwave"

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.results import checkpoint
 from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
 from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
+from wavefabric.results import checkpoint
 
 RUN = "this run"
 

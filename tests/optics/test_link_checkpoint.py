@@ -5,10 +5,10 @@ import os
 import numpy as np
 import pytest
 
+from wavefabric.lifecycle import rank_checkpoint
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file import run_file
 from wavefabric.results import checkpoint, read_result
-from wavefabric.lifecycle import rank_checkpoint
 
 RUN = """\
 [fibre]

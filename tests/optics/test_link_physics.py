@@ -12,13 +12,13 @@ from scipy.special import erfc
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
+from wavefabric.lifecycle import rank_checkpoint
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.run_file.run_file import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import Grid
 from wavefabric.results import read_result
-from wavefabric.lifecycle import rank_checkpoint
 from wavefabric.system.progress import Silent
 from wavefabric.units import SPEED_OF_LIGHT
 

@@ -6,9 +6,8 @@ import signal
 import numpy as np
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.errors import FieldLost, InputError
 from wavefabric.optics.link import run as links
-from wavefabric.optics.propagation.propagate import FieldLost
 from wavefabric.optics.run_file import run_file
 from wavefabric.results import read_result
 

@@ -36,7 +36,7 @@ from wavefabric.system.progress import Progress, Silent
 if TYPE_CHECKING:
     from wavefabric.acoustics.parallel.decomposition import Decomposition, Options
 
-__all__ = ["PRECISIONS", "SMALL", "Checkpoints", "FieldLost", "communicator", "dtype_of", "run"]
+__all__ = ["PRECISIONS", "SMALL", "Checkpoints", "communicator", "dtype_of", "run"]
 
 #: What single precision cannot hold is lost in double precision too.
 _LOST = float(np.finfo(np.float32).max)

@@ -105,8 +105,8 @@ class RankCheckpoint:
         Raises
         ------
         InputError
-            On all ranks, if the checkpoint is missing, of another number of ranks or another layout, or if one
-            of its parts is missing, damaged or of another run.
+            On all ranks, if the checkpoint is missing, of another number of ranks or another layout, or if
+            one of its parts is missing, damaged or of another run.
         """
         return self._read(lambda path: checkpoint.load(path, self._fingerprint, into))
 

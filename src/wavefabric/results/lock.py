@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from wavefabric.errors import InputError
 

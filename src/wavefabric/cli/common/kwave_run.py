@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from wavefabric.errors import InputError
+from wavefabric.errors import FieldLost, InputError
 from wavefabric.system.interrupt import exit_code
 from wavefabric.system.progress import Progress, Silent, warn
 
@@ -202,7 +202,6 @@ def guarded(sink: KWaveOutput | None, checkpoint: Path | None, progress: Progres
     Exit
         With the code 130 after Ctrl-C, 143 after SIGTERM.
     """
-    from wavefabric.acoustics.run import FieldLost
 
     def saved() -> bool:
         return checkpoint is not None and checkpoint.exists()
