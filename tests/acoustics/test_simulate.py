@@ -293,7 +293,7 @@ def test_bad_arguments_are_refused(arguments, text):
 def test_names_are_there():
     import wavefabric.acoustics as acoustics
 
-    for name in acoustics._PLACES:
+    for name in acoustics._EXPORTS:
         assert getattr(acoustics, name).__name__ == name
         assert name in dir(acoustics)
     with pytest.raises(AttributeError, match="no attribute"):

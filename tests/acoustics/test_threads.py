@@ -7,7 +7,7 @@ from wavefabric.acoustics import Grid, Medium, Source, simulate, threads
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.sinks import Memory
 from wavefabric.acoustics.run import communicator, run
-from wavefabric.acoustics.simulate import to_problem
+from wavefabric.acoustics.simulation import to_problem
 from wavefabric.device import cpu
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 from wavefabric.acoustics.run import FieldLost
-from wavefabric.acoustics.simulate import silent_problem
+from wavefabric.acoustics.simulation import silent_problem
 from wavefabric.acoustics.stability.time_step import proved_limit, stability
 from wavefabric.acoustics.stability.trial import Trials, _noise
 from wavefabric.bench.stability_reference import spectral_radius, step_matrix

@@ -1,36 +1,40 @@
 """Ultrasound in tissue: grid, medium, sources, sensors and the k-space pseudospectral solver.
 
+What a user meets is here; `solver` takes the time steps, `parallel` shares them over ranks, `recording` keeps
+what is measured, `kwave` reads and writes k-Wave's files, `transducers` and `pictures` say what they are.
+
 >>> from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 """
 
 from importlib import import_module
 
-_PLACES = {
+#: Public name to the module that defines it.
+_EXPORTS = {
     "Grid": "grid",
     "Medium": "medium",
-    "Results": "answers",
+    "Results": "result",
     "Sensor": "sensor",
     "Source": "source",
     "Transducer": "source",
-    "bowl": "transducers",
-    "disc": "transducers",
-    "from_kwave": "bridge",
-    "linear_array": "transducers",
-    "max_frequency": "stability",
-    "rectangle": "transducers",
+    "bowl": "transducers.elements",
+    "disc": "transducers.elements",
+    "from_kwave": "kwave.objects",
+    "linear_array": "transducers.elements",
+    "max_frequency": "stability.time_step",
+    "rectangle": "transducers.elements",
     "simulate": "simulation",
-    "simulate_kwave": "bridge",
+    "simulate_kwave": "kwave.objects",
     "smooth": "smoothing",
     "to_problem": "simulation",
 }
 
 
 def __getattr__(name: str):
-    # Late, so that reading a file does not pay for Numba.
-    if name not in _PLACES:
+    # Imported on first use, so that reading a file does not load Numba.
+    if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)
 
 
 def __dir__():
-    return sorted({*globals(), *_PLACES})
+    return sorted({*globals(), *_EXPORTS})

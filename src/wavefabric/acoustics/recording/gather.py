@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.recording.sinks import Layout, Report, Sink
-from wavefabric.acoustics.recording.writer import Writer
+from wavefabric.acoustics.recording.writer_thread import Writer
 from wavefabric.results.agree import agree, describe, rebuild
 
 

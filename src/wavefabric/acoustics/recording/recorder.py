@@ -21,7 +21,7 @@ from wavefabric.acoustics.recording.gather import Blocks, GatheredSink, Lazy
 from wavefabric.acoustics.recording.intensity import Intensity
 from wavefabric.acoustics.recording.sampling import Sampler
 from wavefabric.acoustics.recording.sinks import Layout, Sink
-from wavefabric.acoustics.recording.writer import Inline, Writer
+from wavefabric.acoustics.recording.writer_thread import Inline, Writer
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.stages import Stages
 
