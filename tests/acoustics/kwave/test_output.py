@@ -18,7 +18,7 @@ from wavefabric.acoustics.kwave.output import KWaveOutput
 from wavefabric.acoustics.recording.sinks import Layout, Report
 from wavefabric.errors import InputError
 
-DATA = Path(__file__).parents[1] / "data" / "kwave"
+DATA = Path(__file__).parents[2] / "data" / "kwave"
 NAMES = [p.stem for p in sorted(DATA.glob("*.h5")) if "_out" not in p.stem]
 FIELD = re.compile(r".*(_all|_final)$")
 POINT = re.compile(r".*_(rms|max|min)$")

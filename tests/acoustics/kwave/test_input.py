@@ -21,7 +21,7 @@ from wavefabric.acoustics.problem import (
 )
 from wavefabric.errors import InputError
 
-DATA = Path(__file__).parents[1] / "data" / "kwave"
+DATA = Path(__file__).parents[2] / "data" / "kwave"
 
 
 def same(a, b):
