@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, to_problem
-from wavefabric.acoustics.recording.series_files import SeriesFiles
-from wavefabric.acoustics.recording.sinks import Layout, Report
+from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, SeriesFiles
 from wavefabric.acoustics.run import Checkpoints, run
 from wavefabric.errors import InputError
 from wavefabric.results.file import read_result
@@ -214,17 +213,17 @@ def test_a_checkpointed_run_goes_on(tmp_path):
 
 
 def test_series_files_come_back_or_say_why_not(tmp_path):
-    layout = Layout({"p": (6, 4)}, {}, (), np.dtype(np.float32))
+    layout = RecordingLayout({"p": (6, 4)}, {}, (), np.dtype(np.float32))
     block = np.arange(12, dtype=np.float32).reshape(3, 4)
     first = SeriesFiles(tmp_path / "c")
     first.begin(layout, 0)
-    first.rows("p", 0, block)
+    first.write_rows("p", 0, block)
     first.flush()
     first.abandon(keep=True)
     second = SeriesFiles(tmp_path / "c")
     second.begin(layout, 3)
-    second.rows("p", 3, block + 12)
-    second.finish({"p_max": np.zeros(4)}, Report())
+    second.write_rows("p", 3, block + 12)
+    second.finish([("p_max", np.zeros(4))], Report())
     np.testing.assert_array_equal(second.arrays["p"], np.arange(24).reshape(6, 4))
     assert set(second.arrays) == {"p", "p_max"}
     assert not list(tmp_path.iterdir())
@@ -233,7 +232,7 @@ def test_series_files_come_back_or_say_why_not(tmp_path):
     third = SeriesFiles(tmp_path / "c")
     third.begin(layout, 0)
     with pytest.raises(InputError, match="no matching"):
-        SeriesFiles(tmp_path / "c").begin(Layout({"p": (6, 5)}, {}, (), np.dtype(np.float32)), 3)
+        SeriesFiles(tmp_path / "c").begin(RecordingLayout({"p": (6, 5)}, {}, (), np.dtype(np.float32)), 3)
     third.abandon(keep=False)
     assert not list(tmp_path.iterdir())
 

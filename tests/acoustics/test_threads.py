@@ -5,7 +5,7 @@ import pytest
 
 from wavefabric.acoustics import Grid, Medium, Source, simulate, threads
 from wavefabric.acoustics.problem import Recording
-from wavefabric.acoustics.recording.sinks import Memory
+from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import communicator, run
 from wavefabric.acoustics.simulation import to_problem
 from wavefabric.device import cpu
@@ -52,5 +52,5 @@ def test_it_reaches_a_run_and_a_request_wins(eight, monkeypatch):
     simulate(*parts, **options)
     simulate(*parts, **options, threads=2)
     problem, _ = to_problem(*parts, None, 2e-8, 1)
-    run(problem, Recording(("p_final",)), Memory(), device="cpu")
+    run(problem, Recording(("p_final",)), MemorySink(), device="cpu")
     assert taken == [1, 2, 1]
