@@ -277,7 +277,7 @@ class _Run:
                 arrays = self._recorder.finish()
                 self._seconds["postprocessing"] = time.perf_counter() - ended
                 self._close_report()
-                self._recorder.sink.finish(arrays, report)
+                self._recorder.deliver(arrays, report)
                 complete = True
         except BaseException as error:
             # An earlier checkpoint, if any, still goes with the rows that are there.
@@ -292,7 +292,7 @@ class _Run:
             self._progress.finish()
             self._recorder.close()
             if not complete:
-                self._recorder.sink.abandon(keep)
+                self._recorder.abandon(keep)
         if checkpoint is not None:
             checkpoint.remove()
 

@@ -12,7 +12,7 @@ from wavefabric.errors import InputError
 from wavefabric.files.output import check_output
 
 if TYPE_CHECKING:
-    from wavefabric.acoustics.pictures.recorded import Recorded
+    from wavefabric.acoustics.pictures.recorded import RecordedFile
 
 
 class Format(StrEnum):
@@ -89,7 +89,12 @@ def command(
 
 
 def _ultrasound(
-    found: Recorded, output: Path | None, kind: Format | None, asked: list[str], cuts: list[str], force: bool
+    found: RecordedFile,
+    output: Path | None,
+    kind: Format | None,
+    asked: list[str],
+    cuts: list[str],
+    force: bool,
 ) -> list[Path]:
     from wavefabric.acoustics.pictures.plot_recorded import chosen, plot_recorded
 
