@@ -6,52 +6,60 @@ import dataclasses
 import functools
 import importlib
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, get_origin, get_type_hints
 
-import click
 import typer
+import typer.core
 
 from wavefabric.errors import InputError
 
+#: A tuple or dict of the library, whose words are allowed: ``{module:NAME}``.
+_LISTED = re.compile(r"\{([\w.]+):(\w+)\}")
 
-def option(*names: str, help: str, panel: str | None = None, **more: Any) -> Any:
-    """An option, shown by ``--help`` in a panel of that title."""
+
+def option(*names: str, help: str, panel: str | None = None, also: tuple[str, ...] = (), **more: Any) -> Any:
+    """An option, shown by ``--help`` in a panel of that title.
+
+    If the help holds ``{module:NAME}``, a value must be one of these words, or of `also`. The module is
+    imported when a value is given, or help is shown by a `Command`.
+    """
+    if match := _LISTED.search(help):
+        more["callback"] = _only(names[0], match, also)
     return typer.Option(*names, help=help, rich_help_panel=panel, **more)
 
 
-class Choice(click.ParamType):
-    """A word from a tuple or dict of the library, which is imported only when it is asked for.
-
-    ``extra`` words are allowed besides.
-    """
-
-    name = "text"
-
-    def __init__(self, module: str, attribute: str, *extra: str):
-        self._module, self._attribute, self._extra = module, attribute, extra
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The words."""
-        return *self._extra, *getattr(importlib.import_module(self._module), self._attribute)
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """What ``--help`` shows."""
-        return f"[{'|'.join(self.choices)}]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The word, if it is allowed."""
-        name = param.opts[0] if param is not None else "value"
-        if param is None or value != param.default:
-            check_choice(name, value, self.choices)
+def _only(
+    name: str, match: re.Match[str], also: tuple[str, ...]
+) -> Callable[[typer.CallbackParam, Any], Any]:
+    def check(param: typer.CallbackParam, value: Any) -> Any:
+        if value is not None and value != param.default:
+            check_choice(name, value, (*also, *_words(match)))
         return value
 
+    return check
 
-def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+
+def _words(match: re.Match[str]) -> tuple[str, ...]:
+    return tuple(getattr(importlib.import_module(match[1]), match[2]))
+
+
+def check_choice(name: str, value: str, allowed: Iterable[str]) -> None:
     """Refuse a word that is not one of those allowed."""
-    if value not in allowed:
-        raise InputError(f"{name}: {value[:60]} given; allowed: {', '.join(allowed)}")
+    if value not in (words := tuple(allowed)):
+        raise InputError(f"{name}: {value[:60]} given; allowed: {', '.join(words)}")
+
+
+class Command(typer.core.TyperCommand):
+    """A command whose help names the words that the library allows."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Put the words in."""
+        for param in self.params:
+            if text := getattr(param, "help", None):
+                param.help = _LISTED.sub(lambda match: ", ".join(_words(match)), text)  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
 
 
 def grouped(command: Callable) -> Callable:

@@ -76,3 +76,8 @@ def check_range(name: str, value: float | None, least: float, most: float, allow
     """Refuse a number outside a range; None is none."""
     if value is not None and not least <= value <= most:
         raise InputError(f"{name}: {value} given; allowed: {allowed}")
+
+
+def check_seed(seed: int | None) -> None:
+    """Refuse a negative seed."""
+    check_range("--seed", seed, 0, math.inf, "whole numbers from 0")
