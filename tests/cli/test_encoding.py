@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from wavefabric.cli.common import output
+from wavefabric.cli.common import encoding
 
 #: What is said in help, tables, notes, and errors, one after the other in one process.
 PROGRAM = """\
@@ -67,7 +67,7 @@ def test_every_command_prints(tmp_path, monkeypatch, encoding):
 def test_nearest(monkeypatch, text, wanted):
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", stream)
-    output.print_anywhere()
+    encoding.print_anywhere()
     print(text, end="", flush=True)
     assert stream.buffer.getvalue() == wanted.encode()
 
@@ -75,7 +75,7 @@ def test_nearest(monkeypatch, text, wanted):
 def test_what_an_encoding_has_is_kept(monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
     monkeypatch.setattr(sys, "stdout", stream)
-    output.print_anywhere()
+    encoding.print_anywhere()
     print("Δµ×²é–", end="", flush=True)
     assert stream.buffer.getvalue() == "dµ×²é-".encode("latin-1")
 
@@ -87,7 +87,7 @@ def test_tables_and_bars(monkeypatch):
 
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", stream)
-    output.print_anywhere()
+    encoding.print_anywhere()
     console = Console(file=stream, force_terminal=True, width=60)
     table = Table("Δ", "µ")
     table.add_row("1", "2")

@@ -12,31 +12,9 @@ _ERRORS = "wavefabric-nearest"
 _ASCII = "wavefabric-ascii"
 #: Where the name of a letter, or its parts, would not do.
 _NEAREST = {
-    "Δ": "d",
-    "µ": "u",
-    "μ": "u",
-    "×": "x",
-    "·": "*",
-    "−": "-",
-    "–": "-",
-    "—": "-",
-    "…": "...",
-    "⁻": "^-",
-    "√": "sqrt ",
-    "→": "->",
-    "≤": "<=",
-    "≥": ">=",
-    "≈": "~",
-    "±": "+-",
-    "°": " deg",
-    "⌈": "ceil(",
-    "⌉": ")",
-    "⌊": "floor(",
-    "⌋": ")",
-    "‖": "||",
-    "“": '"',
-    "”": '"',
-    "’": "'",
+    **{"Δ": "d", "µ": "u", "μ": "u", "×": "x", "·": "*", "−": "-", "–": "-", "—": "-", "…": "..."},
+    **{"⁻": "^-", "√": "sqrt ", "→": "->", "≤": "<=", "≥": ">=", "≈": "~", "±": "+-", "°": " deg"},
+    **{"⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")", "‖": "||", "“": '"', "”": '"', "’": "'"},
 }
 
 
@@ -72,14 +50,14 @@ def print_anywhere() -> None:
 def _handle(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    found = []
+    text = ""
     for character in error.object[error.start : error.end]:
         try:
-            found.append(character.encode(error.encoding, "strict").decode(error.encoding))
+            text += character.encode(error.encoding, "strict").decode(error.encoding)
         except UnicodeError:
-            found.append(nearest(character))
+            text += nearest(character)
     # 10⁻¹² is 10^-12.
-    return re.sub(r"(?<=[-\d])\^", "", "".join(found)), error.end
+    return re.sub(r"(?<=[-\d])\^", "", text), error.end
 
 
 def _search(name: str) -> codecs.CodecInfo | None:
