@@ -20,7 +20,7 @@ BITS = """
 import hashlib
 import numpy as np
 from wavefabric.device import get_device
-from wavefabric.optics import cells, linear
+from wavefabric.optics.propagation.kernels import kerr_ranks as cells, linear
 
 rng, digest = np.random.default_rng(1), hashlib.sha256()
 field = rng.standard_normal((5, 1000)) + 1j * rng.standard_normal((5, 1000))
@@ -46,25 +46,25 @@ def run(code, cache, package=PACKAGE):
 
 def test_the_cache_gives_the_bits_of_a_fresh_compilation(tmp_path):
     fresh = run(BITS, tmp_path)
-    assert list(tmp_path.rglob("cells._finish_rotate*.nbc"))
+    assert list(tmp_path.rglob("kerr_ranks._finish_rotate*.nbc"))
     assert run(BITS, tmp_path) == fresh
 
 
 def test_a_changed_helper_in_another_file_is_seen(tmp_path):
-    """`finish_rotate` of cells.py calls `_rotation` of kernels.py."""
+    """`finish_rotate` of kerr_ranks.py calls `_rotation` of kerr.py."""
     package = tmp_path / "wavefabric"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     code = """
 import numpy as np
 from wavefabric.device import get_device
-from wavefabric.optics import cells
+from wavefabric.optics.propagation.kernels import kerr_ranks as cells
 field = np.ones((1, 64), complex)
 layout = cells.Cells(get_device("cpu", threads=1), [0, 1], 64, complex)
 cells.finish_rotate(field, 0, np.ones((1, 64)), 0.5, layout)
 print(round(float(field[0, 0].real), 6))
 """
     assert run(code, tmp_path / "cache", package) == "0.877583\n"
-    kernels = package / "optics" / "kernels.py"
+    kernels = package / "optics" / "propagation" / "kernels" / "kerr.py"
     text = kernels.read_text("utf-8")
     changed = text.replace("s[t] = two * sn * cs", "s[t] = 0 * sn * cs").replace(
         "c1[t] = -two * sn * sn", "c1[t] = two"

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import Grid, Medium, bowl, from_kwave, simulate, simulate_kwave
+from wavefabric.acoustics import Grid, Medium, bowl, from_kwave, simulate_kwave, simulation
 from wavefabric.acoustics.kwave.objects_record import Wanted
 from wavefabric.acoustics.problem import Cuboids, Interpolation
 from wavefabric.acoustics.sensor import Sensor
@@ -133,7 +133,7 @@ def test_either_order_of_a_distributed_signal_gives_the_focus():
     grid, made, fortran = focused("F")
     _, _, c = focused("C")
     options = {"dt": 4e-8, "steps": 260, "device": "cpu", "threads": 1}
-    wanted = simulate(grid, Medium(1500.0, 1000.0), made, **options)["p_max_all"]
+    wanted = simulation(grid, Medium(1500.0, 1000.0), made, **options)["p_max_all"]
     right = simulate_kwave(*c, **run)
     np.testing.assert_array_equal(right["p_max_all"], wanted)
     assert right["p_final"].shape == tuple(fortran[0].N)

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import Grid, Medium, Sensor, Source, analytic, simulate, to_problem
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, analytic, simulation, to_problem
 from wavefabric.acoustics.check.dispersion import largest_shift, phase_speed
 from wavefabric.acoustics.solver.operators import absorption_factors
 
@@ -36,7 +36,7 @@ def test_it_is_how_fast_a_tone_travels(power, coefficient, wanted):
     with pytest.warns(
         UserWarning, match=r"alpha_power: .* 1 MHz travel at \d+ instead of 1540 m/s; dispersion="
     ):
-        found = simulate(
+        found = simulation(
             STRIP, medium, plane(), Sensor(points), dt=DT, steps=STEPS, precision="double", device="cpu"
         )
     # The last four periods.
@@ -99,7 +99,7 @@ def test_power_one_attenuates_as_its_law():
     points[[70, 110], 0] = True
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = simulate(
+        found = simulation(
             STRIP, medium, plane(), Sensor(points), dt=DT, steps=STEPS, precision="double", device="cpu"
         )
     turn = np.exp(-2j * np.pi * 1e6 * found.time[-400:])

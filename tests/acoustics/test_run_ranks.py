@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics import Grid, Medium, Sensor, Source, build, simulate
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, build, simulation
 from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.acoustics.kwave.output import KWaveOutput
 from wavefabric.acoustics.parallel.decomposition import Options
@@ -282,7 +282,7 @@ def test_simulate(comm, folder):
     options = dict(steps=20, precision="double")
 
     def go(**more):
-        return simulate(grid, medium, source, place, **options, **more)
+        return simulation(grid, medium, source, place, **options, **more)
 
     alone = go(comm=solo(comm.device))
     assert alone.report.ranks == 1

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import Grid, Medium, Sensor, Source, analytic, simulate
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, analytic, simulation
 
 C = 1500.0
 FREQUENCIES = np.array([1e6, 2e6, 3e6])  # 15 to 5 points per wavelength
@@ -21,7 +21,7 @@ def measured(power, coefficient, kind, precision="double", dispersion=True):
     pulse = np.exp(-(((grid.coordinates[0] + 30e-3) / 0.2e-3) ** 2))
     mask = np.zeros(grid.shape, bool)
     mask[[first, second], 0] = True
-    found = simulate(
+    found = simulation(
         grid,
         Medium(C, 1000.0, alpha_coeff=coefficient, alpha_power=power, absorption=kind, dispersion=dispersion),
         Source(p0=np.repeat(pulse[:, None], 2, axis=1), smooth=False),

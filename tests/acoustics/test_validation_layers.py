@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import Grid, Medium, Sensor, Source, analytic, simulate
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, analytic, simulation
 
 WATER, BONE = (1500.0, 1000.0), (2800.0, 1850.0)  # m/s, kg/m³
 FREQUENCIES = np.array([0.3e6, 0.5e6, 0.7e6])
@@ -34,7 +34,7 @@ def through(plate, alpha_coeff):
     pulse = np.exp(-(((x + 20e-3) / 0.5e-3) ** 2))
     mask = np.zeros(grid.shape, bool)
     mask[356, 0] = True
-    found = simulate(
+    found = simulation(
         grid,
         Medium(
             *fields,

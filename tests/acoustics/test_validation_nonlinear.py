@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import Grid, Medium, Sensor, Source, analytic, simulate
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, analytic, simulation
 
 C, RHO, B_OVER_A, FREQUENCY = 1500.0, 1000.0, 5.0, 1e6
 
@@ -23,7 +23,7 @@ def test_harmonics_grow_as_fubini_says(precision):
     mask[sensors, 0] = True
     n = np.arange(4480)
     ramp = np.clip(n / (3 * period), 0, 1)
-    found = simulate(
+    found = simulation(
         grid,
         Medium(C, RHO, nonlinearity=B_OVER_A),
         Source(p_mask=sources, p=amplitude * ramp**2 * (3 - 2 * ramp) * np.sin(2 * np.pi * n / period)),

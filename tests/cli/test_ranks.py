@@ -295,7 +295,7 @@ def test_sigterm_under_mpiexec_saves(files):
 #: The command whose ranks say their process, and save often, and wait then, to be caught in the middle.
 PATCHED = """\
 import sys
-from wavefabric.exchange import launch
+from wavefabric.exchange.launch import launch
 job = launch.Job
 class Often(job):
     def __init__(self, *given):
@@ -306,9 +306,9 @@ RANK = '''
 import os
 import time
 from pathlib import Path
-from wavefabric.acoustics import run, saves
+from wavefabric.acoustics import checkpoint as saves, run
 from wavefabric.cli import main
-from wavefabric.exchange import environment
+from wavefabric.exchange.launch import environment
 Path(f"rank-{{environment.rank()}}.pid").write_text(str(os.getpid()))
 class Saves(run.Checkpoints):
     def __init__(self, path, resume):

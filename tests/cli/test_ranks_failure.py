@@ -26,7 +26,7 @@ cli.main(["probe"])
 """
 LAUNCHER = """\
 import sys
-from wavefabric.exchange.launch import Job, launch
+from wavefabric.exchange.launch.launch import Job, launch
 sys.exit(launch(Job(["-c", sys.argv[2]], int(sys.argv[1]), program=[sys.executable])))
 """
 

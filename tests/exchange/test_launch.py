@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4p
 
 CHILD = """\
 import os, signal, sys, time
-from wavefabric.exchange import environment, muster
+from wavefabric.exchange.launch import environment, rank_status as muster
 muster.sign_in()
 rank = environment.rank()
 def say(line, stream=sys.stdout):  # in one piece
@@ -25,7 +25,7 @@ muster.sign_out(0)
 LAUNCHER = """\
 import sys
 from pathlib import Path
-from wavefabric.exchange.launch import Job, launch
+from wavefabric.exchange.launch.launch import Job, launch
 saved = Path(sys.argv[3]) if len(sys.argv) > 3 else None
 sys.exit(launch(Job(["-c", sys.argv[2]], int(sys.argv[1]), checkpoint=saved, program=[sys.executable])))
 """

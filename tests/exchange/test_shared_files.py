@@ -18,8 +18,8 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/sh
 
 PROGRAM = """\
 import os, sys, time
-from wavefabric.exchange import environment, muster
-from wavefabric.exchange.shared_files import mapped
+from wavefabric.exchange.launch import environment, rank_status as muster
+from wavefabric.exchange.launch.shared_files import mapped
 muster.sign_in()
 from wavefabric.exchange.agreement import bare_control
 control = bare_control()
@@ -30,7 +30,7 @@ time.sleep(60)
 """
 LAUNCHER = """\
 import sys
-from wavefabric.exchange.launch import Job, launch
+from wavefabric.exchange.launch.launch import Job, launch
 sys.exit(launch(Job(["-c", sys.argv[1]], 2, program=[sys.executable])))
 """
 

@@ -15,7 +15,7 @@ pytestmark = [
 PROGRAM = """\
 import os, signal, sys, time
 import numpy as np
-from wavefabric.exchange import muster, watch
+from wavefabric.exchange.launch import rank_status as muster, watch
 watch.STOPPED = watch.LEFT = 1
 watch._PAUSE = 0.2
 muster.sign_in()
@@ -28,7 +28,7 @@ muster.sign_out(0)
 LAUNCHER = """\
 import sys
 from pathlib import Path
-from wavefabric.exchange.launch import Job, launch
+from wavefabric.exchange.launch.launch import Job, launch
 job = Job(["-c", sys.argv[2]], int(sys.argv[1]), checkpoint=Path("run.checkpoint"), program=[sys.executable])
 sys.exit(launch(job))
 """

@@ -15,7 +15,7 @@ from wavefabric.acoustics.recording.sinks import Memory
 from wavefabric.acoustics.run import FieldLost
 from wavefabric.acoustics.run import run as simulate
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.acoustics.simulate import to_problem
+from wavefabric.acoustics.simulation import to_problem
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.energy_watch import TOLERANCE
 from wavefabric.acoustics.stability.time_step import Stability, stability

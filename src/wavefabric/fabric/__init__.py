@@ -32,14 +32,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Bound": "cost_types",
-    "Cost": "cost_types",
-    "RoundCost": "cost_types",
-    "Fabric": "model",
-    "Link": "model",
+    "Bound": "cost.result",
+    "Cost": "cost.result",
+    "RoundCost": "cost.result",
+    "Fabric": "electrical.fabric",
+    "Link": "electrical.fabric",
     "PhotonicFabric": "photonic.wafer",
-    "load": "files",
-    "save": "files",
+    "load": "io.files",
+    "save": "io.files",
 }
 
 

@@ -6,16 +6,16 @@
 from importlib import import_module
 
 _PLACES = {
-    "Fibre": "fibre",
-    "coupled_group": "fibre",
-    "fibre_from_csv": "fibre_tables",
-    "fibre_from_profile": "fibre",
-    "graded_index_62_5": "presets",
-    "single_mode": "fibre",
-    "IndexProfile": "profile",
-    "TableProfile": "profile",
-    "propagate": "propagation",
-    "run_link": "link",
+    "Fibre": "fibre.fibre",
+    "coupled_group": "fibre.fibre",
+    "fibre_from_csv": "fibre.tables",
+    "fibre_from_profile": "fibre.fibre",
+    "graded_index_62_5": "fibre.presets",
+    "single_mode": "fibre.fibre",
+    "IndexProfile": "fibre.profile",
+    "TableProfile": "fibre.profile",
+    "propagate": "propagation.propagate",
+    "run_link": "link.run",
 }
 
 

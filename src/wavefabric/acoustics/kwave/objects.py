@@ -14,7 +14,7 @@ from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.acoustics.simulate import solve, to_problem
+from wavefabric.acoustics.simulation import solve, to_problem
 from wavefabric.acoustics.source import Source, Transducer
 from wavefabric.errors import InputError
 from wavefabric.units import show

@@ -128,7 +128,7 @@ def stable_step(
     comm, dtype, options
         As in `stability`.
     """
-    from wavefabric.acoustics.simulate import silent_problem
+    from wavefabric.acoustics.simulation import silent_problem
 
     if isinstance(cfl, str) or not 0 < cfl < math.inf:
         raise InputError(f"cfl: {show(cfl)}; allowed: a number above 0")
