@@ -16,7 +16,7 @@ from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
     from wavefabric.collectives.conditions import Layout
-    from wavefabric.collectives.synthesis import Lights, Links, Synthesis
+    from wavefabric.collectives.synthesis import Links, OpticalNetwork, Synthesis
     from wavefabric.fabric import AnyFabric, Cost
 
 #: Collectives whose array is whole on a rank: in as many pieces as ranks, each has one to add or pass on. The
@@ -140,7 +140,9 @@ def routes_of(text: str) -> tuple[str, int]:
     return method, int(number[:4]) if colon else 4
 
 
-def _circuits_or_links(place: AnyFabric, asked: Question, until: float, time_limit: float) -> Lights | Links:
+def _circuits_or_links(
+    place: AnyFabric, asked: Question, until: float, time_limit: float
+) -> OpticalNetwork | Links:
     """The fabric as plain data, unless that takes until after `until`."""
     from wavefabric.collectives.synthesis.deadline import OutOfTime
     from wavefabric.fabric import Fabric
@@ -188,7 +190,12 @@ def _wanted(collective: str | None, shape: source.Shape, conditions: Path | None
 
 
 def _solve(
-    wanted: Layout, over: Lights | Links, asked: Question, begun: float, time_limit: float, quiet: bool
+    wanted: Layout,
+    over: OpticalNetwork | Links,
+    asked: Question,
+    begun: float,
+    time_limit: float,
+    quiet: bool,
 ) -> Synthesis | str:
     """Ask the solver; a line of what it tries, on a terminal.
 

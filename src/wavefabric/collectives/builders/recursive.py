@@ -56,7 +56,7 @@ def recursive(
 def recursive_exchange(
     collective: str,
     ranks: int,
-    elements: int,
+    elements: int | np.ndarray,
     pieces: int = 1,
     radix: int = 2,
     *,
