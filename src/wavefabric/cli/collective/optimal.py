@@ -21,7 +21,7 @@ from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
     from wavefabric.collectives.conditions import Layout
-    from wavefabric.collectives.synthesis import Lights, Links, Synthesis
+    from wavefabric.collectives.synthesis import Links, OpticalNetwork, Synthesis
     from wavefabric.fabric import AnyFabric, Cost, Fabric
 
 #: Collectives whose array is whole on a rank: in as many pieces as ranks, each has one to add or pass on. The
@@ -93,7 +93,7 @@ def links_of(fabric: Fabric) -> Links:
     return Links(fabric.ranks, {pair: max(1, int(w / least + 1e-9)) for pair, w in width.items()})
 
 
-def _connections(fabric: AnyFabric, solver: SolverOptions, until: float) -> Lights | Links:
+def _connections(fabric: AnyFabric, solver: SolverOptions, until: float) -> OpticalNetwork | Links:
     """The fabric as plain data, unless that takes until after `until`."""
     from wavefabric.collectives.synthesis.deadline import OutOfTime
     from wavefabric.fabric import PhotonicFabric
@@ -143,7 +143,7 @@ def _wanted(
 
 
 def _solve(
-    wanted: Layout, connections: Lights | Links, solver: SolverOptions, begun: float, quiet: bool
+    wanted: Layout, connections: OpticalNetwork | Links, solver: SolverOptions, begun: float, quiet: bool
 ) -> Synthesis | str:
     """Ask the solver; on a terminal a line says what it tries.
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from schedule_cases import SCHEDULES, joined
 
 from wavefabric.collectives import (
+    TRANSFER,
+    Schedule,
     ScheduleError,
     direct_all_reduce,
     from_json,
@@ -165,7 +167,23 @@ def drop(*keys):
 
 
 LONG = list(range(100))
-# The schedule: two ranks, "data" of one chunk and "scratch" of two.
+SUM_OF_TWO = Schedule(
+    name="direct all-reduce",
+    ranks=2,
+    buffers=("data", "scratch"),
+    sizes=(np.array([[3], [3]]), np.array([[0, 3], [3, 0]])),
+    transfers=np.array(
+        [
+            (0, 0, 1, 0, 0, 1, 0, 1, False),
+            (0, 1, 0, 0, 0, 1, 1, 1, False),
+            (1, 0, 0, 1, 1, 0, 0, 1, True),
+            (1, 1, 1, 1, 0, 0, 0, 1, True),
+        ],
+        TRANSFER,
+    ),
+    pre={(r, 0, 0): (0, 1 << r) for r in range(2)},
+    post={(r, 0, 0): (0, 3) for r in range(2)},
+)
 MALFORMED = {
     'name: "a\\nb"; allowed: text of one line, not empty': put("name", value="a\nb"),
     'name: ""; allowed: text of one line, not empty': put("name", value=""),
@@ -251,7 +269,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("text", MALFORMED)
 def test_malformed_content_is_named(text):
-    content = json.loads(to_json(direct_all_reduce(2, 3)))
+    content = json.loads(to_json(SUM_OF_TWO))
     MALFORMED[text](content)
     with pytest.raises(InputError) as error:
         from_json(json.dumps(content))
@@ -268,7 +286,7 @@ ANYTHING = st.recursive(
 @settings(max_examples=100, deadline=None)
 @given(data=st.data(), value=ANYTHING)
 def test_whatever_is_put_anywhere_is_read_or_named(data, value):
-    content = json.loads(to_json(direct_all_reduce(2, 3)))
+    content = json.loads(to_json(SUM_OF_TWO))
     at = content
     while True:
         keys = list(at) if isinstance(at, dict) else list(range(len(at)))

@@ -227,7 +227,7 @@ EXPORTED = [
     to_msccl(schedule, proto="LL", shared=shared)
     for shared in (None, True)
     for schedule in (
-        ring_all_reduce(3, 6, 6),
+        build("ring", "all-reduce", 3, 6, pieces=2),
         direct_all_reduce(4, 1),
         all_to_all([[1] * 3] * 3),
         build("recursive", "all-reduce", 4, 8, pieces=2),

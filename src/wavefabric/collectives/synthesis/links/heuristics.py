@@ -1,4 +1,4 @@
-"""Schedules over electrical links found without a solver."""
+"""Schedules over electrical links found without a solver, and what links carry in a step."""
 
 from __future__ import annotations
 
@@ -7,49 +7,47 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from wavefabric.collectives.synthesis.circuits.seeds import ring_moves
 from wavefabric.collectives.synthesis.deadline import Deadline
 from wavefabric.collectives.synthesis.demand import Demand, Move
-from wavefabric.collectives.synthesis.links.capacity import Capacity, fits
-from wavefabric.collectives.synthesis.links.paths import farthest_first, translated
+from wavefabric.collectives.synthesis.links.all_to_all import farthest_first, open_shop
+from wavefabric.collectives.synthesis.links.capacity import StepCapacity, fits
 from wavefabric.collectives.synthesis.problem import Edge, Links
-from wavefabric.collectives.synthesis.spread import FAR, distances, useful
+from wavefabric.collectives.synthesis.ring import ring_moves
+from wavefabric.collectives.synthesis.search import MovePlan, last_round
+from wavefabric.collectives.synthesis.send_variables import FAR, distances, useful
 
 #: Chunks times ranks beyond which nothing greedy is tried: memory.
 _ENTRIES = 1 << 28
 
 
+def known(demand: Demand, links: Links, stop: Deadline, attempts: int) -> Iterator[MovePlan]:
+    """Schedules of one round a step, the promising ones first; `OutOfTime` when `stop` has passed."""
+    tries = [
+        ("a ring", lambda: ring(demand, links, stop)),
+        ("an open shop of translations", lambda: open_shop(demand, links, stop)),
+        *(
+            ("shortest ways, farthest first", lambda seed=seed: farthest_first(demand, links, seed, stop))
+            for seed in range(attempts)
+        ),
+        *(
+            ("greedy steps", lambda seed=seed: greedy(demand, links, (), seed, stop))
+            for seed in range(attempts)
+        ),
+    ]
+    for method, attempt in tries:
+        moves = attempt()
+        if moves is not None:
+            yield MovePlan(tuple(moves), method)
+
+
 def ring(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:
     """Every chunk both ways round a ring of links, a round a step."""
-    pairs = [link for link, n in links.capacity.items() if n]
-    most = max(links.capacity.values(), default=0)
-    for width in range(most, 0, -1):
-        wide = [link for link in pairs if links.capacity[link] >= width]
-        moves = ring_moves(demand, wide, width, both=True, stop=stop)
-        if moves is not None and fits(moves, links, [1] * (1 + max((m[0] for m in moves), default=-1))):
+    for width in range(max(links.capacity.values(), default=0), 0, -1):
+        wide = [link for link in links.usable if links.capacity[link] >= width]
+        moves = ring_moves(demand, wide, width, True, stop)
+        if moves is not None and fits(moves, links, [1] * (1 + last_round(moves))):
             return moves
     return None
-
-
-def known(demand: Demand, links: Links, stop: Deadline, attempts: int) -> Iterator[tuple[str, list[Move]]]:
-    """Schedules of one round a step and what made them, the promising ones first.
-
-    `OutOfTime` when the deadline of `stop` has passed.
-    """
-    moves = ring(demand, links, stop)
-    if moves is not None:
-        yield "a ring", moves
-    moves = translated(demand, links, stop)
-    if moves is not None and fits(moves, links, [1] * (1 + moves[-1][0])):
-        yield "an open shop of translations", moves
-    for seed in range(attempts):
-        moves = farthest_first(demand, links, seed, stop)
-        if moves is not None:
-            yield "shortest ways, farthest first", moves
-    for seed in range(attempts):
-        moves = greedy(demand, links, (), seed, stop)
-        if moves is not None:
-            yield "greedy steps", moves
 
 
 def greedy(
@@ -62,8 +60,7 @@ def greedy(
     if len(demand.chunks) * demand.ranks > _ENTRIES:
         return None
     rng = np.random.default_rng(seed)
-    pairs = [link for link, n in links.capacity.items() if n]
-    hops = distances(demand.ranks, pairs)
+    hops = distances(demand.ranks, links.usable)
     has = np.zeros((len(demand.chunks), demand.ranks), bool)
     needs = np.zeros_like(has)
     for number, chunk in enumerate(demand.chunks):
@@ -72,8 +69,8 @@ def greedy(
     moves: list[Move] = []
     step = 0
     while (needs & ~has).any():
-        room = Capacity(links, rounds[step] if step < len(rounds) else 1)
-        sent = _step(room, pairs, hops, has, needs & ~has, rng, stop)
+        room = StepCapacity(links, rounds[step] if step < len(rounds) else 1)
+        sent = _greedy_step(room, links.usable, hops, has, needs & ~has, rng, stop)
         if not sent:
             return None
         moves += [(step, number, s, d) for number, s, d in sent]
@@ -83,11 +80,12 @@ def greedy(
     return useful(demand, moves)
 
 
-def _step(
-    room: Capacity, pairs: list[Edge], hops, has, missing, rng, stop: Deadline
+def _greedy_step(
+    room: StepCapacity, pairs: list[Edge], hops, has, missing, rng, stop: Deadline
 ) -> list[tuple[int, int, int]]:
+    """Chunk, source and destination of what one step sends."""
     copies = has.sum(axis=1)
-    wishes: list[tuple] = []
+    wanted: list[tuple] = []
     for number in np.flatnonzero(missing.any(axis=1)).tolist():
         nearest = hops[has[number]].min(axis=0)
         # nearer[d]: how many that miss the chunk would be nearer to it if d had it.
@@ -95,12 +93,11 @@ def _step(
         stop.check()
         for s, d in pairs:
             if has[number, s] and not has[number, d] and nearer[d]:
-                wishes.append(
-                    (not missing[number, d], copies[number] - nearer[d], rng.random(), number, s, d)
-                )
+                rank = (not missing[number, d], copies[number] - nearer[d], rng.random())
+                wanted.append((*rank, number, s, d))
     taken: Counter[tuple[int, int]] = Counter()
     sent = []
-    for _, _, _, number, s, d in sorted(wishes):
+    for _, _, _, number, s, d in sorted(wanted):
         if not taken[number, d] and room.take((s, d)):
             taken[number, d] = 1
             sent.append((number, s, d))

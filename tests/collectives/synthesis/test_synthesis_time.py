@@ -11,8 +11,8 @@ from synthesis_cases import check_circuits, grid
 from wavefabric.collectives import layout
 from wavefabric.collectives.synthesis import Undecided, deadline, least_steps, solve, synthesise
 from wavefabric.collectives.synthesis.bounds import cut_bound
-from wavefabric.collectives.synthesis.circuits.edges import Net
-from wavefabric.collectives.synthesis.circuits.seeds import direct, greedy, ring
+from wavefabric.collectives.synthesis.circuits.heuristics import direct, greedy, ring
+from wavefabric.collectives.synthesis.circuits.resources import RoutedNetwork
 from wavefabric.collectives.synthesis.deadline import Deadline, OutOfTime, before_writing
 from wavefabric.collectives.synthesis.demand import task
 from wavefabric.collectives.synthesis.edge_colouring import colours
@@ -50,12 +50,12 @@ def ticking(monkeypatch):
 
 def test_large_questions_end_in_time():
     # Without a limit on writing it down, the question for the solvers alone takes some 20 s.
-    lights = grid(4, 8, 16, 1, 2)
+    network = grid(4, 8, 16, 1, 2)
     made = all_gather(32, 6)
     begun = time.process_time()
     with contextlib.suppress(Undecided):
-        found = synthesise(made, lights, time_limit=0.8)
-        check_circuits(found, lights)
+        found = synthesise(made, network, time_limit=0.8)
+        check_circuits(found, network)
         assert found.lower_bound <= found.rounds
     assert time.process_time() - begun < 10
 
@@ -71,7 +71,7 @@ def test_large_links_end_in_time():
 
 @pytest.mark.parametrize("seed", [direct, ring, greedy])
 def test_seeds_stop(seed, ticking):
-    demand, net = task(all_gather(8)).spread, Net(grid(2, 4, 4, 1, 2))
+    demand, net = task(all_gather(8)).copies, RoutedNetwork(grid(2, 4, 4, 1, 2))
     stop = Deadline(ticking.time + 3, every=1)
     with pytest.raises(OutOfTime):
         seed(demand, net, *(() if seed is ring else (0,)), stop)
@@ -81,7 +81,7 @@ def test_seeds_stop(seed, ticking):
 
 def test_parts_stop(ticking):
     with pytest.raises(OutOfTime):
-        Net(grid(4, 5, 4, 1, 1), deadline=0.0)
+        RoutedNetwork(grid(4, 5, 4, 1, 1), deadline=0.0)
     model = Model(0.0)
     with pytest.raises(OutOfTime):
         model_of(1000, model)
@@ -96,7 +96,7 @@ def test_parts_stop(ticking):
 
 
 def test_a_bound_by_then_is_still_a_bound(ticking):
-    demand = task(layout("all-to-all", 8, 8)).spread
+    demand = task(layout("all-to-all", 8, 8)).copies
     capacity = cases.ring(8).capacity
     full = cut_bound(demand, capacity)[0]
     some = [cut_bound(demand, capacity, until=ticking.time + n)[0] for n in (1, 4, 40, math.inf)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wavefabric.collectives import build, verify
-from wavefabric.collectives.builders.halo import near_square
+from wavefabric.collectives.builders.messages import near_square
 
 GRIDS = [(1,), (2,), (5,), (3, 4), (1, 4), (2, 2), (2, 3, 4)]
 

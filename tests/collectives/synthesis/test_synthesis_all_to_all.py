@@ -13,11 +13,11 @@ from wavefabric.collectives import layout
 from wavefabric.collectives.synthesis import Links, least_steps
 from wavefabric.collectives.synthesis.bounds import link_bound, nearer_sets
 from wavefabric.collectives.synthesis.deadline import Deadline
-from wavefabric.collectives.synthesis.demand import Chunk, Demand, task
-from wavefabric.collectives.synthesis.links import search
-from wavefabric.collectives.synthesis.links.paths import farthest_first, translated
-from wavefabric.collectives.synthesis.links.search import bounds
-from wavefabric.collectives.synthesis.spread import distances
+from wavefabric.collectives.synthesis.demand import ChunkDemand, Demand, task
+from wavefabric.collectives.synthesis.links import decide
+from wavefabric.collectives.synthesis.links.all_to_all import farthest_first, open_shop
+from wavefabric.collectives.synthesis.links.decide import LinkProblem
+from wavefabric.collectives.synthesis.send_variables import distances
 
 
 def grid(sizes, around):
@@ -62,7 +62,7 @@ KNOWN = [
 
 @pytest.mark.parametrize(("links", "steps"), KNOWN)
 def test_least_steps_without_a_solver(links, steps, monkeypatch):
-    monkeypatch.setattr(search, "decide", None)
+    monkeypatch.setattr(decide, "decide", None)
     found = least_steps(all_to_all(links.ranks), links)
     assert (found.rounds, found.lower_bound, found.optimal) == (steps, steps, True)
     check_links(found, links)
@@ -80,11 +80,11 @@ def test_wide_links():
 def test_tori_are_open_shops(sizes, pieces):
     assume(prod(sizes) <= 24)
     links = grid(sizes, True)
-    demand = task(all_to_all(links.ranks, pieces)).spread
-    moves = translated(demand, links, Deadline())
+    demand = task(all_to_all(links.ranks, pieces)).copies
+    moves = open_shop(demand, links, Deadline())
     steps = 1 + max(m[0] for m in moves)
     assert_delivered(demand, links, moves)
-    lower = max(b[0] for b in bounds(demand, links, float("inf")))
+    lower = max(b[0] for b in LinkProblem(demand, links, 1).bounds(float("inf")))
     assert lower <= steps
     # Halfway round an even ring there are two ways; they are shared evenly if chunks are even in number.
     odd = [size for size in sizes if size == 4 and (links.ranks // size * pieces) % 2]
@@ -118,10 +118,12 @@ def any_links(draw, ranks):
 @given(st.data(), st.integers(2, 6), st.integers(0, 5))
 def test_farthest_first_on_any_links(data, ranks, seed):
     links = data.draw(any_links(ranks))
-    demand = task(all_to_all(ranks)).spread
+    demand = task(all_to_all(ranks)).copies
     moves = farthest_first(demand, links, seed, Deadline())
     assert_delivered(demand, links, moves)
-    assert max(b[0] for b in bounds(demand, links, float("inf"))) <= 1 + max(m[0] for m in moves)
+    assert max(b[0] for b in LinkProblem(demand, links, 1).bounds(float("inf"))) <= 1 + max(
+        m[0] for m in moves
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -131,10 +133,10 @@ def test_bounds_against_trying_everything(data):
     chunks = []
     for _ in range(data.draw(st.integers(1, 3))):
         have = data.draw(st.sets(st.integers(0, 2), min_size=1, max_size=2))
-        chunks.append(Chunk(frozenset(have), frozenset(data.draw(st.sets(st.integers(0, 2)))) - have))
+        chunks.append(ChunkDemand(frozenset(have), frozenset(data.draw(st.sets(st.integers(0, 2)))) - have))
     demand = Demand(3, tuple(chunks))
     least = fewest_steps(links, [c.have for c in chunks], [c.need for c in chunks], 6)
-    lower = max(b[0] for b in bounds(demand, links, float("inf")))
+    lower = max(b[0] for b in LinkProblem(demand, links, 1).bounds(float("inf")))
     assert least is None or lower <= least
 
 
@@ -142,10 +144,10 @@ def test_what_links_carry():
     links = cases.line(3)
     hops = distances(3, links.capacity)
     # 8 uses (two chunks of two links), four links.
-    assert link_bound(task(all_to_all(3)).spread, links.capacity, (), hops)[0] == 2
+    assert link_bound(task(all_to_all(3)).copies, links.capacity, (), hops)[0] == 2
     # One chunk for rank 2 alone takes two links, but so does one for ranks 1 and 2.
     for need in ({2}, {1, 2}):
-        demand = Demand(3, (Chunk(frozenset({0}), frozenset(need)),) * 3)
+        demand = Demand(3, (ChunkDemand(frozenset({0}), frozenset(need)),) * 3)
         assert link_bound(demand, {(0, 1): 1, (1, 2): 1}, (), hops)[0] == 3
     # Edge 0 - 1 parts rank 0 from the others, edge 1 - 2 rank 2.
     assert nearer_sets(hops, links.capacity) == [0b001, 0b011, 0b100, 0b110]

@@ -1,4 +1,4 @@
-"""Rows of transfers as whole arrays, and the schedule that they make."""
+"""Transfers as whole arrays, and the schedule that they make."""
 
 from __future__ import annotations
 
@@ -11,39 +11,26 @@ from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.schedule import TRANSFER, Schedule
 
 Numbers = int | np.ndarray
-_ENDS = ("src", "dst", "src_buffer", "dst_buffer", "reduce", "round")
+_EQUAL = ("src", "dst", "src_buffer", "dst_buffer", "reduce", "round")
 
 
-def rows(
+def transfers(
     round_: Numbers,
     src: Numbers,
     dst: Numbers,
     src_chunk: Numbers,
     dst_chunk: Numbers | None = None,
-    count: Numbers = 1,
     *,
+    count: Numbers = 1,
     buffers: tuple[Numbers, Numbers] = (0, 0),
     reduce: bool | np.ndarray = False,
 ) -> np.ndarray:
-    """Transfers from numbers or arrays of any shapes that fit together.
-
-    Parameters
-    ----------
-    round_, src, dst, src_chunk, count, reduce : int or array
-    dst_chunk : int or array, optional
-        As `src_chunk` if left out.
-    buffers : (int or array, int or array)
-        Of source and destination.
-
-    Returns
-    -------
-    ndarray of `TRANSFER`, shape (transfers,)
-    """
+    """Transfers from numbers or arrays that broadcast; `dst_chunk` is `src_chunk` by default."""
     dst_chunk = src_chunk if dst_chunk is None else dst_chunk
     columns = (round_, src, dst, buffers[0], src_chunk, buffers[1], dst_chunk, count, reduce)
-    given = np.broadcast_arrays(*columns)
-    table = np.zeros(given[0].size, TRANSFER)
-    for name, column in zip(TRANSFER.names or (), given, strict=True):
+    columns = np.broadcast_arrays(*columns)
+    table = np.zeros(columns[0].size, TRANSFER)
+    for name, column in zip(TRANSFER.names or (), columns, strict=True):
         table[name] = column.ravel()
     return table
 
@@ -51,43 +38,22 @@ def rows(
 def assemble(
     name: str, layout: Layout, parts: Iterable[np.ndarray], scratch: np.ndarray | None = None
 ) -> Schedule:
-    """A schedule of the transfers in `parts`, in any order.
+    """The schedule of transfers in any order; `scratch`: sizes (ranks, chunks) of one more buffer.
 
-    Empty chunks are left out, and rounds without transfers. Chunks that follow each other at both ends become
-    one transfer. In a round rank + 1 is sent to before rank + 2, so that ranks that start together do not
-    meet at one.
-
-    Parameters
-    ----------
-    name : str
-    layout : Layout
-    parts : iterable of ndarray of `TRANSFER`
-    scratch : ndarray of int, shape (ranks, chunks), optional
-        Elements of the chunks of one more buffer, ``scratch``, which is the last.
-
-    Returns
-    -------
-    Schedule
+    Empty chunks and rounds without transfers are left out; consecutive chunks become one transfer. In a round
+    rank + 1 is sent to before rank + 2, so that ranks that start together do not meet at one.
     """
     buffers, sizes = layout.buffers, layout.sizes
     if scratch is not None and scratch.any():
         buffers, sizes = (*buffers, "scratch"), (*sizes, scratch.astype(np.int64))
-    given = np.concatenate([np.zeros(0, TRANSFER), *parts])
-    return Schedule(
-        name=name,
-        ranks=layout.ranks,
-        buffers=buffers,
-        sizes=sizes,
-        transfers=_joined(_filled(given, sizes), layout.ranks),
-        pre=layout.pre,
-        post=layout.post,
-    )
+    single = _single_chunks(np.concatenate([np.zeros(0, TRANSFER), *parts]), sizes)
+    joined = _joined(single, layout.ranks)
+    return Schedule(name, layout.ranks, buffers, sizes, joined, layout.pre, layout.post)
 
 
-def _filled(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
+def _single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
     """One transfer a chunk, those of empty chunks left out."""
-    count = t["count"].astype(np.int64)
-    owner, within = ragged(count)
+    owner, within = ragged(t["count"].astype(np.int64))
     single = t[owner]
     single["src_chunk"] += within.astype(np.int32)
     single["dst_chunk"] += within.astype(np.int32)
@@ -107,9 +73,7 @@ def _joined(t: np.ndarray, ranks: int) -> np.ndarray:
     pair = (wide["round"] * ranks + (wide["dst"] - wide["src"]) % ranks) * ranks + wide["src"]
     kinds = (wide["src_buffer"] * (1 + wide["dst_buffer"].max()) + wide["dst_buffer"]) * 2 + wide["reduce"]
     t = t[np.lexsort((wide["src_chunk"] + kinds * (1 + wide["src_chunk"].max()), pair))]
-    follows = np.ones(t.size - 1, bool)
-    for name in _ENDS:
-        follows &= t[name][1:] == t[name][:-1]
+    follows = np.logical_and.reduce([t[name][1:] == t[name][:-1] for name in _EQUAL])
     for name in ("src_chunk", "dst_chunk"):
         follows &= t[name][1:] == t[name][:-1] + 1
     first = np.flatnonzero(np.concatenate(([True], ~follows)))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from synthesis_cases import check_circuits, fewest_rounds, grid
 
 from wavefabric.collectives import COLLECTIVES, kind, layout
-from wavefabric.collectives.synthesis import Lights, Undecided, synthesise
-from wavefabric.collectives.synthesis.circuits import search
+from wavefabric.collectives.synthesis import OpticalNetwork, Undecided, synthesise
+from wavefabric.collectives.synthesis.circuits import decide
 from wavefabric.errors import InputError
 
 
@@ -23,13 +23,13 @@ def all_gather(ranks, pieces=1):
 @pytest.mark.parametrize(("lasers", "rounds"), [(1, 7), (2, 4), (4, 2), (8, 1), (16, 1)])
 def test_two_by_four_tiles(lasers, waveguides, rounds):
     # ⌈7/L⌉ rounds: the bound by photodiodes is met, which holds whatever the routes.
-    lights = grid(2, 4, lasers, waveguides)
+    network = grid(2, 4, lasers, waveguides)
     begun = time.process_time()
-    found = synthesise(all_gather(8), lights)
+    found = synthesise(all_gather(8), network)
     assert time.process_time() - begun < 60
     assert (found.rounds, found.lower_bound, found.optimal) == (rounds, rounds, True)
     assert "routes given" not in found.why
-    check_circuits(found, lights)
+    check_circuits(found, network)
 
 
 @pytest.mark.parametrize(
@@ -37,99 +37,101 @@ def test_two_by_four_tiles(lasers, waveguides, rounds):
     [(2, 2, 4, 4, 1, 1), (2, 2, 1, 4, 3, 1), (4, 4, 4, 6, 4, 30), (4, 8, 16, 4, 2, 60)],
 )
 def test_larger_grids(rows, columns, lasers, k, rounds, seconds):
-    lights = grid(rows, columns, lasers, 20, k)
+    network = grid(rows, columns, lasers, 20, k)
     begun = time.process_time()
-    found = synthesise(all_gather(rows * columns), lights)
+    found = synthesise(all_gather(rows * columns), network)
     assert time.process_time() - begun < seconds
     assert (found.rounds, found.optimal) == (rounds, True)
-    check_circuits(found, lights)
+    check_circuits(found, network)
 
 
 def test_one_waveguide_for_both_directions():
     # Counting both directions of an edge together, two rounds of four lasers are not enough on 2 × 4 tiles,
     # though nothing shows it until wavelengths are told apart.
-    lights = grid(2, 4, 4, 1, 2, shared=True)
-    found = synthesise(all_gather(8), lights)
+    network = grid(2, 4, 4, 1, 2, shared=True)
+    found = synthesise(all_gather(8), network)
     assert (found.rounds, found.optimal) == (3, True)
     assert dict(found.status)[2].startswith("infeasible: proved by")
     assert "with wavelengths, for the routes given" in found.why
-    check_circuits(found, lights)
+    check_circuits(found, network)
 
 
 def test_without_wavelengths_suffices():
-    lights = grid(2, 4, 8, 1, 2, shared=True)
-    found = synthesise(all_gather(8), lights)
+    network = grid(2, 4, 8, 1, 2, shared=True)
+    found = synthesise(all_gather(8), network)
     assert (found.rounds, found.optimal) == (2, True)
     assert "without wavelengths, for the routes given" in found.why or "cross the edges" in found.why
-    check_circuits(found, lights)
+    check_circuits(found, network)
 
 
 def test_edges_that_run_out():
     # A line: the middle edge carries one chunk a round and wavelength, and two have to cross it either way.
-    lights = grid(1, 4, 2, 1)
-    found = synthesise(all_gather(4), lights)
+    network = grid(1, 4, 2, 1)
+    found = synthesise(all_gather(4), network)
     assert (found.rounds, found.optimal) == (2, True)
-    check_circuits(found, lights)
-    dark = replace(lights, capacity={(1, 2): 0})
+    check_circuits(found, network)
+    dark = replace(network, capacity={(1, 2): 0})
     with pytest.raises(InputError, match="some rank cannot get what it needs"):
         synthesise(all_gather(4), dark)
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_every_collective(collective):
-    lights = grid(2, 3, 2, 1, 3)
+    network = grid(2, 3, 2, 1, 3)
     for pieces in (1, 6 if collective == "all-reduce" else 2):
-        found = synthesise(layout(collective, 6, 90, pieces), lights, time_limit=20)
+        found = synthesise(layout(collective, 6, 90, pieces), network, time_limit=20)
         assert kind(found.schedule)[0] == collective
-        check_circuits(found, lights)
+        check_circuits(found, network)
         assert found.lower_bound <= found.rounds
         if found.optimal:
             assert found.rounds == found.lower_bound
 
 
 def test_all_reduce_is_two_halves():
-    lights = grid(2, 4, 4, 20)
-    found = synthesise(layout("all-reduce", 8, 803, 8), lights)
-    half = synthesise(layout("reduce-scatter", 8, 803), lights)
+    network = grid(2, 4, 4, 20)
+    found = synthesise(layout("all-reduce", 8, 803, 8), network)
+    half = synthesise(layout("reduce-scatter", 8, 803), network)
     assert (found.rounds, half.rounds) == (4, 2)
     assert found.optimal
     assert half.optimal
     assert "reduce-scatter: " in found.why
     assert "all-gather: " in found.why
     for each in (found, half):
-        check_circuits(each, lights)
+        check_circuits(each, network)
 
 
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
 def test_a_root_scatters_pieces_and_all_gather_them(collective, monkeypatch):
-    monkeypatch.setattr(search, "enough", None)
-    lights = grid(4, 4, 16, 20, 2)
-    found = synthesise(layout(collective, 16, 32, 16), lights)
+    monkeypatch.setattr(decide, "decide_rounds", None)
+    network = grid(4, 4, 16, 20, 2)
+    found = synthesise(layout(collective, 16, 32, 16), network)
     assert (found.rounds, found.lower_bound, found.optimal) == (2, 2, True)
-    check_circuits(found, lights)
+    check_circuits(found, network)
 
 
 def test_sums_in_one_direction_only():
     # Light goes round one way; a sum must therefore be gathered along the routes, not against them.
     ways = {(a, (a + 1) % 3): ((a, (a + 1) % 3),) for a in range(3)}
-    lights = Lights(3, 1, 1, None, ways)
+    network = OpticalNetwork(3, 1, 1, None, ways)
     for collective, rounds in (("reduce-scatter", 2), ("all-reduce", 4), ("reduce", 2), ("broadcast", 2)):
-        found = synthesise(layout(collective, 3, 3, 3 if collective == "all-reduce" else 1), lights)
+        found = synthesise(layout(collective, 3, 3, 3 if collective == "all-reduce" else 1), network)
         assert (found.rounds, found.optimal) == (rounds, True)
-        check_circuits(found, lights)
+        check_circuits(found, network)
 
 
 @pytest.mark.parametrize(("ports", "rounds"), [(None, 1), (8, 1), (4, 2), (1, 7)])
 def test_ports(ports, rounds):
-    lights = grid(2, 4, 8, 20, ports=ports)
-    found = synthesise(layout("all-to-all", 8, 8), lights)
+    network = grid(2, 4, 8, 20, ports=ports)
+    found = synthesise(layout("all-to-all", 8, 8), network)
     assert (found.rounds, found.optimal) == (rounds, True)
-    check_circuits(found, lights)
+    check_circuits(found, network)
 
 
 def test_nothing_to_do():
     for made in (layout("all-gather", 1, 5), layout("all-gather", 4, 0)):
-        found = synthesise(made, grid(1, made.ranks, 1, 1) if made.ranks > 1 else Lights(1, 1, 1, None, {}))
+        found = synthesise(
+            made, grid(1, made.ranks, 1, 1) if made.ranks > 1 else OpticalNetwork(1, 1, 1, None, {})
+        )
         assert (found.rounds, found.optimal, found.circuits) == (0, True, ())
 
 
@@ -156,19 +158,19 @@ def small(draw):
     ports = draw(st.sampled_from([None, 1]))
     capacity = {e: 2 for e in edges if draw(st.booleans())}
     ways = {pair: tuple(w) for pair, w in routes.items()}
-    lights = Lights(ranks, lasers, 1, ports, ways, capacity, capacity == {} and draw(st.booleans()))
+    network = OpticalNetwork(ranks, lasers, 1, ports, ways, capacity, capacity == {} and draw(st.booleans()))
     one = ["broadcast", "reduce"]
     collective = draw(st.sampled_from(one if ranks == 4 else [*one, "all-gather", "reduce-scatter"]))
-    return lights, collective, draw(st.integers(1, 2)) if collective in one and ranks < 4 else 1
+    return network, collective, draw(st.integers(1, 2)) if collective in one and ranks < 4 else 1
 
 
 @settings(max_examples=60, deadline=None)
 @given(small())
 def test_against_trying_everything(case):
-    lights, collective, pieces = case
-    made = layout(collective, lights.ranks, 12 * pieces, pieces)
-    everybody = set(range(lights.ranks))
-    mirrored = lights.reversed() if "reduce" in collective else lights
+    network, collective, pieces = case
+    made = layout(collective, network.ranks, 12 * pieces, pieces)
+    everybody = set(range(network.ranks))
+    mirrored = network.reversed() if "reduce" in collective else network
     owners = (
         [0] * pieces
         if collective in ("broadcast", "reduce")
@@ -177,24 +179,24 @@ def test_against_trying_everything(case):
     have = [{r} for r in owners]
     least = fewest_rounds(mirrored, have, [everybody] * len(owners), 6)
     try:
-        found = synthesise(made, lights, time_limit=20)
+        found = synthesise(made, network, time_limit=20)
     except InputError:
         assert least is None
         return
-    check_circuits(found, lights)
+    check_circuits(found, network)
     assert found.optimal
     assert least is None or found.rounds == least
 
 
 def test_time_runs_out():
-    lights = grid(2, 4, 4, 1, 2, shared=True)
-    found = synthesise(all_gather(8), lights, time_limit=0.6)
+    network = grid(2, 4, 4, 1, 2, shared=True)
+    found = synthesise(all_gather(8), network, time_limit=0.6)
     assert (found.rounds, found.lower_bound, found.optimal) == (3, 2, False)
     assert (2, "unknown: out of time") in found.status
     assert "2 not decided" in found.why
-    check_circuits(found, lights)
+    check_circuits(found, network)
     with pytest.raises(Undecided, match="time_limit: over before 2 to 2 rounds were decided"):
-        synthesise(all_gather(8), lights, time_limit=0.3, max_rounds=2)
+        synthesise(all_gather(8), network, time_limit=0.3, max_rounds=2)
 
 
 def test_max_rounds():
@@ -209,21 +211,23 @@ def test_max_rounds():
 
 def test_max_rounds_of_two_halves_that_are_one():
     # One round each by counting; but what every rank wants of every other does not fit over these edges.
-    lights = grid(1, 4, 3, 1)
+    network = grid(1, 4, 3, 1)
     made = layout("all-reduce", 4, 4, 4)
-    least = synthesise(made, lights)
+    least = synthesise(made, network)
     assert (least.rounds, least.optimal) == (4, True)
     for most in range(least.rounds):
         with pytest.raises(InputError, match=f"max_rounds: {most}; allowed: from "):
-            synthesise(made, lights, max_rounds=most)
+            synthesise(made, network, max_rounds=most)
     for most in (least.rounds, least.rounds + 1):
-        assert synthesise(made, lights, max_rounds=most).rounds == least.rounds
+        assert synthesise(made, network, max_rounds=most).rounds == least.rounds
 
 
 def test_what_is_impossible_is_so_in_fewer_rounds(monkeypatch):
     # Four rounds by counting, six shown impossible by the solvers; they are not let decide five.
-    decide = search.enough
-    monkeypatch.setattr(search, "enough", lambda d, n, r, *rest: None if r == 5 else decide(d, n, r, *rest))
+    decided = decide.decide_rounds
+    monkeypatch.setattr(
+        decide, "decide_rounds", lambda d, n, r, *rest: None if r == 5 else decided(d, n, r, *rest)
+    )
     found = synthesise(all_gather(5), grid(1, 5, 1, 1, 1, shared=True))
     assert (found.rounds, found.lower_bound, found.optimal) == (7, 7, True)
     verdicts = dict(found.status)
@@ -251,26 +255,26 @@ def test_progress():
 def test_bad_fabrics(change, message):
     good = {"ranks": 2, "lasers": 1, "waveguides": 1, "ports": None, "routes": {(0, 1): ((0, 1),)}}
     with pytest.raises(InputError, match=message):
-        Lights(**(good | change))
+        OpticalNetwork(**(good | change))
 
 
 def test_bad_arguments():
-    lights = grid(1, 2, 1, 1)
+    network = grid(1, 2, 1, 1)
     for more, message in (
         ({"time_limit": 0}, "time_limit: 0; allowed"),
         ({"workers": 0}, "workers: 0; allowed"),
         ({"max_rounds": -1}, "max_rounds: -1; allowed"),
     ):
         with pytest.raises(InputError, match=message):
-            synthesise(all_gather(2), lights, **more)
+            synthesise(all_gather(2), network, **more)
     with pytest.raises(InputError, match="layout: 3 ranks; allowed: the 2 ranks of the fabric"):
-        synthesise(all_gather(3), lights)
+        synthesise(all_gather(3), network)
 
 
 @pytest.mark.parametrize("change", ["wavelength", "route", "dst"])
 def test_the_check_finds_errors(change):
-    lights = grid(2, 4, 2, 1, 2)
-    found = synthesise(all_gather(8), lights)
+    network = grid(2, 4, 2, 1, 2)
+    found = synthesise(all_gather(8), network)
     first, second = found.circuits[:2]
     assert (first.round, first.src) == (second.round, second.src)
     bad = {
@@ -279,4 +283,4 @@ def test_the_check_finds_errors(change):
         "dst": replace(first, dst=(first.dst + 1) % 8),
     }[change]
     with pytest.raises(AssertionError):
-        check_circuits(replace(found, circuits=(bad, *found.circuits[1:])), lights)
+        check_circuits(replace(found, circuits=(bad, *found.circuits[1:])), network)

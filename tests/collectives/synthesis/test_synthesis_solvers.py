@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from synthesis_cases import grid
 
 from wavefabric.collectives import layout
 from wavefabric.collectives.conditions import Layout
-from wavefabric.collectives.synthesis import Lights, solve, synthesise
+from wavefabric.collectives.synthesis import OpticalNetwork, solve, synthesise
 from wavefabric.collectives.synthesis.bounds import circuit_bound, cut_bound
 from wavefabric.collectives.synthesis.demand import task
 from wavefabric.collectives.synthesis.edge_colouring import colours
@@ -72,7 +73,7 @@ def test_general_rows():
 
 def test_bounds():
     def demand(*args):
-        return task(layout(*args)).spread
+        return task(layout(*args)).copies
 
     assert circuit_bound(demand("all-gather", 8, 8), 4)[0] == 2
     assert circuit_bound(demand("all-gather", 8, 16, 2), 4)[0] == 4
@@ -90,13 +91,13 @@ HARD = """
 from synthesis_cases import grid
 from wavefabric.collectives import layout
 from wavefabric.collectives.synthesis import synthesise
-made, lights = layout("all-gather", 32, 32), grid(4, 8, 16, 1, 4)
-synthesise(made, lights, time_limit=100, progress=lambda text: print(text, flush=True))
+made, network = layout("all-gather", 32, 32), grid(4, 8, 16, 1, 4)
+synthesise(made, network, time_limit=100, progress=lambda text: print(text, flush=True))
 """
 
 
 def test_ctrl_c():
-    here = __file__.rpartition("/")[0]
+    here = str(Path(__file__).parents[1])
     with subprocess.Popen(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {here!r})\n{HARD}"],
         stdout=subprocess.PIPE,
@@ -146,14 +147,14 @@ def custom(pre, post):
     ],
 )
 def test_layouts_refused(made, message):
-    lights = Lights(2, 1, 1, None, {(0, 1): ((0, 1),), (1, 0): ((1, 0),)})
+    network = OpticalNetwork(2, 1, 1, None, {(0, 1): ((0, 1),), (1, 0): ((1, 0),)})
     with pytest.raises(InputError, match=message):
-        synthesise(made, lights)
+        synthesise(made, network)
 
 
 def test_copies_within_a_rank():
     # Rank 1 must hold the chunk twice, rank 0 once more than it does.
     made = custom({(0, 0, 0): (0, 1)}, {(0, 0, 1): (0, 1), (1, 0, 0): (0, 1), (1, 0, 1): (0, 1)})
-    lights = Lights(2, 1, 1, None, {(0, 1): ((0, 1),)})
-    found = synthesise(made, lights)
+    network = OpticalNetwork(2, 1, 1, None, {(0, 1): ((0, 1),)})
+    found = synthesise(made, network)
     assert (found.rounds, found.optimal, found.schedule.rounds) == (1, True, 2)
