@@ -23,8 +23,8 @@ from wavefabric.acoustics.threads import default_threads
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator, world
-from wavefabric.exchange.binding import threads as rank_threads
 from wavefabric.exchange.launch.environment import ranks as ranks_started
+from wavefabric.exchange.launch.environment import threads as threads_of_a_rank
 from wavefabric.results.agree import agree
 from wavefabric.results.lock import FileLock, check_locks, locked_by_first
 from wavefabric.system.interrupt import Deferred
@@ -144,7 +144,7 @@ def _world(device: Any, threads: int | None) -> Communicator:
         place = get_device("auto", threads)
         device = place if place.name == "cpu" else device
     elif device == "cpu":
-        device = get_device("cpu", threads or rank_threads())
+        device = get_device("cpu", threads or threads_of_a_rank() or 1)
     return world(device=device)
 
 

@@ -70,7 +70,7 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
     from wavefabric.exchange.launch import environment, rank_status
 
     if code == 0:
-        rank_status.sign_out(0)
+        rank_status.exits(0)
         return 0
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -82,7 +82,7 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
         _trace(error)
         if message or code in _PATIENCE:
             _say(f"wavefabric: rank {rank} of {ranks}: {message or 'interrupted; all ranks end'}")
-        rank_status.sign_out(code)
+        rank_status.exits(code)
 
     patience = _PATIENCE.get(code, _SHORT)
     # Ranks that have gone on never come to a control plane which this one has yet to make.
@@ -94,9 +94,9 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
         # Not even the control plane is there, alike on all ranks as a rule.
         if rank == 0:
             fail(message)
-        rank_status.sign_out(code)
+        rank_status.exits(code)
         return code
-    found = control.settle(message, code, patience)
+    found = control.gather_failures(message, code, patience)
     late.cancel()
     if found is None:
         alone()
@@ -108,18 +108,18 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
         alike = all(text == message for text, _ in found)
         _say(f"wavefabric: error: {'' if alike else f'rank {rank} of {ranks}: '}{message}")
     # Some mpiexecs kill all as soon as one leaves with an error: not before it is said.
-    control.settle("", code, _SHORT)
+    control.gather_failures("", code, _SHORT)
     code = max(number for _, number in found)
-    rank_status.sign_out(code)
+    rank_status.exits(code)
     _later(_LEAVING, code)
     return code
 
 
 def _control():
     from wavefabric.cli.common import ranks
-    from wavefabric.exchange.agreement import bare_control
+    from wavefabric.exchange.agreement import world_control
 
-    return ranks.opened.control if ranks.opened is not None else bare_control()
+    return ranks.opened.control if ranks.opened is not None else world_control()
 
 
 def _trace(error: BaseException | None) -> None:

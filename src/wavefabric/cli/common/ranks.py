@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wavefabric.errors import InputError, quoted
+from wavefabric.exchange.transports import TRANSPORTS
 from wavefabric.system.machine import usable_threads
 
 if TYPE_CHECKING:
     from wavefabric.collectives import Schedule
     from wavefabric.exchange import Communicator
 
-TRANSPORTS = ("auto", "mpi", "mpi-cuda", "nccl", "p2p")
 _PANEL = "Several ranks"
 
 #: Arguments of the command, for the ranks that it starts; set by `wavefabric.cli.main`.
@@ -136,22 +136,23 @@ class RankOptions:
         given = os.environ.get(environment.PLACEMENT)
         if given and environment.expected_ranks() is not None:
             return [int(word) for word in given.split()]
-        from wavefabric.exchange.placement import place, read_placement
-
         if self.placement != "auto":
+            from wavefabric.exchange.placement_file import read_placement
+
             return read_placement(self.placement, here)
         if here != self.count:
             raise InputError(
                 "--placement: auto given with ranks on several hosts; allowed: a file, for one host"
             )
-        from wavefabric.exchange import topology
+        from wavefabric.exchange.placement import best_placement
+        from wavefabric.system import gpu_topology
 
-        found = topology.query()
-        if found is None or schedule is None:
+        topology = gpu_topology.query()
+        if topology is None or schedule is None:
             raise InputError(
                 "--placement: auto given, but nvidia-smi topo -m names no GPUs; allowed: a file, or without"
             )
-        best = place(schedule(), found)
+        best = best_placement(schedule(), topology)
         if not quiet:
             typer.echo(str(best))
         return best.gpus
@@ -187,9 +188,9 @@ def start(
     """
     if not starting(options):
         return
-    from wavefabric.exchange.launch.launch import Job, launch
+    from wavefabric.exchange.launch.launcher import LaunchOptions, launch
 
-    job = Job(
+    launched = LaunchOptions(
         list(words),
         options.count,
         options.transport or "auto",
@@ -198,7 +199,7 @@ def start(
         checkpoint,
     )
     sys.stdout.flush()
-    raise typer.Exit(launch(job))
+    raise typer.Exit(launch(launched))
 
 
 def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bool) -> Communicator | None:
@@ -237,10 +238,7 @@ def default_threads() -> int:
     """CPU threads of a rank: what its launcher says, else its share of what it may use."""
     from wavefabric.exchange.launch import environment
 
-    given = os.environ.get(environment.THREADS, "")
-    if given.isdecimal() and int(given) > 0:
-        return int(given)
-    return max(1, usable_threads() // environment.local_size())
+    return environment.threads() or max(1, usable_threads() // environment.local_size())
 
 
 def first() -> bool:
