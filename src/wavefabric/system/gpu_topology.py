@@ -32,17 +32,11 @@ def speed(link: str) -> int:
 
 @dataclass(frozen=True)
 class GpuTopology:
-    """Links between the GPUs of a host.
+    """Links between the GPUs of a host."""
 
-    Parameters
-    ----------
-    links : tuple of tuple of str
-        Class of the link between GPU i and GPU j (``"PIX"``, ``"NV18"``, …), ``"X"`` for i = j.
-    numa : tuple of int or None
-        NUMA node next to each GPU, None where nvidia-smi does not say.
-    """
-
+    #: Class of the link between GPU i and GPU j (``"PIX"``, ``"NV18"``, …), ``"X"`` for i = j.
     links: tuple[tuple[str, ...], ...]
+    #: NUMA node next to each GPU, None where nvidia-smi does not say.
     numa: tuple[int | None, ...]
 
     @property

@@ -71,7 +71,7 @@ def tell_of_compiling(quiet: bool = False) -> None:
     from wavefabric.cli.common.ranks import first
     from wavefabric.device import compiling
 
-    compiling.tell(None if quiet or not first() else _compiling)
+    compiling.before_first(None if quiet or not first() else _compiling)
 
 
 def _compiling() -> None:
