@@ -212,7 +212,7 @@ class _Run:
                 self._simulation = ended - self._simulating
                 arrays = self._recorder.finish()
                 self._postprocessing = time.perf_counter() - ended
-                self._recorder.sink.finish(arrays, self._close_report())
+                self._recorder.deliver(arrays, self._close_report())
                 complete = True
         except BaseException as error:
             # An earlier checkpoint, if any, still goes with the rows that are there.
@@ -227,7 +227,7 @@ class _Run:
             self._progress.finish()
             self._recorder.close()
             if not complete:
-                self._recorder.sink.abandon(keep)
+                self._recorder.abandon(keep)
         if saves is not None:
             saves.remove()
         return report

@@ -11,7 +11,7 @@ import numpy as np
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.recording.sinks import Memory
+from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import FieldLost
 from wavefabric.acoustics.run import run as simulate
 from wavefabric.acoustics.sensor import Sensor
@@ -124,7 +124,7 @@ def _case(rng: np.random.Generator, comm: Communicator, steps: int, points: int)
     }  # fmt: skip
     if verdict.warning:
         return {**case, "kind": "refused", **_refused(problem, verdict)}
-    sink = Memory()
+    sink = MemorySink()
     try:
         simulate(problem, recording, sink, comm=comm, precision="double")
     except FieldLost:
