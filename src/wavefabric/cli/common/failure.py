@@ -99,9 +99,9 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
 
 def _control():
     from wavefabric.cli.common import ranks
-    from wavefabric.exchange.agreement import bare_control
+    from wavefabric.exchange.agreement import world_control
 
-    return ranks.opened.control if ranks.opened is not None else bare_control()
+    return ranks.opened.control if ranks.opened is not None else world_control()
 
 
 def _trace(error: BaseException | None) -> None:
