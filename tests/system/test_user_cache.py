@@ -125,7 +125,8 @@ from wavefabric.cli import redirect_caches
 redirect_caches()
 from wavefabric.device import fftw
 if fftw.pyfftw:
-    fftw.RowPlans(64, "complex128")
+    from wavefabric.device.cpu_fft import CpuRowFFT
+    CpuRowFFT(64, "complex128")
     assert fftw._wisdom_file().exists()
 else:
     fftw.cache_directory()
