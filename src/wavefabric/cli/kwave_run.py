@@ -53,7 +53,7 @@ class KWaveRun:
 
     def run(self) -> tuple[KWaveOutput, Problem, Report] | None:
         """Simulate, on all ranks; the output, what was simulated and what it cost, on rank 0 alone."""
-        shared = self.decomposition.options(self.ranks)
+        shared = self.decomposition.read(self.ranks)
         comm = self._start_ranks(shared)
         began = time.perf_counter()
         from wavefabric.acoustics.kwave.input import read_input

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wavefabric.cli.common.files import write_all
+from wavefabric.cli.common.options import OutputOptions
 from wavefabric.cli.common.show import console, pairs_table, print_json, print_written
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ def volumes(schedule: Schedule):
 def show_made(
     schedule: Schedule,
     output: Path | None,
-    force: bool,
-    as_json: bool,
+    asked: OutputOptions,
     *,
     more_lines: Sequence[tuple[str, str]] = (),
     more_facts: dict[str, Any] | None = None,
@@ -62,9 +62,9 @@ def show_made(
     from wavefabric.collectives import to_json
 
     texts = {} if output is None else {output: to_json(schedule)}
-    written = write_all(texts | (more_files or {}), force)
+    written = write_all(texts | (more_files or {}), asked.force)
     facts = schedule_facts(schedule)
-    if as_json:
+    if asked.as_json:
         print_json({**facts, **(more_facts or {}), "written": written})
         return
     local = f", and {facts['local_rounds']} that add or copy within ranks" if facts["local_rounds"] else ""
