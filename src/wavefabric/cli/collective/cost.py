@@ -18,6 +18,7 @@ from wavefabric.cli.collective.algorithm import (
 )
 from wavefabric.cli.collective.compare import compared
 from wavefabric.cli.collective.cost_table import Costed, rows_of, show
+from wavefabric.cli.collective.facts import circuit_facts
 from wavefabric.cli.collective.setting import AllCircuitOptions, Order, Setting, make_setting
 from wavefabric.cli.common.files import PICTURES, check_target
 from wavefabric.cli.common.options import OutputOptions, grouped, option, options
@@ -118,7 +119,6 @@ def _costed(each: Costed, setting: Setting, sizes: list[int], asked: CostOptions
 
 def _planned(schedule: Schedule, setting: Setting) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of the photonic model with one plan for all sizes, and facts about it; none for electrical."""
-    from wavefabric.cli.collective.circuits import facts
     from wavefabric.fabric import PhotonicFabric
     from wavefabric.fabric.cost.cost import check_sizes
     from wavefabric.fabric.photonic.budget import LinkBudget
@@ -130,7 +130,7 @@ def _planned(schedule: Schedule, setting: Setting) -> tuple[dict[str, Any], dict
     options = {"plan": plan, "incremental": setting.options.incremental}
     if setting.options.budget:
         options["budget"] = setting.fabric.budget or LinkBudget()
-    return options, facts(plan)
+    return options, circuit_facts(plan)
 
 
 def cost_at(schedule: Schedule, fabric: AnyFabric, size: float, model: str, options: dict[str, Any]) -> Cost:

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from wavefabric.cli.collective.algorithm import read_proved
-from wavefabric.cli.collective.circuits import circuits_text
 from wavefabric.cli.common.files import check_target, load_fabric, naming, write_all
 from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options
 from wavefabric.cli.common.ranks import rank_zero_only
@@ -70,6 +69,7 @@ def command(
 
         texts = {output: to_json(schedule)}
     if fabric is not None:
+        from wavefabric.cli.collective.circuits import circuits_text
         from wavefabric.fabric import PhotonicFabric
         from wavefabric.fabric.photonic.assign import plan
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, default_elements, read_schedule
-from wavefabric.cli.collective.circuits import circuits_text
 from wavefabric.cli.collective.facts import show_made
 from wavefabric.cli.collective.solver_options import SolverOptions
 from wavefabric.cli.common.files import check_target, load_fabric
@@ -186,6 +185,7 @@ def _about(
     answer: Synthesis, fabric: AnyFabric, size: int, pieces: int | None, circuits: Path | None
 ) -> tuple[list[tuple[str, str]], dict[str, Any], dict[Path, str]]:
     """Lines of the table, facts for JSON, and further files, on a schedule that was found."""
+    from wavefabric.cli.collective.circuits import circuits_text
     from wavefabric.collectives.conditions import whole_elements
     from wavefabric.fabric import PhotonicFabric
     from wavefabric.fabric.cost.cost import cost

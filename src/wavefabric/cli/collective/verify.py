@@ -8,9 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from wavefabric.cli.collective.algorithm import read_proved
-from wavefabric.cli.collective.circuits import facts as circuit_facts
-from wavefabric.cli.collective.circuits import load_circuits, notes
-from wavefabric.cli.collective.facts import msccl_facts, msccl_text
+from wavefabric.cli.collective.facts import circuit_facts, circuit_notes, msccl_facts, msccl_text
 from wavefabric.cli.common.files import naming
 from wavefabric.cli.common.options import grouped, option, options
 from wavefabric.cli.common.ranks import rank_zero_only
@@ -50,12 +48,13 @@ def command(
     for facts in verified:
         typer.echo(f"ok: {facts['file']}: {facts['schedule']}: {_text(facts)}")
         if "circuits" in facts:
-            for line in notes(facts["circuits"], facts["circuits"]["laser_bandwidth"]):
+            for line in circuit_notes(facts["circuits"], facts["circuits"]["laser_bandwidth"]):
                 typer.echo(line)
 
 
 def verify_file(path: Path, circuits: Path | None, expect: str | None = None) -> dict[str, Any]:
     """Verify one file; gives what it is. Errors name the file, and the transfer or circuit at fault."""
+    from wavefabric.cli.collective.circuits import load_circuits
     from wavefabric.collectives.conditions import kind
     from wavefabric.fabric.photonic.check import check_plan
 
