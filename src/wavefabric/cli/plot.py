@@ -16,7 +16,7 @@ from wavefabric.files.output import check_output
 from wavefabric.units import quantity as quantity_of
 
 if TYPE_CHECKING:
-    from wavefabric.acoustics.pictures.recorded import Recorded
+    from wavefabric.acoustics.pictures.recorded import RecordedFile
 
 
 class Format(StrEnum):
@@ -76,7 +76,7 @@ def command(
     print_written(written)
 
 
-def _ultrasound(recorded: Recorded, asked: PlotOptions) -> list[Path]:
+def _ultrasound(recorded: RecordedFile, asked: PlotOptions) -> list[Path]:
     from wavefabric.acoustics.pictures.plot_recorded import chosen, plot_recorded
 
     names = chosen(recorded, asked.quantity or [])

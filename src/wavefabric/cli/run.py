@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from wavefabric.cli.common.decomposition import DecompositionOptions
-from wavefabric.cli.common.lifecycle import naming_no_resume
+from wavefabric.cli.common.guard import naming_no_resume
 from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options
 from wavefabric.cli.common.ranks import PANEL, RankOptions
 from wavefabric.cli.run_fibre import run_link_file

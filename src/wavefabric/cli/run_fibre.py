@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wavefabric.cli.common import ranks as common_ranks
-from wavefabric.cli.common.lifecycle import lifecycle
+from wavefabric.cli.common.guard import guarded
 from wavefabric.cli.common.progress import announce_compiling, make_progress
 from wavefabric.cli.common.ranks import RankOptions
 from wavefabric.cli.common.show import print_json
@@ -46,7 +46,7 @@ def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
     progress = make_progress(asked.silent)
     announce_compiling(asked.silent)
     command = "without --no-resume it" if asked.no_resume else "the same command"
-    with lifecycle(progress, checkpoint, command=command):
+    with guarded(progress, checkpoint, command=command):
         done = run_link(
             settings,
             output=target,

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import wavefabric
-from wavefabric.acoustics.kwave import output
+from wavefabric.acoustics.kwave import output_file
 from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.acoustics.kwave.output import KWaveOutput
-from wavefabric.acoustics.recording.sinks import Layout, Report
+from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 from wavefabric.errors import InputError
 
-DATA = Path(__file__).parents[1] / "data" / "kwave"
+DATA = Path(__file__).parents[2] / "data" / "kwave"
 NAMES = [p.stem for p in sorted(DATA.glob("*.h5")) if "_out" not in p.stem]
 FIELD = re.compile(r".*(_all|_final)$")
 POINT = re.compile(r".*_(rms|max|min)$")
@@ -27,7 +27,7 @@ SECONDS = {"loading": 0.004, "preprocessing": 0.17, "simulation": 12.3, "postpro
 
 def results(name):
     """Layout, time series (rows, samples) and the rest, from k-Wave's answer."""
-    series, others, layout = {}, {}, Layout({}, {}, (), np.dtype(np.float32))
+    series, others, layout = {}, {}, RecordingLayout({}, {}, (), np.dtype(np.float32))
     with h5py.File(DATA / f"{name}_out.h5") as file:
         for key, item in file.items():
             if isinstance(item, h5py.Group):
@@ -47,14 +47,14 @@ def results(name):
                 series[key] = array
                 layout.series[key] = array.shape
     fields = tuple(key for key in others if FIELD.match(key))
-    return Layout(layout.series, layout.points, fields, layout.dtype), series, others
+    return RecordingLayout(layout.series, layout.points, fields, layout.dtype), series, others
 
 
 def feed(sink, series, first=0, last=None):
     """Rows by sevens, as a run would hand them over."""
     for start in range(first, len(next(iter(series.values()))) if last is None else last, 7):
         for name, array in series.items():
-            sink.rows(name, start, array[start : start + 7 if last is None else min(start + 7, last)])
+            sink.write_rows(name, start, array[start : start + 7 if last is None else min(start + 7, last)])
 
 
 def write(path, name, **options):
@@ -63,7 +63,7 @@ def write(path, name, **options):
     sink.begin(layout, 0)
     feed(sink, series)
     sink.flush()
-    sink.finish(others, Report(120, 120, "cpu", SECONDS, peak_bytes=19 << 20))
+    sink.finish(others.items(), Report(120, 120, "cpu", SECONDS, peak_bytes=19 << 20))
     assert sink.finished
     return path
 
@@ -155,11 +155,11 @@ def test_sensor_mask_is_copied(tmp_path, name, mask):
 
 def test_double_precision_is_stored_as_k_wave_stores(tmp_path):
     layout, series, others = results("dirichlet_2d")
-    double = Layout(layout.series, layout.points, layout.fields, np.dtype(np.float64))
+    double = RecordingLayout(layout.series, layout.points, layout.fields, np.dtype(np.float64))
     sink = KWaveOutput(tmp_path / "out.h5", read_input(DATA / "dirichlet_2d.h5"))
     sink.begin(double, 0)
     feed(sink, {name: array.astype(float) + 1e-12 for name, array in series.items()})
-    sink.finish(others, Report())
+    sink.finish(others.items(), Report())
     with h5py.File(tmp_path / "out.h5") as file:
         assert file["p"].dtype == file["p_final"].dtype == np.float32
         assert file["p"].attrs["data_type"] == b"float"
@@ -187,7 +187,7 @@ def test_killed_and_resumed(tmp_path, name, level):
     sink = KWaveOutput(tmp_path / "b.h5", given, compression=level)
     sink.begin(layout, 60)
     feed(sink, series, first=60)
-    sink.finish(others, Report())
+    sink.finish(others.items(), Report())
     ours, theirs = datasets(tmp_path / "b.h5"), datasets(DATA / f"{name}_out.h5")
     assert ours == theirs
     assert os.listdir(tmp_path) == ["b.h5"]
@@ -218,7 +218,7 @@ def test_interrupted_while_room_is_made(tmp_path, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("wavefabric.acoustics.kwave.output._make_room", stop)
+    monkeypatch.setattr("wavefabric.acoustics.kwave.output_file.allocate", stop)
     with pytest.raises(KeyboardInterrupt):
         sink.begin(results("p0_homogeneous")[0], 0)
     sink.abandon(keep=False)
@@ -247,8 +247,8 @@ def test_unfit_for_resuming(tmp_path):
     resume()
     fewer = {name: size for name, size in layout.series.items() if name != "ux"}
     for other, options in [
-        (Layout(fewer, layout.points, layout.fields, layout.dtype), {}),
-        (Layout(layout.series, {}, layout.fields, layout.dtype), {}),
+        (RecordingLayout(fewer, layout.points, layout.fields, layout.dtype), {}),
+        (RecordingLayout(layout.series, {}, layout.fields, layout.dtype), {}),
         (layout, {"start": 3}),
     ]:
         with pytest.raises(InputError, match="another run"):
@@ -286,7 +286,7 @@ def test_failure_at_the_end_leaves_no_output(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="space"):
-        sink.finish(others, Report())
+        sink.finish(others.items(), Report())
     # The series stay until it is known whether a checkpoint refers to them.
     assert names(tmp_path) == ["a.h5.partial", "a.h5.partial.json"]
     assert not sink.finished
@@ -295,8 +295,8 @@ def test_failure_at_the_end_leaves_no_output(tmp_path, monkeypatch):
 
 
 def test_long_rows_are_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr("wavefabric.acoustics.kwave.output._LONG_ROW", 30)
-    monkeypatch.setattr("wavefabric.acoustics.kwave.output._CUT_ROW", 16)
+    monkeypatch.setattr("wavefabric.acoustics.kwave.output_file._LONG_ROW", 30)
+    monkeypatch.setattr("wavefabric.acoustics.kwave.output_file._CUT_ROW", 16)
     with h5py.File(write(tmp_path / "out.h5", "p0_homogeneous")) as file:
         assert file["p"].chunks == file["p_max"].chunks == (1, 1, 16)
         with h5py.File(DATA / "p0_homogeneous_out.h5") as theirs:
@@ -326,10 +326,10 @@ def test_killed_at_the_end_and_resumed(tmp_path, moment, level):
         if moment == "replace":
             os.replace = die
         elif moment == "put_attribute":
-            output.put_attribute = die
+            output_file.put_attribute = die
         else:
             setattr(sink, moment, die)
-        sink.finish(others, Report())
+        sink.finish(others.items(), Report())
 
     child = os.fork()
     if child == 0:
@@ -344,6 +344,6 @@ def test_killed_at_the_end_and_resumed(tmp_path, moment, level):
         again = KWaveOutput(tmp_path / "a.h5", given, compression=level)
         again.begin(layout, 60)
         feed(again, series, first=60)
-        again.finish(others, Report())
+        again.finish(others.items(), Report())
     assert datasets(tmp_path / "a.h5") == datasets(DATA / "p0_homogeneous_out.h5")
     assert names(tmp_path) == ["a.h5"]

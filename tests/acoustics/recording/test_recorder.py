@@ -11,7 +11,7 @@ from random_problems import history, points, problem, velocity_source
 from wavefabric.acoustics.problem import QUANTITIES, Cuboids, Interpolation, Recording
 from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.intensity import WEIGHTS
-from wavefabric.acoustics.recording.sinks import Memory
+from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
 from wavefabric.device import get_device
 
@@ -51,7 +51,7 @@ def fields(place, shape, dtype=np.float32):
 
 
 def record(place, shape, quantities, where=None, start=0, sink=None, precision="single"):
-    sink = sink or Memory()
+    sink = sink or MemorySink()
     run(given(shape), Recording(tuple(quantities), where, start), sink, device=place, precision=precision)
     return sink.arrays
 
@@ -140,15 +140,15 @@ def test_intensity(place, shape, kind, start):
         )
 
 
-class Calls(Memory):
+class Calls(MemorySink):
     """Keeps the order and sizes of blocks as well."""
 
     def __init__(self):
         super().__init__()
         self.blocks, self.threads = [], set()
 
-    def rows(self, name, first, block):
-        super().rows(name, first, block)
+    def write_rows(self, name, first, block):
+        super().write_rows(name, first, block)
         self.blocks.append((name, first, len(block)))
         self.threads.add(threading.current_thread())
 
@@ -187,14 +187,14 @@ def test_a_row_larger_than_all_blocks(place, monkeypatch):
     assert [count for *_, count in sink.blocks] == [1] * STEPS
 
 
-class Failing(Memory):
+class Failing(MemorySink):
     """Breaks at a row."""
 
     def __init__(self, at):
         super().__init__()
         self.at, self.abandoned, self.finished = at, [], False
 
-    def rows(self, name, first, block):
+    def write_rows(self, name, first, block):
         if first + len(block) > self.at:
             raise OSError(28, "No space left on device")
 
@@ -233,7 +233,7 @@ def test_an_empty_sensor(place):
 def test_layout():
     shape = SHAPES[0]
     where = sensors(shape)["cuboids"][0]
-    found = recorder.layout(
+    found = recorder.layout_of(
         given(shape), Recording(("p_raw", "u_max", "I_avg", "u_final"), where, 5), np.float64
     )
     samples = 4 * 4 * 4 + 14 + 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import Grid, Medium, Sensor, analytic, simulation
+from wavefabric.acoustics import Grid, Medium, Sensor, analytic, simulate
 from wavefabric.acoustics.transducers.elements import bowl, disc, linear_array
 
 C, RHO, DX = 1500.0, 1000.0, 1e-3
@@ -23,7 +23,7 @@ def on_axis(make, shape, per_wavelength, diameter):
     n = np.arange(steps)
     ramp = np.clip(n / (3 * period), 0, 1)
     signal = ramp**2 * (3 - 2 * ramp) * np.sin(2 * np.pi * n / period)
-    found = simulation(
+    found = simulate(
         grid,
         Medium(C, RHO),
         make(grid, apex).source(signal),
@@ -70,7 +70,7 @@ def test_array_focuses_where_it_is_told():
     t = np.arange(200) * dt
     burst = np.exp(-(((t - 6e-6) / 2.5e-6) ** 2)) * np.sin(2 * np.pi * frequency * (t - 6e-6))
     signals = array.signals(burst, array.delays(C, focus=tuple(focus)), dt)
-    found = simulation(
+    found = simulate(
         grid,
         Medium(C, RHO),
         array.source(signals),

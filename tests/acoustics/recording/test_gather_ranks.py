@@ -1,6 +1,7 @@
 """Columns and blocks of all ranks come together in the right places, one whole field at a time."""
 
 import gc
+import threading
 import time
 import weakref
 
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
-from wavefabric.acoustics.recording.gather import Blocks, Columns, GatheredSink, Lazy, spread
-from wavefabric.acoustics.recording.sinks import Layout, Report
+from wavefabric.acoustics.recording.delivery import Delivery
+from wavefabric.acoustics.recording.gather import GridBlocks, SensorColumns, broadcast
+from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 
 SAMPLES, SHAPE = 23, (12, 10, 9)
 OWNERS = {
@@ -30,7 +32,7 @@ def mine(comm, owners):
 def test_columns(comm, owners, dtype):
     whole = np.random.default_rng(4).standard_normal((5, SAMPLES)).astype(dtype)
     here = mine(comm, owners)
-    columns = Columns(comm, here, SAMPLES)
+    columns = SensorColumns(comm, here, SAMPLES)
     for values in (whole[:, here], np.asfortranarray(whole[:, here]), whole[2, here]):
         found = columns.gather(values)
         if comm.rank:
@@ -44,11 +46,11 @@ def test_columns(comm, owners, dtype):
 def test_shares_are_added_in_the_order_of_ranks(comm):
     """In double precision; a sum in another order would give 0, not 1."""
     shares = np.array([1e17, -1e17, 1.0])
-    columns = Columns(comm, np.array([4, 1]), 6)
-    found = columns.added(np.array([shares[comm.rank], comm.rank], np.float64))
+    columns = SensorColumns(comm, np.array([4, 1]), 6)
+    found = columns.summed(np.array([shares[comm.rank], comm.rank], np.float64))
     if comm.rank == 0:
         np.testing.assert_array_equal(found, [0, 3, 0, 0, 1, 0])
-    narrow = columns.added(np.full(2, 0.1, np.float32))
+    narrow = columns.summed(np.full(2, 0.1, np.float32))
     if comm.rank == 0:
         sum_of_three = 3 * float(np.float32(0.1))
         assert narrow.dtype == np.float64
@@ -61,7 +63,7 @@ def test_blocks(comm, options):
     parts = decompose(SHAPE, comm.size, options).parts
     part, whole = parts[comm.rank], np.arange(np.prod(SHAPE), dtype=np.float32).reshape(SHAPE[::-1])
     local = whole[np.ix_(part.indices(2), part.indices(1), part.indices(0))]
-    found = Blocks(comm, parts).gather(local[part.owned])
+    found = GridBlocks(comm, parts).gather(local[part.owned])
     assert (found is None) == (comm.rank > 0)
     if found is not None:
         np.testing.assert_array_equal(found, whole)
@@ -76,7 +78,7 @@ class Careful:
     def begin(self, layout, rows_done):
         self.calls.append(("begin", dict(layout.series), rows_done))
 
-    def rows(self, name, first, block):
+    def write_rows(self, name, first, block):
         time.sleep(self.delay)
         self.calls.append((name, first, block.copy()))
 
@@ -84,17 +86,14 @@ class Careful:
         self.calls.append("flush")
 
     def finish(self, arrays, report):
-        last, keep = [], len(arrays)
-        assert keep == 5
-        for name, array in arrays.items():
+        last = []
+        for name, array in arrays:
             self.alive = max(self.alive, sum(reference() is not None for reference in last))
             last.append(weakref.ref(array))
             self.got[name] = array[..., :1].copy(), array.shape
             del array
             gc.collect()
-        # In any order, as often as a sink likes.
-        assert arrays["p_final"].shape == SHAPE[::-1]
-        assert arrays["p_max"].shape == (SAMPLES,)
+        assert len(self.got) == 5
 
     def abandon(self, keep):
         self.calls.append(keep)
@@ -106,21 +105,23 @@ def test_a_sink_for_all_ranks(comm, delay):
     parts = decompose(SHAPE, comm.size).parts
     here = mine(comm, "mixed")
     fields = ("p_final", "ux_final", "uy_final", "p_max_all")
-    layout = Layout({"p": (6, SAMPLES)}, {"p_max": SAMPLES}, fields, np.dtype(np.float32))
+    layout = RecordingLayout({"p": (6, SAMPLES)}, {"p_max": SAMPLES}, fields, np.dtype(np.float32))
     real = Careful(delay) if comm.rank == 0 else None
-    sink = GatheredSink(comm, real, Columns(comm, here, SAMPLES), Blocks(comm, parts), layout)
+    delivery = Delivery(real, layout, comm, SensorColumns(comm, here, SAMPLES), GridBlocks(comm, parts))
     series = np.random.default_rng(5).standard_normal((6, SAMPLES)).astype(np.float32)
-    sink.begin(layout, 0)
+    delivery.begin("", 0)
     block = np.empty((2, here.size), np.float32)
     for first in (0, 2, 4):
         block[...] = series[first : first + 2, here]
-        sink.rows("p", first, block)
+        done = threading.Event()
+        delivery.put_rows("p", first, lambda: block, done)
+        assert done.is_set()
     block[...] = np.nan  # it is the recorder's again as soon as it was handed over
-    sink.flush()
+    delivery.flush()
     owned = tuple(slice(n) for n in parts[comm.rank].owned_size[::-1])
     makers = {name: lambda i=i: np.full(SHAPE[::-1], i)[owned] for i, name in enumerate(fields)}
-    sink.finish(Lazy({"p_max": lambda: series.max(axis=0)[here], **makers}), Report())
-    sink.close()
+    delivery.finish({"p_max": lambda: series.max(axis=0)[here], **makers}, Report())
+    delivery.close()
     if real is not None:
         assert real.calls[0] == ("begin", {"p": (6, SAMPLES)}, 0)
         assert [call[:2] for call in real.calls[1:4]] == [("p", 0), ("p", 2), ("p", 4)]
@@ -134,9 +135,9 @@ def test_a_sink_for_all_ranks(comm, delay):
 
 
 @pytest.mark.parallel(3)
-def test_spread(comm):
+def test_broadcast(comm):
     given = {"a": np.arange(12.0).reshape(3, 4).T, "b": np.zeros((0, 3), np.float32), "c": np.array(2)}
-    found = spread(comm, given if comm.rank == 0 else None)
+    found = broadcast(comm, given if comm.rank == 0 else {})
     assert found.keys() == given.keys()
     for name, array in given.items():
         assert (found[name].shape, found[name].dtype) == (array.shape, array.dtype)

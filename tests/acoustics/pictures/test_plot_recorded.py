@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from matplotlib.image import AxesImage
 
-from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulation
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 from wavefabric.acoustics.pictures.plot_recorded import chosen, recorded_figure
 from wavefabric.acoustics.pictures.recorded import open_recorded
 from wavefabric.errors import InputError
 
-KWAVE = Path(__file__).parents[1] / "data" / "kwave"
+KWAVE = Path(__file__).parents[2] / "data" / "kwave"
 DT = 2e-8
 
 
@@ -31,7 +31,7 @@ def ours(tmp_path_factory):
         path = folder / f"{name}.h5"
         medium, source = Medium(1500.0, 1000.0), Source(p0=p0)
         options = {"dt": DT, "steps": 20, "device": "cpu", "threads": 1, "output": path}
-        found[name] = path, simulation(grid, medium, source, sensor, **options)
+        found[name] = path, simulate(grid, medium, source, sensor, **options)
     return found
 
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import Grid, Medium, bowl, from_kwave, simulate_kwave, simulation
-from wavefabric.acoustics.kwave.objects_record import Wanted
+from wavefabric.acoustics import Grid, Medium, bowl, from_kwave, simulate, simulate_kwave
+from wavefabric.acoustics.kwave.objects_record import RecordRequest
 from wavefabric.acoustics.problem import Cuboids, Interpolation
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.errors import InputError
@@ -133,7 +133,7 @@ def test_either_order_of_a_distributed_signal_gives_the_focus():
     grid, made, fortran = focused("F")
     _, _, c = focused("C")
     options = {"dt": 4e-8, "steps": 260, "device": "cpu", "threads": 1}
-    wanted = simulation(grid, Medium(1500.0, 1000.0), made, **options)["p_max_all"]
+    wanted = simulate(grid, Medium(1500.0, 1000.0), made, **options)["p_max_all"]
     right = simulate_kwave(*c, **run)
     np.testing.assert_array_equal(right["p_max_all"], wanted)
     assert right["p_final"].shape == tuple(fortran[0].N)
@@ -198,7 +198,7 @@ def test_transducer():
 
 
 def test_what_is_recorded_becomes_what_was_asked_for():
-    wanted = Wanted.of(
+    wanted = RecordRequest.of(
         ["u", "uy_staggered", "u_max", "uz_rms", "p", "ux_final", "Ix_avg"], Sensor(), np.array([1, 0]), 2
     )
     assert set(wanted.sensor.record) == {"u_non_staggered", "u", "p", "u_final", "I_avg"}
@@ -266,7 +266,7 @@ def test_results_keep_the_order_of_c():
     _, recording = problem_of(sensor=sensor(mask=mask))
     field = np.random.default_rng(4).random(SHAPE)
     recorded = Grid(SHAPE, 1e-4, pml_size=1).to_memory(field, "f").reshape(-1)[recording.where]
-    from wavefabric.acoustics.kwave.objects import _place
+    from wavefabric.acoustics.kwave.objects import _sensor
 
-    _, order = _place(mask, Grid(SHAPE, 1e-4, pml_size=1))
+    _, order = _sensor(mask, Grid(SHAPE, 1e-4, pml_size=1))
     np.testing.assert_array_equal(recorded[order], field[mask])

@@ -5,7 +5,7 @@ import pytest
 
 from wavefabric.acoustics.problem import Problem, Recording, VelocitySource
 from wavefabric.acoustics.recording.intensity import WEIGHTS, Intensity
-from wavefabric.acoustics.recording.sinks import Memory
+from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
 
 RHO, C = 1000.0, 1500.0
@@ -36,7 +36,7 @@ def test_average_of_a_plane_wave(cpu, per_period):
     """⟨I⟩ = P²/(2 ρ c) over whole periods, whatever the phase; a standing wave carries nothing."""
     pressure, periods, rate = 2e5, 6, 2 * np.pi / per_period
     phase = np.linspace(0, 6, 7)
-    made = Intensity(cpu, "xy", 7, np.float64, {"I_raw", "I_avg"})
+    made = Intensity(cpu, "xy", 7, np.float64)
     first, products = -made.reach, []
     for step in range(first, periods * per_period + made.lag):
         made.pressure(pressure * np.cos(rate * step + phase))
@@ -56,13 +56,13 @@ def test_average_of_a_plane_wave(cpu, per_period):
 
 
 def test_products_lag_three_steps_and_end_with_the_run(cpu):
-    made = Intensity(cpu, "x", 1, np.float64, {"I_raw"})
+    made = Intensity(cpu, "x", 1, np.float64)
     count = 0
     for recorded in range(1, 8):
         made.pressure(np.array([float(recorded)]))
         made.velocity(0, np.array([1.0]))
         count += len(made.advance(recorded))
-        assert count == max(0, recorded - 3) == made.rows_done(recorded)
+        assert count == max(0, recorded - 3) == made.resume(recorded)
     last = made.flush()
     # p of steps 5, 6, 7 times the velocity, which is taken to go on.
     assert [float(product[0, 0]) for product in last] == pytest.approx([5.0, 6.0, 7.0])
@@ -71,7 +71,7 @@ def test_products_lag_three_steps_and_end_with_the_run(cpu):
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_fewer_steps_than_the_lag(cpu, steps):
     """Nothing from before the start gets into the products."""
-    made = Intensity(cpu, "x", 1, np.float64, {"I_raw"})
+    made = Intensity(cpu, "x", 1, np.float64)
     for step in range(-made.reach, steps):
         made.pressure(np.array([10.0 + step]))
         made.velocity(0, np.array([1.0]))
@@ -97,7 +97,7 @@ def test_a_plane_wave_of_the_solver(cpu):
         pml_alpha=(2.0, 0, 0), sound_speed=C, density=RHO, density_staggered=(RHO, RHO),
         velocity_source=VelocitySource(plane, (wave[:, None], None), "dirichlet"),
     )  # fmt: skip
-    sink = Memory()
+    sink = MemorySink()
     where = np.array([100, n + 110, 3 * n + 120])
     recording = Recording(("I_avg", "p_rms"), where, start=steps - 8 * per_period)
     run(given, recording, sink, device=cpu, precision="double")

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.results import checkpoint, rank_checkpoint
-from wavefabric.results.agree import agree, together
+from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
+from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
+from wavefabric.results import checkpoint
 
 RUN = "this run"
 
@@ -66,13 +67,13 @@ def save(path, size, generation, fingerprint=RUN, layout="as slabs"):
     def work(comm):
         arrays = {"p": field(comm.rank, generation), "empty": np.zeros(0)}
         state = {"step": generation, "seconds": {"simulation": comm.rank + 0.1}}
-        rank_checkpoint.save(comm, path, arrays, state, fingerprint, layout)
+        RankCheckpoint(comm, path, fingerprint, layout).save(arrays, state)
 
     return on_ranks(size, work)
 
 
 def load(path, size, fingerprint=RUN, layout="as slabs"):
-    return on_ranks(size, lambda comm: rank_checkpoint.load(comm, path, fingerprint, layout=layout))
+    return on_ranks(size, lambda comm: RankCheckpoint(comm, path, fingerprint, layout).load())
 
 
 def check(path, size, generation):
@@ -81,7 +82,7 @@ def check(path, size, generation):
         assert arrays["p"].tobytes() == field(rank, generation).tobytes()
         assert arrays["empty"].shape == (0,)
         assert state == {"step": generation, "seconds": {"simulation": rank + 0.1}}
-    states = on_ranks(size, lambda comm: rank_checkpoint.read_state(comm, path, RUN, "as slabs"))
+    states = on_ranks(size, lambda comm: RankCheckpoint(comm, path, RUN, "as slabs").read_state())
     assert [state["step"] for state in states] == [generation] * size
 
 
@@ -111,10 +112,10 @@ def test_there_and_back(path, size):
         # One generation, in turn in one slot and the other.
         assert names(path) == ["", *(f".rank{r}of{size}.{generation % 2}" for r in range(size))]
     assert checkpoint.read_state(path, RUN)["step"] == 3
-    assert on_ranks(size, lambda comm: rank_checkpoint.exists(comm, path)) == [True] * size
-    on_ranks(size, lambda comm: rank_checkpoint.remove(comm, path))
+    assert on_ranks(size, lambda comm: RankCheckpoint(comm, path, RUN).exists()) == [True] * size
+    on_ranks(size, lambda comm: RankCheckpoint(comm, path, RUN).remove())
     assert names(path) == []
-    assert on_ranks(size, lambda comm: rank_checkpoint.exists(comm, path)) == [False] * size
+    assert on_ranks(size, lambda comm: RankCheckpoint(comm, path, RUN).exists()) == [False] * size
 
 
 def test_one_rank_is_the_plain_file(path):
@@ -125,8 +126,8 @@ def test_one_rank_is_the_plain_file(path):
     assert state == plain_state
     assert arrays.keys() == plain.keys()
     assert arrays["p"].tobytes() == plain["p"].tobytes()
-    assert on_ranks(1, lambda comm: rank_checkpoint.read_state(comm, path, RUN)) == [plain_state]
-    on_ranks(1, lambda comm: rank_checkpoint.remove(comm, path))
+    assert on_ranks(1, lambda comm: RankCheckpoint(comm, path, RUN).read_state()) == [plain_state]
+    on_ranks(1, lambda comm: RankCheckpoint(comm, path, RUN).remove())
     assert names(path) == []
 
 
@@ -135,9 +136,8 @@ def test_into(path):
     targets = [np.empty((3 + rank, 4, 5)) for rank in range(2)]
 
     def work(comm):
-        return rank_checkpoint.load(
-            comm, path, RUN, lambda name, *_: targets[comm.rank] if name == "p" else None, "as slabs"
-        )
+        files = RankCheckpoint(comm, path, RUN, "as slabs")
+        return files.load(lambda name, *_: targets[comm.rank] if name == "p" else None)
 
     for rank, (arrays, _) in enumerate(on_ranks(2, work)):
         assert arrays["p"] is targets[rank]
@@ -199,7 +199,7 @@ def test_a_kill_leaves_one_generation_whole(path, monkeypatch, victims, moment, 
     for generation in (3, 4):
         assert save(path, 3, generation) == [None] * 3
         check(path, 3, generation)
-    on_ranks(3, lambda comm: rank_checkpoint.remove(comm, path))
+    on_ranks(3, lambda comm: RankCheckpoint(comm, path, RUN).remove())
     assert names(path) == []
 
 
@@ -227,7 +227,7 @@ def test_a_full_disk_is_survived_while_an_earlier_checkpoint_is_whole(path, monk
 
     def attempt(last=False):
         def work(comm):
-            return rank_checkpoint.save_if_possible(comm, path, {}, {"step": 2}, RUN, layout, last=last)
+            return RankCheckpoint(comm, path, RUN, layout).save_if_possible({}, {"step": 2}, last)
 
         return on_ranks(size, work)
 
@@ -299,7 +299,7 @@ def test_one_part_is_harmed(path, rank, harm, words):
     part = path.with_name(f"{path.name}.rank{rank}of2.0")
     harm(part)
     refused(load(path, 2), part.name, *words)
-    refused(on_ranks(2, lambda comm: rank_checkpoint.read_state(comm, path, RUN, "as slabs")), part.name)
+    refused(on_ranks(2, lambda comm: RankCheckpoint(comm, path, RUN, "as slabs").read_state()), part.name)
 
 
 def test_a_part_of_another_save(path, tmp_path):
@@ -310,7 +310,7 @@ def test_a_part_of_another_save(path, tmp_path):
     part = f"{path.name}.rank1of2.0"
     (other / part).replace(tmp_path / part)
     refused(load(path, 2), f"{path}: its part {part} was saved at another time")
-    states = on_ranks(2, lambda comm: rank_checkpoint.read_state(comm, path, RUN, "as slabs"))
+    states = on_ranks(2, lambda comm: RankCheckpoint(comm, path, RUN, "as slabs").read_state())
     refused(states, f"{path}: its part {part} was saved at another time")
 
 
@@ -320,7 +320,7 @@ def test_remove_takes_all_that_is_its_own(path):
     strange = path.with_name(path.name + ".rank1of2.0.mine")
     for name in (strange, path.with_name(path.name + ".rank7of9.1.partial")):
         name.touch()
-    on_ranks(2, lambda comm: rank_checkpoint.remove(comm, path))
+    on_ranks(2, lambda comm: RankCheckpoint(comm, path, RUN).remove())
     assert list(path.parent.iterdir()) == [strange]
 
 
@@ -330,7 +330,7 @@ def test_all_ranks_may_remove_at_once(path, monkeypatch):
     gone = [path.with_name(path.name + f".rank{rank}of2.1") for rank in range(2)]
     listed = type(path).iterdir
     monkeypatch.setattr(type(path), "iterdir", lambda self: [*gone, *listed(self)])
-    assert on_ranks(2, lambda comm: rank_checkpoint.remove(comm, path)) == [None, None]
+    assert on_ranks(2, lambda comm: RankCheckpoint(comm, path, RUN).remove()) == [None, None]
     monkeypatch.undo()
     assert names(path) == []
 
@@ -342,7 +342,7 @@ def test_agree_runs_on_one_rank():
     ran = []
 
     def work(comm):
-        return agree(comm, lambda: ran.append(comm.rank) or "answer")
+        return on_first_rank(comm, lambda: ran.append(comm.rank) or "answer")
 
     assert on_ranks(3, work) == ["answer"] * 3
     assert ran == [0]
@@ -363,9 +363,9 @@ def test_errors_are_everybodys(error, kind, text):
         return comm.rank
 
     for found in (
-        on_ranks(3, lambda comm: agree(comm, lambda: raises(comm, {0}))),
-        on_ranks(3, lambda comm: together(comm, lambda: raises(comm, {0, 2}))),
+        on_ranks(3, lambda comm: on_first_rank(comm, lambda: raises(comm, {0}))),
+        on_ranks(3, lambda comm: on_all_ranks(comm, lambda: raises(comm, {0, 2}))),
     ):
         assert found[0] is error
         assert [(type(other), str(other)) for other in found[1:]] == [(kind, text)] * 2
-    assert on_ranks(3, lambda comm: together(comm, lambda: raises(comm, set()))) == [0, 1, 2]
+    assert on_ranks(3, lambda comm: on_all_ranks(comm, lambda: raises(comm, set()))) == [0, 1, 2]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from kwave_cases import answers, cases, objects
 
-from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate_kwave, simulation
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, simulate_kwave
 
 #: k-wave-python brings u to the time of p by a transform over all time, Wavefabric by six points.
 INTENSITY = 2e-4
@@ -46,7 +46,7 @@ def test_own_objects_3d():
     rank = np.zeros(shape, int)
     rank[mask] = np.arange(mask.sum())
     rows = rank.ravel(order="F")[mask.ravel(order="F")]
-    results = simulation(
+    results = simulate(
         Grid(shape, spacing, **case["options"]),
         Medium(
             case["medium"]["sound_speed"],
@@ -73,7 +73,7 @@ def test_own_objects_3d():
 def test_own_objects_2d():
     name = "p0_cartesian_pml_outside_2d"
     case, wanted = cases()[name], answers(name)
-    results = simulation(
+    results = simulate(
         Grid(*case["grid"], **case["options"]),
         Medium(case["medium"]["sound_speed"], case["medium"]["density"]),
         Source(p0=case["source"]["p0"]),

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulation, to_problem
-from wavefabric.acoustics.recording.series_files import SeriesFiles
-from wavefabric.acoustics.recording.sinks import Layout, Report
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, to_problem
+from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, SeriesFiles
 from wavefabric.acoustics.run import Checkpoints, run
 from wavefabric.errors import InputError
 from wavefabric.results.file import read_result
@@ -37,7 +36,7 @@ def test_uniform_medium_is_exact(shape, spacing):
     """Without PML, p is F⁻¹ cos(c |k| t) F p₀: the k-space scheme has no error in time at all."""
     grid = Grid(shape, spacing, pml_size=0)
     p0 = bump(grid)
-    results = simulation(
+    results = simulate(
         grid, WATER, Source(p0=p0, smooth=False), Sensor(np.ones(shape), "p"), dt="40 ns", steps=60, **DOUBLE
     )
     k = [2 * np.pi * np.fft.fftfreq(n, d) for n, d in zip(shape, spacing, strict=True)]
@@ -65,7 +64,7 @@ def test_a_plane_source_radiates_its_signal(kind):
     distance = 30
     sensor = np.zeros(grid.shape)
     sensor[64 - distance, 0] = sensor[64 + distance, 0] = 1
-    results = simulation(grid, WATER, source, Sensor(sensor, "p"), dt=DT, steps=300, **CPU)
+    results = simulate(grid, WATER, source, Sensor(sensor, "p"), dt=DT, steps=300, **CPU)
     behind, ahead = results["p"]
     # A step's sources act in the middle of its update: half a time step early for p, another half for u,
     # which also lies half a spacing further.
@@ -81,12 +80,12 @@ def test_boxes_points_and_masks_agree(shape):
     source = Source(p0=bump(grid))
     common = {"dt": DT, "steps": 12, **CPU}
     words = ("p", "u", "p_max", "I_avg")
-    everywhere = simulation(
+    everywhere = simulate(
         grid, WATER, source, Sensor(np.ones(shape), (*words, "p_final", "p_max_all")), **common
     )
     low, high = (2, 5, 1)[: len(shape)], (6, 9, 1)[: len(shape)]
     part = tuple(slice(a, b + 1) for a, b in zip(low, high, strict=True))
-    boxes = simulation(grid, WATER, source, Sensor.boxes((low, high), (low, low), record=words), **common)
+    boxes = simulate(grid, WATER, source, Sensor.boxes((low, high), (low, low), record=words), **common)
     for name in everywhere:
         if name.endswith(("_all", "_final")):
             assert everywhere[name].shape == shape
@@ -100,7 +99,7 @@ def test_boxes_points_and_masks_agree(shape):
     np.testing.assert_array_equal(everywhere["p_final"].ravel(order="F"), everywhere["p"][:, -1])
     np.testing.assert_array_equal(everywhere["p_max_all"].ravel(order="F"), everywhere["p"].max(axis=1))
     positions = np.array([[x[i], x[i] + 0.25e-4] for x, i in zip(grid.coordinates, low, strict=True)])
-    between = simulation(grid, WATER, source, Sensor.points(positions, "p"), **common)["p"]
+    between = simulate(grid, WATER, source, Sensor.points(positions, "p"), **common)["p"]
     whole = everywhere["p"].reshape(*shape, 12, order="F")
     scale = np.abs(whole).max()
     np.testing.assert_allclose(between[0], whole[low], atol=1e-6 * scale)
@@ -116,8 +115,8 @@ def test_recording_may_start_late():
     mask[4:6, 7] = 1
     common = {"dt": DT, "steps": 12, **CPU}
     source = Source(p0=bump(grid))
-    full = simulation(grid, WATER, source, Sensor(mask), **common)
-    late = simulation(grid, WATER, source, Sensor(mask, start=5), **common)
+    full = simulate(grid, WATER, source, Sensor(mask), **common)
+    late = simulate(grid, WATER, source, Sensor(mask, start=5), **common)
     np.testing.assert_array_equal(full.time, np.arange(12) * DT)
     np.testing.assert_array_equal(late.time, np.arange(5, 12) * DT)
     np.testing.assert_array_equal(late["p"], full["p"][:, 5:])
@@ -133,7 +132,7 @@ def test_a_pml_outside_is_a_larger_grid():
     p = 1e4 * rng.random((mask.sum(), 6))
     record = ("p", "p_final", "u_max_all")
     common = {"dt": 1e-8, "steps": 15, **CPU}
-    outside = simulation(
+    outside = simulate(
         Grid(shape, 1e-4, pml_size=margin, pml_inside=False),
         Medium(c, rho, 0.5, 1.5),
         Source(p0=rng.random(shape), smooth=False, p_mask=mask, p=p),
@@ -143,7 +142,7 @@ def test_a_pml_outside_is_a_larger_grid():
     rng = np.random.default_rng(1)
     _ = rng.random(shape), rng.random(shape), rng.random(shape), rng.random((mask.sum(), 6))
     wide = np.pad(mask, width)
-    inside = simulation(
+    inside = simulate(
         Grid(wide.shape, 1e-4, pml_size=margin),
         Medium(np.pad(c, width, "edge"), np.pad(rho, width, "edge"), 0.5, 1.5),
         Source(p0=np.pad(rng.random(shape), width), smooth=False, p_mask=wide, p=p),
@@ -157,10 +156,10 @@ def test_a_pml_outside_is_a_larger_grid():
 
 def test_default_time_follows_the_grid_and_the_medium():
     grid = Grid((16, 12), (1e-4, 2e-4), pml_size=2)
-    results = simulation(grid, WATER, Source(p0=bump(grid)), Sensor(np.ones(grid.shape)), cfl=0.5, **CPU)
+    results = simulate(grid, WATER, Source(p0=bump(grid)), Sensor(np.ones(grid.shape)), cfl=0.5, **CPU)
     assert results.time[1] == pytest.approx(0.5 * 1e-4 / 1500)
     assert results.time.size == grid.steps(WATER, results.time[1])
-    until = simulation(grid, WATER, Source(p0=bump(grid)), Sensor(np.ones(grid.shape)), t_end="1 us", **CPU)
+    until = simulate(grid, WATER, Source(p0=bump(grid)), Sensor(np.ones(grid.shape)), t_end="1 us", **CPU)
     assert until.time[-1] <= 1e-6 < until.time[-1] + until.time[1]
     assert until.report.steps == until.report.total_steps == until.time.size
 
@@ -170,7 +169,7 @@ def test_result_file(tmp_path):
     path = tmp_path / "out.h5"
     sensor = Sensor.boxes(((1, 2, 3), (4, 3, 3)), record=("p", "u_rms", "p_final", "I_avg"))
     common = {"dt": DT, "steps": 5, **CPU}
-    results = simulation(grid, WATER, Source(p0=bump(grid)), sensor, output=path, **common)
+    results = simulate(grid, WATER, Source(p0=bump(grid)), sensor, output=path, **common)
     file = read_result(path)
     np.testing.assert_array_equal(file["recorded/p/0"], results["p"][0])
     assert file["recorded/p/0"].shape == (4, 2, 1, 5)
@@ -186,7 +185,7 @@ def test_result_file(tmp_path):
     assert file.attrs("recorded/Iz_avg/0")["units"] == "W/m^2"
     assert file.attrs()["device"]
     with pytest.raises(InputError, match="exists"):
-        simulation(grid, WATER, Source(p0=bump(grid)), sensor, output=path, **common)
+        simulate(grid, WATER, Source(p0=bump(grid)), sensor, output=path, **common)
     assert results.save(path, force=True) == path
 
 
@@ -198,14 +197,14 @@ def small(steps=20):
 
 def test_a_checkpointed_run_goes_on(tmp_path):
     grid, medium, source, sensor, dt, steps = small()
-    whole = simulation(grid, medium, source, sensor, dt=dt, steps=steps, **CPU)
+    whole = simulate(grid, medium, source, sensor, dt=dt, steps=steps, **CPU)
     path = tmp_path / "run.ckpt"
     problem, recording = to_problem(*small())
     sink = SeriesFiles(path)
     report = run(problem, recording, sink, checkpoints=Checkpoints(path, every=8, stop=True), **CPU)
     assert report.steps < report.total_steps
     assert len(list(tmp_path.glob("run.ckpt.*.series.partial"))) == 3
-    rest = simulation(grid, medium, source, sensor, dt=dt, steps=steps, checkpoint=path, **CPU)
+    rest = simulate(grid, medium, source, sensor, dt=dt, steps=steps, checkpoint=path, **CPU)
     assert rest.report.resumed_at == report.steps
     assert set(rest) == set(whole)
     for name in whole:
@@ -214,17 +213,17 @@ def test_a_checkpointed_run_goes_on(tmp_path):
 
 
 def test_series_files_come_back_or_say_why_not(tmp_path):
-    layout = Layout({"p": (6, 4)}, {}, (), np.dtype(np.float32))
+    layout = RecordingLayout({"p": (6, 4)}, {}, (), np.dtype(np.float32))
     block = np.arange(12, dtype=np.float32).reshape(3, 4)
     first = SeriesFiles(tmp_path / "c")
     first.begin(layout, 0)
-    first.rows("p", 0, block)
+    first.write_rows("p", 0, block)
     first.flush()
     first.abandon(keep=True)
     second = SeriesFiles(tmp_path / "c")
     second.begin(layout, 3)
-    second.rows("p", 3, block + 12)
-    second.finish({"p_max": np.zeros(4)}, Report())
+    second.write_rows("p", 3, block + 12)
+    second.finish([("p_max", np.zeros(4))], Report())
     np.testing.assert_array_equal(second.arrays["p"], np.arange(24).reshape(6, 4))
     assert set(second.arrays) == {"p", "p_max"}
     assert not list(tmp_path.iterdir())
@@ -233,7 +232,7 @@ def test_series_files_come_back_or_say_why_not(tmp_path):
     third = SeriesFiles(tmp_path / "c")
     third.begin(layout, 0)
     with pytest.raises(InputError, match="no matching"):
-        SeriesFiles(tmp_path / "c").begin(Layout({"p": (6, 5)}, {}, (), np.dtype(np.float32)), 3)
+        SeriesFiles(tmp_path / "c").begin(RecordingLayout({"p": (6, 5)}, {}, (), np.dtype(np.float32)), 3)
     third.abandon(keep=False)
     assert not list(tmp_path.iterdir())
 
@@ -245,25 +244,25 @@ def test_an_unstable_time_step_is_refused():
     with pytest.raises(
         InputError, match=r"dt: 9e-08 s is not stable; allowed: up to [0-9.e-]+ s, or check_stability"
     ):
-        simulation(*arguments, dt=9e-8, steps=3, **CPU)
-    assert simulation(*arguments, dt=9e-8, steps=3, check_stability=False, **CPU)["p"].shape == (192, 3)
+        simulate(*arguments, dt=9e-8, steps=3, **CPU)
+    assert simulate(*arguments, dt=9e-8, steps=3, check_stability=False, **CPU)["p"].shape == (192, 3)
 
 
 def test_without_a_sensor_the_whole_domain_is_recorded():
     grid = Grid((16, 12), 1e-4, pml_size=2)
     parts = grid, WATER, Source(p0=bump(grid))
     options = {"dt": DT, "steps": 5, **CPU}
-    given = simulation(*parts, Sensor(record=("p_max_all", "p_final")), **options)
-    for found in (simulation(*parts, **options), simulation(*parts, None, **options)):
+    given = simulate(*parts, Sensor(record=("p_max_all", "p_final")), **options)
+    for found in (simulate(*parts, **options), simulate(*parts, None, **options)):
         assert list(found) == ["p_max_all", "p_final"]
         for name in given:
             np.testing.assert_array_equal(found[name], given[name])
-    chosen = simulation(*parts, record="u_max_all", **options)
+    chosen = simulate(*parts, record="u_max_all", **options)
     assert list(chosen) == ["ux_max_all", "uy_max_all"]
     with pytest.raises(InputError, match=r"record: is given along with a sensor"):
-        simulation(*parts, Sensor(record="p_final"), record="p_final", **options)
+        simulate(*parts, Sensor(record="p_final"), record="p_final", **options)
     with pytest.raises(InputError, match=r'sensor.mask: is missing, and "p" is recorded there'):
-        simulation(*parts, record="p", **options)
+        simulate(*parts, record="p", **options)
 
 
 @pytest.mark.parametrize(
@@ -287,13 +286,13 @@ def test_bad_arguments_are_refused(arguments, text):
     grid = Grid((16, 12), 1e-4, pml_size=2)
     parts = {"medium": WATER, "source": Source(p0=bump(grid)), "sensor": Sensor(np.ones(grid.shape))}
     with pytest.raises(InputError, match=text):
-        simulation(**{"grid": grid, **parts, **arguments, **CPU})
+        simulate(**{"grid": grid, **parts, **arguments, **CPU})
 
 
 def test_names_are_there():
     import wavefabric.acoustics as acoustics
 
-    for name in acoustics._PLACES:
+    for name in acoustics._EXPORTS:
         assert getattr(acoustics, name).__name__ == name
         assert name in dir(acoustics)
     with pytest.raises(AttributeError, match="no attribute"):
