@@ -38,16 +38,12 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-_Fabric = create_model(
-    "_Fabric",
-    __base__=_Strict,
-    **{
-        field.name: (Side if field.name in _SIDES else _TYPES[str(field.type)], ...)
-        for field in fields(PhotonicFabric)
-        if field.name != "budget"
-    },
-    budget=(_TYPES["LinkBudget | None"], None),
-)
+_FIELDS: Any = {
+    field.name: (Side if field.name in _SIDES else _TYPES[str(field.type)], ...)
+    for field in fields(PhotonicFabric)
+}
+_FIELDS["budget"] = _TYPES["LinkBudget | None"], None
+_Fabric = create_model("_Fabric", __base__=_Strict, **_FIELDS)
 
 
 class _Round(_Strict):
