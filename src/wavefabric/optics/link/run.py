@@ -20,9 +20,9 @@ from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter, fibre_digest
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
 from wavefabric.optics.link.result import POINTS, arrays_of, payload
-from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_mixing
+from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import FieldLost, Propagator
-from wavefabric.optics.propagation.rows import RowReader, Share, on_shared_memory, split_modes
+from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, needed_on_node, split_modes
 from wavefabric.optics.run_file.run_file import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.receiver import ReceiverResult
@@ -115,7 +115,7 @@ class _Link:
         self.notes: list[str] = []
         self.fibre = agree(self.comm, lambda: build_fibre(settings, self.notes.append))
         groups = np.cumsum(self.fibre.group_sizes) if settings.link.mix_groups else None
-        self.share = Share(split_modes(self.fibre.modes, self.ranks, groups), self.comm.rank)
+        self.share = RankModes(split_modes(self.fibre.modes, self.ranks, groups), self.comm.rank)
         self.transmitter = build_transmitter(settings, self.fibre.modes)
         self.receiver = build_receiver(settings, self.transmitter)
         self.middle = self.transmitter.grid.channels // 2  # whose constellation is kept
@@ -149,7 +149,7 @@ class _Link:
             return ""
         solver = self.settings.solver
         form = exchange_form(solver.exchange, solver.kerr)
-        form = rank_mixing(self.fibre.kappa_rows(), self.fibre.gamma, self.share, form).form
+        form = rank_phase_group_coupling(self.fibre.kappa_rows(), self.fibre.gamma, self.share, form).form
         return f"{form}, modes {'+'.join(map(str, np.diff(self.share.ends)))}"
 
     def _gain(self) -> float:
@@ -175,7 +175,7 @@ class _Link:
         item = 16 if self.settings.solver.precision == "double" else 8
         # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
         scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
-        needed = on_shared_memory(self.comm, self.device, self.share.rows * grid.samples * item + scratch)
+        needed = needed_on_node(self.comm, self.device, self.share.rows * grid.samples * item + scratch)
 
         def refuse() -> None:
             free = self.device.memory()[0]
@@ -235,7 +235,7 @@ class _Link:
             solver.exchange,
             np.diff(self.share.ends).tolist(),
         )
-        self.A = self.propagator.stages.empty()
+        self.A = self.propagator.operators.empty()
         if not resume:
             checkpoints.remove(self.comm, self.checkpoint)
         with Deferred() as self.interrupt:
@@ -346,7 +346,7 @@ class _Link:
             "span": span,
             "inside": inside,
             "report": report,
-            "counts": dict(vars(self.propagator.stages.counts)),
+            "counts": dict(vars(self.propagator.operators.counts)),
             "received": {name: length for name, (length, _) in self.received.items()},
             "wisdom": base64.b64encode(fftw.export_wisdom()).decode(),
         }
@@ -391,7 +391,7 @@ class _Link:
             self.received[name] = (length, ReceiverResult(**mine, points=kept))
         for key, value in state["report"].items():
             setattr(self.propagator.report, key, value)
-        vars(self.propagator.stages.counts).update(state["counts"])
+        vars(self.propagator.operators.counts).update(state["counts"])
         return state["span"], state["inside"]
 
     # --- the result ------------------------------------------------------------------------------
@@ -406,9 +406,9 @@ class _Link:
             field = Rows(shape, self.A.dtype, reader.read) if reader else None
             received: dict[str, Any] = dict(self.received)
             try:
-                mixing, report = self.propagator.stages.mixing, self.propagator.report
+                coupling, report = self.propagator.operators.coupling, self.propagator.report
                 about = (self.limit, self.warnings)
-                found.update(payload(self.fibre, self.transmitter, received, report, mixing, *about, field))
+                found.update(payload(self.fibre, self.transmitter, received, report, coupling, *about, field))
                 facts = self.facts | {"written_utc": stamp()}
                 self.writer.write(found, self.settings.text, facts)
             finally:

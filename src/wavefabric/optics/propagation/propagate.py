@@ -13,11 +13,17 @@ from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
-from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_mixing
-from wavefabric.optics.propagation.operators import TABLES, Stages
-from wavefabric.optics.propagation.operators_ranks import RankStages, chunks_for
-from wavefabric.optics.propagation.phase_groups import find_cells
-from wavefabric.optics.propagation.rows import Share, check_split, gather_field, on_shared_memory, split_modes
+from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_phase_group_coupling
+from wavefabric.optics.propagation.operators import MOST_TABLES, FibreOperators, operators_nbytes
+from wavefabric.optics.propagation.operators_ranks import RankOperators, chunks_for
+from wavefabric.optics.propagation.phase_groups import find_phase_groups
+from wavefabric.optics.propagation.rank_modes import (
+    RankModes,
+    check_split,
+    gather_field,
+    needed_on_node,
+    split_modes,
+)
 from wavefabric.optics.propagation.step_size import FixedStep, make_control
 from wavefabric.results.agree import together
 from wavefabric.units import quantity
@@ -74,7 +80,7 @@ class Propagator:
         Exactly one: fixed step in m, largest nonlinear phase a step in rad, or relative local error
         (``erk43ip`` only).
     kerr, svd_tolerance
-        See :func:`wavefabric.optics.propagation.phase_groups.make_mixing`.
+        See :func:`wavefabric.optics.propagation.phase_groups.phase_group_coupling`.
     precision : {"double", "single"}
         complex128 or complex64 fields.
     segment : int
@@ -123,31 +129,31 @@ class Propagator:
             raise InputError(f"segment: {segment} steps given; allowed: 1 or more")
         dtype = np.complex128 if precision == "double" else np.complex64
         kind = INTEGRATORS[integrator]
-        tables = None if step is not None else TABLES  # a varying step fills the store of tables
+        tables = None if step is not None else MOST_TABLES  # a varying step fills the store of tables
         self.fibre, self.device, self.segment = fibre, device, segment
         self.comm = comm if comm is not None and comm.size > 1 else None
-        self.share = Share((0, fibre.modes))
+        self.share = RankModes((0, fibre.modes))
         form = exchange_form(exchange, kerr) if self.comm or kerr != "svd" else "auto"
         if self.comm is None:
             if split is not None:
                 check_split(split, fibre.modes, 1)
             check_memory(fibre, n, dtype, kind, device, tables)
-            self.stages = Stages(device, fibre, n, sample_rate, dtype, kerr, svd_tolerance)
+            self.operators = FibreOperators(device, fibre, n, sample_rate, dtype, kerr, svd_tolerance)
         else:
             comm, ranks = self.comm, self.comm.size
             ends = check_split(split, fibre.modes, ranks) if split else split_modes(fibre.modes, ranks)
-            self.share = Share(ends, comm.rank)
+            self.share = RankModes(ends, comm.rank)
             check_memory(fibre, n, dtype, kind, device, tables, comm, self.share, form, chunks)
-            self.stages = RankStages(
+            self.operators = RankOperators(
                 device, fibre, n, sample_rate, dtype, comm, self.share, kerr, exchange, chunks
             )
-        self.integrator = kind(self.stages)
-        self.control = make_control(self.integrator, step, max_phase, tolerance)
-        mixing = self.stages.mixing
-        self.report = Report(integrator, mixing.form, device.name, dropped=mixing.dropped)
+        self.integrator = kind(self.operators)
+        self.control = make_control(self.integrator, step=step, max_phase=max_phase, tolerance=tolerance)
+        coupling = self.operators.coupling
+        self.report = Report(integrator, coupling.form, device.name, dropped=coupling.dropped)
         if self.comm is not None:
             self.report.ranks, self.report.transport = self.comm.size, self.comm.transport
-            self.report.exchange = mixing.form
+            self.report.exchange = coupling.form
 
     def steps(self, length: float) -> int | None:
         """Steps over ``length`` m, None if they are not known beforehand."""
@@ -161,7 +167,7 @@ class Propagator:
         on_step: Callable[[float, int], None] | None = None,
         on_segment: Callable[[dict], None] | None = None,
     ) -> dict:
-        """Propagate ``A``, shape (own rows, N) from ``stages.empty()``, in place over ``length`` m.
+        """Propagate ``A``, shape (own rows, N) from ``operators.empty()``, in place over ``length`` m.
 
         ``state`` continues an earlier call (from ``on_segment``); ``on_step(z, steps)`` is called
         after each step is enqueued, ``on_segment(state)`` whenever the field is whole and finite.
@@ -171,7 +177,7 @@ class Propagator:
         FieldLost
             If the field is no longer finite.
         """
-        begun, counts = time.perf_counter(), self.stages.counts
+        begun, counts = time.perf_counter(), self.operators.counts
         if state is None:
             state = {"z": 0.0, "done": 0, "energy": self.finite_energy(A, 0.0).tolist(), "drift": 0.0}
             if isinstance(self.control, FixedStep):
@@ -198,7 +204,7 @@ class Propagator:
         for name, value in vars(counts).items():
             setattr(report, name, value)
         if report.steps:
-            report.bytes_per_step = self.stages.round_bytes * report.exchanges / report.steps
+            report.bytes_per_step = self.operators.exchange_bytes * report.exchanges / report.steps
         return state
 
     def finite_energy(self, A, z: float) -> np.ndarray:
@@ -209,7 +215,7 @@ class Propagator:
         FieldLost
             If one is not finite; it names mode and ``z`` (m). All ranks raise it.
         """
-        energy = self.stages.energy(A)
+        energy = self.operators.energy(A)
         bad = np.flatnonzero(~np.isfinite(energy))
         if bad.size:
             label = self.fibre.labels[bad[0] // 2]
@@ -221,23 +227,23 @@ class Propagator:
 
     def _measure_local_error(self, A, h: float) -> None:
         """Compare one step with two half steps. Costs three steps; they do not count."""
-        stages = self.stages
-        short = self.device.memory()[0] < 2 * A.nbytes + TABLES * stages.table_bytes
+        operators = self.operators
+        short = self.device.memory()[0] < 2 * A.nbytes + MOST_TABLES * operators.table_bytes
         if self.comm.control.max(int(short)) if self.comm else short:
             return
-        counts = stages.counts.copy()
-        one, two = stages.empty(), stages.empty()
+        counts = operators.counts.copy()
+        one, two = operators.empty(), operators.empty()
         one[...] = A
         two[...] = A
         self.integrator.advance(one, h)
         self.integrator.advance(two, h / 2, 2)
-        scale = stages.energy(two).sum()
+        scale = operators.energy(two).sum()
         if scale > 0:
             gain = 2**self.integrator.order
-            error = math.sqrt(stages.distance(one, two) / scale) * gain / (gain - 1)
+            error = math.sqrt(operators.distance(one, two) / scale) * gain / (gain - 1)
             self.report.local_error = float(np.fmax(self.report.local_error, error))
-        stages.prepare(*self.integrator.lengths(h))
-        stages.counts.set(counts)
+        operators.prepare(*self.integrator.lengths(h))
+        operators.counts.set(counts)
 
 
 def memory_needed(
@@ -247,30 +253,26 @@ def memory_needed(
     integrator: type[Integrator],
     device: Device,
     tables: int | None = None,
-    share: Share | None = None,
+    share: RankModes | None = None,
     form: str = "auto",
     chunks: int | None = None,
 ) -> int:
-    """Bytes on the device: fields, cuFFT's work area, transfer tables, cell powers, scratch."""
-    share = share or Share((0, fibre.modes))
+    """Bytes on the device: fields, cuFFT's work area, transfer tables, exchanged powers, scratch."""
+    share = share or RankModes((0, fibre.modes))
     item = np.dtype(dtype).itemsize
-    one = share.rows * n * item
-    on_gpu = device.name != "cpu"
-    mine = slice(share.first_mode, share.first_mode + share.modes)
-    dispersion = np.unique(np.column_stack([fibre.alpha, fibre.beta])[mine], axis=0).shape[0]
+    field = share.rows * n * item
     if tables is None:
         tables = len(set(integrator.lengths(1.0)))
-    transfer = dispersion * n * 16 * tables
-    fields = 1 + integrator.extra_fields + (1 if on_gpu else 0)
     if share.ranks == 1:
-        own, powers = int(find_cells(fibre.kappa_rows())[-1]) + 1, 0
+        own_groups, powers = int(find_phase_groups(fibre.kappa_rows())[-1]) + 1, 0
     else:
-        parts = rank_mixing(fibre.kappa_rows(), fibre.gamma, share, form).parts
-        own, cut = parts[share.rank], chunks or chunks_for(n)
-        # Two rounds of all powers and up to six numbers an own cell, for up to five chunks at a time.
-        powers = (2 * sum(parts) + 6 * own) * n * item // 2 * min(5, cut) // cut
-    rates = 2 * own * n * item // 2 if integrator.name == "ssfm_agrawal" else 0
-    return fields * one + transfer + rates + powers + (64 << 20)
+        coupling = rank_phase_group_coupling(fibre.kappa_rows(), fibre.gamma, share, form)
+        own_groups, powers = (
+            coupling.own_groups,
+            coupling.exchange_nbytes(n, item // 2, chunks or chunks_for(n)),
+        )
+    beside = integrator.nbytes(field, own_groups * n * item // 2)
+    return field + beside + operators_nbytes(device, fibre, n, dtype, tables, share) + powers + (64 << 20)
 
 
 def check_memory(
@@ -281,13 +283,13 @@ def check_memory(
     device: Device,
     tables: int | None = None,
     comm=None,
-    share: Share | None = None,
+    share: RankModes | None = None,
     form: str = "auto",
     chunks: int | None = None,
 ) -> None:
     """Raise InputError if the propagation would not fit, before anything is allocated."""
     mine = memory_needed(fibre, n, dtype, integrator, device, tables, share, form, chunks)
-    needed, rows, whose = on_shared_memory(comm, device, mine), share.rows if share else fibre.rows, ""
+    needed, rows, whose = needed_on_node(comm, device, mine), share.rows if share else fibre.rows, ""
     if comm is not None:
         whose = f" on rank {comm.rank}" + (" and those beside it" if needed > mine else "")
 
@@ -375,7 +377,7 @@ def propagate(
     else:
         place = get_device(device) if isinstance(device, str) else device
     propagator = Propagator(fibre, field.shape[1], rate, place, step=step, comm=comm, **options)
-    A = propagator.stages.empty()
+    A = propagator.operators.empty()
     A[...] = place.asarray(field[propagator.share.slice])
     propagator.run(A, length, on_step=progress)
     return gather_field(propagator.comm, propagator.share, place.to_host(A)), propagator.report
