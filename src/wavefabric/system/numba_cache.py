@@ -35,6 +35,7 @@ SOURCES = (
     "optics/propagation/kernels/kerr.py",
     "optics/propagation/kernels/kerr_ranks.py",
     "optics/propagation/kernels/linear.py",
+    "optics/propagation/kernels/tiles.py",
     "system/numba_cache.py",
 )
 # Kernels of other versions are removed once nobody has used them for so long, s.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fibre_cases import ALL, distance, make_fibre, run, times
 
-from wavefabric.optics.fibre.fibre import single_mode
+from wavefabric.optics.fibre.presets import single_mode
 
 N, DT = 64, 2e-12
 SPACING = 1 / (N * DT)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from wavefabric.device import get_device
-from wavefabric.optics.fibre.fibre import single_mode
+from wavefabric.optics.fibre.presets import single_mode
 from wavefabric.optics.propagation.propagate import propagate
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter, root_raised_cosine
-from wavefabric.optics.signal.wdm import Grid
+from wavefabric.optics.signal.wdm import WdmGrid
 
 RATE, SPACING, CHANNELS, ROLLOFF, POWER = 32e9, 37.5e9, 3, 0.05, 0.5e-3
 BETA2, GAMMA, LENGTH = -21.7e-27, 1.3e-3, 80e3
@@ -55,7 +55,7 @@ def gn_snr(powers, channel: int) -> float:
 @pytest.mark.parametrize(("integrator", "step"), [("strang", 250.0), ("rk4ip", 1000.0)])
 def test_nonlinear_interference_of_one_span(integrator, step):
     cpu = get_device("cpu", threads=1)
-    grid = Grid.centred(193.4e12, SPACING, CHANNELS, RATE, 8, 8192)
+    grid = WdmGrid.centred(193.4e12, SPACING, CHANNELS, RATE, 8, 8192)
     transmitter = Transmitter(grid, "gaussian", ROLLOFF, POWER, seed=7)
     field = cpu.zeros((2, grid.samples), np.complex128)
     transmitter.fill(cpu, field)

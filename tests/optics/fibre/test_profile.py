@@ -7,13 +7,13 @@ import pytest
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.materials import SILICA, ConstantIndex
-from wavefabric.optics.fibre.profile import IndexProfile, TableProfile, Trench, graded_index_62_5
+from wavefabric.optics.fibre.profile import IndexProfile, TableProfile, Trench, profile_62_5
 
 LAM = 1550e-9
 
 
 def test_preset_has_the_stated_shape():
-    p = graded_index_62_5()
+    p = profile_62_5()
     clad = SILICA.index(LAM)
     n = p.index([0, 15.625e-6, 31.2e-6, 32e-6, 33e-6, 35.9e-6, 36.1e-6, 1e-3], LAM)
     assert math.sqrt(n[0] ** 2 - clad**2) == pytest.approx(0.275, rel=1e-12)
@@ -24,13 +24,13 @@ def test_preset_has_the_stated_shape():
 
 
 def test_index_is_continuous_in_wavelength_at_the_design_wavelength():
-    p, r = graded_index_62_5(), np.linspace(0, 40e-6, 81)
+    p, r = profile_62_5(), np.linspace(0, 40e-6, 81)
     middle, beside = p.index(r, LAM), (p.index(r, LAM - 1e-12) + p.index(r, LAM + 1e-12)) / 2
     np.testing.assert_allclose(middle, beside, rtol=1e-11)
 
 
 def test_core_disperses_more_than_the_cladding_and_the_trench_follows_it():
-    p = graded_index_62_5()
+    p = profile_62_5()
     # Abbe numbers: silica 68, germania 41.
     change = p.index([0, 34e-6, 50e-6], 0.5e-6) - p.index([0, 34e-6, 50e-6], 0.65e-6)
     assert change[0] > change[2] > 0
@@ -50,7 +50,7 @@ def test_infinite_exponent_is_a_step():
 
 
 def test_table_of_the_preset_equals_the_preset():
-    p = graded_index_62_5()
+    p = profile_62_5()
     core = np.linspace(0, 31.25e-6, 2001)
     clad = SILICA.index(LAM)
     n_core = np.append(p.index(core[:-1], LAM), clad)
@@ -83,7 +83,7 @@ def test_csv_profile(tmp_path):
         (lambda: TableProfile((0, 2e-6, 1e-6), (1.45, 1.44, 1.44)), "not decrease"),
         (lambda: TableProfile((0, 1e-6, 1e-6, 1e-6), (1.45,) * 4), "at most twice"),
         (lambda: TableProfile((0, 1e-6), (1.45, 0.9)), "at least 1"),
-        (lambda: graded_index_62_5().index(0.0, -1.0), "wavelength"),
+        (lambda: profile_62_5().index(0.0, -1.0), "wavelength"),
         (lambda: IndexProfile(1e-6, 1.2, 2).index(0.0, 1.3e-6), "out of reach"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wavefabric.device import get_device
-from wavefabric.optics.propagation.phase_groups import make_mixing
+from wavefabric.optics.propagation.phase_groups import phase_group_coupling
 
 DEVICES = ["cpu 1", "cpu 2", pytest.param("cuda", marks=pytest.mark.gpu)]
 #: (rows, samples): one tile, less than a tile, several tiles with a rest.
@@ -45,8 +45,8 @@ class Case:
         self.place, self.dtype = place, dtype
         rng = np.random.default_rng(n)
         gamma = 1.7
-        self.mixing = make_mixing(kappa_for(rows), gamma, form)
-        self.coupling = kernels.Coupling(place, self.mixing, n, dtype)
+        self.coupling = phase_group_coupling(kappa_for(rows), gamma, form)
+        self.layout = kernels.KerrLayout(place, self.coupling, n, dtype)
         self.kappa = gamma * kappa_for(rows)
         # Rounded to the type first: references start from what the kernels see.
         draw = rng.standard_normal((4, rows, n, 2)).view(complex)[..., 0]
@@ -59,7 +59,7 @@ class Case:
 
     def rates(self):
         n = self.a.shape[1]
-        return self.place.empty((self.mixing.cells, n), np.zeros(1, self.dtype).real.dtype)
+        return self.place.empty((self.coupling.groups, n), np.zeros(1, self.dtype).real.dtype)
 
     def phase(self, field):
         """γκ|A|² of every row, rad/m."""
@@ -93,7 +93,7 @@ def case(request, place, kernels, size, dtype):
 def test_kerr_derivative(case, kernels):
     A = case.put(case.a)
     K = case.put(case.k)
-    kernels.kerr_derivative(A, K, case.coupling)
+    kernels.kerr_derivative(A, K, case.layout)
     case.check(K, case.kerr(case.a))
     case.check(A, case.a)
 
@@ -101,7 +101,7 @@ def test_kerr_derivative(case, kernels):
 def test_kerr_rotate(case, kernels):
     for h in (0.7, -0.2):
         A = case.put(case.a)
-        kernels.kerr_rotate(A, h, case.coupling)
+        kernels.kerr_rotate(A, h, case.layout)
         case.check(A, case.a * np.exp(1j * h * case.phase(case.a)))
 
 
@@ -112,30 +112,30 @@ def test_kerr_rotate_rk4(case, kernels):
     k3 = h * case.kerr(a + k2 / 2)
     k4 = h * case.kerr(a + k3)
     A = case.put(a)
-    kernels.kerr_rotate_rk4(A, h, case.coupling)
+    kernels.kerr_rotate_rk4(A, h, case.layout)
     case.check(A, a + (k1 + 2 * k2 + 2 * k3 + k4) / 6)
 
 
 def test_kerr_phase_rate(case, kernels):
     rate = case.rates()
-    kernels.kerr_phase_rate(case.put(case.a), rate, case.coupling)
-    case.check(rate, case.phase(case.a)[np.unique(case.mixing.cell_of_row, return_index=True)[1]])
+    kernels.kerr_phase_rate(case.put(case.a), rate, case.layout)
+    case.check(rate, case.phase(case.a)[np.unique(case.coupling.group_of_row, return_index=True)[1]])
 
 
 def test_max_phase_rate(case, kernels):
-    rate = kernels.max_phase_rate(case.put(case.a), case.coupling)
+    rate = kernels.max_phase_rate(case.put(case.a), case.layout)
     assert rate == pytest.approx(case.phase(case.a).max(), rel=TOLERANCE[case.dtype])
     # Its own scratch must not stay behind.
-    quiet = kernels.max_phase_rate(case.put(0.1 * case.a), case.coupling)
+    quiet = kernels.max_phase_rate(case.put(0.1 * case.a), case.layout)
     assert quiet == pytest.approx(0.01 * case.phase(case.a).max(), rel=TOLERANCE[case.dtype])
 
 
 def test_rotate_mean(case, kernels):
     H, A = case.put(case.k), case.put(0 * case.a)
     rate0, rate1 = case.rates(), case.rates()
-    kernels.kerr_phase_rate(case.put(case.a), rate0, case.coupling)
-    kernels.kerr_phase_rate(case.put(case.k), rate1, case.coupling)
-    kernels.rotate_mean(H, A, rate0, rate1, 0.6, case.coupling)
+    kernels.kerr_phase_rate(case.put(case.a), rate0, case.layout)
+    kernels.kerr_phase_rate(case.put(case.k), rate1, case.layout)
+    kernels.rotate_mean(H, A, rate0, rate1, 0.6, case.layout)
     mean = (case.phase(case.a) + case.phase(case.k)) / 2
     case.check(A, case.k * np.exp(0.6j * mean))
     case.check(H, case.k)
@@ -147,7 +147,7 @@ def test_rk4ip_middle(case, kernels):
     k2 = h * case.kerr(a + k1 / 2)
     k3 = h * case.kerr(a + k2 / 2)
     A, K = case.put(a), case.put(case.k)
-    kernels.rk4ip_middle(A, K, h, case.coupling)
+    kernels.rk4ip_middle(A, K, h, case.layout)
     case.check(A, a + k3)
     case.check(K, a + k1 / 6 + k2 / 3 + k3 / 3)
 
@@ -159,11 +159,11 @@ def test_rk4ip_last(case, kernels):
     new = s + k4 / 6
     error = np.linalg.norm(h * (k4 / h - case.kerr(new)) / 10)
     A, K = case.put(c), case.put(s)
-    kernels.rk4ip_last(A, K, h, case.coupling)
+    kernels.rk4ip_last(A, K, h, case.layout)
     case.check(A, new)
     case.check(K, case.kerr(new))
     A, K, square = case.put(c), case.put(s), case.place.zeros((1,), np.float64)
-    kernels.rk4ip_last(A, K, h, case.coupling, square)
+    kernels.rk4ip_last(A, K, h, case.layout, square)
     case.check(A, new)
     assert math.sqrt(float(case.place.to_host(square)[0])) == pytest.approx(
         error, rel=10 * TOLERANCE[case.dtype]
@@ -177,7 +177,7 @@ def test_a_nan_shows(place, kernels, dtype):
     out = place.empty((6,), np.float64)
     kernels.row_energy(case.put(bad), out)
     assert np.isnan(place.to_host(out)).tolist() == [False] * 3 + [True] + [False] * 2
-    assert math.isnan(kernels.max_phase_rate(case.put(bad), case.coupling))
+    assert math.isnan(kernels.max_phase_rate(case.put(bad), case.layout))
 
 
 def test_norms(place, kernels, size, dtype):
@@ -235,14 +235,14 @@ def test_precision_of_the_rotation_over_small_and_large_phases(place, kernels, p
     drives it (κ couples only to the second).
     """
     phases = np.concatenate([np.logspace(-12, 2, 2801), np.arange(1, 60) * np.pi / 2, [0.0]])
-    mixing = make_mixing([[0.0, 1.0], [0.0, 0.0]], 1.0, "dense")
+    coupling = phase_group_coupling([[0.0, 1.0], [0.0, 0.0]], 1.0, "dense")
     drive = np.sqrt(phases)
     field = np.array([np.full(phases.size, 1 + 0j), drive + 0j])
     A = place.empty(field.shape, precision)
     A[...] = place.asarray(field.astype(precision))
     seen = place.to_host(A)[1].real
-    coupling = kernels.Coupling(place, mixing, phases.size, precision)
-    kernels.kerr_rotate(A, 1.0, coupling)
+    layout = kernels.KerrLayout(place, coupling, phases.size, precision)
+    kernels.kerr_rotate(A, 1.0, layout)
     # The phase as the kernel has it: the square in the field's own precision.
     phase = (seen * seen).astype(float)
     got = place.to_host(A)[0].astype(complex)
@@ -257,12 +257,12 @@ def test_precision_of_the_rotation_over_small_and_large_phases(place, kernels, p
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
 def test_cosine_minus_one_does_not_cancel(real):
-    from wavefabric.optics.propagation.kernels import kerr as kernels
+    from wavefabric.optics.propagation.kernels import tiles
 
     size = np.logspace(-12, 2, 1401)
     phase = np.concatenate([size, -size]).astype(real)
     c1, s = np.empty_like(phase), np.empty_like(phase)
-    kernels._rotation(phase, c1, s)
+    tiles.rotation(phase, real(1), c1, s)
     exact = phase.astype(np.longdouble)
     cosine, sine = -2 * np.sin(exact / 2) ** 2, np.sin(exact)
     epsilon = np.finfo(real).eps
@@ -282,11 +282,11 @@ def test_sums_do_not_depend_on_the_tile():
     case = Case(cpu, kernels, 30, 1037, "factored", np.complex128)
     outs = []
     for tile in (16, 160, 1024):
-        coupling = kernels.Coupling(cpu, case.mixing, 1037, np.complex128)
-        coupling.tile = tile
-        coupling.scratch = cpu.empty((1, 8, 5, tile), np.float64)
+        layout = kernels.KerrLayout(cpu, case.coupling, 1037, np.complex128)
+        layout.tile = tile
+        layout.scratch = cpu.empty((1, 8, 5, tile), np.float64)
         A = case.put(case.a)
-        kernels.kerr_rotate(A, 0.7, coupling)
+        kernels.kerr_rotate(A, 0.7, layout)
         outs.append(A)
     assert (outs[0] == outs[1]).all()
     assert (outs[0] == outs[2]).all()

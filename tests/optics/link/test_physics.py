@@ -17,7 +17,7 @@ from wavefabric.optics.link.run import run_link
 from wavefabric.optics.run_file.run_file import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.optics.signal.wdm import Grid
+from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.results import read_result
 from wavefabric.system.progress import Silent
 from wavefabric.units import SPEED_OF_LIGHT
@@ -179,7 +179,7 @@ def test_loaded_noise_follows_the_net_gain_of_all_spans(link, gain):
 
 # --- Loss, gain, dispersion --------------------------------------------------------------------------------
 
-TABLES = {
+MOST_TABLES = {
     "modes.csv": "mode_group,l,m,a_eff_um2\n1,0,1,80\n2,1,1,100\n",
     "groups.csv": "mode_group,dmgd_ps_per_km,beta2_ps2_per_km,beta3_ps3_per_km,attenuation_db_per_km\n"
     "1,0,-21,0.1,0.2\n2,7,-25,-0.2,0.23\n",
@@ -189,7 +189,7 @@ TABLES = {
 
 def tables(tmp_path):
     """[fibre] of three modes in two groups with other delay, dispersion and loss; linear."""
-    for name, text in TABLES.items():
+    for name, text in MOST_TABLES.items():
         (tmp_path / name).write_text(text)
     files = {key: str(tmp_path / f"{key[:-4]}.csv") for key in ("modes_csv", "groups_csv", "kappa_csv")}
     # Given at the middle of the channels, so that they are used as they are.
@@ -206,7 +206,7 @@ def test_field_behind_the_link(link, tmp_path, cpu, gain):
         signal={"symbols": 64},
         receiver={"osnr": "20 dB"},
     )
-    sender = Transmitter(Grid([CARRIER], RATE, SAMPLES, 64), "qpsk", 0.1, POWER, seed=5)
+    sender = Transmitter(WdmGrid([CARRIER], RATE, SAMPLES, 64), "qpsk", 0.1, POWER, seed=5)
     sent = cpu.empty((6, sender.grid.samples), "complex128")
     sender.fill(cpu, sent)
     km, omega = SPAN / 1e3, 2 * np.pi * np.fft.fftfreq(sender.grid.samples, 1 / (RATE * SAMPLES)) / 1e12

@@ -9,9 +9,9 @@ import pytest
 
 from wavefabric.bench import fibre_modes
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.fibre import coupled_group, fibre_from_profile, single_mode
+from wavefabric.optics.fibre.from_profile import fibre_from_profile
 from wavefabric.optics.fibre.materials import ConstantIndex
-from wavefabric.optics.fibre.presets import graded_index_62_5, presets
+from wavefabric.optics.fibre.presets import coupled_group, graded_index_62_5, single_mode
 from wavefabric.optics.fibre.profile import IndexProfile
 from wavefabric.optics.fibre.tables import fibre_from_csv
 
@@ -90,7 +90,7 @@ def test_kappa_rows_and_selection_agree(coupling):
     assert part.groups.tolist() == [2, 2, 4, 4, 4, 4]
     keep = np.repeat(np.isin(fibre.groups, [2, 4]), 2)
     np.testing.assert_array_equal(part.kappa_rows(), fibre.kappa_rows()[np.ix_(keep, keep)])
-    cell = part.cell_of_row()
+    cell = part.kappa_index()
     np.testing.assert_array_equal(part.kappa_rows(), part.kappa[cell[:, None], cell[None, :]])
     np.testing.assert_array_equal(part.beta, fibre.beta[np.isin(fibre.groups, [2, 4])])
 
@@ -99,7 +99,7 @@ def test_kappa_of_rows_passes_through():
     fibre = single_mode()
     rows = replace(fibre, kappa=np.array([[1.0, 2 / 3], [2 / 3, 1.0]]), kappa_of="row")
     np.testing.assert_array_equal(rows.kappa_rows(), rows.kappa)
-    assert rows.cell_of_row().tolist() == [0, 1]
+    assert rows.kappa_index().tolist() == [0, 1]
     assert rows.select_groups(1).kappa.shape == (2, 2)
 
 
@@ -120,11 +120,6 @@ def test_handy_fibres():
     assert six.kappa[0, 0] == pytest.approx(4 / 3 * 12 / 13)
     assert six.kappa_rows().shape == (12, 12)
     assert coupled_group(1).kappa[0, 0] == pytest.approx(8 / 9)
-
-
-def test_presets_registry():
-    assert presets()["graded-index-62.5"](groups=3).modes == 6
-    assert presets()["single-mode"]().modes == 1
 
 
 def test_csv_with_kappa_per_group_mode_and_row(tables):

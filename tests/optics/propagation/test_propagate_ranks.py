@@ -10,7 +10,7 @@ import pytest
 from fibre_cases import ALL, RATE, distance, make_fibre, smooth_field
 
 from wavefabric.errors import FieldLost, InputError
-from wavefabric.optics.propagation.operators_ranks import RankStages
+from wavefabric.optics.propagation.operators_ranks import RankOperators
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator, propagate
 
 #: Groups of 1, 2, 3 and 2 modes, with delays and loss; κ is not symmetric.
@@ -88,7 +88,7 @@ def test_rounds_and_bytes_of_a_step(comm, place):
 
 def exchanges_of_the_page():
     """Exchanges a step by integrator, as docs/ranks.md has them."""
-    lines = (Path(__file__).parents[2] / "docs" / "ranks.md").read_text(encoding="utf-8").splitlines()
+    lines = (Path(__file__).parents[3] / "docs" / "ranks.md").read_text(encoding="utf-8").splitlines()
     at = next(n for n, line in enumerate(lines) if line.startswith("| exchanges a step |"))
     names, counts = (line.strip("|").split("|")[1:] for line in (lines[at - 2], lines[at]))
     pairs = [(re.findall(r"`(\w+)`", cell), int(n)) for cell, n in zip(names, counts, strict=True)]
@@ -97,9 +97,9 @@ def exchanges_of_the_page():
 
 @pytest.mark.parallel(2)
 def test_exchanges_of_a_step_are_those_of_the_page(comm, place, monkeypatch):
-    page, sent, send = exchanges_of_the_page(), [], RankStages._send
+    page, sent, send = exchanges_of_the_page(), [], RankOperators._send
     assert page.keys() == set(ALL)
-    monkeypatch.setattr(RankStages, "_send", lambda *given: (sent.append(1), send(*given)))
+    monkeypatch.setattr(RankOperators, "_send", lambda *given: (sent.append(1), send(*given)))
     for name, each in page.items():
         counts = []
         for steps in (5, 6):
@@ -150,7 +150,7 @@ def test_a_resumed_run_over_ranks_is_the_same_to_the_bit(comm, place):
     def make():
         options = PropagationOptions(step=100.0, segment=7, split=SPLITS[comm.size][0], chunks=2)
         runner = Propagator(FIBRE8, 192, RATE, place, options, comm)
-        return runner, runner.stages.empty()
+        return runner, runner.operators.empty()
 
     kept = []
     first, A = make()
@@ -167,14 +167,14 @@ def test_a_resumed_run_over_ranks_is_the_same_to_the_bit(comm, place):
 @pytest.mark.parallel([2, 3])
 def test_a_lost_field_is_noticed_by_all_ranks(comm, place):
     runner = Propagator(FIBRE8, 64, RATE, place, PropagationOptions(step=100.0), comm)
-    A = runner.stages.empty()
+    A = runner.operators.empty()
     A[...] = 0
     if comm.rank == comm.size - 1:
         A[-1, 5] = np.nan
     with pytest.raises(FieldLost, match="mode M8 is not finite at z = 0 km"):
         runner.run(A, 1e3)
     # A NaN anywhere is the largest rate everywhere.
-    assert math.isnan(runner.stages.max_phase_rate(A))
+    assert math.isnan(runner.operators.max_phase_rate(A))
 
 
 @pytest.mark.parallel([2, 3])
@@ -211,12 +211,12 @@ def test_only_communication_leaves_the_others_out(comm, place):
     """What figure 3 of Brehler et al. calls so: powers travel, and only the own ones turn the field."""
     runner = Propagator(FIBRE8, 96, RATE, place, PropagationOptions("strang", step=100.0, chunks=2), comm)
     start = launch8(96)[runner.share.slice]
-    A = runner.stages.empty()
+    A = runner.operators.empty()
     A[...] = start
-    runner.stages.others = False
-    runner.stages.kerr_rotate(A, 100.0)
+    runner.operators.use_received = False
+    runner.operators.kerr_rotate(A, 100.0)
     own = runner.share.slice
     kappa = FIBRE8.gamma * FIBRE8.kappa_rows()[own, own]
     wanted = start * np.exp(1j * 100.0 * kappa @ abs(start) ** 2)
     assert distance(A, wanted) < 1e-13
-    runner.stages.settle()
+    runner.operators.finish_exchanges()

@@ -8,16 +8,24 @@ import pytest
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
-from wavefabric.optics.fibre.expansion import at_frequency, shift_expansion
-from wavefabric.optics.fibre.fibre import fibre_from_profile, single_mode
-from wavefabric.optics.fibre.presets import graded_index_62_5
+from wavefabric.optics.fibre.fibre import at_frequency, shift_expansion
+from wavefabric.optics.fibre.from_profile import fibre_from_profile
+from wavefabric.optics.fibre.presets import graded_index_62_5, single_mode
 from wavefabric.optics.fibre.profile import IndexProfile
 from wavefabric.optics.link import run as links
 from wavefabric.optics.link.build import build_fibre, fibre_digest
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.propagation.propagate import propagate
 from wavefabric.optics.run_file.run_file import RunFile
-from wavefabric.optics.run_file.tables import Fibre, Link, Output, Profile, Receiver, Signal, Solver
+from wavefabric.optics.run_file.tables import (
+    FibreTable,
+    LinkTable,
+    OutputTable,
+    ProfileTable,
+    ReceiverTable,
+    SignalTable,
+    SolverTable,
+)
 from wavefabric.results import ResultWriter, read_result
 from wavefabric.units import SPEED_OF_LIGHT
 
@@ -84,7 +92,7 @@ def test_a_channel_alone_is_the_one_of_a_wide_grid():
 
 
 def link(tmp_path, name, fibre, centre=186e12):
-    signal = Signal(
+    signal = SignalTable(
         symbol_rate=32e9,
         symbols=64,
         samples_per_symbol=8,
@@ -95,11 +103,11 @@ def link(tmp_path, name, fibre, centre=186e12):
     )
     run = RunFile(
         fibre=fibre,
-        link=Link(length=80e3, spans=2),
+        link=LinkTable(length=80e3, spans=2),
         signal=signal,
-        receiver=Receiver(osnr=20.0),
-        solver=Solver(integrator="strang", step=500.0, device="cpu", threads=1),
-        output=Output(save_field=True, figures=False),
+        receiver=ReceiverTable(osnr=20.0),
+        solver=SolverTable(integrator="strang", step=500.0, device="cpu", threads=1),
+        output=OutputTable(save_field=True, figures=False),
     )
     return run, read_result(run_link(run, output=tmp_path / name).path)
 
@@ -107,8 +115,8 @@ def link(tmp_path, name, fibre, centre=186e12):
 def test_a_link_described_at_1550_nm_is_the_one_described_at_its_own_centre(tmp_path):
     shift = 2 * np.pi * (186e12 - DESIGN)
     beta2, beta3, gamma = -21.7e-27, 0.12e-39, 1.3e-3
-    far = Fibre(preset="single-mode", beta2=beta2, beta3=beta3, gamma=gamma)
-    near = Fibre(
+    far = FibreTable(preset="single-mode", beta2=beta2, beta3=beta3, gamma=gamma)
+    near = FibreTable(
         preset="single-mode",
         beta2=beta2 + beta3 * shift,
         beta3=beta3,
@@ -130,8 +138,8 @@ def test_a_link_described_at_1550_nm_is_the_one_described_at_its_own_centre(tmp_
 
 
 def test_a_profile_is_solved_at_the_centre(tmp_path):
-    table = Profile(core_diameter=16e-6, numerical_aperture=0.2)
-    run, _ = link(tmp_path, "p.h5", Fibre(profile=table, groups=2, dispersion="solver"))
+    table = ProfileTable(core_diameter=16e-6, numerical_aperture=0.2)
+    run, _ = link(tmp_path, "p.h5", FibreTable(profile=table, groups=2, dispersion="solver"))
     fibre = build_fibre(run)
     profile = IndexProfile(16e-6, 0.2, 2.0, design_wavelength=1550e-9)
     direct = fibre_from_profile(profile, SPEED_OF_LIGHT / 186e12, 2)
@@ -150,7 +158,7 @@ def test_tables_are_expanded_at_the_centre(tmp_path):
     )
     (tmp_path / "k.csv").write_text("1,0.5\n0.5,1\n")
     tables = {key + "_csv": tmp_path / f"{key[0]}.csv" for key in ("modes", "groups", "kappa")}
-    run, _ = link(tmp_path, "t.h5", Fibre(**tables))
+    run, _ = link(tmp_path, "t.h5", FibreTable(**tables))
     fibre, shift = build_fibre(run), 2 * np.pi * (186e12 - DESIGN)
     np.testing.assert_allclose(fibre.beta[:, 1], [-20e-27 + 1e-40 * shift] + [-21e-27 + 1.2e-40 * shift] * 2)
     # Relative to LP01, whose own delay changes too.
@@ -159,7 +167,7 @@ def test_tables_are_expanded_at_the_centre(tmp_path):
 
 
 def test_a_checkpoint_belongs_to_the_fibre_that_was_built(tmp_path, monkeypatch):
-    run, _ = link(tmp_path, "r.h5", Fibre(preset="single-mode"))
+    run, _ = link(tmp_path, "r.h5", FibreTable(preset="single-mode"))
     built = build_fibre(run)
     prints = set()
     for fibre in (built, built, at_frequency(built, 186.001e12)):
@@ -174,7 +182,7 @@ def test_a_checkpoint_belongs_to_the_fibre_that_was_built(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("dispersion", ["paper", "solver"])
 def test_the_preset_is_that_of_the_centre(dispersion):
-    signal = Signal(
+    signal = SignalTable(
         symbol_rate=32e9,
         symbols=16,
         samples_per_symbol=4,
@@ -182,8 +190,8 @@ def test_the_preset_is_that_of_the_centre(dispersion):
         channels=1,
         centre_frequency=195e12,
     )
-    table = Fibre(preset="graded-index-62.5", groups=3, dispersion=dispersion)
-    run = RunFile(fibre=table, link=Link(length=80e3), signal=signal, solver=Solver(step=1e3))
+    table = FibreTable(preset="graded-index-62.5", groups=3, dispersion=dispersion)
+    run = RunFile(fibre=table, link=LinkTable(length=80e3), signal=signal, solver=SolverTable(step=1e3))
     fibre = build_fibre(run)
     at_1550 = graded_index_62_5(3, dispersion=dispersion)
     if dispersion == "solver":

@@ -1,4 +1,4 @@
-"""Stages and integrators: what a step costs, what it allocates, and that each part is what it says."""
+"""Operators and integrators: what a step costs, what it allocates, and that each part is what it says."""
 
 import gc
 import itertools
@@ -14,9 +14,9 @@ from numba.core.runtime import _nrt_python, rtsys
 from wavefabric.device import fftw, get_device
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.integrators.composition import KERR, LINEAR
+from wavefabric.optics.propagation.integrators.split_step import KERR, LINEAR
 from wavefabric.optics.propagation.kernels import kerr as kernels
-from wavefabric.optics.propagation.operators import Counts, Stages
+from wavefabric.optics.propagation.operators import FibreOperators, OperationCounts
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed, propagate
 
 DT = 2e-12
@@ -40,23 +40,23 @@ def fibre():
     return make_fibre(KAPPA, beta=BETA, alpha=[0.04e-3, 0.06e-3, 0.05e-3])
 
 
-def stages_for(device, n, dtype=np.complex128, of=None, **options):
-    return Stages(device, of or fibre(), n, 1 / DT, dtype, **options)
+def operators_for(device, n, dtype=np.complex128, of=None, **options):
+    return FibreOperators(device, of or fibre(), n, 1 / DT, dtype, **options)
 
 
-def put(stages, field):
-    A = stages.empty()
-    A[...] = stages.device.asarray(field.astype(stages.dtype))
+def put(operators, field):
+    A = operators.empty()
+    A[...] = operators.device.asarray(field.astype(operators.dtype))
     return A
 
 
 @pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
 @pytest.mark.parametrize("n", [2, 63, 64, 1037, 2048])
-def test_linear_stage(device, n, dtype):
+def test_linear_operator(device, n, dtype):
     """One factor exp(L̂ z) on NumPy's transform, for even and odd N, forwards and backwards."""
-    stages, length = stages_for(device, n, dtype), 3e3
+    operators, length = operators_for(device, n, dtype), 3e3
     field = smooth_field(6, n, 1e-3, width=1.0).astype(dtype)
-    A = put(stages, field)
+    A = put(operators, field)
     omega = 2 * np.pi * np.fft.fftfreq(n, DT)
     wanted = np.fft.fft(field.astype(complex))
     for row in range(6):
@@ -66,49 +66,49 @@ def test_linear_stage(device, n, dtype):
         wanted[row] *= np.exp(length * (operator - fibre().alpha[row // 2] / 2))
     wanted = np.fft.ifft(wanted)
     tolerance = 1e-12 if dtype == np.complex128 else 5e-6
-    stages.linear(A, length)
+    operators.linear(A, length)
     assert device.to_host(A).dtype == dtype
     assert distance(device.to_host(A), wanted) < tolerance
-    stages.linear(A, -length)
+    operators.linear(A, -length)
     assert distance(device.to_host(A), field) < tolerance
-    assert stages.counts.ffts == 4
+    assert operators.counts.ffts == 4
 
 
 def test_rows_with_the_same_dispersion_share_a_table(cpu):
-    stages = stages_for(
+    operators = operators_for(
         cpu, 64, of=make_fibre(np.eye(4), beta=[0, -20e-27, 0, 0], alpha=[1e-5, 2e-5, 1e-5, 1e-5])
     )
-    stages.prepare(100.0)
-    (table,) = stages._tables.values()
+    operators.prepare(100.0)
+    (table,) = operators._tables.values()
     assert table.shape == (2, 64)
-    assert stages.device.to_host(stages._cell).tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
+    assert operators.device.to_host(operators._table_row).tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
 
 
 def test_tables_are_few_and_right_when_lengths_come_and_go(cpu):
-    stages, fresh = stages_for(cpu, 64), stages_for(cpu, 64)
+    operators, fresh = operators_for(cpu, 64), operators_for(cpu, 64)
     field = smooth_field(6, 64, 1e-3)
     lengths = [100.0 * k for k in (1, 2, 3, 4, 5, 6, 7, 8, 1, 8, 2, 7)]
-    A, B = put(stages, field), put(fresh, field)
+    A, B = put(operators, field), put(fresh, field)
     for length in lengths:
-        stages.linear(A, length)
+        operators.linear(A, length)
         fresh._tables.clear()
         fresh.linear(B, length)
     assert (A == B).all()
-    assert len(stages._tables) <= 6
+    assert len(operators._tables) <= 6
 
 
 @pytest.mark.parametrize("integrator", ALL)
 def test_cost_of_a_step(device, integrator):
-    stages = stages_for(device, 64)
-    A = put(stages, smooth_field(6, 64, 1e-3))
-    scheme = INTEGRATORS[integrator](stages)
+    operators = operators_for(device, 64)
+    A = put(operators, smooth_field(6, 64, 1e-3))
+    scheme = INTEGRATORS[integrator](operators)
     scheme.advance(A, 100.0, 1)
-    one = Counts(**vars(stages.counts))
+    one = OperationCounts(**vars(operators.counts))
     scheme.advance(A, 100.0, 4)
     ffts, exchanges, extra_ffts, extra_exchanges = COSTS[integrator]
     assert (one.ffts, one.exchanges) == (ffts + extra_ffts, exchanges + extra_exchanges)
-    assert stages.counts.ffts == one.ffts + 4 * ffts + extra_ffts
-    assert stages.counts.exchanges == one.exchanges + 4 * exchanges + extra_exchanges
+    assert operators.counts.ffts == one.ffts + 4 * ffts + extra_ffts
+    assert operators.counts.exchanges == one.exchanges + 4 * exchanges + extra_exchanges
     text = " ".join((INTEGRATORS[integrator].__doc__ or "").split())
     if "FFTs" in text:
         assert f"{ffts} FFTs" in text
@@ -116,14 +116,14 @@ def test_cost_of_a_step(device, integrator):
 
 @pytest.mark.parametrize("integrator", ALL)
 def test_lengths_are_those_that_are_used(cpu, integrator):
-    stages = stages_for(cpu, 64)
-    A = put(stages, smooth_field(6, 64, 1e-3))
-    scheme = INTEGRATORS[integrator](stages)
+    operators = operators_for(cpu, 64)
+    A = put(operators, smooth_field(6, 64, 1e-3))
+    scheme = INTEGRATORS[integrator](operators)
     assert len(set(scheme.lengths(100.0))) <= 6
-    stages.prepare(*scheme.lengths(100.0))
-    before = {length: id(table) for length, table in stages._tables.items()}
+    operators.prepare(*scheme.lengths(100.0))
+    before = {length: id(table) for length, table in operators._tables.items()}
     scheme.advance(A, 100.0, 3)
-    assert {length: id(table) for length, table in stages._tables.items()} == before
+    assert {length: id(table) for length, table in operators._tables.items()} == before
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -136,9 +136,9 @@ def test_a_step_allocates_nothing(monkeypatch, integrator, dtype, threads):
         device = get_device("cpu", threads)
     except InputError:
         pytest.skip("this machine has one core")
-    stages = stages_for(device, 1 << 14, dtype)
-    A = put(stages, smooth_field(6, 1 << 14, 1e-3))
-    scheme = INTEGRATORS[integrator](stages)
+    operators = operators_for(device, 1 << 14, dtype)
+    A = put(operators, smooth_field(6, 1 << 14, 1e-3))
+    scheme = INTEGRATORS[integrator](operators)
     work = [lambda: scheme.step(A, 100.0)]
     if scheme.adaptive:
         work += [lambda: scheme.trial(A, 100.0), lambda: scheme.reject(A)]
@@ -183,9 +183,9 @@ def test_memory_needed_covers_what_is_held(cpu, integrator):
     propagate(field[:, :64], of, 1e3, sample_rate=1 / DT, step=500.0, integrator=integrator, device=cpu)
     tracemalloc.start()
     try:
-        stages = stages_for(cpu, n, of=of)
-        scheme = INTEGRATORS[integrator](stages)
-        A = put(stages, field)
+        operators = operators_for(cpu, n, of=of)
+        scheme = INTEGRATORS[integrator](operators)
+        A = put(operators, field)
         scheme.advance(A, 500.0, 2)
         gc.collect()
         held = tracemalloc.get_traced_memory()[0]
@@ -201,7 +201,7 @@ def test_memory_needed_covers_what_is_held(cpu, integrator):
 def test_rk4ip_is_the_papers(cpu, integrator):
     """Eq. (6a–f) of Brehler et al. written out in NumPy."""
     n, h = 256, 400.0
-    stages = stages_for(cpu, n)
+    operators = operators_for(cpu, n)
     field = smooth_field(6, n, 60e-3)
     kappa = 1.3e-3 * np.repeat(np.repeat(KAPPA, 2, axis=0), 2, axis=1)
     omega = 2 * np.pi * np.fft.fftfreq(n, DT)
@@ -225,15 +225,15 @@ def test_rk4ip_is_the_papers(cpu, integrator):
         last = half(moved + k3)
         k4 = h * kerr(last)
         wanted = half(moved + k1 / 6 + k2 / 3 + k3 / 3) + k4 / 6
-    A = put(stages, field)
-    INTEGRATORS[integrator](stages).advance(A, h, 3)
+    A = put(operators, field)
+    INTEGRATORS[integrator](operators).advance(A, h, 3)
     assert distance(A, wanted) < 1e-13
 
 
 @pytest.mark.parametrize("integrator", ["strang", "ssfm_rk4", "blanes_moan", "ssfm_agrawal"])
 def test_splittings_written_out(cpu, integrator):
     n, h = 256, 400.0
-    stages = stages_for(cpu, n)
+    operators = operators_for(cpu, n)
     field = smooth_field(6, n, 60e-3)
     kappa = 1.3e-3 * np.repeat(np.repeat(KAPPA, 2, axis=0), 2, axis=1)
     omega = 2 * np.pi * np.fft.fftfreq(n, DT)
@@ -272,8 +272,8 @@ def test_splittings_written_out(cpu, integrator):
         return a
 
     wanted = step(step(step(field)))
-    A = put(stages, field)
-    INTEGRATORS[integrator](stages).advance(A, h, 3)
+    A = put(operators, field)
+    INTEGRATORS[integrator](operators).advance(A, h, 3)
     assert distance(A, wanted) < 1e-13
 
 
@@ -308,25 +308,25 @@ def expm(matrix):
 
 def test_the_embedded_error(device):
     """The estimate is the distance to the third-order solution, and falls with the fourth power of h."""
-    stages = stages_for(device, 256)
+    operators = operators_for(device, 256)
     field = smooth_field(6, 256, 60e-3)
-    scheme = INTEGRATORS["erk43ip"](stages)
+    scheme = INTEGRATORS["erk43ip"](operators)
     estimates = []
     for h in (200.0, 100.0):
-        A = put(stages, field)
+        A = put(operators, field)
         scheme.begin(A, h)
         estimates.append(scheme.trial(A, h))
     assert math.log2(estimates[0] / estimates[1]) == pytest.approx(4, abs=0.1)
     # It bounds the error of the fourth-order solution that is kept.
-    exact = put(stages, field)
-    INTEGRATORS["blanes_moan"](stages).advance(exact, 100.0 / 32, 32)
-    assert math.sqrt(stages.distance(A, exact)) < estimates[1]
+    exact = put(operators, field)
+    INTEGRATORS["blanes_moan"](operators).advance(exact, 100.0 / 32, 32)
+    assert math.sqrt(operators.distance(A, exact)) < estimates[1]
 
 
 def test_a_rejected_trial_leaves_no_trace(device):
-    stages = stages_for(device, 256)
-    A, B = (put(stages, smooth_field(6, 256, 60e-3)) for _ in range(2))
-    scheme, other = (INTEGRATORS["erk43ip"](stages) for _ in range(2))
+    operators = operators_for(device, 256)
+    A, B = (put(operators, smooth_field(6, 256, 60e-3)) for _ in range(2))
+    scheme, other = (INTEGRATORS["erk43ip"](operators) for _ in range(2))
     scheme.begin(A, 100.0)
     scheme.trial(A, 5000.0)
     scheme.reject(A)
@@ -339,4 +339,4 @@ def test_a_rejected_trial_leaves_no_trace(device):
 @pytest.mark.parametrize(("n", "rate", "dtype"), [(0, 1.0, complex), (64, 0.0, complex), (64, 1.0, float)])
 def test_bad_stages(cpu, n, rate, dtype):
     with pytest.raises(InputError, match="field"):
-        Stages(cpu, fibre(), n, rate, dtype)
+        FibreOperators(cpu, fibre(), n, rate, dtype)

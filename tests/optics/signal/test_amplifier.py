@@ -6,10 +6,10 @@ import pytest
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.optics.signal.amplifier import Amplifier, load_noise, osnr_noise_density
-from wavefabric.optics.signal.wdm import Grid
+from wavefabric.optics.signal.wdm import WdmGrid
 
 CPU = get_device("cpu")
-GRID = Grid.centred(193.4e12, 50e9, 3, 32e9, 16, 8192)
+GRID = WdmGrid.centred(193.4e12, 50e9, 3, 32e9, 16, 8192)
 
 
 def test_gain_without_noise():

@@ -1,4 +1,4 @@
-"""Which rows of the field a rank holds, and what ranks tell each other about rows."""
+"""Which modes, hence rows of the field, a rank holds, and what ranks tell each other about rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wavefabric.errors import InputError
 
 
 @dataclass(frozen=True)
-class Share:
+class RankModes:
     """Contiguous spatial modes of one rank; a mode is two rows, its polarisations.
 
     Attributes
@@ -20,7 +20,7 @@ class Share:
     ends : tuple of int, (ranks + 1,)
         First mode of every rank, and the number of modes last.
     rank : int
-        Whose share this is.
+        Whose modes these are.
     """
 
     ends: tuple[int, ...]
@@ -56,26 +56,12 @@ class Share:
         """First row of every rank, and the number of rows last."""
         return tuple(2 * end for end in self.ends)
 
-    def of(self, rank: int) -> Share:
-        """The share of another rank."""
-        return Share(self.ends, rank)
-
 
 def split_modes(modes: int, ranks: int, boundaries=None) -> tuple[int, ...]:
-    """Ends of the shares of ``ranks`` ranks (see `Share`).
+    """`RankModes.ends` for ``ranks`` ranks of at least one mode each, even to within one mode by default.
 
-    Parameters
-    ----------
-    modes, ranks : int
-        Every rank gets at least one mode.
-    boundaries : array_like of int, optional
-        Modes at which a cut is allowed, ascending (first modes of groups); the largest share is then as
-        small as it can be, then the next largest. Anywhere by default, even to within one mode.
-
-    Raises
-    ------
-    InputError
-        If there are more ranks than modes, or than pieces between boundaries.
+    ``boundaries``: modes at which a cut is allowed, ascending (first modes of groups); the largest share is
+    then as small as it can be, then the next largest. Raises InputError if there are more ranks than pieces.
     """
     if ranks > modes:
         raise InputError(f"ranks: {ranks} given for {modes} modes; allowed: 1 to {modes}")
@@ -102,13 +88,7 @@ def split_modes(modes: int, ranks: int, boundaries=None) -> tuple[int, ...]:
 
 
 def check_split(split: Sequence[int], modes: int, ranks: int) -> tuple[int, ...]:
-    """Ends of the shares from the number of modes of each rank.
-
-    Raises
-    ------
-    InputError
-        Unless there is one positive number a rank and they add up to all modes.
-    """
+    """`RankModes.ends` from the number of modes of each rank; InputError unless they are all modes."""
     sizes = [int(size) for size in split]
     if len(sizes) != ranks or min(sizes, default=0) < 1 or sum(sizes) != modes:
         raise InputError(
@@ -120,27 +100,19 @@ def check_split(split: Sequence[int], modes: int, ranks: int) -> tuple[int, ...]
 class RowReader:
     """Rows of a field that lies on all ranks, read in order on rank 0.
 
-    Rank 0 calls `read` for rows 0, 1, …; meanwhile every other rank calls `serve` once.
-
-    Parameters
-    ----------
-    comm : Communicator
-    share : Share
-    local : callable
-        ``local(i)`` gives local row i on the host.
-    length : int
-        Samples a row.
-    dtype : dtype
+    Rank 0 calls `read` for rows 0, 1, …; meanwhile every other rank calls `serve` once. ``local(i)`` gives
+    local row i on the host; a row has ``length`` samples.
     """
 
-    def __init__(self, comm, share: Share, local: Callable[[int], np.ndarray], length: int, dtype):
+    def __init__(self, comm, share: RankModes, local: Callable[[int], np.ndarray], length: int, dtype):
         self._control, self._share, self._local = comm.control, share, local
         self._buffer = np.empty(length, dtype)
-        self._next = share.of(0).rows
+        self._own = share.row_ends[1]
+        self._next = self._own
 
     def read(self, row: int) -> np.ndarray:
         """Global row ``row``, valid until the next call."""
-        if row < self._share.of(0).rows:
+        if row < self._own:
             return self._local(row)
         owner = int(np.searchsorted(self._share.row_ends, row, side="right")) - 1
         self._control.recv_array(owner, self._buffer, row)
@@ -159,7 +131,7 @@ class RowReader:
             self.read(row)
 
 
-def gather_field(comm, share: Share, field: np.ndarray) -> np.ndarray:
+def gather_field(comm, share: RankModes, field: np.ndarray) -> np.ndarray:
     """The whole field (2M, N) on the host of every rank, from the own rows of each."""
     if comm is None or comm.size == 1:
         return field

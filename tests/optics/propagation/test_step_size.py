@@ -22,8 +22,8 @@ from wavefabric.optics.propagation.step_size import FixedStep, on_grid
 class Marker(Strang):
     """Takes steps without doing anything."""
 
-    def __init__(self, stages):
-        self.stages = stages
+    def __init__(self, operators):
+        self.operators = operators
 
     def begin(self, A, h):
         pass
@@ -35,8 +35,8 @@ class Marker(Strang):
 @given(st.floats(1.0, 1e6), st.integers(1, 20000))
 def test_fixed_steps_end_at_the_end(length, total):
     """The last z is the length to the last bit: the propagation waits for it."""
-    stages = propagator(get_device("cpu", threads=1), 2, step=1.0).stages
-    control = FixedStep(Marker(stages), length / total)
+    operators = propagator(get_device("cpu", threads=1), 2, step=1.0).operators
+    control = FixedStep(Marker(operators), length / total)
     assert control.total(length) == total
     assert control.h(length) * total == pytest.approx(length, rel=1e-15)
     state = {"done": total - 1, "z": 0.0}
@@ -61,7 +61,7 @@ def test_no_step_turns_more_than_the_phase_limit(cpu, integrator, limit):
     step, turned, lengths = runner.integrator.step, [], []
 
     def watched(field, h):
-        turned.append(h * runner.stages.max_phase_rate(field))
+        turned.append(h * runner.operators.max_phase_rate(field))
         lengths.append(h)
         step(field, h)
 
@@ -143,7 +143,7 @@ def test_what_follows_an_error_above_and_below_the_tolerance(cpu):
     accepted = list(runner.control.advance(A, 1e9, state, 4))
     assert accepted == [1, 2, 3, 4]
     assert dropped == [1, 3]
-    assert runner.stages.counts.rejected == 2
+    assert runner.operators.counts.rejected == 2
     factors = [b / a for a, b in itertools.pairwise(tried)]
     wanted = [0.9 * 1.001**-0.25, 0.9 * 0.999**-0.25, 0.3, 2.0, 0.9]
     for factor, want in zip(factors, wanted, strict=True):
@@ -220,16 +220,16 @@ def test_segments_do_not_matter_but_for_round_off(cpu):
 class Capturing(CpuDevice):
     """Repeats a step as a CUDA graph does: with the tables that were there when it was captured."""
 
-    stages = None
+    operators = None
 
     def graph(self, work):
-        stages = self.stages
-        tables = dict(stages._tables)
+        operators = self.operators
+        tables = dict(operators._tables)
 
         def replay():
-            stages._table = tables.__getitem__
+            operators._table = tables.__getitem__
             work()
-            del stages._table
+            del operators._table
 
         return replay
 
@@ -240,7 +240,7 @@ def test_captured_steps_find_their_tables_in_later_spans(cpu, integrator):
     outs = []
     for device in (cpu, Capturing(1)):
         runner = propagator(device, **options)
-        device.stages = runner.stages
+        device.operators = runner.operators
         A = put(runner, launch(power=30e-3))
         for _ in range(3):
             runner.run(A, 2e3)

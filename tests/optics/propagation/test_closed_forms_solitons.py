@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fibre_cases import ALL, FOURTH, distance, make_fibre, run, times, unit_vector
 
-from wavefabric.optics.fibre.fibre import coupled_group, single_mode
+from wavefabric.optics.fibre.presets import coupled_group, single_mode
 
 BETA2, GAMMA, T0 = -20e-27, 1.3e-3, 10e-12
 DISPERSION_LENGTH = T0**2 / abs(BETA2)

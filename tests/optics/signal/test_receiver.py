@@ -8,10 +8,10 @@ from wavefabric.errors import InputError
 from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.optics.signal.wdm import Grid
+from wavefabric.optics.signal.wdm import WdmGrid
 
 CPU = get_device("cpu")
-GRID = Grid.centred(193.4e12, 50e9, 3, 32e9, 8, 1000)
+GRID = WdmGrid.centred(193.4e12, 50e9, 3, 32e9, 8, 1000)
 BETA = np.array([[0.0, -23.1e-27, 0.12e-39, -2e-55], [-7.3e-15, -24e-27, 0.10e-39, 3e-55]])
 LENGTH = 80e3
 
@@ -53,7 +53,7 @@ def test_noiseless_back_to_back_is_exact(name, rolloff):
 
 
 def test_qpsk_at_20_db_osnr_has_the_textbook_q():
-    transmitter = qpsk(grid=Grid.centred(193.4e12, 50e9, 3, 32e9, 8, 8192))
+    transmitter = qpsk(grid=WdmGrid.centred(193.4e12, 50e9, 3, 32e9, 8, 8192))
     result = Receiver(transmitter, 20.0).receive(CPU, sent(transmitter))
     # OSNR × 12.5 GHz / 32 GBaud = OSNR · 25/64
     assert result.q_squared_db.mean() == pytest.approx(10 * np.log10(100 * 25 / 64), abs=0.05)
@@ -62,7 +62,7 @@ def test_qpsk_at_20_db_osnr_has_the_textbook_q():
 
 @pytest.mark.parametrize(("name", "osnr_db"), [("qpsk", 11.0), ("16qam", 17.0), ("64qam", 22.0)])
 def test_counted_errors_agree_with_theory(name, osnr_db):
-    transmitter = qpsk(constellation=name, grid=Grid.centred(193.4e12, 50e9, 3, 32e9, 8, 4096))
+    transmitter = qpsk(constellation=name, grid=WdmGrid.centred(193.4e12, 50e9, 3, 32e9, 8, 4096))
     result = Receiver(transmitter, osnr_db, phase_window=None).receive(CPU, sent(transmitter))
     theory = float(transmitter.format.ber(10 ** (osnr_db / 10) * 25 / 64))
     assert 1e-3 < theory < 5e-2
@@ -72,7 +72,7 @@ def test_counted_errors_agree_with_theory(name, osnr_db):
 
 def test_a_noise_seed_means_the_same_in_every_version():
     """A value once drawn, as for the symbols."""
-    transmitter = qpsk(grid=Grid.centred(193.4e12, 50e9, 2, 32e9, 4, 16))
+    transmitter = qpsk(grid=WdmGrid.centred(193.4e12, 50e9, 2, 32e9, 4, 16))
     receiver = Receiver(transmitter, 20.0, noise_seed=7, phase="none", clock="none")
     evm = receiver.receive(CPU, sent(transmitter, 2)).evm
     np.testing.assert_allclose(evm, [[0.12582894390678392, 0.16204925105215606]], rtol=1e-9)
@@ -166,7 +166,7 @@ def test_fourth_power_and_data_aided_agree():
 
 @pytest.mark.parametrize(("name", "osnr_db"), [("qpsk", 8.0), ("qpsk", 20.0), ("16qam", 20.0)])
 def test_the_phase_window_does_not_bias_q(name, osnr_db):
-    transmitter = qpsk(constellation=name, grid=Grid.centred(193.4e12, 50e9, 3, 32e9, 8, 8192))
+    transmitter = qpsk(constellation=name, grid=WdmGrid.centred(193.4e12, 50e9, 3, 32e9, 8, 8192))
     field = sent(transmitter, 8)
     whole, window, short = (
         Receiver(transmitter, osnr_db, phase_window=size).receive(CPU, field).evm ** 2

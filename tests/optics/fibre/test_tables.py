@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.fibre import fibre_from_profile
+from wavefabric.optics.fibre.from_profile import fibre_from_profile
 from wavefabric.optics.fibre.materials import ConstantIndex
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.fibre.profile import IndexProfile

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
-from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_mixing
-from wavefabric.optics.propagation.operators import Stages
-from wavefabric.optics.propagation.operators_ranks import RankStages, chunks_for
-from wavefabric.optics.propagation.rows import Share, check_split, split_modes
+from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_phase_group_coupling
+from wavefabric.optics.propagation.operators import FibreOperators
+from wavefabric.optics.propagation.operators_ranks import RankOperators, chunks_for
+from wavefabric.optics.propagation.rank_modes import RankModes, check_split, split_modes
 
 
 @given(st.integers(1, 200), st.data())
@@ -83,15 +83,15 @@ def test_blocks_of_kappa_give_the_phases_of_all_rows(form, ends):
     fibre = make_fibre(KAPPA, "group", groups=GROUPS, gamma=2.0)
     kappa = fibre.kappa_rows()
     power = np.random.default_rng(1).uniform(0, 1, fibre.rows)
-    shares = [Share(ends, rank) for rank in range(len(ends) - 1)]
-    layouts = [rank_mixing(kappa, fibre.gamma, share, form) for share in shares]
+    shares = [RankModes(ends, rank) for rank in range(len(ends) - 1)]
+    layouts = [rank_phase_group_coupling(kappa, fibre.gamma, share, form) for share in shares]
     sums = [np.add.reduceat(power[s.slice], m.start[:-1]) for s, m in zip(shares, layouts, strict=True)]
     phases = []
-    for mixing in layouts:
-        assert mixing.parts == tuple(s.size for s in sums)
-        assert mixing.form == ("dense" if form == "dense" else "factored")
-        own = sum(block @ part for block, part in zip(mixing.blocks, sums, strict=True))
-        phases.append(np.repeat(own, np.diff(mixing.start)))
+    for coupling in layouts:
+        assert coupling.parts == tuple(s.size for s in sums)
+        assert coupling.form == ("dense" if form == "dense" else "factored")
+        own = sum(block @ part for block, part in zip(coupling.blocks, sums, strict=True))
+        phases.append(np.repeat(own, np.diff(coupling.start)))
     np.testing.assert_allclose(np.concatenate(phases), fibre.gamma * kappa @ power, rtol=1e-13)
     if form != "dense":
         # A group is cut at most once for each cut between ranks.
@@ -100,7 +100,7 @@ def test_blocks_of_kappa_give_the_phases_of_all_rows(form, ends):
 
 def test_auto_stays_dense_where_no_rows_share_a_phase():
     kappa = np.random.default_rng(2).uniform(0.2, 1.2, (8, 8))
-    assert rank_mixing(kappa, 1.0, Share((0, 2, 4)), "auto").form == "dense"
+    assert rank_phase_group_coupling(kappa, 1.0, RankModes((0, 2, 4)), "auto").form == "dense"
 
 
 @pytest.mark.parametrize(("n", "chunks"), [(1, 1), (1 << 15, 1), (1 << 16, 2), (1 << 18, 4), (1 << 22, 4)])
@@ -112,27 +112,27 @@ def test_number_of_chunks(n, chunks):
 def test_chunks_change_round_off_at_most(cpu, chunks):
     """One rank in the form of several: rows of any cut in time give the same sweeps."""
     fibre = make_fibre(KAPPA, "group", groups=GROUPS, gamma=2.0)
-    plain = Stages(cpu, fibre, 192, 1e12, np.complex128)
-    split = RankStages(
-        cpu, fibre, 192, 1e12, np.complex128, solo(cpu), Share((0, 8)), exchange="factored", chunks=chunks
+    plain = FibreOperators(cpu, fibre, 192, 1e12, np.complex128)
+    split = RankOperators(
+        cpu, fibre, 192, 1e12, np.complex128, solo(cpu), RankModes((0, 8)), exchange="factored", chunks=chunks
     )
     start, slope = smooth_field(16, 192, 0.3, seed=1), smooth_field(16, 192, 0.3, seed=2)
     for name, extra in (("rk4ip_middle", ()), ("rk4ip_last", (True,))):
         outs = []
-        for stages in (plain, split):
-            A, K = stages.empty(), stages.empty()
+        for operators in (plain, split):
+            A, K = operators.empty(), operators.empty()
             A[...], K[...] = start, slope
-            getattr(stages, name)(A, K, 0.2, *extra)
-            outs.append((A, K, stages.squared_error()))
+            getattr(operators, name)(A, K, 0.2, *extra)
+            outs.append((A, K, operators.squared_error()))
         for a, b in zip(outs[0][:2], outs[1][:2], strict=True):
             assert abs(a - b).max() < 1e-14 * 10
         assert outs[1][2] == pytest.approx(outs[0][2], rel=1e-12)
     for name in ("kerr_rotate", "kerr_rotate_rk4"):
         outs = []
-        for stages in (plain, split):
-            A = stages.empty()
+        for operators in (plain, split):
+            A = operators.empty()
             A[...] = start
-            getattr(stages, name)(A, 0.2)
+            getattr(operators, name)(A, 0.2)
             outs.append(A)
         assert distance(outs[0], outs[1]) < 1e-14
     A = plain.empty()
@@ -143,12 +143,12 @@ def test_chunks_change_round_off_at_most(cpu, chunks):
 def test_places_in_the_ring_are_taken_again(cpu):
     """Memory for exchanged powers does not grow with the number of chunks."""
     fibre = make_fibre(KAPPA, "group", groups=GROUPS)
-    stages = RankStages(cpu, fibre, 60, 1e12, np.complex128, solo(cpu), Share((0, 8)), chunks=20)
-    A, K = stages.empty(), stages.empty()
+    operators = RankOperators(cpu, fibre, 60, 1e12, np.complex128, solo(cpu), RankModes((0, 8)), chunks=20)
+    A, K = operators.empty(), operators.empty()
     A[...], K[...] = 1, 1
     for _ in range(2):
-        stages.rk4ip_middle(A, K, 1e-3)
-        stages.rk4ip_last(A, K, 1e-3)
-        assert len(stages._slots) == 6
-    stages.kerr_rotate_rk4(A, 1e-3)
-    assert len(stages._slots) == 10
+        operators.rk4ip_middle(A, K, 1e-3)
+        operators.rk4ip_last(A, K, 1e-3)
+        assert len(operators._exchanges) == 6
+    operators.kerr_rotate_rk4(A, 1e-3)
+    assert len(operators._exchanges) == 10

@@ -8,7 +8,7 @@ from fibre_cases import ALL, FOURTH, SECOND, distance, make_fibre, run, smooth_f
 
 from wavefabric.device import get_device
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.operators import Stages
+from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.propagate import propagate
 
 DT = 2e-12
@@ -62,10 +62,10 @@ def test_energy_falls_by_the_loss_of_the_mode(cpu, integrator):
 def backwards_and_forwards(integrator, device, steps, alpha=0.0, length=30e3):
     """Distance from the start after ``length`` m there and back, relative to the start."""
     start = launch()
-    stages = Stages(device, lossless(alpha), start.shape[1], 1 / DT, np.complex128)
-    A = stages.empty()
+    operators = FibreOperators(device, lossless(alpha), start.shape[1], 1 / DT, np.complex128)
+    A = operators.empty()
     A[...] = start
-    scheme = INTEGRATORS[integrator](stages)
+    scheme = INTEGRATORS[integrator](operators)
     scheme.advance(A, length / steps, steps)
     assert distance(A, start) > 0.5
     scheme.advance(A, -length / steps, steps)
