@@ -105,10 +105,10 @@ def facts(plan: CircuitPlan) -> dict[str, Any]:
         ``edges`` and ``bandwidth`` in B/s, or None if all carry the fabric's `laser_bandwidth`;
         ``wavelength_switches``: whether wavelengths of a waveguide part.
     """
-    from wavefabric.fabric.photonic.budget import slowest
+    from wavefabric.fabric.photonic.budget import slowest_circuit
     from wavefabric.fabric.photonic.check import needs_wavelength_switches
 
-    rate, bundle = slowest(plan)
+    rate, bundle = slowest_circuit(plan)
     least = None
     if bundle is not None and rate < plan.fabric.laser_bandwidth:
         least = {"src": bundle.src, "dst": bundle.dst, "edges": len(bundle.route) - 1, "bandwidth": rate}
@@ -135,7 +135,7 @@ def notes(told: dict[str, Any], bandwidth: float) -> list[str]:
 def _fabric(path: Path, given: Any):
     from dataclasses import fields
 
-    from wavefabric.fabric.photonic.wafer import PhotonicFabric
+    from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
     known = {f.name for f in fields(PhotonicFabric)}
     if not isinstance(given, dict) or {*given, "budget"} != known:

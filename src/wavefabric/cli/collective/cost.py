@@ -160,7 +160,7 @@ def command(
         costs[name] = [cost_at(each.schedule, where, size, model, options) for size in bytes_each]
     written = []
     if output is not None:
-        from wavefabric.fabric.draw.cost import draw_costs
+        from wavefabric.fabric.draw.costs import draw_costs
 
         written.append(draw_costs(output, bytes_each, costs, place.name))
     if as_json:
@@ -367,9 +367,9 @@ def _planned(
     """
     from wavefabric.cli.collective.circuits import facts
     from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.cost.cost import check_sizes
-    from wavefabric.fabric.photonic.assign import plan
+    from wavefabric.fabric.cost_models.result import check_sizes
     from wavefabric.fabric.photonic.check import check_plan
+    from wavefabric.fabric.photonic.planning import plan_circuits
 
     if not isinstance(place, PhotonicFabric):
         return light, {}
@@ -378,13 +378,13 @@ def _planned(
         check_plan(light["plan"], schedule)
         return light, facts(light["plan"])
     made = {key: light[key] for key in ("routing", "sharing", "oversubscribed", "seed")}
-    found = plan(schedule, place, **made)
+    found = plan_circuits(schedule, place, **made)
     others = {key: value for key, value in light.items() if key not in made}
     return {**others, "plan": found}, facts(found)
 
 
 def cost_at(schedule: Schedule, place: AnyFabric, size: float, model: str, light: dict[str, Any]) -> Cost:
     """Cost of one size in bytes of the whole array."""
-    from wavefabric.fabric.cost import cost
+    from wavefabric.fabric import cost
 
     return cost(schedule, place, size / whole_array(schedule), model, **light)

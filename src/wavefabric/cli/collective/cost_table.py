@@ -104,7 +104,7 @@ def show(
     from rich.text import Text
 
     from wavefabric.bench.exchange_report import size_words
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     several = len(costs) > 1
     any_cost = next(iter(costs.values()))[0]
@@ -168,7 +168,7 @@ def rounds_table(cost: Cost, title: str):
     from rich import box
     from rich.table import Table
 
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     if not cost.rounds:
         return f"{title}: the {cost.model} model has no rounds: they overlap"

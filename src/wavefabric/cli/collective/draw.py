@@ -69,13 +69,13 @@ def command(
     """
     from wavefabric.cli.common.progress import make_progress
     from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.draw import draw
+    from wavefabric.fabric.draw import pictures
 
     if not first():
         return
     if output is None:
         raise InputError("--output: none given; allowed: a name that ends in .png, .svg, .pdf, .gif or .html")
-    source.check_target(output, force, draw.ENDINGS, inputs=words or ())
+    source.check_target(output, force, pictures.ENDINGS, inputs=words or ())
     if fabric is None and circuits is None:
         raise InputError("--fabric: none given; allowed: a name such as lightpath:4x8 or dgx-1, or a file")
     if most is not None and most < 1:
@@ -84,7 +84,7 @@ def command(
     if len(sizes) != 1:
         raise InputError(f"--bytes: {size} given; allowed: one size")
     place, light = setting(fabric, routing, sharing, incremental, seed, circuits, order)
-    draw.check_ending(output, place)
+    pictures.check_ending(output, place)
     check_order(order, place)
     if most is not None and not isinstance(place, PhotonicFabric):
         raise InputError(f"--rounds: {most} given with electrical {place.name}; allowed: with photonic ones")
@@ -95,21 +95,21 @@ def command(
     progress = make_progress(quiet or as_json)
     try:
         if isinstance(place, PhotonicFabric):
-            from wavefabric.fabric.photonic.assign import plan
             from wavefabric.fabric.photonic.check import check_plan
+            from wavefabric.fabric.photonic.planning import plan_circuits
 
             found = light.get("plan")
             if found is None:
-                found = plan(schedule, place, routing=routing, sharing=sharing, seed=seed)
+                found = plan_circuits(schedule, place, routing=routing, sharing=sharing, seed=seed)
             check_plan(found, schedule)
             cost = cost_at(schedule, place, sizes[0], "photonic", {"plan": found, "incremental": incremental})
-            path = draw.draw_circuits(
+            path = pictures.draw_circuits(
                 schedule, found, output, cost, most=most, progress=progress, force=force
             )
         else:
             assert not isinstance(where, PhotonicFabric)
             cost = cost_at(schedule, where, sizes[0], "flow", {})
-            path = draw.draw_flow(schedule, where, width, output, cost, force=force)
+            path = pictures.draw_flow(schedule, where, width, output, cost, force=force)
     finally:
         progress.finish()
     if as_json:

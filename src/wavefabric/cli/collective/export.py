@@ -83,9 +83,9 @@ def command(
         place = source.load_fabric(fabric)
         if not isinstance(place, PhotonicFabric):
             raise InputError(f"--fabric: {fabric} is electrical; allowed: photonic, or without")
-        from wavefabric.fabric.photonic.assign import plan
+        from wavefabric.fabric.photonic.planning import plan_circuits
 
-        texts[beside] = circuits_text(plan(schedule, place))
+        texts[beside] = circuits_text(plan_circuits(schedule, place))
     written = write_all(texts, force)
     if as_json:
         source.say_json({"schedule": schedule.name, "written": [str(p) for p in written]})

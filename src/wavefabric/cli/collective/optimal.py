@@ -144,7 +144,7 @@ def _circuits_or_links(place: AnyFabric, asked: Question, until: float, time_lim
     """The fabric as plain data, unless that takes until after `until`."""
     from wavefabric.collectives.synthesis.deadline import OutOfTime
     from wavefabric.fabric import Fabric
-    from wavefabric.fabric.photonic.from_synthesis import lights
+    from wavefabric.fabric.photonic.synthesis import lights
 
     if isinstance(place, Fabric):
         return links_of(place)
@@ -235,9 +235,8 @@ def _show(
 ) -> None:
     from wavefabric.cli.collective.circuits import circuits_text
     from wavefabric.cli.collective.make import show
-    from wavefabric.fabric import Fabric
-    from wavefabric.fabric.cost import cost
-    from wavefabric.fabric.photonic.from_synthesis import plan_of
+    from wavefabric.fabric import Fabric, cost
+    from wavefabric.fabric.photonic.synthesis import plan_of
 
     also: dict[str, Any] = {
         "fabric": place.name,
@@ -299,7 +298,7 @@ def _so_many(number: int, what: str) -> str:
 def time_words_of(taken: Cost, size: int) -> str:
     """What a size takes, and how far that is from the bound."""
     from wavefabric.bench.exchange_report import size_words
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     words = f"{size_words(size)} in {time_words(taken.seconds)} on {taken.fabric}, {taken.model} model"
     if taken.bound.seconds:

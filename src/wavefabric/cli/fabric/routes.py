@@ -87,10 +87,9 @@ def command(
     rows = [_row(fabric, label, routing) for label, routing in found]
     written = []
     if output is not None:
-        from wavefabric.fabric.draw.draw import _save
-        from wavefabric.fabric.draw.routes import routes_figure
+        from wavefabric.fabric.draw.pictures import draw_routes
 
-        written.append(_save(output, routes_figure(fabric, f"{pattern} pairs, {method} routes", found[:12])))
+        written.append(draw_routes(fabric, f"{pattern} pairs, {method} routes", found[:12], output))
     if as_json:
         told = {"fabric": fabric.name, "pattern": pattern, "method": method, "routes": rows}
         source.say_json({**told, "written": [str(p) for p in written]})
@@ -170,7 +169,7 @@ def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
     from rich import box
     from rich.table import Table
 
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     table = Table(title=f"routes over {fabric.name}", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("pairs", "proof", "method"):

@@ -108,7 +108,7 @@ def command(
         save_fabric(save, fabric, force)
         written.append(save)
     if output is not None:
-        from wavefabric.fabric.draw.draw import draw_fabric
+        from wavefabric.fabric.draw.pictures import draw_fabric
 
         written.append(draw_fabric(fabric, output, force=force))
     if as_json:
@@ -264,7 +264,7 @@ _BYTES = 1 << 30
 
 def bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
     """For the common collectives: least latency, most bytes a second, and why."""
-    from wavefabric.fabric.bounds.bounds import bound
+    from wavefabric.fabric.bounds.bound import bound
 
     found = []
     for collective in ("all-gather", "reduce-scatter", "all-reduce", "all-to-all"):
@@ -288,7 +288,7 @@ def show(told: dict[str, Any]) -> None:
     from rich.table import Table
 
     from wavefabric.cli.collective.make import pairs_table
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     out = tables(markup=False)
     out.print(pairs_table(_photonic_lines(told) if told["kind"] == "photonic" else _electrical_lines(told)))
@@ -307,7 +307,7 @@ def show(told: dict[str, Any]) -> None:
 
 
 def _photonic_lines(told: dict[str, Any]) -> list[tuple[str, str]]:
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     wafers = -(-told["rows"] // told["wafer_rows"]) * -(-told["columns"] // told["wafer_columns"])
     ports, plural = told["serdes_ports"], "s" if wafers > 1 else ""
@@ -340,7 +340,7 @@ def _photonic_lines(told: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _electrical_lines(told: dict[str, Any]) -> list[tuple[str, str]]:
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     lines = [("fabric", told["name"]), ("what", told["description"]), ("source", told["source"])]
     switches = ", ".join(told["switches"][:12]) + (", …" if len(told["switches"]) > 12 else "")
