@@ -224,7 +224,7 @@ def test_scipy_serves_where_fftw_is_missing(monkeypatch):
 
 
 def test_a_propagation_without_fftw(monkeypatch):
-    from wavefabric.optics.fibre.fibre import single_mode
+    from wavefabric.optics.fibre.presets import single_mode
     from wavefabric.optics.propagation.propagate import propagate
 
     t = np.linspace(-10, 10, 512)

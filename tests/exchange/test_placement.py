@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from wavefabric.collectives import all_to_all, ring_all_gather, torus_halo
+from wavefabric.collectives import all_to_all, point_to_point, ring_all_gather
 from wavefabric.errors import InputError
 from wavefabric.exchange.placement import best_placement, crossings, message_counts, traffic
 from wavefabric.exchange.placement_file import read_placement
@@ -53,7 +53,7 @@ def interleaved(i, j):
 
 def ring_of_halos(ranks, size=100):
     """Each rank sends one overlap to each of its two neighbours."""
-    return torus_halo("halo", ranks, [(r, (r + d) % ranks, size) for r in range(ranks) for d in (-1, 1)])
+    return point_to_point("halo", ranks, [(r, (r + d) % ranks, size) for r in range(ranks) for d in (-1, 1)])
 
 
 @pytest.mark.parametrize("adapters", [0, 3])

@@ -20,15 +20,15 @@ BITS = """
 import hashlib
 import numpy as np
 from wavefabric.device import get_device
-from wavefabric.optics.propagation.kernels import kerr_ranks as cells, linear
+from wavefabric.optics.propagation.kernels import kerr_ranks, linear
 
 rng, digest = np.random.default_rng(1), hashlib.sha256()
 field = rng.standard_normal((5, 1000)) + 1j * rng.standard_normal((5, 1000))
 rate, energy = rng.standard_normal((3, 1000)), np.zeros(5)
-layout = cells.Cells(get_device("cpu", threads=1), [0, 2, 3, 5], 1000, complex)
-cells.finish_rotate(field, 0, rate, 0.37, layout)
+layout = kerr_ranks.RankKerrLayout(get_device("cpu", threads=1), [0, 2, 3, 5], 1000, complex)
+kerr_ranks.finish_rotate(field, 0, rate, 0.37, layout)
 digest.update(field.tobytes())
-cells.finish_multiply(field, 0, rate, rate * rate, layout)
+kerr_ranks.finish_multiply(field, 0, rate, rate * rate, layout)
 digest.update(field.tobytes())
 linear.row_energy(field, energy)
 digest.update(energy.tobytes())
@@ -51,20 +51,20 @@ def test_the_cache_gives_the_bits_of_a_fresh_compilation(tmp_path):
 
 
 def test_a_changed_helper_in_another_file_is_seen(tmp_path):
-    """`finish_rotate` of kerr_ranks.py calls `_rotation` of kerr.py."""
+    """`finish_rotate` of kerr_ranks.py calls `rotation` of tiles.py."""
     package = tmp_path / "wavefabric"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     code = """
 import numpy as np
 from wavefabric.device import get_device
-from wavefabric.optics.propagation.kernels import kerr_ranks as cells
+from wavefabric.optics.propagation.kernels import kerr_ranks
 field = np.ones((1, 64), complex)
-layout = cells.Cells(get_device("cpu", threads=1), [0, 1], 64, complex)
-cells.finish_rotate(field, 0, np.ones((1, 64)), 0.5, layout)
+layout = kerr_ranks.RankKerrLayout(get_device("cpu", threads=1), [0, 1], 64, complex)
+kerr_ranks.finish_rotate(field, 0, np.ones((1, 64)), 0.5, layout)
 print(round(float(field[0, 0].real), 6))
 """
     assert run(code, tmp_path / "cache", package) == "0.877583\n"
-    kernels = package / "optics" / "propagation" / "kernels" / "kerr.py"
+    kernels = package / "optics" / "propagation" / "kernels" / "tiles.py"
     text = kernels.read_text("utf-8")
     changed = text.replace("s[t] = two * sn * cs", "s[t] = 0 * sn * cs").replace(
         "c1[t] = -two * sn * sn", "c1[t] = two"

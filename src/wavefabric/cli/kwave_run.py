@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wavefabric.cli.common.decomposition import DecompositionOptions, traffic
-from wavefabric.cli.common.lifecycle import lifecycle
+from wavefabric.cli.common.guard import guarded
 from wavefabric.cli.common.progress import announce_compiling
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
 from wavefabric.errors import InputError
@@ -53,11 +53,11 @@ class KWaveRun:
 
     def run(self) -> tuple[KWaveOutput, Problem, Report] | None:
         """Simulate, on all ranks; the output, what was simulated and what it cost, on rank 0 alone."""
-        shared = self.decomposition.options(self.ranks)
+        shared = self.decomposition.read(self.ranks)
         comm = self._start_ranks(shared)
         began = time.perf_counter()
         from wavefabric.acoustics.kwave.input import read_input
-        from wavefabric.acoustics.run import FieldLost, communicator, run
+        from wavefabric.acoustics.run import communicator, run
         from wavefabric.device import get_device
 
         device, threads = self.ranks.device or "auto", self.ranks.threads
@@ -74,23 +74,20 @@ class KWaveRun:
         self._warn(given.problem)
         self.introduce(given)
         path = None if self.checkpoints is None else self.checkpoints.path
-        try:
-            with lifecycle(self.progress, path, (lambda keep: None) if sink is None else sink.abandon):
-                report = run(
-                    given.problem,
-                    recording,
-                    sink,
-                    device=device,
-                    threads=threads,
-                    precision=self.precision,
-                    progress=self.progress,
-                    checkpoints=self.checkpoints,
-                    loading_seconds=time.perf_counter() - began,
-                    comm=comm,
-                    decomposition=shared,
-                )
-        except FieldLost as lost:
-            raise InputError(str(lost)) from None
+        with guarded(self.progress, path, (lambda keep: None) if sink is None else sink.abandon):
+            report = run(
+                given.problem,
+                recording,
+                sink,
+                device=device,
+                threads=threads,
+                precision=self.precision,
+                progress=self.progress,
+                checkpoints=self.checkpoints,
+                loading_seconds=time.perf_counter() - began,
+                comm=comm,
+                decomposition=shared,
+            )
         return None if sink is None else (sink, given.problem, report)
 
     def _start_ranks(self, shared: Options | None) -> Communicator | None:
@@ -124,7 +121,7 @@ class KWaveRun:
     def _make_sink(self, given: KWaveInput, comm: Communicator) -> KWaveOutput | None:
         """The output, on rank 0 only; what is wrong with it is an error on all."""
         from wavefabric.acoustics.kwave.output import KWaveOutput
-        from wavefabric.results.agree import together
+        from wavefabric.lifecycle.agreement import on_all_ranks
 
         def make() -> KWaveOutput | None:
             if comm.rank:
@@ -140,16 +137,16 @@ class KWaveRun:
                 checkpoint=None if self.checkpoints is None else self.checkpoints.path,
             )
 
-        return together(comm, make)
+        return on_all_ranks(comm, make)
 
     def _check_stability(self, problem: Problem, comm: Communicator, shared: Options | None) -> None:
         """Refuse a time step that is not stable; collective. A resumed run was checked when it began."""
         from wavefabric.acoustics.run import dtype_of
         from wavefabric.acoustics.stability.time_step import stability
-        from wavefabric.results.agree import agree
+        from wavefabric.lifecycle.agreement import on_first_rank
 
         plan = self.checkpoints
-        resumed = plan is not None and plan.resume and agree(comm, plan.path.exists)
+        resumed = plan is not None and plan.resume and on_first_rank(comm, plan.path.exists)
         dtype = dtype_of(self.precision, problem, comm.device)
         verdict = stability(problem, comm=comm, dtype=dtype, options=shared, trials=not resumed)
         if verdict.warning:

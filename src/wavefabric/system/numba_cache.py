@@ -31,10 +31,11 @@ SOURCES = (
     "device/fftw_direct.py",
     "device/fma.py",
     "device/philox.py",
-    "fabric/cost/flow_kernel.py",
+    "fabric/cost_models/flow_kernel.py",
     "optics/propagation/kernels/kerr.py",
     "optics/propagation/kernels/kerr_ranks.py",
     "optics/propagation/kernels/linear.py",
+    "optics/propagation/kernels/tiles.py",
     "system/numba_cache.py",
 )
 # Kernels of other versions are removed once nobody has used them for so long, s.
