@@ -44,25 +44,10 @@ def plot_recorded(
     targets: Mapping[str, Path],
     cuts: Mapping[str, float] | None = None,
 ) -> list[Path]:
-    """Draw quantities of a file, a figure each.
+    """Draw quantities of a file, a figure each: ``targets`` are their pictures by name.
 
-    Parameters
-    ----------
-    file : RecordedFile
-    targets : mapping of str to Path
-        Name of a quantity to the picture (PNG, PDF or SVG by its ending; 160 dots per inch).
-    cuts : mapping of str to float, optional
-        Where fields in 3-D are cut, m by axis (``{"x": 1e-3}``), in the grid's coordinates; through the
-        largest magnitude by default.
-
-    Returns
-    -------
-    list of Path
-
-    Raises
-    ------
-    InputError
-        If a cut is outside the grid, a value not finite, or a picture cannot be written.
+    Fields in 3-D are cut at ``cuts`` (m, by axis, in the grid's coordinates), or through the largest
+    magnitude.
     """
     for name, target in targets.items():
         save(recorded_figure(file, name, cuts), target, "--output")
@@ -256,13 +241,7 @@ def _scale(item: RecordedArray, top: float) -> tuple[float, str, str]:
 
 
 def chosen(file: RecordedFile, asked: Sequence[str]) -> list[str]:
-    """Names of the quantities asked for, ``u_final`` for its components, ``p`` for all boxes; all if none is.
-
-    Raises
-    ------
-    InputError
-        If one is not in the file.
-    """
+    """Names of the quantities asked for, all if none is: ``u_final`` has components, ``p`` may have boxes."""
     if not asked:
         return list(file.items)
     names: list[str] = []

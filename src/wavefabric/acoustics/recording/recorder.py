@@ -8,8 +8,8 @@ over at the same steps (`delivery`).
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -59,9 +59,7 @@ class _Series:
         self.name, self.rows = name, rows
         self._device = device
         self._blocks = [device.empty((rows, samples), dtype) for _ in range(2)]
-        self._free = [threading.Event(), threading.Event()]
-        for event in self._free:
-            event.set()
+        self._writes: list[Future | None] = [None, None]
         self._current, self.filled, self.first = 0, 0, 0
 
     @property
@@ -77,13 +75,13 @@ class _Series:
     def hand_over(self, delivery: Delivery) -> None:
         """Give the filled rows away and go on with the other block."""
         if self.filled:
-            event = self._free[self._current]
-            event.clear()
-            part = self.block[: self.filled]
-            delivery.put_rows(self.name, self.first, self._device.export(part), event)
+            part = self._device.export(self.block[: self.filled])
+            self._writes[self._current] = delivery.put_rows(self.name, self.first, part)
             self.first += self.filled
             self.filled, self._current = 0, 1 - self._current
-        delivery.wait_for(self._free[self._current])
+        write = self._writes[self._current]
+        if write is not None:
+            write.result()
 
 
 class Recorder:
@@ -277,11 +275,11 @@ class Recorder:
         return field if self._comm is None else field[self._stages.constants.part.owned]
 
     def abandon(self, keep: bool) -> None:
-        """The run ends early: end the writer thread; the sink keeps its files if a checkpoint needs them."""
+        """The run ends early: end the writing thread; the sink keeps its files if a checkpoint needs them."""
         self._delivery.abandon(keep)
 
     def close(self) -> None:
-        """End the writer thread."""
+        """End the writing thread."""
         self._delivery.close()
 
     def state(self) -> dict[str, Any]:
