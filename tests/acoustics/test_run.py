@@ -13,9 +13,9 @@ from wavefabric.acoustics import build
 from wavefabric.acoustics import run as runs
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
-from wavefabric.acoustics.run import Checkpoints, FieldLost, run
+from wavefabric.acoustics.run import Checkpoints, run
 from wavefabric.device import get_device
-from wavefabric.errors import InputError
+from wavefabric.errors import FieldLost, InputError
 
 SHAPE = (14, 12, 9)
 SENSOR = points(SHAPE, 5)

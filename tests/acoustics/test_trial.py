@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
-from wavefabric.acoustics.run import FieldLost
 from wavefabric.acoustics.simulation import silent_problem
 from wavefabric.acoustics.stability.time_step import proved_limit, stability
 from wavefabric.acoustics.stability.trial import Trials, _noise
 from wavefabric.bench.stability_reference import spectral_radius, step_matrix
 from wavefabric.bench.ultrasound_stability import run as random_media
 from wavefabric.device import get_device
-from wavefabric.errors import InputError
+from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import solo
 
 CPU = solo(get_device("cpu", threads=1))

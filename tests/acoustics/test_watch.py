@@ -9,11 +9,12 @@ from random_problems import pressure_source, problem, transducer, velocity_sourc
 from wavefabric.acoustics.build import make_stages
 from wavefabric.acoustics.problem import PressureSource, Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
-from wavefabric.acoustics.run import FieldLost, run
+from wavefabric.acoustics.run import run
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import Energy, source_strength
 from wavefabric.acoustics.stability.energy_watch import TOLERANCE, Watch
 from wavefabric.device import get_device
+from wavefabric.errors import FieldLost
 from wavefabric.exchange import solo
 
 CPU = solo(get_device("cpu", threads=1))

@@ -20,9 +20,8 @@ from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.time_step import stability, stable_step
 from wavefabric.errors import InputError
-from wavefabric.results.agree import agree
+from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.results.file import ResultWriter
-from wavefabric.results.lock import locked_by_first
 from wavefabric.system.progress import Progress
 from wavefabric.units import show
 
@@ -231,8 +230,8 @@ def solve(
     # Of rank 0 alone, as are the sink's arrays.
     writer: list[ResultWriter] = []
     if output is not None:
-        agree(comm, lambda: writer.append(ResultWriter(output, force)))
-    with locked_by_first(comm, output):
+        on_first_rank(comm, lambda: writer.append(ResultWriter(output, force)))
+    with locked_by_first_rank(comm, output, "output"):
         sink = MemorySink() if checkpoint is None else SeriesFiles(checkpoint)
         checkpoints = None if checkpoint is None else Checkpoints(Path(checkpoint))
         report = run(problem, recording, sink, checkpoints=checkpoints, comm=comm, **options)
@@ -240,7 +239,7 @@ def solve(
         arrays = arrays if adapt is None else adapt(arrays)
         results = Results(arrays, problem, recording, grid, report, writes=comm.rank == 0)
         if output is not None:
-            agree(comm, lambda: bool(results.write(writer[0])))
+            on_first_rank(comm, lambda: bool(results.write(writer[0])))
         return results
 
 
@@ -248,7 +247,7 @@ def _check_stability(problem: Problem, comm: Communicator, checkpoint: Any, opti
     from wavefabric.acoustics.run import PRECISIONS
 
     # A run that goes on was stable when it began.
-    goes_on = checkpoint is not None and agree(comm, lambda: Path(checkpoint).exists())
+    goes_on = checkpoint is not None and on_first_rank(comm, lambda: Path(checkpoint).exists())
     verdict = stability(
         problem,
         comm=comm,

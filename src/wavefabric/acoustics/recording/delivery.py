@@ -12,7 +12,7 @@ import numpy as np
 
 from wavefabric.acoustics.recording.gather import GridBlocks, SensorColumns
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, Sink
-from wavefabric.results.agree import agree
+from wavefabric.lifecycle.agreement import on_first_rank
 
 _T = TypeVar("_T")
 
@@ -42,7 +42,7 @@ class Delivery:
 
     def _on_first(self, call: Callable[[], _T]) -> _T:
         """Call on rank 0; its errors on all ranks."""
-        return call() if self._comm is None else agree(self._comm, call)
+        return call() if self._comm is None else on_first_rank(self._comm, call)
 
     def begin(self, run: str, rows_done: int) -> None:
         """Before the first step; ``run`` as in `RecordingLayout`."""
