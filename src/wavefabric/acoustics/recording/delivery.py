@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wavefabric.acoustics.recording.gather import GridBlocks, SensorColumns
+from wavefabric.acoustics.recording.gather import RankParts
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, Sink
 from wavefabric.lifecycle.agreement import on_first_rank
 
@@ -29,8 +29,8 @@ class Delivery:
         sink: Sink | None,
         layout: RecordingLayout,
         comm: Any = None,
-        columns: SensorColumns | None = None,
-        blocks: GridBlocks | None = None,
+        columns: RankParts | None = None,
+        blocks: RankParts | None = None,
     ):
         self._comm, self._columns, self._blocks, self._layout = comm, columns, blocks, layout
         self._first = comm is None or comm.rank == 0

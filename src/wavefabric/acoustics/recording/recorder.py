@@ -17,7 +17,7 @@ import numpy as np
 
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import Delivery
-from wavefabric.acoustics.recording.gather import GridBlocks
+from wavefabric.acoustics.recording.gather import RankParts
 from wavefabric.acoustics.recording.intensity import Intensity
 from wavefabric.acoustics.recording.sampling import Sampler
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, Sink
@@ -107,7 +107,7 @@ class Recorder:
         self._sampler = Sampler(stages, recording, self._problem.shape, self._comm)
         self.samples = self._sampler.samples
         self._layout = layout_of(self._problem, recording, c.dtype)
-        blocks = GridBlocks(self._comm, parts) if self._comm is not None and parts is not None else None
+        blocks = None if self._comm is None else RankParts.of_blocks(self._comm, parts or [])
         self._delivery = Delivery(sink, self._layout, self._comm, self._sampler.columns, blocks)
         self._axes = "xyz"[: self._problem.dimensions]
         self._staggered = ["p", *("u" + axis for axis in self._axes)]
