@@ -9,11 +9,12 @@ from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.synthesis import synthesise
 from wavefabric.collectives.synthesis.problem import Circuit, Synthesis
 from wavefabric.errors import InputError
-from wavefabric.fabric.cost.photonic import photonic
+from wavefabric.fabric.cost_models.photonic import photonic
 from wavefabric.fabric.photonic.check import PlanError, check_plan
-from wavefabric.fabric.photonic.from_synthesis import lights, plan_of
-from wavefabric.fabric.photonic.routing.routes import k_shortest, xy
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
+from wavefabric.fabric.photonic.routing.xy import xy
+from wavefabric.fabric.photonic.synthesis import lights, plan_of
 
 
 def wafer(rows, columns, **changes):

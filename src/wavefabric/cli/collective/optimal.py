@@ -96,7 +96,7 @@ def _connections(fabric: AnyFabric, solver: SolverOptions, until: float) -> Opti
     """The fabric as plain data, unless that takes until after `until`."""
     from wavefabric.collectives.synthesis.deadline import OutOfTime
     from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.photonic.from_synthesis import lights
+    from wavefabric.fabric.photonic.synthesis import lights
 
     if not isinstance(fabric, PhotonicFabric):
         return links_of(fabric)
@@ -188,8 +188,8 @@ def _about(
     from wavefabric.cli.collective.circuits import circuits_text
     from wavefabric.collectives.conditions import whole_elements
     from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.cost.cost import cost
-    from wavefabric.fabric.photonic.from_synthesis import plan_of
+    from wavefabric.fabric.cost_models.cost import cost
+    from wavefabric.fabric.photonic.synthesis import plan_of
 
     facts: dict[str, Any] = {
         "fabric": fabric.name,

@@ -91,10 +91,9 @@ def command(
     rows = [_row(fabric, label, routing) for label, routing in routed]
     written = []
     if output is not None:
-        from wavefabric.fabric.draw.draw import _save
-        from wavefabric.fabric.draw.routes import routes_figure
+        from wavefabric.fabric.draw.pictures import draw_routes
 
-        written.append(_save(output, routes_figure(fabric, f"{pattern} pairs, {method} routes", routed[:12])))
+        written.append(draw_routes(fabric, f"{pattern} pairs, {method} routes", routed[:12], output))
     if asked.as_json:
         facts = {"fabric": fabric.name, "pattern": pattern, "method": method}
         print_json({**facts, "routes": rows, "written": written})

@@ -119,7 +119,7 @@ def command(
         save_fabric(save, fabric, asked.force)
         written.append(save)
     if output is not None:
-        from wavefabric.fabric.draw.draw import draw_fabric
+        from wavefabric.fabric.draw.pictures import draw_fabric
 
         written.append(draw_fabric(fabric, output, force=asked.force))
     if asked.as_json:
@@ -195,7 +195,7 @@ def _notes(fabric: AnyFabric) -> list[str]:
 
 def bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
     """For the common collectives: least latency, most bytes a second, and why."""
-    from wavefabric.fabric.bounds.bounds import bound
+    from wavefabric.fabric.bounds.bound import bound
 
     rows = []
     for collective in (

@@ -65,7 +65,7 @@ def source_text(source: str | Path, what: str) -> str:
     return read_text(source, what) if isinstance(source, Path) else source
 
 
-def least(key: str, value: float | None, default: float) -> float:
+def positive(key: str, value: float | None, default: float) -> float:
     """A number above 0, or the default for None."""
     if value is None:
         return default

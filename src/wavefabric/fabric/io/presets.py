@@ -1,18 +1,18 @@
-"""Fabrics that come with the package, as TOML files beside this one."""
+"""Fabrics that come with the package; light to import, as the command line lists them."""
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
 
-#: Where they lie.
-FOLDER = Path(__file__).with_name("presets")
+#: The folder of their files.
+PRESETS = Path(__file__).parents[1] / "presets"
 
 
 def presets() -> dict[str, str]:
     """Names of the fabrics that come with the package, each with its description.
 
-    Those of `wavefabric.fabric.electrical.families.FAMILIES` also take numbers: ``"ring:16"``, ``"torus:4x4"``.
+    Those of `electrical.families.FAMILIES` also take numbers: ``"ring:16"``, ``"torus:4x4"``.
 
     Examples
     --------
@@ -20,5 +20,5 @@ def presets() -> dict[str, str]:
     >>> presets()["dgx-a100"]
     'NVIDIA DGX A100: 8 GPUs on NVSwitches, 12 NVLinks each'
     """
-    texts = {path.stem: path.read_text("utf-8") for path in FOLDER.glob("*.toml")}
+    texts = {path.stem: path.read_text("utf-8") for path in PRESETS.glob("*.toml")}
     return {name: tomllib.loads(text)["description"] for name, text in sorted(texts.items())}

@@ -8,12 +8,11 @@ import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import checked_structure
-from wavefabric.fabric.bounds.bounds import schedule_bound
-from wavefabric.fabric.cost.cost import check_sizes
-from wavefabric.fabric.cost.ends import additions, issue_time
-from wavefabric.fabric.cost.result import Cost, RoundCost
+from wavefabric.fabric.bounds.bound import schedule_bound
+from wavefabric.fabric.cost_models.local_work import issue_time, reduction_times
+from wavefabric.fabric.cost_models.result import Cost, RoundCost, check_sizes
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.resources import transfer_bytes, uses
+from wavefabric.fabric.electrical.resources import resource_use, transfer_bytes
 
 #: Entries of the table of loads that is kept at a time.
 _TABLE = 2**22
@@ -29,7 +28,7 @@ def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost
 
     A fabric that was measured adds what GPUs need to add what arrived and to copy within themselves
     (`Fabric.reduce_bandwidth`), also in rounds of their own, and takes no less time in all than hosts need to
-    issue everything (`wavefabric.fabric.cost.ends.issue_time`).
+    issue everything (`wavefabric.fabric.cost_models.local_work.issue_time`).
 
     Parameters
     ----------
@@ -60,7 +59,7 @@ def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost
 
     >>> from wavefabric.collectives import ring_all_gather
     >>> from wavefabric.fabric import load
-    >>> from wavefabric.fabric.cost.alpha_beta import alpha_beta
+    >>> from wavefabric.fabric.cost_models.alpha_beta import alpha_beta
     >>> time = alpha_beta(ring_all_gather([1] * 4), load("ring:4"), 2**20)
     >>> f"{time.seconds * 1e6:.3f} us, {time.rounds[0].limit}"
     '11.866 us, link GPU0 -> GPU1'
@@ -68,13 +67,12 @@ def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost
     checked_structure(schedule)
     check_sizes(schedule, fabric, element_bytes)
     size = transfer_bytes(schedule, element_bytes)
-    limit = schedule_bound(schedule, fabric, element_bytes)
-    found, busiest = _moving(schedule, fabric, size)
-    found = _with_additions(found, schedule, fabric, size)
-    seconds = found.latency + found.transfer
+    rounds, busiest = _communication(schedule, fabric, size)
+    rounds = _with_reductions(rounds, schedule, fabric, size)
+    seconds = rounds.latency + rounds.transfer
     end = np.concatenate(([0.0], np.cumsum(seconds)))
     issue, host = issue_time(schedule, fabric)
-    columns = (found.numbers, seconds, found.latency, found.transfer, found.size, found.limits)
+    columns = (rounds.numbers, seconds, rounds.latency, rounds.transfer, rounds.size, rounds.limits)
     return Cost(
         schedule=schedule.name,
         fabric=fabric.name,
@@ -84,24 +82,24 @@ def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost
             RoundCost(int(n), 1, float(s), float(a), 0.0, float(b), float(v), name)
             for n, s, a, b, v, name in zip(*columns, strict=True)
         ),
-        bound=limit,
-        times=_times(schedule.transfers["round"], found.numbers, end),
+        bound=schedule_bound(schedule, fabric, element_bytes),
+        times=_times(schedule.transfers["round"], rounds.numbers, end),
         busiest=busiest if issue <= end[-1] else f"host of {fabric.gpus[host]}",
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _Rounds:
-    """Rounds that cost something: numbers, latencies and transfer times in s, B sent, what bounds each."""
+    """Rounds that cost something."""
 
     numbers: np.ndarray
-    latency: np.ndarray
-    transfer: np.ndarray
-    size: np.ndarray
-    limits: list[str]
+    latency: np.ndarray  # s
+    transfer: np.ndarray  # s
+    size: np.ndarray  # B sent
+    limits: list[str]  # what bounds each, in words
 
 
-def _moving(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple[_Rounds, str]:
+def _communication(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple[_Rounds, str]:
     """Rounds in which something moves between GPUs, and the resource that is used longest."""
     t, ranks = schedule.transfers, schedule.ranks
     remote = np.flatnonzero(t["src"] != t["dst"])
@@ -115,23 +113,23 @@ def _moving(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple[_Roun
     flows, flow = np.unique(row * np.int64(pairs.size) + pair, return_inverse=True)
     flow_row, flow_pair = np.divmod(flows, pairs.size)
     flow_size = np.bincount(flow, size[remote])
-    used = uses(fabric, *np.divmod(pairs, ranks))
-    which, resource = used.of(flow_pair)
+    use = resource_use(fabric, *np.divmod(pairs, ranks))
+    which, resource = use.of(flow_pair)
     loads = np.empty(rounds)
     most = np.empty(rounds, np.int64)
-    busy = np.zeros(used.capacity.size)
+    busy = np.zeros(use.capacity.size)
     # A table of rounds by resources, some rounds at a time.
-    block = max(_TABLE // used.capacity.size, 1)
+    block = max(_TABLE // use.capacity.size, 1)
     for begin in range(0, rounds, block):
         a, b = np.searchsorted(flow_row[which], (begin, begin + block))
         here = min(block, rounds - begin)
-        cell = (flow_row[which[a:b]] - begin) * used.capacity.size + resource[a:b]
-        load = np.bincount(cell, flow_size[which[a:b]], here * used.capacity.size).reshape(here, -1)
-        load /= used.capacity
+        cell = (flow_row[which[a:b]] - begin) * use.capacity.size + resource[a:b]
+        load = np.bincount(cell, flow_size[which[a:b]], here * use.capacity.size).reshape(here, -1)
+        load /= use.capacity
         most[begin : begin + here] = load.argmax(axis=1)
         loads[begin : begin + here] = load.max(axis=1)
         busy += load.sum(axis=0)
-    limits = [used.name(int(r)) for r in most]
+    limits = [use.name(int(r)) for r in most]
     if fabric.flow_bandwidth is not None:
         slowest = np.zeros(rounds)
         np.maximum.at(slowest, flow_row, flow_size / fabric.flow_bandwidth)
@@ -141,23 +139,23 @@ def _moving(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple[_Roun
             limits[i] = f"one transfer {fabric.gpus[src]} -> {fabric.gpus[dst]}"
         loads = np.maximum(loads, slowest)
     latency = np.zeros(rounds)
-    np.maximum.at(latency, flow_row, used.latency[flow_pair])
+    np.maximum.at(latency, flow_row, use.latency[flow_pair])
     total = np.bincount(row, size[remote], rounds)
-    return _Rounds(numbers, fabric.alpha + latency, loads, total, limits), used.name(int(busy.argmax()))
+    return _Rounds(numbers, fabric.alpha + latency, loads, total, limits), use.name(int(busy.argmax()))
 
 
-def _with_additions(found: _Rounds, schedule: Schedule, fabric: Fabric, size: np.ndarray) -> _Rounds:
+def _with_reductions(moving: _Rounds, schedule: Schedule, fabric: Fabric, size: np.ndarray) -> _Rounds:
     """The same, with what GPUs add or copy at the end of rounds, and rounds that do only that."""
-    adding, latency, seconds, gpu = additions(schedule, fabric, size)
-    if not adding.size:
-        return found
-    every = np.union1d(found.numbers, adding).astype(np.int64)
-    at, there = np.searchsorted(every, found.numbers), np.searchsorted(every, adding)
+    reducing, latency, seconds, gpu = reduction_times(schedule, fabric, size)
+    if not reducing.size:
+        return moving
+    every = np.union1d(moving.numbers, reducing).astype(np.int64)
+    at, there = np.searchsorted(every, moving.numbers), np.searchsorted(every, reducing)
     columns = np.zeros((3, every.size))
-    columns[:, at] = found.latency, found.transfer, found.size
+    columns[:, at] = moving.latency, moving.transfer, moving.size
     columns[0, there] += latency
     columns[1, there] += seconds
-    limits = dict(zip(at.tolist(), found.limits, strict=True))
+    limits = dict(zip(at.tolist(), moving.limits, strict=True))
     for i, g in zip(there.tolist(), gpu.tolist(), strict=True):
         limits.setdefault(i, f"{fabric.gpus[g]} adds")
     return _Rounds(every, columns[0], columns[1], columns[2], [limits[i] for i in range(every.size)])

@@ -9,25 +9,15 @@ from wavefabric.collectives.structure import moves
 
 
 def dependencies(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of transfers of which the second waits for the first.
+    """Pairs of transfers of which the second waits for the first: two arrays, each pair once, in order.
 
     As in `wavefabric.collectives.levels`: a transfer waits for an earlier one (by round, then position) if
     one of the two writes a chunk that the other reads or writes. Pairs that follow from others are left out.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Whose structure was checked.
-
-    Returns
-    -------
-    first, then : ndarray of int, shape (pairs,)
-        Each pair once, in order.
-
     Examples
     --------
     >>> from wavefabric.collectives import ring_all_gather
-    >>> from wavefabric.fabric.cost.dependencies import dependencies
+    >>> from wavefabric.fabric.cost_models.dependencies import dependencies
     >>> [pairs.tolist() for pairs in dependencies(ring_all_gather([5, 5, 5]))]
     [[0, 1, 2], [4, 5, 3]]
     """

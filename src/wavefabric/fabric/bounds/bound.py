@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,11 +12,30 @@ from wavefabric.collectives.conditions import COLLECTIVES, operation, whole_elem
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric.bounds.bottleneck import bottleneck
-from wavefabric.fabric.bounds.cuts import as_electrical, ports, restrict, sampled
-from wavefabric.fabric.cost.result import Bound
+from wavefabric.fabric.bounds.cuts import as_electrical, port_rates, restrict, sampled
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.routing import hops
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.electrical.routing import hop_counts
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """What no schedule for the same operation can beat, under the model it was derived for.
+
+    Parameters
+    ----------
+    latency, transfer : float
+        s: of the least number of rounds; of the bytes that must cross the tightest cut.
+    seconds : float
+        The bound: the sum of the two, since no byte moves while a latency passes.
+    why : str
+        In words.
+    """
+
+    latency: float
+    transfer: float
+    seconds: float
+    why: str
 
 
 def bound(
@@ -27,13 +47,13 @@ def bound(
     root: int = 0,
     incremental: bool = False,
     peers: int | None = None,
-) -> Bound:
+) -> LowerBound:
     """The least time of a collective operation, whatever its schedule.
 
     Parameters
     ----------
     collective : str or Schedule
-        Of `wavefabric.collectives.conditions.COLLECTIVES`; of a schedule, what it promises counts.
+        Of `wavefabric.collectives.conditions.COLLECTIVES`; of a schedule, its pre- and postconditions count.
     fabric : Fabric or PhotonicFabric
     nbytes : float
         B of the whole array, as `elements` of `wavefabric.collectives.conditions.layout`: of a schedule,
@@ -46,11 +66,6 @@ def bound(
         Circuits of a photonic fabric may stay from round to round: only the first ones must be set up.
     peers : int, optional
         GPUs that a GPU sends to at once, L below; by default all others, or the ports of a photonic tile.
-
-    Returns
-    -------
-    Bound
-        `seconds` is the sum of the two: while a latency passes, none of the bytes moves.
 
     Raises
     ------
@@ -67,12 +82,12 @@ def bound(
       doi:10.1177/1094342005051521), and what all must send, by what all can (an all-reduce without sums
       inside the network: 2 (N − 1) arrays in all, Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002);
     - the bottleneck cut (`bottleneck.bottleneck`; ForestColl, arXiv:2402.06787), and other cuts;
-    - for an all-to-all, bytes times the least number of links on their way, by the bandwidth of all links.
+    - for an all-to-all, bytes times the least number of links on their route, by the bandwidth of all links.
 
     Examples
     --------
     >>> from wavefabric.fabric import load
-    >>> from wavefabric.fabric.bounds.bounds import bound
+    >>> from wavefabric.fabric.bounds.bound import bound
     >>> least = bound("all-gather", load("dgx-a100"), 342.857142857e6)
     >>> f"{least.transfer * 1e3:.3f} ms, {least.latency * 1e6:.1f} us"
     '1.000 ms, 0.7 us'
@@ -89,7 +104,7 @@ def bound(
         raise InputError(f"root: {root} given; allowed: 0 to {n - 1}")
     if peers is not None and peers < 1:
         raise InputError(f"peers: {peers} given; allowed: from 1")
-    return _bound(collective, fabric, np.full(n, nbytes / n), nbytes, root, incremental, peers)
+    return _named(collective, fabric, np.full(n, nbytes / n), nbytes, root, incremental, peers)
 
 
 def schedule_bound(
@@ -98,33 +113,20 @@ def schedule_bound(
     element_bytes: float,
     *,
     incremental: bool = False,
-) -> Bound:
-    """The least time of whatever does what a schedule promises; see `bound`.
+) -> LowerBound:
+    """The least time of whatever reaches a schedule's postconditions; see `bound`.
 
-    Parameters
-    ----------
-    schedule : Schedule
-    fabric : Fabric or PhotonicFabric
-        Of at least as many GPUs as the schedule has ranks.
-    element_bytes : float
-        B an element.
-    incremental : bool
-        See `bound`.
-
-    Notes
-    -----
-    Of a schedule that promises no named operation: what each GPU must send and receive by itself.
+    Of a schedule that is no named operation: what each GPU must send and receive by itself.
     """
-    found = operation(schedule)
-    collective, root, counts = found.collective, found.root, found.counts
-    if collective == "custom":
+    of = operation(schedule)
+    if of.collective == "custom":
         return _custom(schedule, fabric, element_bytes, incremental)
-    whole = float(counts.sum()) * element_bytes
-    if counts.size % schedule.ranks:
+    whole = float(of.counts.sum()) * element_bytes
+    if of.counts.size % schedule.ranks:
         shares = np.full(schedule.ranks, whole / schedule.ranks)
     else:
-        shares = counts.reshape(schedule.ranks, -1).sum(axis=1) * element_bytes
-    return _bound(collective, fabric, shares, whole, root or 0, incremental)
+        shares = of.counts.reshape(schedule.ranks, -1).sum(axis=1) * element_bytes
+    return _named(of.collective, fabric, shares, whole, of.root or 0, incremental)
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class _Need:
     why: str
 
 
-def _bound(
+def _named(
     collective: str,
     fabric: Fabric | PhotonicFabric,
     shares: np.ndarray,
@@ -143,24 +145,35 @@ def _bound(
     root: int,
     incremental: bool,
     peers: int | None = None,
-) -> Bound:
+) -> LowerBound:
+    """The bound of a named operation; `shares`: B of each rank."""
     n = len(shares)
-    wires = _wires(fabric, n)
-    found = max(
-        _transfer(collective, wires, shares, whole, root), key=lambda need: need.seconds, default=None
-    )
-    if found is None or not found.seconds:
-        return Bound(0.0, 0.0, 0.0, "nothing has to move")
+    electrical = _electrical(fabric, n)
+    needs = _transfer_needs(collective, electrical, shares, whole, root) if n > 1 else []
     if collective in ("gather", "scatter"):  # Ranks with an empty share have no part in it.
         n = 1 + int(np.count_nonzero(np.delete(shares, root)))
-    latency, why = _latency(fabric, n, incremental, peers)
-    return Bound(latency, found.seconds, latency + found.seconds, f"{why}; {found.why}")
+    return _total(fabric, needs, n, incremental, peers)
+
+
+def _total(
+    fabric: Fabric | PhotonicFabric,
+    needs: list[_Need],
+    ranks: int,
+    incremental: bool,
+    peers: int | None = None,
+) -> LowerBound:
+    """Latency of the rounds and the greatest transfer time."""
+    most = max(needs, key=lambda need: need.seconds, default=None)
+    if most is None or not most.seconds:
+        return LowerBound(0.0, 0.0, 0.0, "nothing has to move")
+    latency, why = _latency(fabric, ranks, incremental, peers)
+    return LowerBound(latency, most.seconds, latency + most.seconds, f"{why}; {most.why}")
 
 
 def _latency(
     fabric: Fabric | PhotonicFabric, ranks: int, incremental: bool, peers: int | None = None
 ) -> tuple[float, str]:
-    """s of the least number of rounds after which all ranks can have heard of one."""
+    """s of the least number of rounds after which data of one rank can have reached all."""
     at_once = fabric.ports if isinstance(fabric, PhotonicFabric) else max(ranks - 1, 1)
     at_once = at_once if peers is None else min(peers, at_once)
     rounds, reached = 0, 1
@@ -174,37 +187,42 @@ def _latency(
 
 
 @lru_cache(maxsize=8)
-def _wires(fabric: Fabric | PhotonicFabric, ranks: int) -> Fabric:
+def _electrical(fabric: Fabric | PhotonicFabric, ranks: int) -> Fabric:
     return restrict(as_electrical(fabric) if isinstance(fabric, PhotonicFabric) else fabric, ranks)
 
 
-def _transfer(collective: str, fabric: Fabric, shares: np.ndarray, whole: float, root: int) -> list[_Need]:
-    n, names = len(shares), fabric.gpus
-    if n == 1:
-        return []
-    sends, receives = ports(fabric)
-    out, into = _own(collective, shares, whole, root)
-    found = []
-    for verb, amount, able in (("sends", out, sends), ("receives", into, receives)):
-        times = amount / able
+def _port_needs(fabric: Fabric, out: np.ndarray, into: np.ndarray) -> Iterator[_Need]:
+    """What the GPU that is slowest to send, and to receive, its bytes needs."""
+    for verb, amount, rate in zip(("sends", "receives"), (out, into), port_rates(fabric), strict=True):
+        times = amount / rate
         g = int(np.argmax(times))
-        found.append(_Need(float(times[g]), f"{names[g]} {verb} at least {_amount(amount[g])}"))
-    copies = _copies(collective, n) * whole
-    for verb, able in (("send", sends), ("receive", receives)):
+        yield _Need(float(times[g]), f"{fabric.gpus[g]} {verb} at least {_amount(amount[g])}")
+
+
+def _transfer_needs(
+    collective: str, fabric: Fabric, shares: np.ndarray, whole: float, root: int
+) -> list[_Need]:
+    n = len(shares)
+    needs = list(_port_needs(fabric, *_own(collective, shares, whole, root)))
+    copies = _COPIES.get(collective, 0) * (n - 1) * whole
+    for verb, rate in zip(("send", "receive"), port_rates(fabric), strict=True):
         why = f"all GPUs together {verb} at least {_amount(copies)}"
-        found.append(_Need(copies / float(able.sum()), why))
+        needs.append(_Need(copies / float(rate.sum()), why))
     # Shares of a cut array differ by an element or so: the smallest counts, so that this stays a bound.
     share = float(shares.min())
     for gpus, capacity, reverse in _cuts(collective, fabric, root):
-        inside = len(gpus)
-        amount = _across(collective, n, inside, root in gpus, share, whole, reverse)
+        amount = _across(collective, (len(gpus), n - len(gpus)), root in gpus, share, whole, reverse)
         why = f"{_amount(amount)} {'into' if reverse else 'out of'} {_some(fabric, gpus)}"
-        found.append(_Need(float(amount / capacity) if capacity else np.inf, why))
+        needs.append(_Need(float(amount / capacity) if capacity else np.inf, why))
     if collective == "all-to-all":
-        apart, bandwidth = hops(fabric)
+        apart, bandwidth = hop_counts(fabric)
         crossed = float(apart.sum()) * share
-        found.append(_Need(crossed / bandwidth, f"{_amount(crossed)} over all links together"))
-    return found
+        needs.append(_Need(crossed / bandwidth, f"{_amount(crossed)} over all links together"))
+    return needs
+
+
+#: How many times the whole array is sent at least for each rank but one.
+_COPIES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "broadcast": 1, "reduce": 1}
 
 
 def _own(collective: str, shares: np.ndarray, whole: float, root: int) -> tuple[np.ndarray, np.ndarray]:
@@ -226,15 +244,6 @@ def _own(collective: str, shares: np.ndarray, whole: float, root: int) -> tuple[
     return table[collective]
 
 
-def _copies(collective: str, n: int) -> float:
-    """How many times the whole array is sent at least, by all ranks together."""
-    if collective == "all-reduce":
-        return 2 * (n - 1)
-    if collective in ("all-gather", "reduce-scatter", "broadcast", "reduce"):
-        return n - 1
-    return 0
-
-
 def _cuts(collective: str, fabric: Fabric, root: int) -> list[tuple[frozenset[int], float, bool]]:
     """GPUs, capacity in B/s, and whether that is into them."""
     cuts = []
@@ -251,10 +260,10 @@ def _cuts(collective: str, fabric: Fabric, root: int) -> list[tuple[frozenset[in
 
 
 def _across(
-    collective: str, n: int, inside: int, has_root: bool, share: float, whole: float, reverse: bool
+    collective: str, gpus: tuple[int, int], has_root: bool, share: float, whole: float, reverse: bool
 ) -> float:
-    """B that must leave a set of GPUs, or enter it."""
-    outside = n - inside
+    """B that must leave a set of GPUs, or enter it; `gpus`: how many are inside it and outside."""
+    inside, outside = gpus
     # Of what must enter a set, all is what must leave the others.
     if reverse:
         inside, outside, has_root = outside, inside, not has_root
@@ -273,7 +282,7 @@ def _across(
 
 def _custom(
     schedule: Schedule, fabric: Fabric | PhotonicFabric, element_bytes: float, incremental: bool
-) -> Bound:
+) -> LowerBound:
     """Each rank receives the items of which it lacks a part; who alone has a part that others lack sends."""
     n = schedule.ranks
     parts: dict[int, dict[int, int]] = {}  # of each item: whose contributions each rank has
@@ -299,18 +308,8 @@ def _custom(
             if held & lacks & once & ~twice and (holder, item) not in sent:
                 sent.add((holder, item))
                 out[holder] += size
-    if not into.any():
-        return Bound(0.0, 0.0, 0.0, "nothing has to move")
-    able = _wires(fabric, n)
-    sends, receives = ports(able)
-    found = []
-    for verb, amount, rate in (("sends", out, sends), ("receives", into, receives)):
-        times = amount / rate
-        g = int(np.argmax(times))
-        found.append(_Need(float(times[g]), f"{able.gpus[g]} {verb} at least {_amount(amount[g])}"))
-    need = max(found, key=lambda f: f.seconds)
-    latency, why = _latency(fabric, 2, incremental)
-    return Bound(latency, need.seconds, latency + need.seconds, f"{why}; {need.why}")
+    needs = list(_port_needs(_electrical(fabric, n), out, into)) if into.any() else []
+    return _total(fabric, needs, 2, incremental)
 
 
 def _amount(nbytes: float) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 if TYPE_CHECKING:
     from wavefabric.collectives.schedule import Schedule
-    from wavefabric.fabric.cost.result import Cost
+    from wavefabric.fabric.cost_models.result import Cost
     from wavefabric.fabric.electrical.fabric import Fabric
-    from wavefabric.fabric.photonic.wafer import PhotonicFabric
 
 #: Models by name; ``"auto"`` is ``"photonic"`` on a photonic fabric and ``"alpha-beta"`` on others.
 MODELS = ("auto", "alpha-beta", "flow", "photonic")
@@ -36,7 +36,7 @@ def cost(
         Of `MODELS`. Electrical fabrics: ``"alpha-beta"`` (rounds follow one another) or ``"flow"`` (transfers
         wait for their data alone). Photonic ones: ``"photonic"``.
     **options
-        Of the model: see `alpha_beta.alpha_beta`, `flow.flow`, `photonic.cost.photonic`.
+        Of the model: see `alpha_beta.alpha_beta`, `flow.flow`, `photonic.photonic`.
 
     Returns
     -------
@@ -55,38 +55,20 @@ def cost(
     >>> f"{time.seconds * 1e6:.2f} us in {len(time.rounds)} rounds"
     '26.63 us in 7 rounds'
     """
-    from wavefabric.fabric.photonic.wafer import PhotonicFabric
-
     if model not in MODELS:
         raise InputError(f"model: {model!r} given; allowed: {', '.join(MODELS)}")
     if isinstance(fabric, PhotonicFabric):
         if model not in ("auto", "photonic"):
             raise InputError(f"model: {model!r} given for photonic {fabric.name}; allowed: auto, photonic")
-        check_sizes(schedule, fabric, element_bytes)
-        from wavefabric.fabric.cost.photonic import photonic
+        from wavefabric.fabric.cost_models.photonic import photonic
 
         return photonic(schedule, fabric, element_bytes, **options)
     if model == "photonic":
         raise InputError(f"model: 'photonic' given for electrical {fabric.name}; allowed: alpha-beta, flow")
     if model == "flow":
-        from wavefabric.fabric.cost.flow import flow
+        from wavefabric.fabric.cost_models.flow import flow
 
         return flow(schedule, fabric, element_bytes, **options)
-    from wavefabric.fabric.cost.alpha_beta import alpha_beta
+    from wavefabric.fabric.cost_models.alpha_beta import alpha_beta
 
     return alpha_beta(schedule, fabric, element_bytes, **options)
-
-
-def check_sizes(schedule: Schedule, fabric: Fabric | PhotonicFabric, element_bytes: float) -> None:
-    """Refuse more ranks than GPUs, and element sizes that are no positive number.
-
-    Raises
-    ------
-    InputError
-    """
-    if schedule.ranks > fabric.ranks:
-        given = f"{schedule.ranks} in {schedule.name}"
-        raise InputError(f"ranks: {given}; allowed: at most the {fabric.ranks} GPUs of {fabric.name}")
-    number = isinstance(element_bytes, int | float) or hasattr(element_bytes, "__float__")
-    if isinstance(element_bytes, bool | str) or not number or not 0 < float(element_bytes) < 1e18:
-        raise InputError(f"element_bytes: {element_bytes!r} given; allowed: above 0 and below 1e18")

@@ -1,4 +1,4 @@
-"""What happens at the ends of transfers: GPUs add what arrived, hosts issue what their GPUs do."""
+"""What GPUs and hosts do at the ends of transfers: GPUs reduce what arrived, hosts issue commands."""
 
 from __future__ import annotations
 
@@ -8,29 +8,21 @@ from wavefabric.collectives.schedule import Schedule
 from wavefabric.fabric.electrical.fabric import Fabric
 
 
-def additions(
+def reduction_times(
     schedule: Schedule, fabric: Fabric, size: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """What GPUs add and copy within themselves.
+    """Rounds in which GPUs reduce or copy within themselves, and for each the GPU that needs most.
 
-    A transfer that reduces arrives beside the chunk and is then added to it; a transfer within a rank is an
+    A transfer that reduces arrives next to the chunk and is then added to it; a transfer within a rank is an
     addition or a copy. A GPU does one after the other (`Fabric.reduce_alpha`, `Fabric.reduce_bandwidth`).
-
-    Parameters
-    ----------
-    schedule : Schedule
-    fabric : Fabric
-    size : ndarray, shape (transfers,)
-        B of each transfer.
 
     Returns
     -------
     rounds : ndarray of int
-        In which something is added or copied; none if the fabric takes no time for it.
+        Empty if the fabric takes no time for it.
     latency, seconds : ndarray, shape (rounds,)
-        s of the GPU that needs most: of `reduce_alpha` alone, and of the bytes.
+        s of that GPU: of `reduce_alpha` alone, and of the bytes.
     gpu : ndarray of int, shape (rounds,)
-        Which one that is.
     """
     t, none = schedule.transfers, np.zeros(0, np.int64)
     mine = np.flatnonzero(t["reduce"] | (t["src"] == t["dst"]))

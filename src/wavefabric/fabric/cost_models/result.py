@@ -1,30 +1,19 @@
-"""What costing a schedule on a fabric gives."""
+"""What a cost model returns, and what every model takes and checks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.errors import InputError
+from wavefabric.fabric.bounds.bound import LowerBound
 
-@dataclass(frozen=True)
-class Bound:
-    """What no schedule for the same operation can beat, under the model it was found for.
-
-    Parameters
-    ----------
-    latency, transfer : float
-        s: of the least number of rounds; of the bytes that must cross the tightest cut.
-    seconds : float
-        The bound: their sum where rounds follow one another, else the larger.
-    why : str
-        In words.
-    """
-
-    latency: float
-    transfer: float
-    seconds: float
-    why: str
+if TYPE_CHECKING:
+    from wavefabric.fabric.electrical.fabric import Fabric
+    from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 
 @dataclass(frozen=True)
@@ -68,7 +57,7 @@ class Cost:
     seconds : float
     rounds : tuple of RoundCost
         Empty for ``"flow"``, where rounds overlap.
-    bound : Bound
+    bound : LowerBound
     times : ndarray or None
         Shape (transfers, 2): when each transfer begins and ends, s; None where the model has rounds alone.
     busiest : str
@@ -80,6 +69,16 @@ class Cost:
     model: str
     seconds: float
     rounds: tuple[RoundCost, ...]
-    bound: Bound
+    bound: LowerBound
     times: np.ndarray | None = field(default=None, repr=False, compare=False)
     busiest: str = ""
+
+
+def check_sizes(schedule: Schedule, fabric: Fabric | PhotonicFabric, element_bytes: float) -> None:
+    """Refuse more ranks than GPUs, and element sizes that are no positive number."""
+    if schedule.ranks > fabric.ranks:
+        given = f"{schedule.ranks} in {schedule.name}"
+        raise InputError(f"ranks: {given}; allowed: at most the {fabric.ranks} GPUs of {fabric.name}")
+    number = isinstance(element_bytes, int | float) or hasattr(element_bytes, "__float__")
+    if isinstance(element_bytes, bool | str) or not number or not 0 < float(element_bytes) < 1e18:
+        raise InputError(f"element_bytes: {element_bytes!r} given; allowed: above 0 and below 1e18")

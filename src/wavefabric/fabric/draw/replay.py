@@ -12,26 +12,17 @@ from wavefabric.collectives.structure import batches, chunk_numbers, moves
 
 
 @dataclass(frozen=True)
-class Story:
-    """How a schedule comes along.
+class Replay:
+    """Progress of a schedule round by round."""
 
-    Parameters
-    ----------
-    collective : str
-        See `wavefabric.collectives.conditions.kind`.
-    numbers : ndarray of int, shape (rounds,)
-        Rounds that have transfers, ascending: numbers may be left out, and be large.
-    levels : ndarray of float, shape (rounds + 1, ranks)
-        Share of its result that each rank holds before each of these rounds and at the end, by elements; a
-        partial sum counts by its terms. NaN for a rank that is promised nothing.
-    gathering : ndarray of bool, shape (rounds,)
-        Whether all that travels in a round is complete: nothing is left to be added to it.
-    """
-
-    collective: str
-    numbers: np.ndarray
+    collective: str  # see `wavefabric.collectives.conditions.kind`
+    numbers: np.ndarray  # rounds that have transfers, ascending: numbers may be left out, and be large
+    #: Share of its result, by elements, that each rank holds before each of these rounds and at the end; a
+    #: partial sum counts by its terms. NaN for a rank without a postcondition. Shape (rounds + 1, ranks).
     levels: np.ndarray
-    gathering: np.ndarray
+    gathering: (
+        np.ndarray
+    )  # whether all that travels in a round is complete: nothing is left to be added to it
 
     def before(self, round: int) -> np.ndarray:
         """The levels before a round, shape (ranks,)."""
@@ -44,54 +35,46 @@ class Story:
         return "gathering sums" if self.gathering[np.searchsorted(self.numbers, round)] else "adding up"
 
 
-def story(schedule: Schedule) -> Story:
+def replay(schedule: Schedule) -> Replay:
     """Replay a verified schedule.
 
-    Notes
-    -----
     A rank's share of an item is the most that any of its chunks has held so far, scratch included: data that
-    wait to be put in their place are there.
+    wait to be moved to their chunk are there.
     """
     m = moves(schedule)
-    words = -(-schedule.ranks // 8)
+    width = -(-schedule.ranks // 8)  # bytes of a set of ranks
     item = np.full(m.chunks, -1, np.int64)
-    origins = np.zeros((m.chunks, words), np.uint8)
-    number_of = _numbered(schedule)
-    chunk, items, masks = _table(schedule, schedule.pre, words, number_of)
-    item[chunk], origins[chunk] = items, masks
-    wanted = _Wanted(schedule, words, number_of)
-    wanted.see(chunk, item, origins)
-    levels = [wanted.levels()]
+    origins = np.zeros((m.chunks, width), np.uint8)
+    items = {item for ends in (schedule.pre, schedule.post) for item, _ in ends.values()}
+    index = {item: number for number, item in enumerate(sorted(items))}  # items are any numbers below 2^63
+    chunk, numbers, masks = _table(schedule, schedule.pre, width, index)
+    item[chunk], origins[chunk] = numbers, masks
+    goal = _Goal(schedule, width, index)
+    goal.note(chunk, item, origins)
+    levels = [goal.levels()]
     gathering: list[bool] = []
     rounds = schedule.transfers["round"][m.transfer]
     reduces = schedule.transfers["reduce"][m.transfer]
-    away = (schedule.transfers["src"] != schedule.transfers["dst"])[m.transfer]
+    remote = (schedule.transfers["src"] != schedule.transfers["dst"])[m.transfer]
     for first, last in batches(rounds):
         src, dst = m.src[first:last], m.dst[first:last]
-        found, what = origins[src], item[src]
-        travels = away[first:last]
-        gathering.append(bool(wanted.complete(what, found)[travels].all()))
-        origins[dst] = np.where(reduces[first:last, None], origins[dst] | found, found)
-        item[dst] = what
-        wanted.see(dst, item, origins)
-        levels.append(wanted.levels())
-    return Story(kind(schedule)[0], np.unique(rounds), np.array(levels), np.array(gathering, bool))
-
-
-def _numbered(schedule: Schedule) -> dict[int, int]:
-    """Items numbered through: in a schedule they are any numbers below 2^63."""
-    found = {item for ends in (schedule.pre, schedule.post) for item, _ in ends.values()}
-    return {item: number for number, item in enumerate(sorted(found))}
+        sent, sent_item = origins[src], item[src]
+        gathering.append(bool(goal.complete(sent_item, sent)[remote[first:last]].all()))
+        origins[dst] = np.where(reduces[first:last, None], origins[dst] | sent, sent)
+        item[dst] = sent_item
+        goal.note(dst, item, origins)
+        levels.append(goal.levels())
+    return Replay(kind(schedule)[0], np.unique(rounds), np.array(levels), np.array(gathering, bool))
 
 
 def _table(
-    schedule: Schedule, held: Holdings, words: int, number_of: dict[int, int]
+    schedule: Schedule, held: Holdings, width: int, index: dict[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Chunk numbers, numbers of items, and origins as bytes, of an entry each."""
+    """Of each entry the number of its chunk, of its item, and its origins as bytes."""
     at = np.array(list(held), np.int64).reshape(-1, 3)
-    items = np.array([number_of[item] for item, _ in held.values()], np.int64)
-    packed = b"".join(int(mask).to_bytes(words, "little") for _, mask in held.values())
-    masks = np.frombuffer(packed, np.uint8).reshape(-1, words)
+    items = np.array([index[item] for item, _ in held.values()], np.int64)
+    packed = b"".join(int(mask).to_bytes(width, "little") for _, mask in held.values())
+    masks = np.frombuffer(packed, np.uint8).reshape(-1, width)
     return chunk_numbers(schedule, at[:, 1], at[:, 0], at[:, 2]), items, masks
 
 
@@ -100,16 +83,15 @@ def _count(masks: np.ndarray) -> np.ndarray:
     return np.unpackbits(np.ascontiguousarray(masks), axis=-1).sum(axis=-1, dtype=np.int64)
 
 
-class _Wanted:
-    """What each rank is promised, and the most of it that it has held."""
+class _Goal:
+    """What each rank is to hold in the end, and the most of it that it has held."""
 
-    def __init__(self, schedule: Schedule, words: int, number_of: dict[int, int]):
-        chunk, items, masks = _table(schedule, schedule.post, words, number_of)
+    def __init__(self, schedule: Schedule, width: int, index: dict[int, int]):
+        chunk, items, masks = _table(schedule, schedule.post, width, index)
         size = np.concatenate([s.ravel() for s in schedule.sizes])
-        self.owner = np.concatenate(
-            [np.repeat(np.arange(schedule.ranks), s.shape[1]) for s in schedule.sizes]
-        )
-        self.items = max(len(number_of), 1)
+        ranks = np.arange(schedule.ranks)
+        self.owner = np.concatenate([np.repeat(ranks, s.shape[1]) for s in schedule.sizes])
+        self.items = max(len(index), 1)
         key = self.owner[chunk] * self.items + items
         self.key, inverse = np.unique(key, return_inverse=True)
         self.weight = np.bincount(inverse, size[chunk], self.key.size)
@@ -121,8 +103,8 @@ class _Wanted:
         self.full = np.zeros(self.items, np.int64)  # origins of an item in the end
         np.maximum.at(self.full, items, _count(masks))
 
-    def see(self, chunk: np.ndarray, item: np.ndarray, origins: np.ndarray) -> None:
-        """Note what these chunks hold now."""
+    def note(self, chunk: np.ndarray, item: np.ndarray, origins: np.ndarray) -> None:
+        """Count what these chunks hold now."""
         if not self.key.size:
             return
         key = self.owner[chunk] * self.items + item[chunk]

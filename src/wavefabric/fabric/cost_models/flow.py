@@ -7,13 +7,12 @@ import numpy as np
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import checked_structure
-from wavefabric.fabric.bounds.bounds import schedule_bound
-from wavefabric.fabric.cost.cost import check_sizes
-from wavefabric.fabric.cost.dependencies import dependencies
-from wavefabric.fabric.cost.ends import issue_time
-from wavefabric.fabric.cost.result import Cost
+from wavefabric.fabric.bounds.bound import schedule_bound
+from wavefabric.fabric.cost_models.dependencies import dependencies
+from wavefabric.fabric.cost_models.local_work import issue_time
+from wavefabric.fabric.cost_models.result import Cost, check_sizes
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.resources import transfer_bytes, uses
+from wavefabric.fabric.electrical.resources import ResourceUse, resource_use, transfer_bytes
 
 
 def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: int | None = None) -> Cost:
@@ -57,7 +56,7 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
 
     >>> from wavefabric.collectives import point_to_point
     >>> from wavefabric.fabric import load
-    >>> from wavefabric.fabric.cost.flow import flow
+    >>> from wavefabric.fabric.cost_models.flow import flow
     >>> time = flow(point_to_point("two", 3, [(0, 2, 1), (1, 2, 1)]), load("dgx-a100"), 1e9)
     >>> f"{time.seconds * 1e3:.4f} ms, {time.busiest}"
     '6.6674 ms, link NVSwitch -> GPU2'
@@ -67,35 +66,45 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
     at_once = 0 if engines is None else whole("engines", engines, 1)
     t = schedule.transfers
     size = transfer_bytes(schedule, element_bytes)
-    least = schedule_bound(schedule, fabric, element_bytes)
     times = np.zeros((t.size, 2))
     remote = np.flatnonzero(t["src"] != t["dst"])
     n = schedule.ranks
     ends = t["src"][remote].astype(np.int64) * n + t["dst"][remote]
     pairs, numbers = np.unique(ends, return_inverse=True)
-    used = uses(fabric, *np.divmod(pairs, n))
+    use = resource_use(fabric, *np.divmod(pairs, n))
     pair = np.full(t.size, -1, np.int64)
     pair[remote] = numbers
     seconds = 0.0
     if t.size:
-        seconds = _simulate(schedule, fabric, size, pair, used, at_once, times)
+        seconds = _simulate(schedule, fabric, size=size, pair=pair, use=use, engines=at_once, times=times)
     busy = np.bincount(
-        used.resource, np.bincount(numbers, size[remote], pairs.size)[used.pair], used.capacity.size
+        use.resource, np.bincount(numbers, size[remote], pairs.size)[use.pair], use.capacity.size
     )
-    busiest = used.name(int(np.argmax(busy / used.capacity))) if remote.size else "nothing"
+    busiest = use.name(int(np.argmax(busy / use.capacity))) if remote.size else "nothing"
     issuing, host = issue_time(schedule, fabric)
+    limit = schedule_bound(schedule, fabric, element_bytes)
     if issuing > seconds:
         seconds, busiest = issuing, f"host of {fabric.gpus[host]}"
-    return Cost(schedule.name, fabric.name, "flow", seconds, (), least, times, busiest)
+    return Cost(schedule.name, fabric.name, "flow", seconds, (), limit, times, busiest)
 
 
-def _simulate(schedule: Schedule, fabric: Fabric, size, pair, used, engines: int, times: np.ndarray) -> float:
-    from wavefabric.fabric.cost.flow_kernel import simulate
+def _simulate(
+    schedule: Schedule,
+    fabric: Fabric,
+    *,
+    size: np.ndarray,
+    pair: np.ndarray,
+    use: ResourceUse,
+    engines: int,
+    times: np.ndarray,
+) -> float:
+    """s of the whole; `pair`: of each transfer, −1 within a rank; writes `times`."""
+    from wavefabric.fabric.cost_models.flow_kernel import simulate
 
     t = schedule.transfers
     first, then = dependencies(schedule)
     delay = np.zeros(t.size)
-    delay[pair >= 0] = fabric.alpha + used.latency[pair[pair >= 0]]
+    delay[pair >= 0] = fabric.alpha + use.latency[pair[pair >= 0]]
     most = np.inf if fabric.flow_bandwidth is None else fabric.flow_bandwidth
     # The transfer before each from the same rank to the same.
     follows = np.full(t.size, -1, np.int64)
@@ -103,7 +112,7 @@ def _simulate(schedule: Schedule, fabric: Fabric, size, pair, used, engines: int
     order = order[np.argsort(pair[order], kind="stable")]
     same = pair[order[1:]] == pair[order[:-1]]
     follows[order[1:][same]] = order[:-1][same]
-    pairs = used.latency.size
+    pairs = use.latency.size
     return float(
         simulate(
             t["src"].astype(np.int64),
@@ -111,14 +120,14 @@ def _simulate(schedule: Schedule, fabric: Fabric, size, pair, used, engines: int
             pair,
             size,
             delay,
-            _adding(schedule, fabric, size),
+            _reduce_seconds(schedule, fabric, size),
             follows,
             np.bincount(then, minlength=t.size),
             np.searchsorted(first, np.arange(t.size + 1)),
             then,
-            np.searchsorted(used.pair, np.arange(pairs + 1)),
-            used.resource,
-            used.capacity,
+            np.searchsorted(use.pair, np.arange(pairs + 1)),
+            use.resource,
+            use.capacity,
             most,
             schedule.ranks,
             engines,
@@ -127,7 +136,7 @@ def _simulate(schedule: Schedule, fabric: Fabric, size, pair, used, engines: int
     )
 
 
-def _adding(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> np.ndarray:
+def _reduce_seconds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> np.ndarray:
     """s that the receiver of each transfer adds it up, or copies it within itself: shape (transfers,)."""
     t = schedule.transfers
     if fabric.reduce_bandwidth is None:

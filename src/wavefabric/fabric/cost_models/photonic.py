@@ -9,12 +9,14 @@ import numpy as np
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import batches, checked_structure
 from wavefabric.errors import InputError
-from wavefabric.fabric.cost.result import Cost, RoundCost
-from wavefabric.fabric.photonic.assign import plan as make_plan
+from wavefabric.fabric.bounds.bound import schedule_bound
+from wavefabric.fabric.cost_models.result import Cost, RoundCost, check_sizes
+from wavefabric.fabric.electrical.resources import transfer_bytes
 from wavefabric.fabric.photonic.budget import LinkBudget, rates
 from wavefabric.fabric.photonic.check import check_plan
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.planning import plan_circuits
 
 
 def photonic(
@@ -46,7 +48,7 @@ def photonic(
     plan : CircuitPlan, optional
         For this schedule and fabric; checked first. By default one is made.
     routing, sharing, oversubscribed, seed
-        How: see `assign.plan`. Of no effect beside `plan`.
+        See `planning.plan_circuits`; of no effect if a plan is given.
     incremental : bool
         Reconfigure only where circuits are needed that are not up. By default every part pays, as in the
         LUMORPH paper, so that a ring sets up the same circuits again and again.
@@ -70,28 +72,25 @@ def photonic(
     -----
     With `incremental`, what is up is what the last part that paid had set up. A part all of whose circuits
     (tiles, wavelengths, route, waveguides) are among those pays nothing. Else all wait for the switches:
-    circuits that stay could send on meanwhile, but whether their data is there, and whether light in
-    neighbouring switches disturbs them, is not modelled. Circuits of parts before the last are not counted as
-    up, though some could have been left alone. So the time is one that can be had, not the least.
+    circuits that stay could send on meanwhile, but whether their data is there, and crosstalk of turning
+    switches, are not modelled. Circuits of parts before the last are not counted as up, though some could
+    have been left alone. So the time is achievable, not the least.
 
     Examples
     --------
     >>> from wavefabric.collectives.registry import build
     >>> from wavefabric.fabric import load
-    >>> from wavefabric.fabric.cost.photonic import photonic
+    >>> from wavefabric.fabric.cost_models.photonic import photonic
     >>> halving = photonic(build("recursive", "all-reduce", 32, 32), load("lightpath"), 2**20)
     >>> f"{halving.seconds * 1e6:.2f} us, {len(halving.rounds)} rounds"
     '245.82 us, 10 rounds'
     """
-    from wavefabric.fabric.bounds.bounds import schedule_bound
-    from wavefabric.fabric.cost.cost import check_sizes
-    from wavefabric.fabric.electrical.resources import transfer_bytes
-
     checked_structure(schedule)
     check_sizes(schedule, fabric, element_bytes)
     if plan is None:
-        options = {"routing": routing, "sharing": sharing, "oversubscribed": oversubscribed, "seed": seed}
-        plan = make_plan(schedule, fabric, **options)
+        plan = plan_circuits(
+            schedule, fabric, routing=routing, sharing=sharing, oversubscribed=oversubscribed, seed=seed
+        )
     else:
         _same_grid(plan.fabric, fabric)
         check_plan(plan, schedule)

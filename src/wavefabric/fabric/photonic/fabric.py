@@ -87,11 +87,11 @@ class PhotonicFabric:
 
     def edges(self) -> list[tuple[int, int]]:
         """Neighbouring tiles, both directions, in order."""
-        found = []
+        edges = []
         for tile in range(self.ranks):
             row, column = divmod(tile, self.columns)
             if column + 1 < self.columns:
-                found += [(tile, tile + 1), (tile + 1, tile)]
+                edges += [(tile, tile + 1), (tile + 1, tile)]
             if row + 1 < self.rows:
-                found += [(tile, tile + self.columns), (tile + self.columns, tile)]
-        return sorted(found)
+                edges += [(tile, tile + self.columns), (tile + self.columns, tile)]
+        return sorted(edges)

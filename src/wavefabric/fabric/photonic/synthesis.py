@@ -1,4 +1,4 @@
-"""Between synthesised schedules and the fabric they are for."""
+"""A photonic fabric as a problem for schedule synthesis, and the circuits of a synthesised schedule."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from wavefabric.collectives.arguments import whole
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.check import check_plan
-from wavefabric.fabric.photonic.edges import Route, edge_loads, grid
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
+from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
 from wavefabric.fabric.photonic.routing.xy import xy
-from wavefabric.fabric.photonic.routing.yen import k_shortest
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
-from wavefabric.fabric.photonic.wavelengths import bundles
+from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, tile_grid
+from wavefabric.fabric.photonic.wavelengths import make_bundles
 
 if TYPE_CHECKING:
     from wavefabric.collectives.synthesis.problem import OpticalNetwork, Synthesis
 
-#: Which ways a synthesis may use: row–column ones (one or two a pair), or the k shortest.
+#: Which routes a synthesis may use: row–column ones (one or two a pair), or the k shortest.
 METHODS = ("xy", "shortest")
 #: In all routes together: a bound on memory.
 _MOST_TILES = 1 << 24
@@ -34,7 +34,7 @@ def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float 
     ----------
     fabric : PhotonicFabric
     k : int
-        Ways of each pair, by ``"shortest"``.
+        Routes of each pair, by ``"shortest"``.
     method : str
         ``"xy"``: along the row first, and along the column first; ``"shortest"``: the k shortest simple
         paths.
@@ -60,7 +60,7 @@ def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float 
     if fabric.ranks**2 * (2 if method == "xy" else k) * length > _MOST_TILES:
         given = f"{fabric.ranks} tiles given, whose routes have some {length} tiles each"
         raise InputError(f"fabric: {given}; allowed: {_MOST_TILES} in all routes, as of 24x24 tiles by xy")
-    grid(fabric)
+    tile_grid(fabric)
     routes: dict[tuple[int, int], tuple[Route, ...]] = {}
     for s in range(fabric.ranks):
         check(until)
@@ -117,7 +117,7 @@ def plan_of(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
             CircuitRound(
                 round=number,
                 part=0,
-                bundles=bundles(fabric, pairs, routes, list(masks.values())),
+                bundles=make_bundles(fabric, pairs, routes, list(masks.values())),
                 overlap=int(edge_loads(fabric, routes).max()),
                 overlap_bound=overlap_bound(fabric, served),
                 parts_bound=max(1, parts_bound(fabric, served, [1] * len(served))),
@@ -129,7 +129,7 @@ def plan_of(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
 
 
 def _check_waveguides(fabric: PhotonicFabric, number: int, routes: list[Route], masks: list[int]) -> None:
-    g = grid(fabric)
+    g = tile_grid(fabric)
     for r in routes:
         if min(r) < 0 or max(r) >= fabric.ranks:
             raise InputError(f"round {number}: route {list(r)}; allowed: tiles 0 to {fabric.ranks - 1}")

@@ -15,60 +15,38 @@ import numpy as np
 
 from wavefabric.collectives.arguments import whole
 from wavefabric.errors import InputError
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 Route = tuple[int, ...]
 Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
-    """Edges of a fabric.
-
-    Parameters
-    ----------
-    rows, columns : int
-    capacity : ndarray of int64, shape (4 tiles,)
-        Waveguides or fibres of each edge, 0 where there is none.
-    indptr, indices, edge : ndarray
-        The grid as a compressed sparse graph, and the number of the edge of each entry.
-    neighbours : tuple of tuple of int
-        Of each tile.
-    """
+class TileGrid:
+    """Edges between the tiles of a fabric."""
 
     rows: int
     columns: int
-    capacity: np.ndarray
-    indptr: np.ndarray
+    capacity: np.ndarray  # waveguides or fibres of each edge, 0 where there is none: shape (4 tiles,)
+    indptr: np.ndarray  # with `indices`: the grid as a compressed sparse graph
     indices: np.ndarray
-    edge: np.ndarray
-    neighbours: tuple[tuple[int, ...], ...]
+    edge: np.ndarray  # number of the edge of each entry of `indices`
+    neighbours: tuple[tuple[int, ...], ...]  # of each tile
 
     @property
     def tiles(self) -> int:
         """Number of tiles."""
         return self.rows * self.columns
 
-    @property
-    def used(self) -> np.ndarray:
-        """Numbers of the edges that exist."""
-        return np.sort(self.edge)
-
     def name(self, edge: int) -> str:
         """An edge in words."""
-        tile, way = divmod(int(edge), 4)
-        return f"{tile} -> {tile + (1, -1, self.columns, -self.columns)[way]}"
+        tile, direction = divmod(int(edge), 4)
+        return f"{tile} -> {tile + (1, -1, self.columns, -self.columns)[direction]}"
 
 
 @lru_cache(maxsize=32)
-def grid(fabric: PhotonicFabric) -> Grid:
-    """Edges of a fabric by number; refuses a fabric whose tiles could not be reached.
-
-    Raises
-    ------
-    InputError
-        For sizes below 1, or neighbours without a waveguide or fibre.
-    """
+def tile_grid(fabric: PhotonicFabric) -> TileGrid:
+    """Edges of a fabric by number; `InputError` for sizes below 1, or neighbours without a waveguide."""
     for key in ("rows", "columns", "wafer_rows", "wafer_columns", "lasers", "waveguides"):
         whole(key, getattr(fabric, key), 1)
     if fabric.serdes_ports is not None:
@@ -83,7 +61,7 @@ def grid(fabric: PhotonicFabric) -> Grid:
     indptr = np.concatenate(([0], np.cumsum(np.bincount(a, minlength=fabric.ranks)))).astype(np.int32)
     indices = b.astype(np.int32)
     ends = tuple(tuple(indices[i:j].tolist()) for i, j in pairwise(indptr))
-    return Grid(fabric.rows, fabric.columns, capacity, indptr, indices, number, ends)
+    return TileGrid(fabric.rows, fabric.columns, capacity, indptr, indices, number, ends)
 
 
 def edge_numbers(columns: int, a, b) -> np.ndarray:
@@ -116,13 +94,8 @@ def edge_loads(fabric: PhotonicFabric, routes: Sequence[Sequence[int]]) -> np.nd
 
 
 def check_pairs(fabric: PhotonicFabric, pairs: Iterable[Pair]) -> list[Pair]:
-    """Pairs as plain numbers.
-
-    Raises
-    ------
-    InputError
-        For a tile out of range, a pair of a tile with itself, or a pair given twice.
-    """
+    """Pairs as plain numbers; `InputError` for a tile out of range, a pair of a tile with itself, or one
+    given twice."""
     checked = [(int(s), int(d)) for s, d in pairs]
     for s, d in checked:
         whole("pairs: source", s, 0, fabric.ranks - 1)
@@ -130,6 +103,6 @@ def check_pairs(fabric: PhotonicFabric, pairs: Iterable[Pair]) -> list[Pair]:
         if s == d:
             raise InputError(f"pairs: {s} -> {d} given; allowed: two different tiles")
     if len(set(checked)) < len(checked):
-        twice = next(p for i, p in enumerate(checked) if p in checked[:i])
-        raise InputError(f"pairs: {twice[0]} -> {twice[1]} given twice; allowed: every pair once")
+        s, d = next(p for i, p in enumerate(checked) if p in checked[:i])
+        raise InputError(f"pairs: {s} -> {d} given twice; allowed: every pair once")
     return checked
