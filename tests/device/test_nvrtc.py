@@ -127,10 +127,10 @@ PASSES = [
 
 @pytest.mark.parametrize(("arch", "shape", "real", "nonlinear", "absorption", "passes"), PASSES)
 def test_passes_compile(arch, shape, real, nonlinear, absorption, passes):
-    """axes.cu with what the launcher puts before it."""
+    """axis_passes.cu with what the launcher puts before it."""
     from wavefabric.acoustics.solver import axis_passes_cuda
 
-    assert axis_passes_cuda.usable(shape, real) == (passes == "XYZ")
+    assert axis_passes_cuda.usable(*shape[::-1], real) == (passes == "XYZ")
     before = [
         files(place.rpartition("/")[0]).joinpath(place.rpartition("/")[2])
         for place in axis_passes_cuda.BEFORE
@@ -141,7 +141,7 @@ def test_passes_compile(arch, shape, real, nonlinear, absorption, passes):
     )
     cubin = nvrtc.compile_source(text, OPTIONS, arch, "axis_passes.cu")
     exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
-    launched = set(re.findall(r'"([xyz]_\w+)"', read("acoustics/axes_cuda.py")))
+    launched = set(re.findall(r'"([xyz]_\w+)"', read("acoustics/solver/axis_passes_cuda.py")))
     assert len(launched) > 8
     assert exported == {name for name in launched if name[0].upper() in passes}
 

@@ -71,7 +71,9 @@ class Saves:
         shared, self._layout = {}, ""
         if decomposition is not None:
             self._layout = in_words(decomposition)
-            shared["ranks"] = json.dumps(decomposition.describe(), sort_keys=True) + repr(decomposition.parts)
+            shared["ranks"] = json.dumps(decomposition.describe(), sort_keys=True) + repr(
+                decomposition.subdomains
+            )
         from wavefabric.device import fftw
 
         cpu = f"{device.threads} threads, {cpu_model()}" if device.name == "cpu" else ""

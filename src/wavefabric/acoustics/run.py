@@ -16,8 +16,7 @@ from wavefabric.acoustics.checkpoint import Checkpoints, Saves, compare, identit
 from wavefabric.acoustics.lockstep import Lockstep, Word
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.sinks import Report, Sink
-from wavefabric.acoustics.stability.energy import Energy
-from wavefabric.acoustics.stability.energy_watch import Watch
+from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
 from wavefabric.acoustics.stability.time_step import suspects
 from wavefabric.acoustics.threads import default_threads
 from wavefabric.device import get_device
@@ -202,7 +201,7 @@ class _Run:
         try:
             with interrupt:
                 report.steps = self._steps(first, interrupt)
-                self._stages.settle()
+                self._stages.finish_exchanges()
                 if report.steps < self._problem.steps:
                     keep = True
                     return self._close_report()
@@ -284,20 +283,19 @@ class _Run:
                 self._device, self._problem, self._dtype, comm=self._comm, decomposition=shared
             )
             self._recorder = Recorder(
-                self._stages, self._recording, self._sink, self._problem, self._comm, shared.parts
+                self._stages, self._recording, self._sink, self._problem, self._comm, shared.subdomains
             )
         self._step = Step(self._stages)
-        owned = None if shared is None else shared.parts[self._comm.rank].owned
-        self._energy = Energy(self._stages, owned)
+        self._energy = Energy(self._stages)
         look = max(1, min(self._problem.steps // 100, 100))
-        self._watch = Watch(self._problem, max(look, _WATCH))
+        self._watch = EnergyWatch(self._problem, max(look, _WATCH))
         if saves is not None and saves.found:
             state = saves.restore(self._state_arrays())
             self._at, self._token = int(state["step"]), state["run"]
             self._earlier = state["seconds"]
             self._watch.restore(state.get("watch", [0, 0.0, 0.0]))
             self._stages.fields.clock[...] = self._at
-            self._stages.ready()
+            self._stages.transform_pressure()
         self._report.resumed_at = self._at
         return self._at
 
@@ -343,7 +341,7 @@ class _Run:
         word = lockstep.agree(self._at, word)
         lost = self._lost(word, watches)
         if word.asked or lost:
-            self._stages.settle()
+            self._stages.finish_exchanges()
         if word.asked:
             self._together = True
             interrupt.stop()
@@ -367,7 +365,7 @@ class _Run:
         """Largest |p| here; reading it also waits for the device, so progress is honest."""
         p = self._stages.fields.p
         if self._decomposition is not None:
-            p = p[self._decomposition.parts[self._comm.rank].owned]
+            p = p[self._decomposition.subdomains[self._comm.rank].owned]
         return max(abs(float(p.max())), abs(float(p.min())))
 
     # --- Checkpoints ------------------------------------------------------------------------------------

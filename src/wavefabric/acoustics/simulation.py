@@ -63,22 +63,8 @@ def to_problem(
         if not hasattr(value, "on"):
             raise InputError(f"{key}: {value!r} given; allowed: a {kind}, such as {kind}()")
     recording = sensor.on(grid)
-    problem = silent_problem(grid, medium, dt, int(steps))
+    problem = grid.silent_problem(medium, dt, int(steps))
     return replace(problem, **source.on(grid, problem.sound_speed, dt)), recording
-
-
-def silent_problem(grid: Grid, medium: Medium, dt: float, steps: int = 1) -> Problem:
-    """The numbers of grid and medium, without sources."""
-    x, y, *z = grid.spacing
-    return Problem(
-        shape=grid.total_shape,
-        spacing=(x, y, *(z or [x])),  # type: ignore[arg-type]
-        dt=dt,
-        steps=steps,
-        pml_size=(*grid.pml_size, 0)[:3],  # type: ignore[arg-type]
-        pml_alpha=(*grid.pml_alpha, 0.0)[:3],  # type: ignore[arg-type]
-        **medium.on(grid),
-    )
 
 
 def simulate(
@@ -141,8 +127,8 @@ def simulate(
         File that is saved every ten minutes. The same call goes on from it; it is removed at the end. Time
         series are kept in files beside it until then.
     check_stability : bool
-        False runs a time step that `wavefabric.acoustics.stability.time_step` calls unstable, until the field has
-        grown.
+        False runs a time step that `wavefabric.acoustics.stability.time_step` calls unstable, until the field
+        has grown.
     comm : Communicator, optional
         Ranks that share the grid; by default all that were started together. Give `exchange.solo()` to let
         each rank run a simulation of its own.
@@ -178,7 +164,8 @@ def simulate(
             raise InputError("record: is given along with a sensor; allowed: Sensor(record=...) instead")
         sensor = Sensor(record=record)
     if dt is None:
-        step = stable_step(grid, medium, cfl, comm, PRECISIONS.get(precision, np.float32), decomposition)
+        silent = grid.silent_problem(medium, grid.cfl_step(medium, cfl))
+        step = stable_step(silent, comm, PRECISIONS.get(precision, np.float32), decomposition)
     else:
         step = quantity(dt, "s", "dt")
     if steps is None:

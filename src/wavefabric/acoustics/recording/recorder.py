@@ -24,6 +24,7 @@ from wavefabric.acoustics.recording.sinks import Layout, Sink
 from wavefabric.acoustics.recording.writer import Inline, Writer
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.subdomain import Subdomain
 
 #: Bytes of all blocks of time series on the device, at most (one row of each if that is more).
 BLOCK_BYTES = 64 << 20
@@ -61,6 +62,19 @@ def sensor_points(problem: Problem, recording: Recording) -> int:
     if isinstance(where, Cuboids):
         return int(np.prod(where.last - where.first + 1, axis=1).sum())
     return len(where.corners) if isinstance(where, Interpolation) else len(where)
+
+
+def recorder_bytes(problem: Problem, recording: Recording, subdomain: Subdomain, dtype: np.dtype) -> int:
+    """Bytes of a rank's statistics, of a component at the points of the pressure, and of blocks of series."""
+    d, size, names = problem.dimensions, math.prod(subdomain.size), recording.quantities
+    statistics = sum(d if name.startswith("u") else 1 for name in names if name.endswith("_all"))
+    moved = any("non_staggered" in name or name.startswith("I") for name in names)
+    samples = sensor_points(problem, recording)
+    if not subdomain.is_whole:
+        samples = min(samples, size)
+    series = sum(d if name[0] in "uI" else 1 for name in names if name.endswith("_raw"))
+    block = min(BLOCK_BYTES, 2 * series * samples * dtype.itemsize * problem.steps)
+    return dtype.itemsize * (statistics + moved) * size + block + 64 * samples
 
 
 class _Series:
@@ -126,7 +140,7 @@ class Recorder:
         comm=None,
         parts: list | None = None,
     ):
-        c = stages.constants
+        c = stages.coefficients
         self._stages, self._device, self._kernels = stages, c.device, c.kernels
         self._recording, self._problem = recording, problem or c.problem
         self._comm = comm if comm is not None and comm.size > 1 else None
@@ -173,10 +187,10 @@ class Recorder:
         shifted = any("non_staggered" in q or q.startswith("I") for q in self._recording.quantities)
         self._shifted = device.empty(fields["p"].shape, dtype) if shifted else None
         if shifted:
-            constants = self._stages.constants
-            factors = operators.unstaggering(self._problem, constants.part)
-            factors[0] = np.pad(factors[0], (0, constants.half_shape[2] - factors[0].size))
-            self._factors = [device.asarray(f, constants.complex) for f in factors]
+            coefficients = self._stages.coefficients
+            factors = operators.unstaggering(self._problem, coefficients.subdomain)
+            factors[0] = np.pad(factors[0], (0, coefficients.half_shape[2] - factors[0].size))
+            self._factors = [device.asarray(f, coefficients.complex) for f in factors]
         wanted = {q for q in self._recording.quantities if q.startswith("I")}
         self.intensity = Intensity(device, self._axes, self.samples, dtype, wanted) if wanted else None
 
@@ -222,7 +236,7 @@ class Recorder:
             for axis, letter in enumerate(self._axes):
                 name = f"u{letter}_non_staggered"
                 if name in self._series:
-                    self._stages.translated(fields[f"u{letter}"], axis, self._factors[axis], self._shifted)
+                    self._stages.translate(fields[f"u{letter}"], axis, self._factors[axis], self._shifted)
                     self._sample(self._shifted, self._series[name])
         if self.intensity is not None:
             self._intensity(step)
@@ -245,7 +259,7 @@ class Recorder:
         fields = self._stages.fields.named()
         self.intensity.pressure(self._sample(fields["p"], None))
         for axis, letter in enumerate(self._axes):
-            self._stages.translated(fields[f"u{letter}"], axis, self._factors[axis], self._shifted)
+            self._stages.translate(fields[f"u{letter}"], axis, self._factors[axis], self._shifted)
             self.intensity.velocity(axis, self._sample(self._shifted, None))
         recorded = step - self._recording.start + 1
         self._store_intensity(self.intensity.advance(recorded))
@@ -300,7 +314,7 @@ class Recorder:
         return np.array(self._device.to_host(self._owned(self._stages.fields.named()[name[:-6]])))
 
     def _owned(self, field):
-        return field if self._comm is None else field[self._stages.constants.part.owned]
+        return field if self._comm is None else field[self._stages.coefficients.subdomain.owned]
 
     def close(self) -> None:
         """End the writer thread."""
