@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wavefabric.acoustics.check.source_band import source_signals
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.operators import absorption_factors, disperses, wavenumber_range
 
@@ -91,14 +92,7 @@ def _most_dispersive_point(problem: Problem) -> tuple[float, float]:
 
 def _frequencies(problem: Problem, c: float) -> list[float]:
     """Of each source that has one, Hz."""
-    signals = []
-    if problem.pressure_source is not None:
-        signals.append(problem.pressure_source.signal)
-    if problem.velocity_source is not None:
-        signals += [signal for signal in problem.velocity_source.signals if signal is not None]
-    if problem.transducer is not None:
-        signals.append(problem.transducer.signal[:, None])
-    frequencies = [_mean_frequency(signal, problem.dt) for signal in signals]
+    frequencies = [_mean_frequency(signal, problem.dt) for _, signal, _ in source_signals(problem)]
     if problem.initial_pressure is not None:
         frequencies.append(c * _rms_wavenumber(problem) / (2 * math.pi))
     return [f for f in frequencies if f > 0]

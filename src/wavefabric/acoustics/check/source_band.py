@@ -54,7 +54,7 @@ def band_warnings(problem: Problem, names: Mapping[str, str] | None = None) -> l
     limit = highest_frequency(problem)
     c, spacing = float(np.min(problem.sound_speed)), max(problem.spacing[: problem.dimensions])
     lines = []
-    for key, signal, ends in _signals(problem):
+    for key, signal, ends in source_signals(problem):
         energy, frequency = _spectrum(signal, ends, problem.dt, limit)
         above = np.where(frequency > limit, energy, 0.0)
         if not above.sum() > SHARE * energy.sum():
@@ -75,7 +75,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g} %" if share < 0.995 else "nearly all"
 
 
-def _signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
+def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
     """Name and (samples, points) of each signal, and whether it ends before the run does."""
     if problem.pressure_source is not None:
         signal = problem.pressure_source.signal
