@@ -6,10 +6,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+import nvrtc_compiler as nvrtc
 import pytest
 
 import wavefabric
-from wavefabric.device import nvrtc
 from wavefabric.errors import InputError, MissingExtra
 
 pytestmark = pytest.mark.skipif(
