@@ -15,6 +15,10 @@ class InputError(ValueError):
     """Bad input. The message names the key or argument, what was given and what is allowed."""
 
 
+class FieldLost(InputError):
+    """The field is no longer finite or has grown without bound: the step is too long, or the input too strong."""
+
+
 class MissingExtra(ImportError):
     """An optional dependency is absent. The message names the extra that brings it."""
 

@@ -8,8 +8,9 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+from wavefabric.cli.collective.algorithm import default_elements, whole_array
 from wavefabric.cli.collective.circuits import circuits_text, load_circuits
-from wavefabric.cli.collective.source import array_elements, default_elements, sizes_of
+from wavefabric.cli.common.parse import parse_sizes
 from wavefabric.collectives import from_json, load, ring_all_gather, save, verify
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.registry import ALGORITHMS, accepts, build
@@ -424,20 +425,20 @@ def test_export_there_and_back_with_circuits(command, tmp_path):
 
 
 def test_sizes_in_words():
-    assert sizes_of("64M") == [64 << 20]
-    assert sizes_of("1K, 2KiB,3kb,4") == [1 << 10, 2 << 10, 3 << 10, 4]
-    assert sizes_of("1K:64K") == [1 << 10, 4 << 10, 16 << 10, 64 << 10]
-    assert sizes_of("1K:50K") == [1 << 10, 4 << 10, 16 << 10, 50 << 10]
-    assert sizes_of("1K:8K", factor=2) == [1 << 10, 2 << 10, 4 << 10, 8 << 10]
+    assert parse_sizes("64M") == [64 << 20]
+    assert parse_sizes("1K, 2KiB,3kb,4") == [1 << 10, 2 << 10, 3 << 10, 4]
+    assert parse_sizes("1K:64K") == [1 << 10, 4 << 10, 16 << 10, 64 << 10]
+    assert parse_sizes("1K:50K") == [1 << 10, 4 << 10, 16 << 10, 50 << 10]
+    assert parse_sizes("1K:8K", factor=2) == [1 << 10, 2 << 10, 4 << 10, 8 << 10]
     for bad in ("", "K", "-1K", "1.5K", "1KB2", "²", "1K:", ":1K", "b", "0x10"):
         with pytest.raises(InputError, match="--bytes"):
-            sizes_of(bad)
+            parse_sizes(bad)
 
 
 @pytest.mark.parametrize("collective", ["all-gather", "all-reduce", "scatter", "all-to-all", "broadcast"])
 def test_elements_of_the_whole_array(collective):
     schedule = build("direct", collective, 4, default_elements(4, 3), pieces=3)
-    assert array_elements(schedule) == 24
+    assert whole_array(schedule) == 24
 
 
 def test_costs_say_what_circuits_need(command, tmp_path):

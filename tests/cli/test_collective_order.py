@@ -7,7 +7,7 @@ import pytest
 import typer.main
 
 from wavefabric.cli import app
-from wavefabric.cli.collective.files import write_all
+from wavefabric.cli.common.files import write_all
 from wavefabric.collectives import ring_all_gather, save
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError

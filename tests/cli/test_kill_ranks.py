@@ -22,7 +22,7 @@ pytestmark = [
 PROGRAM = """\
 import sys
 from wavefabric.cli import main
-from wavefabric.exchange import launch
+from wavefabric.exchange.launch import launch
 job = launch.Job
 class Dying(job):
     def __init__(self, *given):
@@ -33,21 +33,21 @@ RANK = '''
 import os, signal
 from wavefabric.acoustics import run
 from wavefabric.cli import main
-from wavefabric.results import rank_checkpoint
+from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
 class Often(run.Checkpoints):
     def __init__(self, path, resume):
         super().__init__(path, every={every}, resume=resume)
 run.Checkpoints = Often
-save, seen = rank_checkpoint.save, []
-def and_die(comm, *given):
-    seen.append(comm.rank)
-    last = comm.rank == {victim} and len(seen) == {last}
+save, seen = RankCheckpoint.save, []
+def and_die(files, *given):
+    seen.append(files.comm.rank)
+    last = files.comm.rank == {victim} and len(seen) == {last}
     if last and not {behind}:
         os.kill(os.getpid(), signal.SIGKILL)
-    save(comm, *given)
+    save(files, *given)
     if last:
         os.kill(os.getpid(), signal.SIGKILL)
-rank_checkpoint.save = and_die
+RankCheckpoint.save = and_die
 main()
 '''
 main()

@@ -306,7 +306,8 @@ RANK = '''
 import os
 import time
 from pathlib import Path
-from wavefabric.acoustics import checkpoint as saves, run
+from wavefabric.acoustics import run
+from wavefabric.lifecycle.checkpoint import RunCheckpoint
 from wavefabric.cli import main
 from wavefabric.exchange.launch import environment
 Path(f"rank-{{environment.rank()}}.pid").write_text(str(os.getpid()))
@@ -314,11 +315,11 @@ class Saves(run.Checkpoints):
     def __init__(self, path, resume):
         super().__init__(path, every={every}, resume=resume)
 run.Checkpoints = Saves
-save = saves.Saves.save
-def and_wait(self, *given):
-    save(self, *given)
+save = RunCheckpoint.save
+def and_wait(self, *arguments):
+    save(self, *arguments)
     time.sleep(0.3)
-saves.Saves.save = and_wait
+RunCheckpoint.save = and_wait
 main()
 '''
 from wavefabric.cli import main

@@ -17,7 +17,7 @@ from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.integrators.composition import KERR, LINEAR
 from wavefabric.optics.propagation.kernels import kerr as kernels
 from wavefabric.optics.propagation.operators import Counts, Stages
-from wavefabric.optics.propagation.propagate import memory_needed, propagate
+from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed, propagate
 
 DT = 2e-12
 KAPPA = np.array([[0.9, 0.5, 0.4], [0.6, 1.1, 0.3], [0.4, 0.3, 0.8]])
@@ -191,7 +191,7 @@ def test_memory_needed_covers_what_is_held(cpu, integrator):
         held = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    needed = memory_needed(of, n, np.complex128, INTEGRATORS[integrator], cpu)
+    needed = memory_needed(of, n, PropagationOptions(integrator, step=1.0), cpu)
     assert held <= needed
     # All but the fixed reserve is accounted for, field by field.
     assert needed - (64 << 20) == pytest.approx(held, rel=0.1)

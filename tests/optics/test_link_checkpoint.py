@@ -5,9 +5,10 @@ import os
 import numpy as np
 import pytest
 
+from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file import run_file
-from wavefabric.results import checkpoint, rank_checkpoint, read_result
+from wavefabric.results import checkpoint, read_result
 
 RUN = """\
 [fibre]
@@ -72,14 +73,14 @@ def test_state_and_field_are_read_together(run, tmp_path, monkeypatch):
         saved[step] = (tmp_path / "parts.h5.checkpoint").read_bytes()
     assert saved[7] != saved[13]
     (tmp_path / "parts.h5.checkpoint").write_bytes(saved[7])
-    read = rank_checkpoint.read_state
+    read = RankCheckpoint.read_state
 
     def read_and_replace(*words):
         found = read(*words)
         (tmp_path / "parts.h5.checkpoint").write_bytes(saved[13])
         return found
 
-    monkeypatch.setattr(rank_checkpoint, "read_state", read_and_replace)
+    monkeypatch.setattr(RankCheckpoint, "read_state", read_and_replace)
     links.run_link(run, tmp_path / "parts.h5")
     monkeypatch.undo()
     links.run_link(run, tmp_path / "whole.h5")

@@ -8,9 +8,9 @@ import pytest
 from fibre_cases import ALL, FIBRE, LOSS, RATE, distance, launch, propagator, put
 
 from wavefabric.device import get_device
-from wavefabric.errors import InputError
+from wavefabric.errors import FieldLost, InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.propagate import FieldLost, Propagator, propagate
+from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator, propagate
 
 
 def test_text_with_units_and_plain_numbers(cpu):
@@ -109,9 +109,9 @@ def test_too_little_memory_is_said_before_any_is_taken(monkeypatch):
     tracemalloc.start()
     try:
         with pytest.raises(
-            InputError, match=r"memory: 6 rows x 16384 samples need 0\.\d+ GiB.*0\.01 of 4\.00 GiB"
+            InputError, match=r"memory: 6 rows x 16384 samples needs 0\.\d+ GiB.*0\.01 of 4\.00 GiB"
         ):
-            Propagator(FIBRE, field.shape[1], RATE, cpu, step=100.0)
+            Propagator(FIBRE, field.shape[1], RATE, cpu, PropagationOptions(step=100.0))
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()

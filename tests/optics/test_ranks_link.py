@@ -6,9 +6,9 @@ import signal
 import numpy as np
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.errors import FieldLost, InputError
+from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
 from wavefabric.optics.link import run as links
-from wavefabric.optics.propagation.propagate import FieldLost
 from wavefabric.optics.run_file import run_file
 from wavefabric.results import read_result
 
@@ -136,7 +136,7 @@ def test_an_interrupted_run_resumes_to_the_bit(comm, folder):
 @pytest.mark.parallel(2)
 def test_ctrl_c_while_one_rank_saves_stops_all_at_the_same_step(comm, folder, monkeypatch):
     """Others have agreed to go on after that checkpoint: it counts from the next one on."""
-    save, saved = links.checkpoints.save, []
+    save, saved = RankCheckpoint.save, []
 
     def pressed(*given):
         if comm.rank == 1 and not saved:
@@ -144,7 +144,7 @@ def test_ctrl_c_while_one_rank_saves_stops_all_at_the_same_step(comm, folder, mo
         saved.append(given)
         save(*given)
 
-    monkeypatch.setattr(links.checkpoints, "save", pressed)
+    monkeypatch.setattr(RankCheckpoint, "save", pressed)
     with pytest.raises(KeyboardInterrupt):
         links.run_link(parsed(comm, folder), folder / "r.h5", comm=comm)
     assert comm.control.all_gather(len(saved)) == [2, 2]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from fibre_cases import ALL, RATE, distance, make_fibre, smooth_field
 
-from wavefabric.errors import InputError
+from wavefabric.errors import FieldLost, InputError
 from wavefabric.optics.propagation.operators_ranks import RankStages
-from wavefabric.optics.propagation.propagate import FieldLost, Propagator, propagate
+from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator, propagate
 
 #: Groups of 1, 2, 3 and 2 modes, with delays and loss; κ is not symmetric.
 GROUPS = np.array([1, 2, 2, 3, 3, 3, 4, 4])
@@ -148,9 +148,8 @@ def test_single_precision_over_ranks(comm, place):
 @pytest.mark.parallel(2)
 def test_a_resumed_run_over_ranks_is_the_same_to_the_bit(comm, place):
     def make():
-        runner = Propagator(
-            FIBRE8, 192, RATE, place, step=100.0, segment=7, comm=comm, split=SPLITS[comm.size][0], chunks=2
-        )
+        options = PropagationOptions(step=100.0, segment=7, split=SPLITS[comm.size][0], chunks=2)
+        runner = Propagator(FIBRE8, 192, RATE, place, options, comm)
         return runner, runner.stages.empty()
 
     kept = []
@@ -167,7 +166,7 @@ def test_a_resumed_run_over_ranks_is_the_same_to_the_bit(comm, place):
 
 @pytest.mark.parallel([2, 3])
 def test_a_lost_field_is_noticed_by_all_ranks(comm, place):
-    runner = Propagator(FIBRE8, 64, RATE, place, step=100.0, comm=comm)
+    runner = Propagator(FIBRE8, 64, RATE, place, PropagationOptions(step=100.0), comm)
     A = runner.stages.empty()
     A[...] = 0
     if comm.rank == comm.size - 1:
@@ -190,27 +189,27 @@ def test_a_lost_field_is_noticed_by_all_ranks(comm, place):
 )
 def test_refusals_over_ranks(comm, place, change, word):
     with pytest.raises(InputError, match=word):
-        Propagator(FIBRE8, 64, RATE, place, step=100.0, comm=comm, **change)
+        Propagator(FIBRE8, 64, RATE, place, PropagationOptions(step=100.0, **change), comm)
 
 
 @pytest.mark.parallel([2, 3])
 def test_too_few_modes_for_the_ranks(comm, place):
     with pytest.raises(InputError, match=rf"ranks: {comm.size} given for 1 modes"):
-        Propagator(make_fibre([[1.0]]), 64, RATE, place, step=100.0, comm=comm)
+        Propagator(make_fibre([[1.0]]), 64, RATE, place, PropagationOptions(step=100.0), comm)
 
 
 @pytest.mark.parallel([2, 3])
 def test_memory_of_one_rank_is_refused_by_all(comm, place, monkeypatch):
     if comm.rank == 1:
         monkeypatch.setattr(type(place), "memory", lambda self: (10 << 20, 4 << 30))
-    with pytest.raises(InputError, match=r"memory: .* rows x 16384 samples on rank 1 and"):
-        Propagator(FIBRE8, 1 << 14, RATE, place, step=100.0, comm=comm)
+    with pytest.raises(InputError, match=rf"memory: .* rows x 16384 samples needs .* for {comm.size} ranks"):
+        Propagator(FIBRE8, 1 << 14, RATE, place, PropagationOptions(step=100.0), comm)
 
 
 @pytest.mark.parallel(2)
 def test_only_communication_leaves_the_others_out(comm, place):
     """What figure 3 of Brehler et al. calls so: powers travel, and only the own ones turn the field."""
-    runner = Propagator(FIBRE8, 96, RATE, place, integrator="strang", step=100.0, comm=comm, chunks=2)
+    runner = Propagator(FIBRE8, 96, RATE, place, PropagationOptions("strang", step=100.0, chunks=2), comm)
     start = launch8(96)[runner.share.slice]
     A = runner.stages.empty()
     A[...] = start

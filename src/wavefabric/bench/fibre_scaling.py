@@ -21,7 +21,7 @@ from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import Stages
 from wavefabric.optics.propagation.operators_ranks import RankStages
-from wavefabric.optics.propagation.propagate import memory_needed
+from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
 from wavefabric.optics.propagation.rows import Share
 
 __all__ = ["EXCHANGES", "LOG2_N", "plot", "run", "table"]
@@ -86,9 +86,8 @@ def run(
     _check(ranks, modes_per_rank, log2_n, steps, exchanges, step, repeats)
     bench = _Bench(ranks, modes_per_rank, 1 << log2_n, steps, step, repeats)
     for form in exchanges:
-        needed = memory_needed(
-            bench.fibre, bench.n, np.complex128, INTEGRATORS["rk4ip"], ranks.device, None, bench.share, form
-        )
+        options = PropagationOptions("rk4ip", step=step)
+        needed = memory_needed(bench.fibre, bench.n, options, ranks.device, bench.share, form)
         ranks.check_memory(needed, f"modes-per-rank: {modes_per_rank} of 2^{log2_n} samples")
     forms = []
     for form in exchanges:

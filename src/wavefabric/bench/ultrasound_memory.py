@@ -53,7 +53,7 @@ def measure(
 def main(words: list[str]) -> None:
     """Run in this process, and print what `measure` returns."""
     from wavefabric.acoustics.problem import Recording
-    from wavefabric.acoustics.recording.sinks import Memory
+    from wavefabric.acoustics.recording.sinks import MemorySink
     from wavefabric.acoustics.run import run
     from wavefabric.bench.ultrasound_cases import problem, sensor
     from wavefabric.device import get_device
@@ -63,7 +63,7 @@ def main(words: list[str]) -> None:
 
     def whole(shape) -> None:
         given = problem(medium, shape, _STEPS, precision)
-        run(given, Recording(where=sensor(shape)), Memory(), device=place, precision=precision)
+        run(given, Recording(where=sensor(shape)), MemorySink(), device=place, precision=precision)
 
     whole(_TINY)
     if place.name == "cpu":

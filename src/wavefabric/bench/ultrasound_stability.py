@@ -11,8 +11,7 @@ import numpy as np
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.recording.sinks import Memory
-from wavefabric.acoustics.run import FieldLost
+from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run as simulate
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import to_problem
@@ -21,7 +20,7 @@ from wavefabric.acoustics.stability.energy_watch import TOLERANCE
 from wavefabric.acoustics.stability.time_step import Stability, stability
 from wavefabric.bench.stability_reference import spectral_radius
 from wavefabric.device import get_device
-from wavefabric.errors import InputError
+from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import Communicator, solo
 from wavefabric.execution import measure
 
@@ -124,7 +123,7 @@ def _case(rng: np.random.Generator, comm: Communicator, steps: int, points: int)
     }  # fmt: skip
     if verdict.warning:
         return {**case, "kind": "refused", **_refused(problem, verdict)}
-    sink = Memory()
+    sink = MemorySink()
     try:
         simulate(problem, recording, sink, comm=comm, precision="double")
     except FieldLost:

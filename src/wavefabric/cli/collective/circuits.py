@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wavefabric.cli.collective.source import read_json
+from wavefabric.cli.common.files import read_json
+from wavefabric.cli.common.show import rate_text
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
@@ -117,14 +118,12 @@ def facts(plan: CircuitPlan) -> dict[str, Any]:
 
 def notes(told: dict[str, Any], bandwidth: float) -> list[str]:
     """`facts` in words, if there is something to say; lasers are counted with ``bandwidth`` (B/s)."""
-    from wavefabric.cli.fabric.show import speed
-
     found = []
     if told.get("slowest_circuit"):
         c = told["slowest_circuit"]
         way = f"circuit {c['src']} -> {c['dst']} over {c['edges']} edge{'s' if c['edges'] > 1 else ''}"
-        rate = speed(c["bandwidth"]) if c["bandwidth"] else "nothing"
-        found.append(f"link budget: a wavelength of {way} carries {rate}, not {speed(bandwidth)}")
+        rate = rate_text(c["bandwidth"]) if c["bandwidth"] else "nothing"
+        found.append(f"link budget: a wavelength of {way} carries {rate}, not {rate_text(bandwidth)}")
     if told.get("wavelength_switches"):
         found.append(
             "switches: wavelengths of a waveguide part, so they need switches for single wavelengths"

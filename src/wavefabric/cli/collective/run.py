@@ -1,69 +1,77 @@
-"""`wavefabric collective run`: a schedule between real ranks, checked, timed, and beside its prediction."""
+"""`wavefabric collective run`: a schedule between real ranks: checked, timed, and its time predicted."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from wavefabric.cli.bench.ranks import Device, Job, Repeats, Threads, Transports
-from wavefabric.cli.bench.show import Json, check_free
-from wavefabric.cli.collective import source
-from wavefabric.cli.collective.order import Order, check_order, placed
-from wavefabric.cli.common import ranks as several
+from wavefabric.cli.collective.algorithm import AlgorithmOptions, Words, build_by_name, schedule_from
+from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting
+from wavefabric.cli.common import ranks as common_ranks
+from wavefabric.cli.common.measure import (
+    Device,
+    Factor,
+    RankSession,
+    Repeats,
+    Threads,
+    Transports,
+    check_free,
+)
+from wavefabric.cli.common.options import Force, Json, grouped, option
+from wavefabric.cli.common.parse import optional_sizes
 from wavefabric.errors import InputError
 
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
+    from wavefabric.fabric import AnyFabric
 
+
+@grouped
 def command(
-    words: source.Words = None,
-    elements: source.Elements = None,
-    pieces: source.Pieces = 1,
-    radix: source.Radix = None,
-    root: source.Root = 0,
-    grid: source.Grid = None,
+    algorithm: AlgorithmOptions,
+    words: Words = None,
     sizes: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--sizes", help="Bytes of the whole array: least:most, or with commas between; K, M, G: 2^10, …"
         ),
     ] = None,
-    factor: source.Factor = None,
+    factor: Factor = None,
     dtype: Annotated[
-        str, typer.Option("--dtype", help="float16, float32, float64, int32 or int64.")
+        str, option("--dtype", help="{wavefabric.execution.collective_data:EXACT}.")
     ] = "float32",
     fabric: Annotated[
-        str | None, typer.Option("--fabric", "-f", help="Predict for this fabric: a name or a file.")
+        str | None, option("--fabric", "-f", help="Predict for this fabric: a name or a file.")
     ] = None,
-    model: Annotated[
-        str, typer.Option("--model", help="Of the prediction: auto, alpha-beta, flow.")
-    ] = "auto",
+    model: Annotated[str, option("--model", help="Of the prediction: auto, alpha-beta, flow.")] = "auto",
     order: Order = None,
-    nccl: Annotated[bool, typer.Option("--nccl", help="Time NCCL's own operation too.")] = False,
+    nccl: Annotated[bool, option("--nccl", help="Time NCCL's own operation too.")] = False,
     repeats: Repeats = 5,
     transports: Transports = "all",
-    ranks: several.Ranks = None,
-    placement: several.Placement = None,
+    ranks: common_ranks.Ranks = None,
+    placement: common_ranks.Placement = None,
     device: Device = "auto",
     threads: Threads = None,
     as_json: Json = False,
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--output",
             "-o",
             help="Folder for the picture and the numbers (JSON); neither is written without.",
-            show_default=False,
         ),
     ] = None,
     plot: Annotated[
         bool | None,
-        typer.Option(
+        option(
             "--plot/--no-plot",
             help="Draw the picture, without --output in this folder. \\[default: yes with --output]",
         ),
     ] = None,
-    force: source.Force = False,
+    force: Force = False,
 ) -> None:
     """Run a schedule on every transport; every element that arrives is checked.
 
@@ -73,52 +81,44 @@ def command(
 
     mpiexec -n 4 wavefabric collective run best.json --fabric measured.toml
     """
+    from wavefabric.collectives.conditions import whole_elements
     from wavefabric.exchange.launch import environment
     from wavefabric.execution import collective_run as module
 
-    draw = output is not None if plot is None else plot
-    if several.first():
-        check_free("collective-run", output, draw, force)
-    chosen = source.chosen_sizes(sizes, factor)
+    plot = output is not None if plot is None else plot
+    if common_ranks.is_rank_zero():
+        check_free("collective-run", output, plot, force)
+    chosen = optional_sizes(sizes, factor)
     if fabric is None:
         for name, value in (("--order", order), ("--model", None if model == "auto" else model)):
             if value is not None:
                 raise InputError(f"{name}: {value} given without --fabric; allowed: with one")
-    place = None if fabric is None else source.load_fabric(fabric)
-    if place is not None:
-        check_order(order, place)
+    setting = None if fabric is None else make_setting(fabric, CircuitOptions(), order)
+    predicted: Any = None if setting is None else setting.fabric
     count = max(environment.ranks(), ranks or 1)
-    shape = source.Shape(count, elements, pieces, radix, root, grid)
+    schedule: Schedule | Callable[[int], Schedule]
     if words and len(words) == 2:
-        # Refused before any rank starts.
-        example = source.build_by_name(words[0], words[1], shape, place)
-        schedule = _by_elements(words[0], words[1], shape, place)
+        # One for each size; refused before any rank starts.
+        build = partial(_with_elements, *words, replace(algorithm, ranks=count), predicted)
+        example, schedule = build(algorithm.elements), build
     else:
-        from dataclasses import replace
-
-        example = schedule = source.schedule_from(words, replace(shape, ranks=None))
+        example = schedule = schedule_from(words, algorithm)
         if ranks is None and environment.ranks() == 1:
-            count = ranks = schedule.ranks
-        if schedule.ranks != count:
-            raise InputError(
-                f"--ranks: {count} given; allowed: {schedule.ranks}, as in {words[0] if words else ''}"
-            )
-    predicted: Any = place
-    if place is not None and order is not None:
-        width = max(chosen, default=1 << 26) / max(source.array_elements(example), 1)
-        predicted, _ = placed(order, example, place, width, model)
-    with Job(ranks, transports, placement, device, threads, as_json) as job:
+            count = ranks = example.ranks
+        if example.ranks != count:
+            file = words[0] if words else ""
+            raise InputError(f"--ranks: {count} given; allowed: {example.ranks}, as in {file}")
+    if setting is not None and order is not None:
+        element_bytes = max(chosen, default=1 << 26) / max(whole_elements(example), 1)
+        predicted, _ = setting.in_order(example, element_bytes, model)
+    with RankSession(ranks, transports, placement, device, threads, as_json) as job:
         result = module.run(
             job.ranks, schedule, chosen, dtype, repeats, predicted, nccl, job.say, model=model
         )
-        job.show(module, result, output, draw)
+        job.show(module, result, output, plot)
 
 
-def _by_elements(algorithm: str, collective: str, shape: source.Shape, place):
-    """A schedule for each size."""
-    from dataclasses import replace
-
-    def schedule(elements: int):
-        return source.build_by_name(algorithm, collective, replace(shape, elements=elements), place)
-
-    return schedule
+def _with_elements(
+    name: str, collective: str, options: AlgorithmOptions, fabric: AnyFabric | None, elements: int | None
+) -> Schedule:
+    return build_by_name(name, collective, replace(options, elements=elements), fabric)

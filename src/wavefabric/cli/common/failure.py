@@ -20,21 +20,14 @@ _SHORT = 2.0
 _LEAVING = 10.0
 
 
-def several() -> bool:
-    """Whether this process is one of several ranks."""
-    from wavefabric.exchange.launch import environment
-
-    return environment.ranks() > 1
-
-
 def fail(message: str) -> int:
-    """Say what is wrong in one line on stderr; the exit code."""
+    """Say what is wrong in one line on stderr; gives the exit code."""
     _say(f"wavefabric: error: {one_line(message)}")
     return BAD_INPUT
 
 
 def show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """In the place of `warnings.showwarning`: one line on stderr, without the place in the source."""
+    """Instead of `warnings.showwarning`: one line on stderr, without file and line of the source."""
     _say(f"wavefabric: warning: {one_line(str(message))}")
 
 
@@ -53,19 +46,8 @@ def describe(error: BaseException) -> str:
 def leave(code: int, message: str = "", error: BaseException | None = None) -> int:
     """End one of several ranks: agree with the others on what to say, or stop them if they go on.
 
-    Parameters
-    ----------
-    code : int
-        Exit code of this rank.
-    message : str
-        One line; empty if all has been said.
-    error : BaseException, optional
-        Shown with its traceback, by the rank that speaks.
-
-    Returns
-    -------
-    int
-        The exit code: the highest of all ranks.
+    ``code`` and ``message`` (one line, or nothing) are this rank's; ``error`` is shown with its traceback by
+    the rank that speaks. Gives the highest exit code of all ranks.
     """
     from wavefabric.exchange.launch import environment, rank_status
 
@@ -96,20 +78,20 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
             fail(message)
         rank_status.sign_out(code)
         return code
-    found = control.settle(message, code, patience)
+    ends = control.settle(message, code, patience)
     late.cancel()
-    if found is None:
+    if ends is None:
         alone()
         _later(_LEAVING, code)
         control.abort(code)
-    speaker = next((number for number, (text, _) in enumerate(found) if text), None)
+    speaker = next((number for number, (text, _) in enumerate(ends) if text), None)
     if speaker == rank:
         _trace(error)
-        alike = all(text == message for text, _ in found)
+        alike = all(text == message for text, _ in ends)
         _say(f"wavefabric: error: {'' if alike else f'rank {rank} of {ranks}: '}{message}")
     # Some mpiexecs kill all as soon as one leaves with an error: not before it is said.
     control.settle("", code, _SHORT)
-    code = max(number for _, number in found)
+    code = max(number for _, number in ends)
     rank_status.sign_out(code)
     _later(_LEAVING, code)
     return code

@@ -10,21 +10,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wavefabric.device import Device, get_device
-from wavefabric.errors import InputError
+from wavefabric.errors import FieldLost, InputError
+from wavefabric.exchange import Communicator
+from wavefabric.lifecycle.memory import check_memory
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
+from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_mixing
 from wavefabric.optics.propagation.operators import TABLES, Stages
 from wavefabric.optics.propagation.operators_ranks import RankStages, chunks_for
 from wavefabric.optics.propagation.phase_groups import find_cells
-from wavefabric.optics.propagation.rows import Share, check_split, gather_field, on_shared_memory, split_modes
+from wavefabric.optics.propagation.rows import Share, check_split, gather_field, split_modes
 from wavefabric.optics.propagation.step_size import FixedStep, make_control
-from wavefabric.results.agree import together
 from wavefabric.units import quantity
-
-
-class FieldLost(InputError):
-    """The field holds NaN or infinity: the step was far too long, or the input was not finite."""
 
 
 @dataclass
@@ -57,17 +54,12 @@ class Report:
     dropped: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
 
-class Propagator:
-    """Buffers, plans and tables for one fibre and field shape, allocated once.
+@dataclass(frozen=True)
+class PropagationOptions:
+    """How a field is propagated.
 
     Parameters
     ----------
-    fibre : Fibre
-    n : int
-        Samples a row.
-    sample_rate : float
-        Hz.
-    device : Device
     integrator : str
         A key of :data:`wavefabric.optics.propagation.integrators.INTEGRATORS`.
     step, max_phase, tolerance : float, optional
@@ -79,8 +71,6 @@ class Propagator:
         complex128 or complex64 fields.
     segment : int
         Steps between looks at the field (energy, NaN, checkpoint, end of merged half steps).
-    comm : Communicator, optional
-        Ranks among which the modes are split; every rank makes a propagator and calls the same methods.
     exchange : {"auto", "dense", "factored"}
         What several ranks exchange: powers of rows, or of the exact groups of rows; ``"auto"`` takes
         what is less.
@@ -92,59 +82,93 @@ class Propagator:
     Raises
     ------
     InputError
-        For an unknown integrator, a bad control, a split that is not possible, or a field that does not
-        fit into memory; nothing large is allocated before, and all ranks raise it.
+        For an unknown integrator or precision, or a segment of no steps.
+    """
+
+    integrator: str = "rk4ip"
+    step: float | None = None
+    max_phase: float | None = None
+    tolerance: float | None = None
+    kerr: str = "auto"
+    svd_tolerance: float = 1e-12
+    precision: str = "double"
+    segment: int = 100
+    exchange: str = "auto"
+    split: Sequence[int] | None = None
+    chunks: int | None = None
+
+    def __post_init__(self):
+        if self.integrator not in INTEGRATORS:
+            allowed = ", ".join(INTEGRATORS)
+            raise InputError(f"integrator: {self.integrator!r} is unknown; allowed: {allowed}")
+        if self.precision not in ("double", "single"):
+            raise InputError(f"precision: {self.precision!r} is unknown; allowed: double, single")
+        if self.segment < 1:
+            raise InputError(f"segment: {self.segment} steps given; allowed: 1 or more")
+
+    @property
+    def dtype(self) -> type:
+        return np.complex128 if self.precision == "double" else np.complex64
+
+
+class Propagator:
+    """Buffers, plans and tables for one fibre and field shape, allocated once.
+
+    Parameters
+    ----------
+    fibre : Fibre
+    samples : int
+        Samples a row.
+    sample_rate : float
+        Hz.
+    device : Device
+    options : PropagationOptions
+    comm : Communicator, optional
+        Ranks among which the modes are split; every rank makes a propagator and calls the same methods.
+
+    Raises
+    ------
+    InputError
+        For a bad control, a split that is not possible, or a field that does not fit into memory; nothing
+        large is allocated before, and all ranks raise it.
     """
 
     def __init__(
         self,
         fibre: Fibre,
-        n: int,
+        samples: int,
         sample_rate: float,
         device: Device,
-        integrator: str = "rk4ip",
-        step: float | None = None,
-        max_phase: float | None = None,
-        tolerance: float | None = None,
-        kerr: str = "auto",
-        svd_tolerance: float = 1e-12,
-        precision: str = "double",
-        segment: int = 100,
-        comm=None,
-        exchange: str = "auto",
-        split: Sequence[int] | None = None,
-        chunks: int | None = None,
+        options: PropagationOptions,
+        comm: Communicator | None = None,
     ):
-        if integrator not in INTEGRATORS:
-            raise InputError(f"integrator: {integrator!r} is unknown; allowed: {', '.join(INTEGRATORS)}")
-        if precision not in ("double", "single"):
-            raise InputError(f"precision: {precision!r} is unknown; allowed: double, single")
-        if segment < 1:
-            raise InputError(f"segment: {segment} steps given; allowed: 1 or more")
-        dtype = np.complex128 if precision == "double" else np.complex64
-        kind = INTEGRATORS[integrator]
-        tables = None if step is not None else TABLES  # a varying step fills the store of tables
-        self.fibre, self.device, self.segment = fibre, device, segment
+        kind = INTEGRATORS[options.integrator]
+        self.fibre, self.device, self.segment = fibre, device, options.segment
         self.comm = comm if comm is not None and comm.size > 1 else None
-        self.share = Share((0, fibre.modes))
-        form = exchange_form(exchange, kerr) if self.comm or kerr != "svd" else "auto"
+        ranks = 1 if self.comm is None else self.comm.size
+        ends = (
+            check_split(options.split, fibre.modes, ranks)
+            if options.split
+            else split_modes(fibre.modes, ranks)
+        )
+        self.share = Share(ends, 0 if self.comm is None else self.comm.rank)
+        one_rank_svd = self.comm is None and options.kerr == "svd"
+        form = "auto" if one_rank_svd else exchange_form(options.exchange, options.kerr)
+        needed = memory_needed(fibre, samples, options, device, self.share, form)
+        what = f"{self.share.rows} rows x {samples} samples"
+        advice = "fewer modes, symbols or samples a symbol, or single precision, need less"
+        check_memory(self.comm, device, needed, what, advice)
+        shape = (device, fibre, samples, sample_rate, options.dtype)
         if self.comm is None:
-            if split is not None:
-                check_split(split, fibre.modes, 1)
-            check_memory(fibre, n, dtype, kind, device, tables)
-            self.stages = Stages(device, fibre, n, sample_rate, dtype, kerr, svd_tolerance)
+            self.stages = Stages(*shape, options.kerr, options.svd_tolerance)
         else:
-            comm, ranks = self.comm, self.comm.size
-            ends = check_split(split, fibre.modes, ranks) if split else split_modes(fibre.modes, ranks)
-            self.share = Share(ends, comm.rank)
-            check_memory(fibre, n, dtype, kind, device, tables, comm, self.share, form, chunks)
             self.stages = RankStages(
-                device, fibre, n, sample_rate, dtype, comm, self.share, kerr, exchange, chunks
+                *shape, self.comm, self.share, options.kerr, options.exchange, options.chunks
             )
         self.integrator = kind(self.stages)
-        self.control = make_control(self.integrator, step, max_phase, tolerance)
+        self.control = make_control(self.integrator, options.step, options.max_phase, options.tolerance)
         mixing = self.stages.mixing
-        self.report = Report(integrator, mixing.form, device.name, dropped=mixing.dropped)
+        self.report = Report(options.integrator, mixing.form, device.name, dropped=mixing.dropped)
         if self.comm is not None:
             self.report.ranks, self.report.transport = self.comm.size, self.comm.transport
             self.report.exchange = mixing.form
@@ -242,66 +266,32 @@ class Propagator:
 
 def memory_needed(
     fibre: Fibre,
-    n: int,
-    dtype,
-    integrator: type[Integrator],
+    samples: int,
+    options: PropagationOptions,
     device: Device,
-    tables: int | None = None,
     share: Share | None = None,
     form: str = "auto",
-    chunks: int | None = None,
 ) -> int:
     """Bytes on the device: fields, cuFFT's work area, transfer tables, cell powers, scratch."""
     share = share or Share((0, fibre.modes))
-    item = np.dtype(dtype).itemsize
-    one = share.rows * n * item
-    on_gpu = device.name != "cpu"
-    mine = slice(share.first_mode, share.first_mode + share.modes)
-    dispersion = np.unique(np.column_stack([fibre.alpha, fibre.beta])[mine], axis=0).shape[0]
-    if tables is None:
-        tables = len(set(integrator.lengths(1.0)))
-    transfer = dispersion * n * 16 * tables
-    fields = 1 + integrator.extra_fields + (1 if on_gpu else 0)
+    integrator = INTEGRATORS[options.integrator]
+    item = np.dtype(options.dtype).itemsize
+    field_bytes = share.rows * samples * item
+    own_modes = slice(share.first_mode, share.first_mode + share.modes)
+    dispersion = np.unique(np.column_stack([fibre.alpha, fibre.beta])[own_modes], axis=0).shape[0]
+    # A varying step fills the store of tables.
+    tables = len(set(integrator.lengths(1.0))) if options.step is not None else TABLES
+    transfer = dispersion * samples * 16 * tables
+    fields = 1 + integrator.extra_fields + (1 if device.name != "cpu" else 0)
     if share.ranks == 1:
         own, powers = int(find_cells(fibre.kappa_rows())[-1]) + 1, 0
     else:
         parts = rank_mixing(fibre.kappa_rows(), fibre.gamma, share, form).parts
-        own, cut = parts[share.rank], chunks or chunks_for(n)
+        own, chunks = parts[share.rank], options.chunks or chunks_for(samples)
         # Two rounds of all powers and up to six numbers an own cell, for up to five chunks at a time.
-        powers = (2 * sum(parts) + 6 * own) * n * item // 2 * min(5, cut) // cut
-    rates = 2 * own * n * item // 2 if integrator.name == "ssfm_agrawal" else 0
-    return fields * one + transfer + rates + powers + (64 << 20)
-
-
-def check_memory(
-    fibre: Fibre,
-    n: int,
-    dtype,
-    integrator: type[Integrator],
-    device: Device,
-    tables: int | None = None,
-    comm=None,
-    share: Share | None = None,
-    form: str = "auto",
-    chunks: int | None = None,
-) -> None:
-    """Raise InputError if the propagation would not fit, before anything is allocated."""
-    mine = memory_needed(fibre, n, dtype, integrator, device, tables, share, form, chunks)
-    needed, rows, whose = on_shared_memory(comm, device, mine), share.rows if share else fibre.rows, ""
-    if comm is not None:
-        whose = f" on rank {comm.rank}" + (" and those beside it" if needed > mine else "")
-
-    def refuse() -> None:
-        free, total = device.memory()
-        if needed > free:
-            gib = 1 / (1 << 30)
-            raise InputError(
-                f"memory: {rows} rows x {n} samples{whose} need {needed * gib:.2f} GiB on {device.name}; "
-                f"{free * gib:.2f} of {total * gib:.2f} GiB are free. Fewer modes, symbols or samples a "
-                "symbol, or single precision, need less"
-            )
-
-    together(comm, refuse) if comm is not None else refuse()
+        powers = (2 * sum(parts) + 6 * own) * samples * item // 2 * min(5, chunks) // chunks
+    rates = 2 * own * samples * item // 2 if integrator.name == "ssfm_agrawal" else 0
+    return fields * field_bytes + transfer + rates + powers + (64 << 20)
 
 
 def propagate(
@@ -342,7 +332,7 @@ def propagate(
         :class:`Propagator`.
     **options
         ``integrator``, ``max_phase``, ``tolerance``, ``kerr``, ``svd_tolerance``, ``precision``,
-        ``segment``, ``exchange``, ``split``, ``chunks``: see :class:`Propagator`.
+        ``segment``, ``exchange``, ``split``, ``chunks``: see :class:`PropagationOptions`.
 
     Returns
     -------
@@ -371,11 +361,13 @@ def propagate(
     if step is not None:
         step = quantity(step, "m", "step")
     if comm is not None and comm.size > 1:
-        place = comm.device
-    else:
-        place = get_device(device) if isinstance(device, str) else device
-    propagator = Propagator(fibre, field.shape[1], rate, place, step=step, comm=comm, **options)
+        device = comm.device
+    elif isinstance(device, str):
+        device = get_device(device)
+    propagator = Propagator(
+        fibre, field.shape[1], rate, device, PropagationOptions(step=step, **options), comm
+    )
     A = propagator.stages.empty()
-    A[...] = place.asarray(field[propagator.share.slice])
+    A[...] = device.asarray(field[propagator.share.slice])
     propagator.run(A, length, on_step=progress)
-    return gather_field(propagator.comm, propagator.share, place.to_host(A)), propagator.report
+    return gather_field(propagator.comm, propagator.share, device.to_host(A)), propagator.report

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -116,17 +115,6 @@ def check_split(split: Sequence[int], modes: int, ranks: int) -> tuple[int, ...]
             f"split: {sizes} given; allowed: {ranks} positive numbers of modes, {modes} together"
         )
     return tuple(int(end) for end in np.cumsum([0, *sizes]))
-
-
-def on_shared_memory(comm, device, needed: int) -> int:
-    """Bytes that all ranks on the memory of this rank's device need together; collective.
-
-    A GPU counts as the rank's own: what others hold of it is not free anyway.
-    """
-    if comm is None or comm.size == 1:
-        return needed
-    place = platform.node() if device.name == "cpu" else comm.rank
-    return sum(size for there, size in comm.control.all_gather((place, needed)) if there == place)
 
 
 class RowReader:

@@ -24,6 +24,12 @@ from numba import prange
 from wavefabric.device.fma import fma
 
 # Offered here too: a device hands out this module as a whole.
+from wavefabric.optics.propagation.kernels.linear import (  # noqa: F401
+    apply_transfer,
+    row_distance,
+    row_energy,
+    transfer_table,
+)
 from wavefabric.optics.propagation.phase_groups import Mixing
 from wavefabric.system.numba_cache import njit
 
