@@ -9,8 +9,8 @@ import pytest
 from wavefabric.cli.collective.circuits import circuits_text
 from wavefabric.collectives import ring_all_gather, to_json
 from wavefabric.fabric import load
+from wavefabric.fabric.io.presets import FOLDER
 from wavefabric.fabric.photonic.planning import plan_circuits
-from wavefabric.fabric.presets import FOLDER
 
 LIGHTPATH = (FOLDER / "lightpath.toml").read_text("utf-8")
 DIGITS = "1" * 5000

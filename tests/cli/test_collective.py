@@ -529,10 +529,10 @@ def test_run_replaces_nothing(command, tmp_path, there, words):
 
 @pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
 def test_run_starts_as_many_ranks_as_the_schedule_has(command, tmp_path, monkeypatch):
-    from wavefabric.exchange.launch import launch
+    from wavefabric.exchange.launch import launcher
 
     jobs = []
-    monkeypatch.setattr(launch, "launch", lambda job: jobs.append(job) or 0)
+    monkeypatch.setattr(launcher, "launch", lambda job: jobs.append(job) or 0)
     save(tmp_path / "three.json", ring_all_gather([1] * 3))
     options = ["--device", "cpu", "--sizes", "3K"]
     for words in (["three.json"], ["ring", "all-gather", "--ranks", 3]):

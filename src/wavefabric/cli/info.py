@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import platform
 from importlib.util import find_spec
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 import wavefabric
-from wavefabric.cli.common.options import Json
 from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import pairs_table, print_json
 
@@ -21,7 +22,9 @@ EXTRAS = (
 )
 
 
-def command(as_json: Json = False) -> None:
+def command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON and nothing else.")] = False,
+) -> None:
     """Show version, processor, FFT library, GPUs, transports between ranks and optional parts.
 
     Under mpiexec: which device each rank has.
@@ -56,9 +59,9 @@ def _ranks() -> list[dict[str, Any]]:
     if environment.ranks() == 1:
         return []
     from wavefabric.exchange import describe
-    from wavefabric.exchange.agreement import bare_control
+    from wavefabric.exchange.agreement import world_control
 
-    return describe.ranks(bare_control())
+    return describe.ranks(world_control())
 
 
 def gather() -> dict[str, Any]:

@@ -19,7 +19,7 @@ def greedy_schedule(
     """The schedule of a list of messages, proved."""
     from wavefabric.collectives import verify
     from wavefabric.collectives.arguments import MOST_RANKS
-    from wavefabric.collectives.builders.greedy import greedy
+    from wavefabric.collectives.builders.messages import greedy
 
     if collective is not None:
         raise InputError(f"COLLECTIVE: {collective} given with greedy; allowed: --messages FILE instead")

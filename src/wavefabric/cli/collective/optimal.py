@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, default_elements, read_schedule
-from wavefabric.cli.collective.circuits import circuits_text
 from wavefabric.cli.collective.facts import show_made
 from wavefabric.cli.collective.solver_options import SolverOptions
 from wavefabric.cli.common.files import check_target, load_fabric
+from wavefabric.cli.common.options import OutputOptions
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import Status, print_json
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
     from wavefabric.collectives.conditions import Layout
-    from wavefabric.collectives.synthesis import Lights, Links, Synthesis
+    from wavefabric.collectives.synthesis import Links, OpticalNetwork, Synthesis
     from wavefabric.fabric import AnyFabric, Cost, Fabric
 
 #: Collectives whose array is whole on a rank: in as many pieces as ranks, each has one to add or pass on. The
@@ -38,8 +38,7 @@ def optimal(
     algorithm: AlgorithmOptions,
     solver: SolverOptions,
     output: Path | None,
-    force: bool,
-    as_json: bool,
+    asked: OutputOptions,
 ) -> None:
     """Synthesise, show, and write the schedule and its circuits.
 
@@ -64,13 +63,13 @@ def optimal(
     circuits = None
     if photonic and output is not None:
         circuits = output.with_name(output.name.removesuffix(".json") + ".circuits.json")
-        check_target(circuits, force, (".json",))
-    answer = _solve(wanted, connections, solver, begun, as_json)
+        check_target(circuits, asked.force, (".json",))
+    answer = _solve(wanted, connections, solver, begun, asked.as_json)
     if isinstance(answer, str):
-        raise _impossible(answer, solver, fabric, as_json)
+        raise _impossible(answer, solver, fabric, asked.as_json)
     pieces = None if solver.conditions is not None else algorithm.pieces
     lines, facts, files = _about(answer, fabric, size, pieces, circuits)
-    show_made(answer.schedule, output, force, as_json, more_lines=lines, more_facts=facts, more_files=files)
+    show_made(answer.schedule, output, asked, more_lines=lines, more_facts=facts, more_files=files)
 
 
 def links_of(fabric: Fabric) -> Links:
@@ -93,17 +92,17 @@ def links_of(fabric: Fabric) -> Links:
     return Links(fabric.ranks, {pair: max(1, int(w / least + 1e-9)) for pair, w in width.items()})
 
 
-def _connections(fabric: AnyFabric, solver: SolverOptions, until: float) -> Lights | Links:
+def _connections(fabric: AnyFabric, solver: SolverOptions, until: float) -> OpticalNetwork | Links:
     """The fabric as plain data, unless that takes until after `until`."""
     from wavefabric.collectives.synthesis.deadline import OutOfTime
     from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.photonic.synthesis import lights
+    from wavefabric.fabric.photonic.synthesis import optical_network
 
     if not isinstance(fabric, PhotonicFabric):
         return links_of(fabric)
     method, k = solver.parse_routes()
     try:
-        return lights(fabric, k, method, until)
+        return optical_network(fabric, k, method, until)
     except OutOfTime:
         raise _too_short(solver) from None
 
@@ -143,7 +142,7 @@ def _wanted(
 
 
 def _solve(
-    wanted: Layout, connections: Lights | Links, solver: SolverOptions, begun: float, quiet: bool
+    wanted: Layout, connections: OpticalNetwork | Links, solver: SolverOptions, begun: float, quiet: bool
 ) -> Synthesis | str:
     """Ask the solver; on a terminal a line says what it tries.
 
@@ -186,9 +185,11 @@ def _about(
     answer: Synthesis, fabric: AnyFabric, size: int, pieces: int | None, circuits: Path | None
 ) -> tuple[list[tuple[str, str]], dict[str, Any], dict[Path, str]]:
     """Lines of the table, facts for JSON, and further files, on a schedule that was found."""
+    from wavefabric.cli.collective.circuits import circuits_text
     from wavefabric.collectives.conditions import whole_elements
-    from wavefabric.fabric import PhotonicFabric, cost
-    from wavefabric.fabric.photonic.synthesis import plan_of
+    from wavefabric.fabric import PhotonicFabric
+    from wavefabric.fabric.cost_models.cost import cost
+    from wavefabric.fabric.photonic.synthesis import circuit_plan
 
     facts: dict[str, Any] = {
         "fabric": fabric.name,
@@ -208,7 +209,7 @@ def _about(
     files = {}
     options: dict[str, Any] = {}
     if isinstance(fabric, PhotonicFabric):
-        options["plan"] = plan_of(answer, fabric)
+        options["plan"] = circuit_plan(answer, fabric)
         facts["circuits"] = sum(b.lasers for r in options["plan"].rounds for b in r.bundles)
         if circuits is not None:
             files[circuits] = circuits_text(options["plan"])

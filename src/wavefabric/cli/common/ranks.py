@@ -6,13 +6,12 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wavefabric.cli.common.options import option
+from wavefabric.cli.common.options import option, options
 from wavefabric.errors import InputError, quoted
 from wavefabric.system.machine import usable_threads
 
@@ -30,20 +29,15 @@ arguments: list[str] = []
 opened: Communicator | None = None
 
 Ranks = Annotated[
-    int | None, option("--ranks", help="Processes, each with a GPU or CPU threads.", panel=PANEL)
-]
-Transport = Annotated[
-    str | None,
-    option(
-        "--transport",
-        help="How they talk: {wavefabric.exchange:TRANSPORTS}. \\[default: auto]",
-        panel=PANEL,
-    ),
+    int | None,
+    typer.Option("--ranks", help="Processes, each with a GPU or CPU threads.", rich_help_panel=PANEL),
 ]
 Placement = Annotated[
     str | None,
-    option(
-        "--placement", help="GPU of each rank: a file, or auto (least traffic over slow links).", panel=PANEL
+    typer.Option(
+        "--placement",
+        help="GPU of each rank: a file, or auto (least traffic over slow links).",
+        rich_help_panel=PANEL,
     ),
 ]
 
@@ -73,12 +67,14 @@ def rank_zero_only(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-@dataclass(frozen=True)
+@options(PANEL)
 class RankOptions:
     """Options of several ranks; device and threads are those of the command."""
 
     ranks: Ranks = None
-    transport: Transport = None
+    transport: str | None = option(
+        "How they talk: {wavefabric.exchange.transports:TRANSPORTS}. \\[default: auto]"
+    )
     placement: Placement = None
     device: str | None = None
     threads: int | None = None
@@ -137,22 +133,23 @@ class RankOptions:
         chosen = os.environ.get(environment.PLACEMENT)
         if chosen and environment.expected_ranks() is not None:
             return [int(word) for word in chosen.split()]
-        from wavefabric.exchange.placement import place, read_placement
-
         if self.placement != "auto":
+            from wavefabric.exchange.placement_file import read_placement
+
             return read_placement(self.placement, here)
         if here != self.count:
             raise InputError(
                 "--placement: auto given with ranks on several hosts; allowed: a file, for one host"
             )
-        from wavefabric.exchange import topology
+        from wavefabric.exchange.placement import best_placement
+        from wavefabric.system import gpu_topology
 
-        gpus = topology.query()
-        if gpus is None or schedule is None:
+        topology = gpu_topology.query()
+        if topology is None or schedule is None:
             raise InputError(
                 "--placement: auto given, but nvidia-smi topo -m names no GPUs; allowed: a file, or without"
             )
-        best = place(schedule(), gpus)
+        best = best_placement(schedule(), topology)
         if not quiet:
             typer.echo(str(best))
         return best.gpus
@@ -174,9 +171,9 @@ def start(
     """
     if not must_start(options):
         return
-    from wavefabric.exchange.launch.launch import Job, launch
+    from wavefabric.exchange.launch.launcher import LaunchOptions, launch
 
-    job = Job(
+    launched = LaunchOptions(
         list(arguments),
         options.count,
         options.transport or "auto",
@@ -185,7 +182,7 @@ def start(
         checkpoint,
     )
     sys.stdout.flush()
-    raise typer.Exit(launch(job))
+    raise typer.Exit(launch(launched))
 
 
 def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bool) -> Communicator | None:
@@ -218,7 +215,4 @@ def default_threads() -> int:
     """CPU threads of a rank: what its launcher says, else its share of what it may use."""
     from wavefabric.exchange.launch import environment
 
-    threads = os.environ.get(environment.THREADS, "")
-    if threads.isdecimal() and int(threads) > 0:
-        return int(threads)
-    return max(1, usable_threads() // environment.local_size())
+    return environment.threads() or max(1, usable_threads() // environment.local_size())

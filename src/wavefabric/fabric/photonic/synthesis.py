@@ -19,7 +19,7 @@ from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, tile_grid
 from wavefabric.fabric.photonic.wavelengths import make_bundles
 
 if TYPE_CHECKING:
-    from wavefabric.collectives.synthesis.problem import Lights, Synthesis
+    from wavefabric.collectives.synthesis.problem import OpticalNetwork, Synthesis
 
 #: Which routes a synthesis may use: row–column ones (one or two a pair), or the k shortest.
 METHODS = ("xy", "shortest")
@@ -27,7 +27,9 @@ METHODS = ("xy", "shortest")
 _MOST_TILES = 1 << 24
 
 
-def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float = math.inf) -> Lights:
+def optical_network(
+    fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float = math.inf
+) -> OpticalNetwork:
     """A photonic fabric as the problem that a synthesis takes.
 
     Each pair has the routes of ``"xy"`` (row first, and column first) or its `k` ``"shortest"`` simple ones.
@@ -35,7 +37,7 @@ def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float 
     for an unknown method, k below 1, or more tiles than routes are written down for.
     """
     from wavefabric.collectives.synthesis.deadline import check
-    from wavefabric.collectives.synthesis.problem import Lights
+    from wavefabric.collectives.synthesis.problem import OpticalNetwork
 
     if method not in METHODS:
         raise InputError(f"method: {method!r} given; allowed: {', '.join(METHODS)}")
@@ -56,10 +58,12 @@ def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float 
             else:
                 routes[s, d] = tuple(k_shortest(fabric, s, d, k))
     fibres = {e: fabric.fibres for e in fabric.edges() if fabric.wafer(e[0]) != fabric.wafer(e[1])}
-    return Lights(fabric.ranks, fabric.lasers, fabric.waveguides, fabric.serdes_ports, routes, fibres or None)
+    return OpticalNetwork(
+        fabric.ranks, fabric.lasers, fabric.waveguides, fabric.serdes_ports, routes, fibres or None
+    )
 
 
-def plan_of(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
+def circuit_plan(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
     """The circuits of a schedule synthesised for this fabric, with waveguides; every round is one part.
 
     `InputError` if a wavelength is used more often on an edge than it has waveguides, or the plan is not one
