@@ -13,9 +13,9 @@ class InPlaceFFT(Protocol):
     the factor 1/N goes into whatever multiplies the spectrum.
     """
 
-    def forward(self, array: Any) -> None: ...
+    def forward(self, array: Any, /) -> None: ...
 
-    def backward(self, array: Any) -> None: ...
+    def backward(self, array: Any, /) -> None: ...
 
 
 class RealFFT(Protocol):
@@ -24,9 +24,9 @@ class RealFFT(Protocol):
     Sign and scale are those of `InPlaceFFT`; axes of one point are left out; ``backward`` spoils its input.
     """
 
-    def forward(self, real: Any, spectrum: Any) -> None: ...
+    def forward(self, real: Any, spectrum: Any, /) -> None: ...
 
-    def backward(self, spectrum: Any, real: Any) -> None: ...
+    def backward(self, spectrum: Any, real: Any, /) -> None: ...
 
 
 class Device(Protocol):
@@ -54,11 +54,11 @@ class Device(Protocol):
         """Array of zeros."""
         ...
 
-    def asarray(self, array, dtype=None) -> Any:
+    def asarray(self, array, /, dtype=None) -> Any:
         """Copy of ``array`` on this device (no copy if it is there already)."""
         ...
 
-    def to_host(self, array) -> Any:
+    def to_host(self, array, /) -> Any:
         """NumPy copy of ``array`` (the array itself on a CPU)."""
         ...
 

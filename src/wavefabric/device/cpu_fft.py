@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import scipy.fft
@@ -69,7 +70,8 @@ class ScipyRealFFT:
     """Transforms of real fields by scipy.fft."""
 
     def __init__(self, shape, axes: tuple[int, ...], threads: int):
-        self._sizes, self._options = [shape[axis] for axis in axes], {"axes": axes, "workers": threads}
+        self._sizes = [shape[axis] for axis in axes]
+        self._options: dict[str, Any] = {"axes": axes, "workers": threads}
 
     def forward(self, real, spectrum) -> None:
         spectrum[...] = scipy.fft.rfftn(real, **self._options)
@@ -82,7 +84,7 @@ class ScipyAxisFFT:
     """In-place complex transforms along one axis by scipy.fft."""
 
     def __init__(self, axis: int, threads: int):
-        self._options = {"axis": axis, "workers": threads}
+        self._options: dict[str, Any] = {"axis": axis, "workers": threads}
 
     def forward(self, array) -> None:
         array[...] = scipy.fft.fft(array, **self._options)

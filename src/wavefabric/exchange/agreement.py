@@ -45,17 +45,19 @@ def mpi_world():
     InputError
         If the ranks do not see one another.
     """
-    try:
-        from mpi4py import MPI
-    except ImportError:
-        raise MissingExtra("more than one rank", "mpi") from None
-    expected = environment.expected_ranks() or environment.ranks()
-    if MPI.COMM_WORLD.Get_size() != expected:
-        raise InputError(
-            f"ranks: {expected} were started, but mpi4py sees {MPI.COMM_WORLD.Get_size()}; "
-            "mpiexec and mpi4py must belong to the same MPI"
-        )
-    return MPI.COMM_WORLD
+    started = environment.expected_ranks() or environment.ranks()
+    fault = "they do not see one another" if environment.ranks() == 1 else ""
+    if not fault:
+        try:
+            from mpi4py import MPI
+        except ImportError:
+            raise MissingExtra("more than one rank", "mpi") from None
+        if MPI.COMM_WORLD.Get_size() == started:
+            return MPI.COMM_WORLD
+        fault = f"mpi4py sees {MPI.COMM_WORLD.Get_size()}"
+    raise InputError(
+        f"ranks: {started} were started, but {fault}; mpiexec and mpi4py must belong to the same MPI"
+    )
 
 
 @lru_cache(maxsize=1)

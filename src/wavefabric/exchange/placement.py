@@ -38,14 +38,14 @@ def rank_device(device: str | Device | None, local_rank: int, placement: list[in
     return get_device(f"cuda:{placement[local_rank]}")
 
 
-def traffic(schedule: Schedule, itemsize: int = 1) -> np.ndarray:
-    """Bytes (elements by default) from rank to rank in one run of a schedule, shape (ranks, ranks)."""
+def traffic(schedule: Schedule) -> np.ndarray:
+    """Elements from rank to rank in one run of a schedule, shape (ranks, ranks)."""
     total = np.zeros((schedule.ranks, schedule.ranks), np.int64)
     for transfer in schedule.transfers:
         source, first = int(transfer["src"]), int(transfer["src_chunk"])
         sizes = schedule.sizes[transfer["src_buffer"]][source]
         moved = int(sizes[first : first + int(transfer["count"])].sum())
-        total[source, transfer["dst"]] += moved * itemsize
+        total[source, transfer["dst"]] += moved
     np.fill_diagonal(total, 0)
     return total
 
@@ -75,8 +75,6 @@ class Placement:
     #: Messages over links of that class, in both directions: here, and in the worst placement found.
     crossing: int
     worst: int
-    #: Whether all placements were compared.
-    exact: bool
 
     def __str__(self) -> str:
         text = f"placement: {' '.join(map(str, self.gpus))}"
@@ -102,7 +100,7 @@ def best_placement(schedule: Schedule, topology: GpuTopology) -> Placement:
     best, worst = search(moved, counted, topology)
     slowest = topology.classes[0] if topology.classes else ""
     count = {gpus: crossings(counted, topology, list(gpus)).get(slowest, 0) for gpus in (best, worst)}
-    return Placement(list(best), slowest, count[best], count[worst], exact)
+    return Placement(list(best), slowest, count[best], count[worst])
 
 
 def _levels(topology: GpuTopology) -> np.ndarray:

@@ -6,7 +6,6 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from types import TracebackType
 from typing import NoReturn
 
 
@@ -18,17 +17,17 @@ class Terminated(KeyboardInterrupt):
 INTERRUPTED, TERMINATED = 130, 143
 
 
-class _Seen:
-    term = False  # whether a SIGTERM has come
+class _Signals:
+    terminated = False  # whether a SIGTERM has come
 
 
 def exit_code() -> int:
     """Of what was interrupted: 130, or 143 if SIGTERM did it."""
-    return TERMINATED if _Seen.term else INTERRUPTED
+    return TERMINATED if _Signals.terminated else INTERRUPTED
 
 
 class Deferred:
-    """While inside, the first Ctrl-C or a SIGTERM only sets `asked`; a second Ctrl-C interrupts at once.
+    """While inside, the first Ctrl-C or a SIGTERM only sets ``asked``; a second Ctrl-C interrupts at once.
 
     A second SIGTERM does nothing: batch systems, mpiexec and launchers may each send one. SIGTERM is left to
     whoever has a handler for it. Does nothing outside the main thread, where Python delivers no signals.
@@ -41,14 +40,12 @@ class Deferred:
 
     def __enter__(self) -> Deferred:
         if threading.current_thread() is threading.main_thread():
-            self._before = {signal.SIGINT: signal.signal(signal.SIGINT, self._take)}
+            self._before = {signal.SIGINT: signal.signal(signal.SIGINT, self._handle)}
             if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, _raise):
-                self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._take)
+                self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._handle)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
@@ -61,9 +58,9 @@ class Deferred:
         """Raise KeyboardInterrupt, or `Terminated` if SIGTERM asked for it."""
         raise Terminated if self._terminated else KeyboardInterrupt
 
-    def _take(self, number: int, frame: object) -> None:
+    def _handle(self, number: int, frame: object) -> None:
         if number == signal.SIGTERM:
-            self._terminated = _Seen.term = True
+            self._terminated = _Signals.terminated = True
         elif self._pressed:
             raise KeyboardInterrupt
         else:
@@ -73,15 +70,15 @@ class Deferred:
 
 def _raise(number: int, frame: object) -> None:
     # What the first one set going, such as saving, is not interrupted by another.
-    if not _Seen.term:
-        _Seen.term = True
+    if not _Signals.terminated:
+        _Signals.terminated = True
         raise Terminated
 
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
     """Inside, the first SIGTERM raises `Terminated`, so that what is unfinished is removed, as by Ctrl-C."""
-    _Seen.term = False
+    _Signals.terminated = False
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield

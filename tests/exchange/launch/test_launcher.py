@@ -87,14 +87,14 @@ def gone(numbers, seconds=10):
 
 def test_ranks_know_one_another_and_their_settings():
     body = """\
-names = ("WAVEFABRIC_RANKS", "WAVEFABRIC_TRANSPORT", "WAVEFABRIC_THREADS")
+names = ("WAVEFABRIC_RANKS", "WAVEFABRIC_THREADS")
 numbers = (rank, environment.ranks(), environment.local_rank(), environment.local_size())
 say(" ".join(map(str, [*numbers, *(os.environ[name] for name in names)])))
 """
     process = start_ranks(3, body)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert sorted(out.splitlines()) == [f"{rank} 3 {rank} 3 3 auto 1" for rank in range(3)]
+    assert sorted(out.splitlines()) == [f"{rank} 3 {rank} 3 3 1" for rank in range(3)]
     assert err == ""
 
 

@@ -17,7 +17,6 @@ _PREFIXES = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "MPI_LOCAL")
 
 #: Set by `wavefabric run --ranks` for its ranks.
 RANKS = "WAVEFABRIC_RANKS"
-TRANSPORT = "WAVEFABRIC_TRANSPORT"
 PLACEMENT = "WAVEFABRIC_PLACEMENT"
 THREADS = "WAVEFABRIC_THREADS"
 FOLDER = "WAVEFABRIC_RECORDS"  # what launcher and ranks share, see `rank_status`
@@ -40,13 +39,13 @@ def _starter() -> tuple[str, ...] | None:
 def ranks() -> int:
     """Number of ranks that were started together, 1 if this process was started alone."""
     starter = _starter()
-    return (starter and _number(starter[1])) or 1
+    return (_number(starter[1]) if starter else None) or 1
 
 
 def rank() -> int:
     """Number of this rank, 0 if alone."""
     starter = _starter()
-    return (starter and _number(starter[0])) or 0
+    return (_number(starter[0]) if starter else None) or 0
 
 
 def local_rank() -> int:

@@ -99,7 +99,6 @@ def _environment(options: LaunchOptions, folder: Path) -> dict[str, str]:
     variables = environment.without_ranks(dict(os.environ))
     variables |= {
         environment.RANKS: str(options.ranks),
-        environment.TRANSPORT: options.transport,
         environment.THREADS: str(options.threads),
         environment.FOLDER: str(folder),
         # nvidia-smi counts GPUs by their bus; CUDA must count alike for a placement to mean the same.
