@@ -59,7 +59,7 @@ def test_shares_are_added_in_the_order_of_ranks(comm):
 @pytest.mark.parallel(3)
 @pytest.mark.parametrize("options", [Options(), Options(grid=(1, 3, 1)), Options("local", (3, 1, 1), 2)])
 def test_blocks(comm, options):
-    parts = decompose(SHAPE, comm.size, options).parts
+    parts = decompose(SHAPE, comm.size, options).subdomains
     part, whole = parts[comm.rank], np.arange(np.prod(SHAPE), dtype=np.float32).reshape(SHAPE[::-1])
     local = whole[np.ix_(part.indices(2), part.indices(1), part.indices(0))]
     found = RankParts.of_blocks(comm, parts).gather(local[part.owned])
@@ -101,7 +101,7 @@ class Careful:
 @pytest.mark.parallel(3)
 @pytest.mark.parametrize("delay", [0.0, 0.01])
 def test_a_sink_for_all_ranks(comm, delay):
-    parts = decompose(SHAPE, comm.size).parts
+    parts = decompose(SHAPE, comm.size).subdomains
     here = mine(comm, "mixed")
     fields = ("p_final", "ux_final", "uy_final", "p_max_all")
     layout = RecordingLayout({"p": (6, SAMPLES)}, {"p_max": SAMPLES}, fields, np.dtype(np.float32))

@@ -23,6 +23,7 @@ from wavefabric.acoustics.recording.sampling import Sampler
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, Sink
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.subdomain import Subdomain
 
 #: Bytes of all blocks of time series on the device, at most (one row of each if that is more).
 BLOCK_BYTES = 64 << 20
@@ -50,6 +51,17 @@ def _names(quantity: str, axes: str) -> list[str]:
     """p_max → p_max; u_raw → ux, uy, uz; u_non_staggered_raw → ux_non_staggered …; I_avg → Ix_avg …"""
     base = quantity.removesuffix("_raw")
     return [base] if base.startswith("p") else [base[0] + axis + base[1:] for axis in axes]
+
+
+def recorder_bytes(problem: Problem, recording: Recording, subdomain: Subdomain, dtype: np.dtype) -> int:
+    """Bytes of a rank's statistics, of a component at the points of the pressure, and of blocks of series."""
+    d, size, names = problem.dimensions, math.prod(subdomain.size), recording.quantities
+    statistics = sum(d if name.startswith("u") else 1 for name in names if name.endswith("_all"))
+    shifted = any("non_staggered" in name or name.startswith("I") for name in names)
+    samples = recording.samples if subdomain.is_whole else min(recording.samples, size)
+    series = sum(d if name[0] in "uI" else 1 for name in names if name.endswith("_raw"))
+    block = min(BLOCK_BYTES, 2 * series * samples * dtype.itemsize * problem.steps)
+    return dtype.itemsize * (statistics + shifted) * size + block + 64 * samples
 
 
 class _Series:
@@ -100,7 +112,7 @@ class Recorder:
         comm=None,
         parts: list | None = None,
     ):
-        c = stages.constants
+        c = stages.coefficients
         self._stages, self._device, self._kernels = stages, c.device, c.kernels
         self._recording, self._problem = recording, problem or c.problem
         self._comm = comm if comm is not None and comm.size > 1 else None
@@ -145,11 +157,11 @@ class Recorder:
         self._shifted, self.intensity = None, None
         intensity = any(q.startswith("I") for q in self._recording.quantities)
         if intensity or "u_non_staggered_raw" in self._recording.quantities:
-            constants = self._stages.constants
+            coefficients = self._stages.coefficients
             self._shifted = device.empty(self._stages.fields.named()["p"].shape, dtype)
-            factors = operators.unstaggering(self._problem, constants.part)
-            factors[0] = np.pad(factors[0], (0, constants.half_shape[2] - factors[0].size))
-            self._factors = [device.asarray(f, constants.complex) for f in factors]
+            factors = operators.unstaggering(self._problem, coefficients.subdomain)
+            factors[0] = np.pad(factors[0], (0, coefficients.half_shape[2] - factors[0].size))
+            self._factors = [device.asarray(f, coefficients.complex) for f in factors]
         if intensity:
             self.intensity = Intensity(device, self._axes, self.samples, dtype)
 
@@ -203,7 +215,7 @@ class Recorder:
     def _shift(self, axis: int):
         """The velocity along an axis at the pressure's points."""
         u = self._stages.fields.named()["u" + self._axes[axis]]
-        self._stages.translated(u, axis, self._factors[axis], self._shifted)
+        self._stages.translate(u, axis, self._factors[axis], self._shifted)
         return self._shifted
 
     def _sample(self, field, series: _Series | None):
@@ -272,7 +284,7 @@ class Recorder:
         return np.array(self._device.to_host(self._owned(field)))
 
     def _owned(self, field):
-        return field if self._comm is None else field[self._stages.constants.part.owned]
+        return field if self._comm is None else field[self._stages.coefficients.subdomain.owned]
 
     def abandon(self, keep: bool) -> None:
         """The run ends early: end the writing thread; the sink keeps its files if a checkpoint needs them."""

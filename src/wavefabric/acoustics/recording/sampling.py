@@ -18,7 +18,7 @@ class Sampler:
     """
 
     def __init__(self, stages, recording: Recording, shape: tuple[int, int, int], comm=None):
-        c, where = stages.constants, recording.where
+        c, where = stages.coefficients, recording.where
         self._device, self._kernels = c.device, c.kernels
         self._interpolates = isinstance(where, Interpolation)
         self._shares: RankParts | None = None
@@ -34,9 +34,9 @@ class Sampler:
         #: Values that this rank records.
         self.samples = len(corners)
         if comm is not None and self._interpolates:
-            corners, weights = self._share(corners, weights, stages.constants.part, comm)
+            corners, weights = self._share(corners, weights, stages.coefficients.subdomain, comm)
         elif comm is not None:
-            mask, local = stages.constants.part.local_index(corners[:, 0])
+            mask, local = stages.coefficients.subdomain.local_index(corners[:, 0])
             self.columns = RankParts.of_columns(comm, np.flatnonzero(mask), len(corners))
             corners = local[:, None]
             self.samples = len(corners)
