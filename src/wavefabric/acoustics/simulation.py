@@ -95,8 +95,7 @@ def simulate(
     grid, medium, source
         What is simulated.
     sensor : Sensor, optional
-        What is recorded, and where. Not needed for quantities of the whole domain: by default ``p_max_all``
-        and ``p_final`` are recorded.
+        What is recorded, and where; by default ``p_max_all`` and ``p_final``, of the whole domain.
     record : str or sequence of str, optional
         Instead of a sensor: other quantities of the whole domain, such as ``"u_max_all"``.
     dt : float or str, optional

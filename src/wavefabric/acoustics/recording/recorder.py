@@ -8,8 +8,8 @@ over at the same steps (`delivery`).
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import Delivery
-from wavefabric.acoustics.recording.gather import GridBlocks
+from wavefabric.acoustics.recording.gather import RankParts
 from wavefabric.acoustics.recording.intensity import Intensity
 from wavefabric.acoustics.recording.sampling import Sampler
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, Sink
@@ -71,9 +71,7 @@ class _Series:
         self.name, self.rows = name, rows
         self._device = device
         self._blocks = [device.empty((rows, samples), dtype) for _ in range(2)]
-        self._free = [threading.Event(), threading.Event()]
-        for event in self._free:
-            event.set()
+        self._writes: list[Future | None] = [None, None]
         self._current, self.filled, self.first = 0, 0, 0
 
     @property
@@ -89,13 +87,13 @@ class _Series:
     def hand_over(self, delivery: Delivery) -> None:
         """Give the filled rows away and go on with the other block."""
         if self.filled:
-            event = self._free[self._current]
-            event.clear()
-            part = self.block[: self.filled]
-            delivery.put_rows(self.name, self.first, self._device.export(part), event)
+            part = self._device.export(self.block[: self.filled])
+            self._writes[self._current] = delivery.put_rows(self.name, self.first, part)
             self.first += self.filled
             self.filled, self._current = 0, 1 - self._current
-        delivery.wait_for(self._free[self._current])
+        write = self._writes[self._current]
+        if write is not None:
+            write.result()
 
 
 class Recorder:
@@ -121,7 +119,7 @@ class Recorder:
         self._sampler = Sampler(stages, recording, self._problem.shape, self._comm)
         self.samples = self._sampler.samples
         self._layout = layout_of(self._problem, recording, c.dtype)
-        blocks = GridBlocks(self._comm, parts) if self._comm is not None and parts is not None else None
+        blocks = None if self._comm is None else RankParts.of_blocks(self._comm, parts or [])
         self._delivery = Delivery(sink, self._layout, self._comm, self._sampler.columns, blocks)
         self._axes = "xyz"[: self._problem.dimensions]
         self._staggered = ["p", *("u" + axis for axis in self._axes)]
@@ -289,11 +287,11 @@ class Recorder:
         return field if self._comm is None else field[self._stages.coefficients.subdomain.owned]
 
     def abandon(self, keep: bool) -> None:
-        """The run ends early: end the writer thread; the sink keeps its files if a checkpoint needs them."""
+        """The run ends early: end the writing thread; the sink keeps its files if a checkpoint needs them."""
         self._delivery.abandon(keep)
 
     def close(self) -> None:
-        """End the writer thread."""
+        """End the writing thread."""
         self._delivery.close()
 
     def state(self) -> dict[str, Any]:

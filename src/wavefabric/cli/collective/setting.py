@@ -55,8 +55,8 @@ class AllCircuitOptions(CircuitOptions):
     """Options of photonic fabrics where time is asked for."""
 
     oversubscribed: str = option(
-        "Where not all circuits fit, {wavefabric.fabric.photonic.planning:OVERSUBSCRIBED}: split the round, or "
-        "thin them out to fewer wavelengths.",
+        "Where not all circuits fit, {wavefabric.fabric.photonic.planning:OVERSUBSCRIBED}: split the round, "
+        "or thin them out to fewer wavelengths.",
         default="split",
     )
     budget: bool = option(

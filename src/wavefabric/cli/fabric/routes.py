@@ -156,7 +156,7 @@ def _proof(row: dict[str, Any]) -> str:
 
 def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
     """Print a line for each set of pairs."""
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     made = table(title=f"routes over {fabric.name}")
     for heading in ("pairs", "proof", "method"):

@@ -209,7 +209,7 @@ def bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
 
 def show(facts: dict[str, Any]) -> None:
     """Print a fabric's tables."""
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     out = console()
     lines = _photonic_lines(facts) if facts["kind"] == "photonic" else _electrical_lines(facts)
@@ -228,7 +228,7 @@ def show(facts: dict[str, Any]) -> None:
 
 
 def _photonic_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     wafers = -(-facts["rows"] // facts["wafer_rows"]) * -(-facts["columns"] // facts["wafer_columns"])
     ports, plural = facts["serdes_ports"], "s" if wafers > 1 else ""
@@ -254,7 +254,7 @@ def _photonic_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _electrical_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     lines = [("fabric", facts["name"]), ("what", facts["description"]), ("source", facts["source"])]
     switches = ", ".join(facts["switches"][:12]) + (", …" if len(facts["switches"]) > 12 else "")
