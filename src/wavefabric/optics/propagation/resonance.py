@@ -72,19 +72,7 @@ class StepLimit:
 
 
 def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
-    """Resonance limit of the step for light within ±``half_band`` Hz of the fibre's centre.
-
-    Parameters
-    ----------
-    fibre : Fibre
-        Expanded at the middle of the band.
-    half_band : float
-        B in Hz, half the width of the band that the channels fill.
-
-    Returns
-    -------
-    StepLimit
-    """
+    """Resonance limit of the step for light within ±``half_band`` Hz of the fibre's centre of expansion."""
     w = 2 * math.pi * half_band
     first = np.unique(fibre.beta, axis=0, return_index=True)[1]  # modes that differ
     beta = fibre.beta[first]
