@@ -127,10 +127,10 @@ PASSES = [
 
 @pytest.mark.parametrize(("arch", "shape", "real", "nonlinear", "absorption", "passes"), PASSES)
 def test_passes_compile(arch, shape, real, nonlinear, absorption, passes):
-    """axes.cu with what the launcher puts before it."""
+    """axis_passes.cu with what the launcher puts before it."""
     from wavefabric.acoustics.solver import axis_passes_cuda
 
-    assert axis_passes_cuda.usable(shape, real) == (passes == "XYZ")
+    assert axis_passes_cuda.usable(*shape[::-1], real) == (passes == "XYZ")
     before = [
         files(place.rpartition("/")[0]).joinpath(place.rpartition("/")[2])
         for place in axis_passes_cuda.BEFORE

@@ -72,7 +72,9 @@ class RankOptions:
     """Options of several ranks; device and threads are those of the command."""
 
     ranks: Ranks = None
-    transport: str | None = option("How they talk: {wavefabric.exchange.transports:TRANSPORTS}. \\[default: auto]")
+    transport: str | None = option(
+        "How they talk: {wavefabric.exchange.transports:TRANSPORTS}. \\[default: auto]"
+    )
     placement: Placement = None
     device: str | None = None
     threads: int | None = None
