@@ -242,7 +242,7 @@ def group_numbers(groups: int | Iterable[int]) -> list[int]:
     """Group numbers in order, from a list of them, or from g for 1 to g; InputError for anything else."""
     single = isinstance(groups, (int, np.integer)) and not isinstance(groups, bool)
     try:
-        chosen = [groups] if single else list(groups)  # type: ignore[arg-type]
+        chosen: list[Any] = [groups] if single else list(groups)  # type: ignore[arg-type]
     except TypeError:
         chosen = []
     if not chosen or not all(isinstance(g, (int, np.integer)) and g >= 1 for g in chosen):

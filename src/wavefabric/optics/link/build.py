@@ -47,29 +47,23 @@ def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibr
 
     What is given as numbers (tables, a preset's, β2, β3 and γ) holds at `fibre.wavelength` and is moved by
     `at_frequency`; an index profile is fixed by its values there, and solved at the middle of the channels.
-    ``warn`` is that of `fibre_from_csv`.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be used or a group is not guided.
     """
     table = run.fibre
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         key: value
         for key in ("attenuation", "n2", "gamma", "wavelength", "beta2", "beta3")
         if (value := getattr(table, key)) is not None
     }
     centre = run.signal.centre
     if table.preset == "single-mode":
-        given["alpha"] = given.pop("attenuation", ATTENUATION)
-        return at_frequency(single_mode(**given), centre)
+        options["alpha"] = options.pop("attenuation", ATTENUATION)
+        return at_frequency(single_mode(**options), centre)
     if table.preset == "graded-index-62.5":
         if table.dispersion == "solver":
-            given["wavelength"] = SPEED_OF_LIGHT / centre
-        fibre = graded_index_62_5(table.groups or 15, table.coupling, table.dispersion, **given)
+            options["wavelength"] = SPEED_OF_LIGHT / centre
+        fibre = graded_index_62_5(table.groups or 15, table.coupling, table.dispersion, **options)
         return at_frequency(fibre, centre)
-    wavelength = given.setdefault("wavelength", DESIGN_WAVELENGTH)
+    wavelength = options.setdefault("wavelength", DESIGN_WAVELENGTH)
     profile = None if table.profile is None else build_profile(table.profile, wavelength)
     if table.modes_csv is not None:
         fibre = fibre_from_csv(
@@ -79,13 +73,13 @@ def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibr
             profile=profile,
             coupling=table.coupling,
             warn=warn,
-            **given,
+            **options,
         )
         fibre = at_frequency(fibre, centre)
         return fibre if table.groups is None else fibre.select_groups(table.groups)
     assert profile is not None
-    given["wavelength"] = SPEED_OF_LIGHT / centre
-    return fibre_from_profile(profile, groups=table.groups, coupling=table.coupling, **given)
+    options["wavelength"] = SPEED_OF_LIGHT / centre
+    return fibre_from_profile(profile, groups=table.groups, coupling=table.coupling, **options)
 
 
 def fibre_digest(fibre: Fibre) -> str:
@@ -97,13 +91,7 @@ def fibre_digest(fibre: Fibre) -> str:
 
 
 def check_ranks(run: RunFile, ranks: int) -> None:
-    """Refuse ranks that cannot share the modes, as far as that is known without solving for the modes.
-
-    Raises
-    ------
-    InputError
-        As the run itself would, on every rank.
-    """
+    """Refuse ranks that cannot share the modes, as far as that is known without solving for the modes."""
     exchange_form(run.solver.exchange, run.solver.kerr)
     if run.fibre.profile is None or run.fibre.modes_csv is not None:
         fibre = build_fibre(run, lambda _: None)  # the run itself warns
@@ -111,13 +99,7 @@ def check_ranks(run: RunFile, ranks: int) -> None:
 
 
 def build_transmitter(run: RunFile, modes: int) -> Transmitter:
-    """Transmitter of [signal] for a fibre of so many modes; its grid is centred on the channels.
-
-    Raises
-    ------
-    InputError
-        If powers are given for another number of modes.
-    """
+    """Transmitter of [signal] for a fibre of so many modes; its grid is centred on the channels."""
     signal = run.signal
     if (powers := signal.powers).ndim == 2 and len(powers) != modes:
         raise InputError(

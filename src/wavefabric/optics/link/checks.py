@@ -23,25 +23,25 @@ def resonance(fibre: Fibre, transmitter: Transmitter) -> StepLimit:
 
 def warnings_before(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -> list[str]:
     """What can be said before the run: a fixed step above the limit, mode delays beyond the window."""
-    found = []
+    warnings = []
     limit, step = resonance(fibre, transmitter), settings.solver.step
     if step is not None and step > limit.step:
         # The steps are equal, and at most as long as asked for.
         taken = settings.link.length / math.ceil(settings.link.length / step - 1e-9)
         if taken > limit.step:
-            found.append(
+            warnings.append(
                 f"solver.step: {_above(taken, limit)}; a shorter step tells how much of it is numerical"
             )
     length = settings.link.length * settings.link.spans
     spread, (slow, fast) = delay_spread(fibre)
     window = transmitter.grid.duration
     if spread * length > window:
-        found.append(
+        warnings.append(
             f"signal.symbols: {slow} and {fast} are {spread * length * 1e9:.3g} ns apart after "
             f"{length / 1e3:g} km, the time window is {window * 1e9:.3g} ns: the same symbols meet again; "
             f"{math.ceil(spread * length * transmitter.grid.symbol_rate)} symbols would hold the delay"
         )
-    return found
+    return warnings
 
 
 def warning_after(taken: float, limit: StepLimit) -> str | None:

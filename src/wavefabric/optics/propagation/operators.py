@@ -58,25 +58,8 @@ def operators_nbytes(device, fibre: Fibre, n: int, dtype, tables: int, share: Ra
 class FibreOperators:
     """Linear propagation L̂ and the Kerr operator N̂ of one fibre, on one device, for one field shape.
 
-    Parameters
-    ----------
-    device : Device
-    fibre : Fibre
-    n : int
-        Samples a row.
-    sample_rate : float
-        Hz.
-    dtype : dtype
-        complex64 or complex128.
-    kerr, svd_tolerance
-        Form of the Kerr coupling, see `wavefabric.optics.propagation.phase_groups.phase_group_coupling`.
-    share : RankModes, optional
-        Modes that this rank holds; all by default.
-
-    Raises
-    ------
-    InputError
-        If the field type is not complex64 or complex128, or n or the sample rate is not positive.
+    ``n`` samples a row at ``sample_rate`` Hz, complex64 or complex128, else InputError; ``kerr`` and
+    ``svd_tolerance`` as in `phase_group_coupling`; ``share`` are the modes that this rank holds (all).
     """
 
     #: Bytes that all ranks together receive in one exchange.

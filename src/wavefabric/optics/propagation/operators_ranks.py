@@ -46,28 +46,11 @@ class TimeChunk(NamedTuple):
 class RankOperators(FibreOperators):
     """Operators on the rows that one rank holds; all ranks call the same ones in the same order.
 
-    Parameters
-    ----------
-    device, fibre, n, sample_rate, dtype, kerr
-        See :class:`FibreOperators`; ``fibre`` is the whole fibre.
-    comm : Communicator
-    share : RankModes
-        Modes of every rank.
-    exchange : {"auto", "dense", "factored"}
-        What is exchanged (see `wavefabric.optics.propagation.kerr_exchange.rank_phase_group_coupling`).
-    chunks : int, optional
-        Chunks of time; by default `chunks_for`.
+    ``share`` are the modes of every rank, ``exchange`` is the form of `rank_phase_group_coupling`, ``chunks``
+    the number of chunks of time (`chunks_for`). InputError for ``kerr="svd"``, or forms that disagree.
 
-    Attributes
-    ----------
-    use_received : bool
-        False leaves out the work on what the other ranks sent, which still travels: the "only
-        communication" of Brehler et al., figure 3. Answers are then wrong.
-
-    Raises
-    ------
-    InputError
-        For ``kerr="svd"``, or forms that disagree.
+    ``use_received`` False leaves out the work on what the other ranks sent, which still travels: the "only
+    communication" of Brehler et al., figure 3. Answers are then wrong.
     """
 
     def __init__(

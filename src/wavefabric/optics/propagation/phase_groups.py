@@ -77,25 +77,11 @@ def find_phase_groups(kappa_rows: np.ndarray) -> np.ndarray:
 def phase_group_coupling(
     kappa_rows, gamma: float, form: str = "auto", tolerance: float = 1e-12
 ) -> PhaseGroupCoupling:
-    """Lay out γκ in the cheapest form, or the one asked for.
+    """Lay out γκ (κ between rows, (2M, 2M); γ in 1/(W m)) in the cheapest form, or the one asked for.
 
-    Parameters
-    ----------
-    kappa_rows : array_like, (2M, 2M)
-        κ between rows, dimensionless.
-    gamma : float
-        Nonlinear coefficient γ, 1/(W m).
-    form : {"auto", "dense", "factored", "svd"}
-        ``dense``: the paper's form, every row by itself. ``factored``: exact, by phase groups. ``svd``:
-        low rank over the groups, dropping singular values below ``tolerance`` times the largest.
-        ``auto``: the cheapest that is exact to round-off.
-    tolerance : float
-        Relative size of the singular values dropped by ``svd``.
-
-    Raises
-    ------
-    InputError
-        If κ is not square and finite, or the form is unknown.
+    ``dense``: the paper's form, every row by itself. ``factored``: exact, by phase groups. ``svd``: low rank
+    over the groups, dropping singular values below ``tolerance`` times the largest. ``auto``: the cheapest
+    that is exact to round-off. InputError if κ is not square and finite, or the form is unknown.
     """
     kappa = np.asarray(kappa_rows, float)
     if form not in KERR_FORMS:

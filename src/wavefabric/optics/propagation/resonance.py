@@ -1,16 +1,11 @@
 """How long a step may be: above a resonance limit, light that is not phase-matched is taken as if it were.
 
-Four-wave mixing of ω1 + ω2 → ω3 + ω4 within the modes a (ω1 → ω3) and b (ω2 → ω4) has the phase mismatch
-
-    Δβ = Ω [τ_a − τ_b],    Ω = ω3 − ω1 = ω2 − ω4,
-
-τ the mean of β1(ω) between the two frequencies. With one mode that is β2 (ω3 − ω1)(ω3 − ω2). An integrator
-sees the product at multiples of its step h alone, so Δβ = 2π/h looks like no mismatch at all: the product
-grows in proportion to the length, where in the fibre it would stay small. With all four frequencies in a
-band of half-width B (angular 2πB) about its middle, the largest mismatch of one mode is |β2|(2πB)²: a pump
-in the middle, a channel at each edge. Hence h < 2π/(|β2|(2πB)²) for the channels. Products that fall beside
-the band have up to four times that mismatch (a pump at one edge, a channel at the other), so that the whole
-field is free of resonances only below a quarter of it: the same formula with B the whole width. On spurious
+Four-wave mixing ω1 + ω2 → ω3 + ω4 within the modes a (ω1 → ω3) and b (ω2 → ω4) has the phase mismatch Δβ = Ω
+[τ_a − τ_b], Ω = ω3 − ω1, τ the mean of β1(ω) between the two frequencies; with one mode that is β2 (ω3 −
+ω1)(ω3 − ω2). An integrator sees the product at multiples of its step h alone, so Δβ = 2π/h looks like no
+mismatch at all. In a band of half-width B the largest mismatch of one mode is |β2|(2πB)², a pump in the
+middle and a channel at each edge: h < 2π/(|β2|(2πB)²) for the channels. Products beside the band have up to
+four times that mismatch, so that the whole field is free of resonances below a quarter of it. On spurious
 four-wave mixing see O. V. Sinkin et al., J. Lightwave Technol. 21, 61 (2003), doi 10.1109/JLT.2003.808628.
 
 Two modes whose delays differ by d = |Δβ1| walk off besides. With s the mean of their |β2| and w = 2πB,
@@ -72,19 +67,7 @@ class StepLimit:
 
 
 def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
-    """Resonance limit of the step for light within ±``half_band`` Hz of the fibre's centre.
-
-    Parameters
-    ----------
-    fibre : Fibre
-        Expanded at the middle of the band.
-    half_band : float
-        B in Hz, half the width of the band that the channels fill.
-
-    Returns
-    -------
-    StepLimit
-    """
+    """Resonance limit of the step for light within ±``half_band`` Hz of the fibre's centre of expansion."""
     w = 2 * math.pi * half_band
     first = np.unique(fibre.beta, axis=0, return_index=True)[1]  # modes that differ
     beta = fibre.beta[first]

@@ -1,4 +1,4 @@
-"""Amplifiers between spans, and noise loading to a wanted OSNR."""
+"""Amplifiers between spans, and the noise density of an OSNR."""
 
 from __future__ import annotations
 
@@ -14,52 +14,15 @@ REFERENCE_BANDWIDTH = 12.5e9
 
 
 def osnr_noise_density(osnr_db: float, signal_power: float) -> float:
-    """Noise power spectral density per polarisation that gives an OSNR, W/Hz.
+    """Noise power spectral density per polarisation, W/Hz, that gives an OSNR (12.5 GHz, both polarisations).
 
-    Parameters
-    ----------
-    osnr_db : float
-        Power of the signal (both polarisations) over the noise power of both polarisations in
-        12.5 GHz, dB.
-    signal_power : float or array
-        Power of one channel of one mode, both polarisations, W.
-
-    Notes
-    -----
-    S = P / (2 B_ref OSNR); R.-J. Essiambre et al., "Capacity limits of optical fiber networks",
-    J. Lightwave Technol. 28 (2010), eq. (33) and the text around it, doi 10.1109/JLT.2009.2039464.
+    ``signal_power`` (W) is that of one channel of one mode, both polarisations. S = P / (2 B_ref OSNR):
+    R.-J. Essiambre et al., "Capacity limits of optical fiber networks", J. Lightwave Technol. 28 (2010),
+    eq. (33) and the text around it, doi 10.1109/JLT.2009.2039464.
     """
     if not math.isfinite(osnr_db):
         raise InputError(f"osnr_db: {osnr_db!r} given, a finite number of dB allowed")
     return signal_power / (2 * REFERENCE_BANDWIDTH * 10 ** (osnr_db / 10))
-
-
-def load_noise(device, field, density: float, sample_rate: float, seed: int, number: int = 0, first_row=0):
-    """Add white noise to every row of ``field`` in place.
-
-    Parameters
-    ----------
-    device : Device
-    field : complex128 or complex64 array, shape (rows, N), √W
-    density : float
-        Noise power spectral density of a row, W/Hz, over the whole simulated band;
-        `osnr_noise_density` gives that of an OSNR.
-    sample_rate : float
-        Hz.
-    seed, number : int
-        Key of the noise: ``number`` counts the places in a link where noise is loaded.
-    first_row : int
-        Global row of ``field[0]``.
-    """
-    philox.check_seed(seed)
-    _add_white(device, field, density * sample_rate, seed, philox.LOADING, number, first_row)
-
-
-def _add_white(device, field, power, seed, domain, number, first_row):
-    kernels = device.kernels(philox.KERNELS)
-    for k in range(field.shape[0]):
-        stream = philox.stream(domain, number, first_row + k)
-        kernels.add_complex_normal(field[k], math.sqrt(power), seed, stream, 0)
 
 
 @dataclass(frozen=True)
@@ -106,21 +69,16 @@ class Amplifier:
         return (self.gain * 10 ** (self.noise_figure_db / 10) - 1) * PLANCK * frequency / 2
 
     def apply(self, device, field, grid, seed: int = 0, span: int = 0, first_row: int = 0) -> None:
-        """Amplify ``field`` in place.
+        """Amplify ``field`` (rows, N), √W, in place.
 
-        Parameters
-        ----------
-        device : Device
-        field : complex128 or complex64 array, shape (rows, N), √W
-        grid : WdmGrid
-            Gives the simulated band and its centre frequency.
-        seed, span : int
-            Key of the noise; ``span`` counts the amplifiers of a link.
-        first_row : int
-            Global row of ``field[0]``.
+        ``grid`` (`WdmGrid`) gives the simulated band and its centre. The noise follows from ``seed``,
+        ``span`` (which counts the amplifiers of a link) and the row; ``field[0]`` is global ``first_row``.
         """
         philox.check_seed(seed)
         field *= math.sqrt(self.gain)
-        density = self.noise_density(grid.centre_frequency)
-        if density > 0:
-            _add_white(device, field, density * grid.sample_rate, seed, philox.AMPLIFIER, span, first_row)
+        power = self.noise_density(grid.centre_frequency) * grid.sample_rate
+        if power > 0:
+            kernels = device.kernels(philox.KERNELS)
+            for k in range(field.shape[0]):
+                stream = philox.stream(philox.AMPLIFIER, span, first_row + k)
+                kernels.add_complex_normal(field[k], math.sqrt(power), seed, stream, 0)

@@ -14,17 +14,6 @@ from wavefabric.errors import InputError
 FORMATS = {"qpsk": 2, "16qam": 4, "64qam": 6, "gaussian": 0}
 
 
-def ber_from_q(q_squared):
-    """Bit error ratio of a binary decision: ½ erfc(Q/√2).
-
-    Parameters
-    ----------
-    q_squared : array_like
-        Q², linear. For QPSK Q² is the signal-to-noise ratio of a symbol and this is exact.
-    """
-    return 0.5 * erfc(np.sqrt(np.asarray(q_squared) / 2))
-
-
 @dataclass(frozen=True)
 class Constellation:
     """A format, ``"qpsk"``, ``"16qam"``, ``"64qam"`` or ``"gaussian"``.
@@ -102,33 +91,12 @@ class Constellation:
         ones = np.array([int(v).bit_count() for v in range(self._levels**2)], dtype=np.int64)
         return xp.asarray(ones)[sent ^ received].sum(axis=axis)
 
-    def modulate(self, xp, bits):
-        """Symbols of ``bits``, an integer array of shape (..., symbols × bits_per_symbol)."""
-        k = self.bits_per_symbol
-        self._levels  # noqa: B018  (raises for Gaussian symbols)
-        if bits.shape[-1] % k:
-            raise InputError(f"bits: {bits.shape[-1]} given, a multiple of {k} allowed")
-        weights = xp.asarray(1 << np.arange(k - 1, -1, -1))
-        return self.map(xp, (bits.reshape(*bits.shape[:-1], -1, k) * weights).sum(axis=-1))
-
-    def demodulate(self, xp, symbols):
-        """Bits decided from ``symbols``: int32 array of shape (..., symbols × bits_per_symbol)."""
-        labels = self.decide(xp, symbols)
-        shifts = xp.asarray(np.arange(self.bits_per_symbol - 1, -1, -1, dtype=np.int32))
-        return ((labels[..., None] >> shifts) & 1).reshape(*symbols.shape[:-1], -1)
-
     def ber(self, snr):
-        """Bit error ratio in white Gaussian noise, exact for Gray-mapped square QAM.
+        """Bit error ratio in white Gaussian noise, exact for Gray-mapped QAM; NaN for Gaussian symbols.
 
-        Parameters
-        ----------
-        snr : array_like
-            Mean symbol energy over noise energy E_s/N_0, linear. NaN for Gaussian symbols.
-
-        Notes
-        -----
-        K. Cho, D. Yoon, "On the general BER expression of one- and two-dimensional amplitude
-        modulations", IEEE Trans. Commun. 50 (2002), eqs. (14) and (16), doi 10.1109/TCOMM.2002.800818.
+        ``snr`` is the mean symbol energy over the noise energy E_s/N_0, linear. K. Cho, D. Yoon, "On the
+        general BER expression of one- and two-dimensional amplitude modulations", IEEE Trans. Commun. 50
+        (2002), eqs. (14) and (16), doi 10.1109/TCOMM.2002.800818.
         """
         snr = np.asarray(snr, dtype=float)
         if not self.digital:

@@ -137,10 +137,9 @@ class Receiver:
             Undoes the modal coupling of the whole link, before noise is loaded; of the rows of ``field``.
         power_gain : float
             Net power gain of the link, linear; 1 where amplifiers undo the whole loss.
-        first_mode : int
-            Mode of the link that ``field[:2]`` is, where a rank holds some of them.
-        modes : int, optional
-            Spatial modes of the link; by default those up to the last of ``field``.
+        first_mode, modes : int
+            Mode of the link that ``field[:2]`` is, where a rank holds some of them, and how many the link
+            has; by default those up to the last of ``field``.
         keep : iterable of (mode, channel)
             Signals whose received symbols go into the result, by mode of the link.
         progress : callable, optional

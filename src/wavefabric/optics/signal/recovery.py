@@ -10,19 +10,9 @@ import numpy as np
 def symbol_clock(device, window, known, method: str = "data-aided"):
     """Delay of each channel against the sent frame, in symbols, float64 of shape (channels,).
 
-    Parameters
-    ----------
-    device : Device
-    window : complex128 array, shape (2, channels, 2 symbols)
-        Spectra after the matched filter, NumPy's order.
-    known : complex128 array, shape (2, channels, symbols)
-        Spectra of the sent symbols.
-    method : str
-        See `Receiver`.
-
-    Notes
-    -----
-    The delay is common to both polarisations. A delay of τ turns bin j by −2πjτ/symbols.
+    ``window`` (2, channels, 2 symbols) are spectra after the matched filter, NumPy's order, ``known``
+    (2, channels, symbols) those of the sent symbols; ``method`` as `Receiver.clock`. The delay is common to
+    both polarisations. A delay of τ turns bin j by −2πjτ/symbols.
     """
     xp, symbols = device.xp, known.shape[-1]
     if method == "none":

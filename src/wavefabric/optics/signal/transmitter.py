@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,13 +83,7 @@ class Transmitter:
         return self.constellation
 
     def powers(self, modes: int) -> np.ndarray:
-        """Launch power by mode and channel, W, shape (modes, channels).
-
-        Raises
-        ------
-        InputError
-            If ``launch_power`` was given for another number of modes.
-        """
+        """Launch power by mode and channel, W, (modes, channels); InputError if given for other modes."""
         power = self.launch_power
         if power.ndim == 2 and power.shape[0] not in (1, modes):
             raise InputError(f"launch_power: {power.shape[0]} modes given, {modes} allowed")
@@ -119,66 +112,33 @@ class Transmitter:
             out[channel] = self.symbols(device, row, channel)
         return out
 
-    def row(self, device, row: int, out, modes: int | None = None) -> None:
-        """Write the waveform of global row ``row`` into ``out``, shape (N,), √W, complex128 or complex64.
-
-        Notes
-        -----
-        The spectrum of a channel's symbols, repeated at every symbol rate and shaped by the
-        root-raised cosine, is placed at the channel's bins; one inverse transform makes the row.
-        Symbol n of every channel is centred on sample n × samples_per_symbol.
-        """
-        self._writer(device, modes or row // 2 + 1, out.dtype)(row, out)
-
     def fill(self, device, field, first_row: int = 0, modes: int | None = None, progress=None) -> None:
-        """Write the waveforms of global rows ``first_row`` … into ``field``, shape (rows, N), √W.
+        """Write the waveforms of global rows ``first_row`` … into ``field`` (rows, N), √W, complex.
 
-        Parameters
-        ----------
-        device : Device
-        field : complex128 or complex64 array, shape (rows, N), overwritten
-        first_row : int
-            Global row of ``field[0]``.
-        modes : int, optional
-            Spatial modes of the whole field; by default those up to the last row of ``field``.
-        progress : callable, optional
-            Called as ``progress(rows_done, rows)`` after each row.
-
-        Raises
-        ------
-        InputError
-            If ``field`` does not have N columns.
-
-        Notes
-        -----
-        Scratch: one row, and two arrays of (channels, symbols), whatever the number of rows.
+        ``modes`` is the number of spatial modes of the whole field, by default up to the last row here;
+        ``progress(rows_done, rows)`` is called after each row. InputError if ``field`` has not N columns.
+        A channel fills its own bins of the row's spectrum, and one inverse transform makes the row: symbol n
+        of every channel is centred on sample n × samples_per_symbol. Scratch: one row, and two arrays of
+        (channels, symbols), whatever the number of rows.
         """
         if field.ndim != 2 or field.shape[1] != self.grid.samples:
             raise InputError(f"field: shape {field.shape} given, (rows, {self.grid.samples}) allowed")
-        rows = field.shape[0]
-        write = self._writer(device, modes or (first_row + rows + 1) // 2, field.dtype)
-        for k in range(rows):
-            write(first_row + k, field[k])
-            if progress is not None:
-                progress(k + 1, rows)
-
-    def _writer(self, device, modes: int, dtype) -> Callable:
         grid, xp = self.grid, device.xp
+        rows = field.shape[0]
         half = grid.half_width(self.rolloff)
         around = np.arange(-half, half + 1)
         where = xp.asarray((grid.bins[:, None] + around) % grid.samples)
         tiled = xp.asarray(around % grid.symbols)
         # Parseval: this gain gives a channel of unit-energy symbols unit mean power.
-        shape = root_raised_cosine(around / grid.symbols, self.rolloff) * grid.samples_per_symbol
-        shape = xp.asarray(shape)
-        amplitude = np.sqrt(self.powers(modes) / 2)
-        spectrum = device.zeros((grid.samples,), dtype)
-
-        def write(row, out):
+        shape = xp.asarray(root_raised_cosine(around / grid.symbols, self.rolloff) * grid.samples_per_symbol)
+        amplitude = np.sqrt(self.powers(modes or (first_row + rows + 1) // 2) / 2)
+        spectrum = device.zeros((grid.samples,), field.dtype)
+        for k in range(rows):
+            row = first_row + k
             sent = device.fft(self.row_symbols(device, row))
             gain = xp.asarray(amplitude[row // 2])[:, None]
             # Channels never share a bin (WdmGrid.check), and the bins are the same for every row.
-            spectrum[where] = (sent[:, tiled] * (shape * gain)).astype(dtype)
-            out[...] = device.ifft(spectrum)
-
-        return write
+            spectrum[where] = (sent[:, tiled] * (shape * gain)).astype(field.dtype)
+            field[k][...] = device.ifft(spectrum)
+            if progress is not None:
+                progress(k + 1, rows)
