@@ -9,10 +9,10 @@ import pytest
 from wavefabric.cli.collective.circuits import circuits_text
 from wavefabric.collectives import ring_all_gather, to_json
 from wavefabric.fabric import load
-from wavefabric.fabric.io.presets import FOLDER
+from wavefabric.fabric.io.presets import PRESETS
 from wavefabric.fabric.photonic.planning import plan_circuits
 
-LIGHTPATH = (FOLDER / "lightpath.toml").read_text("utf-8")
+LIGHTPATH = (PRESETS / "lightpath.toml").read_text("utf-8")
 DIGITS = "1" * 5000
 HEX = "0x" + "f" * 5000
 DOTS = ".".join("a" * 50_000)

@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, Optional
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -27,9 +27,9 @@ Number = Annotated[float, Field(strict=True, ge=0, lt=1e18)]
 _TYPES: dict[str, Any] = {
     "str": str,
     "int": Whole,
-    "int | None": Optional[Whole],
+    "int | None": Annotated[int | None, Field(strict=True, ge=0, lt=1 << 31)],
     "float": Number,
-    "LinkBudget | None": dict[str, float] | None,
+    "LinkBudget | None": dict[str, int | float] | None,
 }
 _SIDES = ("rows", "columns", "wafer_rows", "wafer_columns", "lasers")
 
