@@ -9,10 +9,7 @@ from pathlib import Path
 
 from wavefabric.collectives import save, verify
 from wavefabric.collectives.registry import build
-from wavefabric.fabric import cost, load
-from wavefabric.fabric.draw.pictures import draw_circuits
-from wavefabric.fabric.photonic.check import check_plan
-from wavefabric.fabric.photonic.planning import plan_circuits
+from wavefabric.fabric import check_plan, cost, draw_circuits, load, plan_circuits
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 wafer = load("lightpath:4x8")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from wavefabric.fabric.photonic.check import check_plan
     from wavefabric.fabric.photonic.fabric import PhotonicFabric
     from wavefabric.fabric.photonic.planning import plan_circuits
+    from wavefabric.fabric.photonic.routing.routes import route
 
     AnyFabric: TypeAlias = Fabric | PhotonicFabric
 
@@ -32,6 +33,7 @@ _MODULES = {
     "PhotonicFabric": "photonic.fabric",
     "check_plan": "photonic.check",
     "plan_circuits": "photonic.planning",
+    "route": "photonic.routing.routes",
     "draw_circuits": "draw.pictures",
     "draw_fabric": "draw.pictures",
     "load": "io.files",
@@ -54,6 +56,7 @@ __all__ = [
     "load",
     "plan_circuits",
     "presets",
+    "route",
     "save",
 ]
 

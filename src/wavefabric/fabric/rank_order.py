@@ -28,6 +28,8 @@ _WORK = 1 << 27
 _OVERHEAD = 1 << 12
 #: Pairs of GPUs that are looked at to see whether they differ.
 _PAIRS = 1 << 16
+#: Orders from which a search descends, and orders tried at most (fewer for large schedules).
+STARTS, MOST_ORDERS = 12, 20_000
 #: Orders that the model itself compares in the end.
 _FINAL = 4
 
@@ -85,12 +87,10 @@ def best_order(
     *,
     model: str = "auto",
     seed: int = 0,
-    starts: int = 12,
-    evaluations: int = 20_000,
 ) -> tuple[int, ...]:
     """An order of GPUs in which a schedule takes less time, if one is found: rank r is GPU ``order[r]``.
 
-    All orders are tried where there are few. Else the search descends from each of `starts` orders (as they
+    All orders are tried where there are few. Else the search descends from each of `STARTS` orders (as they
     are; along the widest and shortest routes; at random): two GPUs are exchanged, a part is reversed, or a
     GPU moves elsewhere. What is compared is the time of all rounds one after the other, then the sum of
     squares of the times that links are in use. `model` chooses among the best few and the order as it is, so
@@ -107,8 +107,6 @@ def best_order(
     model : {"auto", "alpha-beta", "flow"}
     seed : int
         Of random choices.
-    starts, evaluations : int
-        Orders to begin with, and orders tried at most (fewer for large schedules).
 
     Examples
     --------
@@ -126,15 +124,14 @@ def best_order(
         reordered(fabric, same)
     check_structure(schedule)
     check_sizes(schedule, fabric, element_bytes)
-    seed, starts = whole("seed", seed, 0), whole("starts", starts, 1)
-    evaluations = whole("evaluations", evaluations, 1)
+    seed = whole("seed", seed, 0)
     if not depends_on_pair(fabric) or not schedule.communication_rounds:
         return same
     if fabric.ranks > MOST_GPUS:
         given = f"auto given with the {fabric.ranks} GPUs of {fabric.name}"
         raise InputError(f"order: {given}; allowed: at most {MOST_GPUS}, or numbers")
     times = _OrderTimes(schedule, fabric, element_bytes)
-    orders = _search(times, np.random.default_rng(seed), starts, min(evaluations, times.affordable))
+    orders = _search(times, np.random.default_rng(seed), min(MOST_ORDERS, times.affordable))
     least, best = cost(schedule, fabric, element_bytes, model).seconds, same
     for order in orders:
         seconds = cost(schedule, reordered(fabric, order), element_bytes, model).seconds
@@ -221,9 +218,7 @@ def _distinct_rounds(schedule: Schedule, size: np.ndarray) -> list[_DistinctRoun
     return kinds
 
 
-def _search(
-    times: _OrderTimes, rng: np.random.Generator, starts: int, evaluations: int
-) -> list[tuple[int, ...]]:
+def _search(times: _OrderTimes, rng: np.random.Generator, evaluations: int) -> list[tuple[int, ...]]:
     """The best few orders, best first."""
     n = times.gpus
     if math.factorial(min(n, 20)) <= evaluations:
@@ -231,7 +226,7 @@ def _search(
         return [order for _, order in sorted(every)[:_FINAL]]
     values: dict[tuple[int, ...], tuple[float, float]] = {}
     left = evaluations
-    for number in range(starts):
+    for number in range(STARTS):
         if left <= 0:
             break
         if not number:

@@ -46,7 +46,6 @@ def bound(
     ranks: int | None = None,
     root: int = 0,
     incremental: bool = False,
-    peers: int | None = None,
 ) -> LowerBound:
     """The least time of a collective operation, whatever its schedule.
 
@@ -64,8 +63,6 @@ def bound(
         Of a broadcast, reduce, gather or scatter.
     incremental : bool
         Circuits of a photonic fabric may stay from round to round: only the first ones must be set up.
-    peers : int, optional
-        GPUs that a GPU sends to at once, L below; by default all others, or the ports of a photonic tile.
 
     Raises
     ------
@@ -74,7 +71,8 @@ def bound(
     Notes
     -----
     *Latency*: a round reaches 1 + L times as many ranks at most if each sends to L at once, hence at least
-    ⌈log_{1+L} N⌉ rounds. On electrical fabrics any number of transfers may begin together: L = N − 1.
+    ⌈log_{1+L} N⌉ rounds. L is the number of ports of a photonic tile; on electrical fabrics any number of
+    transfers may begin together: L = N − 1.
 
     *Transfer*: the greatest of
 
@@ -102,9 +100,7 @@ def bound(
         raise InputError(f"ranks: {n} given; allowed: 1 to the {fabric.ranks} GPUs of {fabric.name}")
     if not 0 <= root < n:
         raise InputError(f"root: {root} given; allowed: 0 to {n - 1}")
-    if peers is not None and peers < 1:
-        raise InputError(f"peers: {peers} given; allowed: from 1")
-    return _named(collective, fabric, np.full(n, nbytes / n), nbytes, root, incremental, peers)
+    return _named(collective, fabric, np.full(n, nbytes / n), nbytes, root, incremental)
 
 
 def schedule_bound(
@@ -144,7 +140,6 @@ def _named(
     whole: float,
     root: int,
     incremental: bool,
-    peers: int | None = None,
 ) -> LowerBound:
     """The bound of a named operation; `shares`: B of each rank."""
     n = len(shares)
@@ -152,7 +147,7 @@ def _named(
     needs = _transfer_needs(collective, electrical, shares, whole, root) if n > 1 else []
     if collective in ("gather", "scatter"):  # Ranks with an empty share have no part in it.
         n = 1 + int(np.count_nonzero(np.delete(shares, root)))
-    return _total(fabric, needs, n, incremental, peers)
+    return _total(fabric, needs, n, incremental)
 
 
 def _total(
@@ -160,22 +155,18 @@ def _total(
     needs: list[_Need],
     ranks: int,
     incremental: bool,
-    peers: int | None = None,
 ) -> LowerBound:
     """Latency of the rounds and the greatest transfer time."""
     most = max(needs, key=lambda need: need.seconds, default=None)
     if most is None or not most.seconds:
         return LowerBound(0.0, 0.0, 0.0, "nothing has to move")
-    latency, why = _latency(fabric, ranks, incremental, peers)
+    latency, why = _latency(fabric, ranks, incremental)
     return LowerBound(latency, most.seconds, latency + most.seconds, f"{why}; {most.why}")
 
 
-def _latency(
-    fabric: Fabric | PhotonicFabric, ranks: int, incremental: bool, peers: int | None = None
-) -> tuple[float, str]:
+def _latency(fabric: Fabric | PhotonicFabric, ranks: int, incremental: bool) -> tuple[float, str]:
     """s of the least number of rounds after which data of one rank can have reached all."""
     at_once = fabric.ports if isinstance(fabric, PhotonicFabric) else max(ranks - 1, 1)
-    at_once = at_once if peers is None else min(peers, at_once)
     rounds, reached = 0, 1
     while reached < ranks:
         rounds, reached = rounds + 1, reached * (1 + at_once)

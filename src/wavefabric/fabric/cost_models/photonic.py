@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -25,14 +26,11 @@ def photonic(
     element_bytes: float,
     *,
     plan: CircuitPlan | None = None,
-    routing: str = "auto",
-    sharing: str = "even",
-    oversubscribed: str = "split",
     incremental: bool = False,
-    seed: int = 0,
     budget: LinkBudget | None = None,
+    **planning: Any,
 ) -> Cost:
-    """Time of a schedule over circuits.
+    """Time of a schedule over circuits; rank r is tile r.
 
     A round costs, for each of its parts, alpha, the synchronisation with the controller, the reconfiguration
     of the switches, and the transfer: the greatest of bytes / (wavelengths × bandwidth of a laser) over its
@@ -41,20 +39,19 @@ def photonic(
     Parameters
     ----------
     schedule : Schedule
-        Rank r is tile r.
     fabric : PhotonicFabric
     element_bytes : float
         B an element.
     plan : CircuitPlan, optional
         For this schedule and fabric; checked first. By default one is made.
-    routing, sharing, oversubscribed, seed
-        See `planning.plan_circuits`; of no effect if a plan is given.
     incremental : bool
         Reconfigure only where circuits are needed that are not up. By default every part pays, as in the
         LUMORPH paper, so that a ring sets up the same circuits again and again.
     budget : LinkBudget, optional
         Circuits carry what closes over their routes, and no more than `laser_bandwidth` a wavelength. By
         default every circuit carries that, however long, as in the LUMORPH paper ("paths are homogeneous").
+    **planning
+        Options of `planning.plan_circuits`, if no plan is given.
 
     Returns
     -------
@@ -71,10 +68,9 @@ def photonic(
     Notes
     -----
     With `incremental`, what is up is what the last part that paid had set up. A part all of whose circuits
-    (tiles, wavelengths, route, waveguides) are among those pays nothing. Else all wait for the switches:
-    circuits that stay could send on meanwhile, but whether their data is there, and crosstalk of turning
-    switches, are not modelled. Circuits of parts before the last are not counted as up, though some could
-    have been left alone. So the time is achievable, not the least.
+    are among those pays nothing. Else all wait for the switches: whether circuits that stay could send on
+    meanwhile is not modelled. Circuits of parts before the last are not counted as up, though some could have
+    been left alone. So the time is achievable, not the least.
 
     Examples
     --------
@@ -88,9 +84,7 @@ def photonic(
     checked_structure(schedule)
     check_sizes(schedule, fabric, element_bytes)
     if plan is None:
-        plan = plan_circuits(
-            schedule, fabric, routing=routing, sharing=sharing, oversubscribed=oversubscribed, seed=seed
-        )
+        plan = plan_circuits(schedule, fabric, **planning)
     else:
         _same_grid(plan.fabric, fabric)
         check_plan(plan, schedule)

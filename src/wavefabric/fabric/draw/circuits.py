@@ -6,26 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wavefabric.fabric.draw import style
 from wavefabric.fabric.draw.scene import HALF, MARGIN, STREET, DrawnCircuit, Frame, Scene, flat
-from wavefabric.fabric.draw.style import (
-    DIM,
-    FULL,
-    NIGHT,
-    RIM,
-    STREETS,
-    TEXT,
-    TILE,
-    TILE_RIM,
-    WAFER,
-    colour_strip,
-    header,
-    legend_axes,
-    legend_text,
-    level_colour,
-    points_per_unit,
-    time_words,
-    wavelength_colour,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,20 +23,18 @@ def wafers(axes: Axes, scene: Scene) -> None:
     axes.set(xlim=(left - 0.05, right + 0.05), ylim=(bottom + 0.05, top - 0.05), aspect="equal")
     axes.axis("off")
     for a, b, c, d in scene.wafers:
-        style = "round,pad=0,rounding_size=0.12"
-        axes.add_patch(
-            FancyBboxPatch((a, b), c - a, d - b, boxstyle=style, fc=WAFER, ec=RIM, lw=1.0, zorder=0)
-        )
+        shape: dict[str, Any] = {"boxstyle": "round,pad=0,rounding_size=0.12", "lw": 1.0, "zorder": 0}
+        axes.add_patch(FancyBboxPatch((a, b), c - a, d - b, fc=style.WAFER, ec=style.RIM, **shape))
     lines, fibres = streets(scene)
-    width = 0.16 * points_per_unit(axes)
+    width = 0.16 * style.points_per_unit(axes)
     axes.add_collection(
-        LineCollection(list(lines), colors=STREETS, linewidths=width, zorder=1, capstyle="round")
+        LineCollection(list(lines), colors=style.STREETS, linewidths=width, zorder=1, capstyle="round")
     )
     axes.add_collection(
-        LineCollection(list(fibres), colors=RIM, linewidths=1.2, linestyles=(0, (2, 2)), zorder=1)
+        LineCollection(list(fibres), colors=style.RIM, linewidths=1.2, linestyles=(0, (2, 2)), zorder=1)
     )
     boxes = [_box(x, y, HALF) for x, y in scene.tiles]
-    axes.add_collection(PatchCollection(boxes, facecolor=TILE, edgecolor="none", zorder=2))
+    axes.add_collection(PatchCollection(boxes, facecolor=style.TILE, edgecolor="none", zorder=2))
 
 
 def streets(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
@@ -82,15 +62,15 @@ def tiles(axes: Axes, scene: Scene, levels: np.ndarray) -> list[Any]:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
-    unit = points_per_unit(axes)
+    unit = style.points_per_unit(axes)
     made: list[Any] = []
     liquid, colours, rims = [], [], []
     for (x, y), level in zip(scene.tiles, levels, strict=True):
         full = 0.0 if np.isnan(level) else float(level)
         inner = HALF - 0.03
         liquid.append(Rectangle((x - inner, y + inner - 2 * inner * full), 2 * inner, 2 * inner * full))
-        colours.append(level_colour(full))
-        rims.append(FULL if full > 1 - 1e-9 else TILE_RIM)
+        colours.append(style.level_colour(full))
+        rims.append(style.FULL if full > 1 - 1e-9 else style.TILE_RIM)
     made.append(axes.add_collection(PatchCollection(liquid, facecolor=colours, edgecolor="none", zorder=3)))
     boxes = [_box(x, y, HALF) for x, y in scene.tiles]
     rim = PatchCollection(boxes, facecolor="none", edgecolor=rims, linewidth=max(0.5, unit * 0.016), zorder=4)
@@ -99,7 +79,7 @@ def tiles(axes: Axes, scene: Scene, levels: np.ndarray) -> list[Any]:
     percent = unit > 55
     for rank, ((x, y), level) in enumerate(zip(scene.tiles, levels, strict=True)):
         raised = 0.05 if percent else 0
-        text: dict[str, Any] = {"ha": "center", "va": "center", "color": TEXT, "zorder": 6}
+        text: dict[str, Any] = {"ha": "center", "va": "center", "color": style.TEXT, "zorder": 6}
         made.append(axes.text(x, y - raised, str(rank), fontsize=size, fontweight="bold", **text))
         if percent and not np.isnan(level):
             words = "all" if level > 1 - 1e-9 else f"{100 * level:.0f} %"
@@ -111,12 +91,12 @@ def circuits(axes: Axes, now: Frame) -> list[Any]:
     """Draw lines with a glow, and arrowheads; the artists."""
     from matplotlib.collections import LineCollection, PolyCollection
 
-    unit = points_per_unit(axes)
+    unit = style.points_per_unit(axes)
     lines, colours, widths = [], [], []
     for circuit in now.circuits:
         for strand in circuit.strands:
             lines.append(flat(strand.points))
-            colours.append(wavelength_colour(strand.wavelength))
+            colours.append(style.wavelength_colour(strand.wavelength))
             widths.append(max(0.35, strand.width * unit * 0.82))
     if not lines:
         return []
@@ -126,12 +106,13 @@ def circuits(axes: Axes, now: Frame) -> list[Any]:
         glow = LineCollection(lines, colors=colours, linewidths=wide * scale, alpha=alpha, zorder=z)
         made.append(axes.add_collection(glow))
     width = _widths(now)
-    tint = [wavelength_colour(float(np.mean([s.wavelength for s in c.strands]))) for c in now.circuits]
+    tint = [style.wavelength_colour(float(np.mean([s.wavelength for s in c.strands]))) for c in now.circuits]
     middles = [_middle(c) for c in now.circuits]
     heads = [_head(p, max(w, 0.022)) for p, w in zip(middles, width, strict=True)]
-    made.append(axes.add_collection(PolyCollection(heads, facecolor=TEXT, edgecolor="none", zorder=5.6)))
+    arrows = PolyCollection(heads, facecolor=style.TEXT, edgecolor="none", zorder=5.6)
+    made.append(axes.add_collection(arrows))
     starts = np.array([p[0] for p in middles])
-    rim: dict[str, Any] = {"edgecolors": NIGHT, "linewidths": 0.3}
+    rim: dict[str, Any] = {"edgecolors": style.NIGHT, "linewidths": 0.3}
     made.append(axes.scatter(*starts.T, s=_spot_sizes(width, unit), c=tint, zorder=5.5, **rim))
     return made
 
@@ -140,7 +121,7 @@ def pulses(axes: Axes, now: Frame, share: float) -> list[Any]:
     """Draw data on their way, each circuit's three times over in a round; the artists."""
     if not now.circuits:
         return []
-    unit = points_per_unit(axes)
+    unit = style.points_per_unit(axes)
     sizes = 1.3 * _spot_sizes(_widths(now), unit)
     lines = [flat(_middle(c)) for c in now.circuits]
     made: list[Any] = []
@@ -183,20 +164,20 @@ def _along(points: np.ndarray, share: float) -> np.ndarray:
 
 def legend(figure: Figure, box: tuple[float, float, float, float], lasers: int) -> None:
     """Wavelengths as a strip of their colours, and what the colours of tiles mean."""
-    axes = legend_axes(figure, box)
-    legend_text(axes, 0, "wavelengths")
-    spectrum = [wavelength_colour(k / max(lasers - 1, 1)) for k in range(lasers)]
-    colour_strip(axes, spectrum, 15.5, 20 / lasers, 20 / lasers * 0.86)
-    legend_text(axes, 36.5, f"1 to {lasers}" if lasers > 1 else "1")
-    legend_text(axes, 51, "a tile holds of its result: a part")
-    colour_strip(axes, [level_colour(k / 24) for k in range(24)], 81, 0.4, 0.45)
-    legend_text(axes, 93, "all")
-    colour_strip(axes, [FULL], 96.5, 3, 3)
+    axes = style.legend_axes(figure, box)
+    style.legend_text(axes, 0, "wavelengths")
+    spectrum = [style.wavelength_colour(k / max(lasers - 1, 1)) for k in range(lasers)]
+    style.colour_strip(axes, spectrum, 15.5, 20 / lasers, 20 / lasers * 0.86)
+    style.legend_text(axes, 36.5, f"1 to {lasers}" if lasers > 1 else "1")
+    style.legend_text(axes, 51, "a tile holds of its result: a part")
+    style.colour_strip(axes, [style.level_colour(k / 24) for k in range(24)], 81, 0.4, 0.45)
+    style.legend_text(axes, 93, "all")
+    style.colour_strip(axes, [style.FULL], 96.5, 3, 3)
 
 
 def clock(now: Frame, share: float) -> str:
     """Time so far in words; empty without a cost."""
-    return "" if np.isnan(now.begin) else time_words(now.begin + share * (now.end - now.begin))
+    return "" if np.isnan(now.begin) else style.time_words(now.begin + share * (now.end - now.begin))
 
 
 def panels(scene: Scene) -> Figure:
@@ -223,7 +204,7 @@ def panel_figure(
     foot: float,
     least: float,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with a header, and axes with the wafers for each caption (left and right above them).
+    """A figure with a style.header, and axes with the wafers for each caption (left and right above them).
 
     Inches: widest panel, strip of a caption, foot of the figure, and least width of the figure.
     """
@@ -237,8 +218,8 @@ def panel_figure(
     high = panel / ratio
     head = 0.75
     wide, tall = max(across * panel + 0.4, least), down * (high + strip) + head + foot
-    figure = Figure(figsize=(wide, tall), facecolor=NIGHT)
-    header(figure, 0.25 / wide, (1 - 0.30 / tall, 1 - 0.56 / tall), (scene.title, scene.subtitle))
+    figure = Figure(figsize=(wide, tall), facecolor=style.NIGHT)
+    style.header(figure, 0.25 / wide, (1 - 0.30 / tall, 1 - 0.56 / tall), (scene.title, scene.subtitle))
     start = (wide - across * panel) / 2
     made = []
     for k, (words, note) in enumerate(captions):
@@ -248,10 +229,10 @@ def panel_figure(
         wafers(axes, scene)
         made.append(axes)
         line = (y + 0.12) / tall
-        figure.text((x + 0.08) / wide, line, words, color=TEXT, fontsize=9.5, va="center")
+        figure.text((x + 0.08) / wide, line, words, color=style.TEXT, fontsize=9.5, va="center")
         if note:
             right_end = (x + panel - 0.08) / wide
-            figure.text(right_end, line, note, color=DIM, fontsize=9, va="center", ha="right")
+            figure.text(right_end, line, note, color=style.DIM, fontsize=9, va="center", ha="right")
     return figure, made
 
 

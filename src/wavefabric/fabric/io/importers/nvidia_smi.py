@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from itertools import combinations
 from pathlib import Path
 
@@ -70,9 +71,9 @@ def read_topo(
     socket = bandwidths.positive("socket_bandwidth", socket_bandwidth, 16e9)
     switches, pairs = _tree(table, pcie, socket)
     if nvlinks:
-        found = _nvlinks(table, sm, nvswitch, each)
-        switches += sorted({b for _, b, _, _ in found if not b.startswith("GPU")})
-        pairs += found
+        direct = _nvlinks(table, sm, nvswitch, each)
+        switches += sorted({b for _, b, _, _ in direct if not b.startswith("GPU")})
+        pairs += direct
     default_alpha = bandwidths.NVLINK_ALPHA if nvlinks else bandwidths.PCIE_ALPHA
     links = [Link(a, b, w, 0.0, kind) for a, b, w, kind in pairs]
     links += [Link(b, a, w, 0.0, kind) for a, b, w, kind in pairs]
@@ -110,7 +111,7 @@ def _nvlinks(table: GpuTopology, sm: int, nvswitch: bool | None, each: float) ->
             for a, b in combinations(range(table.gpus), 2)
             if counts[a][b]
         ]
-    joined = _joined(table, lambda link: link.startswith("NV"))
+    joined = _joined(table, {link for row in table.links for link in row if link.startswith("NV")})
     sets = sorted({group for group in joined if sum(g == group for g in joined) > 1})
     return [
         (f"GPU{g}", f"NVSwitch{sets.index(group)}", max(counts[g]) * each, "nvlink")
@@ -119,11 +120,16 @@ def _nvlinks(table: GpuTopology, sm: int, nvswitch: bool | None, each: float) ->
     ]
 
 
-def _joined(table: GpuTopology, close) -> list[int]:
-    """For each GPU the first of those that it is joined to, directly or through others."""
+def _joined(table: GpuTopology, classes: Container[str], same_numa: bool = False) -> list[int]:
+    """For each GPU the first of those that links of some classes join it to, directly or through others.
+
+    With `same_numa` also NVLinks join GPUs of one NUMA node: they hide what is below them.
+    """
     group = list(range(table.gpus))
     for a, b in combinations(range(table.gpus), 2):
-        if close(table.links[a][b]) and group[a] != group[b]:
+        link = table.links[a][b]
+        hidden = same_numa and link.startswith("NV") and table.numa[a] == table.numa[b]
+        if (hidden or link in classes) and group[a] != group[b]:
             old, new = max(group[a], group[b]), min(group[a], group[b])
             group = [new if g == old else g for g in group]
     return group
@@ -136,10 +142,7 @@ def _tree(table: GpuTopology, pcie: float, socket: float) -> tuple[list[str], li
     switches: list[str] = []
     pairs: list[tuple] = []
     for name, word in _TREE:
-        as_close = SLOW_FIRST[SLOW_FIRST.index(name) :]
-        group = _joined(table, as_close.__contains__)
-        if name == "NODE":
-            group = _sockets(table, group)
+        group = _joined(table, SLOW_FIRST[SLOW_FIRST.index(name) :], same_numa=name == "NODE")
         groups.append(group)
         alone = len(set(group)) == 1
         for first in sorted(set(group)):
@@ -158,21 +161,12 @@ def _tree(table: GpuTopology, pcie: float, socket: float) -> tuple[list[str], li
     return switches, pairs
 
 
-def _sockets(table: GpuTopology, group: list[int]) -> list[int]:
-    """Groups of one NUMA node joined, where NVLinks hide what is between them."""
-    for a, b in combinations(range(table.gpus), 2):
-        if table.links[a][b].startswith("NV") and table.numa[a] == table.numa[b] and group[a] != group[b]:
-            old, new = max(group[a], group[b]), min(group[a], group[b])
-            group = [new if g == old else g for g in group]
-    return group
-
-
 def _check_tree(table: GpuTopology, groups: list[list[int]]) -> None:
     """Refuse classes that no tree has: two GPUs closer through a third than the table says."""
     classes = [name for name, _ in _TREE] + ["SYS"]
     for a, b in combinations(range(table.gpus), 2):
         link = table.links[a][b]
-        found = next((c for c, group in zip(classes, groups, strict=False) if group[a] == group[b]), "SYS")
-        if link in SLOW_FIRST and link != found:
-            given = f"{link} between GPU{a} and GPU{b}, which are {found} through others"
+        joined = next((c for c, group in zip(classes, groups, strict=False) if group[a] == group[b]), "SYS")
+        if link in SLOW_FIRST and link != joined:
+            given = f"{link} between GPU{a} and GPU{b}, which are {joined} through others"
             raise InputError(f"nvidia-smi topo -m: {given}; allowed: classes of a tree")

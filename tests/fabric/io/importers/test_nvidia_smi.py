@@ -13,7 +13,7 @@ from wavefabric.fabric.io.files import check_connected, from_toml, to_toml
 from wavefabric.fabric.io.importers.nvidia_smi import read_topo
 from wavefabric.system.gpu_topology import parse
 
-DATA = Path(__file__).parents[1] / "data" / "fabric"
+DATA = Path(__file__).parents[3] / "data" / "fabric"
 FILES = sorted(DATA.glob("smi-*.txt"))
 
 

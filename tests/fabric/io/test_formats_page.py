@@ -6,7 +6,7 @@ from pathlib import Path
 from wavefabric.collectives import from_json, to_json, verify
 from wavefabric.fabric.io.files import from_toml
 
-PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text()
 
 
 def test_examples():

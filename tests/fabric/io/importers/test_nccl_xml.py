@@ -17,7 +17,7 @@ from wavefabric.fabric.io.files import from_toml, to_toml
 from wavefabric.fabric.io.importers import bandwidths
 from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
 
-DATA = Path(__file__).parents[1] / "data" / "fabric"
+DATA = Path(__file__).parents[3] / "data" / "fabric"
 FILES = sorted(DATA.glob("nccl-*.xml"))
 
 
