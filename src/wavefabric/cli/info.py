@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import platform
 from importlib.util import find_spec
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 import wavefabric
-from wavefabric.cli.common.options import Json
 from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import pairs_table, print_json
 
@@ -21,7 +22,9 @@ EXTRAS = (
 )
 
 
-def command(as_json: Json = False) -> None:
+def command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON and nothing else.")] = False,
+) -> None:
     """Show version, processor, FFT library, GPUs, transports between ranks and optional parts.
 
     Under mpiexec: which device each rank has.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, make_dataclass, replace
+from dataclasses import make_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wavefabric.cli.common.decomposition import DecompositionOptions
-from wavefabric.cli.common.options import Device, grouped, option
+from wavefabric.cli.common.options import grouped, option, options
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
 from wavefabric.cli.kwave_run import KWaveRun, size_text
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from wavefabric.acoustics.recording.sinks import Report
     from wavefabric.acoustics.run import Checkpoints
 
-_SAVE = "Checkpoint"
 #: `QUANTITIES` of the library: an option each, with a letter for two of them.
 _HELP = {
     "At the sensor": {
@@ -51,14 +50,10 @@ _HELP = {
 }
 _LETTERS = {"p_raw": ("-p",), "u_raw": ("-u",)}
 
-Quantities: Any = make_dataclass(
+Quantities = make_dataclass(
     "Quantities",
     [
-        (
-            name,
-            Annotated[bool, option(f"--{name}", *_LETTERS.get(name, ()), help=text, panel=panel)],
-            field(default=False),
-        )
+        (name, bool, option(text, f"--{name}", *_LETTERS.get(name, ()), default=False, panel=panel))
         for panel, texts in _HELP.items()
         for name, text in texts.items()
     ],
@@ -66,19 +61,13 @@ Quantities: Any = make_dataclass(
 )
 
 
-@dataclass(frozen=True)
+@options("Checkpoint")
 class CheckpointOptions:
     """Where and how often to save."""
 
-    checkpoint_file: Annotated[
-        Path | None, option("--checkpoint_file", help="Save here, stop, and go on from here.", panel=_SAVE)
-    ] = None
-    checkpoint_interval: Annotated[
-        int | None, option("--checkpoint_interval", min=1, help="After so many seconds.", panel=_SAVE)
-    ] = None
-    checkpoint_timesteps: Annotated[
-        int | None, option("--checkpoint_timesteps", min=1, help="After so many steps.", panel=_SAVE)
-    ] = None
+    checkpoint_file: Path | None = option("Save here, stop, and go on from here.", "--checkpoint_file")
+    checkpoint_interval: int | None = option("After so many seconds.", "--checkpoint_interval", min=1)
+    checkpoint_timesteps: int | None = option("After so many steps.", "--checkpoint_timesteps", min=1)
 
     def checkpoints(self, input: Path, output: Path) -> Checkpoints | None:
         """Checked: together with each other, and with the files of the run."""
@@ -112,68 +101,72 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+@options()
+class KWaveOptions:
+    """Options of k-Wave's programs, and some of our own."""
+
+    threads: int | None = option(
+        "CPU threads, at most all. \\[default: by the size of the grid]", "-t", min=1
+    )
+    gpu: int | None = option("Use the GPU of this number.", "-g", min=0)
+    device: str | None = option("auto, cpu, cuda or cuda:K.")
+    precision: str = option("auto, {wavefabric.acoustics.run:PRECISIONS}.", default="auto", also=("auto",))
+    percent: int = option("Report progress every so many percent.", "-r", default=5, min=1, max=100)
+    compression: int = option("Deflate level of the output.", "-c", default=0, min=0, max=9)
+    start: int = option("First time step recorded, counted from 1.", "-s", default=1)
+    benchmark: int | None = option("Only so many time steps.", min=1)
+    verbose: int = option("0: one line, 1: short, 2: more.", default=1, min=0, max=2)
+    force: bool = option("Replace the output file if it exists.", default=False)
+    copy_sensor_mask: bool = option(
+        "Copy the sensor mask into the output.", "--copy_sensor_mask", default=False
+    )
+    version: bool = option("Show the version.", "--version", default=False, callback=_version, is_eager=True)
+    allow_unstable: bool = option(
+        "Run a time step that is not stable until the field has grown.", "--allow_unstable", default=False
+    )
+
+
 @grouped
 def command(
-    input: Annotated[Path, option("-i", help="Input file (HDF5).")],
-    output: Annotated[Path, option("-o", help="Output file (HDF5).")],
-    quantities: Quantities,
+    input: Annotated[Path, typer.Option("-i", help="Input file (HDF5).")],
+    output: Annotated[Path, typer.Option("-o", help="Output file (HDF5).")],
+    asked: KWaveOptions,
+    quantities: Quantities,  # type: ignore[valid-type]
     checkpoint: CheckpointOptions,
     ranks: RankOptions,
     decomposition: DecompositionOptions,
-    threads: Annotated[
-        int | None, option("-t", min=1, help="CPU threads, at most all. \\[default: by the size of the grid]")
-    ] = None,
-    gpu: Annotated[int | None, option("-g", min=0, help="Use the GPU of this number.")] = None,
-    device: Device = None,
-    precision: Annotated[
-        str,
-        option("--precision", help="auto, {wavefabric.acoustics.run:PRECISIONS}.", also=("auto",)),
-    ] = "auto",
-    percent: Annotated[int, option("-r", min=1, max=100, help="Report progress every so many percent.")] = 5,
-    compression: Annotated[int, option("-c", min=0, max=9, help="Deflate level of the output.")] = 0,
-    start: Annotated[int, option("-s", help="First time step recorded, counted from 1.")] = 1,
-    benchmark: Annotated[int | None, option("--benchmark", min=1, help="Only so many time steps.")] = None,
-    verbose: Annotated[int, option("--verbose", min=0, max=2, help="0: one line, 1: short, 2: more.")] = 1,
-    force: Annotated[bool, option("--force", help="Replace the output file if it exists.")] = False,
-    copy_sensor_mask: Annotated[
-        bool, option("--copy_sensor_mask", help="Copy the sensor mask into the output.")
-    ] = False,
-    version: Annotated[
-        bool, option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-    allow_unstable: Annotated[
-        bool, option("--allow_unstable", help="Run a time step that is not stable until the field has grown.")
-    ] = False,
 ) -> None:
     """Run a k-Wave input file as kspaceFirstOrder-OMP and -CUDA do: same options, same files."""
-    if gpu is not None and device is not None:
-        raise InputError(f"--device: {device} with -g {gpu}; allowed: one of them")
-    device = device or (f"cuda:{gpu}" if gpu is not None else None)
+    device, threads = asked.device, asked.threads
+    if asked.gpu is not None:
+        if device is not None:
+            raise InputError(f"--device: {device} with -g {asked.gpu}; allowed: one of them")
+        device = f"cuda:{asked.gpu}"
     if threads is not None:
         # k-Wave's scripts name the threads of the machine they were written on.
         threads = min(threads, usable_threads())
     ranks = replace(ranks, device=device, threads=threads)
     ranks.check()
-    verbose = verbose if is_rank_zero() else 0
+    verbose = asked.verbose if is_rank_zero() else 0
     names = tuple(name for name, wanted in vars(quantities).items() if wanted) or ("p_raw",)
     run = KWaveRun(
         input,
         output,
-        force,
+        asked.force,
         ranks,
         decomposition,
         checkpoint.checkpoints(input, output),
-        make_progress(not verbose, percent),
+        make_progress(not verbose, asked.percent),
         quiet=not verbose,
         quantities=names,
-        start=start - 1,
-        steps=benchmark,
-        precision=precision,
-        compression=compression,
-        copy_sensor_mask=copy_sensor_mask,
-        check_stability=not allow_unstable,
+        start=asked.start - 1,
+        steps=asked.benchmark,
+        precision=asked.precision,
+        compression=asked.compression,
+        copy_sensor_mask=asked.copy_sensor_mask,
+        check_stability=not asked.allow_unstable,
         unstable_advice=", or --allow_unstable",
-        introduce=lambda given: _introduce(given, names, start, verbose),
+        introduce=lambda given: _introduce(given, names, asked.start, verbose),
     )
     if done := run.run():
         _conclude(*done, run.checkpoints, verbose)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wavefabric.cli.common.decomposition import DecompositionOptions, traffic
-from wavefabric.cli.common.lifecycle import lifecycle
+from wavefabric.cli.common.guard import guarded
 from wavefabric.cli.common.progress import announce_compiling
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
-from wavefabric.errors import FieldLost, InputError
+from wavefabric.errors import InputError
 from wavefabric.system.progress import Progress, warn
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class KWaveRun:
 
     def run(self) -> tuple[KWaveOutput, Problem, Report] | None:
         """Simulate, on all ranks; the output, what was simulated and what it cost, on rank 0 alone."""
-        shared = self.decomposition.options(self.ranks)
+        shared = self.decomposition.read(self.ranks)
         comm = self._start_ranks(shared)
         began = time.perf_counter()
         from wavefabric.acoustics.kwave.input import read_input
@@ -74,23 +74,20 @@ class KWaveRun:
         self._warn(given.problem)
         self.introduce(given)
         path = None if self.checkpoints is None else self.checkpoints.path
-        try:
-            with lifecycle(self.progress, path, (lambda keep: None) if sink is None else sink.abandon):
-                report = run(
-                    given.problem,
-                    recording,
-                    sink,
-                    device=device,
-                    threads=threads,
-                    precision=self.precision,
-                    progress=self.progress,
-                    checkpoints=self.checkpoints,
-                    loading_seconds=time.perf_counter() - began,
-                    comm=comm,
-                    decomposition=shared,
-                )
-        except FieldLost as lost:
-            raise InputError(str(lost)) from None
+        with guarded(self.progress, path, (lambda keep: None) if sink is None else sink.abandon):
+            report = run(
+                given.problem,
+                recording,
+                sink,
+                device=device,
+                threads=threads,
+                precision=self.precision,
+                progress=self.progress,
+                checkpoints=self.checkpoints,
+                loading_seconds=time.perf_counter() - began,
+                comm=comm,
+                decomposition=shared,
+            )
         return None if sink is None else (sink, given.problem, report)
 
     def _start_ranks(self, shared: Options | None) -> Communicator | None:

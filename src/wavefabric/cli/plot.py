@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavefabric.cli.common.options import option
+from wavefabric.cli.common.options import grouped, option, options
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_written
 from wavefabric.errors import InputError
@@ -27,39 +27,31 @@ class Format(StrEnum):
     svg = "svg"
 
 
+@options()
+class PlotOptions:
+    """Where figures go, and what of an ultrasound is drawn."""
+
+    output: Path | None = option(
+        "Folder for the figures, or the file of a single one. \\[default: beside FILE]", "--output", "-o"
+    )
+    format: Format | None = option("Picture (png) or vectors. \\[default: png]")
+    quantity: list[str] | None = option(
+        "Ultrasound: draw this one, e.g. p_max_all; may be repeated. \\[default: all]"
+    )
+    slice: list[str] | None = option(
+        "Ultrasound in 3-D: cut at e.g. z=5mm; may be repeated. \\[default: at the largest value]"
+    )
+    force: bool = option("Ultrasound: replace figures that are there (a fibre's always are).", default=False)
+
+
+@grouped
 @rank_zero_only
 def command(
     file: Annotated[
         Path,
         typer.Argument(help="Result file (HDF5) of a run: of a fibre, of `simulate`, or k-Wave's output."),
     ],
-    output: Annotated[
-        Path | None,
-        option(
-            "--output",
-            "-o",
-            help="Folder for the figures, or the file of a single one. \\[default: beside FILE]",
-        ),
-    ] = None,
-    kind: Annotated[
-        Format | None, option("--format", help="Picture (png) or vectors. \\[default: png]")
-    ] = None,
-    quantity: Annotated[
-        list[str] | None,
-        option(
-            "--quantity", help="Ultrasound: draw this one, e.g. p_max_all; may be repeated. \\[default: all]"
-        ),
-    ] = None,
-    cut: Annotated[
-        list[str] | None,
-        option(
-            "--slice",
-            help="Ultrasound in 3-D: cut at e.g. z=5mm; may be repeated. \\[default: at the largest value]",
-        ),
-    ] = None,
-    force: Annotated[
-        bool, option("--force", help="Ultrasound: replace figures that are there (a fibre's always are).")
-    ] = False,
+    asked: PlotOptions,
 ) -> None:
     """Draw what a result file holds.
 
@@ -71,35 +63,28 @@ def command(
     recorded = open_recorded(file)
     if recorded is not None:
         with recorded:
-            written = _ultrasound(recorded, output, kind, quantity or [], cut or [], force)
+            written = _ultrasound(recorded, asked)
     else:
         from wavefabric.results import read_result
         from wavefabric.results.plots import plot_result
 
         read_result(file)
-        for name, given in (("--quantity", quantity), ("--slice", cut)):
+        for name, given in (("--quantity", asked.quantity), ("--slice", asked.slice)):
             if given:
                 raise InputError(f"{name}: {given[0]} given; allowed: with results of ultrasound")
-        written = plot_result(file, output, (kind or Format.png).value)
+        written = plot_result(file, asked.output, (asked.format or Format.png).value)
     print_written(written)
 
 
-def _ultrasound(
-    recorded: RecordedFile,
-    output: Path | None,
-    kind: Format | None,
-    names: list[str],
-    cuts: list[str],
-    force: bool,
-) -> list[Path]:
+def _ultrasound(recorded: RecordedFile, asked: PlotOptions) -> list[Path]:
     from wavefabric.acoustics.pictures.plot_recorded import chosen, plot_recorded
 
-    names = chosen(recorded, names)
-    positions = _positions(cuts, len(recorded.shape))
-    targets = _targets(recorded.path, names, output, kind)
+    names = chosen(recorded, asked.quantity or [])
+    positions = _positions(asked.slice or [], len(recorded.shape))
+    targets = _targets(recorded.path, names, asked.output, asked.format)
     for target in targets.values():
         if target.parent.is_dir():
-            check_output(target, force, "--output", inputs=[recorded.path])
+            check_output(target, asked.force, "--output", inputs=[recorded.path])
     folder = next(iter(targets.values())).parent
     try:
         folder.mkdir(parents=True, exist_ok=True)

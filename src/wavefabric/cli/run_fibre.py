@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wavefabric.cli.common import ranks as common_ranks
-from wavefabric.cli.common.lifecycle import lifecycle
+from wavefabric.cli.common.guard import guarded
 from wavefabric.cli.common.progress import announce_compiling, make_progress
 from wavefabric.cli.common.ranks import RankOptions
 from wavefabric.cli.common.show import print_json
@@ -17,46 +17,44 @@ from wavefabric.errors import visible
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from wavefabric.cli.run import RunOptions
     from wavefabric.collectives import Schedule
     from wavefabric.exchange import Communicator
     from wavefabric.optics.run_file.run_file import RunFile
     from wavefabric.results import Result
 
 
-def run_link_file(
-    file: Path,
-    output: Path | None,
-    ranks: RankOptions,
-    exchange: str | None,
-    *,
-    force: bool,
-    resume: bool,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
     """Run a run file, draw its figures and print its table."""
     from wavefabric.optics.run_file import run_file
     from wavefabric.results import read_result
     from wavefabric.results.checkpoint import checkpoint_path
 
     settings = run_file.load(file)
-    given = {"device": ranks.device, "threads": ranks.threads, "exchange": exchange}
+    given = {"device": ranks.device, "threads": ranks.threads, "exchange": asked.exchange}
     given = {key: value for key, value in given.items() if value is not None}
     if given:
         settings = settings.with_solver(**given)
     ranks = replace(ranks, device=settings.solver.device, threads=settings.solver.threads)
     ranks.check()
-    target = output or settings.output_path()
+    target = asked.output or settings.output_path()
     checkpoint = checkpoint_path(target)
-    silent = quiet or as_json
-    comm = _open_ranks(settings, ranks, target, force, checkpoint, silent)
+    comm = _open_ranks(settings, ranks, target, asked, checkpoint)
 
     from wavefabric.optics.link.run import run_link
 
-    progress = make_progress(silent)
-    announce_compiling(silent)
-    with lifecycle(progress, checkpoint, command="the same command" if resume else "without --no-resume it"):
-        done = run_link(settings, output=target, force=force, resume=resume, progress=progress, comm=comm)
+    progress = make_progress(asked.silent)
+    announce_compiling(asked.silent)
+    command = "without --no-resume it" if asked.no_resume else "the same command"
+    with guarded(progress, checkpoint, command=command):
+        done = run_link(
+            settings,
+            output=target,
+            force=asked.force,
+            resume=not asked.no_resume,
+            progress=progress,
+            comm=comm,
+        )
     if not common_ranks.is_rank_zero():
         return
 
@@ -66,26 +64,26 @@ def run_link_file(
 
         figures = plot_result(done.path)
     result = read_result(done.path)
-    if as_json:
+    if asked.as_json:
         print_json(summary(result, figures))
-    elif not quiet:
+    elif not asked.quiet:
         show(result, settings.title, figures)
 
 
 def _open_ranks(
-    settings: RunFile, ranks: RankOptions, target: Path, force: bool, checkpoint: Path, silent: bool
+    settings: RunFile, ranks: RankOptions, target: Path, asked: RunOptions, checkpoint: Path
 ) -> Communicator | None:
     """Start the ranks and exit when they have ended, or open the communicator of those that are there."""
     from wavefabric.results import ResultWriter
 
     if ranks.count == 1 or common_ranks.must_start(ranks):
-        ResultWriter(target, force, settings.input_paths())  # ranks have one among them, in run_link
+        ResultWriter(target, asked.force, settings.input_paths())  # ranks have one among them, in run_link
     if common_ranks.must_start(ranks):
         from wavefabric.optics.link.build import check_ranks
 
         check_ranks(settings, ranks.count)
-        common_ranks.start(ranks, checkpoint, lambda: _traffic(ranks.count), silent)
-    return common_ranks.open_ranks(ranks, lambda: _traffic(ranks.count), silent)
+        common_ranks.start(ranks, checkpoint, lambda: _traffic(ranks.count), asked.silent)
+    return common_ranks.open_ranks(ranks, lambda: _traffic(ranks.count), asked.silent)
 
 
 def _traffic(ranks: int) -> Schedule:

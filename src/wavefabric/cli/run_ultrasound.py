@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wavefabric.acoustics.kwave.output import KWaveOutput
     from wavefabric.acoustics.problem import Problem
     from wavefabric.acoustics.recording.sinks import Report
+    from wavefabric.cli.run import RunOptions
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -35,15 +36,7 @@ def is_hdf5(file: Path) -> bool:
 
 
 def run_kwave_file(
-    file: Path,
-    output: Path | None,
-    ranks: RankOptions,
-    decomposition: DecompositionOptions,
-    *,
-    force: bool,
-    resume: bool,
-    quiet: bool,
-    as_json: bool,
+    file: Path, asked: RunOptions, ranks: RankOptions, decomposition: DecompositionOptions
 ) -> None:
     """Run an input file and print what it cost; ``ranks`` are checked."""
     if ranks.threads is not None and ranks.threads < 1:
@@ -51,23 +44,22 @@ def run_kwave_file(
     from wavefabric.acoustics.run import Checkpoints
     from wavefabric.results.checkpoint import checkpoint_path
 
-    target = output or file.with_name(file.stem + "_out.h5")
-    silent = quiet or as_json
+    target = asked.output or file.with_name(file.stem + "_out.h5")
     done = KWaveRun(
         file,
         target,
-        force,
+        asked.force,
         ranks,
         decomposition,
-        Checkpoints(checkpoint_path(target), resume=resume),
-        make_progress(silent),
-        silent,
+        Checkpoints(checkpoint_path(target), resume=not asked.no_resume),
+        make_progress(asked.silent),
+        asked.silent,
     ).run()
     if done is None:
         return
-    if as_json:
+    if asked.as_json:
         print_json(summary(*done))
-    elif not quiet:
+    elif not asked.quiet:
         show(summary(*done), done[1])
 
 

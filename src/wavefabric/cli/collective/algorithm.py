@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wavefabric.cli.common.files import naming, read_text
-from wavefabric.cli.common.options import changed, option
+from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.parse import parse_shape
 from wavefabric.errors import InputError
 from wavefabric.files.input import MOST_SCHEDULE
@@ -23,35 +22,23 @@ if TYPE_CHECKING:
 
 _PANEL = "Of an algorithm"
 Words = Annotated[list[str] | None, typer.Argument(metavar="FILE | ALGORITHM COLLECTIVE", help="A schedule.")]
-Fabric = Annotated[
-    str | None,
-    option("--fabric", "-f", help="A name (see `wavefabric fabric show`), such as lightpath:4x8, or a file."),
-]
+_FABRIC = "A name (see `wavefabric fabric show`), such as lightpath:4x8, or a file."
+Fabric = Annotated[str | None, typer.Option("--fabric", "-f", help=_FABRIC)]
 
 
-@dataclass(frozen=True)
+@options(_PANEL)
 class AlgorithmOptions:
     """Options of an algorithm, as given; for commands whose ranks are not said by ``--ranks``."""
 
     ranks: int | None = None
-    elements: Annotated[
-        int | None,
-        option("--elements", help="Of the whole array. \\[default: as many as divide evenly]", panel=_PANEL),
-    ] = None
-    pieces: Annotated[
-        int | None,
-        option(
-            "--pieces",
-            help="Parts that follow each other in a pipeline. \\[default: 1; make optimal all-reduce, "
-            "broadcast, reduce: as many as GPUs]",
-            panel=_PANEL,
-        ),
-    ] = None
-    radix: Annotated[
-        int | None, option("--radix", help="Ranks that meet in a round. \\[default: 2]", panel=_PANEL)
-    ] = None
-    root: Annotated[int, option("--root", help="Of broadcast, reduce, gather, scatter.", panel=_PANEL)] = 0
-    grid: Annotated[str | None, option("--grid", help="Ranks as a grid, such as 4x8.", panel=_PANEL)] = None
+    elements: int | None = option("Of the whole array. \\[default: as many as divide evenly]")
+    pieces: int | None = option(
+        "Parts that follow each other in a pipeline. \\[default: 1; make optimal all-reduce, broadcast, "
+        "reduce: as many as GPUs]"
+    )
+    radix: int | None = option("Ranks that meet in a round. \\[default: 2]")
+    root: int = option("Of broadcast, reduce, gather, scatter.", default=0)
+    grid: str | None = option("Ranks as a grid, such as 4x8.")
 
     @property
     def parts(self) -> int:
@@ -69,11 +56,11 @@ class AlgorithmOptions:
         return parse_shape(self.grid, "--grid", "numbers from 1 with x between, such as 4x8")
 
 
-@dataclass(frozen=True)
+@options(_PANEL)
 class RankedAlgorithmOptions(AlgorithmOptions):
     """Options of an algorithm with ``--ranks``."""
 
-    ranks: Annotated[int | None, option("--ranks", "-n", help="GPUs.", panel=_PANEL)] = None
+    ranks: int | None = option("GPUs.", "--ranks", "-n")
 
 
 def schedule_from(

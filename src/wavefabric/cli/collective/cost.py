@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -18,11 +18,11 @@ from wavefabric.cli.collective.algorithm import (
 )
 from wavefabric.cli.collective.compare import compared
 from wavefabric.cli.collective.cost_table import Costed, rows_of, show
+from wavefabric.cli.collective.facts import circuit_facts
 from wavefabric.cli.collective.setting import AllCircuitOptions, Order, Setting, make_setting
 from wavefabric.cli.common.files import PICTURES, check_target
-from wavefabric.cli.common.measure import Factor
-from wavefabric.cli.common.options import Force, Json, grouped, option
-from wavefabric.cli.common.parse import parse_sizes
+from wavefabric.cli.common.options import OutputOptions, grouped, option, options
+from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.errors import InputError
@@ -32,33 +32,30 @@ if TYPE_CHECKING:
     from wavefabric.fabric import AnyFabric, Cost
 
 
+@options()
+class CostOptions(OutputOptions):
+    """What is costed, and how."""
+
+    bytes: str = option("Of the whole array: 64M, or 64K,1M, or 64K:1G. K, M, G: 2^10, …", default="64M")
+    factor: int | None = option(FACTOR_HELP)
+    algorithms: str | None = option(
+        "Compare these, such as ring,recursive:4,double-tree:8 (radix, or pieces), or all."
+    )
+    model: str = option("{wavefabric.fabric.cost.cost:MODELS}.", default="auto")
+    engines: int | None = option("flow: transfers that a GPU sends at once. \\[default: any]")
+    rounds: bool = option("Show every round.", default=False)
+    output: Path | None = option("Picture: time over size.", "--output", "-o")
+
+
 @grouped
 @rank_zero_only
 def command(
     algorithm: RankedAlgorithmOptions,
     circuit: AllCircuitOptions,
+    asked: CostOptions,
     words: Words = None,
     fabric: Fabric = None,
-    sizes: Annotated[
-        str, option("--bytes", help="Of the whole array: 64M, or 64K,1M, or 64K:1G. K, M, G: 2^10, …")
-    ] = "64M",
-    factor: Factor = None,
-    algorithms: Annotated[
-        str | None,
-        option(
-            "--algorithms",
-            help="Compare these, such as ring,recursive:4,double-tree:8 (radix, or pieces), or all.",
-        ),
-    ] = None,
     order: Order = None,
-    model: Annotated[str, option("--model", help="{wavefabric.fabric.cost.cost:MODELS}.")] = "auto",
-    engines: Annotated[
-        int | None, option("--engines", help="flow: transfers that a GPU sends at once. \\[default: any]")
-    ] = None,
-    rounds: Annotated[bool, option("--rounds", help="Show every round.")] = False,
-    output: Annotated[Path | None, option("--output", "-o", help="Picture: time over size.")] = None,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Time of a schedule on a fabric under a model, and of the least that any schedule needs.
 
@@ -74,14 +71,14 @@ def command(
     """
     if fabric is None and circuit.circuits is None:
         raise InputError("--fabric: none given; allowed: a name such as lightpath:4x8 or switch:8, or a file")
-    if engines is not None and (model != "flow" or engines < 1):
-        allowed = "1 or more" if model == "flow" else "with --model flow"
-        raise InputError(f"--engines: {engines} given; allowed: {allowed}")
-    check_target(output, force, PICTURES)
-    bytes_each = parse_sizes(sizes, "--bytes", factor)
+    if asked.engines is not None and (asked.model != "flow" or asked.engines < 1):
+        allowed = "1 or more" if asked.model == "flow" else "with --model flow"
+        raise InputError(f"--engines: {asked.engines} given; allowed: {allowed}")
+    check_target(asked.output, asked.force, PICTURES)
+    bytes_each = parse_sizes(asked.bytes, "--bytes", asked.factor)
     setting = make_setting(fabric, circuit, order)
     left_out: dict[str, str] = {}
-    if algorithms is None:
+    if asked.algorithms is None:
         schedule = schedule_from(words, algorithm, setting.fabric)
         own_grid = words and algorithm.grid is None
         grid = grid_of(words[0], schedule.ranks, setting.fabric) if words and own_grid else None
@@ -90,39 +87,38 @@ def command(
         if circuit.circuits is not None:
             given = f"{circuit.circuits} given with --algorithms"
             raise InputError(f"--circuits: {given}; allowed: with one schedule")
-        costed = compared(algorithms, words, algorithm, setting.fabric, left_out.__setitem__)
-    costed = {name: _costed(each, setting, bytes_each, model, engines) for name, each in costed.items()}
+        costed = compared(asked.algorithms, words, algorithm, setting.fabric, left_out.__setitem__)
+    costed = {name: _costed(each, setting, bytes_each, asked) for name, each in costed.items()}
     written = []
-    if output is not None:
+    if asked.output is not None:
         from wavefabric.fabric.draw.cost import draw_costs
 
         costs = {name: list(each.costs) for name, each in costed.items()}
-        written.append(draw_costs(output, bytes_each, costs, setting.fabric.name))
-    if as_json:
-        rows = rows_of(costed, bytes_each, rounds) | {"written": written}
+        written.append(draw_costs(asked.output, bytes_each, costs, setting.fabric.name))
+    if asked.as_json:
+        rows = rows_of(costed, bytes_each, asked.rounds) | {"written": written}
         print_json(rows | ({"left_out": left_out} if left_out else {}))
         return
     reorder = setting.order_may_matter([each.schedule for each in costed.values()])
-    show(costed, bytes_each, rounds, reorder, getattr(setting.fabric, "laser_bandwidth", 0.0))
+    show(costed, bytes_each, asked.rounds, reorder, getattr(setting.fabric, "laser_bandwidth", 0.0))
     for name, why in left_out.items():
         typer.echo(f"left out: {name} ({why})")
     print_written(written)
 
 
-def _costed(each: Costed, setting: Setting, sizes: list[int], model: str, engines: int | None) -> Costed:
+def _costed(each: Costed, setting: Setting, sizes: list[int], asked: CostOptions) -> Costed:
     """With its costs of all sizes, under one order and one plan of circuits."""
     # The order is that of the largest size, where links count most.
-    fabric, order = setting.in_order(each.schedule, max(sizes) / whole_array(each.schedule), model)
+    fabric, order = setting.in_order(each.schedule, max(sizes) / whole_array(each.schedule), asked.model)
     options, facts = _planned(each.schedule, setting)
-    if engines is not None and not setting.photonic:
-        options["engines"] = engines
-    costs = tuple(cost_at(each.schedule, fabric, size, model, options) for size in sizes)
+    if asked.engines is not None and not setting.photonic:
+        options["engines"] = asked.engines
+    costs = tuple(cost_at(each.schedule, fabric, size, asked.model, options) for size in sizes)
     return replace(each, order=order, costs=costs, circuits=facts)
 
 
 def _planned(schedule: Schedule, setting: Setting) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of the photonic model with one plan for all sizes, and facts about it; none for electrical."""
-    from wavefabric.cli.collective.circuits import facts
     from wavefabric.fabric import PhotonicFabric
     from wavefabric.fabric.cost.cost import check_sizes
     from wavefabric.fabric.photonic.budget import LinkBudget
@@ -134,7 +130,7 @@ def _planned(schedule: Schedule, setting: Setting) -> tuple[dict[str, Any], dict
     options = {"plan": plan, "incremental": setting.options.incremental}
     if setting.options.budget:
         options["budget"] = setting.fabric.budget or LinkBudget()
-    return options, facts(plan)
+    return options, circuit_facts(plan)
 
 
 def cost_at(schedule: Schedule, fabric: AnyFabric, size: float, model: str, options: dict[str, Any]) -> Cost:

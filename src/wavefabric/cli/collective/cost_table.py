@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from wavefabric.cli.collective.circuits import notes as circuit_notes
-from wavefabric.cli.collective.facts import MSCCL_NOT_COUNTED, msccl_facts, msccl_notes
+from wavefabric.cli.collective.facts import MSCCL_NOT_COUNTED, circuit_notes, msccl_facts, msccl_notes
 from wavefabric.cli.collective.setting import ORDER_NOTE, order_text
 from wavefabric.cli.common.show import console, table
 

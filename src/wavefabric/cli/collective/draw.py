@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -17,7 +16,7 @@ from wavefabric.cli.collective.algorithm import (
 from wavefabric.cli.collective.cost import cost_at
 from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting, order_text
 from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.options import Force, Json, Quiet, grouped, option
+from wavefabric.cli.common.options import OutputOptions, grouped, option, options
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.ranks import rank_zero_only
@@ -25,26 +24,27 @@ from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.errors import InputError
 
 
+@options()
+class DrawOptions(OutputOptions):
+    """What is drawn."""
+
+    bytes: str = option("Of the whole array, for times.", default="64M")
+    rounds: int | None = option("Draw so many rounds at most. \\[default: 12, gif 40, html all]")
+    output: Path | None = option(
+        "Picture (.png .svg .pdf), animation (.gif), page (.html).", "--output", "-o"
+    )
+    quiet: bool = option("No progress bar.", "--quiet", "-q", default=False)
+
+
 @grouped
 @rank_zero_only
 def command(
     algorithm: RankedAlgorithmOptions,
     circuit: CircuitOptions,
+    asked: DrawOptions,
     words: Words = None,
     fabric: Fabric = None,
-    size: Annotated[str, option("--bytes", help="Of the whole array, for times.")] = "64M",
     order: Order = None,
-    most: Annotated[
-        int | None,
-        option("--rounds", help="Draw so many rounds at most. \\[default: 12, gif 40, html all]"),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        option("--output", "-o", help="Picture (.png .svg .pdf), animation (.gif), page (.html)."),
-    ] = None,
-    force: Force = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
 ) -> None:
     """Draw a schedule on its fabric: circuits over the tiles, or loads of links and when each transfer runs.
 
@@ -60,14 +60,15 @@ def command(
     from wavefabric.fabric.draw import draw
     from wavefabric.fabric.photonic.check import check_plan
 
+    output, most = asked.output, asked.rounds
     if output is None:
         raise InputError("--output: none given; allowed: a name that ends in .png, .svg, .pdf, .gif or .html")
-    check_target(output, force, draw.ENDINGS, inputs=words or ())
+    check_target(output, asked.force, draw.ENDINGS, inputs=words or ())
     if fabric is None and circuit.circuits is None:
         raise InputError("--fabric: none given; allowed: a name such as lightpath:4x8 or dgx-1, or a file")
     if most is not None and most < 1:
         raise InputError(f"--rounds: {most} given; allowed: 1 or more")
-    array_bytes = parse_size(size)
+    array_bytes = parse_size(asked.bytes)
     setting = make_setting(fabric, circuit, order)
     draw.check_ending(output, setting.fabric)
     if most is not None and not setting.photonic:
@@ -76,20 +77,22 @@ def command(
     schedule = schedule_from(words, algorithm, setting.fabric)
     element_bytes = array_bytes / whole_array(schedule)
     ordered, gpus = setting.in_order(schedule, element_bytes, "flow")
-    progress = make_progress(quiet or as_json)
+    progress = make_progress(asked.quiet or asked.as_json)
     try:
         if isinstance(ordered, PhotonicFabric):
             plan = setting.plan_circuits(schedule)
             check_plan(plan, schedule)
             options = {"plan": plan, "incremental": circuit.incremental}
             cost = cost_at(schedule, ordered, array_bytes, "photonic", options)
-            path = draw.draw_circuits(schedule, plan, output, cost, most=most, progress=progress, force=force)
+            path = draw.draw_circuits(
+                schedule, plan, output, cost, most=most, progress=progress, force=asked.force
+            )
         else:
             cost = cost_at(schedule, ordered, array_bytes, "flow", {})
-            path = draw.draw_flow(schedule, ordered, element_bytes, output, cost, force=force)
+            path = draw.draw_flow(schedule, ordered, element_bytes, output, cost, force=asked.force)
     finally:
         progress.finish()
-    if as_json:
+    if asked.as_json:
         facts = {"schedule": schedule.name, "fabric": setting.fabric.name, "seconds": cost.seconds}
         print_json({**facts, "order": gpus, "written": [path]})
         return

@@ -2,55 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from wavefabric.cli.collective.algorithm import read_proved
-from wavefabric.cli.collective.circuits import circuits_text
 from wavefabric.cli.common.files import check_target, load_fabric, naming, write_all
-from wavefabric.cli.common.options import Force, Json, changed, grouped, option
+from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.errors import InputError
 
 
-@dataclass(frozen=True)
+@options()
 class MscclOptions:
     """How an MSCCL file carries a schedule out."""
 
-    proto: Annotated[str, option("--proto", help="MSCCL: {wavefabric.collectives.schedule:PROTOCOLS}.")] = (
-        "Simple"
+    proto: str = option("MSCCL: {wavefabric.collectives.schedule:PROTOCOLS}.", default="Simple")
+    instances: int = option("MSCCL: parts of each chunk, on channels of their own.", default=1)
+    slots: int = option("MSCCL: of a connection's buffer; no deadlock with so many.", default=8)
+    shared: bool | None = option(
+        "MSCCL: one thread block to send to a peer and receive from it, or two. "
+        "\\[default: two while there are enough]",
+        "--shared/--apart",
     )
-    instances: Annotated[
-        int, option("--instances", help="MSCCL: parts of each chunk, on channels of their own.")
-    ] = 1
-    slots: Annotated[
-        int, option("--slots", help="MSCCL: of a connection's buffer; no deadlock with so many.")
-    ] = 8
-    shared: Annotated[
-        bool | None,
-        option(
-            "--shared/--apart",
-            help="MSCCL: one thread block to send to a peer and receive from it, or two. "
-            "\\[default: two while there are enough]",
-        ),
-    ] = None
 
 
 @grouped
 @rank_zero_only
 def command(
     file: Annotated[Path, typer.Argument(help="Schedule: JSON, or MSCCL XML.")],
-    output: Annotated[Path, option("--output", "-o", help="x.xml (MSCCL), or x.json.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="x.xml (MSCCL), or x.json.")],
     msccl: MscclOptions,
+    asked: OutputOptions,
     fabric: Annotated[
-        str | None, option("--fabric", "-f", help="Photonic: write circuits for it too, as x.circuits.json.")
+        str | None,
+        typer.Option("--fabric", "-f", help="Photonic: write circuits for it too, as x.circuits.json."),
     ] = None,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Convert a schedule, by the ending of OUTPUT; it is proved first.
 
@@ -60,7 +49,7 @@ def command(
 
     wavefabric collective export other.xml -o other.json
     """
-    check_target(output, force, (".xml", ".json"), inputs=[file])
+    check_target(output, asked.force, (".xml", ".json"), inputs=[file])
     to_xml = output.suffix.lower() == ".xml"
     for name, value in () if to_xml else changed(msccl).items():
         shown = "" if name == "shared" else f" {value}"
@@ -68,7 +57,7 @@ def command(
         raise InputError(f"{given}; allowed: with a name that ends in .xml")
     circuits = output.with_name(output.stem + ".circuits.json")
     if fabric is not None:
-        check_target(circuits, force, (".json",))
+        check_target(circuits, asked.force, (".json",))
     schedule = read_proved(file)
     if to_xml:
         from wavefabric.collectives.formats.msccl.write import to_msccl
@@ -80,6 +69,7 @@ def command(
 
         texts = {output: to_json(schedule)}
     if fabric is not None:
+        from wavefabric.cli.collective.circuits import circuits_text
         from wavefabric.fabric import PhotonicFabric
         from wavefabric.fabric.photonic.assign import plan
 
@@ -87,8 +77,8 @@ def command(
         if not isinstance(wafer, PhotonicFabric):
             raise InputError(f"--fabric: {fabric} is electrical; allowed: photonic, or without")
         texts[circuits] = circuits_text(plan(schedule, wafer))
-    written = write_all(texts, force)
-    if as_json:
+    written = write_all(texts, asked.force)
+    if asked.as_json:
         print_json({"schedule": schedule.name, "written": written})
         return
     print_written(written)

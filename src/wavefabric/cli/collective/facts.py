@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wavefabric.cli.common.files import write_all
-from wavefabric.cli.common.show import console, pairs_table, print_json, print_written
+from wavefabric.cli.common.options import OutputOptions
+from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, rate_text
 
 if TYPE_CHECKING:
     from wavefabric.collectives import Schedule
+    from wavefabric.fabric.photonic.plan import CircuitPlan
 
 #: What of an MSCCL file no cost model counts.
 MSCCL_NOT_COUNTED = ("protocol", "channels")
@@ -51,8 +53,7 @@ def volumes(schedule: Schedule):
 def show_made(
     schedule: Schedule,
     output: Path | None,
-    force: bool,
-    as_json: bool,
+    asked: OutputOptions,
     *,
     more_lines: Sequence[tuple[str, str]] = (),
     more_facts: dict[str, Any] | None = None,
@@ -62,9 +63,9 @@ def show_made(
     from wavefabric.collectives import to_json
 
     texts = {} if output is None else {output: to_json(schedule)}
-    written = write_all(texts | (more_files or {}), force)
+    written = write_all(texts | (more_files or {}), asked.force)
     facts = schedule_facts(schedule)
-    if as_json:
+    if asked.as_json:
         print_json({**facts, **(more_facts or {}), "written": written})
         return
     local = f", and {facts['local_rounds']} that add or copy within ranks" if facts["local_rounds"] else ""
@@ -121,3 +122,34 @@ def msccl_notes(schedule: Schedule, sizes: Sequence[int]) -> list[str]:
     if most is not None and max(sizes) > most:
         lines.append(f"the MSCCL file hangs above {size_words(most)}: its buffers are full then")
     return lines
+
+
+def circuit_facts(plan: CircuitPlan) -> dict[str, Any]:
+    """What a plan asks of its fabric that costs take for granted.
+
+    ``slowest_circuit``: of the wavelengths that carry least by the link budget (B/s), None if all carry the
+    fabric's `laser_bandwidth`; ``wavelength_switches``: whether wavelengths of a waveguide part.
+    """
+    from wavefabric.fabric.photonic.budget import slowest
+    from wavefabric.fabric.photonic.check import needs_wavelength_switches
+
+    rate, bundle = slowest(plan)
+    least = None
+    if bundle is not None and rate < plan.fabric.laser_bandwidth:
+        least = {"src": bundle.src, "dst": bundle.dst, "edges": len(bundle.route) - 1, "bandwidth": rate}
+    return {"slowest_circuit": least, "wavelength_switches": needs_wavelength_switches(plan)}
+
+
+def circuit_notes(facts: dict[str, Any], bandwidth: float) -> list[str]:
+    """`circuit_facts` in words, if there is something to say; lasers are counted with ``bandwidth`` (B/s)."""
+    notes = []
+    if slow := facts.get("slowest_circuit"):
+        edges = f"{slow['edges']} edge{'s' if slow['edges'] > 1 else ''}"
+        rate = rate_text(slow["bandwidth"]) if slow["bandwidth"] else "nothing"
+        which = f"a wavelength of circuit {slow['src']} -> {slow['dst']} over {edges}"
+        notes.append(f"link budget: {which} carries {rate}, not {rate_text(bandwidth)}")
+    if facts.get("wavelength_switches"):
+        notes.append(
+            "switches: wavelengths of a waveguide part, so they need switches for single wavelengths"
+        )
+    return notes

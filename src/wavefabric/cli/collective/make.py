@@ -13,7 +13,8 @@ from wavefabric.cli.collective.greedy import greedy_schedule
 from wavefabric.cli.collective.optimal import optimal
 from wavefabric.cli.collective.solver_options import SolverOptions
 from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.options import Force, Json, changed, grouped, option
+from wavefabric.cli.common.options import OutputOptions, changed, grouped, option
+from wavefabric.cli.common.options import options as options_class
 from wavefabric.cli.common.parse import check_seed
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import console, print_json, table
@@ -28,19 +29,24 @@ SOLVERS = {
 _FOR = {"messages": "greedy", "seed": "greedy", "lasers": "optimal or greedy"}
 
 
+@options_class()
+class MakeOptions(OutputOptions):
+    """What is written, or that all algorithms are listed."""
+
+    list_all: bool = option("Show all algorithms.", "--list", default=False)
+    output: Path | None = option("Schedule (JSON).", "--output", "-o")
+
+
 @grouped
 @rank_zero_only
 def command(
     options: RankedAlgorithmOptions,
     solver: SolverOptions,
+    asked: MakeOptions,
     algorithm: Annotated[str | None, typer.Argument(metavar="ALGORITHM", help="See --list.")] = None,
     collective: Annotated[
         str | None, typer.Argument(metavar="COLLECTIVE", help="Such as all-reduce.")
     ] = None,
-    list_all: Annotated[bool, option("--list", help="Show all algorithms.")] = False,
-    output: Annotated[Path | None, option("--output", "-o", help="Schedule (JSON).")] = None,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Make a schedule and prove it.
 
@@ -54,33 +60,34 @@ def command(
 
     wavefabric collective make greedy --ranks 8 --messages layers.json --lasers 2
     """
-    asked = {f"--{name.replace('_', '-')}": value for name, value in changed(solver).items()}
-    if list_all:
-        given = [word for word in (algorithm, collective) if word is not None] + options.given() + [*asked]
-        given += [] if output is None else ["--output"]
+    for_solvers = {f"--{name.replace('_', '-')}": value for name, value in changed(solver).items()}
+    if asked.list_all:
+        given = [word for word in (algorithm, collective) if word is not None]
+        given += [*options.given(), *for_solvers]
+        given += [] if asked.output is None else ["--output"]
         if given:
             raise InputError(f"--list: given with {given[0]}; allowed: alone, or with --json")
-        show_list(as_json)
+        show_list(asked.as_json)
         return
     if algorithm is None:
         raise InputError("ALGORITHM: none given; allowed: see wavefabric collective make --list")
-    for name, value in asked.items():
+    for name, value in for_solvers.items():
         needed = _FOR.get(name.removeprefix("--"), "optimal")
         if algorithm not in needed.split(" or "):
             raise InputError(f"{name}: {value} given with {algorithm}; allowed: with {needed}")
     check_seed(solver.seed)
     if collective is None and algorithm != "greedy" and solver.conditions is None:
         raise InputError(f"COLLECTIVE: none given after {algorithm}; allowed: {_collectives(algorithm)}")
-    check_target(output, force, (".json",))
+    check_target(asked.output, asked.force, (".json",))
     if algorithm == "optimal":
-        optimal(collective, options, solver, output, force, as_json)
+        optimal(collective, options, solver, asked.output, asked)
         return
     if algorithm == "greedy":
         schedule = greedy_schedule(collective, options, solver.messages, solver.lasers, solver.seed or 0)
     else:
         assert collective is not None
         schedule = build_by_name(algorithm, collective, options)
-    show_made(schedule, output, force, as_json)
+    show_made(schedule, asked.output, asked)
 
 
 def _collectives(algorithm: str) -> str:

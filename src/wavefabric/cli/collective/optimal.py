@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, default_elements, read_schedule
-from wavefabric.cli.collective.circuits import circuits_text
 from wavefabric.cli.collective.facts import show_made
 from wavefabric.cli.collective.solver_options import SolverOptions
 from wavefabric.cli.common.files import check_target, load_fabric
+from wavefabric.cli.common.options import OutputOptions
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import Status, print_json
 from wavefabric.errors import InputError
@@ -38,8 +38,7 @@ def optimal(
     algorithm: AlgorithmOptions,
     solver: SolverOptions,
     output: Path | None,
-    force: bool,
-    as_json: bool,
+    asked: OutputOptions,
 ) -> None:
     """Synthesise, show, and write the schedule and its circuits.
 
@@ -64,13 +63,13 @@ def optimal(
     circuits = None
     if photonic and output is not None:
         circuits = output.with_name(output.name.removesuffix(".json") + ".circuits.json")
-        check_target(circuits, force, (".json",))
-    answer = _solve(wanted, connections, solver, begun, as_json)
+        check_target(circuits, asked.force, (".json",))
+    answer = _solve(wanted, connections, solver, begun, asked.as_json)
     if isinstance(answer, str):
-        raise _impossible(answer, solver, fabric, as_json)
+        raise _impossible(answer, solver, fabric, asked.as_json)
     pieces = None if solver.conditions is not None else algorithm.pieces
     lines, facts, files = _about(answer, fabric, size, pieces, circuits)
-    show_made(answer.schedule, output, force, as_json, more_lines=lines, more_facts=facts, more_files=files)
+    show_made(answer.schedule, output, asked, more_lines=lines, more_facts=facts, more_files=files)
 
 
 def links_of(fabric: Fabric) -> Links:
@@ -186,6 +185,7 @@ def _about(
     answer: Synthesis, fabric: AnyFabric, size: int, pieces: int | None, circuits: Path | None
 ) -> tuple[list[tuple[str, str]], dict[str, Any], dict[Path, str]]:
     """Lines of the table, facts for JSON, and further files, on a schedule that was found."""
+    from wavefabric.cli.collective.circuits import circuits_text
     from wavefabric.collectives.conditions import whole_elements
     from wavefabric.fabric import PhotonicFabric
     from wavefabric.fabric.cost.cost import cost

@@ -6,22 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, Words, build_by_name, schedule_from
 from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting
-from wavefabric.cli.common import ranks as common_ranks
-from wavefabric.cli.common.measure import (
-    Device,
-    Factor,
-    RankSession,
-    Repeats,
-    Threads,
-    Transports,
-    check_free,
-)
-from wavefabric.cli.common.options import Force, Json, grouped, option
-from wavefabric.cli.common.parse import optional_sizes
+from wavefabric.cli.common.measure import MeasureOptions, RankSession, check_free
+from wavefabric.cli.common.options import OutputOptions, grouped, option, options
+from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
+from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,49 +21,34 @@ if TYPE_CHECKING:
     from wavefabric.fabric import AnyFabric
 
 
+@options()
+class RunOptions(OutputOptions):
+    """What is run and predicted."""
+
+    sizes: str | None = option(
+        "Bytes of the whole array: least:most, or with commas between; K, M, G: 2^10, …"
+    )
+    factor: int | None = option(FACTOR_HELP)
+    dtype: str = option("{wavefabric.execution.collective_data:EXACT}.", default="float32")
+    fabric: str | None = option("Predict for this fabric: a name or a file.", "--fabric", "-f")
+    model: str = option("Of the prediction: auto, alpha-beta, flow.", default="auto")
+    nccl: bool = option("Time NCCL's own operation too.", default=False)
+    output: Path | None = option(
+        "Folder for the picture and the numbers (JSON); neither is written without.", "--output", "-o"
+    )
+    plot: bool | None = option(
+        "Draw the picture, without --output in this folder. \\[default: yes with --output]",
+        "--plot/--no-plot",
+    )
+
+
 @grouped
 def command(
     algorithm: AlgorithmOptions,
+    asked: RunOptions,
+    who: MeasureOptions,
     words: Words = None,
-    sizes: Annotated[
-        str | None,
-        option(
-            "--sizes", help="Bytes of the whole array: least:most, or with commas between; K, M, G: 2^10, …"
-        ),
-    ] = None,
-    factor: Factor = None,
-    dtype: Annotated[
-        str, option("--dtype", help="{wavefabric.execution.collective_data:EXACT}.")
-    ] = "float32",
-    fabric: Annotated[
-        str | None, option("--fabric", "-f", help="Predict for this fabric: a name or a file.")
-    ] = None,
-    model: Annotated[str, option("--model", help="Of the prediction: auto, alpha-beta, flow.")] = "auto",
     order: Order = None,
-    nccl: Annotated[bool, option("--nccl", help="Time NCCL's own operation too.")] = False,
-    repeats: Repeats = 5,
-    transports: Transports = "all",
-    ranks: common_ranks.Ranks = None,
-    placement: common_ranks.Placement = None,
-    device: Device = "auto",
-    threads: Threads = None,
-    as_json: Json = False,
-    output: Annotated[
-        Path | None,
-        option(
-            "--output",
-            "-o",
-            help="Folder for the picture and the numbers (JSON); neither is written without.",
-        ),
-    ] = None,
-    plot: Annotated[
-        bool | None,
-        option(
-            "--plot/--no-plot",
-            help="Draw the picture, without --output in this folder. \\[default: yes with --output]",
-        ),
-    ] = None,
-    force: Force = False,
 ) -> None:
     """Run a schedule on every transport; every element that arrives is checked.
 
@@ -85,16 +62,19 @@ def command(
     from wavefabric.exchange.launch import environment
     from wavefabric.execution import collective_run as module
 
-    plot = output is not None if plot is None else plot
-    if common_ranks.is_rank_zero():
-        check_free("collective-run", output, plot, force)
-    chosen = optional_sizes(sizes, factor)
-    if fabric is None:
-        for name, value in (("--order", order), ("--model", None if model == "auto" else model)):
+    plot = asked.output is not None if asked.plot is None else asked.plot
+    if is_rank_zero():
+        check_free("collective-run", asked.output, plot, asked.force)
+    sizes = optional_sizes(asked.sizes, asked.factor)
+    setting = None
+    if asked.fabric is not None:
+        setting = make_setting(asked.fabric, CircuitOptions(circuits=None), order)
+    else:
+        for name, value in (("--order", order), ("--model", None if asked.model == "auto" else asked.model)):
             if value is not None:
                 raise InputError(f"{name}: {value} given without --fabric; allowed: with one")
-    setting = None if fabric is None else make_setting(fabric, CircuitOptions(), order)
     predicted: Any = None if setting is None else setting.fabric
+    ranks = who.ranks
     count = max(environment.ranks(), ranks or 1)
     schedule: Schedule | Callable[[int], Schedule]
     if words and len(words) == 2:
@@ -109,13 +89,21 @@ def command(
             file = words[0] if words else ""
             raise InputError(f"--ranks: {count} given; allowed: {example.ranks}, as in {file}")
     if setting is not None and order is not None:
-        element_bytes = max(chosen, default=1 << 26) / max(whole_elements(example), 1)
-        predicted, _ = setting.in_order(example, element_bytes, model)
-    with RankSession(ranks, transports, placement, device, threads, as_json) as job:
+        element_bytes = max(sizes, default=1 << 26) / max(whole_elements(example), 1)
+        predicted, _ = setting.in_order(example, element_bytes, asked.model)
+    with RankSession(ranks, who.transports, who.placement, who.device, who.threads, asked.as_json) as job:
         result = module.run(
-            job.ranks, schedule, chosen, dtype, repeats, predicted, nccl, job.say, model=model
+            job.ranks,
+            schedule,
+            sizes,
+            asked.dtype,
+            who.repeats,
+            predicted,
+            asked.nccl,
+            job.say,
+            model=asked.model,
         )
-        job.show(module, result, output, plot)
+        job.show(module, result, asked.output, plot)
 
 
 def _with_elements(

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from wavefabric.cli.common.files import load_fabric
-from wavefabric.cli.common.options import changed, option
+from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.parse import check_seed
 from wavefabric.errors import InputError
 
@@ -22,35 +24,24 @@ _PANEL = "Photonic fabrics"
 ORDER_NOTE = "rank r is GPU r; --order auto looks for a better one"
 Order = Annotated[
     str | None,
-    option("--order", help="GPU of rank 0, 1, …, such as 0,2,1,3; or auto: look for a better one."),
+    typer.Option("--order", help="GPU of rank 0, 1, …, such as 0,2,1,3; or auto: look for a better one."),
 ]
 
 
-@dataclass(frozen=True)
+@options(_PANEL)
 class CircuitOptions:
     """Options of photonic fabrics that pictures have too."""
 
-    routing: Annotated[
-        str, option("--routing", help="{wavefabric.fabric.photonic.routing.routes:METHODS}.", panel=_PANEL)
-    ] = "auto"
-    sharing: Annotated[
-        str,
-        option(
-            "--sharing",
-            help="Lasers of a tile over its peers, {wavefabric.fabric.photonic.assign:SHARING}: evenly, or "
-            "as the paper does.",
-            panel=_PANEL,
-        ),
-    ] = "even"
+    routing: str = option("{wavefabric.fabric.photonic.routing.routes:METHODS}.", default="auto")
+    sharing: str = option(
+        "Lasers of a tile over its peers, {wavefabric.fabric.photonic.assign:SHARING}: evenly, or as the "
+        "paper does.",
+        default="even",
+    )
     oversubscribed: str = "split"
-    incremental: Annotated[
-        bool, option("--incremental", help="Circuits that stay are not set up anew.", panel=_PANEL)
-    ] = False
-    seed: Annotated[int, option("--seed", help="Of random choices.", panel=_PANEL)] = 0
-    circuits: Annotated[
-        Path | None,
-        option("--circuits", help="Circuits of this file (JSON), for its fabric.", panel=_PANEL),
-    ] = None
+    incremental: bool = option("Circuits that stay are not set up anew.", default=False)
+    seed: int = option("Of random choices.", default=0)
+    circuits: Path | None = option("Circuits of this file (JSON), for its fabric.")
     budget: bool = False
 
     @property
@@ -59,27 +50,18 @@ class CircuitOptions:
         return {name: getattr(self, name) for name in ("routing", "sharing", "oversubscribed", "seed")}
 
 
-@dataclass(frozen=True)
+@options(_PANEL)
 class AllCircuitOptions(CircuitOptions):
     """Options of photonic fabrics where time is asked for."""
 
-    oversubscribed: Annotated[
-        str,
-        option(
-            "--oversubscribed",
-            help="Where not all circuits fit, {wavefabric.fabric.photonic.assign:OVERSUBSCRIBED}: split the "
-            "round, or thin them out to fewer wavelengths.",
-            panel=_PANEL,
-        ),
-    ] = "split"
-    budget: Annotated[
-        bool,
-        option(
-            "--budget",
-            help="Wavelengths carry what their link budget allows, and no more than the fabric says.",
-            panel=_PANEL,
-        ),
-    ] = False
+    oversubscribed: str = option(
+        "Where not all circuits fit, {wavefabric.fabric.photonic.assign:OVERSUBSCRIBED}: split the round, or "
+        "thin them out to fewer wavelengths.",
+        default="split",
+    )
+    budget: bool = option(
+        "Wavelengths carry what their link budget allows, and no more than the fabric says.", default=False
+    )
 
 
 @dataclass(frozen=True)

@@ -3,88 +3,45 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions
-from wavefabric.cli.common.options import option
+from wavefabric.cli.common.options import option, options
 from wavefabric.cli.common.parse import check_range
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
     from wavefabric.fabric import AnyFabric
 
-_PANEL = "Of optimal and greedy"
 #: Most shortest routes of a pair, and how many there are by default.
 _MOST_ROUTES, _ROUTES = 64, 4
 
 
-@dataclass(frozen=True)
+@options("Of optimal and greedy")
 class SolverOptions:
     """Options of ``optimal`` and ``greedy``, as given."""
 
-    fabric: Annotated[
-        str | None, option("--fabric", "-f", help="optimal: for this fabric.", panel=_PANEL)
-    ] = None
-    lasers: Annotated[
-        int | None,
-        option(
-            "--lasers",
-            help="Wavelengths a GPU sends at once. \\[default: optimal, the fabric's; greedy 1]",
-            panel=_PANEL,
-        ),
-    ] = None
-    waveguides: Annotated[
-        int | None, option("--waveguides", help="Between tiles, each way.", panel=_PANEL)
-    ] = None
-    messages: Annotated[
-        Path | None,
-        option("--messages", help="greedy: JSON list of \\[src, dst, elements].", panel=_PANEL),
-    ] = None
-    routes: Annotated[
-        str | None,
-        option(
-            "--routes",
-            help="optimal: of each pair, xy (row first, column first), or shortest:K (K shortest paths)."
-            " \\[default: xy]",
-            panel=_PANEL,
-        ),
-    ] = None
-    steps: Annotated[
-        int | None,
-        option(
-            "--steps",
-            help="optimal, electrical: exactly so many steps; exit code 1 if proved impossible.",
-            panel=_PANEL,
-        ),
-    ] = None
-    rounds: Annotated[
-        int | None,
-        option("--rounds", help="optimal: rounds of all steps together. \\[default: --steps]", panel=_PANEL),
-    ] = None
-    bytes: Annotated[
-        str | None,
-        option(
-            "--bytes",
-            help="optimal: of the whole array, for the time that is shown. \\[default: 64M]",
-            panel=_PANEL,
-        ),
-    ] = None
-    conditions: Annotated[
-        Path | None,
-        option(
-            "--conditions",
-            help="optimal: what is held before and after, a schedule (JSON) without transfers.",
-            panel=_PANEL,
-        ),
-    ] = None
-    time_limit: Annotated[
-        float | None, option("--time-limit", help="optimal: seconds. \\[default: 60]", panel=_PANEL)
-    ] = None
-    seed: Annotated[
-        int | None, option("--seed", help="greedy: order of equals. \\[default: 0]", panel=_PANEL)
-    ] = None
+    fabric: str | None = option("optimal: for this fabric.", "--fabric", "-f")
+    lasers: int | None = option(
+        "Wavelengths a GPU sends at once. \\[default: optimal, the fabric's; greedy 1]"
+    )
+    waveguides: int | None = option("Between tiles, each way.")
+    messages: Path | None = option("greedy: JSON list of \\[src, dst, elements].")
+    routes: str | None = option(
+        "optimal: of each pair, xy (row first, column first), or shortest:K (K shortest paths). "
+        "\\[default: xy]"
+    )
+    steps: int | None = option(
+        "optimal, electrical: exactly so many steps; exit code 1 if proved impossible."
+    )
+    rounds: int | None = option("optimal: rounds of all steps together. \\[default: --steps]")
+    bytes: str | None = option("optimal: of the whole array, for the time that is shown. \\[default: 64M]")
+    conditions: Path | None = option(
+        "optimal: what is held before and after, a schedule (JSON) without transfers."
+    )
+    time_limit: float | None = option("optimal: seconds. \\[default: 60]")
+    seed: int | None = option("greedy: order of equals. \\[default: 0]")
 
     @property
     def seconds(self) -> float:

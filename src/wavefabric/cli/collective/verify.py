@@ -8,52 +8,53 @@ from typing import Annotated, Any
 import typer
 
 from wavefabric.cli.collective.algorithm import read_proved
-from wavefabric.cli.collective.circuits import facts as circuit_facts
-from wavefabric.cli.collective.circuits import load_circuits, notes
-from wavefabric.cli.collective.facts import msccl_facts, msccl_text
+from wavefabric.cli.collective.facts import circuit_facts, circuit_notes, msccl_facts, msccl_text
 from wavefabric.cli.common.files import naming
-from wavefabric.cli.common.options import Json, option
+from wavefabric.cli.common.options import grouped, option, options
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_json
 from wavefabric.errors import InputError
 
 
+@options()
+class VerifyOptions:
+    """What is verified beyond the schedule itself."""
+
+    circuits: Path | None = option("A circuit plan (JSON) that must carry the schedule.")
+    expect: str | None = option(
+        "What each must do, of {wavefabric.collectives.conditions:COLLECTIVES}; anything else is refused, "
+        "with exit code 2.",
+        metavar="COLLECTIVE",
+    )
+    as_json: bool = option("Print as JSON and nothing else.", "--json", default=False)
+
+
+@grouped
 @rank_zero_only
 def command(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Schedules: JSON, or MSCCL XML.")],
-    circuits: Annotated[
-        Path | None, option("--circuits", help="A circuit plan (JSON) that must carry the schedule.")
-    ] = None,
-    expect: Annotated[
-        str | None,
-        option(
-            "--expect",
-            metavar="COLLECTIVE",
-            help="What each must do, of {wavefabric.collectives.conditions:COLLECTIVES}; anything else is "
-            "refused, with exit code 2.",
-        ),
-    ] = None,
-    as_json: Json = False,
+    asked: VerifyOptions,
 ) -> None:
     """Prove schedules by replaying them; the first transfer that fails is named, with exit code 2.
 
     Example: wavefabric collective verify ring.json other.xml --expect all-reduce
     """
-    if circuits is not None and len(files) > 1:
+    if asked.circuits is not None and len(files) > 1:
         raise InputError(f"--circuits: given with {len(files)} schedules; allowed: with one")
-    verified = [verify_file(path, circuits, expect) for path in files]
-    if as_json:
+    verified = [verify_file(path, asked.circuits, asked.expect) for path in files]
+    if asked.as_json:
         print_json(verified)
         return
     for facts in verified:
         typer.echo(f"ok: {facts['file']}: {facts['schedule']}: {_text(facts)}")
         if "circuits" in facts:
-            for line in notes(facts["circuits"], facts["circuits"]["laser_bandwidth"]):
+            for line in circuit_notes(facts["circuits"], facts["circuits"]["laser_bandwidth"]):
                 typer.echo(line)
 
 
 def verify_file(path: Path, circuits: Path | None, expect: str | None = None) -> dict[str, Any]:
     """Verify one file; gives what it is. Errors name the file, and the transfer or circuit at fault."""
+    from wavefabric.cli.collective.circuits import load_circuits
     from wavefabric.collectives.conditions import kind
     from wavefabric.fabric.photonic.check import check_plan
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from wavefabric.cli.common.options import changed, option
+from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.parse import parse_shape
 from wavefabric.cli.common.ranks import PANEL, RankOptions
 from wavefabric.errors import InputError
@@ -18,42 +17,21 @@ if TYPE_CHECKING:
     from wavefabric.collectives import Schedule
 
 
-@dataclass(frozen=True)
+@options(PANEL)
 class DecompositionOptions:
     """How ranks share the grid, as on the command line."""
 
-    decomposition: Annotated[
-        str | None,
-        option(
-            "--decomposition",
-            help="{wavefabric.acoustics.parallel.decomposition:KINDS}: exact, or with less communication, "
-            "approximate. \\[default: global]",
-            panel=PANEL,
-        ),
-    ] = None
-    grid: Annotated[
-        str | None,
-        option("--grid", help="Blocks along x, y and z, such as 1x2x2. \\[default: chosen]", panel=PANEL),
-    ] = None
-    overlap: Annotated[
-        int | None,
-        option(
-            "--overlap",
-            help="Local: points of overlap on each side of a block. \\[default: 16]",
-            panel=PANEL,
-        ),
-    ] = None
-    bell: Annotated[
-        str | None,
-        option(
-            "--bell",
-            help="Local: how a block fades out: {wavefabric.acoustics.parallel.window:BELLS}. "
-            "\\[default: nested-sine]",
-            panel=PANEL,
-        ),
-    ] = None
+    decomposition: str | None = option(
+        "{wavefabric.acoustics.parallel.decomposition:KINDS}: exact, or with less communication, "
+        "approximate. \\[default: global]"
+    )
+    grid: str | None = option("Blocks along x, y and z, such as 1x2x2. \\[default: chosen]")
+    overlap: int | None = option("Local: points of overlap on each side of a block. \\[default: 16]")
+    bell: str | None = option(
+        "Local: how a block fades out: {wavefabric.acoustics.parallel.window:BELLS}. \\[default: nested-sine]"
+    )
 
-    def options(self, ranks: RankOptions) -> Options | None:
+    def read(self, ranks: RankOptions) -> Options | None:
         """What was asked for, checked; None if nothing was."""
         given = changed(self)
         if not given:

@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 from wavefabric.errors import InputError
 
+FACTOR_HELP = "From one size to the next of least:most. \\[default: 4]"
 _BYTES = re.compile(r"([0-9]{1,15})([kmgt]?)(?:i?b)?", re.I)
 _EXPONENTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 

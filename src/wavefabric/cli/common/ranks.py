@@ -6,13 +6,12 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wavefabric.cli.common.options import option
+from wavefabric.cli.common.options import option, options
 from wavefabric.errors import InputError, quoted
 from wavefabric.system.machine import usable_threads
 
@@ -30,20 +29,15 @@ arguments: list[str] = []
 opened: Communicator | None = None
 
 Ranks = Annotated[
-    int | None, option("--ranks", help="Processes, each with a GPU or CPU threads.", panel=PANEL)
-]
-Transport = Annotated[
-    str | None,
-    option(
-        "--transport",
-        help="How they talk: {wavefabric.exchange:TRANSPORTS}. \\[default: auto]",
-        panel=PANEL,
-    ),
+    int | None,
+    typer.Option("--ranks", help="Processes, each with a GPU or CPU threads.", rich_help_panel=PANEL),
 ]
 Placement = Annotated[
     str | None,
-    option(
-        "--placement", help="GPU of each rank: a file, or auto (least traffic over slow links).", panel=PANEL
+    typer.Option(
+        "--placement",
+        help="GPU of each rank: a file, or auto (least traffic over slow links).",
+        rich_help_panel=PANEL,
     ),
 ]
 
@@ -73,12 +67,12 @@ def rank_zero_only(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-@dataclass(frozen=True)
+@options(PANEL)
 class RankOptions:
     """Options of several ranks; device and threads are those of the command."""
 
     ranks: Ranks = None
-    transport: Transport = None
+    transport: str | None = option("How they talk: {wavefabric.exchange:TRANSPORTS}. \\[default: auto]")
     placement: Placement = None
     device: str | None = None
     threads: int | None = None

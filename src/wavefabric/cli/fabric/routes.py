@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, read_rows
-from wavefabric.cli.common.options import Force, Json, check_choice, option
+from wavefabric.cli.common.options import OutputOptions, check_choice, grouped, option, options
 from wavefabric.cli.common.parse import check_seed
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import console, print_json, print_written, table
@@ -23,26 +23,27 @@ PATTERNS = ("recursive", "permutation", "pairs")
 Pairs = list[tuple[int, int]]
 
 
+@options()
+class RouteOptions(OutputOptions):
+    """What is routed, and how."""
+
+    pattern: str = option(
+        "recursive (a set for each round), permutation (random), or pairs (--pairs).", default="recursive"
+    )
+    pairs: Path | None = option("JSON list of \\[src, dst].")
+    radix: int = option("recursive: ranks that meet in a round.", default=2)
+    method: str = option("{wavefabric.fabric.photonic.routing.routes:METHODS}.", default="auto")
+    paths: int = option("random: of so many shortest ones.", default=32)
+    seed: int = option("Of random choices.", default=0)
+    time_limit: float = option("exact and auto: seconds.", default=5.0)
+    output: Path | None = option("Picture of the loads of edges.", "--output", "-o")
+
+
+@grouped
 @rank_zero_only
 def command(
     name: Annotated[str, typer.Argument(metavar="FABRIC", help="Photonic: such as lightpath:8x8.")],
-    pattern: Annotated[
-        str,
-        option(
-            "--pattern", help="recursive (a set for each round), permutation (random), or pairs (--pairs)."
-        ),
-    ] = "recursive",
-    pairs: Annotated[Path | None, option("--pairs", help="JSON list of \\[src, dst].")] = None,
-    radix: Annotated[int, option("--radix", help="recursive: ranks that meet in a round.")] = 2,
-    method: Annotated[
-        str, option("--method", help="{wavefabric.fabric.photonic.routing.routes:METHODS}.")
-    ] = "auto",
-    paths: Annotated[int, option("--paths", help="random: of so many shortest ones.")] = 32,
-    seed: Annotated[int, option("--seed", help="Of random choices.")] = 0,
-    time_limit: Annotated[float, option("--time-limit", help="exact and auto: seconds.")] = 5.0,
-    output: Annotated[Path | None, option("--output", "-o", help="Picture of the loads of edges.")] = None,
-    force: Force = False,
-    as_json: Json = False,
+    asked: RouteOptions,
 ) -> None:
     """Lay a route for each pair of tiles so that few share an edge; show overlap, bound and link budget.
 
@@ -58,22 +59,34 @@ def command(
     from wavefabric.fabric.photonic.budget import LinkBudget
     from wavefabric.fabric.photonic.routing.routes import route
 
-    check_target(output, force, PICTURES)
+    pattern, pairs, method, output = asked.pattern, asked.pairs, asked.method, asked.output
+    check_target(output, asked.force, PICTURES)
     check_choice("--pattern", pattern, PATTERNS)
     if (pairs is not None) != (pattern == "pairs"):
         if pairs is None:
             raise InputError("--pairs: none given with --pattern pairs; allowed: a JSON list of [src, dst]")
         raise InputError(f"--pairs: {pairs} given with --pattern {pattern}; allowed: with --pattern pairs")
-    if not 0 < time_limit < 1e6:
-        raise InputError(f"--time-limit: {time_limit} given; allowed: seconds above 0")
-    check_seed(seed)
+    if not 0 < asked.time_limit < 1e6:
+        raise InputError(f"--time-limit: {asked.time_limit} given; allowed: seconds above 0")
+    check_seed(asked.seed)
     fabric = load_fabric(name)
     if not isinstance(fabric, PhotonicFabric):
         raise InputError(f"FABRIC: {name} is electrical; allowed: photonic, such as lightpath:4x8")
     budget = fabric.budget or LinkBudget()
     routed = [
-        (label, route(fabric, each, method, seed=seed, k=paths, time_limit=time_limit, budget=budget))
-        for label, each in _patterns(fabric, pattern, pairs, radix, seed)
+        (
+            label,
+            route(
+                fabric,
+                each,
+                method,
+                seed=asked.seed,
+                k=asked.paths,
+                time_limit=asked.time_limit,
+                budget=budget,
+            ),
+        )
+        for label, each in _patterns(fabric, asked)
     ]
     rows = [_row(fabric, label, routing) for label, routing in routed]
     written = []
@@ -82,34 +95,33 @@ def command(
         from wavefabric.fabric.draw.routes import routes_figure
 
         written.append(_save(output, routes_figure(fabric, f"{pattern} pairs, {method} routes", routed[:12])))
-    if as_json:
-        asked = {"fabric": fabric.name, "pattern": pattern, "method": method}
-        print_json({**asked, "routes": rows, "written": written})
+    if asked.as_json:
+        facts = {"fabric": fabric.name, "pattern": pattern, "method": method}
+        print_json({**facts, "routes": rows, "written": written})
         return
     show(fabric, rows)
     print_written(written)
 
 
-def _patterns(
-    fabric: PhotonicFabric, pattern: str, pairs: Path | None, radix: int, seed: int
-) -> list[tuple[str, Pairs]]:
+def _patterns(fabric: PhotonicFabric, asked: RouteOptions) -> list[tuple[str, Pairs]]:
     """Names and pairs of what is to be routed."""
     import numpy as np
 
     n = fabric.ranks
-    if pattern == "recursive":
+    if asked.pattern == "recursive":
         from wavefabric.collectives.registry import build
 
-        schedule = build("recursive", "all-gather", n, n, radix=radix)
+        schedule = build("recursive", "all-gather", n, n, radix=asked.radix)
         t = schedule.transfers[schedule.transfers["src"] != schedule.transfers["dst"]]
         rounds = [t[t["round"] == number] for number in np.unique(t["round"])]
         return [
             (f"round {k}", sorted(set(zip(r["src"].tolist(), r["dst"].tolist(), strict=True))))
             for k, r in enumerate(rounds, 1)
         ]
-    if pattern == "permutation":
-        order = np.random.default_rng(seed).permutation(n).tolist()
+    if asked.pattern == "permutation":
+        order = np.random.default_rng(asked.seed).permutation(n).tolist()
         return [("permutation", [(a, b) for a, b in enumerate(order) if a != b])]
+    pairs = asked.pairs
     assert pairs is not None
     rows = read_rows(pairs, "--pairs", "[src, dst]", n - 1)
     if not rows:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, naming, read_text
-from wavefabric.cli.common.options import Force, Json, changed, grouped, option
+from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options
 from wavefabric.cli.common.parse import check_range
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, rate_text, table
@@ -22,33 +21,17 @@ if TYPE_CHECKING:
 _PANEL = "Import"
 
 
-@dataclass(frozen=True)
+@options("Import")
 class ImportOptions:
     """Files of others that a fabric is made from."""
 
-    import_nccl: Annotated[
-        Path | None, option("--import-nccl", help="NCCL topology (XML).", panel=_PANEL)
-    ] = None
-    import_smi: Annotated[
-        Path | None, option("--import-smi", help="Output of nvidia-smi topo -m.", panel=_PANEL)
-    ] = None
-    sm: Annotated[
-        int | None,
-        option(
-            "--sm",
-            help="nvidia-smi, or with --nvlinks: compute capability times ten (70, 80, 90), for bandwidths. "
-            "\\[default: what the file says, or 80]",
-            panel=_PANEL,
-        ),
-    ] = None
-    nvlinks: Annotated[
-        int | None,
-        option(
-            "--nvlinks",
-            help="NCCL: NVLinks of each GPU to NVSwitches, where the file names none.",
-            panel=_PANEL,
-        ),
-    ] = None
+    import_nccl: Path | None = option("NCCL topology (XML).")
+    import_smi: Path | None = option("Output of nvidia-smi topo -m.")
+    sm: int | None = option(
+        "nvidia-smi, or with --nvlinks: compute capability times ten (70, 80, 90), for bandwidths. "
+        "\\[default: what the file says, or 80]"
+    )
+    nvlinks: int | None = option("NCCL: NVLinks of each GPU to NVSwitches, where the file names none.")
 
     def fabric(self, name: str | None) -> AnyFabric:
         """The fabric of that name, or of a file by its content."""
@@ -82,10 +65,19 @@ class ImportOptions:
         return load_fabric(name)
 
 
+@options()
+class ShowOptions(OutputOptions):
+    """What is written."""
+
+    save: Path | None = option("Write it as TOML.")
+    output: Path | None = option("Picture.", "--output", "-o")
+
+
 @grouped
 @rank_zero_only
 def command(
     imported: ImportOptions,
+    asked: ShowOptions,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -93,10 +85,6 @@ def command(
             help="A preset, a family with numbers, or a file: TOML, NCCL's XML, nvidia-smi topo -m.",
         ),
     ] = None,
-    save: Annotated[Path | None, option("--save", help="Write it as TOML.")] = None,
-    output: Annotated[Path | None, option("--output", "-o", help="Picture.")] = None,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Show a fabric, or without an argument all that are known by name.
 
@@ -113,13 +101,14 @@ def command(
         raise InputError(
             f"NAME: {len(given)} fabrics given; allowed: one of NAME, --import-nccl, --import-smi"
         )
-    check_target(save, force, (".toml",), "--save")
-    check_target(output, force, PICTURES)
+    save, output = asked.save, asked.output
+    check_target(save, asked.force, (".toml",), "--save")
+    check_target(output, asked.force, PICTURES)
     if not given:
         files = {key: value for key, value in (("save", save), ("output", output)) if value is not None}
         for option_name, value in (files | changed(imported)).items():
             raise InputError(f"--{option_name}: {value} given without a fabric; allowed: with one")
-        show_list(as_json)
+        show_list(asked.as_json)
         return
     fabric = imported.fabric(name)
     written = []
@@ -127,13 +116,13 @@ def command(
     if save is not None:
         from wavefabric.fabric import save as save_fabric
 
-        save_fabric(save, fabric, force)
+        save_fabric(save, fabric, asked.force)
         written.append(save)
     if output is not None:
         from wavefabric.fabric.draw.draw import draw_fabric
 
-        written.append(draw_fabric(fabric, output, force=force))
-    if as_json:
+        written.append(draw_fabric(fabric, output, force=asked.force))
+    if asked.as_json:
         print_json({**facts, "written": written})
         return
     show(facts)

@@ -16,7 +16,7 @@ from wavefabric.system.progress import Progress
 
 
 @contextlib.contextmanager
-def lifecycle(
+def guarded(
     progress: Progress,
     checkpoint: Path | None,
     abandon: Callable[[bool], object] = lambda keep: None,
