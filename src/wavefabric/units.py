@@ -75,6 +75,10 @@ def _factor(given: str, unit: str) -> float:
         return factor
     if len(given) > _LONGEST or not _UNIT.fullmatch(given):
         raise ValueError(f"{given} is no unit")
+    return _by_pint(given, unit)
+
+
+def _by_pint(given: str, unit: str) -> float:
     registry = _registry()
     source = registry.parse_units(given) if given else registry.dimensionless
     return float(registry.Quantity(1.0, source).to(unit or "dimensionless").magnitude)
