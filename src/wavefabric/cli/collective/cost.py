@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -25,11 +25,12 @@ from wavefabric.cli.common.options import OutputOptions, grouped, option, option
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_json, print_written
+from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.collectives import Schedule
-    from wavefabric.fabric import AnyFabric, Cost
+from wavefabric.fabric import AnyFabric, Cost, PhotonicFabric
+from wavefabric.fabric.cost.cost import check_sizes, cost
+from wavefabric.fabric.draw.cost import draw_costs
+from wavefabric.fabric.photonic.budget import LinkBudget
 
 
 @options()
@@ -91,8 +92,6 @@ def command(
     costed = {name: _costed(each, setting, bytes_each, asked) for name, each in costed.items()}
     written = []
     if asked.output is not None:
-        from wavefabric.fabric.draw.cost import draw_costs
-
         costs = {name: list(each.costs) for name, each in costed.items()}
         written.append(draw_costs(asked.output, bytes_each, costs, setting.fabric.name))
     if asked.as_json:
@@ -119,10 +118,6 @@ def _costed(each: Costed, setting: Setting, sizes: list[int], asked: CostOptions
 
 def _planned(schedule: Schedule, setting: Setting) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of the photonic model with one plan for all sizes, and facts about it; none for electrical."""
-    from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.cost.cost import check_sizes
-    from wavefabric.fabric.photonic.budget import LinkBudget
-
     if not isinstance(setting.fabric, PhotonicFabric):
         return {}, {}
     check_sizes(schedule, setting.fabric, 1.0)
@@ -135,6 +130,4 @@ def _planned(schedule: Schedule, setting: Setting) -> tuple[dict[str, Any], dict
 
 def cost_at(schedule: Schedule, fabric: AnyFabric, size: float, model: str, options: dict[str, Any]) -> Cost:
     """Cost of one size in bytes of the whole array."""
-    from wavefabric.fabric.cost.cost import cost
-
     return cost(schedule, fabric, size / whole_array(schedule), model, **options)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, Words, build_by_name, schedule_from
 from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting
@@ -14,11 +14,12 @@ from wavefabric.cli.common.measure import MeasureOptions, RankSession, check_fre
 from wavefabric.cli.common.options import OutputOptions, grouped, option, options
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
 from wavefabric.cli.common.ranks import is_rank_zero
+from wavefabric.collectives import Schedule
+from wavefabric.collectives.conditions import whole_elements
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.collectives import Schedule
-    from wavefabric.fabric import AnyFabric
+from wavefabric.exchange.launch import environment
+from wavefabric.execution import collective_run as module
+from wavefabric.fabric import AnyFabric
 
 
 @options()
@@ -58,10 +59,6 @@ def command(
 
     mpiexec -n 4 wavefabric collective run best.json --fabric measured.toml
     """
-    from wavefabric.collectives.conditions import whole_elements
-    from wavefabric.exchange.launch import environment
-    from wavefabric.execution import collective_run as module
-
     plot = asked.output is not None if asked.plot is None else asked.plot
     if is_rank_zero():
         check_free("collective-run", asked.output, plot, asked.force)

@@ -59,6 +59,13 @@ def changed(group: Any) -> dict[str, Any]:
     }
 
 
+def refuse(given: dict[str, Any], why: str, allowed: str) -> None:
+    """Refuse the first of these options, by field: ``--name: value given WHY; allowed: ALLOWED``."""
+    for name, value in given.items():
+        shown = "" if value is True else f"{value} "
+        raise InputError(f"--{name.replace('_', '-')}: {shown}given {why}; allowed: {allowed}")
+
+
 def grouped(command: Callable) -> Callable:
     """A command that takes `options` classes: each of their fields becomes an option."""
     groups: dict[str, tuple[type, list[str]]] = {}
