@@ -18,7 +18,7 @@ from wavefabric.execution.fabric_fit import fit
 from wavefabric.execution.fabric_patterns import PATTERNS, additions, busiest, pattern, relay
 from wavefabric.execution.fabric_report import misfits
 from wavefabric.execution.ranks import Ranks
-from wavefabric.fabric.cost.cost import cost
+from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.io.files import from_toml
 
 _SIZES = np.array(fabric_measure.SIZES["cuda"], float)

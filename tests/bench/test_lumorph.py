@@ -10,7 +10,7 @@ from wavefabric.bench import lumorph, lumorph_baselines, lumorph_claims, lumorph
 from wavefabric.bench.lumorph_data import GRIDS, beside, lightpath, points
 from wavefabric.bench.lumorph_random import Draws
 from wavefabric.errors import InputError
-from wavefabric.fabric.photonic.routing.routes import k_shortest
+from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
 
 
 def test_the_data_are_all_there():

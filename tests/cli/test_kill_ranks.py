@@ -22,13 +22,13 @@ pytestmark = [
 PROGRAM = """\
 import sys
 from wavefabric.cli import main
-from wavefabric.exchange.launch import launch
-job = launch.Job
-class Dying(job):
+from wavefabric.exchange.launch import launcher
+options = launcher.LaunchOptions
+class Dying(options):
     def __init__(self, *given):
         super().__init__(*given)
         self.program = [sys.executable, "-c", RANK]
-launch.Job = Dying
+launcher.LaunchOptions = Dying
 RANK = '''
 import os, signal
 from wavefabric.acoustics import run

@@ -90,6 +90,6 @@ def propagator(device, n=192, **options) -> Propagator:
 
 def put(runner: Propagator, field):
     """A copy of ``field`` where the propagator works."""
-    A = runner.stages.empty()
+    A = runner.operators.empty()
     A[...] = runner.device.asarray(field)
     return A

@@ -22,8 +22,8 @@ from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import Communicator, world
 from wavefabric.exchange.agreement import check_agreement
-from wavefabric.exchange.binding import threads as rank_threads
 from wavefabric.exchange.launch.environment import ranks as ranks_started
+from wavefabric.exchange.launch.environment import threads as threads_of_a_rank
 from wavefabric.lifecycle.agreement import locked_by_first_rank
 from wavefabric.lifecycle.checkpoint import Checkpoints, RunCheckpoint
 from wavefabric.lifecycle.memory import check_memory
@@ -147,7 +147,7 @@ def _world(device: Any, threads: int | None) -> Communicator:
         place = get_device("auto", threads)
         device = place if place.name == "cpu" else device
     elif device == "cpu":
-        device = get_device("cpu", threads or rank_threads())
+        device = get_device("cpu", threads or threads_of_a_rank() or 1)
     return world(device=device)
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.optics.fibre.csv_files import read_columns
 from wavefabric.optics.fibre.dispersion import dispersion
 from wavefabric.optics.fibre.modes import STEP, convergence, solve_modes
-from wavefabric.optics.fibre.profile import graded_index_62_5, read_columns
+from wavefabric.optics.fibre.profile import profile_62_5
 
 WAVELENGTH = 1550e-9
 GROUPS = range(1, 16)
@@ -47,7 +48,7 @@ def run(
         (int(l), int(m)): area
         for l, m, area in zip(*(modes_table[k] for k in ("l", "m", "a_eff_um2")), strict=True)  # noqa: E741
     }
-    profile = graded_index_62_5()
+    profile = profile_62_5()
     start = time.perf_counter()
     every = solve_modes(profile, WAVELENGTH, step)
     solve_seconds = time.perf_counter() - start

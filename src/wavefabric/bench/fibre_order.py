@@ -14,7 +14,7 @@ from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
 from wavefabric.execution import measure
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.operators import Counts, Stages
+from wavefabric.optics.propagation.operators import FibreOperators, OperationCounts
 from wavefabric.optics.propagation.step_size import make_control
 
 #: Errors between which an order is told: above round-off and reference, below where h is too long.
@@ -81,13 +81,13 @@ def run(
 
 
 class _Bench:
-    """All runs of one case; they share the stages and one field."""
+    """All runs of one case; they share the operators and one field."""
 
     def __init__(self, device: Device, case: Case, points: int, say):
         self.device, self.case, self.points, self.say = device, case, points, say
         shape = case.field.shape
-        self.stages = Stages(device, case.fibre, shape[1], case.sample_rate, case.field.dtype)
-        self.A, self.start = self.stages.empty(), case.field
+        self.operators = FibreOperators(device, case.fibre, shape[1], case.sample_rate, case.field.dtype)
+        self.A, self.start = self.operators.empty(), case.field
         # The finest run of the best integrator, and its half: their difference is the reference's error.
         most = case.steps * 2 ** (points - 1)
         fine = max(2 * most // 3, case.steps)
@@ -145,9 +145,9 @@ class _Bench:
     def _point(self, integrator: str, steps: int | None = None, **control):
         if steps is not None:
             control = {"step": self.case.length / steps}
-        kind = INTEGRATORS[integrator](self.stages)
+        kind = INTEGRATORS[integrator](self.operators)
         if steps is not None:
-            self.stages.prepare(*kind.lengths(self.case.length / steps))
+            self.operators.prepare(*kind.lengths(self.case.length / steps))
         return dict(control), make_control(kind, **control)
 
     def _timed(self, integrator: str, steps: int | None = None, **options) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class _Bench:
 
     def _propagate(self, control, point: dict[str, Any]) -> None:
         self.A[...] = self.start
-        vars(self.stages.counts).update(vars(Counts()))
+        vars(self.operators.counts).update(vars(OperationCounts()))
         state: dict[str, Any] = {"z": 0.0, "done": 0}
         self.device.synchronize()
         begun = time.perf_counter()
@@ -175,7 +175,7 @@ class _Bench:
                 pass
         self.device.synchronize()
         point["seconds"] = time.perf_counter() - begun
-        point |= vars(self.stages.counts)
+        point |= vars(self.operators.counts)
 
 
 def measured_order(h: Sequence[float], error: Sequence[float]) -> float | None:

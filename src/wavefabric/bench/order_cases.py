@@ -11,7 +11,7 @@ from wavefabric.device import Device
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.optics.signal.wdm import Grid
+from wavefabric.optics.signal.wdm import WdmGrid
 
 
 @dataclass
@@ -57,7 +57,7 @@ def wdm(device: Device) -> Case:
     by the order of the method only from there on; inside the band, from about 4 times that.
     """
     fibre = graded_index_62_5(3)
-    grid = Grid.centred(193.4e12, 50e9, 9, 32e9, 32, 256)
+    grid = WdmGrid.centred(193.4e12, 50e9, 9, 32e9, 32, 256)
     field = device.empty((fibre.rows, grid.samples), np.complex128)
     Transmitter(grid, "qpsk", 0.1, 10**-3.1).fill(device, field, modes=fibre.modes)
     title = f"WDM: {fibre.modes} modes, {grid.channels} channels"

@@ -1,4 +1,4 @@
-"""RK4IP as a textbook would have it: array arithmetic and library FFTs, nothing of this package's stages.
+"""RK4IP as a textbook would have it: array arithmetic and library FFTs, nothing of this package's operators.
 
 It is the peer that times are held against, and an independent reference for correctness.
 """

@@ -74,9 +74,9 @@ def redirect_caches() -> None:
 
 def _command(words: list[str]) -> int:
     if ranks.on_ranks():
-        from wavefabric.exchange.launch.rank_status import sign_in
+        from wavefabric.exchange.launch import rank_status
 
-        sign_in()
+        rank_status.begin()
     redirect_caches()
     code = app(args=words, prog_name="wavefabric", standalone_mode=False)
     if code == INTERRUPTED:  # Click's and Typer's own answer to Ctrl-C

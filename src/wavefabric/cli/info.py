@@ -59,9 +59,9 @@ def _ranks() -> list[dict[str, Any]]:
     if environment.ranks() == 1:
         return []
     from wavefabric.exchange import describe
-    from wavefabric.exchange.agreement import bare_control
+    from wavefabric.exchange.agreement import world_control
 
-    return describe.ranks(bare_control())
+    return describe.ranks(world_control())
 
 
 def gather() -> dict[str, Any]:

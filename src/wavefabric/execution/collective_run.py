@@ -257,7 +257,7 @@ def _fabric(fabric: Any, ranks: int) -> Any:
 
 
 def _predict(plan: Plan, fabric, width: int, model: str) -> float:
-    from wavefabric.fabric.cost.cost import cost
+    from wavefabric.fabric.cost_models.cost import cost
 
     found = cost(as_run(plan.schedule), fabric, width, model=model)
     plan.model = found.model

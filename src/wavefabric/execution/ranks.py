@@ -12,15 +12,11 @@ from typing import Any
 from wavefabric.device import get_device
 from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError, MissingExtra
-from wavefabric.exchange import TRANSPORTS, Communicator, world
-from wavefabric.exchange.binding import threads as threads_of_a_rank
+from wavefabric.exchange import Communicator, world
 from wavefabric.exchange.launch import environment
+from wavefabric.exchange.transports import BY_DEVICE, TRANSPORTS
 from wavefabric.execution import measure
 
-#: What ``all`` means, fastest first.
-ALL = {"cpu": ("mpi",), "cuda": ("p2p", "nccl", "mpi-cuda", "mpi")}
-#: Names for tables and pictures.
-WORDS = {"mpi": "MPI", "mpi-cuda": "MPI, device memory", "nccl": "NCCL", "p2p": "P2P"}
 _MOST_CALLS = 2000
 
 
@@ -66,7 +62,7 @@ class Ranks:
         placement: list[int] | None = None,
         least: int = 2,
     ):
-        allowed = ("all", *TRANSPORTS[1:])
+        allowed = ("all", *list(TRANSPORTS)[1:])
         for name in transports:
             if name not in allowed:
                 raise InputError(f"transports: {name!r} given; allowed: {', '.join(allowed)}")
@@ -76,14 +72,14 @@ class Ranks:
             )
         place: Any = None if device == "auto" else device
         if device == "cpu" or (device == "auto" and not cuda_count()):
-            place = get_device("cpu", threads or threads_of_a_rank())
+            place = get_device("cpu", threads or environment.threads() or 1)
         self.sample = 0.1
         self._place, self._placement = place, placement
         self.base = world("mpi", place, placement)
         self.control, self.device = self.base.control, self.base.device
         self.rank, self.size = self.base.rank, self.base.size
         self.on_gpu = self.device.name != "cpu"
-        names = ALL["cuda" if self.on_gpu else "cpu"] if "all" in transports else transports
+        names = BY_DEVICE["cuda" if self.on_gpu else "cpu"] if "all" in transports else transports
         self.names = tuple(dict.fromkeys(names))
         self.unavailable: dict[str, str] = {}
 
@@ -174,4 +170,4 @@ def timed(ranks: Ranks, work: Callable[[], Any], repeats: int) -> dict[str, floa
 
 def named(transport: str) -> str:
     """A transport in words."""
-    return WORDS.get(transport, transport)
+    return TRANSPORTS.get(transport, transport)

@@ -19,6 +19,7 @@ from wavefabric.acoustics.kwave.format import AXES, Reader
 from wavefabric.errors import InputError
 from wavefabric.files.hdf5 import check_inside, check_memory, open_hdf5
 from wavefabric.results.file import FORMAT
+from wavefabric.system.machine import host_memory
 
 _COMPONENTS = ("p", "ux", "uy", "uz", "Ix", "Iy", "Iz")
 _OVER_TIME = ("", "staggered", "non_staggered")
@@ -125,7 +126,7 @@ class RecordedFile:
     def values(self, item: RecordedArray) -> np.ndarray:
         """One value a point."""
         with self._reading(item) as data:
-            check_memory(data)
+            check_memory(data, host_memory()[0])
             return np.asarray(data[()], float).reshape(-1)
 
     def series(

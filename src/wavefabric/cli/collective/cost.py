@@ -28,8 +28,9 @@ from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, Cost, PhotonicFabric
-from wavefabric.fabric.cost.cost import check_sizes, cost
-from wavefabric.fabric.draw.cost import draw_costs
+from wavefabric.fabric.cost_models.cost import cost
+from wavefabric.fabric.cost_models.result import check_sizes
+from wavefabric.fabric.draw.costs import draw_costs
 from wavefabric.fabric.photonic.budget import LinkBudget
 
 
@@ -42,7 +43,7 @@ class CostOptions(OutputOptions):
     algorithms: str | None = option(
         "Compare these, such as ring,recursive:4,double-tree:8 (radix, or pieces), or all."
     )
-    model: str = option("{wavefabric.fabric.cost.cost:MODELS}.", default="auto")
+    model: str = option("{wavefabric.fabric.cost_models.cost:MODELS}.", default="auto")
     engines: int | None = option("flow: transfers that a GPU sends at once. \\[default: any]")
     rounds: bool = option("Show every round.", default=False)
     output: Path | None = option("Picture: time over size.", "--output", "-o")

@@ -17,7 +17,7 @@ from wavefabric.collectives import to_json
 from wavefabric.collectives.formats.msccl.write import to_msccl
 from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.assign import plan
+from wavefabric.fabric.photonic.planning import plan_circuits
 
 
 @options()
@@ -73,7 +73,7 @@ def command(
         wafer = load_fabric(fabric)
         if not isinstance(wafer, PhotonicFabric):
             raise InputError(f"--fabric: {fabric} is electrical; allowed: photonic, or without")
-        texts[circuits] = circuits_text(plan(schedule, wafer))
+        texts[circuits] = circuits_text(plan_circuits(schedule, wafer))
     written = write_all(texts, asked.force)
     if asked.as_json:
         print_json({"schedule": schedule.name, "written": written})

@@ -15,7 +15,7 @@ from wavefabric.cli.common.show import console, pairs_table, print_json, print_w
 from wavefabric.collectives import Schedule, to_json
 from wavefabric.collectives.conditions import kind, whole_elements
 from wavefabric.collectives.structure import transfer_elements
-from wavefabric.fabric.photonic.budget import slowest
+from wavefabric.fabric.photonic.budget import slowest_circuit
 from wavefabric.fabric.photonic.check import needs_wavelength_switches
 from wavefabric.fabric.photonic.plan import CircuitPlan
 
@@ -123,7 +123,7 @@ def circuit_facts(plan: CircuitPlan) -> dict[str, Any]:
     ``slowest_circuit``: of the wavelengths that carry least by the link budget (B/s), None if all carry the
     fabric's `laser_bandwidth`; ``wavelength_switches``: whether wavelengths of a waveguide part.
     """
-    rate, bundle = slowest(plan)
+    rate, bundle = slowest_circuit(plan)
     least = None
     if bundle is not None and rate < plan.fabric.laser_bandwidth:
         least = {"src": bundle.src, "dst": bundle.dst, "edges": len(bundle.route) - 1, "bandwidth": rate}

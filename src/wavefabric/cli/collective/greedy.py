@@ -8,7 +8,7 @@ from wavefabric.cli.collective.algorithm import AlgorithmOptions
 from wavefabric.cli.common.files import read_rows
 from wavefabric.collectives import Schedule, verify
 from wavefabric.collectives.arguments import MOST_RANKS
-from wavefabric.collectives.builders.greedy import greedy
+from wavefabric.collectives.builders.messages import greedy
 from wavefabric.errors import InputError
 
 

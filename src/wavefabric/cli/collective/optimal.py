@@ -20,12 +20,12 @@ from wavefabric.cli.common.options import OutputOptions
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import Status, print_json
 from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole_elements
-from wavefabric.collectives.synthesis import Lights, Links, Synthesis
+from wavefabric.collectives.synthesis import Links, OpticalNetwork, Synthesis
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, Cost, Fabric, PhotonicFabric
-from wavefabric.fabric.cost.cost import cost
+from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.draw.scene import time_words
-from wavefabric.fabric.photonic.from_synthesis import lights, plan_of
+from wavefabric.fabric.photonic.synthesis import lights, plan_of
 
 #: Collectives whose array is whole on a rank: in as many pieces as ranks, each has one to add or pass on. The
 #: others have a share for every rank as it is.
@@ -93,7 +93,7 @@ def links_of(fabric: Fabric) -> Links:
     return Links(fabric.ranks, {pair: max(1, int(w / least + 1e-9)) for pair, w in width.items()})
 
 
-def _connections(fabric: AnyFabric, solver: SolverOptions, until: float) -> Lights | Links:
+def _connections(fabric: AnyFabric, solver: SolverOptions, until: float) -> OpticalNetwork | Links:
     """The fabric as plain data, unless that takes until after `until`."""
     from wavefabric.collectives.synthesis.deadline import OutOfTime
 
@@ -139,7 +139,7 @@ def _wanted(
 
 
 def _solve(
-    wanted: Layout, connections: Lights | Links, solver: SolverOptions, begun: float, quiet: bool
+    wanted: Layout, connections: OpticalNetwork | Links, solver: SolverOptions, begun: float, quiet: bool
 ) -> Synthesis | str:
     """Ask the solver; on a terminal a line says what it tries.
 

@@ -52,7 +52,7 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
     from wavefabric.exchange.launch import environment, rank_status
 
     if code == 0:
-        rank_status.sign_out(0)
+        rank_status.exits(0)
         return 0
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -64,7 +64,7 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
         _trace(error)
         if message or code in _PATIENCE:
             _say(f"wavefabric: rank {rank} of {ranks}: {message or 'interrupted; all ranks end'}")
-        rank_status.sign_out(code)
+        rank_status.exits(code)
 
     patience = _PATIENCE.get(code, _SHORT)
     # Ranks that have gone on never come to a control plane which this one has yet to make.
@@ -76,9 +76,9 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
         # Not even the control plane is there, alike on all ranks as a rule.
         if rank == 0:
             fail(message)
-        rank_status.sign_out(code)
+        rank_status.exits(code)
         return code
-    ends = control.settle(message, code, patience)
+    ends = control.gather_failures(message, code, patience)
     late.cancel()
     if ends is None:
         alone()
@@ -90,18 +90,18 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
         alike = all(text == message for text, _ in ends)
         _say(f"wavefabric: error: {'' if alike else f'rank {rank} of {ranks}: '}{message}")
     # Some mpiexecs kill all as soon as one leaves with an error: not before it is said.
-    control.settle("", code, _SHORT)
+    control.gather_failures("", code, _SHORT)
     code = max(number for _, number in ends)
-    rank_status.sign_out(code)
+    rank_status.exits(code)
     _later(_LEAVING, code)
     return code
 
 
 def _control():
     from wavefabric.cli.common import ranks
-    from wavefabric.exchange.agreement import bare_control
+    from wavefabric.exchange.agreement import world_control
 
-    return ranks.opened.control if ranks.opened is not None else bare_control()
+    return ranks.opened.control if ranks.opened is not None else world_control()
 
 
 def _trace(error: BaseException | None) -> None:

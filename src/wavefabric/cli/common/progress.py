@@ -93,7 +93,7 @@ def announce_compiling(quiet: bool = False) -> None:
     """One line on stderr should this run have to compile kernels; nothing if they are in Numba's cache."""
     from wavefabric.device import compiling
 
-    compiling.tell(None if quiet or not is_rank_zero() else _compiling)
+    compiling.before_first(None if quiet or not is_rank_zero() else _compiling)
 
 
 def _compiling() -> None:

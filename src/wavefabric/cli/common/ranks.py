@@ -72,7 +72,9 @@ class RankOptions:
     """Options of several ranks; device and threads are those of the command."""
 
     ranks: Ranks = None
-    transport: str | None = option("How they talk: {wavefabric.exchange:TRANSPORTS}. \\[default: auto]")
+    transport: str | None = option(
+        "How they talk: {wavefabric.exchange.transports:TRANSPORTS}. \\[default: auto]"
+    )
     placement: Placement = None
     device: str | None = None
     threads: int | None = None
@@ -128,22 +130,23 @@ class RankOptions:
         chosen = os.environ.get(environment.PLACEMENT)
         if chosen and environment.expected_ranks() is not None:
             return [int(word) for word in chosen.split()]
-        from wavefabric.exchange.placement import place, read_placement
-
         if self.placement != "auto":
+            from wavefabric.exchange.placement_file import read_placement
+
             return read_placement(self.placement, here)
         if here != self.count:
             raise InputError(
                 "--placement: auto given with ranks on several hosts; allowed: a file, for one host"
             )
-        from wavefabric.exchange import topology
+        from wavefabric.exchange.placement import best_placement
+        from wavefabric.system import gpu_topology
 
-        gpus = topology.query()
-        if gpus is None or schedule is None:
+        topology = gpu_topology.query()
+        if topology is None or schedule is None:
             raise InputError(
                 "--placement: auto given, but nvidia-smi topo -m names no GPUs; allowed: a file, or without"
             )
-        best = place(schedule(), gpus)
+        best = best_placement(schedule(), topology)
         if not quiet:
             typer.echo(str(best))
         return best.gpus
@@ -165,9 +168,9 @@ def start(
     """
     if not must_start(options):
         return
-    from wavefabric.exchange.launch.launch import Job, launch
+    from wavefabric.exchange.launch.launcher import LaunchOptions, launch
 
-    job = Job(
+    launched = LaunchOptions(
         list(arguments),
         options.count,
         options.transport or "auto",
@@ -176,7 +179,7 @@ def start(
         checkpoint,
     )
     sys.stdout.flush()
-    raise typer.Exit(launch(job))
+    raise typer.Exit(launch(launched))
 
 
 def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bool) -> Communicator | None:
@@ -209,7 +212,4 @@ def default_threads() -> int:
     """CPU threads of a rank: what its launcher says, else its share of what it may use."""
     from wavefabric.exchange.launch import environment
 
-    threads = os.environ.get(environment.THREADS, "")
-    if threads.isdecimal() and int(threads) > 0:
-        return int(threads)
-    return max(1, usable_threads() // environment.local_size())
+    return environment.threads() or max(1, usable_threads() // environment.local_size())

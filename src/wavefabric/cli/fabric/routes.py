@@ -17,8 +17,7 @@ from wavefabric.cli.common.show import console, print_json, print_written, table
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
-from wavefabric.fabric.draw.draw import _save
-from wavefabric.fabric.draw.routes import routes_figure
+from wavefabric.fabric.draw.pictures import draw_routes
 from wavefabric.fabric.draw.scene import time_words
 from wavefabric.fabric.photonic.budget import LinkBudget, budget
 from wavefabric.fabric.photonic.routing.routes import Routing, route
@@ -91,7 +90,7 @@ def command(
     rows = [_row(fabric, label, routing) for label, routing in routed]
     written = []
     if output is not None:
-        written.append(_save(output, routes_figure(fabric, f"{pattern} pairs, {method} routes", routed[:12])))
+        written.append(draw_routes(fabric, f"{pattern} pairs, {method} routes", routed[:12], output))
     if asked.as_json:
         facts = {"fabric": fabric.name, "pattern": pattern, "method": method}
         print_json({**facts, "routes": rows, "written": written})

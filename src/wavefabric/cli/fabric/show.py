@@ -16,8 +16,8 @@ from wavefabric.cli.common.show import console, pairs_table, print_json, print_w
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric, presets
 from wavefabric.fabric import save as save_fabric
-from wavefabric.fabric.bounds.bounds import bound
-from wavefabric.fabric.draw.draw import draw_fabric
+from wavefabric.fabric.bounds.bound import bound
+from wavefabric.fabric.draw.pictures import draw_fabric
 from wavefabric.fabric.draw.scene import time_words
 from wavefabric.fabric.electrical.families import EXAMPLES
 from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml

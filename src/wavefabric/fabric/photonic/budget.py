@@ -1,4 +1,11 @@
-"""Link budget: how much light of a circuit arrives, and how many bits a second it can carry."""
+"""Link budget: how much light of a circuit arrives, and how many bits a second it can carry.
+
+With two levels I₀, I₁ and thermal noise σ the bit error rate is ½ erfc(Q/√2), Q = (I₁ − I₀)/(2σ) (Agrawal,
+Fiber-Optic Communication Systems, 4th ed., section 4.6, doi:10.1002/9780470918524). Four equidistant levels
+between the same two outer ones have eyes a third as high. Of four symbols the inner two are wrong on either
+side, the outer two on one, ¾ erfc(Q/(3√2)) in all; with Gray coding one of the two bits is wrong: ⅜
+erfc(Q/(3√2)) (Proakis & Salehi, Digital Communications, 5th ed., section 4.3).
+"""
 
 from __future__ import annotations
 
@@ -10,11 +17,12 @@ from itertools import pairwise
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.fabric.photonic.ber import bit_error_rate, bits_per_symbol, needed_q
-from wavefabric.fabric.photonic.edges import edge_numbers, flat_edges
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.tile_grid import edge_numbers, flat_edges
 
+#: By modulation format: bits a symbol, factor before erfc, and what Q is divided by in it.
+FORMATS = {"NRZ": (1, 0.5, math.sqrt(2.0)), "PAM4": (2, 0.375, 3.0 * math.sqrt(2.0))}
 #: Formats and rates (bit/s a wavelength) that are tried, slowest first.
 RATES = (
     ("NRZ", 10e9),
@@ -24,10 +32,6 @@ RATES = (
     ("PAM4", 112e9),
     ("PAM4", 224e9),
 )
-#: Bit error rates measured on LIGHTPATH, NRZ, by bit/s (LUMORPH paper, section 7), to compare with. They fall
-#: as the rate rises, so they show how many bits were counted rather than how much light there was: upper
-#: bounds.
-MEASURED_BER = {10e9: 6.96e-13, 15e9: 6.62e-13, 20e9: 5.60e-14}
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class LinkBudget:
     """What a circuit loses and what its receiver needs.
 
     The LUMORPH paper measures the loss where tiles meet, and in waveguides. It gives neither launch power nor
-    sensitivity: all other numbers are ours, typical of silicon photonics.
+    sensitivity: all other defaults are chosen here, typical of silicon photonics.
 
     Parameters
     ----------
@@ -97,64 +101,69 @@ class LinkBudget:
                 least, wrong = "finite", False
             if not math.isfinite(value) or wrong:
                 raise InputError(f"{f.name}: {value} given; allowed: {least}")
-        needed_q("NRZ", self.nrz_limit)
-        needed_q("PAM4", self.pam4_limit)
+        required_q("NRZ", self.nrz_limit)
+        required_q("PAM4", self.pam4_limit)
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How well a format and rate gets through.
+    """How well a modulation format and bit rate gets through."""
 
-    Parameters
-    ----------
-    format : str
-        ``"NRZ"`` or ``"PAM4"``.
-    rate : float
-        bit/s.
-    ber, limit : float
-        Bit error rate, and the greatest that is allowed.
-    sensitivity_dbm : float
-        dBm that must arrive for that.
-    margin_db : float
-        dB that arrive beyond that; negative if the link does not close.
-    closes : bool
-    """
-
-    format: str
-    rate: float
-    ber: float
-    limit: float
-    sensitivity_dbm: float
-    margin_db: float
+    format: str  # of `FORMATS`
+    rate: float  # bit/s
+    ber: float  # bit error rate
+    limit: float  # the greatest bit error rate that is allowed
+    sensitivity_dbm: float  # what must arrive for that
+    margin_db: float  # what arrives beyond that; negative if the link does not close
     closes: bool
 
 
 @dataclass(frozen=True)
 class BudgetResult:
-    """Link budget of one route.
+    """Link budget of one route."""
 
-    Parameters
-    ----------
-    losses : tuple of (str, float)
-        What loses how much, dB.
-    loss_db : float
-        dB in all.
-    received_dbm : float
-        dBm on the photodiode, on average.
-    reaches : tuple of Reach
-        One for each of `RATES`.
-    best_rate : float
-        bit/s, the highest that closes; 0 if none does.
-    margin_db : float
-        dB, at the best rate; if none closes, what the slowest rate lacks (negative).
+    losses: tuple[tuple[str, float], ...]  # what loses how much, dB
+    loss_db: float  # in all
+    received_dbm: float  # on the photodiode, on average
+    reaches: tuple[Reach, ...]  # one for each of `RATES`
+    best_rate: float  # bit/s, the highest that closes; 0 if none does
+    margin_db: float  # at the best rate; if none closes, what the slowest rate lacks (negative)
+
+
+def bit_error_rate(fmt: str, q: float) -> float:
+    """Bit error rate from the Q of the outer eye, (I_highest − I_lowest) / (2σ), from 0.
+
+    Examples
+    --------
+    >>> f"{bit_error_rate('NRZ', 6):.3e}, {bit_error_rate('PAM4', 18):.3e}"
+    '9.866e-10, 7.399e-10'
     """
+    _, factor, divisor = _format(fmt)
+    return factor * math.erfc(q / divisor)
 
-    losses: tuple[tuple[str, float], ...]
-    loss_db: float
-    received_dbm: float
-    reaches: tuple[Reach, ...]
-    best_rate: float
-    margin_db: float
+
+def required_q(fmt: str, ber: float) -> float:
+    """Q of the outer eye at which the bit error rate is `ber`: the inverse of `bit_error_rate`.
+
+    Raises `InputError` for a rate that is not above 0 and below that of guessing.
+
+    Examples
+    --------
+    >>> f"{required_q('NRZ', 1e-12):.3f}, {required_q('PAM4', 1e-4):.3f}"
+    '7.034, 10.937'
+    """
+    from scipy.special import erfcinv
+
+    _, factor, divisor = _format(fmt)
+    if not 0 < ber < factor:
+        raise InputError(f"bit error rate: {ber} given; allowed: above 0 and below {factor} ({fmt})")
+    return divisor * float(erfcinv(ber / factor))
+
+
+def _format(fmt: str) -> tuple[int, float, float]:
+    if fmt not in FORMATS:
+        raise InputError(f"format: {fmt!r} given; allowed: {', '.join(FORMATS)}")
+    return FORMATS[fmt]
 
 
 def budget(fabric: PhotonicFabric, route: Sequence[int], budget: LinkBudget | None = None) -> BudgetResult:
@@ -180,7 +189,7 @@ def budget(fabric: PhotonicFabric, route: Sequence[int], budget: LinkBudget | No
     Notes
     -----
     At mean power P and extinction ratio r the outer eye is I₁ − I₀ = 2 ℛ P (r − 1)/(r + 1), the noise
-    σ = i_n √B with B the bandwidth ratio times the symbol rate, and Q = (I₁ − I₀)/(2σ); see `ber`.
+    σ = i_n √B with B the bandwidth ratio times the symbol rate, and Q = (I₁ − I₀)/(2σ).
     Crosstalk, dispersion and noise of the laser are left out.
 
     Examples
@@ -192,65 +201,48 @@ def budget(fabric: PhotonicFabric, route: Sequence[int], budget: LinkBudget | No
     ['6.85 dB, 224 Gbit/s', '23.11 dB, 28 Gbit/s']
     """
     b = budget or fabric.budget or LinkBudget()
-    return _result(b, _losses(fabric, *_edges(fabric, [int(t) for t in route]), b))
+    return _evaluate(b, _losses(fabric, *_count_edges(fabric, [int(t) for t in route]), b))
 
 
 def rates(
     fabric: PhotonicFabric, routes: Sequence[Sequence[int]], budget: LinkBudget | None = None
 ) -> np.ndarray:
-    """B/s that close on one wavelength of each route; 0 where none does. Shape (routes,).
+    """B/s that close on one wavelength of each route, 0 where none does: shape (routes,).
 
-    Parameters
-    ----------
-    fabric : PhotonicFabric
-    routes : sequence of sequence of int
-        From neighbour to neighbour, as in a plan that was checked.
-    budget : LinkBudget, optional
-        By default the fabric's own, or else `LinkBudget()`.
+    Routes step from neighbour to neighbour, as in a plan that was checked; `budget` is by default the
+    fabric's own, or else `LinkBudget()`.
     """
     if not len(routes):
         return np.zeros(0)
     b = budget or fabric.budget or LinkBudget()
-    across = [e for e in fabric.edges() if fabric.wafer(e[0]) != fabric.wafer(e[1])]
+    between_wafers = [e for e in fabric.edges() if fabric.wafer(e[0]) != fabric.wafer(e[1])]
     fibre = np.zeros(4 * fabric.ranks, np.int64)
-    if across:
-        fibre[edge_numbers(fabric.columns, *np.array(across).T)] = 1
+    if between_wafers:
+        fibre[edge_numbers(fabric.columns, *np.array(between_wafers).T)] = 1
     edges, first = flat_edges(fabric.columns, routes)
     fibred = np.diff(np.concatenate(([0], np.cumsum(fibre[edges])))[first])
     # Losses depend on how many edges of either kind there are, and on nothing else.
     kinds, kind = np.unique(np.stack((np.diff(first) - fibred, fibred), axis=1), axis=0, return_inverse=True)
-    best = [_result(b, _losses(fabric, n, m, b)).best_rate / 8 for n, m in kinds.tolist()]
+    best = [_evaluate(b, _losses(fabric, n, m, b)).best_rate / 8 for n, m in kinds.tolist()]
     return np.array(best)[kind.ravel()]
 
 
-def slowest(plan: CircuitPlan, budget: LinkBudget | None = None) -> tuple[float, Bundle | None]:
-    """The circuit of a plan whose wavelengths carry least, by its link budget.
+def slowest_circuit(plan: CircuitPlan, budget: LinkBudget | None = None) -> tuple[float, Bundle | None]:
+    """The circuit of a checked plan whose wavelengths carry least by its link budget.
 
-    Parameters
-    ----------
-    plan : CircuitPlan
-        Checked.
-    budget : LinkBudget, optional
-        By default the fabric's own, or else `LinkBudget()`.
-
-    Returns
-    -------
-    rate : float
-        B/s of one wavelength, 0 if no rate closes; inf for a plan without circuits. To be compared with the
-        fabric's `laser_bandwidth`, which costs assume.
-    bundle : Bundle or None
-        The first of that rate.
+    B/s of one wavelength (0 if no rate closes, inf without circuits), to be compared with the
+    `laser_bandwidth` that costs assume, and the first bundle of that rate.
     """
     worst: tuple[float, Bundle | None] = (math.inf, None)
     # Rounds with the same pairs share their bundles.
     for bundles in {id(part.bundles): part.bundles for part in plan.rounds}.values():
-        found = rates(plan.fabric, [b.route for b in bundles], budget)
-        if found.size and found.min() < worst[0]:
-            worst = float(found.min()), bundles[int(found.argmin())]
+        closing = rates(plan.fabric, [b.route for b in bundles], budget)
+        if closing.size and closing.min() < worst[0]:
+            worst = float(closing.min()), bundles[int(closing.argmin())]
     return worst
 
 
-def _result(b: LinkBudget, losses: tuple[tuple[str, float], ...]) -> BudgetResult:
+def _evaluate(b: LinkBudget, losses: tuple[tuple[str, float], ...]) -> BudgetResult:
     loss = math.fsum(db for _, db in losses)
     received = b.launch_power - loss
     reaches = tuple(_reach(b, fmt, rate, received) for fmt, rate in RATES)
@@ -259,7 +251,7 @@ def _result(b: LinkBudget, losses: tuple[tuple[str, float], ...]) -> BudgetResul
     return BudgetResult(losses, loss, received, reaches, shown.rate if closing else 0.0, shown.margin_db)
 
 
-def _edges(fabric: PhotonicFabric, route: list[int]) -> tuple[int, int]:
+def _count_edges(fabric: PhotonicFabric, route: list[int]) -> tuple[int, int]:
     """Edges of a route within wafers, and from wafer to wafer."""
     if len(route) < 2:
         raise InputError(f"route: {route} given; allowed: at least two tiles")
@@ -293,12 +285,12 @@ def _losses(
 
 def _reach(b: LinkBudget, fmt: str, rate: float, received: float) -> Reach:
     limit = b.nrz_limit if fmt == "NRZ" else b.pam4_limit
-    baud = rate / bits_per_symbol(fmt)
+    baud = rate / FORMATS[fmt][0]
     noise = b.noise_current * math.sqrt(b.bandwidth_ratio * baud)
     r = 10 ** (b.extinction_ratio / 10)
     # Q of the outer eye for each W of mean power.
     slope = b.responsivity * (r - 1) / (r + 1) / noise
-    sensitivity = 10 * math.log10(needed_q(fmt, limit) / slope / 1e-3)
+    sensitivity = 10 * math.log10(required_q(fmt, limit) / slope / 1e-3)
     q = slope * 1e-3 * 10 ** (received / 10)
     margin = received - sensitivity
     return Reach(fmt, rate, bit_error_rate(fmt, q), limit, sensitivity, margin, margin >= 0)

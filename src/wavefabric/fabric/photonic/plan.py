@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """The circuits from one tile to another that are up at the same time and take the same way.
+    """The circuits from one tile to another that are up at the same time and take the same route.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class CircuitRound:
         From 0: a round whose circuits do not fit at once is split.
     bundles : tuple of Bundle
     overlap : int
-        Most circuits on one edge in one direction; bundles of a pair that take the same way count once.
+        Most circuits on one edge in one direction; bundles of a pair that take the same route count once.
     overlap_bound : int
         No choice of one route a pair has fewer (a cut, or proved by a solver).
     parts_bound : int

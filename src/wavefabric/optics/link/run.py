@@ -22,9 +22,9 @@ from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter, fibre_digest
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
 from wavefabric.optics.link.result import POINTS, arrays_of, payload
-from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_mixing
+from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
-from wavefabric.optics.propagation.rows import RowReader, Share, split_modes
+from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split_modes
 from wavefabric.optics.run_file.run_file import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.receiver import ReceiverResult
@@ -121,7 +121,7 @@ class _Link:
         self.notes: list[str] = []
         self.fibre = on_first_rank(self.comm, lambda: build_fibre(settings, self.notes.append))
         groups = np.cumsum(self.fibre.group_sizes) if settings.link.mix_groups else None
-        self.share = Share(split_modes(self.fibre.modes, self.ranks, groups), self.comm.rank)
+        self.share = RankModes(split_modes(self.fibre.modes, self.ranks, groups), self.comm.rank)
         self.transmitter = build_transmitter(settings, self.fibre.modes)
         self.receiver = build_receiver(settings, self.transmitter)
         self.middle = self.transmitter.grid.channels // 2  # whose constellation is kept
@@ -150,7 +150,7 @@ class _Link:
             return ""
         solver = self.settings.solver
         form = exchange_form(solver.exchange, solver.kerr)
-        form = rank_mixing(self.fibre.kappa_rows(), self.fibre.gamma, self.share, form).form
+        form = rank_phase_group_coupling(self.fibre.kappa_rows(), self.fibre.gamma, self.share, form).form
         return f"{form}, modes {'+'.join(map(str, np.diff(self.share.ends)))}"
 
     def _gain(self) -> float:
@@ -218,7 +218,7 @@ class _Link:
         self.propagator = Propagator(
             self.fibre, grid.samples, grid.sample_rate, self.device, options, self.comm
         )
-        self.A = self.propagator.stages.empty()
+        self.A = self.propagator.operators.empty()
         if not self.checkpoint.policy.resume:
             self.checkpoint.remove()
         with Deferred() as self.interrupt:
@@ -324,7 +324,7 @@ class _Link:
             "span": span,
             "inside": inside,
             "report": {k: v for k, v in asdict(self.propagator.report).items() if k != "dropped"},
-            "counts": dict(vars(self.propagator.stages.counts)),
+            "counts": dict(vars(self.propagator.operators.counts)),
             "received": {name: length for name, (length, _) in self.received.items()},
         }
         arrays: dict[str, Any] = {"field": self.A}
@@ -353,7 +353,7 @@ class _Link:
             self.received[name] = (length, ReceiverResult(**mine, points=kept))
         for key, value in state["report"].items():
             setattr(self.propagator.report, key, value)
-        vars(self.propagator.stages.counts).update(state["counts"])
+        vars(self.propagator.operators.counts).update(state["counts"])
         return state["span"], state["inside"]
 
     # --- the result ------------------------------------------------------------------------------
@@ -368,9 +368,9 @@ class _Link:
             field = Rows(shape, self.A.dtype, reader.read) if reader else None
             received: dict[str, Any] = dict(self.received)
             try:
-                mixing, report = self.propagator.stages.mixing, self.propagator.report
-                about = (self.limit, self.warnings)
-                content.update(payload(self.fibre, self.transmitter, received, report, mixing, *about, field))
+                coupling, report = self.propagator.operators.coupling, self.propagator.report
+                about = (report, coupling, self.limit, self.warnings)
+                content.update(payload(self.fibre, self.transmitter, received, *about, field))
                 facts = self.facts | {"written_utc": stamp()}
                 self.writer.write(content, self.settings.text, facts)
             finally:

@@ -15,11 +15,11 @@ from wavefabric.exchange import Communicator
 from wavefabric.lifecycle.memory import check_memory
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_mixing
-from wavefabric.optics.propagation.operators import TABLES, Stages
-from wavefabric.optics.propagation.operators_ranks import RankStages, chunks_for
-from wavefabric.optics.propagation.phase_groups import find_cells
-from wavefabric.optics.propagation.rows import Share, check_split, gather_field, split_modes
+from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_phase_group_coupling
+from wavefabric.optics.propagation.operators import MOST_TABLES, FibreOperators, operators_nbytes
+from wavefabric.optics.propagation.operators_ranks import RankOperators, chunks_for
+from wavefabric.optics.propagation.phase_groups import find_phase_groups
+from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
 from wavefabric.optics.propagation.step_size import FixedStep, make_control
 from wavefabric.units import quantity
 
@@ -66,7 +66,7 @@ class PropagationOptions:
         Exactly one: fixed step in m, largest nonlinear phase a step in rad, or relative local error
         (``erk43ip`` only).
     kerr, svd_tolerance
-        See :func:`wavefabric.optics.propagation.phase_groups.make_mixing`.
+        See :func:`wavefabric.optics.propagation.phase_groups.phase_group_coupling`.
     precision : {"double", "single"}
         complex128 or complex64 fields.
     segment : int
@@ -151,7 +151,7 @@ class Propagator:
             if options.split
             else split_modes(fibre.modes, ranks)
         )
-        self.share = Share(ends, 0 if self.comm is None else self.comm.rank)
+        self.share = RankModes(ends, 0 if self.comm is None else self.comm.rank)
         one_rank_svd = self.comm is None and options.kerr == "svd"
         form = "auto" if one_rank_svd else exchange_form(options.exchange, options.kerr)
         needed = memory_needed(fibre, samples, options, device, self.share, form)
@@ -160,18 +160,20 @@ class Propagator:
         check_memory(self.comm, device, needed, what, advice)
         shape = (device, fibre, samples, sample_rate, options.dtype)
         if self.comm is None:
-            self.stages = Stages(*shape, options.kerr, options.svd_tolerance)
+            self.operators = FibreOperators(*shape, options.kerr, options.svd_tolerance)
         else:
-            self.stages = RankStages(
+            self.operators = RankOperators(
                 *shape, self.comm, self.share, options.kerr, options.exchange, options.chunks
             )
-        self.integrator = kind(self.stages)
-        self.control = make_control(self.integrator, options.step, options.max_phase, options.tolerance)
-        mixing = self.stages.mixing
-        self.report = Report(options.integrator, mixing.form, device.name, dropped=mixing.dropped)
+        self.integrator = kind(self.operators)
+        self.control = make_control(
+            self.integrator, step=options.step, max_phase=options.max_phase, tolerance=options.tolerance
+        )
+        coupling = self.operators.coupling
+        self.report = Report(options.integrator, coupling.form, device.name, dropped=coupling.dropped)
         if self.comm is not None:
             self.report.ranks, self.report.transport = self.comm.size, self.comm.transport
-            self.report.exchange = mixing.form
+            self.report.exchange = coupling.form
 
     def steps(self, length: float) -> int | None:
         """Steps over ``length`` m, None if they are not known beforehand."""
@@ -185,7 +187,7 @@ class Propagator:
         on_step: Callable[[float, int], None] | None = None,
         on_segment: Callable[[dict], None] | None = None,
     ) -> dict:
-        """Propagate ``A``, shape (own rows, N) from ``stages.empty()``, in place over ``length`` m.
+        """Propagate ``A``, shape (own rows, N) from ``operators.empty()``, in place over ``length`` m.
 
         ``state`` continues an earlier call (from ``on_segment``); ``on_step(z, steps)`` is called
         after each step is enqueued, ``on_segment(state)`` whenever the field is whole and finite.
@@ -195,7 +197,7 @@ class Propagator:
         FieldLost
             If the field is no longer finite.
         """
-        begun, counts = time.perf_counter(), self.stages.counts
+        begun, counts = time.perf_counter(), self.operators.counts
         if state is None:
             state = {"z": 0.0, "done": 0, "energy": self.finite_energy(A, 0.0).tolist(), "drift": 0.0}
             if isinstance(self.control, FixedStep):
@@ -222,7 +224,7 @@ class Propagator:
         for name, value in vars(counts).items():
             setattr(report, name, value)
         if report.steps:
-            report.bytes_per_step = self.stages.round_bytes * report.exchanges / report.steps
+            report.bytes_per_step = self.operators.exchange_bytes * report.exchanges / report.steps
         return state
 
     def finite_energy(self, A, z: float) -> np.ndarray:
@@ -233,7 +235,7 @@ class Propagator:
         FieldLost
             If one is not finite; it names mode and ``z`` (m). All ranks raise it.
         """
-        energy = self.stages.energy(A)
+        energy = self.operators.energy(A)
         bad = np.flatnonzero(~np.isfinite(energy))
         if bad.size:
             label = self.fibre.labels[bad[0] // 2]
@@ -245,23 +247,23 @@ class Propagator:
 
     def _measure_local_error(self, A, h: float) -> None:
         """Compare one step with two half steps. Costs three steps; they do not count."""
-        stages = self.stages
-        short = self.device.memory()[0] < 2 * A.nbytes + TABLES * stages.table_bytes
+        operators = self.operators
+        short = self.device.memory()[0] < 2 * A.nbytes + MOST_TABLES * operators.table_bytes
         if self.comm.control.max(int(short)) if self.comm else short:
             return
-        counts = stages.counts.copy()
-        one, two = stages.empty(), stages.empty()
+        counts = operators.counts.copy()
+        one, two = operators.empty(), operators.empty()
         one[...] = A
         two[...] = A
         self.integrator.advance(one, h)
         self.integrator.advance(two, h / 2, 2)
-        scale = stages.energy(two).sum()
+        scale = operators.energy(two).sum()
         if scale > 0:
             gain = 2**self.integrator.order
-            error = math.sqrt(stages.distance(one, two) / scale) * gain / (gain - 1)
+            error = math.sqrt(operators.distance(one, two) / scale) * gain / (gain - 1)
             self.report.local_error = float(np.fmax(self.report.local_error, error))
-        stages.prepare(*self.integrator.lengths(h))
-        stages.counts.set(counts)
+        operators.prepare(*self.integrator.lengths(h))
+        operators.counts.set(counts)
 
 
 def memory_needed(
@@ -269,29 +271,25 @@ def memory_needed(
     samples: int,
     options: PropagationOptions,
     device: Device,
-    share: Share | None = None,
+    share: RankModes | None = None,
     form: str = "auto",
 ) -> int:
-    """Bytes on the device: fields, cuFFT's work area, transfer tables, cell powers, scratch."""
-    share = share or Share((0, fibre.modes))
+    """Bytes on the device: fields, cuFFT's work area, transfer tables, exchanged powers, scratch."""
+    share = share or RankModes((0, fibre.modes))
     integrator = INTEGRATORS[options.integrator]
     item = np.dtype(options.dtype).itemsize
     field_bytes = share.rows * samples * item
-    own_modes = slice(share.first_mode, share.first_mode + share.modes)
-    dispersion = np.unique(np.column_stack([fibre.alpha, fibre.beta])[own_modes], axis=0).shape[0]
     # A varying step fills the store of tables.
-    tables = len(set(integrator.lengths(1.0))) if options.step is not None else TABLES
-    transfer = dispersion * samples * 16 * tables
-    fields = 1 + integrator.extra_fields + (1 if device.name != "cpu" else 0)
+    tables = len(set(integrator.lengths(1.0))) if options.step is not None else MOST_TABLES
     if share.ranks == 1:
-        own, powers = int(find_cells(fibre.kappa_rows())[-1]) + 1, 0
+        own_groups, powers = int(find_phase_groups(fibre.kappa_rows())[-1]) + 1, 0
     else:
-        parts = rank_mixing(fibre.kappa_rows(), fibre.gamma, share, form).parts
-        own, chunks = parts[share.rank], options.chunks or chunks_for(samples)
-        # Two rounds of all powers and up to six numbers an own cell, for up to five chunks at a time.
-        powers = (2 * sum(parts) + 6 * own) * samples * item // 2 * min(5, chunks) // chunks
-    rates = 2 * own * samples * item // 2 if integrator.name == "ssfm_agrawal" else 0
-    return fields * field_bytes + transfer + rates + powers + (64 << 20)
+        coupling = rank_phase_group_coupling(fibre.kappa_rows(), fibre.gamma, share, form)
+        own_groups, chunks = coupling.own_groups, options.chunks or chunks_for(samples)
+        powers = coupling.exchange_nbytes(samples, item // 2, chunks)
+    beside = integrator.nbytes(field_bytes, own_groups * samples * item // 2)
+    operators = operators_nbytes(device, fibre, samples, options.dtype, tables, share)
+    return field_bytes + beside + operators + powers + (64 << 20)
 
 
 def propagate(
@@ -367,7 +365,7 @@ def propagate(
     propagator = Propagator(
         fibre, field.shape[1], rate, device, PropagationOptions(step=step, **options), comm
     )
-    A = propagator.stages.empty()
+    A = propagator.operators.empty()
     A[...] = device.asarray(field[propagator.share.slice])
     propagator.run(A, length, on_step=progress)
     return gather_field(propagator.comm, propagator.share, device.to_host(A)), propagator.report

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.fabric.io.importers import assumed
-from wavefabric.system.gpu_topology import SLOW_FIRST, Topology, parse
+from wavefabric.fabric.io.importers import bandwidths
+from wavefabric.system.gpu_topology import SLOW_FIRST, GpuTopology, parse
 
 #: NVLinks of a GPU in all, by compute capability.
 _MOST_NVLINKS = ((90, 18), (86, 4), (80, 12), (70, 6), (0, 4))
@@ -62,17 +62,18 @@ def read_topo(
     InputError
         In one line; also if the classes contradict one another.
     """
-    table = parse(assumed.source_text(source, "nvidia-smi topo -m"))
+    table = parse(bandwidths.source_text(source, "nvidia-smi topo -m"))
     _check(table)
     nvlinks = any(link.startswith("NV") for row in table.links for link in row)
-    each = assumed.least("nvlink_bandwidth", nvlink_bandwidth, assumed.nvlink(sm))
-    pcie = assumed.least("pcie_bandwidth", pcie_bandwidth, assumed.pcie_of(sm))
-    socket = assumed.least("socket_bandwidth", socket_bandwidth, 16e9)
+    each = bandwidths.positive("nvlink_bandwidth", nvlink_bandwidth, bandwidths.nvlink(sm))
+    pcie = bandwidths.positive("pcie_bandwidth", pcie_bandwidth, bandwidths.pcie_of(sm))
+    socket = bandwidths.positive("socket_bandwidth", socket_bandwidth, 16e9)
     switches, pairs = _tree(table, pcie, socket)
     if nvlinks:
         found = _nvlinks(table, sm, nvswitch, each)
         switches += sorted({b for _, b, _, _ in found if not b.startswith("GPU")})
         pairs += found
+    default_alpha = bandwidths.NVLINK_ALPHA if nvlinks else bandwidths.PCIE_ALPHA
     links = [Link(a, b, w, 0.0, kind) for a, b, w, kind in pairs]
     links += [Link(b, a, w, 0.0, kind) for a, b, w, kind in pairs]
     return Fabric(
@@ -80,13 +81,13 @@ def read_topo(
         gpus=tuple(f"GPU{g}" for g in range(table.gpus)),
         switches=tuple(switches),
         links=tuple(links),
-        alpha=assumed.least("alpha", alpha, assumed.NVLINK_ALPHA if nvlinks else assumed.PCIE_ALPHA),
+        alpha=bandwidths.positive("alpha", alpha, default_alpha),
         description=f"{table.gpus} GPUs, from nvidia-smi topo -m",
         source=f"classes of the table; bandwidths assumed for compute capability {sm / 10:.1f}",
     )
 
 
-def _check(table: Topology) -> None:
+def _check(table: GpuTopology) -> None:
     for a, row in enumerate(table.links):
         for b, link in enumerate(row):
             if (link == "X") != (a == b) or link == "NV0":
@@ -97,7 +98,7 @@ def _check(table: Topology) -> None:
                 raise InputError(f"nvidia-smi topo -m: {given}; allowed: the same both ways")
 
 
-def _nvlinks(table: Topology, sm: int, nvswitch: bool | None, each: float) -> list[tuple]:
+def _nvlinks(table: GpuTopology, sm: int, nvswitch: bool | None, each: float) -> list[tuple]:
     """NVLinks between pairs, or between GPUs and a switch for each set of GPUs that are joined."""
     counts = [[int(link[2:]) if link.startswith("NV") else 0 for link in row] for row in table.links]
     most = next(n for least, n in _MOST_NVLINKS if sm >= least)
@@ -118,7 +119,7 @@ def _nvlinks(table: Topology, sm: int, nvswitch: bool | None, each: float) -> li
     ]
 
 
-def _joined(table: Topology, close) -> list[int]:
+def _joined(table: GpuTopology, close) -> list[int]:
     """For each GPU the first of those that it is joined to, directly or through others."""
     group = list(range(table.gpus))
     for a, b in combinations(range(table.gpus), 2):
@@ -128,7 +129,7 @@ def _joined(table: Topology, close) -> list[int]:
     return group
 
 
-def _tree(table: Topology, pcie: float, socket: float) -> tuple[list[str], list[tuple]]:
+def _tree(table: GpuTopology, pcie: float, socket: float) -> tuple[list[str], list[tuple]]:
     """Switches, and links from each node to the one above it."""
     top = [f"GPU{g}" for g in range(table.gpus)]  # what each GPU hangs on so far
     groups: list[list[int]] = []
@@ -157,7 +158,7 @@ def _tree(table: Topology, pcie: float, socket: float) -> tuple[list[str], list[
     return switches, pairs
 
 
-def _sockets(table: Topology, group: list[int]) -> list[int]:
+def _sockets(table: GpuTopology, group: list[int]) -> list[int]:
     """Groups of one NUMA node joined, where NVLinks hide what is between them."""
     for a, b in combinations(range(table.gpus), 2):
         if table.links[a][b].startswith("NV") and table.numa[a] == table.numa[b] and group[a] != group[b]:
@@ -166,7 +167,7 @@ def _sockets(table: Topology, group: list[int]) -> list[int]:
     return group
 
 
-def _check_tree(table: Topology, groups: list[list[int]]) -> None:
+def _check_tree(table: GpuTopology, groups: list[list[int]]) -> None:
     """Refuse classes that no tree has: two GPUs closer through a third than the table says."""
     classes = [name for name, _ in _TREE] + ["SYS"]
     for a, b in combinations(range(table.gpus), 2):
