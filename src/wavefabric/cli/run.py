@@ -29,7 +29,8 @@ class RunOptions(OutputOptions):
     quiet: bool = option("No progress bar, no table.", "--quiet", "-q", default=False)
 
     exchange: str | None = option(
-        "Fibres: what ranks exchange, {wavefabric.optics.propagation.phase_groups:EXCHANGE_FORMS}. \\[default: auto]",
+        "Fibres: what ranks exchange, {wavefabric.optics.propagation.phase_groups:EXCHANGE_FORMS}. "
+        "\\[default: auto]",
         panel=PANEL,
     )
 
