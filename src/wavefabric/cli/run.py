@@ -55,13 +55,12 @@ def command(
     """
     ranks = replace(ranks, device=asked.device, threads=asked.threads)
     ranks.check()
-    exchange = {} if asked.exchange is None else {"exchange": asked.exchange}
     with naming_no_resume():
         if is_hdf5(file):
-            refuse(exchange, "with a k-Wave file", "with run files")
+            refuse(changed(asked, "exchange"), "with a k-Wave file", "with run files")
             run_kwave_file(file, asked, ranks, decomposition)
             return
         refuse(changed(decomposition), "with a run file", "with k-Wave files")
         if ranks.count == 1:
-            refuse(exchange, "for one rank", "with --ranks 2 or more")
+            refuse(changed(asked, "exchange"), "for one rank", "with --ranks 2 or more")
         run_link_file(file, asked, ranks)

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from wavefabric.cli.collective.algorithm import (
+    AlgorithmOptions,
     Fabric,
     RankedAlgorithmOptions,
     Words,
@@ -21,7 +22,7 @@ from wavefabric.cli.collective.cost_table import Costed, rows_of, show
 from wavefabric.cli.collective.facts import circuit_facts
 from wavefabric.cli.collective.setting import AllCircuitOptions, Order, Setting, make_setting
 from wavefabric.cli.common.files import PICTURES, check_target
-from wavefabric.cli.common.options import OutputOptions, grouped, option, options
+from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_json, print_written
@@ -81,16 +82,11 @@ def command(
     setting = make_setting(fabric, circuit, order)
     left_out: dict[str, str] = {}
     if asked.algorithms is None:
-        schedule = schedule_from(words, algorithm, setting.fabric)
-        own_grid = words and algorithm.grid is None
-        grid = grid_of(words[0], schedule.ranks, setting.fabric) if words and own_grid else None
-        costed = {schedule.name: Costed(schedule, schedule.name, grid)}
+        chosen = _only(words, algorithm, setting.fabric)
     else:
-        if circuit.circuits is not None:
-            given = f"{circuit.circuits} given with --algorithms"
-            raise InputError(f"--circuits: {given}; allowed: with one schedule")
-        costed = compared(asked.algorithms, words, algorithm, setting.fabric, left_out.__setitem__)
-    costed = {name: _costed(each, setting, bytes_each, asked) for name, each in costed.items()}
+        refuse(changed(circuit, "circuits"), "with --algorithms", "with one schedule")
+        chosen = compared(asked.algorithms, words, algorithm, setting.fabric, left_out.__setitem__)
+    costed = {name: _costed(each, setting, bytes_each, asked) for name, each in chosen.items()}
     written = []
     if asked.output is not None:
         costs = {name: list(each.costs) for name, each in costed.items()}
@@ -104,6 +100,13 @@ def command(
     for name, why in left_out.items():
         typer.echo(f"left out: {name} ({why})")
     print_written(written)
+
+
+def _only(words: list[str] | None, algorithm: AlgorithmOptions, fabric: AnyFabric) -> dict[str, Costed]:
+    """The one schedule of the command line, not costed yet."""
+    schedule = schedule_from(words, algorithm, fabric)
+    grid = grid_of(words[0], schedule.ranks, fabric) if words and algorithm.grid is None else None
+    return {schedule.name: Costed(schedule, schedule.name, grid)}
 
 
 def _costed(each: Costed, setting: Setting, sizes: list[int], asked: CostOptions) -> Costed:

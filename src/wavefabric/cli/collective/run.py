@@ -11,7 +11,7 @@ from typing import Any
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, Words, build_by_name, schedule_from
 from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting
 from wavefabric.cli.common.measure import MeasureOptions, RankSession, check_free
-from wavefabric.cli.common.options import OutputOptions, grouped, option, options
+from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
 from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.collectives import Schedule
@@ -67,9 +67,8 @@ def command(
     if asked.fabric is not None:
         setting = make_setting(asked.fabric, CircuitOptions(circuits=None), order)
     else:
-        for name, value in (("--order", order), ("--model", None if asked.model == "auto" else asked.model)):
-            if value is not None:
-                raise InputError(f"{name}: {value} given without --fabric; allowed: with one")
+        chosen = changed(asked, "model") | ({} if order is None else {"order": order})
+        refuse(chosen, "without --fabric", "with one")
     predicted: Any = None if setting is None else setting.fabric
     ranks = who.ranks
     count = max(environment.ranks(), ranks or 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -121,8 +121,7 @@ def make_setting(fabric: str | None, options: CircuitOptions, order: str | None)
                 "--fabric"
             )
         named = plan.fabric
-        given = {name: value for name, value in changed(options).items() if name in options.planning}
-        refuse(given, "with --circuits", "one of the two")
+        refuse(changed(options, *options.planning), "with --circuits", "one of the two")
     assert named is not None
     if not isinstance(named, PhotonicFabric):
         _check_electrical(named.name, options, order)
@@ -130,11 +129,10 @@ def make_setting(fabric: str | None, options: CircuitOptions, order: str | None)
 
 
 def _check_electrical(name: str, options: CircuitOptions, order: str | None) -> None:
-    given = changed(options)
-    seed = {"seed": given.pop("seed")} if "seed" in given else {}
-    refuse(given, f"with electrical {name}", "with photonic ones")
+    others = [field.name for field in fields(options) if field.name != "seed"]
+    refuse(changed(options, *others), f"with electrical {name}", "with photonic ones")
     if order != "auto":
-        refuse(seed, f"with electrical {name}", "with photonic ones, or --order auto")
+        refuse(changed(options, "seed"), f"with electrical {name}", "with photonic ones, or --order auto")
 
 
 def check_order(text: str | None, fabric: AnyFabric) -> tuple[int, ...] | None:

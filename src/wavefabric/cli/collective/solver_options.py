@@ -51,8 +51,7 @@ class SolverOptions:
             raise InputError("--fabric: none given with optimal; allowed: such as lightpath:2x4, or a file")
         if not (math.isfinite(self.seconds) and 0 < self.seconds <= 1e6):
             raise InputError(f"--time-limit: {self.seconds} given; allowed: seconds above 0")
-        useless = {name: v for name, v in changed(algorithm).items() if name in ("radix", "grid")}
-        refuse(useless, "with optimal", "without")
+        refuse(changed(algorithm, "radix", "grid"), "with optimal", "without")
         for name in ("steps", "rounds"):
             check_range(f"--{name}", getattr(self, name), 1, 4096, "1 to 4096")
         if self.rounds is not None and (self.steps is None or self.rounds < self.steps):
@@ -62,8 +61,7 @@ class SolverOptions:
     def check_fabric(self, fabric: AnyFabric, photonic: bool) -> None:
         """Refuse what circuits or links have no use for."""
         kind, other = ("photonic", "electrical") if photonic else ("electrical", "photonic")
-        name = "steps" if photonic else "routes"
-        useless = {key: value for key, value in changed(self).items() if key == name}
+        useless = changed(self, "steps" if photonic else "routes")
         refuse(useless, f"with {kind} {fabric.name}", f"with {other} ones")
 
     def parse_routes(self) -> tuple[str, int]:

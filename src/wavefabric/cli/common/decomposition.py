@@ -38,7 +38,7 @@ class DecompositionOptions:
             return None
         if ranks.count == 1:
             refuse(given, "for one rank", "with --ranks 2 or more")
-        local = {name: given[name] for name in ("overlap", "bell") if name in given}
+        local = changed(self, "overlap", "bell")
         if self.decomposition != "local":
             refuse(local, "without --decomposition local", "with it")
         if self.overlap is not None and self.overlap < 1:

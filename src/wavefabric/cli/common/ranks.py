@@ -91,14 +91,12 @@ class RankOptions:
         from wavefabric.exchange.launch import environment
 
         self._check_count(environment.ranks())
-        given = changed(self)
-        transport = {name: given[name] for name in ("transport",) if name in given}
-        placement = {name: given[name] for name in ("placement",) if name in given}
+        placement = changed(self, "placement")
         if self.count == 1 and environment.expected_ranks() is None:
-            refuse(transport | placement, "for one rank", "with --ranks 2 or more")
+            refuse(changed(self, "transport", "placement"), "for one rank", "with --ranks 2 or more")
         if self.device == "cpu":
             if self.transport not in ("auto", "mpi"):
-                refuse(transport, "with --device cpu", "auto, mpi")
+                refuse(changed(self, "transport"), "with --device cpu", "auto, mpi")
             refuse(placement, "with --device cpu", "with GPUs")
         if (self.device or "").startswith("cuda:"):
             refuse(placement, f"with --device {self.device}", "cuda or auto")
