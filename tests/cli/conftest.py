@@ -54,7 +54,7 @@ def command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(typer.main, "get_command", lambda app: COMMANDS)
     # Whether kernels have to be compiled depends on which tests ran before.
-    monkeypatch.setattr(compiling, "tell", lambda say: None)
+    monkeypatch.setattr(compiling, "before_first", lambda say: None)
 
     def call(*words):
         with pytest.raises(SystemExit) as left:

@@ -69,7 +69,7 @@ def run(
             left_out.append(str(error))
             continue
         shared.check_memory(ranks, medium, shape, precision, options)
-        halo = max(_points(part.size) - _points(part.owned_size) for part in cut.parts)
+        halo = max(_points(part.size) - _points(part.owned_size) for part in cut.subdomains)
         plans.append((options, halo))
     cases = []
     for comm in ranks.each():

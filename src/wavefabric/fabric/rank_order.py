@@ -33,23 +33,10 @@ _FINAL = 4
 
 
 def reordered(fabric: Fabric | PhotonicFabric, order: Sequence[int]) -> Fabric:
-    """The same fabric with its GPUs in another order.
+    """The same fabric, with the same links and routes, but its GPUs in another order.
 
-    Parameters
-    ----------
-    fabric : Fabric
-    order : sequence of int
-        Rank r is GPU ``order[r]``. GPUs that are not named follow in their order.
-
-    Returns
-    -------
-    Fabric
-        With the same links and routes.
-
-    Raises
-    ------
-    InputError
-        For a GPU that is not there or named twice, or for a photonic fabric.
+    Rank r is GPU ``order[r]``; GPUs that are not named follow in their order. `InputError` for a GPU that is
+    not there or named twice, or for a photonic fabric.
 
     Examples
     --------
@@ -101,12 +88,13 @@ def best_order(
     starts: int = 12,
     evaluations: int = 20_000,
 ) -> tuple[int, ...]:
-    """An order of GPUs in which a schedule takes less time, if one is found.
+    """An order of GPUs in which a schedule takes less time, if one is found: rank r is GPU ``order[r]``.
 
-    All orders are tried where there are few. Else the search goes from several orders (as they are; along the
-    widest and shortest routes; at random) downhill: two GPUs are exchanged, a part is reversed, or a GPU
-    moves elsewhere. What is compared is the time of all rounds one after the other, then the sum of squares
-    of the times that links are in use.
+    All orders are tried where there are few. Else the search descends from each of `starts` orders (as they
+    are; along the widest and shortest routes; at random): two GPUs are exchanged, a part is reversed, or a
+    GPU moves elsewhere. What is compared is the time of all rounds one after the other, then the sum of
+    squares of the times that links are in use. `model` chooses among the best few and the order as it is, so
+    that the result is never worse than 0, 1, 2, …
 
     Parameters
     ----------
@@ -117,21 +105,10 @@ def best_order(
     element_bytes : float
         B an element.
     model : {"auto", "alpha-beta", "flow"}
-        Has the last word, among the best few and the order as it is.
     seed : int
         Of random choices.
-    starts : int
-    evaluations : int
-        Orders tried at most, fewer for large schedules.
-
-    Returns
-    -------
-    tuple of int
-        Rank r is GPU ``order[r]``; all GPUs of the fabric. Never worse under `model` than 0, 1, 2, …
-
-    Raises
-    ------
-    InputError
+    starts, evaluations : int
+        Orders to begin with, and orders tried at most (fewer for large schedules).
 
     Examples
     --------

@@ -68,17 +68,13 @@ class RunCheckpoint:
         on_cpu = device.name == "cpu"
         self.policy = policy
         self._device = device
-        self._files = RankCheckpoint(
-            comm,
-            policy.path,
-            fingerprint(
-                identity,
-                device=device.name.partition(":")[0],
-                fft=f"{fftw.library()}, {device.threads} threads, {cpu_model()}" if on_cpu else "cufft",
-                layout=layout,
-            ),
-            layout,
+        self.fingerprint = fingerprint(
+            identity,
+            device=device.name.partition(":")[0],
+            fft=f"{fftw.library()}, {device.threads} threads, {cpu_model()}" if on_cpu else "cufft",
+            layout=layout,
         )
+        self._files = RankCheckpoint(comm, policy.path, self.fingerprint, layout)
         self._last_save = time.monotonic()
 
     def find(self) -> dict[str, Any] | None:

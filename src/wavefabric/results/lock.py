@@ -16,6 +16,7 @@ import secrets
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -127,40 +128,45 @@ class FileLock:
                 json.dump(asdict(self.owner), file)
             # Twice: the owner may end, or another may come first, in between.
             for _ in range(10):
-                if _link(name, self._file):
+                if _link(name, self._file) or self._take_over(name):
                     return
-                self._remove_void(now=os.stat(name).st_mtime)
+                time.sleep(0.02)
         finally:
             os.unlink(name)
         raise InputError(f"{self._key}: {self.path} is wanted by several processes at once; allowed: one")
 
-    def _remove_void(self, now: float) -> None:
-        """Make room if the owner is gone; say who it is if not."""
+    def _take_over(self, name: str) -> bool:
+        """Whether this process has replaced the lock of one that is gone; says who it is if not gone."""
+        now = os.stat(name).st_mtime
         try:
             age = now - self._file.stat().st_mtime
         except FileNotFoundError:
-            return
-        found = _read(self._file)
-        if found is None:
+            return False
+        void = _read(self._file)
+        if void is None:
             raise InputError(
                 f"{self._key}: {self._file} is there and is no lock that can be read; allowed: to remove it, "
                 f"if no other run writes {self.path.name}"
             )
-        alive = found.alive()
+        alive = void.alive()
         if alive or (alive is None and age < VOID_SECONDS):
             seen = f", last seen {max(age, 0):.0f} s ago (free after {VOID_SECONDS:.0f} s)"
             raise InputError(
-                f"{self._key}: {self.path} is in use by {_name(found)}{'' if alive else seen}; "
+                f"{self._key}: {self.path} is in use by {_name(void)}{'' if alive else seen}; "
                 "allowed: another name for each run"
             )
-        # Another process may have made room first and hold a new lock by now: that one is put back.
-        aside = self._file.with_name(f"{self._file.name}.{self.owner.token}")
+        # Of all who find this lock void, whoever makes the file named after it may replace it.
+        claim = self._file.with_name(f"{self._file.name}.{void.token}")
         with contextlib.suppress(FileNotFoundError):
-            os.rename(self._file, aside)
-            moved = _read(aside)
-            if moved != found:
-                _link(aside, self._file)
-            aside.unlink()
+            if now - claim.stat().st_mtime > VOID_SECONDS:
+                claim.unlink()  # whoever made it was killed
+        if not _link(name, claim):
+            return False
+        if _read(self._file) == void:
+            os.replace(claim, self._file)
+            return True
+        claim.unlink()
+        return False
 
     def _touch(self) -> None:
         while not self._ended.wait(TOUCH_SECONDS):

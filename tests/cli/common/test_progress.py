@@ -31,7 +31,7 @@ def test_one_line_before_kernels_are_compiled(command, run_text, tmp_path, monke
     )
     shutil.copy(KWAVE, tmp_path / "case.h5")
     # As if something had to be compiled as soon as Numba was there.
-    monkeypatch.setattr(compiling, "tell", lambda say: say and say())
+    monkeypatch.setattr(compiling, "before_first", lambda say: say and say())
     code, _, err = command(*words)
     assert code == 0, err
     told = [line for line in err.splitlines() if "compiling kernels" in line]

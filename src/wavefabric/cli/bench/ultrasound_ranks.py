@@ -91,12 +91,12 @@ def local_error(
     plot: Plot = None,
 ) -> None:
     """Error of the local decomposition against one rank, by overlap and bell."""
-    from wavefabric.acoustics.parallel.window import BELLS
+    from wavefabric.acoustics.parallel.window import WINDOWS
     from wavefabric.bench import local_error as module
 
     shape = grid(size) if size else None
     widths, cut = _whole(overlaps, "--overlaps"), _blocks(blocks) if blocks else None
-    kinds = BELLS if bells == "all" else parse_list(bells)
+    kinds = WINDOWS if bells == "all" else parse_list(bells)
     with RankSession(ranks, "mpi", placement, device, threads, as_json) as job:
         result = module.run(job.ranks, shape, widths, kinds, _media(medium), cut, steps, precision, job.say)
         job.show(module, result, output, plot)

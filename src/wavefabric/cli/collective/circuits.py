@@ -29,7 +29,7 @@ _TYPES: dict[str, Any] = {
     "int": Whole,
     "int | None": Annotated[int | None, Field(strict=True, ge=0, lt=1 << 31)],
     "float": Number,
-    "LinkBudget | None": dict[str, float] | None,
+    "LinkBudget | None": dict[str, int | float] | None,
 }
 _SIDES = ("rows", "columns", "wafer_rows", "wafer_columns", "lasers")
 

@@ -14,7 +14,7 @@ from wavefabric.cli.collective.setting import ORDER_NOTE, order_text
 from wavefabric.cli.common.show import console, table
 from wavefabric.collectives import Schedule
 from wavefabric.fabric import Cost
-from wavefabric.fabric.draw.scene import time_words
+from wavefabric.fabric.draw.style import time_words
 
 _PARTS = ("latency", "reconfiguration", "transfer")
 

@@ -24,8 +24,8 @@ from wavefabric.collectives.synthesis import Links, OpticalNetwork, Synthesis
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, Cost, Fabric, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import cost
-from wavefabric.fabric.draw.scene import time_words
-from wavefabric.fabric.photonic.synthesis import lights, plan_of
+from wavefabric.fabric.draw.style import time_words
+from wavefabric.fabric.photonic.synthesis import circuit_plan, optical_network
 
 #: Collectives whose array is whole on a rank: in as many pieces as ranks, each has one to add or pass on. The
 #: others have a share for every rank as it is.
@@ -101,7 +101,7 @@ def _connections(fabric: AnyFabric, solver: SolverOptions, until: float) -> Opti
         return links_of(fabric)
     method, k = solver.parse_routes()
     try:
-        return lights(fabric, k, method, until)
+        return optical_network(fabric, k, method, until)
     except OutOfTime:
         raise _too_short(solver) from None
 
@@ -200,7 +200,7 @@ def _about(
     files = {}
     options: dict[str, Any] = {}
     if isinstance(fabric, PhotonicFabric):
-        options["plan"] = plan_of(answer, fabric)
+        options["plan"] = circuit_plan(answer, fabric)
         facts["circuits"] = sum(b.lasers for r in options["plan"].rounds for b in r.bundles)
         if circuits is not None:
             files[circuits] = circuits_text(options["plan"])

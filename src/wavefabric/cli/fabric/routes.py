@@ -18,7 +18,7 @@ from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.draw.pictures import draw_routes
-from wavefabric.fabric.draw.scene import time_words
+from wavefabric.fabric.draw.style import time_words
 from wavefabric.fabric.photonic.budget import LinkBudget, budget
 from wavefabric.fabric.photonic.routing.routes import Routing, route
 

@@ -19,28 +19,14 @@ MOST_SINKS = 256
 
 @lru_cache(maxsize=64)
 def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | None = None) -> Cut:
-    """The set of GPUs that has most to send for what can leave it.
+    """The set S of GPUs, not all, with the greatest |S|/capacity out of S.
 
-    Of all sets S of GPUs that leave at least one out, the one with the greatest |S|/capacity out of S. No
-    all-gather of shares of b bytes is done in less than b |S|/capacity, and ForestColl builds schedules that
-    reach it (Zhao et al. 2024, arXiv:2402.06787).
+    No all-gather of shares of b bytes is done in less than b |S|/capacity, and ForestColl builds schedules
+    that reach it (Zhao et al. 2024, arXiv:2402.06787). With `reverse` capacities are into S, as for a
+    reduce-scatter. With `roots` only these have anything to send, and only the others wait for it: a
+    broadcast's root, or all but the root of a gather. Exact, unless more than `MOST_SINKS` GPUs differ from
+    each other: then the best around a single GPU.
 
-    Parameters
-    ----------
-    fabric : Fabric
-    reverse : bool
-        Capacities into S, as for a reduce-scatter.
-    roots : tuple of int, optional
-        Only these GPUs have anything to send, and only the others wait for it: a broadcast's root, or all but
-        the root of a gather.
-
-    Returns
-    -------
-    Cut
-        Exact, unless more than `MOST_SINKS` GPUs differ from each other: then the best around a single GPU.
-
-    Notes
-    -----
     Newton's (Dinkelbach's) iteration on the ratio, in exact fractions. For each GPU v left out, a maximum
     flow from a super-source that feeds one unit to each GPU, over links of ratio × capacity, either fills v
     or yields a set with a greater ratio. Of GPUs that symmetries map onto each other one is tried.

@@ -21,14 +21,14 @@ _TABLE = 2**22
 def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost:
     """Time of a schedule whose rounds are synchronous.
 
-    A round costs ``alpha``, the greatest latency of the ways it uses, and the transfer time: the greatest,
+    A round costs ``alpha``, the greatest latency of the routes it uses, and the transfer time: the greatest,
     over all resources, of the bytes that cross it in the round by its bandwidth. Resources are the links, in
     each direction; what each GPU sends and receives in all (`Fabric.copy_bandwidth`); and each ordered pair
-    of GPUs (`Fabric.flow_bandwidth`). Rounds that stay within ranks cost nothing.
+    of GPUs (`Fabric.flow_bandwidth`). Rounds that stay within ranks cost nothing. On an ideal switch this is
+    the model of Hockney 1994 (doi:10.1016/S0167-8191(06)80021-9).
 
-    A fabric that was measured adds what GPUs need to add what arrived and to copy within themselves
-    (`Fabric.reduce_bandwidth`), also in rounds of their own, and takes no less time in all than hosts need to
-    issue everything (`wavefabric.fabric.cost_models.local_work.issue_time`).
+    A fabric that was measured adds what GPUs need to reduce what arrived and to copy within themselves, also
+    in rounds of their own, and takes no less time in all than hosts need to issue everything (`local_work`).
 
     Parameters
     ----------
@@ -46,12 +46,7 @@ def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost
     Raises
     ------
     InputError
-        If the schedule has more ranks than the fabric GPUs, or uses a pair with no way.
-
-    Notes
-    -----
-    On an ideal switch this is the paper's model: alpha a round, and bytes by bandwidth (Hockney 1994,
-    doi:10.1016/S0167-8191(06)80021-9), with contention where transfers share a link.
+        If the schedule has more ranks than the fabric GPUs, or uses a pair with no route.
 
     Examples
     --------

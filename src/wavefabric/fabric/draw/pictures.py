@@ -110,26 +110,10 @@ def draw_flow(
     *,
     force: bool = False,
 ) -> Path:
-    """An electrical fabric with the loads of its links, and when each transfer runs.
+    """An electrical fabric with the loads of its links, and when each transfer of a verified schedule runs.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Verified.
-    fabric : Fabric
-    element_bytes : float
-        B.
-    path : str or Path
-        ``.png``, ``.svg``, ``.pdf``.
-    cost : Cost, optional
-        For these `element_bytes`, with times; by default that of the flow model.
-    force : bool
-        Replace a file that is there.
-
-    Raises
-    ------
-    InputError
-        If nothing is sent, or the file exists, has another ending or cannot be written.
+    `cost` has times for these `element_bytes` (B); by default that of the flow model. Raises as
+    `draw_circuits`.
     """
     from matplotlib.figure import Figure
 

@@ -1,10 +1,9 @@
 """Link budget: how much light of a circuit arrives, and how many bits a second it can carry.
 
 With two levels I₀, I₁ and thermal noise σ the bit error rate is ½ erfc(Q/√2), Q = (I₁ − I₀)/(2σ) (Agrawal,
-Fiber-Optic Communication Systems, 4th ed., section 4.6, doi:10.1002/9780470918524). Four equidistant levels
-between the same two outer ones have eyes a third as high. Of four symbols the inner two are wrong on either
-side, the outer two on one, ¾ erfc(Q/(3√2)) in all; with Gray coding one of the two bits is wrong: ⅜
-erfc(Q/(3√2)) (Proakis & Salehi, Digital Communications, 5th ed., section 4.3).
+Fiber-Optic Communication Systems, 4th ed., section 4.6, doi:10.1002/9780470918524); with four levels, whose
+eyes are a third as high, and Gray coding ⅜ erfc(Q/(3√2)) (Proakis & Salehi, Digital Communications, 5th ed.,
+section 4.3).
 """
 
 from __future__ import annotations
@@ -24,14 +23,7 @@ from wavefabric.fabric.photonic.tile_grid import edge_numbers, flat_edges
 #: By modulation format: bits a symbol, factor before erfc, and what Q is divided by in it.
 FORMATS = {"NRZ": (1, 0.5, math.sqrt(2.0)), "PAM4": (2, 0.375, 3.0 * math.sqrt(2.0))}
 #: Formats and rates (bit/s a wavelength) that are tried, slowest first.
-RATES = (
-    ("NRZ", 10e9),
-    ("NRZ", 15e9),
-    ("NRZ", 20e9),
-    ("NRZ", 28e9),
-    ("PAM4", 112e9),
-    ("PAM4", 224e9),
-)
+RATES = (*(("NRZ", rate) for rate in (10e9, 15e9, 20e9, 28e9)), *(("PAM4", rate) for rate in (112e9, 224e9)))
 
 
 @dataclass(frozen=True)
@@ -40,54 +32,23 @@ class LinkBudget:
 
     The LUMORPH paper measures the loss where tiles meet, and in waveguides. It gives neither launch power nor
     sensitivity: all other defaults are chosen here, typical of silicon photonics.
-
-    Parameters
-    ----------
-    launch_power : float
-        dBm of one laser.
-    modulator_loss : float
-        dB of a micro-ring modulator, that of the modulation included.
-    extinction_ratio : float
-        dB between highest and lowest level.
-    switch_loss : float
-        dB of one Mach–Zehnder switch. There is one where light enters an edge and one where it leaves it: a
-        route over n edges passes 2 n.
-    crossing_loss : float
-        dB of one crossing of waveguides.
-    crossings : float
-        In each tile that is passed on the way, ends not included.
-    reticle_loss : float
-        dB from a tile to the next of the same wafer (measured: 0.25).
-    propagation_loss : float
-        dB/m in a waveguide (measured: below 40); each edge is as long as the pitch of tiles.
-    coupling_loss : float
-        dB between waveguide and fibre: twice for each edge from wafer to wafer.
-    receiver_loss : float
-        dB of the ring that takes the wavelength out to its photodiode.
-    responsivity : float
-        A/W of the photodiode.
-    noise_current : float
-        A/√Hz, thermal noise of the receiver referred to its input.
-    bandwidth_ratio : float
-        Noise bandwidth of the receiver by the symbol rate.
-    nrz_limit, pam4_limit : float
-        Bit error rates up to which a link closes: error-free without, and with forward error correction (1e-4
-        in the paper).
     """
 
-    launch_power: float = 10.0
-    modulator_loss: float = 4.0
-    extinction_ratio: float = 6.0
+    launch_power: float = 10.0  # dBm of one laser
+    modulator_loss: float = 4.0  # dB of a micro-ring modulator, that of the modulation included
+    extinction_ratio: float = 6.0  # dB between highest and lowest level
+    #: dB of one Mach–Zehnder switch: one where light enters an edge and one where it leaves it.
     switch_loss: float = 0.3
-    crossing_loss: float = 0.02
-    crossings: float = 4.0
-    reticle_loss: float = 0.25
-    propagation_loss: float = 40.0
-    coupling_loss: float = 1.5
-    receiver_loss: float = 1.0
-    responsivity: float = 0.9
-    noise_current: float = 18e-12
-    bandwidth_ratio: float = 0.75
+    crossing_loss: float = 0.02  # dB of one crossing of waveguides
+    crossings: float = 4.0  # in each tile between the ends of a route
+    reticle_loss: float = 0.25  # dB from a tile to the next of the same wafer (measured: 0.25)
+    propagation_loss: float = 40.0  # dB/m (measured: below 40); an edge is as long as the pitch of tiles
+    coupling_loss: float = 1.5  # dB between waveguide and fibre: twice for each edge from wafer to wafer
+    receiver_loss: float = 1.0  # dB of the ring that takes the wavelength out to its photodiode
+    responsivity: float = 0.9  # A/W of the photodiode
+    noise_current: float = 18e-12  # A/√Hz, thermal noise of the receiver referred to its input
+    bandwidth_ratio: float = 0.75  # noise bandwidth of the receiver by the symbol rate
+    #: Bit error rates up to which a link closes: error-free without, and with forward error correction.
     nrz_limit: float = 1e-12
     pam4_limit: float = 1e-4
 
@@ -131,27 +92,14 @@ class BudgetResult:
 
 
 def bit_error_rate(fmt: str, q: float) -> float:
-    """Bit error rate from the Q of the outer eye, (I_highest − I_lowest) / (2σ), from 0.
-
-    Examples
-    --------
-    >>> f"{bit_error_rate('NRZ', 6):.3e}, {bit_error_rate('PAM4', 18):.3e}"
-    '9.866e-10, 7.399e-10'
-    """
+    """Bit error rate from the Q of the outer eye, (I_highest − I_lowest) / (2σ), from 0."""
     _, factor, divisor = _format(fmt)
     return factor * math.erfc(q / divisor)
 
 
 def required_q(fmt: str, ber: float) -> float:
-    """Q of the outer eye at which the bit error rate is `ber`: the inverse of `bit_error_rate`.
-
-    Raises `InputError` for a rate that is not above 0 and below that of guessing.
-
-    Examples
-    --------
-    >>> f"{required_q('NRZ', 1e-12):.3f}, {required_q('PAM4', 1e-4):.3f}"
-    '7.034, 10.937'
-    """
+    """Q of the outer eye at which the bit error rate is `ber`; `InputError` for a rate no better than
+    guessing."""
     from scipy.special import erfcinv
 
     _, factor, divisor = _format(fmt)

@@ -27,28 +27,14 @@ METHODS = ("xy", "shortest")
 _MOST_TILES = 1 << 24
 
 
-def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float = math.inf) -> OpticalNetwork:
-    """A photonic fabric as the plain data that a synthesis takes.
+def optical_network(
+    fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float = math.inf
+) -> OpticalNetwork:
+    """A photonic fabric as the problem that a synthesis takes.
 
-    Parameters
-    ----------
-    fabric : PhotonicFabric
-    k : int
-        Routes of each pair, by ``"shortest"``.
-    method : str
-        ``"xy"``: along the row first, and along the column first; ``"shortest"``: the k shortest simple
-        paths.
-    until : float
-        Of `wavefabric.collectives.synthesis.deadline.now`, after which `OutOfTime` is raised.
-
-    Returns
-    -------
-    OpticalNetwork
-
-    Raises
-    ------
-    InputError
-        For an unknown method, k below 1, or more tiles than routes are written down for.
+    Each pair has the routes of ``"xy"`` (row first, and column first) or its `k` ``"shortest"`` simple ones.
+    After `until`, of `wavefabric.collectives.synthesis.deadline.now`, `OutOfTime` is raised. `InputError`
+    for an unknown method, k below 1, or more tiles than routes are written down for.
     """
     from wavefabric.collectives.synthesis.deadline import check
     from wavefabric.collectives.synthesis.problem import OpticalNetwork
@@ -77,25 +63,11 @@ def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float 
     )
 
 
-def plan_of(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
-    """The circuits of a synthesised schedule, with waveguides.
+def circuit_plan(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
+    """The circuits of a schedule synthesised for this fabric, with waveguides; every round is one part.
 
-    Parameters
-    ----------
-    synthesis : Synthesis
-        Of `lights(fabric)`.
-    fabric : PhotonicFabric
-
-    Returns
-    -------
-    CircuitPlan
-        Every round is one part; checked by `check.check_plan`.
-
-    Raises
-    ------
-    InputError
-        If a wavelength is wanted more often on an edge than it has waveguides, or the plan is not one of this
-        fabric.
+    `InputError` if a wavelength is used more often on an edge than it has waveguides, or the plan is not one
+    of this fabric; checked by `check.check_plan`.
     """
     of_round: dict[int, dict[tuple[int, int, Route], int]] = {}
     for c in synthesis.circuits:

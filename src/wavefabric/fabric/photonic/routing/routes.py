@@ -30,36 +30,16 @@ _SMALL = 4000
 
 @dataclass(frozen=True)
 class Routing:
-    """One route for each pair.
-
-    Parameters
-    ----------
-    pairs : tuple of (int, int)
-    routes : tuple of tuple of int
-        Tiles, source first and destination last; one a pair.
-    overlap : int
-        Most routes on one edge in one direction.
-    bound : int
-        No choice of routes has fewer.
-    certified : bool
-        Whether ``overlap == bound``: no choice of routes is better.
-    method : str
-        What found the routes: ``"xy"``, ``"xy, column first"``, ``"shortest"``, ``"random"``, ``"ripup"`` or
-        ``"exact"``.
-    seconds : float
-        Wall time it took.
-    set_ups : int
-        Least number of parts in which circuits that each fill a waveguide are up: 1 if no edge has fewer
-        waveguides than routes.
-    """
+    """One route for each pair."""
 
     pairs: tuple[Pair, ...]
-    routes: tuple[Route, ...]
-    overlap: int
-    bound: int
-    certified: bool
-    method: str
-    seconds: float
+    routes: tuple[Route, ...]  # tiles, source first and destination last; one a pair
+    overlap: int  # most routes on one edge in one direction
+    bound: int  # no choice of routes has fewer
+    certified: bool  # whether ``overlap == bound``: no choice of routes is better
+    method: str  # ``"xy"``, ``"xy, column first"``, ``"shortest"``, ``"random"``, ``"ripup"`` or ``"exact"``
+    seconds: float  # wall time
+    #: Least number of parts in which circuits that each fill a waveguide are up.
     set_ups: int = 1
 
 
@@ -73,7 +53,7 @@ def route(
     time_limit: float = 5.0,
     budget: LinkBudget | None = None,
 ) -> Routing:
-    """A route for each pair of tiles, such that few share an edge.
+    """A route for each pair of tiles, such that few share an edge, and a lower bound on the overlap.
 
     Parameters
     ----------
@@ -82,7 +62,7 @@ def route(
         Source and destination; every pair once.
     method : str
         ``"xy"``: along the row first, or for all along the column first if that is better.
-        ``"shortest"``: the first that Yen's algorithm finds.
+        ``"shortest"``: the first that Yen's algorithm yields.
         ``"random"``: one of the `k` shortest simple paths at random.
         ``"ripup"``: row–column routes; those over the busiest edges are laid again (`ripup`).
         ``"exact"``: the least overlap as an integer program (`minimum_overlap`), within `time_limit`.
@@ -90,18 +70,13 @@ def route(
         routes: they are shortest, so no others take less time. Else what takes least time of these, ripup,
         and exact if that is small enough.
     seed : int
-        For ``"random"``, ``"ripup"`` and what uses it: the same seed gives the same routes.
+        Of random choices.
     k : int
     time_limit : float
         s, of the solver.
     budget : LinkBudget, optional
         ``"auto"`` counts what wavelengths carry by it, up to the fabric's `laser_bandwidth`. By default that
         over any route.
-
-    Returns
-    -------
-    Routing
-        With a lower bound on the overlap: from cuts, or better if the solver proved it.
 
     Raises
     ------

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavefabric.acoustics.solver.parts import Part, whole
+from wavefabric.acoustics.solver.subdomain import Subdomain
 
 
 @st.composite
@@ -18,7 +18,7 @@ def parts(draw):
     size = tuple(n + 2 * o for n, o in zip(owned_size, over, strict=True))
     first = tuple(f - o for f, o in zip(owned_first, over, strict=True))
     nx, ny, nz = size
-    return Part(shape, first, size, owned_first, owned_size, size, ((0, nx // 2 + 1), (0, ny), (0, nz)))
+    return Subdomain(shape, first, size, owned_first, owned_size, size, ((0, nx // 2 + 1), (0, ny), (0, nz)))
 
 
 def numbered(shape):
@@ -55,11 +55,11 @@ def test_points_are_found_in_local_arrays(part):
 
 @pytest.mark.parametrize("shape", [(8, 7, 6), (9, 5, 1)])
 def test_the_whole(shape):
-    part = whole(shape)
-    assert part.whole
+    part = Subdomain.whole(shape)
+    assert part.is_whole
     assert part.array_shape == shape[::-1]
     assert part.spectral_shape == (shape[2], shape[1], shape[0] // 2 + 1)
-    assert part.points == np.prod(shape)
+    assert part.basis_points == np.prod(shape)
     index = np.arange(np.prod(shape))
     mask, local = part.local_index(index)
     assert mask.all()
@@ -69,6 +69,6 @@ def test_the_whole(shape):
 
 def test_a_block_is_not_the_whole():
     zero, size = (0, 0, 0), (8, 8, 8)
-    half = Part(size, zero, (8, 8, 4), zero, (8, 8, 4), size, ((0, 5), (0, 8), (0, 8)))
-    assert not half.whole
+    half = Subdomain(size, zero, (8, 8, 4), zero, (8, 8, 4), size, ((0, 5), (0, 8), (0, 8)))
+    assert not half.is_whole
     assert half.spectral_shape == (8, 8, 5)

@@ -7,11 +7,11 @@ import pytest
 from random_problems import pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
-from wavefabric.acoustics.parallel.localise import cut_array, localise
+from wavefabric.acoustics.parallel.restrict import restrict_array, restrict_problem
 from wavefabric.acoustics.problem import PressureSource, VelocitySource
 from wavefabric.acoustics.solver import operators
-from wavefabric.acoustics.solver.coefficients import Constants
-from wavefabric.acoustics.solver.parts import whole
+from wavefabric.acoustics.solver.coefficients import Coefficients
+from wavefabric.acoustics.solver.subdomain import Subdomain
 
 SHAPE = (24, 20, 18)
 WAYS = [
@@ -23,14 +23,14 @@ WAYS = [
 
 
 def all_parts(options, shape=SHAPE):
-    return decompose(shape, 4, options).parts
+    return decompose(shape, 4, options).subdomains
 
 
 @pytest.mark.parametrize("options", WAYS)
 def test_arrays_are_cut_at_the_parts_points(options):
     given = problem(SHAPE, mixed="crba", nonlinearity=True, absorption="power_law")
     for part in all_parts(options):
-        local = localise(given, part)
+        local = restrict_problem(given, part)
         assert local.shape == part.size
         at = np.ix_(*(part.indices(axis) for axis in (2, 1, 0)))
         pairs = [
@@ -44,8 +44,8 @@ def test_arrays_are_cut_at_the_parts_points(options):
         for cut, value in pairs:
             assert cut.flags.c_contiguous
             assert (cut == value[at]).all()
-        assert cut_array(3.0, part) == 3.0
-        assert cut_array(None, part) is None
+        assert restrict_array(3.0, part) == 3.0
+        assert restrict_array(None, part) is None
 
 
 @pytest.mark.parametrize("options", WAYS)
@@ -60,8 +60,8 @@ def test_every_source_point_is_on_one_rank(options, mode, columns):
     )
     found = [{}, {}, {}]
     for part in all_parts(options):
-        local = localise(given, part)
-        numbers = cut_array(np.arange(given.points).reshape(given.array_shape), part).reshape(-1)
+        local = restrict_problem(given, part)
+        numbers = restrict_array(np.arange(given.points).reshape(given.array_shape), part).reshape(-1)
         p, u, t = local.pressure_source, local.velocity_source, local.transducer
         for places, source in zip(found, (p, u, t), strict=True):
             for i, index in enumerate(source.index if source is not None else ()):
@@ -91,7 +91,7 @@ def test_a_source_elsewhere():
             velocity_source=VelocitySource(one, (np.ones((3, 1)), None, np.ones((3, 1))), mode),
             transducer=replace(transducer(SHAPE), index=one, delay=np.array([0])),
         )
-        first, *_, last = (localise(given, part) for part in all_parts(WAYS[0]))
+        first, *_, last = (restrict_problem(given, part) for part in all_parts(WAYS[0]))
         assert first.pressure_source.index.tolist() == [5]
         assert (last.pressure_source is not None) == stays
         assert (last.velocity_source is not None) == stays
@@ -100,7 +100,7 @@ def test_a_source_elsewhere():
         if stays:
             assert last.pressure_source.index.size == 0
             assert last.velocity_source.signals[1] is None
-            assert last.pressure_source.form.name == "pattern"
+            assert last.pressure_source.forms[0].name == "pattern"
 
 
 def test_the_form_is_that_of_the_whole_source():
@@ -109,8 +109,8 @@ def test_the_form_is_that_of_the_whole_source():
     wave = np.array([1.0, 2.0, 3.0])
     signal = np.stack([wave, 2 * wave, wave[::-1]], 1)
     given = problem(SHAPE, pressure_source=PressureSource(index, signal, "additive"))
-    first, *_, last = (localise(given, part) for part in all_parts(WAYS[0]))
-    assert first.pressure_source.form.name == last.pressure_source.form.name == "field"
+    first, *_, last = (restrict_problem(given, part) for part in all_parts(WAYS[0]))
+    assert first.pressure_source.forms[0].name == last.pressure_source.forms[0].name == "field"
     assert first.pressure_source.signal.shape == (3, 2)
 
 
@@ -119,15 +119,15 @@ def test_the_form_is_that_of_the_whole_source():
 def test_constants_are_cut_from_those_of_the_whole(cpu, shape, kind, grid):
     given = problem(shape, absorption="power_law", mixed="c")
     parts = all_parts(Options(kind, grid, 4), shape)
-    all_of = Constants(cpu, given, np.float64)
+    all_of = Coefficients(cpu, given, np.float64)
     for part in parts:
-        local = localise(given, part)
-        found = Constants(cpu, local, np.float64, part=part)
+        local = restrict_problem(given, part)
+        found = Coefficients(cpu, local, np.float64, subdomain=part)
         for axis in range(given.dimensions):
             assert (found.pml[axis] == all_of.pml[axis][part.indices(axis)]).all()
             assert (found.pml_staggered[axis] == all_of.pml_staggered[axis][part.indices(axis)]).all()
         # The whole basis cut at this rank's wavenumbers, or the basis of a block.
-        basis = all_of if kind == "global" else Constants(cpu, local, np.float64)
+        basis = all_of if kind == "global" else Coefficients(cpu, local, np.float64)
         at = tuple(slice(*span) for span in part.spectral[::-1]) if kind == "global" else ...
         for name in ("kappa", "nabla1", "nabla2"):
             assert (getattr(found, name) == getattr(basis, name)[at]).all()
@@ -146,7 +146,10 @@ def test_constants_are_cut_from_those_of_the_whole(cpu, shape, kind, grid):
 
 def test_the_whole_part_changes_nothing(cpu):
     given = problem(SHAPE, mixed="crba", nonlinearity=True, absorption="power_law")
-    one, other = Constants(cpu, given, np.float32), Constants(cpu, given, np.float32, part=whole(SHAPE))
+    one, other = (
+        Coefficients(cpu, given, np.float32),
+        Coefficients(cpu, given, np.float32, subdomain=Subdomain.whole(SHAPE)),
+    )
     for name in ("kappa", "nabla1", "nabla2", "speed", "tau", "eta"):
         assert (getattr(one, name) == getattr(other, name)).all()
     assert one.half_shape == other.half_shape == (18, 20, 13)

@@ -25,7 +25,7 @@ def local_view(grid, part):
 def owned_once(decomposition):
     """How many parts own each point."""
     count = np.zeros(decomposition.shape[::-1], int)
-    for part in decomposition.parts:
+    for part in decomposition.subdomains:
         (x, y, z), (nx, ny, nz) = part.owned_first, part.owned_size
         assert min(part.owned_size) > 0
         count[z : z + nz, y : y + ny, x : x + nx] += 1
@@ -112,7 +112,7 @@ def test_halo_messages_fill_the_overlaps(case):
     assert (owned_once(found) == 1).all()
     numbers = numbered_grid(shape)
     local, writes = [], []
-    for part in found.parts:
+    for part in found.subdomains:
         assert part.basis == part.size
         assert part.spectral == tuple((0, n) for n in (part.size[0] // 2 + 1, *part.size[1:]))
         field = np.full(part.array_shape, EMPTY)
@@ -122,12 +122,12 @@ def test_halo_messages_fill_the_overlaps(case):
     sent = [field.copy() for field in local]
     for message in halo_messages(found):
         assert message.src != message.dst
-        part = found.parts[message.src]
+        part = found.subdomains[message.src]
         for box, inside in zip(message.src_box, part.owned, strict=True):
             assert inside.start <= box.start < box.stop <= inside.stop
         local[message.dst][message.dst_box] = sent[message.src][message.src_box]
         writes[message.dst][message.dst_box] += 1
-    for part, field, count in zip(found.parts, local, writes, strict=True):
+    for part, field, count in zip(found.subdomains, local, writes, strict=True):
         assert (field == local_view(numbers, part)).all()
         wanted = np.ones(part.array_shape, int)
         wanted[part.owned] = 0
@@ -167,7 +167,7 @@ def test_notes_say_what_would_be_faster():
 def test_of_one_rank():
     found = decompose((13, 17, 11), 1, Options("local"))
     assert found.grid == (1, 1, 1)
-    assert found.parts[0].whole
+    assert found.subdomains[0].is_whole
     assert found.notes == []
 
 
@@ -184,7 +184,7 @@ def test_global_parts_tile_grid_and_spectrum(by, bz, more, flat):
     found = decompose(shape, by * bz, Options("global", (1, by, bz)))
     assert (owned_once(found) == 1).all()
     spectrum = np.zeros((shape[2], shape[1], shape[0] // 2 + 1), int)
-    for part in found.parts:
+    for part in found.subdomains:
         assert part.basis == shape
         assert part.first == part.owned_first
         assert part.size == part.owned_size

@@ -9,8 +9,8 @@ import random_problems as random
 
 from wavefabric.acoustics.build import make_stages
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
-from wavefabric.acoustics.parallel.fused_cuda_global import GlobalAxisStages
-from wavefabric.acoustics.parallel.fused_cuda_local import LocalAxisStages
+from wavefabric.acoustics.parallel.fused_cuda_global import FusedCudaGlobalStages
+from wavefabric.acoustics.parallel.fused_cuda_local import FusedCudaLocalStages
 from wavefabric.acoustics.solver.step import Step
 
 pytestmark = [pytest.mark.multigpu, pytest.mark.parallel([2, 4])]
@@ -34,7 +34,7 @@ def _problem(shape, absorption, nonlinear, seed):
 
 def _owned(stages, comm, name):
     """A field of the whole grid, on every rank."""
-    part = getattr(stages.constants, "part", None)
+    part = stages.coefficients.subdomain
     mine = np.ascontiguousarray(comm.device.to_host(stages.fields.named()[name][part.owned]))
     out = np.empty(part.shape[::-1], mine.dtype)
     for block, first, size in comm.control.all_gather((mine, part.owned_first, part.owned_size)):
@@ -79,7 +79,7 @@ def test_local(comm, absorption, nonlinear, seed, number):
     problem = _problem((40, 40, 40), absorption, nonlinear, seed)
     options = Options("local", grids[number], overlap=5)
     fused, found = _run(comm, problem, np.float64, options, False)
-    assert isinstance(fused, LocalAxisStages)
+    assert isinstance(fused, FusedCudaLocalStages)
     _, wanted = _run(comm, problem, np.float64, options, True)
     for name, field in wanted.items():
         np.testing.assert_allclose(found[name], field, rtol=0, atol=1e-11 * np.abs(field).max(), err_msg=name)
@@ -99,7 +99,7 @@ def test_local_pairs_of_rows_that_reach_into_the_next_plane(comm):
 def test_global(comm, absorption, nonlinear, seed, shape):
     problem = _problem(shape, absorption, nonlinear, seed)
     fused, found = _run(comm, problem, np.float64, Options("global"), False)
-    assert isinstance(fused, GlobalAxisStages)
+    assert isinstance(fused, FusedCudaGlobalStages)
     for name, field in _alone(comm, problem, np.float64).items():
         if name in found:
             np.testing.assert_allclose(
@@ -118,11 +118,11 @@ def test_translated_and_multiplied(comm, kind):
     for axis in range(3):
         results = []
         for stages in (fused, plain):
-            c = stages.constants
-            factor = operators.unstaggering(c.problem, c.part)[axis]
+            c = stages.coefficients
+            factor = operators.unstaggering(c.problem, c.subdomain)[axis]
             if axis == 0:
                 factor = np.pad(factor, (0, c.half_shape[2] - factor.size))
             out = c.device.zeros(c.shape, c.dtype)
-            stages.translated(stages.fields.u[axis], axis, c.device.asarray(factor, c.complex), out)
-            results.append(c.device.to_host(out[c.part.owned]))
+            stages.translate(stages.fields.u[axis], axis, c.device.asarray(factor, c.complex), out)
+            results.append(c.device.to_host(out[c.subdomain.owned]))
         np.testing.assert_allclose(*results, rtol=0, atol=1e-11 * np.abs(results[1]).max())

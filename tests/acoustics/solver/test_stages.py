@@ -278,7 +278,7 @@ def test_fields_set_from_outside(place, name, dtype):
     for key, field in other.fields.named().items():
         field[...] = whole.fields.named()[key]
     other.fields.clock[...] = 5
-    other.ready()
+    other.transform_pressure()
     resumed = Step(other)
     for number in range(5, 9):
         step.take(number)
@@ -294,12 +294,12 @@ def test_fields_set_from_outside(place, name, dtype):
 def test_velocity_at_the_points_of_the_pressure(place, dtype):
     for name in ("lossless", "lossless odd", "lossless 2-D"):
         got, stages = taken(place, name, dtype)
-        solver, c = PlainSolver(made(name)), stages.constants
+        solver, c = PlainSolver(made(name)), stages.coefficients
         for axis, factor in enumerate(unstaggering(c.problem)):
             component = stages.fields.u[axis]
             solver.u[axis] = got["u" + "xyz"[axis]].astype(float)
             out = place.empty(c.shape, dtype)
-            stages.translated(component, axis, place.asarray(factor, c.complex), out)
+            stages.translate(component, axis, place.asarray(factor, c.complex), out)
             wanted = solver.shifted(axis)
             assert abs(place.to_host(out) - wanted).max() < TOLERANCE[dtype] * abs(wanted).max()
             # What is kept between steps is still there.
@@ -310,7 +310,7 @@ def test_velocity_at_the_points_of_the_pressure(place, dtype):
         for key, field in again.fields.named().items():
             field[...] = place.asarray(got[key])
         again.fields.clock[...] = STEPS
-        again.ready()
+        again.transform_pressure()
         Step(again).take(STEPS)
         assert (place.to_host(again.fields.p) == place.to_host(stages.fields.p)).all()
         assert not (place.to_host(stages.fields.p) == kept).all()

@@ -9,9 +9,9 @@ from random_problems import pressure_source, problem, transducer, velocity_sourc
 
 from wavefabric.acoustics.build import make_stages, needed_bytes
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
-from wavefabric.acoustics.parallel.localise import cut_array
-from wavefabric.acoustics.parallel.stages_local import Halo
-from wavefabric.acoustics.parallel.window import bell
+from wavefabric.acoustics.parallel.restrict import restrict_array
+from wavefabric.acoustics.parallel.stages import HaloExchange
+from wavefabric.acoustics.parallel.window import window
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording, VelocitySource
 from wavefabric.acoustics.solver.operators import unstaggering
 from wavefabric.acoustics.solver.step import Step
@@ -75,7 +75,7 @@ def fields_of(stages, steps):
     step = Step(stages)
     for number in range(steps):
         step.take(number)
-    device = stages.constants.device
+    device = stages.coefficients.device
     device.synchronize()
     return {key: np.array(device.to_host(field)) for key, field in stages.fields.named().items()}
 
@@ -92,7 +92,9 @@ def worst(got, wanted, part):
     for name, field in got.items():
         scale = max(abs(wanted[other]).max() for other in wanted if other.rstrip("xyz") == name.rstrip("xyz"))
         assert scale > 0
-        found = max(found, abs(field[part.owned] - cut_array(wanted[name], part)[part.owned]).max() / scale)
+        found = max(
+            found, abs(field[part.owned] - restrict_array(wanted[name], part)[part.owned]).max() / scale
+        )
     return found
 
 
@@ -101,7 +103,7 @@ def check_global(comm, name, grid):
     decomposition = decompose(given.shape, comm.size, Options("global", grid))
     stages = make_stages(comm.device, given, np.float64, comm=comm, decomposition=decomposition)
     got = fields_of(stages, given.steps)
-    assert worst(got, wanted, decomposition.parts[comm.rank]) < 1e-12
+    assert worst(got, wanted, decomposition.subdomains[comm.rank]) < 1e-12
 
 
 @pytest.mark.parallel(2)
@@ -129,7 +131,7 @@ def test_global_in_single_precision(comm):
     given, wanted = made_problem("everything"), alone("everything", comm.device)
     stages = make_stages(comm.device, given, np.float32, comm=comm)
     assert stages.fields.p.dtype == np.float32
-    assert worst(fields_of(stages, given.steps), wanted, stages.constants.part) < 2e-6
+    assert worst(fields_of(stages, given.steps), wanted, stages.coefficients.subdomain) < 2e-6
 
 
 @pytest.mark.parallel(2)
@@ -156,20 +158,22 @@ def test_transforms_are_counted_alike(comm, options):
 def test_a_halo_holds_the_neighbours_times_the_bell(comm, bell_name, shape):
     grid = (2, comm.size // 2, 1)
     decomposition = decompose(shape, comm.size, Options("local", grid, 4, bell_name))
-    part, device = decomposition.parts[comm.rank], comm.device
-    halo = Halo(comm, decomposition, part.array_shape, np.float64, [1, 3])
+    part, device = decomposition.subdomains[comm.rank], comm.device
+    halo = HaloExchange(comm, decomposition, part.array_shape, np.float64, {1, 3})
     whole_fields = [np.random.default_rng(i).standard_normal(shape[::-1]) for i in range(3)]
     bells = [
-        bell(bell_name, n, 4 if blocks > 1 else 0) for n, blocks in zip(part.owned_size, grid, strict=True)
+        window(bell_name, n, 4 if blocks > 1 else 0) for n, blocks in zip(part.owned_size, grid, strict=True)
     ]
     factor = bells[2][:, None, None] * bells[1][:, None] * bells[0]
     for count in (1, 3, 1):
         fields = [device.zeros(part.array_shape, np.float64) for _ in range(count)]
         for field, given in zip(fields, whole_fields, strict=False):
-            field[part.owned] = device.asarray(cut_array(given, part)[part.owned])
+            field[part.owned] = device.asarray(restrict_array(given, part)[part.owned])
         halo.fill(fields)
         for field, given in zip(fields, whole_fields, strict=False):
-            np.testing.assert_allclose(device.to_host(field), cut_array(given, part) * factor, rtol=1e-14)
+            np.testing.assert_allclose(
+                device.to_host(field), restrict_array(given, part) * factor, rtol=1e-14
+            )
 
 
 @pytest.mark.parallel(2)
@@ -178,9 +182,9 @@ def test_overlaps_are_filled_before_every_transform(comm, monkeypatch, name):
     given = made_problem(name)
     decomposition = decompose(given.shape, comm.size, Options("local", overlap=4))
     stages = make_stages(comm.device, given, np.float64, plain=True, comm=comm, decomposition=decomposition)
-    filled, fill, forward = [], stages.enter, stages._forward
+    filled, fill, forward = [], stages.fill_overlaps, stages._forward
 
-    def enter(fields):
+    def fill_overlaps(fields):
         filled.extend(map(id, fields))
         fill(fields)
 
@@ -188,11 +192,13 @@ def test_overlaps_are_filled_before_every_transform(comm, monkeypatch, name):
         filled.remove(id(real))  # once for each time
         forward(real, spectrum)
 
-    monkeypatch.setattr(stages, "enter", enter)
+    monkeypatch.setattr(stages, "fill_overlaps", fill_overlaps)
     monkeypatch.setattr(stages, "_forward", transform)
     fields_of(stages, 2)
-    factor = comm.device.asarray(unstaggering(stages.constants.problem, stages.constants.part)[1], complex)
-    stages.translated(stages.fields.u[1], 1, factor, comm.device.empty(stages.constants.shape, np.float64))
+    factor = comm.device.asarray(
+        unstaggering(stages.coefficients.problem, stages.coefficients.subdomain)[1], complex
+    )
+    stages.translate(stages.fields.u[1], 1, factor, comm.device.empty(stages.coefficients.shape, np.float64))
     assert filled == []
     assert stages.transforms > 0
 
@@ -218,7 +224,7 @@ def pressure(comm, given, options):
     """The whole field after all steps, on all ranks."""
     decomposition = decompose(given.shape, comm.size, options)
     stages = make_stages(comm.device, given, np.float64, comm=comm, decomposition=decomposition)
-    parts = decomposition.parts
+    parts = decomposition.subdomains
     owned = fields_of(stages, given.steps)["p"][parts[comm.rank].owned]
     found = np.empty(given.array_shape)
     for part, block in zip(parts, comm.control.all_gather(owned), strict=True):
@@ -287,7 +293,7 @@ def check_local(comm, name):
     reference = fields_of(make_stages(comm.device, given, np.float64, plain=True), given.steps)
     stages = make_stages(comm.device, given, np.float64, comm=comm, decomposition=decomposition)
     got = fields_of(stages, given.steps)
-    error = comm.control.max(worst(got, reference, decomposition.parts[comm.rank]))
+    error = comm.control.max(worst(got, reference, decomposition.subdomains[comm.rank]))
     # Points that make noise make waves as short as the grid holds, which no overlap fits.
     assert error < (0.1 if given.initial_pressure is None else 1e-2)
 
@@ -309,25 +315,25 @@ def test_local_blocks_cut_twice_come_close(comm, name):
 @pytest.mark.parametrize("options", [Options("global"), Options("local", overlap=8)])
 @pytest.mark.parametrize("shape", [EVEN, FLAT])
 def test_velocity_at_the_points_of_the_pressure(comm, options, shape):
-    """`translated`, as the recorder calls it, against one rank."""
+    """`translate`, as the recorder calls it, against one rank."""
     given = smooth_problem(shape, 6, width=3.0)
     decomposition = decompose(shape, comm.size, options)
     stages = make_stages(comm.device, given, np.float64, comm=comm, decomposition=decomposition)
     one = make_stages(comm.device, given, np.float64, plain=True)
     fields_of(stages, 6)
     fields_of(one, 6)
-    part, device = stages.constants.part, comm.device
+    part, device = stages.coefficients.subdomain, comm.device
     for axis, (factor, basis) in enumerate(
-        zip(unstaggering(stages.constants.problem, part), unstaggering(given), strict=True)
+        zip(unstaggering(stages.coefficients.problem, part), unstaggering(given), strict=True)
     ):
-        out = device.empty(stages.constants.shape, np.float64)
+        out = device.empty(stages.coefficients.shape, np.float64)
         if axis == 0:  # rows of spectra may be padded
-            factor = np.pad(factor, (0, stages.constants.half_shape[2] - factor.size))
-        stages.translated(stages.fields.u[axis], axis, device.asarray(factor, complex), out)
+            factor = np.pad(factor, (0, stages.coefficients.half_shape[2] - factor.size))
+        stages.translate(stages.fields.u[axis], axis, device.asarray(factor, complex), out)
         wanted = device.empty(given.array_shape, np.float64)
-        one.translated(one.fields.u[axis], axis, device.asarray(basis, complex), wanted)
+        one.translate(one.fields.u[axis], axis, device.asarray(basis, complex), wanted)
         error = abs(
-            device.to_host(out)[part.owned] - cut_array(device.to_host(wanted), part)[part.owned]
+            device.to_host(out)[part.owned] - restrict_array(device.to_host(wanted), part)[part.owned]
         ).max()
         assert error < (1e-12 if options.kind == "global" else 2e-2) * abs(wanted).max()
 
@@ -341,7 +347,7 @@ def test_a_repeated_run_gives_the_same_bits(comm, options):
         fields_of(make_stages(comm.device, given, np.float32, comm=comm, decomposition=decomposition), 6)
         for _ in range(2)
     ]
-    part = decomposition.parts[comm.rank]
+    part = decomposition.subdomains[comm.rank]
     for name, field in runs[0].items():
         assert (field[part.owned] == runs[1][name][part.owned]).all()
 

@@ -1,4 +1,4 @@
-"""Constants of the time step against closed forms and an evaluation apart from the package."""
+"""Coefficients of the time step against closed forms and an evaluation apart from the package."""
 
 import math
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 from random_problems import DX, C, problem
 
 from wavefabric.acoustics.solver import operators
-from wavefabric.acoustics.solver.coefficients import Constants, Fields
+from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 
 
 def test_layer_at_its_ends():
@@ -54,7 +54,7 @@ def test_layers_of_a_problem():
         for axis, factor in enumerate(factors):
             wanted = operators.pml(
                 given.shape[axis], given.pml_size[axis], given.pml_alpha[axis], given.reference_speed,
-                given.spacing[axis], given.dt, staggered,
+                given.spacing[axis], given.dt, staggered=staggered,
             )  # fmt: skip
             assert (factor == wanted).all()
     assert len(operators.pml_factors(problem((24, 20, 1)), False)) == 2
@@ -105,7 +105,7 @@ def test_absorption_without_dispersion_and_stokes():
 def test_absorption_coefficients_of_mixed_media(cpu):
     for mixed in ("", "c", "a", "ca"):
         given = problem((9, 8, 7), absorption="power_law", mixed=mixed)
-        c = Constants(cpu, given, np.float64)
+        c = Coefficients(cpu, given, np.float64)
         y, alpha = given.alpha_power, np.asarray(given.alpha_coeff, float)
         nepers = alpha * operators.neper_coefficient(y)
         speed = np.asarray(given.sound_speed, float)
@@ -121,7 +121,7 @@ def test_absorption_coefficients_of_mixed_media(cpu):
 def test_operators_of_k(cpu, shape):
     """k-space correction, source correction and fractional Laplacians, with 1/N in each."""
     given = problem(shape, absorption="power_law", alpha_power=1.3)
-    c = Constants(cpu, given, np.float64)
+    c = Coefficients(cpu, given, np.float64)
     k = [
         2 * math.pi * np.fft.fftfreq(n, d) if n > 1 else np.zeros(1)
         for n, d in zip(shape, given.spacing, strict=True)
@@ -152,9 +152,9 @@ def test_derivatives_are_those_of_the_axes():
 
 
 def test_a_uniform_medium_is_one_row(cpu):
-    c = Constants(cpu, problem((9, 8, 7)), np.float32)
+    c = Coefficients(cpu, problem((9, 8, 7)), np.float32)
     assert c.speed.shape == c.density.shape == c.staggered[2].shape == (1, 1, 9)
-    c = Constants(cpu, problem((9, 8, 7), mixed="r"), np.float32)
+    c = Coefficients(cpu, problem((9, 8, 7), mixed="r"), np.float32)
     assert c.density.shape == (7, 8, 9)
     assert c.speed.shape == (1, 1, 9)
 
@@ -164,7 +164,7 @@ def test_fields_by_name(cpu):
         ((5, 4, 3), ["p", "ux", "uy", "uz", "rhox", "rhoy", "rhoz"]),
         ((5, 4, 1), ["p", "ux", "uy", "rhox", "rhoy"]),
     ):
-        fields = Fields(Constants(cpu, problem(shape, pml=False), np.float32))
+        fields = Fields(Coefficients(cpu, problem(shape, pml=False), np.float32))
         assert list(fields.named()) == names
         assert all(field.shape == shape[::-1] and not field.any() for field in fields.named().values())
         assert len(fields.three(fields.u)) == 3

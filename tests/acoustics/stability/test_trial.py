@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
-from wavefabric.acoustics.simulation import silent_problem
 from wavefabric.acoustics.stability.time_step import proved_limit, stability
 from wavefabric.acoustics.stability.trial import Trials, _noise
 from wavefabric.bench.stability_reference import spectral_radius, step_matrix
@@ -47,7 +46,7 @@ def test_jumps_of_density_are_refused_and_stopped(name):
     assert "\n" not in str(caught.value)
     allowed = float(str(caught.value).split("up to ")[1].split()[0])
     assert dt / 10 < allowed < dt
-    assert stability(silent_problem(GRID, medium, allowed)).warning is None
+    assert stability(GRID.silent_problem(medium, allowed)).warning is None
     with pytest.raises(FieldLost, match=r"after time step .* of 900: the time step of .* may be too large"):
         simulate(GRID, medium, BALL, EVERYWHERE, dt=dt, steps=900, device="cpu", check_stability=False)
 
@@ -63,7 +62,7 @@ def test_a_cfl_number_that_is_not_stable_gives_the_longest_step_that_is():
     with pytest.warns(UserWarning, match=r"cfl: 0\.8 is not stable .* density from 1000 to 1200"):
         dt = GRID.time_step(medium, cfl)
     assert 0.7 < dt * 1500 / 2e-4 < 0.8
-    assert stability(silent_problem(GRID, medium, dt)).warning is None
+    assert stability(GRID.silent_problem(medium, dt)).warning is None
     assert GRID.time_step(medium) == 0.3 * 2e-4 / 1500.0
 
 
@@ -71,7 +70,7 @@ def uneven(pml=0, **more):
     rng = np.random.default_rng(5)
     grid = Grid((6, 6), (1e-4, 1.3e-4), pml_size=pml)
     medium = Medium(1500 * rng.uniform(1, 2, (6, 6)), 1000 * rng.uniform(0.02, 1, (6, 6)), **more)
-    return silent_problem(grid, medium, 1e-8)
+    return grid.silent_problem(medium, 1e-8)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +102,7 @@ def test_the_reference_is_the_time_step(more):
     stages = make_stages(CPU.device, problem, np.float64)
     step, rng = Step(stages), np.random.default_rng(1)
     stages.fields.p[...] = rng.standard_normal(stages.fields.p.shape)
-    stages.ready()
+    stages.transform_pressure()
 
     def state():
         return np.concatenate([field.reshape(-1) for field in (*stages.fields.u, *stages.fields.rho)])
@@ -135,7 +134,7 @@ def test_absorption_may_grow_at_any_time_step():
     layer[3:9] = 1
     density = np.where(layer > 0, 1.8, 1000.0)
     alpha = np.where(layer > 0, 2000.0, 1.0) * rng.uniform(0.9, 1.1, (14, 2))
-    problem = silent_problem(grid, Medium(1500.0, density, alpha, 0.5, dispersion=False), 3e-8)
+    problem = grid.silent_problem(Medium(1500.0, density, alpha, 0.5, dispersion=False), 3e-8)
     assert spectral_radius(problem, 1e-10) > 1 + 1e-5
     assert spectral_radius(problem, 1e-9) > 1 + 1e-4
     found = stability(problem, comm=CPU, dtype=np.float64)
@@ -146,16 +145,16 @@ def test_absorption_may_grow_at_any_time_step():
 
 def test_noise_is_the_same_in_every_part():
     from wavefabric.acoustics.parallel.decomposition import Options, decompose
-    from wavefabric.acoustics.solver.parts import whole
+    from wavefabric.acoustics.solver.subdomain import Subdomain
 
     shape = (12, 8, 10)
     field = np.empty(shape[::-1])
-    _noise(field, whole(shape), np)
+    _noise(field, Subdomain.whole(shape), np)
     assert abs(field.mean()) < 0.05
     assert field.std() == pytest.approx(1 / math.sqrt(3), rel=0.05)
     spectrum = np.abs(np.fft.fftn(field)) ** 2
     assert spectrum.max() < 15 * spectrum.mean()
-    for part in decompose(shape, 4, Options("local", overlap=2)).parts:
+    for part in decompose(shape, 4, Options("local", overlap=2)).subdomains:
         here = np.empty(part.array_shape)
         _noise(here, part, np)
         x, y, z = (part.indices(axis) for axis in range(3))

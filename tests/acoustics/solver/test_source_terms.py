@@ -86,7 +86,7 @@ def test_forms(place, mode, rank, form):
     made = sources(place, pressure_source=pressure_source(SHAPE, mode, rank_one=rank))
     assert made.pressure.form == form
     assert made.velocity == [None] * 3
-    assert made.delayed is None
+    assert made.transducer is None
 
 
 def test_a_pattern_is_the_corrected_source(place):
