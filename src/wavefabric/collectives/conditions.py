@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -88,8 +88,7 @@ def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int 
         elements = whole("elements", elements, 0)
     pieces = whole("pieces", pieces, 1)
     root = whole("root", root, 0, ranks - 1)
-    cut = collective in CUT_BY_RANK
-    each = ranks if cut else 1
+    each = ranks if collective in CUT_BY_RANK else 1
     if ranks > MOST_RANKS or ranks * each * pieces > MOST_CHUNKS:
         most = max(1, MOST_CHUNKS // (ranks * each))
         raise InputError(
@@ -98,24 +97,22 @@ def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int 
         )
     shares = elements if isinstance(elements, np.ndarray) else _split(elements, each)
     counts = np.concatenate([_split(int(n), pieces) for n in shares])
-    if collective == "all-to-all":
-        return _all_to_all(ranks, pieces, counts)
-    chunks = [int(c) for c in np.flatnonzero(counts)]
-    before, after = _WHERE[collective]
     everybody = (1 << ranks) - 1
-
-    def held(where: int, origins: dict[int, int] | None) -> Holdings:
-        """Chunk c is item c; `origins` of each chunk, or None: a part of a sum, of the rank itself."""
-        owners = {_SHARE: lambda c: (c // pieces,), _EACH: lambda c: range(ranks), _ROOT: lambda c: (root,)}
-        by_rank = ((r, c) for c in chunks for r in owners[where](c))
-        return {(r, 0, c): (c, origins[c] if origins else 1 << r) for r, c in sorted(by_rank)}
-
-    if before == _EACH:  # sums
-        pre, post = held(before, None), held(after, dict.fromkeys(chunks, everybody))
-    else:
-        origins = {c: 1 << (c // pieces if before == _SHARE else root) for c in chunks}
-        pre, post = held(before, origins), held(after, origins)
-    return Layout(ranks, ("data",), (np.tile(counts, (ranks, 1)),), pre, post)
+    sizes, conditions = [np.tile(counts, (ranks, 1))], []
+    for side in (0, 1):
+        held = _expected(collective, side, ranks, counts.size, pieces, root)
+        if collective == "all-to-all" and side:
+            sizes.append(counts[held.source].reshape(ranks, -1))
+        full = counts[held.source] > 0
+        columns = (column[full].tolist() for column in (held.rank, held.chunk, held.item, held.who))
+        conditions.append(
+            {
+                (r, len(sizes) - 1, c): (item, everybody if who == _ALL else 1 << who)
+                for r, c, item, who in zip(*columns, strict=True)
+            }
+        )
+    buffers = ("send", "recv") if collective == "all-to-all" else ("data",)
+    return Layout(ranks, buffers, tuple(sizes), *conditions)
 
 
 def _split(elements: int, parts: int) -> np.ndarray:
@@ -123,18 +120,42 @@ def _split(elements: int, parts: int) -> np.ndarray:
     return elements // parts + (np.arange(parts, dtype=np.int64) < elements % parts)
 
 
-def _all_to_all(ranks: int, pieces: int, counts: np.ndarray) -> Layout:
-    """Chunk d of rank r is item r · chunks + d; what comes from r is as long as r's chunk for d."""
-    chunks = ranks * pieces
-    # Rank d receives from everybody the share that is d's: the same number of elements from each.
-    received = np.tile(counts.reshape(ranks, 1, pieces), (1, ranks, 1)).reshape(ranks, chunks)
-    pre: Holdings = {}
-    post: Holdings = {}
-    for chunk in np.flatnonzero(counts).tolist():
-        d, p = divmod(chunk, pieces)
-        for r in range(ranks):
-            pre[r, 0, chunk] = post[d, 1, r * pieces + p] = r * chunks + chunk, 1 << r
-    return Layout(ranks, ("send", "recv"), (np.tile(counts, (ranks, 1)), received), pre, post)
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """Chunks held before or after, as columns in the order of rank and chunk.
+
+    ``who``: the rank whose contribution it is alone, `_ALL` of all ranks, `_SOME` of others. ``source``: the
+    chunk of the whole array that is as long, of what is expected.
+    """
+
+    rank: np.ndarray
+    chunk: np.ndarray
+    item: np.ndarray
+    who: np.ndarray
+    source: np.ndarray
+
+
+_ALL, _SOME = -1, -2
+
+
+def _expected(collective: str, side: int, n: int, chunks: int, pieces: int, root: int) -> _Held:
+    """What `layout` says is held before (side 0) or after (1), empty chunks included."""
+    where, at = _WHERE[collective], _WHERE[collective][side]
+    chunk = np.arange(chunks)
+    if at == _EACH:
+        rank, chunk = np.repeat(np.arange(n), chunks), np.tile(chunk, n)
+    else:
+        rank = chunk // pieces if at == _SHARE else np.full(chunks, root)
+    if collective == "all-to-all":
+        # What lies after at the place of rank r's share is r's chunk for this rank.
+        who = chunk // pieces if side else rank
+        source = rank * pieces + chunk % pieces if side else chunk
+        return _Held(rank, chunk, who * chunks + source, who, source)
+    if where[0] == _EACH:  # a sum
+        who = np.full(rank.size, _ALL if n > 1 else 0) if side else rank
+    else:
+        who = np.full(rank.size, root) if where[0] == _ROOT else chunk // pieces
+    return _Held(rank, chunk, chunk, who, chunk)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,104 +213,76 @@ def operation(schedule: Schedule) -> Operation:
     Each may lie in any one buffer. In another buffer than before, a rank's share may lie in its place in the
     array or at the buffer's beginning. Names of items do not matter, nor do further buffers.
     """
-    pre, post = (_ends(schedule, held) for held in (schedule.pre, schedule.post))
-    if pre is not None and post is not None:
+    ends = [_end(schedule, held) for held in (schedule.pre, schedule.post)]
+    (before, _), (after, _) = ends
+    if before is not None and after is not None:
         for collective in COLLECTIVES:
-            for root, compact in _variants(collective, pre, post):
-                counts = _counts(collective, root, compact, schedule, pre, post)
+            for root, compact in _variants(collective, *ends):
+                counts = _counts(collective, root, compact, schedule, ends)
                 if counts is not None:
                     kept = root if collective in ROOTED else None
-                    return Operation(collective, kept, pre.buffer, post.buffer, counts)
+                    return Operation(collective, kept, before, after, counts)
     items = {item: schedule.sizes[b][r, c] for (r, b, c), (item, _) in schedule.pre.items()}
     return Operation("custom", None, -1, -1, np.array(list(items.values()), np.int64))
 
 
-@dataclass(frozen=True, eq=False)
-class _Ends:
-    """What is held before or after, all in one buffer, in the order of rank and chunk.
-
-    ``who``: the rank whose contribution it is alone, `_ALL` of all ranks, `_SOME` of others.
-    """
-
-    buffer: int
-    rank: np.ndarray
-    chunk: np.ndarray
-    item: np.ndarray
-    who: np.ndarray
+#: The one buffer in which chunks are held, None if there are more, and the chunks.
+_End = tuple[int | None, _Held]
 
 
-_ALL, _SOME = -1, -2
-
-
-def _ends(schedule: Schedule, held: Holdings) -> _Ends | None:
-    """Conditions as columns; None if they are in several buffers."""
+def _end(schedule: Schedule, held: Holdings) -> _End:
     rank, buffer, chunk = np.fromiter(chain.from_iterable(held), np.int64, 3 * len(held)).reshape(-1, 3).T
-    if (buffer != buffer[:1]).any():
-        return None
     who = {(1 << schedule.ranks) - 1: _ALL} | {1 << r: r for r in range(schedule.ranks)}
     order = np.lexsort((chunk, rank))
     origins = np.array([who.get(origins, _SOME) for _, origins in held.values()], np.int64)
     item = np.array([item for item, _ in held.values()], np.int64)
-    return _Ends(int(buffer[0]) if held else 0, rank[order], chunk[order], item[order], origins[order])
+    first = int(buffer[0]) if held else 0
+    columns = (column[order] for column in (rank, chunk, item, origins, chunk))
+    return None if (buffer != first).any() else first, _Held(*columns)
 
 
-def _variants(collective: str, pre: _Ends, post: _Ends) -> Iterator[tuple[int, bool]]:
+def _variants(collective: str, pre: _End, post: _End) -> Iterator[tuple[int, bool]]:
     """Root, and whether shares lie at the beginning of their buffers."""
     root = 0
     if collective in ROOTED:
-        ranks = (pre if _WHERE[collective][0] == _ROOT else post).rank
+        ranks = (pre if _WHERE[collective][0] == _ROOT else post)[1].rank
         if not ranks.size or ranks[0] != ranks[-1]:
             return
         root = int(ranks[0])
     yield root, False
-    if _SHARE in _WHERE[collective] and pre.buffer != post.buffer:
+    if _SHARE in _WHERE[collective] and pre[0] != post[0]:
         yield root, True
 
 
 def _counts(
-    collective: str, root: int, compact: bool, schedule: Schedule, pre: _Ends, post: _Ends
+    collective: str, root: int, compact: bool, schedule: Schedule, ends: Sequence[_End]
 ) -> np.ndarray | None:
     """Elements of the chunks of the array, if conditions are those of this collective; else None."""
-    n, ends = schedule.ranks, (pre, post)
-    where = _WHERE[collective]
-    widths = [schedule.sizes[end.buffer].shape[1] for end in ends]
-    chunks = min(w for w, at in zip(widths, where, strict=True) if at != _SHARE)
+    n, where = schedule.ranks, _WHERE[collective]
+    tables = [schedule.sizes[buffer or 0] for buffer, _ in ends]
+    chunks = min(table.shape[1] for table, at in zip(tables, where, strict=True) if at != _SHARE)
     pieces, rest = divmod(chunks, n) if collective in CUT_BY_RANK else (chunks, 0)
     if rest or not pieces:
         return None
     whole = 0 if where[0] != _SHARE else 1
-    counts = schedule.sizes[ends[whole].buffer][root if where[whole] == _ROOT else 0, :chunks]
+    counts = tables[whole][root if where[whole] == _ROOT else 0, :chunks]
     names, items = [], []
-    for side, (end, at) in enumerate(zip(ends, where, strict=True)):
-        if end.rank.size > (chunks if at != _EACH else n * chunks):
+    for side, (table, (_, held), at) in enumerate(zip(tables, ends, where, strict=True)):
+        if held.rank.size > (chunks if at != _EACH else n * chunks):
             return None
-        chunk = np.arange(chunks)
-        if at == _EACH:
-            rank, chunk = np.repeat(np.arange(n), chunks), np.tile(chunk, n)
-        else:
-            rank = chunk // pieces if at == _SHARE else np.full(chunks, root)
-        position = chunk % pieces if at == _SHARE and compact else chunk
-        if position.max() >= widths[side]:
+        expected = _expected(collective, side, n, chunks, pieces, root)
+        position = expected.chunk % pieces if at == _SHARE and compact else expected.chunk
+        if position.max() >= table.shape[1]:
             return None
-        name = chunk
-        if collective == "all-to-all":
-            # What lies after at the position of rank r's share is r's chunk for this rank.
-            src = rank if not side else chunk // pieces
-            chunk = chunk if not side else rank * pieces + chunk % pieces
-            who, name = src, src * chunks + chunk
-        elif where[0] == _EACH:  # a sum
-            who = np.full(rank.size, _ALL if n > 1 else 0) if side else rank
-        else:
-            who = np.full(rank.size, root) if where[0] == _ROOT else chunk // pieces
-        size = schedule.sizes[end.buffer][rank, position]
+        size = table[expected.rank, position]
         full = np.flatnonzero(size)
-        if full.size != end.rank.size or (size != counts[chunk]).any():
+        if full.size != held.rank.size or (size != counts[expected.source]).any():
             return None
-        for held, expected in ((end.rank, rank), (end.chunk, position), (end.who, who)):
-            if (held != expected[full]).any():
-                return None
-        names.append(name[full])
-        items.append(end.item)
+        pairs = ((held.rank, expected.rank), (held.chunk, position), (held.who, expected.who))
+        if any((column != wanted[full]).any() for column, wanted in pairs):
+            return None
+        names.append(expected.item[full])
+        items.append(held.item)
     return counts if _one_to_one(np.concatenate(names), np.concatenate(items)) else None
 
 

@@ -44,7 +44,9 @@ class CostOptions(OutputOptions):
     algorithms: str | None = option(
         "Compare these, such as ring,recursive:4,double-tree:8 (radix, or pieces), or all."
     )
-    model: str = option("{wavefabric.fabric.cost_models.cost:MODELS}.", default="auto")
+    model: str = option(
+        "auto, {wavefabric.fabric.cost_models.cost:COST_MODELS}.", default="auto", also=("auto",)
+    )
     engines: int | None = option("flow: transfers that a GPU sends at once. \\[default: any]")
     rounds: bool = option("Show every round.", default=False)
     output: Path | None = option("Picture: time over size.", "--output", "-o")

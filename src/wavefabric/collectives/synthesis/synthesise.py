@@ -105,7 +105,7 @@ def synthesise(
     first, second = search(0, clock.share(run.begun, deadline, 1 / 2)), search(1, deadline)
     sums = first.run(max_rounds, second.lower)
     try:
-        return run.result([sums, second.run(max_rounds, sums.rounds)])
+        copies = second.run(max_rounds, sums.rounds)
     except InputError as error:
         if isinstance(error, Undecided) or sums.optimal:
             raise
@@ -113,6 +113,7 @@ def synthesise(
         raise Undecided(
             f"time_limit: over before {max_rounds} rounds of both halves were decided; allowed: more time"
         ) from error
+    return run.result([sums, copies])
 
 
 def synthesise_links(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from wavefabric.errors import InputError
@@ -12,8 +14,26 @@ if TYPE_CHECKING:
     from wavefabric.fabric.cost_models.result import Cost
     from wavefabric.fabric.electrical.fabric import Fabric
 
-#: Models by name; ``"auto"`` is ``"photonic"`` on a photonic fabric and ``"alpha-beta"`` on others.
-MODELS = ("auto", "alpha-beta", "flow", "photonic")
+
+@dataclass(frozen=True)
+class CostModel:
+    """``function(schedule, fabric, element_bytes, **options) -> Cost`` of a module, imported when used."""
+
+    module: str
+    function: str
+    photonic: bool = False
+
+    def __call__(self, *arguments: Any, **options: Any) -> Cost:
+        return getattr(import_module(self.module), self.function)(*arguments, **options)
+
+
+_HERE = "wavefabric.fabric.cost_models"
+#: Models by name: the one list of them. The first of each kind of fabric is its ``"auto"``.
+COST_MODELS = {
+    "alpha-beta": CostModel(f"{_HERE}.alpha_beta", "alpha_beta"),
+    "flow": CostModel(f"{_HERE}.flow", "flow"),
+    "photonic": CostModel(f"{_HERE}.photonic", "photonic", photonic=True),
+}
 
 
 def cost(
@@ -33,8 +53,8 @@ def cost(
     element_bytes : float
         B an element; need not be whole, so that one schedule serves every size.
     model : str
-        Of `MODELS`. Electrical fabrics: ``"alpha-beta"`` (rounds follow one another) or ``"flow"`` (transfers
-        wait for their data alone). Photonic ones: ``"photonic"``.
+        ``"auto"``, or of `COST_MODELS`. Electrical fabrics: ``"alpha-beta"`` (rounds follow one another) or
+        ``"flow"`` (transfers wait for their data alone). Photonic ones: ``"photonic"``.
     **options
         Of the model: see `alpha_beta.alpha_beta`, `flow.flow`, `photonic.photonic`.
 
@@ -55,20 +75,13 @@ def cost(
     >>> f"{time.seconds * 1e6:.2f} us in {len(time.rounds)} rounds"
     '26.63 us in 7 rounds'
     """
-    if model not in MODELS:
-        raise InputError(f"model: {model!r} given; allowed: {', '.join(MODELS)}")
-    if isinstance(fabric, PhotonicFabric):
-        if model not in ("auto", "photonic"):
-            raise InputError(f"model: {model!r} given for photonic {fabric.name}; allowed: auto, photonic")
-        from wavefabric.fabric.cost_models.photonic import photonic
-
-        return photonic(schedule, fabric, element_bytes, **options)
-    if model == "photonic":
-        raise InputError(f"model: 'photonic' given for electrical {fabric.name}; allowed: alpha-beta, flow")
-    if model == "flow":
-        from wavefabric.fabric.cost_models.flow import flow
-
-        return flow(schedule, fabric, element_bytes, **options)
-    from wavefabric.fabric.cost_models.alpha_beta import alpha_beta
-
-    return alpha_beta(schedule, fabric, element_bytes, **options)
+    if model != "auto" and model not in COST_MODELS:
+        raise InputError(f"model: {model!r} given; allowed: auto, {', '.join(COST_MODELS)}")
+    light = isinstance(fabric, PhotonicFabric)
+    fitting = [name for name, each in COST_MODELS.items() if each.photonic == light]
+    if model not in ("auto", *fitting):
+        kind = "photonic" if light else "electrical"
+        allowed = ", ".join(["auto", *fitting])
+        raise InputError(f"model: {model!r} given for {kind} {fabric.name}; allowed: {allowed}")
+    name = fitting[0] if model == "auto" else model
+    return COST_MODELS[name](schedule, fabric, element_bytes, **options)

@@ -180,45 +180,45 @@ def _number(work, owner, gpu, later, earlier, lanes: Lanes) -> tuple[np.ndarray,
     if number.max(initial=0) >= STEPS:
         worst = int(number.argmax())
         raise TooMany(f"GPU {int(gpu[owner[worst]])}: more than {STEPS} steps in a thread block")
-    there = np.unique(owner)
-    waited_for = np.isin(there, owner[earlier])
-    rank = np.lexsort((there, ~waited_for, gpu[there]))
-    ids = np.empty(there.size, np.int64)
-    position = np.empty(there.size, np.int64)
-    position[rank] = np.arange(there.size)
-    ids[rank] = np.arange(there.size) - np.searchsorted(gpu[there][rank], gpu[there][rank])
-    if waited_for.any() and ids[waited_for].max() > WAITED_BLOCK:
-        at = int(gpu[there][waited_for][ids[waited_for].argmax()])
-        raise TooMany(f"GPU {at}: more than {WAITED_BLOCK + 1} thread blocks that others wait for")
-    blocks = np.zeros(there.size, BLOCK)
-    lane, second = there // 2, there % 2 == 1
-    a, b = lanes.ends[lane].T
-    peer = np.where(second, a, b)
-    blocks["gpu"], blocks["id"], blocks["chan"] = gpu[there], ids, lanes.channel[lane]
-    sends, receives = (np.zeros(gpu.size, bool) for _ in range(2))
-    sends[owner[work["type"] == S]] = True
-    receives[owner[np.isin(work["type"], (R, RRC))]] = True
-    blocks["send"] = np.where(sends[there], peer, -1)
-    blocks["recv"] = np.where(receives[there], peer, -1)
-    blocks = blocks[rank]
-
+    present = np.unique(owner)
+    rank, ids = _block_order(gpu[present], np.isin(present, owner[earlier]))
+    position = np.empty(present.size, np.int64)
+    position[rank] = np.arange(present.size)
     steps = np.zeros(int(length.sum()), STEP)
-    full = end - 1
-    nops = np.ones(steps.size, bool)
-    nops[full] = False
     steps["type"], steps["dstbuf"], steps["srcoff"], steps["dstoff"] = NOP, 1, -1, -1
     steps["depid"] = steps["deps"] = -1
-    steps[full] = work
-    local = np.searchsorted(there, owner)
-    steps["block"] = position[np.repeat(local, length)]
+    steps[end - 1] = work
+    block = np.searchsorted(present, owner)
+    steps["block"] = position[np.repeat(block, length)]
     steps["s"] = np.arange(steps.size) - np.repeat(begin, length)
-    within = np.arange(later.size) - np.searchsorted(later, later)
-    row = (end - length)[later] + within
-    steps["depid"][row], steps["deps"][row] = ids[local[earlier]], number[earlier]
-    steps["hasdep"][full[earlier]] = 1
+    row = (end - length)[later] + np.arange(later.size) - np.searchsorted(later, later)
+    steps["depid"][row], steps["deps"][row] = ids[block[earlier]], number[earlier]
+    steps["hasdep"][end[earlier] - 1] = 1
     steps = steps[np.argsort(steps["block"], kind="stable")]
     _keep_sums_apart(steps)
-    return blocks, steps
+    return _block_table(work, owner, present, ids, lanes)[rank], steps
+
+
+def _block_order(gpu: np.ndarray, waited_for: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Order of blocks by GPU, those that are waited for first, and the number of each on its GPU."""
+    rank = np.lexsort((np.arange(gpu.size), ~waited_for, gpu))
+    ids = np.empty(gpu.size, np.int64)
+    ids[rank] = np.arange(gpu.size) - np.searchsorted(gpu[rank], gpu[rank])
+    if waited_for.any() and ids[waited_for].max() > WAITED_BLOCK:
+        at = int(gpu[waited_for][ids[waited_for].argmax()])
+        raise TooMany(f"GPU {at}: more than {WAITED_BLOCK + 1} thread blocks that others wait for")
+    return rank, ids
+
+
+def _block_table(work, owner, present: np.ndarray, ids: np.ndarray, lanes: Lanes) -> np.ndarray:
+    """Rows of `BLOCK`: blocks 2 n and 2 n + 1 are the ends of lane n."""
+    lane, second = present // 2, present % 2
+    blocks = np.zeros(present.size, BLOCK)
+    blocks["gpu"], blocks["id"], blocks["chan"] = lanes.ends[lane, second], ids, lanes.channel[lane]
+    for key, types in (("send", (S,)), ("recv", (R, RRC))):
+        uses = np.isin(present, owner[np.isin(work["type"], types)])
+        blocks[key] = np.where(uses, lanes.ends[lane, 1 - second], -1)
+    return blocks
 
 
 def _keep_sums_apart(steps: np.ndarray) -> None:

@@ -109,6 +109,26 @@ def load_msccl(path: str | Path, **options) -> Schedule:
         raise type(error)(f"{path}: {error}") from None
 
 
+#: GPU, buffer and chunk.
+ChunkAt = tuple[int, int, int]
+
+
+class _Rows:
+    """Transfers as they are made, each in a round of its own, and the relay chunks of each GPU."""
+
+    def __init__(self, gpus: int, relay: int):
+        self.rows: list[tuple] = []
+        self.relay, self.relayed = relay, np.zeros(gpus, np.int64)
+
+    def move(self, source: ChunkAt, target: ChunkAt, count: int, reduce: bool) -> None:
+        self.rows.append((len(self.rows), source[0], target[0], *source[1:], *target[1:], count, reduce))
+
+    def new_relay(self, gpu: int, count: int) -> ChunkAt:
+        first = int(self.relayed[gpu])
+        self.relayed[gpu] += count
+        return gpu, self.relay, first
+
+
 def _transfers(
     algorithm: MscclAlgorithm, buffers: BufferMap, senders: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -118,52 +138,36 @@ def _transfers(
     early = _overwritten(algorithm, senders, order)
     gpus = algorithm.blocks["gpu"][steps["block"]].tolist()
     kinds, counts = steps["type"].tolist(), steps["cnt"].tolist()
-    location = {}
+    ends: list[list[ChunkAt]] = []
     for side in ("src", "dst"):
         letter = steps[f"{side}buf"]
         chunk = buffers.shift[gpus, letter] + steps[f"{side}off"]
-        location[side] = list(zip(buffers.buffer[letter].tolist(), chunk.tolist(), strict=True))
-    relay = len(buffers.names)
-    relayed = np.zeros(algorithm.gpus, np.int64)
-    #: What a step passes on: GPU, buffer, chunk; and the same of what waits for a receive in a relay.
-    passed: dict[int, tuple[int, int, int]] = {}
-    relays: dict[int, tuple[int, int, int]] = {}
-    rows: list[tuple] = []
-
-    def move(source, target, count: int, reduce: bool) -> None:
-        rows.append((len(rows), source[0], target[0], *source[1:], *target[1:], count, reduce))
-
-    def new_relay(gpu: int, count: int) -> tuple[int, int, int]:
-        first = int(relayed[gpu])
-        relayed[gpu] += count
-        return gpu, relay, first
-
+        ends.append(list(zip(gpus, buffers.buffer[letter].tolist(), chunk.tolist(), strict=True)))
     receivers = np.full(steps.size, -1)
     receivers[senders[senders >= 0]] = np.flatnonzero(senders >= 0)
+    rows = _Rows(algorithm.gpus, len(buffers.names))
+    #: What a step passes on, and what waits for a receive in a relay.
+    passed: dict[int, ChunkAt] = {}
+    relays: dict[int, ChunkAt] = {}
     for row in order:
         kind, gpu, count = kinds[row], gpus[row], counts[row]
-        src, dst = (gpu, *location["src"][row]), (gpu, *location["dst"][row])
+        src, dst = ends[0][row], ends[1][row]
         if kind in (R, RCS, RRC, RRS, RRCS):
             source = relays.pop(row, None) or passed[int(senders[row])]
-            if kind in (RRC, RRCS, RRS):
-                target = new_relay(gpu, count) if kind == RRS else dst
-                if src != target:
-                    move(src, target, count, False)
-                move(source, target, count, True)
-            else:
-                target = dst
-                move(source, target, count, False)
-            passed[row] = target
+            reduces = kind in (RRC, RRCS, RRS)
+            passed[row] = rows.new_relay(gpu, count) if kind == RRS else dst
+            if reduces and src != passed[row]:
+                rows.move(src, passed[row], count, False)
+            rows.move(source, passed[row], count, reduces)
         elif kind in (CPY, RE):
-            move(src, dst, count, kind == RE)
+            rows.move(src, dst, count, kind == RE)
         elif kind == S:
             passed[row] = src
         if early[row]:
             receiver = int(receivers[row])
-            held = new_relay(gpus[receiver], count)
-            move(passed[row], held, count, False)
-            relays[receiver] = held
-    return np.array(rows, TRANSFER), relayed
+            relays[receiver] = rows.new_relay(gpus[receiver], count)
+            rows.move(passed[row], relays[receiver], count, False)
+    return np.array(rows.rows, TRANSFER), rows.relayed
 
 
 def _overwritten(algorithm: MscclAlgorithm, senders: np.ndarray, order: list[int]) -> list[bool]:

@@ -1,0 +1,99 @@
+"""docs/extending.md holds: one of each kind is added in one or two places, and everything else finds it."""
+
+import sys
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+import typer
+
+from wavefabric.cli import app
+from wavefabric.collectives import verify
+from wavefabric.collectives.builders.direct import direct
+from wavefabric.collectives.registry import ALGORITHMS, Algorithm, build
+from wavefabric.fabric import cost, load, presets
+from wavefabric.fabric.cost_models import cost as costs
+from wavefabric.fabric.io import files
+from wavefabric.fabric.io import presets as folder
+from wavefabric.optics import propagate, single_mode
+from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
+
+
+class LieSplitting(Integrator):
+    """Dispersion over the whole step, then the Kerr phase."""
+
+    name, order = "lie", 1
+
+    def step(self, A, h):
+        self.operators.linear(A, h)
+        self.operators.kerr_rotate(A, h)
+
+    @staticmethod
+    def lengths(h):
+        return (h,)
+
+
+def test_an_integrator(monkeypatch):
+    monkeypatch.setitem(INTEGRATORS, "lie", LieSplitting)
+    t = np.linspace(-8, 8, 256, endpoint=False)
+    field = np.vstack([0.1 / np.cosh(t), np.zeros(256)]).astype(complex)
+    fibre = single_mode(beta2="-20 ps^2/km", gamma="2 1/W/km", alpha="0 dB/km")
+
+    def after(integrator, step):
+        given = {"sample_rate": "1 THz", "step": step, "integrator": integrator, "device": "cpu"}
+        return propagate(field, fibre, "20 km", **given)[0]
+
+    exact = after("rk4ip", "50 m")
+    errors = [np.abs(after("lie", step) - exact).max() for step in ("1 km", "500 m")]
+    assert errors[0] / errors[1] == pytest.approx(2, rel=0.1)
+
+
+def test_a_fabric_preset(monkeypatch, tmp_path):
+    text = (folder.PRESETS / "dgx-a100.toml").read_text("utf-8").replace("dgx-a100", "my-box")
+    (tmp_path / "my-box.toml").write_text(text, "utf-8")
+    for module in (folder, files):
+        monkeypatch.setattr(module, "PRESETS", tmp_path)
+    assert "my-box" in presets()
+    assert load("my-box").ranks == 8
+
+
+def test_a_cost_model(monkeypatch):
+    def rounds_alone(schedule, fabric, element_bytes):
+        return replace(costs.cost(schedule, fabric, element_bytes), seconds=1e-6 * schedule.rounds)
+
+    module = ModuleType("rounds_alone")
+    module.rounds_alone = rounds_alone
+    monkeypatch.setitem(sys.modules, "rounds_alone", module)
+    monkeypatch.setitem(costs.COST_MODELS, "rounds", costs.CostModel("rounds_alone", "rounds_alone"))
+    schedule = build("ring", "all-gather", 4, 4)
+    assert cost(schedule, load("switch:4"), 1.0, "rounds").seconds == pytest.approx(3e-6)
+
+
+def test_a_collective_algorithm(monkeypatch, capsys):
+    star = Algorithm("all-pairs", ("all-gather",), "all at once", (), lambda *given, **_: direct(*given))
+    monkeypatch.setitem(ALGORITHMS, "all-pairs", star)
+    verify(build("all-pairs", "all-gather", 5, 10))
+    words = [
+        "collective",
+        "cost",
+        "all-pairs",
+        "all-gather",
+        "--ranks",
+        "4",
+        "--fabric",
+        "switch:4",
+        "--json",
+    ]
+    app(words, standalone_mode=False)
+    assert '"seconds"' in capsys.readouterr().out
+
+
+def test_a_command(monkeypatch, capsys):
+    def hello(name: str) -> None:
+        typer.echo(f"hello {name}")
+
+    monkeypatch.setattr(app, "registered_commands", list(app.registered_commands))
+    app.command("hello")(hello)
+    app(["hello", "fibre"], standalone_mode=False)
+    assert capsys.readouterr().out == "hello fibre\n"
