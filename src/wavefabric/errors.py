@@ -9,7 +9,7 @@ from typing import Any
 
 #: Characters of a value that an error line shows, and of the whole line.
 MOST_SHOWN, MOST_LINE = 200, 2000
-_RUN = re.compile(rf"\S{{{MOST_SHOWN + 1},}}")
+_LONG_WORD = re.compile(rf"\S{{{MOST_SHOWN + 1},}}")
 
 
 class InputError(ValueError):
@@ -17,7 +17,7 @@ class InputError(ValueError):
 
 
 class FieldLost(InputError):
-    """The field is no longer finite or has grown without bound: the step is too long, or the input too strong."""
+    """The field is not finite or grows without bound: the step is too long, or the input too strong."""
 
 
 class MissingExtra(ImportError):
@@ -60,22 +60,13 @@ def show(value: Any) -> str:
 
 
 def one_line(message: str, given: Iterable[str] = ()) -> str:
-    """A message as one line that is safe to print.
+    """A message as one line that is safe to print, with control characters escaped.
 
-    Parameters
-    ----------
-    message : str
-    given : iterable of str
-        Values that may stand in it, such as words of the command line.
-
-    Returns
-    -------
-    str
-        Without line ends; control characters are escaped; words, and values of `given`, are cut at
-        `MOST_SHOWN` characters, the whole at `MOST_LINE`.
+    Its words, and the values of ``given`` in it (such as words of the command line), are cut at `MOST_SHOWN`
+    characters, the whole at `MOST_LINE`.
     """
     for value in given:
         if len(value) > MOST_SHOWN:
             message = message.replace(value, cut(value))
     line = visible(" ".join(message.split()))
-    return cut(_RUN.sub(lambda found: cut(found[0]), line), MOST_LINE)
+    return cut(_LONG_WORD.sub(lambda word: cut(word[0]), line), MOST_LINE)

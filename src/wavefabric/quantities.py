@@ -15,13 +15,7 @@ BETA_UNITS = ("s/m", "s^2/m", "s^3/m", "s^4/m")
 
 
 def numbers(value: Any, unit: str, key: str) -> NDArray[np.float64]:
-    """A new array of floats in ``unit``, from numbers or text such as ``"-21 ps^2/km"``, nested at will.
-
-    Raises
-    ------
-    InputError
-        If something is neither a number nor a quantity of that unit, or lists differ in length.
-    """
+    """A new array of floats in ``unit``, from numbers or text such as ``"-21 ps^2/km"``, nested at will."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
         return np.array(value, dtype=float)
     try:
@@ -33,27 +27,15 @@ def numbers(value: Any, unit: str, key: str) -> NDArray[np.float64]:
 
 
 def number(value: Any, unit: str, key: str) -> float:
-    """One float in ``unit``, from a number or text.
-
-    Raises
-    ------
-    InputError
-        As `numbers`, and for a list.
-    """
-    found = numbers(value, unit, key)
-    if found.ndim:
+    """One float in ``unit``, from a number or text."""
+    array = numbers(value, unit, key)
+    if array.ndim:
         raise InputError(f"{key}: {show(value)} given; allowed: one number{_in(unit)}")
-    return float(found)
+    return float(array)
 
 
 def dispersion_coefficients(value: Any, key: str = "beta") -> NDArray[np.float64]:
-    """β1, β2, β3, β4 of each mode, a row each, as far as given; each column has its own unit.
-
-    Raises
-    ------
-    InputError
-        If it is no table, or an entry is no quantity of its column's unit.
-    """
+    """β1, β2, β3, β4 of each mode, a row each, as far as given; each column has its own unit."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
         return np.array(value, dtype=float)
     rows = list(value) if isinstance(value, (list, tuple, np.ndarray)) else []

@@ -34,9 +34,8 @@ EXAMPLES = {
 # The number is read here and only the unit by Pint, whose parser would evaluate any expression.
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf(?:inity)?))(.*)", re.I)
 
-
-# What stands behind a number: names and whole numbers with small exponents between * and /. Pint evaluates
-# its text: 10**10**10 would never end.
+# A unit: names and whole numbers with small exponents between * and /. Pint evaluates its text: 10**10**10
+# would never end.
 _POWER = r"(?:\^|\*\*)"
 _WORD = rf"(?:[^\W\d_]+|\d{{1,9}})(?:\s*{_POWER}\s*[+-]?\d)?"
 _UNIT = re.compile(rf"(?:{_WORD}(?:\s*[*/]\s*|\s+|$))*")
@@ -66,20 +65,20 @@ def _registry():
 
 
 @lru_cache(maxsize=256)
-def _factor(found: str, unit: str) -> float:
-    """Factor that turns ``found`` into ``unit``; raises what Pint raises."""
-    found = found.replace("µ", "u")
-    plain = PLAIN.get(unit, {}).get(found)
-    if plain is not None:
-        return plain
-    if len(found) > _LONGEST or not _UNIT.fullmatch(found):
-        raise ValueError(f"{found} is no unit")
-    return _by_pint(found, unit)
+def _factor(given: str, unit: str) -> float:
+    """Factor from the unit given to ``unit``; raises what Pint raises."""
+    given = given.replace("µ", "u")
+    factor = PLAIN.get(unit, {}).get(given)
+    if factor is not None:
+        return factor
+    if len(given) > _LONGEST or not _UNIT.fullmatch(given):
+        raise ValueError(f"{given} is no unit")
+    return _by_pint(given, unit)
 
 
-def _by_pint(found: str, unit: str) -> float:
+def _by_pint(given: str, unit: str) -> float:
     registry = _registry()
-    source = registry.parse_units(found) if found else registry.dimensionless
+    source = registry.parse_units(given) if given else registry.dimensionless
     return float(registry.Quantity(1.0, source).to(unit or "dimensionless").magnitude)
 
 
@@ -124,17 +123,17 @@ def _parse(text: str, unit: str, key: str) -> float:
     number, written = float(match[1]), match[2].strip()
     if written == unit == "dB":
         return number
-    found = written
+    source = written
     if written == "dBm":
-        number, found = watt_from_dbm(number), "W"
+        number, source = watt_from_dbm(number), "W"
     elif written.startswith("dB/"):
-        number, found = number * math.log(10) / 10, "1/" + written[3:]
+        number, source = number * math.log(10) / 10, "1/" + written[3:]
     elif written.startswith("/"):
-        found = "1" + written
+        source = "1" + written
     try:
-        if "dB" in (unit, found):  # A level: Pint would take it for a plain ratio.
-            raise ValueError(f"{found} is no {unit}")
-        return number * _factor(found, unit)
+        if "dB" in (unit, source):  # A level: Pint would take it for a plain ratio.
+            raise ValueError(f"{source} is no {unit}")
+        return number * _factor(source, unit)
     except Exception:  # Pint's tokenizer raises whatever it met.
         given = f"has the unit {show(written)}" if written else "has no unit"
         raise InputError(f"{key}: {show(text)} {given}; {_allowed(unit)}") from None

@@ -420,3 +420,12 @@ def test_more_threads_than_there_are(command, tmp_path):
         "kwave", "-i", case, "-o", "out.h5", "--device", "cpu", "-t", 512, "--benchmark", 3
     )
     assert (code, err) == (0, "")
+
+
+def test_every_quantity_is_an_option():
+    from dataclasses import fields
+
+    from wavefabric.acoustics.problem import QUANTITIES
+    from wavefabric.cli.kwave import Quantities
+
+    assert sorted(field.name for field in fields(Quantities)) == sorted(QUANTITIES)

@@ -13,9 +13,10 @@ from typing import Annotated
 import typer
 
 import wavefabric
-from wavefabric.cli import collective, fabric, info, kwave, plot, run
+from wavefabric.cli import info, kwave, plot, run
 from wavefabric.cli.bench import bench
 from wavefabric.cli.common import encoding, failure, ranks
+from wavefabric.cli.common.groups import lazy_group
 from wavefabric.cli.common.options import Command
 from wavefabric.errors import InputError, MissingExtra, one_line
 from wavefabric.system.interrupt import INTERRUPTED, exit_code, terminable
@@ -50,8 +51,18 @@ def _common(
 for name, module in (("run", run), ("kwave", kwave), ("plot", plot), ("info", info)):
     app.command(name, cls=Command)(module.command)
 bench.register(app)
-collective.register(app)
-fabric.register(app)
+lazy_group(
+    app,
+    "collective",
+    "wavefabric.cli.collective.app",
+    "Schedules of collective operations: make, verify, cost, draw, export and run them.",
+)
+lazy_group(
+    app,
+    "fabric",
+    "wavefabric.cli.fabric.app",
+    "Fabrics between GPUs: show, import, route and measure them.",
+)
 
 
 def redirect_caches() -> None:

@@ -10,11 +10,10 @@ import typer
 
 from wavefabric.cli.common.decomposition import DecompositionOptions
 from wavefabric.cli.common.guard import naming_no_resume
-from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options
+from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options, refuse
 from wavefabric.cli.common.ranks import PANEL, RankOptions
 from wavefabric.cli.run_fibre import run_link_file
 from wavefabric.cli.run_ultrasound import is_hdf5, run_kwave_file
-from wavefabric.errors import InputError
 
 
 @options()
@@ -30,7 +29,8 @@ class RunOptions(OutputOptions):
     quiet: bool = option("No progress bar, no table.", "--quiet", "-q", default=False)
 
     exchange: str | None = option(
-        "Fibres: what ranks exchange, {wavefabric.optics.propagation.kerr_exchange:FORMS}. \\[default: auto]",
+        "Fibres: what ranks exchange, {wavefabric.optics.propagation.phase_groups:EXCHANGE_FORMS}. "
+        "\\[default: auto]",
         panel=PANEL,
     )
 
@@ -55,15 +55,12 @@ def command(
     """
     ranks = replace(ranks, device=asked.device, threads=asked.threads)
     ranks.check()
-    exchange = asked.exchange
     with naming_no_resume():
         if is_hdf5(file):
-            if exchange is not None:
-                raise InputError(f"--exchange: {exchange} given with a k-Wave file; allowed: with run files")
+            refuse(changed(asked, "exchange"), "with a k-Wave file", "with run files")
             run_kwave_file(file, asked, ranks, decomposition)
             return
-        for name, value in changed(decomposition).items():
-            raise InputError(f"--{name}: {value} given with a run file; allowed: with k-Wave files")
-        if exchange is not None and ranks.count == 1:
-            raise InputError(f"--exchange: {exchange} given for one rank; allowed: with --ranks 2 or more")
+        refuse(changed(decomposition), "with a run file", "with k-Wave files")
+        if ranks.count == 1:
+            refuse(changed(asked, "exchange"), "for one rank", "with --ranks 2 or more")
         run_link_file(file, asked, ranks)

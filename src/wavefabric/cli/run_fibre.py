@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from wavefabric.cli.common import ranks as common_ranks
 from wavefabric.cli.common.guard import guarded
+from wavefabric.cli.common.options import changed
 from wavefabric.cli.common.progress import announce_compiling, make_progress
 from wavefabric.cli.common.ranks import RankOptions
 from wavefabric.cli.common.show import print_json
@@ -31,10 +32,8 @@ def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
     from wavefabric.results.checkpoint import checkpoint_path
 
     settings = run_file.load(file)
-    given = {"device": ranks.device, "threads": ranks.threads, "exchange": asked.exchange}
-    given = {key: value for key, value in given.items() if value is not None}
-    if given:
-        settings = settings.with_solver(**given)
+    if solver := changed(asked, "device", "threads", "exchange"):
+        settings = settings.with_solver(**solver)
     ranks = replace(ranks, device=settings.solver.device, threads=settings.solver.threads)
     ranks.check()
     target = asked.output or settings.output_path()

@@ -6,19 +6,21 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from wavefabric.cli.common.files import naming, read_text
 from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.parse import parse_shape
+from wavefabric.collectives import Schedule, from_json, verify
+from wavefabric.collectives.arguments import MOST_RANKS
+from wavefabric.collectives.conditions import whole_elements
+from wavefabric.collectives.formats.msccl.read import from_msccl
+from wavefabric.collectives.registry import ALGORITHMS, accepts, build
 from wavefabric.errors import InputError
+from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.files.input import MOST_SCHEDULE
-
-if TYPE_CHECKING:
-    from wavefabric.collectives import Schedule
-    from wavefabric.fabric import AnyFabric
 
 _PANEL = "Of an algorithm"
 Words = Annotated[list[str] | None, typer.Argument(metavar="FILE | ALGORITHM COLLECTIVE", help="A schedule.")]
@@ -76,8 +78,6 @@ def schedule_from(
     if len(words) != 1:
         given = " ".join(words) or "nothing"
         raise InputError(f"schedule: {given} given; allowed: FILE, or ALGORITHM COLLECTIVE --ranks N")
-    from wavefabric.collectives.registry import ALGORITHMS
-
     if words[0] in ALGORITHMS and not Path(words[0]).exists():
         allowed = ", ".join(ALGORITHMS[words[0]].collectives)
         raise InputError(f"COLLECTIVE: none given after {words[0]}; allowed: {allowed}")
@@ -90,10 +90,6 @@ def build_by_name(
     algorithm: str, collective: str, options: AlgorithmOptions, fabric: AnyFabric | None = None
 ) -> Schedule:
     """Build and prove a schedule of the registry."""
-    from wavefabric.collectives import verify
-    from wavefabric.collectives.arguments import MOST_RANKS
-    from wavefabric.collectives.registry import build
-
     ranks = options.ranks if options.ranks is not None else fabric.ranks if fabric else None
     if ranks is None:
         raise InputError("--ranks: none given; allowed: a whole number from 1")
@@ -112,8 +108,6 @@ def refusal(
     algorithm: str, collective: str, ranks: int, options: AlgorithmOptions, fabric: AnyFabric | None
 ) -> str | None:
     """Why an algorithm cannot do a collective with these options, None if it can."""
-    from wavefabric.collectives.registry import accepts
-
     return accepts(algorithm, collective, ranks, **_registry_options(algorithm, ranks, options, fabric))
 
 
@@ -126,9 +120,6 @@ def _registry_options(
 
 def grid_of(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, ...] | None:
     """The grid of a fabric, for an algorithm that takes one and all of its GPUs: tiles, a mesh or a torus."""
-    from wavefabric.collectives.registry import ALGORITHMS, accepts
-    from wavefabric.fabric import PhotonicFabric
-
     if fabric is None or algorithm not in ALGORITHMS or "grid" not in ALGORITHMS[algorithm].options:
         return None
     if isinstance(fabric, PhotonicFabric):
@@ -153,18 +144,12 @@ def read_schedule(path: Path) -> Schedule:
     text = read_text(path, "schedule", MOST_SCHEDULE)
     with naming(path):
         if text.lstrip().startswith("<"):
-            from wavefabric.collectives.formats.msccl.read import from_msccl
-
             return from_msccl(text)
-        from wavefabric.collectives import from_json
-
         return from_json(text)
 
 
 def read_proved(path: Path) -> Schedule:
     """A schedule from a file, proved."""
-    from wavefabric.collectives import verify
-
     schedule = read_schedule(path)
     with naming(path):
         verify(schedule)
@@ -173,8 +158,6 @@ def read_proved(path: Path) -> Schedule:
 
 def whole_array(schedule: Schedule) -> int:
     """Elements of the whole array, at least one."""
-    from wavefabric.collectives.conditions import whole_elements
-
     elements = whole_elements(schedule)
     if not elements:
         raise InputError(f"schedule: {schedule.name} has no elements; allowed: one that holds some")

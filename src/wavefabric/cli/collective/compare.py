@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, build_by_name, grid_of, refusal
 from wavefabric.cli.collective.cost_table import Costed
+from wavefabric.collectives.registry import ALGORITHMS
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.fabric import AnyFabric
+from wavefabric.fabric import AnyFabric
 
 #: Options that not all algorithms have.
 _SPECIAL = ("radix", "grid", "pieces")
@@ -28,8 +26,6 @@ def compared(
 
     Those of them that refuse the ranks or options are told to `leave_out`, with the reason.
     """
-    from wavefabric.collectives.registry import ALGORITHMS
-
     if not words or len(words) != 1:
         given = " ".join(words) if words else "nothing"
         raise InputError(f"COLLECTIVE: {given} given with --algorithms; allowed: one, such as all-reduce")
@@ -59,8 +55,6 @@ def compared(
 
 def _numbered(own: AlgorithmOptions, name: str, word: str, number: str | None) -> AlgorithmOptions:
     """Options with the radix or the pieces that stand behind the colon."""
-    from wavefabric.collectives.registry import ALGORITHMS
-
     if number is None:
         return own
     option = next((o for o in ("radix", "pieces") if o in ALGORITHMS[name].options), None)
@@ -72,8 +66,6 @@ def _numbered(own: AlgorithmOptions, name: str, word: str, number: str | None) -
 
 def _usable(name: str, options: AlgorithmOptions) -> AlgorithmOptions:
     """Options that an algorithm has a use for; the others are meant for those that it is compared with."""
-    from wavefabric.collectives.registry import ALGORITHMS
-
     defaults = {field.name: field.default for field in fields(options)}
     unused = [option for option in _SPECIAL if option not in ALGORITHMS[name].options]
     return replace(options, **{option: defaults[option] for option in unused})
@@ -87,8 +79,6 @@ def _expanded(
     leave_out: Callable[[str, str], None],
 ) -> list[str]:
     """A list of algorithms with ``all`` spelt out."""
-    from wavefabric.collectives.registry import ALGORITHMS
-
     if "all" not in listed:
         return listed
     able = [name for name, algorithm in ALGORITHMS.items() if collective in algorithm.collectives]

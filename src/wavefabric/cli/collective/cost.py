@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from wavefabric.cli.collective.algorithm import (
+    AlgorithmOptions,
     Fabric,
     RankedAlgorithmOptions,
     Words,
@@ -21,15 +22,17 @@ from wavefabric.cli.collective.cost_table import Costed, rows_of, show
 from wavefabric.cli.collective.facts import circuit_facts
 from wavefabric.cli.collective.setting import AllCircuitOptions, Order, Setting, make_setting
 from wavefabric.cli.common.files import PICTURES, check_target
-from wavefabric.cli.common.options import OutputOptions, grouped, option, options
+from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_json, print_written
+from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.collectives import Schedule
-    from wavefabric.fabric import AnyFabric, Cost
+from wavefabric.fabric import AnyFabric, Cost, PhotonicFabric
+from wavefabric.fabric.cost_models.cost import cost
+from wavefabric.fabric.cost_models.result import check_sizes
+from wavefabric.fabric.draw.costs import draw_costs
+from wavefabric.fabric.photonic.budget import LinkBudget
 
 
 @options()
@@ -81,20 +84,13 @@ def command(
     setting = make_setting(fabric, circuit, order)
     left_out: dict[str, str] = {}
     if asked.algorithms is None:
-        schedule = schedule_from(words, algorithm, setting.fabric)
-        own_grid = words and algorithm.grid is None
-        grid = grid_of(words[0], schedule.ranks, setting.fabric) if words and own_grid else None
-        costed = {schedule.name: Costed(schedule, schedule.name, grid)}
+        chosen = _only(words, algorithm, setting.fabric)
     else:
-        if circuit.circuits is not None:
-            given = f"{circuit.circuits} given with --algorithms"
-            raise InputError(f"--circuits: {given}; allowed: with one schedule")
-        costed = compared(asked.algorithms, words, algorithm, setting.fabric, left_out.__setitem__)
-    costed = {name: _costed(each, setting, bytes_each, asked) for name, each in costed.items()}
+        refuse(changed(circuit, "circuits"), "with --algorithms", "with one schedule")
+        chosen = compared(asked.algorithms, words, algorithm, setting.fabric, left_out.__setitem__)
+    costed = {name: _costed(each, setting, bytes_each, asked) for name, each in chosen.items()}
     written = []
     if asked.output is not None:
-        from wavefabric.fabric.draw.costs import draw_costs
-
         costs = {name: list(each.costs) for name, each in costed.items()}
         written.append(draw_costs(asked.output, bytes_each, costs, setting.fabric.name))
     if asked.as_json:
@@ -106,6 +102,13 @@ def command(
     for name, why in left_out.items():
         typer.echo(f"left out: {name} ({why})")
     print_written(written)
+
+
+def _only(words: list[str] | None, algorithm: AlgorithmOptions, fabric: AnyFabric) -> dict[str, Costed]:
+    """The one schedule of the command line, not costed yet."""
+    schedule = schedule_from(words, algorithm, fabric)
+    grid = grid_of(words[0], schedule.ranks, fabric) if words and algorithm.grid is None else None
+    return {schedule.name: Costed(schedule, schedule.name, grid)}
 
 
 def _costed(each: Costed, setting: Setting, sizes: list[int], asked: CostOptions) -> Costed:
@@ -121,10 +124,6 @@ def _costed(each: Costed, setting: Setting, sizes: list[int], asked: CostOptions
 
 def _planned(schedule: Schedule, setting: Setting) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of the photonic model with one plan for all sizes, and facts about it; none for electrical."""
-    from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.cost_models.result import check_sizes
-    from wavefabric.fabric.photonic.budget import LinkBudget
-
     if not isinstance(setting.fabric, PhotonicFabric):
         return {}, {}
     check_sizes(schedule, setting.fabric, 1.0)
@@ -137,6 +136,4 @@ def _planned(schedule: Schedule, setting: Setting) -> tuple[dict[str, Any], dict
 
 def cost_at(schedule: Schedule, fabric: AnyFabric, size: float, model: str, options: dict[str, Any]) -> Cost:
     """Cost of one size in bytes of the whole array."""
-    from wavefabric.fabric.cost_models.cost import cost
-
     return cost(schedule, fabric, size / whole_array(schedule), model, **options)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.table import Table
+
+from wavefabric.bench.exchange_report import size_words
 from wavefabric.cli.collective.facts import MSCCL_NOT_COUNTED, circuit_notes, msccl_facts, msccl_notes
 from wavefabric.cli.collective.setting import ORDER_NOTE, order_text
 from wavefabric.cli.common.show import console, table
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from wavefabric.collectives import Schedule
-    from wavefabric.fabric import Cost
+from wavefabric.collectives import Schedule
+from wavefabric.fabric import Cost
+from wavefabric.fabric.draw.style import time_words
 
 _PARTS = ("latency", "reconfiguration", "transfer")
 
@@ -74,8 +74,6 @@ def show(
 
     ``bandwidth``: B/s that a wavelength is counted with.
     """
-    from wavefabric.bench.exchange_report import size_words
-
     many = len(costed) > 1
     largest = next(iter(costed.values())).costs[-1]
     out = console()
@@ -100,9 +98,6 @@ def show(
 
 def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:
     from rich.text import Text
-
-    from wavefabric.bench.exchange_report import size_words
-    from wavefabric.fabric.draw.style import time_words
 
     many = len(costed) > 1
     any_cost = next(iter(costed.values())).costs[0]
@@ -141,8 +136,6 @@ def _parts(cost: Cost) -> dict[str, str]:
 
 def _rounds_table(cost: Cost, title: str) -> Table | str:
     """Every round of one cost."""
-    from wavefabric.fabric.draw.style import time_words
-
     if not cost.rounds:
         return f"{title}: the {cost.model} model has no rounds: they overlap"
     counted = ("parts",) if cost.model == "photonic" else ()

@@ -22,6 +22,9 @@ from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.errors import InputError
+from wavefabric.fabric import PhotonicFabric
+from wavefabric.fabric.draw import pictures
+from wavefabric.fabric.photonic.check import check_plan
 
 
 @options()
@@ -56,10 +59,6 @@ def command(
 
     wavefabric collective draw ring all-reduce --fabric dgx-1 --bytes 64M -o ring.png
     """
-    from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.draw import pictures
-    from wavefabric.fabric.photonic.check import check_plan
-
     output, most = asked.output, asked.rounds
     if output is None:
         raise InputError("--output: none given; allowed: a name that ends in .png, .svg, .pdf, .gif or .html")

@@ -8,11 +8,16 @@ from typing import Annotated
 import typer
 
 from wavefabric.cli.collective.algorithm import read_proved
+from wavefabric.cli.collective.circuits import circuits_text
 from wavefabric.cli.common.files import check_target, load_fabric, naming, write_all
 from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_json, print_written
+from wavefabric.collectives import to_json
+from wavefabric.collectives.formats.msccl.write import to_msccl
 from wavefabric.errors import InputError
+from wavefabric.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.planning import plan_circuits
 
 
 @options()
@@ -60,19 +65,11 @@ def command(
         check_target(circuits, asked.force, (".json",))
     schedule = read_proved(file)
     if to_xml:
-        from wavefabric.collectives.formats.msccl.write import to_msccl
-
         with naming(file):
             texts = {output: to_msccl(schedule, **vars(msccl))}
     else:
-        from wavefabric.collectives import to_json
-
         texts = {output: to_json(schedule)}
     if fabric is not None:
-        from wavefabric.cli.collective.circuits import circuits_text
-        from wavefabric.fabric import PhotonicFabric
-        from wavefabric.fabric.photonic.planning import plan_circuits
-
         wafer = load_fabric(fabric)
         if not isinstance(wafer, PhotonicFabric):
             raise InputError(f"--fabric: {fabric} is electrical; allowed: photonic, or without")

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from wavefabric.bench.exchange_report import size_words
 from wavefabric.cli.common.files import write_all
 from wavefabric.cli.common.options import OutputOptions
 from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, rate_text
-
-if TYPE_CHECKING:
-    from wavefabric.collectives import Schedule
-    from wavefabric.fabric.photonic.plan import CircuitPlan
+from wavefabric.collectives import Schedule, to_json
+from wavefabric.collectives.conditions import kind, whole_elements
+from wavefabric.collectives.structure import transfer_elements
+from wavefabric.fabric.photonic.budget import slowest_circuit
+from wavefabric.fabric.photonic.check import needs_wavelength_switches
+from wavefabric.fabric.photonic.plan import CircuitPlan
 
 #: What of an MSCCL file no cost model counts.
 MSCCL_NOT_COUNTED = ("protocol", "channels")
@@ -20,8 +25,6 @@ MSCCL_NOT_COUNTED = ("protocol", "channels")
 
 def schedule_facts(schedule: Schedule) -> dict[str, Any]:
     """Of a schedule that was verified."""
-    from wavefabric.collectives.conditions import kind, whole_elements
-
     sent, received = volumes(schedule)
     collective, root = kind(schedule)
     facts = {
@@ -41,10 +44,6 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
 
 def volumes(schedule: Schedule):
     """Elements that each rank sends to and receives from others: two arrays of shape (ranks,)."""
-    import numpy as np
-
-    from wavefabric.collectives.structure import transfer_elements
-
     t = schedule.transfers
     n = transfer_elements(schedule) * (t["src"] != t["dst"])
     return np.stack([np.bincount(t[end], n, schedule.ranks) for end in ("src", "dst")])
@@ -60,8 +59,6 @@ def show_made(
     more_files: dict[Path, str] | None = None,
 ) -> None:
     """Write a schedule that was verified, and further files; print what was made."""
-    from wavefabric.collectives import to_json
-
     texts = {} if output is None else {output: to_json(schedule)}
     written = write_all(texts | (more_files or {}), asked.force)
     facts = schedule_facts(schedule)
@@ -97,8 +94,6 @@ def msccl_facts(schedule: Schedule) -> dict[str, Any]:
 
 def msccl_text(facts: dict[str, Any]) -> str:
     """`msccl_facts` in words: ``MSCCL: LL, 1 channel, arrays up to 4 MiB``."""
-    from wavefabric.bench.exchange_report import size_words
-
     most = facts["msccl"]["most_bytes"]
     sizes = "of any size" if most is None else f"up to {size_words(most)}"
     return f"MSCCL: {_protocol_text(facts['msccl'])}, arrays {sizes}"
@@ -111,8 +106,6 @@ def _protocol_text(msccl: dict[str, Any]) -> str:
 
 def msccl_notes(schedule: Schedule, sizes: Sequence[int]) -> list[str]:
     """What a cost of the schedule leaves out, a line each."""
-    from wavefabric.bench.exchange_report import size_words
-
     if schedule.msccl is None:
         return []
     msccl = vars(schedule.msccl)
@@ -130,9 +123,6 @@ def circuit_facts(plan: CircuitPlan) -> dict[str, Any]:
     ``slowest_circuit``: of the wavelengths that carry least by the link budget (B/s), None if all carry the
     fabric's `laser_bandwidth`; ``wavelength_switches``: whether wavelengths of a waveguide part.
     """
-    from wavefabric.fabric.photonic.budget import slowest_circuit
-    from wavefabric.fabric.photonic.check import needs_wavelength_switches
-
     rate, bundle = slowest_circuit(plan)
     least = None
     if bundle is not None and rate < plan.fabric.laser_bandwidth:

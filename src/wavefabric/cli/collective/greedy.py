@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions
 from wavefabric.cli.common.files import read_rows
+from wavefabric.collectives import Schedule, verify
+from wavefabric.collectives.arguments import MOST_RANKS
+from wavefabric.collectives.builders.messages import greedy
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.collectives import Schedule
 
 
 def greedy_schedule(
     collective: str | None, options: AlgorithmOptions, messages: Path | None, lasers: int | None, seed: int
 ) -> Schedule:
     """The schedule of a list of messages, proved."""
-    from wavefabric.collectives import verify
-    from wavefabric.collectives.arguments import MOST_RANKS
-    from wavefabric.collectives.builders.messages import greedy
-
     if collective is not None:
         raise InputError(f"COLLECTIVE: {collective} given with greedy; allowed: --messages FILE instead")
     if messages is None:

@@ -13,11 +13,13 @@ from wavefabric.cli.collective.greedy import greedy_schedule
 from wavefabric.cli.collective.optimal import optimal
 from wavefabric.cli.collective.solver_options import SolverOptions
 from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.options import OutputOptions, changed, grouped, option
+from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, refuse
 from wavefabric.cli.common.options import options as options_class
 from wavefabric.cli.common.parse import check_seed
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import console, print_json, table
+from wavefabric.collectives.conditions import COLLECTIVES
+from wavefabric.collectives.registry import ALGORITHMS, accepts
 from wavefabric.errors import InputError
 
 #: What `make` takes besides the algorithms of the registry.
@@ -60,10 +62,9 @@ def command(
 
     wavefabric collective make greedy --ranks 8 --messages layers.json --lasers 2
     """
-    for_solvers = {f"--{name.replace('_', '-')}": value for name, value in changed(solver).items()}
     if asked.list_all:
         given = [word for word in (algorithm, collective) if word is not None]
-        given += [*options.given(), *for_solvers]
+        given += [*options.given(), *(f"--{name.replace('_', '-')}" for name in changed(solver))]
         given += [] if asked.output is None else ["--output"]
         if given:
             raise InputError(f"--list: given with {given[0]}; allowed: alone, or with --json")
@@ -71,10 +72,10 @@ def command(
         return
     if algorithm is None:
         raise InputError("ALGORITHM: none given; allowed: see wavefabric collective make --list")
-    for name, value in for_solvers.items():
-        needed = _FOR.get(name.removeprefix("--"), "optimal")
+    for name, value in changed(solver).items():
+        needed = _FOR.get(name, "optimal")
         if algorithm not in needed.split(" or "):
-            raise InputError(f"{name}: {value} given with {algorithm}; allowed: with {needed}")
+            refuse({name: value}, f"with {algorithm}", f"with {needed}")
     check_seed(solver.seed)
     if collective is None and algorithm != "greedy" and solver.conditions is None:
         raise InputError(f"COLLECTIVE: none given after {algorithm}; allowed: {_collectives(algorithm)}")
@@ -91,16 +92,11 @@ def command(
 
 
 def _collectives(algorithm: str) -> str:
-    from wavefabric.collectives.conditions import COLLECTIVES
-    from wavefabric.collectives.registry import ALGORITHMS
-
     return ", ".join(ALGORITHMS[algorithm].collectives if algorithm in ALGORITHMS else COLLECTIVES)
 
 
 def show_list(as_json: bool) -> None:
     """All algorithms: what they do, for how many ranks, and their options."""
-    from wavefabric.collectives.registry import ALGORITHMS, accepts
-
     rows: list[dict[str, Any]] = []
     for known in ALGORITHMS.values():
         fits = [n for n in range(2, 65) if accepts(known.name, known.collectives[0], n) is None]

@@ -6,23 +6,26 @@ import time
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from wavefabric.bench.exchange_report import size_words
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, default_elements, read_schedule
+from wavefabric.cli.collective.circuits import circuits_text
 from wavefabric.cli.collective.facts import show_made
 from wavefabric.cli.collective.solver_options import SolverOptions
 from wavefabric.cli.common.files import check_target, load_fabric
 from wavefabric.cli.common.options import OutputOptions
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import Status, print_json
+from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole_elements
+from wavefabric.collectives.synthesis import Links, OpticalNetwork, Synthesis
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.collectives.conditions import Layout
-    from wavefabric.collectives.synthesis import Links, OpticalNetwork, Synthesis
-    from wavefabric.fabric import AnyFabric, Cost, Fabric
+from wavefabric.fabric import AnyFabric, Cost, Fabric, PhotonicFabric
+from wavefabric.fabric.cost_models.cost import cost
+from wavefabric.fabric.draw.style import time_words
+from wavefabric.fabric.photonic.synthesis import circuit_plan, optical_network
 
 #: Collectives whose array is whole on a rank: in as many pieces as ranks, each has one to add or pass on. The
 #: others have a share for every rank as it is.
@@ -44,8 +47,6 @@ def optimal(
 
     Exit code 1 if it is proved that there is no schedule of the steps and rounds asked for.
     """
-    from wavefabric.fabric import PhotonicFabric
-
     begun = time.monotonic()
     solver.check(algorithm)
     size = parse_size(solver.bytes or "64M")
@@ -95,8 +96,6 @@ def links_of(fabric: Fabric) -> Links:
 def _connections(fabric: AnyFabric, solver: SolverOptions, until: float) -> OpticalNetwork | Links:
     """The fabric as plain data, unless that takes until after `until`."""
     from wavefabric.collectives.synthesis.deadline import OutOfTime
-    from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.photonic.synthesis import optical_network
 
     if not isinstance(fabric, PhotonicFabric):
         return links_of(fabric)
@@ -116,8 +115,6 @@ def _wanted(
     collective: str | None, algorithm: AlgorithmOptions, conditions: Path | None, fabric: AnyFabric
 ) -> Layout:
     """What the solver is to reach."""
-    from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout
-
     if conditions is None:
         assert collective is not None
         pieces = algorithm.parts
@@ -185,12 +182,6 @@ def _about(
     answer: Synthesis, fabric: AnyFabric, size: int, pieces: int | None, circuits: Path | None
 ) -> tuple[list[tuple[str, str]], dict[str, Any], dict[Path, str]]:
     """Lines of the table, facts for JSON, and further files, on a schedule that was found."""
-    from wavefabric.cli.collective.circuits import circuits_text
-    from wavefabric.collectives.conditions import whole_elements
-    from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.cost_models.cost import cost
-    from wavefabric.fabric.photonic.synthesis import circuit_plan
-
     facts: dict[str, Any] = {
         "fabric": fabric.name,
         "pieces": pieces,
@@ -242,9 +233,6 @@ def _count_text(number: int, what: str) -> str:
 
 def _time_text(price: Cost, size: int) -> str:
     """What a size takes, and how far that is from the bound."""
-    from wavefabric.bench.exchange_report import size_words
-    from wavefabric.fabric.draw.style import time_words
-
     text = f"{size_words(size)} in {time_words(price.seconds)} on {price.fabric}, {price.model} model"
     if price.bound.seconds:
         text += f"; {price.seconds / price.bound.seconds:.2f} times the bound of"

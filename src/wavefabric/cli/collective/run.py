@@ -6,19 +6,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, Words, build_by_name, schedule_from
 from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting
 from wavefabric.cli.common.measure import MeasureOptions, RankSession, check_free
-from wavefabric.cli.common.options import OutputOptions, grouped, option, options
+from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
 from wavefabric.cli.common.ranks import is_rank_zero
+from wavefabric.collectives import Schedule
+from wavefabric.collectives.conditions import whole_elements
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.collectives import Schedule
-    from wavefabric.fabric import AnyFabric
+from wavefabric.exchange.launch import environment
+from wavefabric.execution import collective_run as module
+from wavefabric.fabric import AnyFabric
 
 
 @options()
@@ -58,10 +59,6 @@ def command(
 
     mpiexec -n 4 wavefabric collective run best.json --fabric measured.toml
     """
-    from wavefabric.collectives.conditions import whole_elements
-    from wavefabric.exchange.launch import environment
-    from wavefabric.execution import collective_run as module
-
     plot = asked.output is not None if asked.plot is None else asked.plot
     if is_rank_zero():
         check_free("collective-run", asked.output, plot, asked.force)
@@ -70,9 +67,8 @@ def command(
     if asked.fabric is not None:
         setting = make_setting(asked.fabric, CircuitOptions(circuits=None), order)
     else:
-        for name, value in (("--order", order), ("--model", None if asked.model == "auto" else asked.model)):
-            if value is not None:
-                raise InputError(f"{name}: {value} given without --fabric; allowed: with one")
+        chosen = changed(asked, "model") | ({} if order is None else {"order": order})
+        refuse(chosen, "without --fabric", "with one")
     predicted: Any = None if setting is None else setting.fabric
     ranks = who.ranks
     count = max(environment.ranks(), ranks or 1)

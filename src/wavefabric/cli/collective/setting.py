@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from wavefabric.cli.collective.circuits import load_circuits
 from wavefabric.cli.common.files import load_fabric
-from wavefabric.cli.common.options import changed, option, options
+from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.parse import check_seed
+from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.collectives import Schedule
-    from wavefabric.fabric import AnyFabric
-    from wavefabric.fabric.photonic.plan import CircuitPlan
+from wavefabric.fabric import AnyFabric, PhotonicFabric
+from wavefabric.fabric.photonic.check import check_plan
+from wavefabric.fabric.photonic.plan import CircuitPlan
+from wavefabric.fabric.photonic.planning import plan_circuits
+from wavefabric.fabric.rank_order import best_order, depends_on_pair, reordered
 
 _PANEL = "Photonic fabrics"
 #: Said where ranks are GPUs in order, and another order might take less time.
@@ -77,16 +79,10 @@ class Setting:
     @property
     def photonic(self) -> bool:
         """Whether circuits carry the schedule."""
-        from wavefabric.fabric import PhotonicFabric
-
         return isinstance(self.fabric, PhotonicFabric)
 
     def plan_circuits(self, schedule: Schedule) -> CircuitPlan:
         """The circuits of the file, or planned now; proved to carry the schedule if they come from a file."""
-        from wavefabric.fabric import PhotonicFabric
-        from wavefabric.fabric.photonic.check import check_plan
-        from wavefabric.fabric.photonic.planning import plan_circuits
-
         assert isinstance(self.fabric, PhotonicFabric)
         if self.plan is None:
             return plan_circuits(schedule, self.fabric, **self.options.planning)
@@ -97,9 +93,6 @@ class Setting:
         self, schedule: Schedule, element_bytes: float, model: str = "auto"
     ) -> tuple[AnyFabric, tuple[int, ...] | None]:
         """The fabric with its GPUs in the order of ranks, and that order; None where it is as it was."""
-        from wavefabric.fabric import PhotonicFabric
-        from wavefabric.fabric.rank_order import best_order, reordered
-
         if self.order is None or isinstance(self.fabric, PhotonicFabric):
             return self.fabric, None
         numbers = self.numbers
@@ -112,21 +105,15 @@ class Setting:
 
     def order_may_matter(self, schedules: Sequence[Schedule]) -> bool:
         """Whether in another order one of the schedules might take less time."""
-        from wavefabric.fabric.rank_order import depends_on_pair
-
         return any(each.communication_rounds for each in schedules) and depends_on_pair(self.fabric)
 
 
 def make_setting(fabric: str | None, options: CircuitOptions, order: str | None) -> Setting:
     """The fabric that was named, or else that of the circuits; refuses options that are of no use there."""
-    from wavefabric.fabric import PhotonicFabric
-
     check_seed(options.seed)
     named = None if fabric is None else load_fabric(fabric)
     plan = None
     if options.circuits is not None and (named is None or isinstance(named, PhotonicFabric)):
-        from wavefabric.cli.collective.circuits import load_circuits
-
         plan = load_circuits(options.circuits)
         if named not in (None, plan.fabric):
             raise InputError(
@@ -134,9 +121,7 @@ def make_setting(fabric: str | None, options: CircuitOptions, order: str | None)
                 "--fabric"
             )
         named = plan.fabric
-        for name, value in changed(options).items():
-            if name in options.planning:
-                raise InputError(f"--{name}: {value} given with --circuits; allowed: one of the two")
+        refuse(changed(options, *options.planning), "with --circuits", "one of the two")
     assert named is not None
     if not isinstance(named, PhotonicFabric):
         _check_electrical(named.name, options, order)
@@ -144,20 +129,14 @@ def make_setting(fabric: str | None, options: CircuitOptions, order: str | None)
 
 
 def _check_electrical(name: str, options: CircuitOptions, order: str | None) -> None:
-    for key, value in changed(options).items():
-        if key == "seed" and order == "auto":
-            continue
-        if key == "budget":
-            raise InputError(f"--budget: given with electrical {name}; allowed: with photonic ones")
-        allowed = "with photonic ones" + (", or --order auto" if key == "seed" else "")
-        raise InputError(f"--{key}: {value} given with electrical {name}; allowed: {allowed}")
+    others = [field.name for field in fields(options) if field.name != "seed"]
+    refuse(changed(options, *others), f"with electrical {name}", "with photonic ones")
+    if order != "auto":
+        refuse(changed(options, "seed"), f"with electrical {name}", "with photonic ones, or --order auto")
 
 
 def check_order(text: str | None, fabric: AnyFabric) -> tuple[int, ...] | None:
     """Numbers of ``--order``, GPUs of the fabric, each once; None without the option, and for ``auto``."""
-    from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.rank_order import reordered
-
     if text is None:
         return None
     if isinstance(fabric, PhotonicFabric):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions
-from wavefabric.cli.common.options import option, options
+from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.parse import check_range
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.fabric import AnyFabric
+from wavefabric.fabric import AnyFabric
 
 #: Most shortest routes of a pair, and how many there are by default.
 _MOST_ROUTES, _ROUTES = 64, 4
@@ -54,9 +51,7 @@ class SolverOptions:
             raise InputError("--fabric: none given with optimal; allowed: such as lightpath:2x4, or a file")
         if not (math.isfinite(self.seconds) and 0 < self.seconds <= 1e6):
             raise InputError(f"--time-limit: {self.seconds} given; allowed: seconds above 0")
-        for name in ("radix", "grid"):
-            if (value := getattr(algorithm, name)) is not None:
-                raise InputError(f"--{name}: {value} given with optimal; allowed: without")
+        refuse(changed(algorithm, "radix", "grid"), "with optimal", "without")
         for name in ("steps", "rounds"):
             check_range(f"--{name}", getattr(self, name), 1, 4096, "1 to 4096")
         if self.rounds is not None and (self.steps is None or self.rounds < self.steps):
@@ -65,12 +60,9 @@ class SolverOptions:
 
     def check_fabric(self, fabric: AnyFabric, photonic: bool) -> None:
         """Refuse what circuits or links have no use for."""
-        if photonic and self.steps is not None:
-            given = f"{self.steps} given with photonic {fabric.name}"
-            raise InputError(f"--steps: {given}; allowed: with electrical ones")
-        if not photonic and self.routes is not None:
-            given = f"{self.routes} given with electrical {fabric.name}"
-            raise InputError(f"--routes: {given}; allowed: with photonic ones")
+        kind, other = ("photonic", "electrical") if photonic else ("electrical", "photonic")
+        useless = changed(self, "steps" if photonic else "routes")
+        refuse(useless, f"with {kind} {fabric.name}", f"with {other} ones")
 
     def parse_routes(self) -> tuple[str, int]:
         """Method and number of routes: ``xy``, ``shortest``, or ``shortest:K``."""

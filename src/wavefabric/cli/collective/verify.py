@@ -8,12 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from wavefabric.cli.collective.algorithm import read_proved
+from wavefabric.cli.collective.circuits import load_circuits
 from wavefabric.cli.collective.facts import circuit_facts, circuit_notes, msccl_facts, msccl_text
 from wavefabric.cli.common.files import naming
 from wavefabric.cli.common.options import grouped, option, options
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_json
+from wavefabric.collectives.conditions import kind
 from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.check import check_plan
 
 
 @options()
@@ -54,10 +57,6 @@ def command(
 
 def verify_file(path: Path, circuits: Path | None, expect: str | None = None) -> dict[str, Any]:
     """Verify one file; gives what it is. Errors name the file, and the transfer or circuit at fault."""
-    from wavefabric.cli.collective.circuits import load_circuits
-    from wavefabric.collectives.conditions import kind
-    from wavefabric.fabric.photonic.check import check_plan
-
     schedule = read_proved(path)
     collective = kind(schedule)[0]
     if expect not in (None, collective):

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wavefabric.cli.common.options import changed, option, options
+from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_shape
 from wavefabric.cli.common.ranks import PANEL, RankOptions
 from wavefabric.errors import InputError
@@ -38,12 +38,10 @@ class DecompositionOptions:
         if not given:
             return None
         if ranks.count == 1:
-            name, value = next(iter(given.items()))
-            raise InputError(f"--{name}: {value} given for one rank; allowed: with --ranks 2 or more")
-        local = {name: given[name] for name in ("overlap", "bell") if name in given}
+            refuse(given, "for one rank", "with --ranks 2 or more")
+        local = changed(self, "overlap", "bell")
         if self.decomposition != "local":
-            for name, value in local.items():
-                raise InputError(f"--{name}: {value} given without --decomposition local; allowed: with it")
+            refuse(local, "without --decomposition local", "with it")
         if self.overlap is not None and self.overlap < 1:
             raise InputError(f"--overlap: {self.overlap} given; allowed: a whole number of points from 1")
         blocks = None if self.grid is None else _blocks(self.grid, ranks.count)

@@ -50,13 +50,20 @@ def options(panel: str | None = None) -> Callable[[type[_T]], type[_T]]:
     return make
 
 
-def changed(group: Any) -> dict[str, Any]:
-    """Fields of a group of options that differ from their defaults."""
+def changed(group: Any, *names: str) -> dict[str, Any]:
+    """Fields of a group of options that differ from their defaults; of those named, if any are."""
     return {
         field.name: value
         for field in dataclasses.fields(group)
-        if (value := getattr(group, field.name)) != field.default
+        if (value := getattr(group, field.name)) != field.default and (not names or field.name in names)
     }
+
+
+def refuse(given: dict[str, Any], why: str, allowed: str) -> None:
+    """Refuse the first of these options, by field: ``--name: value given WHY; allowed: ALLOWED``."""
+    for name, value in given.items():
+        shown = "" if value is True else f"{value} "
+        raise InputError(f"--{name.replace('_', '-')}: {shown}given {why}; allowed: {allowed}")
 
 
 def grouped(command: Callable) -> Callable:

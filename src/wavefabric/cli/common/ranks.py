@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wavefabric.cli.common.options import option, options
+from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.errors import InputError, quoted
 from wavefabric.system.machine import usable_threads
 
@@ -91,20 +91,15 @@ class RankOptions:
         from wavefabric.exchange.launch import environment
 
         self._check_count(environment.ranks())
-        given = {"--transport": self.transport, "--placement": self.placement}
-        given = {name: value for name, value in given.items() if value is not None}
+        placement = changed(self, "placement")
         if self.count == 1 and environment.expected_ranks() is None:
-            for name, value in given.items():
-                raise InputError(f"{name}: {value} given for one rank; allowed: with --ranks 2 or more")
+            refuse(changed(self, "transport", "placement"), "for one rank", "with --ranks 2 or more")
         if self.device == "cpu":
-            if self.transport not in (None, "auto", "mpi"):
-                raise InputError(f"--transport: {self.transport} given with --device cpu; allowed: auto, mpi")
-            if self.placement is not None:
-                raise InputError(f"--placement: {self.placement} given with --device cpu; allowed: with GPUs")
-        if self.placement is not None and (self.device or "").startswith("cuda:"):
-            raise InputError(
-                f"--placement: {self.placement} given with --device {self.device}; allowed: cuda or auto"
-            )
+            if self.transport not in ("auto", "mpi"):
+                refuse(changed(self, "transport"), "with --device cpu", "auto, mpi")
+            refuse(placement, "with --device cpu", "with GPUs")
+        if (self.device or "").startswith("cuda:"):
+            refuse(placement, f"with --device {self.device}", "cuda or auto")
         if self.placement not in (None, "auto"):
             self.gpus(None)
 

@@ -11,6 +11,8 @@ from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
 from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import print_written
 from wavefabric.errors import InputError
+from wavefabric.execution import fabric_measure as module
+from wavefabric.files.text import write_text
 
 
 @options()
@@ -35,9 +37,6 @@ def command(asked: FabricOptions, who: MeasureOptions) -> None:
 
     Example: wavefabric fabric measure --ranks 4 -o mine.toml
     """
-    from wavefabric.execution import fabric_measure as module
-    from wavefabric.files.text import write_text
-
     output, residual = asked.output, asked.residual
     if is_rank_zero():
         check_target(output, asked.force, (".toml",))

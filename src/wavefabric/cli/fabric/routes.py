@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, read_rows
@@ -13,11 +14,13 @@ from wavefabric.cli.common.options import OutputOptions, check_choice, grouped, 
 from wavefabric.cli.common.parse import check_seed
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import console, print_json, print_written, table
+from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.photonic.routing.routes import Routing
+from wavefabric.fabric import PhotonicFabric
+from wavefabric.fabric.draw.pictures import draw_routes
+from wavefabric.fabric.draw.style import time_words
+from wavefabric.fabric.photonic.budget import LinkBudget, budget
+from wavefabric.fabric.photonic.routing.routes import Routing, route
 
 PATTERNS = ("recursive", "permutation", "pairs")
 Pairs = list[tuple[int, int]]
@@ -55,10 +58,6 @@ def command(
 
     wavefabric fabric routes lightpath:16x16 --pattern permutation --method ripup -o loads.png
     """
-    from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.photonic.budget import LinkBudget
-    from wavefabric.fabric.photonic.routing.routes import route
-
     pattern, pairs, method, output = asked.pattern, asked.pairs, asked.method, asked.output
     check_target(output, asked.force, PICTURES)
     check_choice("--pattern", pattern, PATTERNS)
@@ -91,8 +90,6 @@ def command(
     rows = [_row(fabric, label, routing) for label, routing in routed]
     written = []
     if output is not None:
-        from wavefabric.fabric.draw.pictures import draw_routes
-
         written.append(draw_routes(fabric, f"{pattern} pairs, {method} routes", routed[:12], output))
     if asked.as_json:
         facts = {"fabric": fabric.name, "pattern": pattern, "method": method}
@@ -104,12 +101,8 @@ def command(
 
 def _patterns(fabric: PhotonicFabric, asked: RouteOptions) -> list[tuple[str, Pairs]]:
     """Names and pairs of what is to be routed."""
-    import numpy as np
-
     n = fabric.ranks
     if asked.pattern == "recursive":
-        from wavefabric.collectives.registry import build
-
         schedule = build("recursive", "all-gather", n, n, radix=asked.radix)
         t = schedule.transfers[schedule.transfers["src"] != schedule.transfers["dst"]]
         rounds = [t[t["round"] == number] for number in np.unique(t["round"])]
@@ -129,8 +122,6 @@ def _patterns(fabric: PhotonicFabric, asked: RouteOptions) -> list[tuple[str, Pa
 
 
 def _row(fabric: PhotonicFabric, label: str, routing: Routing) -> dict[str, Any]:
-    from wavefabric.fabric.photonic.budget import budget
-
     longest = max(routing.routes, key=len, default=())
     return {
         "pairs": label,
@@ -156,8 +147,6 @@ def _proof(row: dict[str, Any]) -> str:
 
 def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
     """Print a line for each set of pairs."""
-    from wavefabric.fabric.draw.style import time_words
-
     made = table(title=f"routes over {fabric.name}")
     for heading in ("pairs", "proof", "method"):
         made.add_column(heading)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, naming, read_text
-from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options
+from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options, refuse
 from wavefabric.cli.common.parse import check_range
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, rate_text, table
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.fabric import AnyFabric
+from wavefabric.fabric import AnyFabric, PhotonicFabric, presets
+from wavefabric.fabric import save as save_fabric
+from wavefabric.fabric.bounds.bound import bound
+from wavefabric.fabric.draw.pictures import draw_fabric
+from wavefabric.fabric.draw.style import time_words
+from wavefabric.fabric.electrical.families import EXAMPLES
+from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
+from wavefabric.fabric.io.importers.nvidia_smi import read_topo
 
 _PANEL = "Import"
 
@@ -47,8 +52,6 @@ class ImportOptions:
             given = f"{self.nvlinks} given with {name or smi}"
             raise InputError(f"--nvlinks: {given}; allowed: with NCCL's topology")
         if smi is not None:
-            from wavefabric.fabric.io.importers.nvidia_smi import read_topo
-
             text = read_text(smi, "--import-smi")
             with naming(smi):
                 return read_topo(text) if self.sm is None else read_topo(text, sm=self.sm)
@@ -56,8 +59,6 @@ class ImportOptions:
             allowed = "with nvidia-smi's table, or --nvlinks"
             raise InputError(f"--sm: {self.sm} given with {name or self.import_nccl}; allowed: {allowed}")
         if nccl is not None:
-            from wavefabric.fabric.io.importers.nccl_xml import read_nccl_xml
-
             text = read_text(nccl, "--import-nccl")
             with naming(nccl):
                 return read_nccl_xml(text, nvlinks=self.nvlinks, sm=self.sm)
@@ -106,21 +107,16 @@ def command(
     check_target(output, asked.force, PICTURES)
     if not given:
         files = {key: value for key, value in (("save", save), ("output", output)) if value is not None}
-        for option_name, value in (files | changed(imported)).items():
-            raise InputError(f"--{option_name}: {value} given without a fabric; allowed: with one")
+        refuse(files | changed(imported), "without a fabric", "with one")
         show_list(asked.as_json)
         return
     fabric = imported.fabric(name)
     written = []
     facts = fabric_facts(fabric)
     if save is not None:
-        from wavefabric.fabric import save as save_fabric
-
         save_fabric(save, fabric, asked.force)
         written.append(save)
     if output is not None:
-        from wavefabric.fabric.draw.pictures import draw_fabric
-
         written.append(draw_fabric(fabric, output, force=asked.force))
     if asked.as_json:
         print_json({**facts, "written": written})
@@ -131,9 +127,6 @@ def command(
 
 def show_list(as_json: bool) -> None:
     """Presets and families."""
-    from wavefabric.fabric import presets
-    from wavefabric.fabric.electrical.families import EXAMPLES
-
     known = presets()
     if as_json:
         print_json({"presets": known, "families": EXAMPLES})
@@ -162,8 +155,6 @@ _BYTES = 1 << 30
 
 def fabric_facts(fabric: AnyFabric) -> dict[str, Any]:
     """What is worth knowing about a fabric."""
-    from wavefabric.fabric import PhotonicFabric
-
     facts: dict[str, Any] = {"name": fabric.name, "description": fabric.description, "source": fabric.source}
     if isinstance(fabric, PhotonicFabric):
         facts |= {"kind": "photonic", "ranks": fabric.ranks, **{n: getattr(fabric, n) for n in _PHOTONIC}}
@@ -180,8 +171,6 @@ def fabric_facts(fabric: AnyFabric) -> dict[str, Any]:
 
 def _notes(fabric: AnyFabric) -> list[str]:
     """What a fabric lacks that was made of a file."""
-    from wavefabric.fabric.io.importers.nccl_xml import LACKING
-
     nvlinks, xgmi = LACKING
     if fabric.description.endswith(nvlinks):
         return [
@@ -195,8 +184,6 @@ def _notes(fabric: AnyFabric) -> list[str]:
 
 def bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
     """For the common collectives: least latency, most bytes a second, and why."""
-    from wavefabric.fabric.bounds.bound import bound
-
     rows = []
     for collective in (
         ("all-gather", "reduce-scatter", "all-reduce", "all-to-all") if fabric.ranks > 1 else ()
@@ -209,8 +196,6 @@ def bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
 
 def show(facts: dict[str, Any]) -> None:
     """Print a fabric's tables."""
-    from wavefabric.fabric.draw.style import time_words
-
     out = console()
     lines = _photonic_lines(facts) if facts["kind"] == "photonic" else _electrical_lines(facts)
     out.print(pairs_table((name, text) for name, text in lines if text))
@@ -228,8 +213,6 @@ def show(facts: dict[str, Any]) -> None:
 
 
 def _photonic_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    from wavefabric.fabric.draw.style import time_words
-
     wafers = -(-facts["rows"] // facts["wafer_rows"]) * -(-facts["columns"] // facts["wafer_columns"])
     ports, plural = facts["serdes_ports"], "s" if wafers > 1 else ""
     between = "fibres between wafers"
@@ -254,8 +237,6 @@ def _photonic_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _electrical_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    from wavefabric.fabric.draw.style import time_words
-
     lines = [("fabric", facts["name"]), ("what", facts["description"]), ("source", facts["source"])]
     switches = ", ".join(facts["switches"][:12]) + (", …" if len(facts["switches"]) > 12 else "")
     lines += [("GPUs", str(facts["ranks"])), ("switches", switches or "none")]

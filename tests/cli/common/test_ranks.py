@@ -20,7 +20,7 @@ from wavefabric.exchange.placement import message_counts, traffic
 from wavefabric.system import gpu_topology
 from wavefabric.system.gpu_topology import GpuTopology
 
-KWAVE = Path(__file__).parents[1] / "data" / "kwave" / "pressure_source_corners.h5"  # 40 x 36 x 32
+KWAVE = Path(__file__).parents[2] / "data" / "kwave" / "pressure_source_corners.h5"  # 40 x 36 x 32
 needs_mpi = pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
 apart = pytest.mark.usefixtures("ranks_apart")
 

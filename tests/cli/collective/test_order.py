@@ -154,21 +154,20 @@ def test_options_of_msccl_reach_the_file(command, tmp_path):
 
 
 def test_schedules_by_name_are_proved_once(command, monkeypatch, tmp_path):
-    from wavefabric.cli.collective import circuits
-    from wavefabric.cli.collective.circuits import circuits_text
+    from wavefabric.cli.collective.circuits import circuits_text, load_circuits
     from wavefabric.collectives import verify
     from wavefabric.fabric import load
     from wavefabric.fabric.photonic.planning import plan_circuits
 
     proved, loaded = [], []
-    monkeypatch.setattr("wavefabric.collectives.verify", lambda s: proved.append(s) or verify(s))
+    monkeypatch.setattr("wavefabric.cli.collective.algorithm.verify", lambda s: proved.append(s) or verify(s))
     told(command, "cost", "ring", "all-reduce", "--fabric", "ring:4")
     assert len(proved) == 1
     schedule = build("ring", "all-gather", 4, 4)
     save(tmp_path / "s.json", schedule)
     (tmp_path / "c.json").write_text(circuits_text(plan_circuits(schedule, load("lightpath:2x2"))))
-    read = circuits.load_circuits
-    monkeypatch.setattr(circuits, "load_circuits", lambda path: loaded.append(path) or read(path))
+    counted = "wavefabric.cli.collective.setting.load_circuits"
+    monkeypatch.setattr(counted, lambda path: loaded.append(path) or load_circuits(path))
     told(command, "cost", "s.json", "--circuits", "c.json")
     assert (len(proved), len(loaded)) == (2, 1)
 

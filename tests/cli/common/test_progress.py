@@ -7,7 +7,7 @@ import pytest
 
 from wavefabric.device import compiling
 
-KWAVE = Path(__file__).parents[1] / "data" / "kwave" / "dirichlet_2d.h5"
+KWAVE = Path(__file__).parents[2] / "data" / "kwave" / "dirichlet_2d.h5"
 RUN = ("run", "run.toml", "--device", "cpu", "--threads", 1)
 FILE = ("run", "case.h5", "--device", "cpu", "--threads", 1)
 PROGRAM = ("kwave", "-i", "case.h5", "-o", "out.h5", "--device", "cpu", "-t", 1, "--benchmark", 5)
