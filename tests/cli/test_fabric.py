@@ -206,7 +206,7 @@ def test_a_fabric_that_does_not_fit_is_not_written(command, tmp_path, monkeypatc
         asked.append(residual)
         return found
 
-    monkeypatch.setattr("wavefabric.cli.fabric.measure.Job", Job)
+    monkeypatch.setattr("wavefabric.cli.fabric.measure.RankSession", Job)
     monkeypatch.setattr("wavefabric.execution.fabric_measure.run", run)
     words = ("fabric", "measure", "--ranks", 2, "-o", "m.toml")
     code, _, err = command(*words)

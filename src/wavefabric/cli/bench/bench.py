@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 from wavefabric.cli.bench import lumorph, ranks, ultrasound_ranks
-from wavefabric.cli.bench.show import Json, Output, Plot, Status, grid, show, words
+from wavefabric.cli.bench.show import Json, Output, Plot, grid
+from wavefabric.cli.common.measure import show_measurement
+from wavefabric.cli.common.parse import parse_list
+from wavefabric.cli.common.show import Status
 from wavefabric.errors import InputError
 
 bench = typer.Typer(
@@ -44,7 +47,7 @@ def fibre_modes(
     place = get_device(device)
     result = fibre_modes.run(quantity(radial_step, "m", "--radial-step"))
     result["machine"] = measure.machine(place)
-    show(fibre_modes, result, as_json, output, plot)
+    show_measurement(fibre_modes, result, as_json, output, plot)
 
 
 @bench.command("fibre-step")
@@ -84,7 +87,7 @@ def fibre_step(
         result = fibre_step.run(
             [_case(text) for text in cases or []],
             ("double", "single") if precision == "both" else (precision,),
-            list(INTEGRATORS) if integrators == "all" else words(integrators),
+            list(INTEGRATORS) if integrators == "all" else parse_list(integrators),
             quantity(step, "m", "--step"),
             repeats,
             error_steps,
@@ -93,7 +96,7 @@ def fibre_step(
             threads,
             say,
         )
-    show(fibre_step, result, as_json, output, plot)
+    show_measurement(fibre_step, result, as_json, output, plot)
 
 
 @bench.command("fibre-order")
@@ -127,7 +130,7 @@ def fibre_order(
             threads,
             say,
         )
-    show(fibre_order, result, as_json, output, plot)
+    show_measurement(fibre_order, result, as_json, output, plot)
 
 
 @bench.command("fibre-q2")
@@ -167,7 +170,7 @@ def fibre_q2(
             channels,
             symbols,
             samples,
-            words(steps),
+            parse_list(steps),
             integrator,
             precision,
             spans,
@@ -181,7 +184,7 @@ def fibre_q2(
         )
     finally:
         progress.finish()
-    show(fibre_q2, result, as_json, output, plot)
+    show_measurement(fibre_q2, result, as_json, output, plot)
 
 
 @bench.command("ultrasound-step")
@@ -224,7 +227,7 @@ def ultrasound_step(
             threads,
             say,
         )
-    show(ultrasound_step, result, as_json, output, plot)
+    show_measurement(ultrasound_step, result, as_json, output, plot)
 
 
 @bench.command("ultrasound-stability")
@@ -241,7 +244,7 @@ def ultrasound_stability(
 
     with Status(as_json) as say:
         result = ultrasound_stability.run(media, seed, steps, points, say)
-    show(ultrasound_stability, result, as_json, output, False)
+    show_measurement(ultrasound_stability, result, as_json, output, False)
 
 
 # --- options and answers -----------------------------------------------------------------------------
@@ -251,7 +254,7 @@ def _numbers(text: str, key: str) -> list[float]:
     if text.strip() == "none":
         return []
     try:
-        return [float(word) for word in words(text)]
+        return [float(word) for word in parse_list(text)]
     except ValueError:
         raise InputError(f"{key}: {text!r} given; allowed: numbers with a comma between, or none") from None
 

@@ -6,7 +6,10 @@ from typing import Annotated
 
 import typer
 
-from wavefabric.cli.bench.show import Json, Output, Plot, Status, show, words
+from wavefabric.cli.bench.show import Json, Output, Plot
+from wavefabric.cli.common.measure import show_measurement
+from wavefabric.cli.common.parse import parse_list
+from wavefabric.cli.common.show import Status
 
 
 def register(bench: typer.Typer) -> None:
@@ -29,7 +32,7 @@ def lumorph(
     """Figures of the LUMORPH paper (photonic interconnect), recomputed; other radices and baselines."""
     from wavefabric.bench import lumorph as module
 
-    chosen = module.FIGURES if figures == "all" else words(figures)
+    chosen = module.FIGURES if figures == "all" else parse_list(figures)
     with Status(as_json) as say:
         result = module.run(chosen, seeds, say)
-    show(module, result, as_json, output, plot)
+    show_measurement(module, result, as_json, output, plot)

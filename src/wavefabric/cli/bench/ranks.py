@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from wavefabric.cli.bench.show import Json, Output, Plot, Status, show, words
+from wavefabric.cli.bench.show import Json, Output, Plot
 from wavefabric.cli.common import ranks as cli_ranks
+from wavefabric.cli.common.measure import (
+    Device,
+    RankSession,
+    Repeats,
+    Threads,
+    Transports,
+    show_measurement,
+)
+from wavefabric.cli.common.parse import parse_list
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.execution.ranks import Ranks
-
-Transports = Annotated[
-    str,
-    typer.Option(
-        "--transports",
-        "--transport",
-        help="p2p, nccl, mpi-cuda, mpi, comma between, or all.",
-        rich_help_panel="Several ranks",
-    ),
-]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda: a GPU for each rank.")]
-Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads of a rank.")]
-Repeats = Annotated[int, typer.Option("--repeats", help="Samples of each time; the median counts.")]
 
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30}
 
@@ -68,8 +60,8 @@ def exchange(
     from wavefabric.bench import exchange as module
 
     chosen = _sizes(sizes, factor)
-    kinds = module.PATTERNS if patterns == "all" else words(patterns)
-    with Job(ranks, transports, placement, device, threads, as_json) as job:
+    kinds = module.PATTERNS if patterns == "all" else parse_list(patterns)
+    with RankSession(ranks, transports, placement, device, threads, as_json) as job:
         result = module.run(job.ranks, kinds, chosen, repeats, peaks, job.say)
         job.show(module, result, output, plot)
 
@@ -112,8 +104,8 @@ def fibre_scaling(
         return
 
     length = quantity(step, "m", "--step")
-    with Job(ranks, transports, placement, device, threads, as_json) as job:
-        result = module.run(job.ranks, modes, log2_n, steps, words(exchanges), length, repeats, job.say)
+    with RankSession(ranks, transports, placement, device, threads, as_json) as job:
+        result = module.run(job.ranks, modes, log2_n, steps, parse_list(exchanges), length, repeats, job.say)
         job.show(module, result, output, plot)
 
 
@@ -121,60 +113,7 @@ def show_curve(source: list[Path], as_json: bool, output: Path | None, plot: boo
     """Put results of ``fibre-scaling`` together."""
     from wavefabric.bench import fibre_scaling_curve
 
-    show(fibre_scaling_curve, fibre_scaling_curve.combine(source), as_json, output, plot)
-
-
-class Job:
-    """Starts ranks if they are not there, opens their communicators, and lets only the first one speak."""
-
-    def __init__(self, count, transports, placement, device, threads, as_json, least=2):
-        from wavefabric.exchange.launch import environment
-        from wavefabric.execution.ranks import Ranks
-
-        names = words(transports)
-        given = "mpi-cuda" if _ucx(names, device) and (count or 1) > 1 else None
-        options = cli_ranks.RankOptions(count, given, placement, device, threads)
-        options.check()
-        if environment.ranks() == 1 and environment.expected_ranks() is None:
-            cli_ranks.start(options, None, lambda: _ring(options.count), as_json)
-
-        gpus = options.gpus(lambda: _ring(options.count)) if options.count > 1 else None
-        self.ranks: Ranks = Ranks(names, device, threads, gpus, least)
-        cli_ranks.opened = self.ranks.base
-        self._first, self._as_json = self.ranks.rank == 0, as_json
-        self._status = Status(as_json or not self._first)
-
-    def __enter__(self):
-        self.say = self._status.__enter__()
-        return self
-
-    def __exit__(self, *_):
-        self._status.__exit__()
-
-    def show(self, module: ModuleType, result: dict[str, Any], output, plot) -> None:
-        """Print and write, on the first rank."""
-        self._status.__exit__()
-        if self._first:
-            show(module, result, self._as_json, output, plot)
-
-
-def _ucx(names: list[str], device: str) -> bool:
-    """Whether mpiexec should be told to let MPI see device memory."""
-    from importlib.util import find_spec
-
-    if device == "cpu":
-        return False
-    from wavefabric.device.select import cuda_count
-
-    return cuda_count() > 0 and ("mpi-cuda" in names or ("all" in names and find_spec("libucx") is not None))
-
-
-def _ring(ranks: int):
-    """What a placement is chosen for: neighbours that talk."""
-    from wavefabric.collectives import point_to_point
-
-    pairs = [(r, (r + step) % ranks) for r in range(ranks) for step in (1, -1)]
-    return point_to_point("ring", ranks, [(a, b, 1) for a, b in pairs if a != b])
+    show_measurement(fibre_scaling_curve, fibre_scaling_curve.combine(source), as_json, output, plot)
 
 
 def _sizes(text: str | None, factor: int) -> list[int]:
@@ -188,7 +127,7 @@ def _sizes(text: str | None, factor: int) -> list[int]:
     if to:
         found = sizes_between(_bytes(least, text), _bytes(most, text), factor)
     else:
-        found = [_bytes(word, text) for word in words(text)]
+        found = [_bytes(word, text) for word in parse_list(text)]
     if not found:
         raise InputError(
             f"--sizes: {text!r} holds none; allowed: least:most, or numbers with a comma between"

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from wavefabric.cli.bench.ranks import Device, Job, Repeats, Threads, Transports
-from wavefabric.cli.bench.show import Json, Output, Plot, grid, words
+from wavefabric.cli.bench.show import Json, Output, Plot, grid
 from wavefabric.cli.common import ranks as cli_ranks
+from wavefabric.cli.common.measure import Device, RankSession, Repeats, Threads, Transports
+from wavefabric.cli.common.parse import parse_list
 from wavefabric.errors import InputError
 
 Size = Annotated[
@@ -62,7 +63,7 @@ def ultrasound_breakdown(
 
     shape = grid(size) if size else None
     widths, blocks = _whole(overlaps, "--overlaps"), [_blocks(text) for text in grids or []]
-    with Job(ranks, transports, placement, device, threads, as_json) as job:
+    with RankSession(ranks, transports, placement, device, threads, as_json) as job:
         result = module.run(
             job.ranks, shape, widths, blocks, _media(medium), precision, repeats, progress=job.say
         )
@@ -95,8 +96,8 @@ def local_error(
 
     shape = grid(size) if size else None
     widths, cut = _whole(overlaps, "--overlaps"), _blocks(blocks) if blocks else None
-    kinds = BELLS if bells == "all" else words(bells)
-    with Job(ranks, "mpi", placement, device, threads, as_json) as job:
+    kinds = BELLS if bells == "all" else parse_list(bells)
+    with RankSession(ranks, "mpi", placement, device, threads, as_json) as job:
         result = module.run(job.ranks, shape, widths, kinds, _media(medium), cut, steps, precision, job.say)
         job.show(module, result, output, plot)
 
@@ -121,7 +122,7 @@ def local_vs_global(
     from wavefabric.bench import local_vs_global as module
 
     shapes, cut = [grid(text) for text in sizes or []], _blocks(blocks) if blocks else None
-    with Job(ranks, transports, placement, device, threads, as_json) as job:
+    with RankSession(ranks, transports, placement, device, threads, as_json) as job:
         result = module.run(job.ranks, shapes, _media(medium), overlap, cut, precision, repeats, job.say)
         job.show(module, result, output, plot)
 
@@ -160,13 +161,13 @@ def ultrasound_scaling(
     for key, value in (("--block", block), ("--total", total)):
         if value is not None and value < 8:
             raise InputError(f"{key}: {value} given; allowed: 8 points or more")
-    with Job(ranks, transports, placement, device, threads, as_json, least=1) as job:
+    with RankSession(ranks, transports, placement, device, threads, as_json, least=1) as job:
         result = module.run(
             job.ranks,
             block,
             total,
-            words(kinds),
-            words(forms),
+            parse_list(kinds),
+            parse_list(forms),
             _media(medium),
             overlap,
             precision,
@@ -202,8 +203,10 @@ def ultrasound_cuts(
     from wavefabric.bench import ultrasound_cuts as module
 
     shape = grid(size) if size else None
-    with Job(ranks, transports, placement, device, threads, as_json) as job:
-        result = module.run(job.ranks, shape, words(placements), medium, overlap, precision, repeats, job.say)
+    with RankSession(ranks, transports, placement, device, threads, as_json) as job:
+        result = module.run(
+            job.ranks, shape, parse_list(placements), medium, overlap, precision, repeats, job.say
+        )
         job.show(module, result, output, plot)
 
 
@@ -214,7 +217,7 @@ def _media(text: str) -> list[str]:
 
 
 def _whole(text: str, key: str) -> list[int]:
-    found = words(text)
+    found = parse_list(text)
     if not found or not all(word.isdecimal() and int(word) for word in found):
         raise InputError(f"{key}: {text!r} given; allowed: whole numbers from 1, comma between")
     return [int(word) for word in found]

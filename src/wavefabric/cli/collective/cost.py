@@ -385,6 +385,6 @@ def _planned(
 
 def cost_at(schedule: Schedule, place: AnyFabric, size: float, model: str, light: dict[str, Any]) -> Cost:
     """Cost of one size in bytes of the whole array."""
-    from wavefabric.fabric.cost import cost
+    from wavefabric.fabric.cost.cost import cost
 
     return cost(schedule, place, size / whole_array(schedule), model, **light)

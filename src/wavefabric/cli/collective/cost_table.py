@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wavefabric.cli.bench.show import tables
 from wavefabric.cli.collective.circuits import notes as in_words
 from wavefabric.cli.collective.msccl import NOT_COUNTED, cost_notes, facts
 from wavefabric.cli.collective.order import NOTE, words
+from wavefabric.cli.common.show import console
 
 if TYPE_CHECKING:
     from wavefabric.collectives import Schedule
@@ -139,7 +139,7 @@ def show(
                 *(Text(c, style="bold" if best else "") for c in cells),
                 end_section=several and place + 1 == len(order),
             )
-    out = tables(markup=False)
+    out = console()
     out.print(table)
     largest = next(iter(costs.values()))[-1]
     size = f" of {size_words(sizes[-1])}" if len(sizes) > 1 else ""

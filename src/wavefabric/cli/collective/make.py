@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wavefabric.cli.bench.show import tables
 from wavefabric.cli.collective import source
 from wavefabric.cli.common.ranks import first
+from wavefabric.cli.common.show import console
 from wavefabric.errors import InputError, visible
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def show(
     lines += [("and receives", share_words(told, "received_elements"))]
     proof = "verified: replayed, every rank ends with what it must hold"
     lines += [("proof", proof), *(more or [])]
-    tables(markup=False).print(pairs_table(lines))
+    console().print(pairs_table(lines))
     source.say_written(written)
 
 
@@ -323,7 +323,7 @@ def show_list(as_json: bool) -> None:
         table.add_row(row["algorithm"], what, row["ranks"], options)
     for name, text in SOLVERS.items():
         table.add_row(name, text, "few" if name == "optimal" else "any", "see --help")
-    tables(markup=False).print(table)
+    console().print(table)
 
 
 _POWERS = [2**k for k in range(1, 7)]

@@ -194,7 +194,7 @@ def _solve(
 
     The limit counts from `begun`, and leaves time for the plan of the circuits.
     """
-    from wavefabric.cli.bench.show import Status
+    from wavefabric.cli.common.show import Status
     from wavefabric.collectives.synthesis import Links, Undecided, decide_links, least_steps, synthesise
 
     left = time_limit - (time.monotonic() - begun)
@@ -236,7 +236,7 @@ def _show(
     from wavefabric.cli.collective.circuits import circuits_text
     from wavefabric.cli.collective.make import show
     from wavefabric.fabric import Fabric
-    from wavefabric.fabric.cost import cost
+    from wavefabric.fabric.cost.cost import cost
     from wavefabric.fabric.photonic.from_synthesis import plan_of
 
     also: dict[str, Any] = {

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from wavefabric.cli.bench.ranks import Device, Job, Repeats, Threads, Transports
-from wavefabric.cli.bench.show import Json, check_free
 from wavefabric.cli.collective import source
 from wavefabric.cli.collective.order import Order, check_order, placed
 from wavefabric.cli.common import ranks as several
+from wavefabric.cli.common.measure import Device, RankSession, Repeats, Threads, Transports, check_free
+from wavefabric.cli.common.options import Json
 from wavefabric.errors import InputError
 
 
@@ -107,7 +107,7 @@ def command(
     if place is not None and order is not None:
         width = max(chosen, default=1 << 26) / max(source.array_elements(example), 1)
         predicted, _ = placed(order, example, place, width, model)
-    with Job(ranks, transports, placement, device, threads, as_json) as job:
+    with RankSession(ranks, transports, placement, device, threads, as_json) as job:
         result = module.run(
             job.ranks, schedule, chosen, dtype, repeats, predicted, nccl, job.say, model=model
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wavefabric.exchange import Communicator
 
 TRANSPORTS = ("auto", "mpi", "mpi-cuda", "nccl", "p2p")
-_PANEL = "Several ranks"
+PANEL = "Several ranks"
 
 #: Arguments of the command, for the ranks that it starts; set by `wavefabric.cli.main`.
 words: list[str] = []
@@ -28,14 +28,14 @@ opened: Communicator | None = None
 
 Ranks = Annotated[
     int | None,
-    typer.Option("--ranks", help="Processes, each with a GPU or CPU threads.", rich_help_panel=_PANEL),
+    typer.Option("--ranks", help="Processes, each with a GPU or CPU threads.", rich_help_panel=PANEL),
 ]
 Transport = Annotated[
     str | None,
     typer.Option(
         "--transport",
         help=f"How they talk: {', '.join(TRANSPORTS)}. \\[default: auto]",
-        rich_help_panel=_PANEL,
+        rich_help_panel=PANEL,
     ),
 ]
 Placement = Annotated[
@@ -43,7 +43,7 @@ Placement = Annotated[
     typer.Option(
         "--placement",
         help="GPU of each rank: a file, or auto (least traffic over slow links).",
-        rich_help_panel=_PANEL,
+        rich_help_panel=PANEL,
     ),
 ]
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from wavefabric.cli.bench.ranks import Device, Job, Repeats, Threads
 from wavefabric.cli.collective import source
 from wavefabric.cli.common import ranks as several
+from wavefabric.cli.common.measure import Device, RankSession, Repeats, Threads
 from wavefabric.errors import InputError
 
 
@@ -54,7 +54,7 @@ def command(
     chosen = source.chosen_sizes(sizes, factor)
     if not 0 < residual < 1e6:
         raise InputError(f"--residual: {residual} given; allowed: percent above 0")
-    with Job(ranks, transport or "all", placement, device, threads, as_json) as job:
+    with RankSession(ranks, transport or "all", placement, device, threads, as_json) as job:
         result = module.run(job.ranks, chosen, repeats, name, job.say, residual / 100)
         job.show(module, result, None, False)
         if output is None:

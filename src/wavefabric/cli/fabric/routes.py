@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wavefabric.cli.bench.show import tables
 from wavefabric.cli.collective import source
 from wavefabric.cli.common.ranks import first
+from wavefabric.cli.common.show import console
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
             light = [best["format"], rare or f"{best['ber']:.0e}"] if best else ["-", "-"]
             cells += [f"{budget['loss_db']:.1f} dB", rate, *light, f"{budget['margin_db']:.1f} dB"]
         table.add_row(*cells)
-    out = tables(markup=False)
+    out = console()
     out.print(table)
     out.print(f"overlap: most routes on one edge in one direction; there are {fabric.waveguides} waveguides")
     if any(_proof(row) == "fits" for row in rows):

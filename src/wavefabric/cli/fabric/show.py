@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wavefabric.cli.bench.show import tables
 from wavefabric.cli.collective import source
 from wavefabric.cli.common.ranks import first
+from wavefabric.cli.common.show import console
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def show_list(as_json: bool) -> None:
     table.add_column("other sizes", no_wrap=True)
     for name, text in known.items():
         table.add_row(name, text, EXAMPLES.get(name, ""))
-    tables(markup=False).print(table)
+    console().print(table)
 
 
 def facts(fabric: AnyFabric) -> dict[str, Any]:
@@ -290,7 +290,7 @@ def show(told: dict[str, Any]) -> None:
     from wavefabric.cli.collective.make import pairs_table
     from wavefabric.fabric.draw.scene import time_words
 
-    out = tables(markup=False)
+    out = console()
     out.print(pairs_table(_photonic_lines(told) if told["kind"] == "photonic" else _electrical_lines(told)))
     if told["bounds"]:
         title = "what no schedule can beat, for an array of 1 GiB"

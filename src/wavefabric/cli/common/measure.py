@@ -1,0 +1,135 @@
+"""Measurements between ranks: options, starting the ranks, and what is printed and written in the end."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wavefabric.cli.common import ranks as common_ranks
+from wavefabric.cli.common.options import option
+from wavefabric.cli.common.parse import parse_list
+from wavefabric.cli.common.show import Status, console, plain
+from wavefabric.errors import InputError
+
+if TYPE_CHECKING:
+    from wavefabric.execution.ranks import Ranks
+
+Transports = Annotated[
+    str,
+    option(
+        "--transports",
+        "--transport",
+        help="p2p, nccl, mpi-cuda, mpi, comma between, or all.",
+        panel=common_ranks.PANEL,
+    ),
+]
+Device = Annotated[str, option("--device", help="auto, cpu or cuda: a GPU for each rank.")]
+Threads = Annotated[int | None, option("--threads", help="CPU threads of a rank.")]
+Repeats = Annotated[int, option("--repeats", help="Samples of each time; the median counts.")]
+Factor = Annotated[
+    int | None, option("--factor", help="From one size to the next of least:most. \\[default: 4]")
+]
+
+
+class RankSession:
+    """Starts ranks if they are not there, opens their communicators, and lets only rank 0 print."""
+
+    def __init__(self, count, transports, placement, device, threads, as_json, least=2):
+        from wavefabric.exchange.launch import environment
+        from wavefabric.execution.ranks import Ranks
+
+        names = parse_list(transports)
+        transport = "mpi-cuda" if _shows_device_memory(names, device) and (count or 1) > 1 else None
+        options = common_ranks.RankOptions(count, transport, placement, device, threads)
+        options.check()
+        if environment.ranks() == 1 and environment.expected_ranks() is None:
+            common_ranks.start(options, None, lambda: _ring(options.count), as_json)
+
+        gpus = options.gpus(lambda: _ring(options.count)) if options.count > 1 else None
+        self.ranks: Ranks = Ranks(names, device, threads, gpus, least)
+        common_ranks.opened = self.ranks.base
+        self._prints, self._as_json = self.ranks.rank == 0, as_json
+        self._status = Status(as_json or not self._prints)
+
+    def __enter__(self):
+        self.say = self._status.__enter__()
+        return self
+
+    def __exit__(self, *_):
+        self._status.__exit__()
+
+    def show(
+        self, module: ModuleType, result: dict[str, Any], output: Path | None, plot: bool | None
+    ) -> None:
+        """Print and write, on rank 0."""
+        self._status.__exit__()
+        if self._prints:
+            show_measurement(module, result, self._as_json, output, plot)
+
+
+def _shows_device_memory(transports: list[str], device: str) -> bool:
+    """Whether mpiexec should be told to let MPI see device memory."""
+    from importlib.util import find_spec
+
+    if device == "cpu":
+        return False
+    from wavefabric.device.select import cuda_count
+
+    wanted = "mpi-cuda" in transports or ("all" in transports and find_spec("libucx") is not None)
+    return cuda_count() > 0 and wanted
+
+
+def _ring(ranks: int):
+    """What a placement is chosen for: neighbours that talk."""
+    from wavefabric.collectives import point_to_point
+
+    pairs = [(r, (r + step) % ranks) for r in range(ranks) for step in (1, -1)]
+    return point_to_point("ring", ranks, [(a, b, 1) for a, b in pairs if a != b])
+
+
+def check_free(name: str, folder: Path | None, plot: bool, force: bool) -> None:
+    """Refuse to replace ``NAME.json`` and ``NAME.png`` of `show_measurement`, before anything is measured."""
+    names = ([f"{name}.json"] if folder is not None else []) + ([f"{name}.png"] if plot else [])
+    for path in ((folder or Path()) / each for each in names):
+        if path.exists() and not force:
+            raise InputError(f"--output: {path} exists; allowed: another folder, or --force")
+        if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
+            raise InputError(f"--output: {path} is no regular file; allowed: another folder")
+
+
+def show_measurement(
+    module: ModuleType, result: dict[str, Any], as_json: bool, output: Path | None, plot: bool | None
+) -> None:
+    """Print tables or JSON; write ``NAME.png``, and ``NAME.json`` if there is a folder."""
+    name, written = result["benchmark"], []
+    result = plain(result)
+    folder = output or Path()
+    if plot is None:
+        plot = not as_json or output is not None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if output is not None:
+            numbers = folder / f"{name}.json"
+            numbers.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            written.append(numbers)
+        if plot:
+            picture = folder / f"{name}.png"
+            written += module.plot(result, picture) or [picture]
+    except OSError as error:
+        raise InputError(f"--output: {folder} cannot be used ({error.strerror})") from None
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    screen = console(markup=True)
+    for each in module.table(result):
+        screen.print(each)
+    machine = result.get("machine", {})
+    chip = machine.get("gpu") or f"{machine.get('cpu', '?')}, {machine.get('threads', '?')} threads"
+    screen.print(f"{machine.get('device', '?')}: {chip}; wavefabric {machine.get('wavefabric', '?')}")
+    for path in written:
+        screen.print(f"wrote {path}", soft_wrap=True, markup=False)

@@ -1,0 +1,104 @@
+"""What commands print: tables, JSON, names of written files, and what is being computed."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from wavefabric.errors import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+def plain(value: Any) -> Any:
+    """Values that JSON has: NumPy's as Python's, null for a number that is not finite, text for the rest."""
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)
+
+
+def print_json(value: Any) -> None:
+    """Print as JSON that every reader takes."""
+    typer.echo(json.dumps(plain(value), indent=2, allow_nan=False))
+
+
+def print_written(paths: Iterable[Path]) -> None:
+    """Name the files that were written."""
+    for path in paths:
+        typer.echo(f"wrote {path}")
+
+
+def console(markup: bool = False) -> Console:
+    """A console for tables, which are for reading whole: 80 columns would cut them.
+
+    120 are assumed where there is no terminal; also under Open MPI, which shows ranks one of its own.
+    """
+    from rich.console import Console
+
+    from wavefabric.exchange.launch import environment
+
+    own = sys.stdout.isatty() and environment.ranks() == 1
+    return Console(highlight=False, markup=markup, width=None if own else 120)
+
+
+def table(right: Sequence[str] = (), left: Sequence[str] = (), title: str | None = None) -> Table:
+    """A table with a rule below its headings: columns of numbers, then columns of text that may wrap."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in right:
+        made.add_column(heading, justify="right", no_wrap=True)
+    for heading in left:
+        made.add_column(heading, overflow="fold")
+    return made
+
+
+def pairs_table(lines: Iterable[tuple[str, str]]) -> Table:
+    """Names and values as a table without lines."""
+    from rich.table import Table
+
+    made = Table(show_header=False, box=None, pad_edge=False)
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, text in lines:
+        made.add_row(name, visible(text))  # it may be a file's
+    return made
+
+
+class Status:
+    """What is being computed, on a terminal only; gone when done."""
+
+    def __init__(self, quiet: bool):
+        self._status: Any = None
+        if not quiet and sys.stderr.isatty():
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("")
+
+    def __enter__(self):
+        if self._status is not None:
+            self._status.start()
+        return self._say
+
+    def _say(self, line: str) -> None:
+        if self._status is not None:
+            self._status.update(line)
+
+    def __exit__(self, *_):
+        if self._status is not None:
+            self._status.stop()
