@@ -103,7 +103,7 @@ def show(
     from rich.table import Table
     from rich.text import Text
 
-    from wavefabric.bench.exchange_report import size_words
+    from wavefabric.execution.report import size_words
     from wavefabric.fabric.draw.scene import time_words
 
     several = len(costs) > 1

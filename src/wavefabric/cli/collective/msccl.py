@@ -21,7 +21,7 @@ def words(told: dict[str, Any]) -> str:
     """`facts` in words: ``MSCCL: LL, 1 channel, arrays up to 4 MiB``; empty if there are none."""
     if "msccl" not in told:
         return ""
-    from wavefabric.bench.exchange_report import size_words
+    from wavefabric.execution.report import size_words
 
     found = told["msccl"]
     most = found["most_bytes"]
@@ -36,7 +36,7 @@ def _setup(found: dict[str, Any]) -> str:
 
 def cost_notes(schedule: Schedule, sizes: Sequence[int]) -> list[str]:
     """What a cost of the schedule leaves out, a line each."""
-    from wavefabric.bench.exchange_report import size_words
+    from wavefabric.execution.report import size_words
 
     if schedule.msccl is None:
         return []

@@ -298,7 +298,7 @@ def _so_many(number: int, what: str) -> str:
 
 def time_words_of(taken: Cost, size: int) -> str:
     """What a size takes, and how far that is from the bound."""
-    from wavefabric.bench.exchange_report import size_words
+    from wavefabric.execution.report import size_words
     from wavefabric.fabric.draw.scene import time_words
 
     words = f"{size_words(size)} in {time_words(taken.seconds)} on {taken.fabric}, {taken.model} model"

@@ -74,7 +74,7 @@ def command(
     mpiexec -n 4 wavefabric collective run best.json --fabric measured.toml
     """
     from wavefabric.exchange.launch import environment
-    from wavefabric.execution import collective_run as module
+    from wavefabric.execution import run_schedule as module
 
     draw = output is not None if plot is None else plot
     if several.first():

@@ -46,7 +46,7 @@ def command(
 
     Example: wavefabric fabric measure --ranks 4 -o mine.toml
     """
-    from wavefabric.execution import fabric_measure as module
+    from wavefabric.execution import measure_fabric as module
     from wavefabric.files.text import write_text
 
     if several.first():
