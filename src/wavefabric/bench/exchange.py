@@ -55,35 +55,10 @@ def run(
 ) -> dict[str, Any]:
     """Time exchanges between all ranks, and check what arrives; collective.
 
-    Bandwidths are those of nccl-tests (its PERFORMANCE.md). With K ranks and S bytes:
-
-    =============  =======================================  ==============  ===============
-    pattern        S                                        algbw           busbw
-    =============  =======================================  ==============  ===============
-    ping           rank 0 to rank 1, one way                S/t             S/t
-    ring           each rank to the next                    S/t             S/t
-    halo           each rank to both neighbours, S to each  2 S/t           2 S/t
-    all-gather     a rank's part                            K S/t           (K − 1) S/t
-    all-to-all     from each rank to each                   K S/t           (K − 1) S/t
-    =============  =======================================  ==============  ===============
-
-    busbw is what each rank sends, or receives, to and from others. The size column of nccl-tests has K S for
-    the last two.
-
-    Parameters
-    ----------
-    ranks : Ranks
-        Transports that cannot be used are reported.
-    patterns : sequence of str
-        Of `PATTERNS`.
-    sizes : sequence of int
-        S, bytes, multiples of 4. Empty: 64 KiB to 4 MiB on CPUs, to 1 GiB on GPUs.
-    repeats : int
-        Samples, each of many exchanges one after the other; the median counts.
-    peaks : bool
-        Give the share of the figures in `PEAKS` too.
-    progress : callable, optional
-        Called with a line about what is being measured.
+    Bandwidths are those of nccl-tests (its PERFORMANCE.md); with S the bytes from rank to rank, K ranks and a
+    time t they are S/t of ping and ring, 2S/t of halo, and of all-gather and all-to-all KS/t (algbw) and
+    (K − 1)S/t (busbw: what each rank sends, or receives). Sizes are S, multiples of 4; by default 64 KiB to
+    4 MiB on CPUs, to 1 GiB on GPUs. ``peaks`` gives the share of the figures in `PEAKS` too.
 
     Returns
     -------

@@ -45,24 +45,9 @@ def run(
 ) -> dict[str, Any]:
     """Time RK4IP in double precision with a fixed number of modes a rank; collective.
 
-    Set-up and gathering are not counted. All times are those of the slowest rank.
-
-    Parameters
-    ----------
-    ranks : Ranks
-    modes_per_rank : int
-        Of the first modes of the 62.5 µm fibre; groups may be cut.
-    log2_n : int, optional
-        Samples a row. By default see `LOG2_N`.
-    steps : int
-        In one sample.
-    exchanges : sequence of {"dense", "factored"}
-        Powers of rows travel, or of the exact groups of rows on each rank.
-    step : float
-        m; it does not change the time.
-    repeats : int
-        Samples; the median counts.
-    progress : callable, optional
+    Each rank has so many of the first modes of the 62.5 µm fibre, and groups may be cut; set-up and gathering
+    are not counted, and times are those of the slowest rank. Powers of rows travel (dense), or of the exact
+    groups of rows on each rank (factored). ``step`` (m) does not change the time.
 
     Returns
     -------

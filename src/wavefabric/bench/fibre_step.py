@@ -44,34 +44,15 @@ def run(
     The field is the signal of Brehler et al., section 6 (60 DP-QPSK channels, 4.096 THz), in the first
     mode groups of the 62.5 µm fibre. A step is run as a propagation runs it: on a GPU a captured graph.
 
-    Parameters
-    ----------
-    cases : sequence of (rows, log2 of samples)
-        Rows are 2, 6, 12, 20, 30, … 240: two for each mode of groups 1 to g. Empty: see `CASES`.
-    precisions : sequence of {"double", "single"}
-        complex128, complex64.
-    integrators : sequence of str
-        Names of `wavefabric.optics.propagation.integrators.INTEGRATORS`.
-    step : float
-        m. It changes the achieved error, not the time.
-    repeats : int
-        Samples of each time; the median counts.
-    error_steps : int
-        Steps after which complex64 is compared with complex128 (0: not).
-    plain : bool
-        Also time the plain RK4IP (it takes about ten fields of memory).
-    device : str or Device
-    threads : int, optional
-        CPU threads.
-    progress : callable, optional
-        Called with a line about what is being measured.
+    Cases are (rows, log2 of samples), two rows for each mode of groups 1 to g: 2, 6, 12, 20, 30, … 240; by
+    default `CASES`. ``step`` (m) changes the error, not the time. After ``error_steps`` steps complex64 is
+    compared with complex128 (0: not). ``plain`` also times the plain RK4IP, of about ten fields of memory.
 
     Returns
     -------
     dict
-        JSON-serialisable: ``copy_bytes_per_second`` and ``cases``, each with ``eight_ffts``, ``plain`` and
-        ``integrators`` (times in ms, ``fft_share``, ``passes``, ``bytes_allocated``, ``peak_fields``, …),
-        and ``machine``.
+        ``copy_bytes_per_second`` and ``cases``, each with ``eight_ffts``, ``plain`` and ``integrators``
+        (times in ms, ``fft_share``, ``passes``, ``bytes_allocated``, ``peak_fields``, …), and ``machine``.
 
     Raises
     ------

@@ -28,20 +28,8 @@ def run(
 ) -> dict[str, Any]:
     """Time steps of both forms; collective.
 
-    Parameters
-    ----------
-    ranks : Ranks
-    sizes : sequence of (Nx, Ny, Nz)
-        Whole grids. Empty: see `SIZES`.
-    media : sequence of {"homogeneous", "heterogeneous"}
-    overlap : int
-        Of the local form.
-    grid : tuple of int, optional
-        Blocks of the local form; by default those of least halo.
-    precision : {"single", "double"}
-    repeats : int
-        Samples; the median counts.
-    progress : callable, optional
+    Whole grids are by default of `SIZES`; ``overlap`` and ``grid`` (blocks; by default those of least halo)
+    are of the local form.
 
     Returns
     -------

@@ -36,20 +36,8 @@ def run(
 ) -> dict[str, Any]:
     """Time steps and their parts, each alone; collective.
 
-    Parameters
-    ----------
-    ranks : Ranks
-    shape : tuple of int, optional
-        The whole grid, (Nx, Ny, Nz). By default see `SIZES`.
-    overlaps : sequence of int
-    grids : sequence of (x, y, z)
-        Blocks; by default all along z, and as nearly alike as can be. What does not fit is left out, and
-        said so.
-    media : sequence of {"homogeneous", "heterogeneous"}
-    precision : str
-    repeats : int
-        Samples; the median counts.
-    progress : callable, optional
+    The whole grid is by default of `SIZES`; it is cut into blocks all along z, and as nearly alike as can be,
+    unless ``grids`` are given. What does not fit is left out, and said so.
 
     Returns
     -------

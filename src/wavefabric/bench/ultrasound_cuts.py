@@ -32,18 +32,8 @@ def run(
 ) -> dict[str, Any]:
     """Time steps of the local form for all numbers of blocks along x, y and z; collective.
 
-    Parameters
-    ----------
-    ranks : Ranks
-    shape : tuple of int, optional
-        The whole grid. By default see `SIZES`.
-    placements : sequence of str
-        Of `PLACEMENTS`; ``"all"`` (permutations of ranks, mirrored ones once; up to 5 ranks); or ranks with
-        a dash between, ``"0-2-1-3"``: what block 0, block 1, … is computed by.
-    medium : {"homogeneous", "heterogeneous"}
-    overlap, precision, repeats
-        As in `local_vs_global.run`.
-    progress : callable, optional
+    Placements are of `PLACEMENTS`; ``"all"`` (permutations of ranks, mirrored ones once; up to 5 ranks); or
+    ranks with a dash between, ``"0-2-1-3"``: what block 0, block 1, … is computed by.
 
     Returns
     -------

@@ -37,25 +37,9 @@ def run(
 ) -> dict[str, Any]:
     """Time steps of a grid that grows with the ranks, and of one that does not; collective.
 
-    Parameters
-    ----------
-    ranks : Ranks
-        One rank is allowed: the start of a curve.
-    block : int, optional
-        Weak: each rank owns block³ points, cut as nearly alike along all axes as can be.
-    total : int, optional
-        Strong: total³ points together.
-    kinds : sequence of {"weak", "strong"}
-    forms : sequence of {"local", "global"}
-    media : sequence of {"homogeneous", "heterogeneous"}
-    overlap : int
-        Of the local form.
-    precision : {"single", "double"}
-    repeats : int
-        Samples; the median counts.
-    earlier : sequence of path
-        JSON results for other numbers of ranks, to be shown together.
-    progress : callable, optional
+    Weak: each rank owns block³ points, cut as nearly alike along all axes as can be; strong: total³ points
+    together. One rank is allowed: the start of a curve. ``earlier`` are JSON results for other numbers of
+    ranks, to be shown together.
 
     Returns
     -------

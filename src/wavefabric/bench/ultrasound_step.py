@@ -46,31 +46,14 @@ def run(
 
     Each round times the bare transforms, every medium (fused stages, then plain ones) and the bare transforms
     again; ratios are taken within a round, so that a machine whose speed drifts falsifies them little.
-
-    Parameters
-    ----------
-    sizes : sequence of (Nx, Ny, Nz)
-        Empty: see `SIZES`.
-    media : sequence of {"homogeneous", "heterogeneous"}
-        Uniform and lossless; or all arrays full, nonlinear, with power-law absorption.
-    precision : {"single", "double"}
-    repeats : int
-        Rounds; medians count.
-    plain : bool
-        Also time the stages made of whole-array transforms.
-    peer : path, optional
-        k-Wave's program, to be run on the same problems.
-    device : str or Device
-    threads : int, optional
-        CPU threads.
-    progress : callable, optional
-        Called with a line about what is being measured.
+    Sizes are (Nx, Ny, Nz), by default `SIZES`; ``plain`` also times the stages made of whole-array
+    transforms; ``peer`` is k-Wave's program, to be run on the same problems.
 
     Returns
     -------
     dict
-        JSON-serialisable: ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in
-        ms, ``transforms``, ``ratio``, ``passes``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
+        ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in ms,
+        ``transforms``, ``ratio``, ``passes``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
 
     Raises
     ------

@@ -70,11 +70,10 @@ def run(
     Returns
     -------
     dict
-        JSON-serialisable: ``fabric``, the fabric of the first transport as TOML text (None if none could be
-        used); ``cases``, one for each transport, with ``fabric``, ``patterns`` (each: ``rows`` of bytes that
-        the busiest rank sends or receives and µs; ``line``: α, bandwidth, floor, residuals), ``pairs``,
-        ``facts``, ``misfits`` (lines with larger residuals, or whose times do not grow with bytes, in words);
-        ``unavailable``; ``machine``.
+        ``fabric``, the fabric of the first transport as TOML text (None if none could be used); ``cases``,
+        one for each transport, with ``fabric``, ``patterns`` (each: ``rows`` of bytes that the busiest rank
+        sends or receives and µs; ``line``: α, bandwidth, floor, residuals), ``pairs``, ``facts``, ``misfits``
+        (lines with larger residuals, or whose times do not grow with bytes); ``unavailable``; ``machine``.
 
     Raises
     ------
