@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from wavefabric.acoustics import Grid, Medium, Sensor, analytic, simulation
+from wavefabric.acoustics import Grid, Medium, Sensor, analytic, simulate
 from wavefabric.acoustics.pictures.fields import plot_field, plot_profiles
 from wavefabric.acoustics.transducers.elements import bowl
 from wavefabric.cli.common.progress import make_progress
@@ -48,7 +48,7 @@ def steady(grid, medium, transducer, longest_step, periods, label):
     ramp = np.clip(np.arange(steps) / (4 * per_period), 0, 1)
     wave = ramp**2 * (3 - 2 * ramp) * np.sin(2 * np.pi * np.arange(steps) / per_period)
     print(f"{label}: {' × '.join(map(str, grid.shape))} points, {steps} steps of {dt * 1e9:.0f} ns")
-    return simulation(
+    return simulate(
         grid,
         medium,
         transducer.source(SURFACE_PRESSURE * wave),

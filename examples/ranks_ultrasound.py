@@ -6,7 +6,7 @@ Four ranks: mpiexec -n 4 python examples/ranks_ultrasound.py
 
 import numpy as np
 
-from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulation
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.exchange import world
 
@@ -20,7 +20,7 @@ water, source = Medium(1500.0, 1000.0), Source(p0=ball, smooth=False)
 
 fields = []  # local is the same as global on one rank
 for options in (Options("global"), Options("local", overlap=8))[: comm.size]:
-    results = simulation(
+    results = simulate(
         grid, water, source, Sensor(record="p_final"), t_end="2 us", comm=comm, decomposition=options
     )
     fields.append(results["p_final"])  # all of it, on every rank

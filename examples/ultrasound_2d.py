@@ -5,7 +5,7 @@ import sys
 import matplotlib.pyplot as plt
 import numpy as np
 
-from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulation
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 
 grid = Grid((128, 128), "0.1 mm", pml_inside=False)  # the absorbing layer lies around these points
 x, y = np.meshgrid(*grid.coordinates, indexing="ij")  # m
@@ -20,7 +20,7 @@ medium = Medium(
 disc = Source(p0=1e5 * (x**2 + y**2 < 1e-3**2))  # Pa
 sensor = Sensor(x == x.min(), record=("p", "p_final"))
 
-results = simulation(grid, medium, disc, sensor, t_end="3 us")
+results = simulate(grid, medium, disc, sensor, t_end="3 us")
 print(results, results.report, sep="\n")
 
 millimetres = [y.min() * 1e3, y.max() * 1e3, x.max() * 1e3, x.min() * 1e3]

@@ -48,9 +48,9 @@ def show(module: str, result: dict[str, Any], as_json: bool, output: Path | None
 def start_ranks(ranks: int | None, threads: int | None) -> None:
     """Start a script anew on so many ranks and leave with their exit code; nothing if they are there."""
     from wavefabric.exchange.launch import environment
-    from wavefabric.exchange.launch.launch import Job, launch
+    from wavefabric.exchange.launch.launcher import LaunchOptions, launch
 
     if ranks is None or ranks < 2 or environment.ranks() > 1:
         return
     arguments, program = sys.argv[1:], [sys.executable, sys.argv[0]]
-    raise typer.Exit(launch(Job(arguments, ranks, threads=threads or 1, program=program)))
+    raise typer.Exit(launch(LaunchOptions(arguments, ranks, threads=threads or 1, program=program)))

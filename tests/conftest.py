@@ -100,7 +100,7 @@ def _agree(item, report) -> None:
         _channel.append(MPIControl(MPI.COMM_WORLD))
     control = _channel[0]
     text = str(report.longrepr) if report.failed else ""
-    found = control.settle(text[-3500:], int(report.failed), _PATIENCE)
+    found = control.gather_failures(text[-3500:], int(report.failed), _PATIENCE)
     if found is None:
         print(f"rank {control.rank} of {control.size}: {item.nodeid}: others hang\n{text}", flush=True)
         os._exit(1) if control.size == 1 else control.abort(1)

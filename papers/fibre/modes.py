@@ -17,9 +17,10 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 from papers.common import DeviceName, Json, Output, Plot, run, show
 from wavefabric.device import get_device
 from wavefabric.execution import measure, report
+from wavefabric.optics.fibre.csv_files import read_columns
 from wavefabric.optics.fibre.dispersion import dispersion
 from wavefabric.optics.fibre.modes import STEP, convergence, solve_modes
-from wavefabric.optics.fibre.profile import graded_index_62_5, read_columns
+from wavefabric.optics.fibre.profile import profile_62_5
 from wavefabric.results.plots import BLUE, GREY, RED
 from wavefabric.units import quantity
 
@@ -56,7 +57,7 @@ def compare(
         (int(l), int(m)): area
         for l, m, area in zip(*(modes_table[k] for k in ("l", "m", "a_eff_um2")), strict=True)  # noqa: E741
     }
-    profile = graded_index_62_5()
+    profile = profile_62_5()
     start = time.perf_counter()
     every = solve_modes(profile, WAVELENGTH, step)
     solve_seconds = time.perf_counter() - start

@@ -25,10 +25,10 @@ from wavefabric.execution import measure, report
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.operators import Counts, Stages
+from wavefabric.optics.propagation.operators import FibreOperators, OperationCounts
 from wavefabric.optics.propagation.step_size import make_control
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.optics.signal.wdm import Grid
+from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.results.plots import COLOURS, GREY, MARKERS
 
 
@@ -75,7 +75,7 @@ def wdm(device: Device) -> Case:
     by the order of the method only from there on; inside the band, from about 4 times that.
     """
     fibre = graded_index_62_5(3)
-    grid = Grid.centred(193.4e12, 50e9, 9, 32e9, 32, 256)
+    grid = WdmGrid.centred(193.4e12, 50e9, 9, 32e9, 32, 256)
     field = device.empty((fibre.rows, grid.samples), np.complex128)
     Transmitter(grid, "qpsk", 0.1, 10**-3.1).fill(device, field, modes=fibre.modes)
     title = f"WDM: {fibre.modes} modes, {grid.channels} channels"
@@ -148,13 +148,13 @@ def compare(
 
 
 class _Runs:
-    """All runs of one case; they share the stages and one field."""
+    """All runs of one case; they share the operators and one field."""
 
     def __init__(self, device: Device, case: Case, points: int, say):
         self.device, self.case, self.points, self.say = device, case, points, say
         shape = case.field.shape
-        self.stages = Stages(device, case.fibre, shape[1], case.sample_rate, case.field.dtype)
-        self.A, self.start = self.stages.empty(), case.field
+        self.operators = FibreOperators(device, case.fibre, shape[1], case.sample_rate, case.field.dtype)
+        self.A, self.start = self.operators.empty(), case.field
         # The finest run of the best integrator, and its half: their difference is the reference's error.
         most = case.steps * 2 ** (points - 1)
         fine = max(2 * most // 3, case.steps)
@@ -212,9 +212,9 @@ class _Runs:
     def _point(self, integrator: str, steps: int | None = None, **control):
         if steps is not None:
             control = {"step": self.case.length / steps}
-        kind = INTEGRATORS[integrator](self.stages)
+        kind = INTEGRATORS[integrator](self.operators)
         if steps is not None:
-            self.stages.prepare(*kind.lengths(self.case.length / steps))
+            self.operators.prepare(*kind.lengths(self.case.length / steps))
         return dict(control), make_control(kind, **control)
 
     def _timed(self, integrator: str, steps: int | None = None, **options) -> dict[str, Any]:
@@ -233,7 +233,7 @@ class _Runs:
 
     def _propagate(self, control, point: dict[str, Any]) -> None:
         self.A[...] = self.start
-        vars(self.stages.counts).update(vars(Counts()))
+        vars(self.operators.counts).update(vars(OperationCounts()))
         state: dict[str, Any] = {"z": 0.0, "done": 0}
         self.device.synchronize()
         begun = time.perf_counter()
@@ -242,7 +242,7 @@ class _Runs:
                 pass
         self.device.synchronize()
         point["seconds"] = time.perf_counter() - begun
-        point |= vars(self.stages.counts)
+        point |= vars(self.operators.counts)
 
 
 def measured_order(h: Sequence[float], error: Sequence[float]) -> float | None:
@@ -304,7 +304,7 @@ _AXES = (("ffts", "FFTs of all rows"), ("exchanges", "exchanges"), ("seconds", "
 def plot(result: dict[str, Any], path: Path) -> None:
     """Error against FFTs, exchanges and time, a row of panels a case, lines named at the right edge."""
     cases = result["cases"]
-    with report.figure(path, (11.2, 0.5 + 3.9 * len(cases)), **{"axes.spines.left": True}) as figure:
+    with report.figure(path, (11.2, 0.5 + 3.9 * len(cases)), style={"axes.spines.left": True}) as figure:
         panels = figure.subplots(len(cases), 3, squeeze=False, sharey="row")
         for row, case in zip(panels, cases, strict=True):
             errors = [p["error"] for c in case["curves"] for p in c["points"]]

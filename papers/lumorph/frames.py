@@ -31,7 +31,7 @@ def draw_panels(
 ) -> None:
     """A row of panels, each drawn by a function of its axes; `legend`: the series of routes below."""
     style = {"axes.titlesize": 10.5, "legend.fontsize": 8.5}
-    with report.figure(path, (0.6 + width * len(panels), 3.9 + 0.6 * legend), **style) as figure:
+    with report.figure(path, (0.6 + width * len(panels), 3.9 + 0.6 * legend), style=style) as figure:
         for axes, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             draw(axes)
         if legend:

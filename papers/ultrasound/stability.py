@@ -18,8 +18,7 @@ from papers.ultrasound.step_matrix import spectral_radius
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.recording.sinks import Memory
-from wavefabric.acoustics.run import FieldLost
+from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run as simulate
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import to_problem
@@ -28,7 +27,7 @@ from wavefabric.acoustics.stability.energy_watch import TOLERANCE
 from wavefabric.acoustics.stability.time_step import Stability, stability
 from wavefabric.cli.common.show import Status
 from wavefabric.device import get_device
-from wavefabric.errors import InputError
+from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import Communicator, solo
 from wavefabric.execution import measure, report
 
@@ -128,7 +127,7 @@ def _case(rng: np.random.Generator, comm: Communicator, steps: int, points: int)
     }  # fmt: skip
     if verdict.warning:
         return {**case, "kind": "refused", **_refused(problem, verdict)}
-    sink = Memory()
+    sink = MemorySink()
     try:
         simulate(problem, recording, sink, comm=comm, precision="double")
     except FieldLost:
@@ -259,6 +258,8 @@ def main(
     """Random media at random time steps: what is refused, stopped and returned, against eigenvalues (CPU)."""
     with Status(as_json) as say:
         result = study(media, seed, steps, points, say)
+    if not as_json:
+        del result["cases"]
     show(__name__, result, as_json, output, False)
 
 

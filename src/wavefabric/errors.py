@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -13,6 +14,10 @@ _RUN = re.compile(rf"\S{{{MOST_SHOWN + 1},}}")
 
 class InputError(ValueError):
     """Bad input. The message names the key or argument, what was given and what is allowed."""
+
+
+class FieldLost(InputError):
+    """The field is no longer finite or has grown without bound: the step is too long, or the input too strong."""
 
 
 class MissingExtra(ImportError):
@@ -43,6 +48,15 @@ def quoted(value: Any, most: int = 60) -> str:
         return cut(visible(repr(value)), most)
     except ValueError:  # Python writes no whole number of more than 4300 digits
         return "a number with too many digits"
+
+
+def show(value: Any) -> str:
+    """What the user gave, as one short line for an error."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):  # Python writes no whole number of more than 4300 digits
+        return "a number with too many digits" if isinstance(value, int) else "a value too large to show"
+    return visible(text if len(text) <= 60 else text[:57] + "...")
 
 
 def one_line(message: str, given: Iterable[str] = ()) -> str:

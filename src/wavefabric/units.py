@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from functools import lru_cache
-from typing import Any
 
-from wavefabric.errors import InputError, visible
+from wavefabric.errors import InputError, show
 
 #: Speed of light in vacuum, m/s (exact, SI).
 SPEED_OF_LIGHT = 299_792_458.0
@@ -113,15 +111,6 @@ def quantity(value: str | float | int, unit: str, key: str = "value") -> float:
     if not math.isfinite(number):
         raise InputError(f"{key}: {show(value)} is not finite; {_allowed(unit)}")
     return number
-
-
-def show(value: Any) -> str:
-    """What the user gave, as one short line for an error."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
-    except (ValueError, RecursionError):  # Python writes no whole number of more than 4300 digits
-        return "a number with too many digits" if isinstance(value, int) else "a value too large to show"
-    return visible(text if len(text) <= 60 else text[:57] + "...")
 
 
 def _allowed(unit: str) -> str:

@@ -11,7 +11,7 @@ from wavefabric.acoustics.build import make_stages, needed_bytes
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.recorder import Recorder
-from wavefabric.acoustics.recording.sinks import Memory
+from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.device import fftw, get_device
 from wavefabric.device.cpu import CpuDevice
@@ -123,7 +123,7 @@ def test_needed_bytes(monkeypatch, name, dtype):
     recording = Recording(quantities, points(shape, 500))
     monkeypatch.setattr(recorder, "BLOCK_BYTES", 2 * 4 * 500 * 4 * 10)
     stages = make_stages(device, given, dtype)
-    kept = Recorder(stages, recording, Memory())
+    kept = Recorder(stages, recording, MemorySink())
     held = device.alive()
     assert kept.samples == 500
     assert needed_bytes(given, recording, dtype, device) == pytest.approx(held, rel=0.15)

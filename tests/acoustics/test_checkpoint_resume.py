@@ -15,8 +15,7 @@ from random_problems import points, pressure_source, problem, transducer, veloci
 from wavefabric.acoustics import build
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording import recorder
-from wavefabric.acoustics.recording.series_files import SeriesFiles
-from wavefabric.acoustics.recording.sinks import Memory
+from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.run import Checkpoints, run
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.device import get_device
@@ -97,7 +96,7 @@ def simple(place, tmp_path):
 
 @lru_cache
 def _whole(place, name):
-    sink, (given, recording) = Memory(), case(name)
+    sink, (given, recording) = MemorySink(), case(name)
     run(given, recording, sink, device=place, precision="single")
     return sink.arrays
 
@@ -261,8 +260,8 @@ def test_ctrl_c_from_the_writer_thread(simple, monkeypatch):
     monkeypatch.setattr(recorder, "BLOCK_BYTES", 1)
 
     class Pressing(SeriesFiles):
-        def rows(self, name, first, block):
-            super().rows(name, first, block)
+        def write_rows(self, name, first, block):
+            super().write_rows(name, first, block)
             if name == "p" and first == 5:
                 press()
 
@@ -304,10 +303,10 @@ def test_an_error_keeps_what_an_earlier_checkpoint_needs(simple):
     wanted = whole(simple)
 
     class Full(SeriesFiles):
-        def rows(self, name, first, block):
+        def write_rows(self, name, first, block):
             if first + len(block) > 15:
                 raise OSError(28, "No space left on device")
-            super().rows(name, first, block)
+            super().write_rows(name, first, block)
 
     with pytest.raises(OSError, match="No space"):
         simple.run(Full(simple.path), every=6)
@@ -453,8 +452,8 @@ from test_checkpoint_resume import Leg, get_device, recorder, SeriesFiles
 recorder.BLOCK_BYTES = 1
 
 class Dies(SeriesFiles):
-    def rows(self, name, first, block):
-        super().rows(name, first, block)
+    def write_rows(self, name, first, block):
+        super().write_rows(name, first, block)
         if name == "uy" and first == 11:
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -3,10 +3,11 @@
 import math
 import warnings
 
+import closed_forms
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import Grid, Medium, Sensor, Source, analytic, simulation, to_problem
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, to_problem
 from wavefabric.acoustics.check.dispersion import largest_shift, phase_speed
 from wavefabric.acoustics.solver.operators import absorption_factors
 
@@ -36,7 +37,7 @@ def test_it_is_how_fast_a_tone_travels(power, coefficient, wanted):
     with pytest.warns(
         UserWarning, match=r"alpha_power: .* 1 MHz travel at \d+ instead of 1540 m/s; dispersion="
     ):
-        found = simulation(
+        found = simulate(
             STRIP, medium, plane(), Sensor(points), dt=DT, steps=STEPS, precision="double", device="cpu"
         )
     # The last four periods.
@@ -52,13 +53,13 @@ def test_it_is_how_fast_a_tone_travels(power, coefficient, wanted):
 
 
 def test_a_small_shift_is_that_of_causality():
-    """1/c = 1/c₀ + α₀ tan(πy/2) ω^(y−1), the first order of it (`analytic.phase_speed`)."""
+    """1/c = 1/c₀ + α₀ tan(πy/2) ω^(y−1), the first order of it (`closed_forms.phase_speed`)."""
     problem = to_problem(STRIP, Medium(1540.0, 1000.0, 0.1, 1.3), plane(), Sensor(record="p_final"), DT, 2)[0]
     eta = absorption_factors(problem)[1] * 0.1 * 1540.0**1.3
     for frequency in (0.5e6, 3e6):
         found = phase_speed(frequency, 1540.0, eta, 1.3)
         assert found - 1540 == pytest.approx(
-            analytic.phase_speed(frequency, 1540.0, 0.1, 1.3) - 1540, rel=0.01
+            closed_forms.phase_speed(frequency, 1540.0, 0.1, 1.3) - 1540, rel=0.01
         )
     assert phase_speed(1e6, 1540.0, 1e9, 0.5) == 0
 
@@ -99,12 +100,14 @@ def test_power_one_attenuates_as_its_law():
     points[[70, 110], 0] = True
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = simulation(
+        found = simulate(
             STRIP, medium, plane(), Sensor(points), dt=DT, steps=STEPS, precision="double", device="cpu"
         )
     turn = np.exp(-2j * np.pi * 1e6 * found.time[-400:])
     first, second = found["p"][:, -400:] @ turn
-    assert np.log(abs(first / second)) / 40e-4 == pytest.approx(analytic.attenuation(1e6, 2.0, 1.0), rel=0.01)
+    assert np.log(abs(first / second)) / 40e-4 == pytest.approx(
+        closed_forms.attenuation(1e6, 2.0, 1.0), rel=0.01
+    )
     late = -np.angle(second / first) % (2 * np.pi) / (2 * np.pi * 1e6)
     late += round((40e-4 / 1540 - late) * 1e6) / 1e6
     assert 40e-4 / late == pytest.approx(1540, rel=1e-3)

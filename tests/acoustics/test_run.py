@@ -12,10 +12,10 @@ from random_problems import points, pressure_source, problem
 from wavefabric.acoustics import build
 from wavefabric.acoustics import run as runs
 from wavefabric.acoustics.problem import Recording
-from wavefabric.acoustics.recording.sinks import Memory
-from wavefabric.acoustics.run import Checkpoints, FieldLost, run
+from wavefabric.acoustics.recording.sinks import MemorySink
+from wavefabric.acoustics.run import Checkpoints, run
 from wavefabric.device import get_device
-from wavefabric.errors import InputError
+from wavefabric.errors import FieldLost, InputError
 
 SHAPE = (14, 12, 9)
 SENSOR = points(SHAPE, 5)
@@ -26,7 +26,7 @@ def place(request):
     return get_device(request.param, threads=1)
 
 
-class Watched(Memory):
+class Watched(MemorySink):
     """Counts what is called."""
 
     def __init__(self):
@@ -95,7 +95,7 @@ def test_report(place):
 def test_precisions(place):
     found = {}
     for precision, dtype in (("single", np.float32), ("double", np.float64)):
-        sink = Memory()
+        sink = MemorySink()
         run(problem(SHAPE), Recording(("p_raw",), SENSOR), sink, device=place, precision=precision)
         assert sink.arrays["p"].dtype == dtype
         found[precision] = sink.arrays["p"]
@@ -131,10 +131,10 @@ def test_memory_that_just_suffices(place, monkeypatch):
     given, recording = problem(SHAPE), Recording(("p_final",))
     need = build.needed_bytes(given, recording, np.float32, place)
     monkeypatch.setattr(place, "memory", lambda: (need, 1 << 40))
-    run(given, recording, Memory(), device=place)
+    run(given, recording, MemorySink(), device=place)
     monkeypatch.setattr(place, "memory", lambda: (need - 1, 1 << 40))
     with pytest.raises(InputError, match="memory"):
-        run(given, recording, Memory(), device=place)
+        run(given, recording, MemorySink(), device=place)
 
 
 def unstable(steps):
@@ -160,7 +160,7 @@ def test_a_lost_field_in_the_last_step(place):
     given = problem(SHAPE, steps=7, initial=0, pressure_source=pressure_source(SHAPE, "dirichlet", steps=7))
     given.pressure_source.signal[-1] = np.nan
     with pytest.raises(FieldLost, match="after time step 7 of 7"):
-        run(given, Recording(("p_final",)), Memory(), device=place)
+        run(given, Recording(("p_final",)), MemorySink(), device=place)
 
 
 def test_a_lost_field_keeps_an_earlier_checkpoint(place, tmp_path):
@@ -220,7 +220,7 @@ def test_two_runs_give_the_same_bits(place):
     quantities = ("p_raw", "u_rms", "I_avg", "p_final")
     found = []
     for _ in range(2):
-        sink = Memory()
+        sink = MemorySink()
         run(problem(SHAPE), Recording(quantities, SENSOR), sink, device=place)
         found.append({name: array.tobytes() for name, array in sink.arrays.items()})
     assert found[0] == found[1]
@@ -230,6 +230,6 @@ def test_automatic_precision(place, monkeypatch):
     """Small grids run in double precision where it costs little: on a CPU."""
     for small, wanted in ((problem(SHAPE).points, np.float64), (problem(SHAPE).points - 1, np.float32)):
         monkeypatch.setattr(runs, "SMALL", small)
-        sink = Memory()
+        sink = MemorySink()
         run(problem(SHAPE), Recording(("p_final",)), sink, device=place, precision="auto")
         assert sink.arrays["p_final"].dtype == (wanted if place.name == "cpu" else np.float32)

@@ -10,8 +10,7 @@ from random_problems import points, pressure_source, problem, transducer, veloci
 
 from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.acoustics.problem import QUANTITIES, Interpolation, Recording
-from wavefabric.acoustics.recording.series_files import SeriesFiles
-from wavefabric.acoustics.recording.sinks import Memory
+from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.run import Checkpoints, run
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.errors import InputError
@@ -35,7 +34,7 @@ RECORDING = Recording(QUANTITIES, points(SHAPE, 11), 3)
 
 def left_alone(comm, recording, options=None):
     """Arrays of a run that nothing stops, on rank 0."""
-    sink = Memory()
+    sink = MemorySink()
     run(losses_and_sources(), recording, sink, comm=comm, decomposition=options)
     return sink.arrays
 
@@ -153,7 +152,7 @@ def test_only_the_layout_that_was_saved(comm, tmp_path):
     def refusal(**more):
         with pytest.raises(InputError) as caught:
             run(
-                leg.given, leg.recording, Memory(), checkpoints=Checkpoints(leg.path),
+                leg.given, leg.recording, MemorySink(), checkpoints=Checkpoints(leg.path),
                 **{"comm": comm, "decomposition": leg.options, **more},
             )  # fmt: skip
         assert "\n" not in str(caught.value)

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import Grid, Medium, Sensor, Source, Transducer, simulation, to_problem
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, Transducer, simulate, to_problem
 from wavefabric.acoustics.check import source_band
 from wavefabric.acoustics.check.source_band import band_warnings, highest_frequency
 
@@ -121,8 +121,8 @@ def test_of_very_many_points_the_strongest_count(monkeypatch):
 def test_simulate_warns_at_the_caller():
     options = {"dt": DT, "steps": 30, **CPU}
     with pytest.warns(UserWarning, match=r"source\.p: .*7\.5 MHz") as caught:
-        simulation(GRID, WATER, Source(p_mask=line(), p=tone(20)), Sensor(record="p_final"), **options)
+        simulate(GRID, WATER, Source(p_mask=line(), p=tone(20)), Sensor(record="p_final"), **options)
     assert [one.filename for one in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        simulation(GRID, WATER, Source(p_mask=line(), p=tone(2)), Sensor(record="p_final"), **options)
+        simulate(GRID, WATER, Source(p_mask=line(), p=tone(2)), Sensor(record="p_final"), **options)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import Grid, Medium, Source, simulation, threads
+from wavefabric.acoustics import Grid, Medium, Source, simulate, threads
 from wavefabric.acoustics.problem import Recording
-from wavefabric.acoustics.recording.sinks import Memory
+from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import communicator, run
 from wavefabric.acoustics.simulation import to_problem
 from wavefabric.device import cpu
@@ -49,8 +49,8 @@ def test_it_reaches_a_run_and_a_request_wins(eight, monkeypatch):
     grid = Grid((16, 12), 1e-4, pml_size=2)
     parts = grid, Medium(1500.0, 1000.0), Source(p0=np.ones(grid.shape))
     options = {"dt": 2e-8, "steps": 1, "device": "cpu"}
-    simulation(*parts, **options)
-    simulation(*parts, **options, threads=2)
+    simulate(*parts, **options)
+    simulate(*parts, **options, threads=2)
     problem, _ = to_problem(*parts, None, 2e-8, 1)
-    run(problem, Recording(("p_final",)), Memory(), device="cpu")
+    run(problem, Recording(("p_final",)), MemorySink(), device="cpu")
     assert taken == [1, 2, 1]

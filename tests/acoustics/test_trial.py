@@ -8,13 +8,12 @@ import pytest
 
 from papers.ultrasound.stability import study as random_media
 from papers.ultrasound.step_matrix import spectral_radius, step_matrix
-from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulation
-from wavefabric.acoustics.run import FieldLost
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 from wavefabric.acoustics.simulation import silent_problem
 from wavefabric.acoustics.stability.time_step import proved_limit, stability
 from wavefabric.acoustics.stability.trial import Trials, _noise
 from wavefabric.device import get_device
-from wavefabric.errors import InputError
+from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import solo
 
 CPU = solo(get_device("cpu", threads=1))
@@ -44,18 +43,18 @@ def test_jumps_of_density_are_refused_and_stopped(name):
     with pytest.raises(
         InputError, match=r"dt: .* not stable; allowed: up to .*density from .* to "
     ) as caught:
-        simulation(GRID, medium, BALL, EVERYWHERE, dt=dt, steps=900, device="cpu")
+        simulate(GRID, medium, BALL, EVERYWHERE, dt=dt, steps=900, device="cpu")
     assert "\n" not in str(caught.value)
     allowed = float(str(caught.value).split("up to ")[1].split()[0])
     assert dt / 10 < allowed < dt
     assert stability(silent_problem(GRID, medium, allowed)).warning is None
     with pytest.raises(FieldLost, match=r"after time step .* of 900: the time step of .* may be too large"):
-        simulation(GRID, medium, BALL, EVERYWHERE, dt=dt, steps=900, device="cpu", check_stability=False)
+        simulate(GRID, medium, BALL, EVERYWHERE, dt=dt, steps=900, device="cpu", check_stability=False)
 
 
 def test_water_and_air_at_a_short_step_is_left_alone():
     medium = layered(343.0, 1.2)
-    peak = simulation(GRID, medium, BALL, EVERYWHERE, cfl=0.03, steps=200, device="cpu")["p_max_all"]
+    peak = simulate(GRID, medium, BALL, EVERYWHERE, cfl=0.03, steps=200, device="cpu")["p_max_all"]
     assert peak.max() <= 1.01e5
 
 

@@ -8,12 +8,13 @@ from random_problems import pressure_source, problem, transducer, velocity_sourc
 
 from wavefabric.acoustics.build import make_stages
 from wavefabric.acoustics.problem import PressureSource, Recording
-from wavefabric.acoustics.recording.sinks import Memory
-from wavefabric.acoustics.run import FieldLost, run
+from wavefabric.acoustics.recording.sinks import MemorySink
+from wavefabric.acoustics.run import run
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import Energy, source_strength
 from wavefabric.acoustics.stability.energy_watch import TOLERANCE, Watch
 from wavefabric.device import get_device
+from wavefabric.errors import FieldLost
 from wavefabric.exchange import solo
 
 CPU = solo(get_device("cpu", threads=1))
@@ -125,7 +126,7 @@ def test_a_field_that_grows_slowly_is_stopped():
         given, density=rho, density_staggered=(rho, rho), sound_speed=1500.0, reference_speed=1500.0,
         dt=0.9 * 1e-4 / 1500, initial_pressure=p0,
     )  # fmt: skip
-    sink = Memory()
+    sink = MemorySink()
     with pytest.raises(
         FieldLost, match=r"energy is [0-9.e+]+ times what .* after time step \d+ of 160"
     ) as caught:
@@ -133,4 +134,4 @@ def test_a_field_that_grows_slowly_is_stopped():
     assert "density from 500 to 1000" in str(caught.value)
     assert not sink.arrays
     steady = replace(given, dt=0.3 * 1e-4 / 1500)
-    run(steady, Recording(("p_final",)), Memory(), comm=CPU, precision="double")
+    run(steady, Recording(("p_final",)), MemorySink(), comm=CPU, precision="double")

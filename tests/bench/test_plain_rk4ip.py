@@ -9,7 +9,7 @@ from wavefabric.errors import InputError
 from wavefabric.execution.measure import relative_error
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.operators import Stages
+from wavefabric.optics.propagation.operators import FibreOperators
 
 N, RATE, H = 512, 1e12, 150.0
 
@@ -27,11 +27,11 @@ def field(rows, dtype):
 @pytest.mark.parametrize(("dtype", "limit"), [("complex128", 1e-12), ("complex64", 1e-5)])
 def test_peer_equals_the_stages(coupling, dtype, limit):
     device, fibre = get_device("cpu"), graded_index_62_5(3, coupling)
-    stages = Stages(device, fibre, N, RATE, dtype)
-    A = stages.empty()
+    operators = FibreOperators(device, fibre, N, RATE, dtype)
+    A = operators.empty()
     A[...] = field(fibre.rows, dtype)
     B = A.copy()
-    INTEGRATORS["rk4ip"](stages).advance(A, H, 12)
+    INTEGRATORS["rk4ip"](operators).advance(A, H, 12)
     peer = PlainRK4IP(device, fibre, N, RATE, dtype, H)
     for _ in range(12):
         B = peer.step(B)

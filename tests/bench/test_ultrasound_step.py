@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics.problem import Recording
-from wavefabric.acoustics.recording.sinks import Memory
+from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.stability.time_step import stability
 from wavefabric.bench import kwave_program
@@ -154,7 +154,7 @@ def test_program_that_cannot_run(cpu, tmp_path):
 def test_problems_are_sound(cpu, medium):
     given = problem(medium, (24, 20, 16), 30)
     assert stability(given).warning is None
-    found = Memory()
+    found = MemorySink()
     report = run(given, Recording(("p_final",)), found, device=cpu)
     assert report.transforms_per_step > 9
     p = found.arrays["p_final"]

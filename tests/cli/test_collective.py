@@ -8,8 +8,9 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+from wavefabric.cli.collective.algorithm import default_elements, whole_array
 from wavefabric.cli.collective.circuits import circuits_text, load_circuits
-from wavefabric.cli.collective.source import array_elements, default_elements, sizes_of
+from wavefabric.cli.common.parse import parse_sizes
 from wavefabric.collectives import from_json, load, ring_all_gather, save, verify
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.registry import ALGORITHMS, accepts, build
@@ -424,20 +425,20 @@ def test_export_there_and_back_with_circuits(command, tmp_path):
 
 
 def test_sizes_in_words():
-    assert sizes_of("64M") == [64 << 20]
-    assert sizes_of("1K, 2KiB,3kb,4") == [1 << 10, 2 << 10, 3 << 10, 4]
-    assert sizes_of("1K:64K") == [1 << 10, 4 << 10, 16 << 10, 64 << 10]
-    assert sizes_of("1K:50K") == [1 << 10, 4 << 10, 16 << 10, 50 << 10]
-    assert sizes_of("1K:8K", factor=2) == [1 << 10, 2 << 10, 4 << 10, 8 << 10]
+    assert parse_sizes("64M") == [64 << 20]
+    assert parse_sizes("1K, 2KiB,3kb,4") == [1 << 10, 2 << 10, 3 << 10, 4]
+    assert parse_sizes("1K:64K") == [1 << 10, 4 << 10, 16 << 10, 64 << 10]
+    assert parse_sizes("1K:50K") == [1 << 10, 4 << 10, 16 << 10, 50 << 10]
+    assert parse_sizes("1K:8K", factor=2) == [1 << 10, 2 << 10, 4 << 10, 8 << 10]
     for bad in ("", "K", "-1K", "1.5K", "1KB2", "²", "1K:", ":1K", "b", "0x10"):
         with pytest.raises(InputError, match="--bytes"):
-            sizes_of(bad)
+            parse_sizes(bad)
 
 
 @pytest.mark.parametrize("collective", ["all-gather", "all-reduce", "scatter", "all-to-all", "broadcast"])
 def test_elements_of_the_whole_array(collective):
     schedule = build("direct", collective, 4, default_elements(4, 3), pieces=3)
-    assert array_elements(schedule) == 24
+    assert whole_array(schedule) == 24
 
 
 def test_costs_say_what_circuits_need(command, tmp_path):
@@ -528,10 +529,10 @@ def test_run_replaces_nothing(command, tmp_path, there, words):
 
 @pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
 def test_run_starts_as_many_ranks_as_the_schedule_has(command, tmp_path, monkeypatch):
-    from wavefabric.exchange.launch import launch
+    from wavefabric.exchange.launch import launcher
 
     jobs = []
-    monkeypatch.setattr(launch, "launch", lambda job: jobs.append(job) or 0)
+    monkeypatch.setattr(launcher, "launch", lambda job: jobs.append(job) or 0)
     save(tmp_path / "three.json", ring_all_gather([1] * 3))
     options = ["--device", "cpu", "--sizes", "3K"]
     for words in (["three.json"], ["ring", "all-gather", "--ranks", 3]):

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from wavefabric.cli.fabric.show import EXAMPLES, speed
+from wavefabric.cli.common.show import rate_text
 from wavefabric.fabric import load, presets
+from wavefabric.fabric.electrical.families import EXAMPLES
 from wavefabric.fabric.io.files import to_toml
 
 NCCL = """<!-- two GPUs on one switch -->
@@ -180,8 +181,8 @@ def test_words_fit_together(command):
 
 
 def test_speeds_in_words():
-    assert [speed(v) for v in (1e9, 999.99e6, 1e12)] == ["1 GB/s", "1 GB/s", "1 TB/s"]
-    assert [speed(v) for v in (2.5e12, 3e11, 1.5e6, 10)] == ["2.5 TB/s", "300 GB/s", "1.5 MB/s", "10 B/s"]
+    assert [rate_text(v) for v in (1e9, 999.99e6, 1e12)] == ["1 GB/s", "1 GB/s", "1 TB/s"]
+    assert [rate_text(v) for v in (2.5e12, 3e11, 1.5e6, 10)] == ["2.5 TB/s", "300 GB/s", "1.5 MB/s", "10 B/s"]
 
 
 def test_a_fabric_that_does_not_fit_is_not_written(command, tmp_path, monkeypatch):

@@ -22,32 +22,32 @@ pytestmark = [
 PROGRAM = """\
 import sys
 from wavefabric.cli import main
-from wavefabric.exchange import launch
-job = launch.Job
-class Dying(job):
+from wavefabric.exchange.launch import launcher
+options = launcher.LaunchOptions
+class Dying(options):
     def __init__(self, *given):
         super().__init__(*given)
         self.program = [sys.executable, "-c", RANK]
-launch.Job = Dying
+launcher.LaunchOptions = Dying
 RANK = '''
 import os, signal
 from wavefabric.acoustics import run
 from wavefabric.cli import main
-from wavefabric.results import rank_checkpoint
+from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
 class Often(run.Checkpoints):
     def __init__(self, path, resume):
         super().__init__(path, every={every}, resume=resume)
 run.Checkpoints = Often
-save, seen = rank_checkpoint.save, []
-def and_die(comm, *given):
-    seen.append(comm.rank)
-    last = comm.rank == {victim} and len(seen) == {last}
+save, seen = RankCheckpoint.save, []
+def and_die(files, *given):
+    seen.append(files.comm.rank)
+    last = files.comm.rank == {victim} and len(seen) == {last}
     if last and not {behind}:
         os.kill(os.getpid(), signal.SIGKILL)
-    save(comm, *given)
+    save(files, *given)
     if last:
         os.kill(os.getpid(), signal.SIGKILL)
-rank_checkpoint.save = and_die
+RankCheckpoint.save = and_die
 main()
 '''
 main()

@@ -14,19 +14,16 @@ ROOT = Path(wavefabric.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 #: What a module of the command line belongs to; "a b" stands for the subcommand b of a.
 COMMANDS = {
-    "kwave": ["kwave"],
-    "run": ["run"],
-    "run_kwave": ["run"],
-    "plot": ["plot"],
-    "info": ["info"],
-    "running": ["run", "kwave"],
-    "decomposition": ["run", "kwave"],
-    "ranks": ["run", "kwave"],
+    **{name: [name] for name in ("kwave", "run", "plot", "info")},
+    "run_fibre": ["run"],
+    "run_ultrasound": ["run"],
+    "common/decomposition": ["run", "kwave"],
+    "common/ranks": ["run", "kwave"],
     **{
-        f"collective_{name}": [f"collective {name}"]
+        f"collective/{name}": [f"collective {name}"]
         for name in ("make", "verify", "cost", "draw", "export", "run")
     },
-    **{f"fabric_{name}": [f"fabric {name}"] for name in ("show", "routes", "measure")},
+    **{f"fabric/{name}": [f"fabric {name}"] for name in ("show", "routes", "measure")},
 }
 
 
@@ -57,15 +54,18 @@ def check(path, allowed, all_of):
 ALL = options(typer.main.get_command(app))
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "cli").glob("*.py")), ids=lambda path: path.stem)
+CLI = ROOT / "cli"
+
+
+@pytest.mark.parametrize("path", sorted(CLI.rglob("*.py")), ids=lambda path: str(path.relative_to(CLI)))
 def test_options_of_a_command(path):
-    names = COMMANDS.get(path.stem)
-    if names is not None:
-        check(path, [ALL[name] for name in names], all_of=True)
-    else:  # shared by the commands of a group
-        group = path.stem.partition("_")[0]
-        shared = [found for name, found in ALL.items() if name.startswith(group)] or list(ALL.values())
-        check(path, shared, all_of=False)
+    name = path.relative_to(CLI).with_suffix("").as_posix()
+    if name in COMMANDS:
+        check(path, [ALL[command] for command in COMMANDS[name]], all_of=True)
+    else:  # shared by the commands of a group, or by all
+        group = name.partition("/")[0]
+        shared = [found for command, found in ALL.items() if command.startswith(group)]
+        check(path, shared or list(ALL.values()), all_of=False)
 
 
 def test_options_that_simulations_name():

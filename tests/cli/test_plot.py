@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from wavefabric.acoustics import Grid, Medium, Source, simulation
+from wavefabric.acoustics import Grid, Medium, Source, simulate
 
 DATA = Path(__file__).parents[1] / "data" / "kwave"
 
@@ -38,7 +38,7 @@ def test_one_quantity_in_one_file(command, tmp_path):
 def test_what_simulate_wrote(command, tmp_path):
     grid = Grid((20, 16), 1e-4, pml_size=4)
     options = {"dt": 2e-8, "steps": 5, "device": "cpu", "threads": 1, "output": tmp_path / "r.h5"}
-    simulation(grid, Medium(1500.0, 1000.0), Source(p0=np.outer(np.hanning(20), np.hanning(16))), **options)
+    simulate(grid, Medium(1500.0, 1000.0), Source(p0=np.outer(np.hanning(20), np.hanning(16))), **options)
     assert command("plot", "r.h5")[0] == 0
     assert sorted(os.listdir(tmp_path)) == ["r-p_final.png", "r-p_max_all.png", "r.h5"]
 

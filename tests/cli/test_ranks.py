@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from wavefabric.cli.common import decomposition
-from wavefabric.exchange import topology
-from wavefabric.exchange.launch import launch as launcher
-from wavefabric.exchange.placement import messages, traffic
-from wavefabric.system.gpu_topology import Topology
+from wavefabric.exchange.launch import launcher
+from wavefabric.exchange.placement import message_counts, traffic
+from wavefabric.system import gpu_topology
+from wavefabric.system.gpu_topology import GpuTopology
 
 KWAVE = Path(__file__).parents[1] / "data" / "kwave" / "pressure_source_corners.h5"  # 40 x 36 x 32
 needs_mpi = pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
@@ -119,8 +119,8 @@ def test_threads_are_shared_by_default(command, files, jobs):
 
 
 def test_placement_is_found_and_said(command, files, jobs, monkeypatch):
-    far = Topology((("X", "SYS", "PIX"), ("SYS", "X", "SYS"), ("PIX", "SYS", "X")), (0, 1, 0))
-    monkeypatch.setattr(topology, "query", lambda: far)
+    far = GpuTopology((("X", "SYS", "PIX"), ("SYS", "X", "SYS"), ("PIX", "SYS", "X")), (0, 1, 0))
+    monkeypatch.setattr(gpu_topology, "query", lambda: far)
     code, out, _ = command("run", "run.toml", "--ranks", 2, "--placement", "auto")
     assert code == 0
     assert out == "placement: 0 2; messages over the slowest links (SYS): 0 (worst case 2)\n"
@@ -131,7 +131,7 @@ def test_placement_is_found_and_said(command, files, jobs, monkeypatch):
 
 
 def test_placement_without_gpus(command, files, jobs, monkeypatch):
-    monkeypatch.setattr(topology, "query", lambda: None)
+    monkeypatch.setattr(gpu_topology, "query", lambda: None)
     code, _, err = command("run", "run.toml", "--ranks", 2, "--placement", "auto")
     assert (code, jobs) == (2, [])
     assert "--placement: auto given, but nvidia-smi topo -m names no GPUs" in err
@@ -143,7 +143,7 @@ def test_traffic_of_a_local_decomposition():
 
     schedule = decomposition.traffic(KWAVE, 4, Options("local", (4, 1, 1), 5))
     ring = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]])
-    assert np.array_equal(messages(schedule), ring)
+    assert np.array_equal(message_counts(schedule), ring)
     assert np.array_equal(traffic(schedule), 5 * 36 * 32 * ring)
 
 
@@ -295,30 +295,31 @@ def test_sigterm_under_mpiexec_saves(files):
 #: The command whose ranks say their process, and save often, and wait then, to be caught in the middle.
 PATCHED = """\
 import sys
-from wavefabric.exchange.launch import launch
-job = launch.Job
-class Often(job):
+from wavefabric.exchange.launch import launcher
+options = launcher.LaunchOptions
+class Often(options):
     def __init__(self, *given):
         super().__init__(*given)
         self.program = [sys.executable, "-c", RANK]
-launch.Job = Often
+launcher.LaunchOptions = Often
 RANK = '''
 import os
 import time
 from pathlib import Path
-from wavefabric.acoustics import checkpoint as saves, run
+from wavefabric.acoustics import run
+from wavefabric.lifecycle.checkpoint import RunCheckpoint
 from wavefabric.cli import main
 from wavefabric.exchange.launch import environment
-Path(f"rank-{{environment.rank()}}.pid").write_text(str(os.getpid()))
 class Saves(run.Checkpoints):
     def __init__(self, path, resume):
+        Path(f"rank-{{environment.rank()}}.pid").write_text(str(os.getpid()))
         super().__init__(path, every={every}, resume=resume)
 run.Checkpoints = Saves
-save = saves.Saves.save
-def and_wait(self, *given):
-    save(self, *given)
+save = RunCheckpoint.save
+def and_wait(self, *arguments):
+    save(self, *arguments)
     time.sleep(0.3)
-saves.Saves.save = and_wait
+RunCheckpoint.save = and_wait
 main()
 '''
 from wavefabric.cli import main

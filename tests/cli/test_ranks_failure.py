@@ -14,11 +14,11 @@ pytestmark = [
 PROGRAM = """\
 import wavefabric.cli as cli
 from wavefabric.errors import InputError
-from wavefabric.exchange.agreement import bare_control
+from wavefabric.exchange.agreement import world_control
 
 @cli.app.command("probe")
 def probe():
-    control = bare_control()
+    control = world_control()
     rank = control.rank
 {body}
 
@@ -26,8 +26,8 @@ cli.main(["probe"])
 """
 LAUNCHER = """\
 import sys
-from wavefabric.exchange.launch.launch import Job, launch
-sys.exit(launch(Job(["-c", sys.argv[2]], int(sys.argv[1]), program=[sys.executable])))
+from wavefabric.exchange.launch.launcher import LaunchOptions, launch
+sys.exit(launch(LaunchOptions(["-c", sys.argv[2]], int(sys.argv[1]), program=[sys.executable])))
 """
 
 
@@ -92,7 +92,7 @@ def test_one_is_interrupted_before_all_have_met():
 from mpi4py import MPI
 from wavefabric.exchange import agreement
 from wavefabric.exchange.control import MPIControl
-agreement.bare_control.cache_clear()
+agreement.world_control.cache_clear()
 cli.failure._PATIENCE = {130: 0.2}
 cli.failure._SHORT = 0.2
 other = MPIControl(MPI.COMM_WORLD)

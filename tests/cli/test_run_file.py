@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from wavefabric.errors import InputError
 from wavefabric.optics.link.build import build_transmitter
 from wavefabric.optics.run_file.run_file import RunFile, load
-from wavefabric.optics.run_file.tables import Fibre, Link, Signal, Solver
+from wavefabric.optics.run_file.tables import FibreTable, LinkTable, SignalTable, SolverTable
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -28,7 +28,7 @@ def test_si_floats(read, run_text, tmp_path):
     assert run.link.length == 80e3
     assert run.signal.launch_power == pytest.approx(10**-3.1)
     assert run.fibre.attenuation == pytest.approx(0.23e-4 * np.log(10))
-    assert run.signal.samples == 1024
+    assert run.signal.wdm_grid.samples == 1024
     np.testing.assert_allclose(run.signal.grid, [193.35e12, 193.4e12, 193.45e12], rtol=1e-15)
     assert run.signal.centre == 193.4e12
     assert (run.text, run.path) == (run_text, tmp_path / "run.toml")
@@ -40,8 +40,8 @@ def test_examples():
     small, full = load(EXAMPLES / "mdm-15-modes.toml"), load(EXAMPLES / "mdm-120-modes.toml")
     assert (small.fibre.groups, len(small.signal.grid)) == (5, 5)
     assert (full.fibre.groups, len(full.signal.grid)) == (15, 60)
-    assert full.signal.samples == 2**21
-    assert full.signal.bandwidth == 4.096e12
+    assert full.signal.wdm_grid.samples == 2**21
+    assert full.signal.wdm_grid.sample_rate == 4.096e12
     np.testing.assert_allclose(full.signal.grid, 191.95e12 + 50e9 * np.arange(60), rtol=1e-15)
 
 
@@ -124,7 +124,7 @@ def test_solver_may_be_changed(read, run_text):
 
 
 def test_python_takes_si_floats():
-    signal = Signal(
+    signal = SignalTable(
         symbol_rate=32e9,
         symbols=64,
         samples_per_symbol=4,
@@ -133,19 +133,31 @@ def test_python_takes_si_floats():
         centre_frequency=193.4e12,
     )
     run = RunFile(
-        fibre=Fibre(preset="single-mode"), link=Link(length=80e3), signal=signal, solver=Solver(step=1e3)
+        fibre=FibreTable(preset="single-mode"),
+        link=LinkTable(length=80e3),
+        signal=signal,
+        solver=SolverTable(step=1e3),
     )
     assert (run.text, run.path, run.output_path()) == ("", None, Path("wavefabric.h5"))
     with pytest.raises(ValidationError):
         run.link.length = 1.0
     with pytest.raises(ValidationError, match="above 0 m"):
-        Link(length=-1.0)
+        LinkTable(length=-1.0)
 
 
 def test_every_key_is_documented():
-    from wavefabric.optics.run_file.tables import Output, Profile, Receiver
+    from wavefabric.optics.run_file.tables import OutputTable, ProfileTable, ReceiverTable
 
     text = (EXAMPLES.parent / "docs" / "run-files.md").read_text(encoding="utf-8")
-    for table in (RunFile, Fibre, Profile, Link, Signal, Receiver, Solver, Output):
+    for table in (
+        RunFile,
+        FibreTable,
+        ProfileTable,
+        LinkTable,
+        SignalTable,
+        ReceiverTable,
+        SolverTable,
+        OutputTable,
+    ):
         for key in table.model_fields:
             assert f"`{key}`" in text or f"`[{key}]`" in text, f"{table.__name__}.{key}"

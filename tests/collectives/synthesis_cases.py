@@ -6,7 +6,7 @@ from itertools import combinations, islice, pairwise, product
 import networkx as nx
 
 from wavefabric.collectives import verify
-from wavefabric.collectives.synthesis import Lights, Links
+from wavefabric.collectives.synthesis import Links, OpticalNetwork
 
 
 def grid_routes(rows, columns, k):
@@ -21,12 +21,12 @@ def grid_routes(rows, columns, k):
 
 
 def grid(rows, columns, lasers, waveguides, k=6, **more):
-    """Tiles of a grid as `Lights`."""
+    """Tiles of a grid as `OpticalNetwork`."""
     ports = more.pop("ports", None)
-    return Lights(rows * columns, lasers, waveguides, ports, grid_routes(rows, columns, k), **more)
+    return OpticalNetwork(rows * columns, lasers, waveguides, ports, grid_routes(rows, columns, k), **more)
 
 
-def check_circuits(found, lights):
+def check_circuits(found, network):
     """Assert all that a round of light must obey, and that the schedule does what it promises."""
     schedule = found.schedule
     verify(schedule)
@@ -38,22 +38,22 @@ def check_circuits(found, lights):
     ]
     used = Counter()
     for c in found.circuits:
-        assert c.route in lights.routes[c.src, c.dst]
-        assert 0 <= c.wavelength < lights.lasers
+        assert c.route in network.routes[c.src, c.dst]
+        assert 0 <= c.wavelength < network.lasers
         used["laser", c.round, c.src, c.wavelength] += 1
         used["photodiode", c.round, c.dst, c.wavelength] += 1
         used["sends", c.round, c.src] += 1
         used["receives", c.round, c.dst] += 1
         for a, b in pairwise(c.route):
-            edge = (min(a, b), max(a, b)) if lights.shared else (a, b)
+            edge = (min(a, b), max(a, b)) if network.shared else (a, b)
             used["edge", c.round, edge, c.wavelength] += 1
     for what, n in used.items():
         if what[0] in ("laser", "photodiode"):
             assert n <= 1, what
         elif what[0] == "edge":
-            assert n <= (lights.capacity or {}).get(what[2], lights.waveguides), what
+            assert n <= (network.capacity or {}).get(what[2], network.waveguides), what
         else:
-            assert n <= (lights.ports or lights.lasers), what
+            assert n <= (network.ports or network.lasers), what
     check_receipts(schedule)
 
 
@@ -92,7 +92,7 @@ def check_links(found, links):
             assert sum(used[link] for link in members) <= rounds * most, (step, members)
 
 
-def fewest_rounds(lights, have, need, most):
+def fewest_rounds(network, have, need, most):
     """By trying everything: the least rounds in which each rank gets what it needs, None above `most`.
 
     `have`, `need`: of each chunk the set of ranks.
@@ -101,7 +101,7 @@ def fewest_rounds(lights, have, need, most):
     for rounds in range(most + 1):
         if any(all(n <= h for n, h in zip(need, state, strict=True)) for state in states):
             return rounds
-        states = {after for state in states for after in _rounds(lights, state, need)}
+        states = {after for state in states for after in _rounds(network, state, need)}
     return None
 
 
@@ -131,33 +131,33 @@ def _steps(links, state):
             yield tuple(frozenset(h) for h in after)
 
 
-def _rounds(lights, state, need):
+def _rounds(network, state, need):
     """What can be held after one more round: each destination chooses what it receives and from whom."""
-    limit = min(lights.lasers, lights.ports or lights.lasers)
+    limit = min(network.lasers, network.ports or network.lasers)
     choices = []
-    for d in range(lights.ranks):
+    for d in range(network.ranks):
         missing = [c for c, h in enumerate(state) if d in need[c] and d not in h]
         options = [()]
         for n in range(1, limit + 1):
             for chunks in combinations(missing, n):
-                for sources in product(*([s for s in state[c] if (s, d) in lights.routes] for c in chunks)):
+                for sources in product(*([s for s in state[c] if (s, d) in network.routes] for c in chunks)):
                     options.append(tuple((c, s, d) for c, s in zip(chunks, sources, strict=True)))
         choices.append(options)
     for chosen in product(*choices):
         circuits = [x for option in chosen for x in option]
-        if _lit(lights, [(s, d) for _, s, d in circuits], Counter(), limit):
+        if _lit(network, [(s, d) for _, s, d in circuits], Counter(), limit):
             after = [set(h) for h in state]
             for c, _, d in circuits:
                 after[c].add(d)
             yield tuple(frozenset(h) for h in after)
 
 
-def _lit(lights, circuits, used, limit):
+def _lit(network, circuits, used, limit):
     """Whether circuits can be set up at once, by trying all wavelengths and routes."""
     if not circuits:
         return True
     (s, d), rest = circuits[0], circuits[1:]
-    for wavelength, route in product(range(lights.lasers), lights.routes[s, d]):
+    for wavelength, route in product(range(network.lasers), network.routes[s, d]):
         takes = [
             ("laser", s, wavelength, 1),
             ("photodiode", d, wavelength, 1),
@@ -165,11 +165,11 @@ def _lit(lights, circuits, used, limit):
             ("in", d, 0, limit),
         ]
         for a, b in pairwise(route):
-            edge = (min(a, b), max(a, b)) if lights.shared else (a, b)
-            takes.append(("edge", edge, wavelength, (lights.capacity or {}).get(edge, lights.waveguides)))
+            edge = (min(a, b), max(a, b)) if network.shared else (a, b)
+            takes.append(("edge", edge, wavelength, (network.capacity or {}).get(edge, network.waveguides)))
         if all(used[t[:3]] < t[3] for t in takes):
             used.update(t[:3] for t in takes)
-            if _lit(lights, rest, used, limit):
+            if _lit(network, rest, used, limit):
                 return True
             used.subtract(t[:3] for t in takes)
     return False

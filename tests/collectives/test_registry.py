@@ -229,7 +229,7 @@ def test_256_ranks_are_built_and_proved_soon(algorithm, collective, options, sec
     assert time.process_time() - start < seconds
 
 
-@pytest.mark.parametrize("name", ["registry", "builders.greedy"])
+@pytest.mark.parametrize("name", ["registry"])
 def test_examples_of_the_docstrings(name):
     failed, tried = doctest.testmod(import_module(f"wavefabric.collectives.{name}"))
     assert tried

@@ -12,6 +12,7 @@ from wavefabric.collectives import (
     TRANSFER,
     Schedule,
     ScheduleError,
+    build,
     direct_all_reduce,
     point_to_point,
     ring_all_gather,
@@ -236,11 +237,11 @@ def test_the_first_of_several_faults_is_named():
 
 
 def test_the_chunk_of_a_joined_transfer_is_named():
-    schedule = joined(ring_all_reduce(2, 8, 8))
+    schedule = build("ring", "all-reduce", 2, 8, pieces=4)
     assert schedule.transfers["count"].tolist() == [4] * 4
-    del schedule.pre[0, 0, 2]
+    del schedule.pre[0, 0, 6]
     with pytest.raises(
-        ScheduleError, match=r"transfer 0 .*reduce data\[2\] of rank 0 to data\[2\] of rank 1"
+        ScheduleError, match=r"transfer 0 .*reduce data\[6\] of rank 0 to data\[6\] of rank 1"
     ):
         verify(schedule)
 

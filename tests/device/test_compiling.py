@@ -19,7 +19,7 @@ def half(x):
 SCRIPT = """\
 from wavefabric.device import compiling, get_device
 
-compiling.tell(lambda: print("compiling"))
+compiling.before_first(lambda: print("compiling"))
 kernels = get_device("cpu", 1).kernels("tiny")
 print("before")
 kernels.double({0})

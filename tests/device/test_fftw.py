@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from wavefabric.device import fftw, get_device
-from wavefabric.device.cpu import CpuRowFFT
+from wavefabric.device.cpu_fft import CpuRowFFT
 from wavefabric.errors import InputError
 
 needs_fftw = pytest.mark.skipif(fftw.pyfftw is None, reason="pyfftw (extra fftw) is not installed")
@@ -20,7 +20,7 @@ TRANSFORMS = """
 import hashlib, sys
 import numpy as np
 from wavefabric.device import fftw
-from wavefabric.device.cpu import CpuRowFFT
+from wavefabric.device.cpu_fft import CpuRowFFT
 if len(sys.argv) > 1:
     fftw.import_wisdom(bytes.fromhex(sys.argv[1]))
 digest = hashlib.sha256()
@@ -80,7 +80,7 @@ def test_a_later_process_makes_the_same_bits(tmp_path):
 @needs_fftw
 def test_a_resumed_process_leaves_what_others_have_stored(tmp_path):
     """It knows its checkpoint's plans alone; later runs must find those of others again, and its new ones."""
-    code = "from wavefabric.device.cpu import CpuRowFFT; CpuRowFFT(4096, complex, 1)"
+    code = "from wavefabric.device.cpu_fft import CpuRowFFT; CpuRowFFT(4096, complex, 1)"
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
     others = entries(stored(tmp_path).read_bytes().hex())
@@ -224,7 +224,7 @@ def test_scipy_serves_where_fftw_is_missing(monkeypatch):
 
 
 def test_a_propagation_without_fftw(monkeypatch):
-    from wavefabric.optics.fibre.fibre import single_mode
+    from wavefabric.optics.fibre.presets import single_mode
     from wavefabric.optics.propagation.propagate import propagate
 
     t = np.linspace(-10, 10, 512)
@@ -274,7 +274,7 @@ def test_wisdom_of_a_checkpoint_replaces_what_this_process_knows(monkeypatch):
     try:
         fftw.pyfftw.forget_wisdom()
         none = fftw.export_wisdom()
-        fftw.RowPlans(96, np.complex128)
+        CpuRowFFT(96, np.complex128)
         assert entries(fftw.export_wisdom().hex()) > entries(none.hex())
         fftw.import_wisdom(none)
         assert entries(fftw.export_wisdom().hex()) == entries(none.hex())

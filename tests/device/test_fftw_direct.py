@@ -20,7 +20,7 @@ precisions = st.sampled_from([np.float64, np.float32])
 
 
 def aligned(shape, dtype):
-    return fftw_direct._aligned(shape, dtype)
+    return fftw.aligned(shape, dtype)
 
 
 class Grid:

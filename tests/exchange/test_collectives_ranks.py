@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wavefabric.collectives import TRANSFER, Schedule, verify
-from wavefabric.collectives.builders.greedy import greedy
+from wavefabric.collectives.builders.messages import greedy
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
 from wavefabric.collectives.registry import ALGORITHMS, accepts, build
 from wavefabric.execution.data import count_wrong, fill

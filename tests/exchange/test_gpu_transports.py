@@ -67,7 +67,7 @@ class _Pool:
         self._kept.append(np.empty(shape, dtype).view(_Array))
         return self._kept[-1]
 
-    def place(self, address):
+    def locate(self, address):
         return address
 
     def open(self, peer, place):

@@ -13,21 +13,22 @@ pytestmark = pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4p
 
 CHILD = """\
 import os, signal, sys, time
-from wavefabric.exchange.launch import environment, rank_status as muster
-muster.sign_in()
+from wavefabric.exchange.launch import environment, rank_status
+rank_status.begin()
 rank = environment.rank()
 def say(line, stream=sys.stdout):  # in one piece
     stream.write(line + chr(10))
     stream.flush()
 {body}
-muster.sign_out(0)
+rank_status.exits(0)
 """
 LAUNCHER = """\
 import sys
 from pathlib import Path
-from wavefabric.exchange.launch.launch import Job, launch
+from wavefabric.exchange.launch.launcher import LaunchOptions, launch
 saved = Path(sys.argv[3]) if len(sys.argv) > 3 else None
-sys.exit(launch(Job(["-c", sys.argv[2]], int(sys.argv[1]), checkpoint=saved, program=[sys.executable])))
+given = ["-c", sys.argv[2]], int(sys.argv[1])
+sys.exit(launch(LaunchOptions(*given, checkpoint=saved, program=[sys.executable])))
 """
 WAIT = """\
 say(f"pid {rank} {os.getpid()}")
@@ -100,7 +101,7 @@ say(" ".join(map(str, [*numbers, *(os.environ[name] for name in names)])))
 def test_exit_code_and_one_line_for_what_all_ranks_say():
     body = """\
 say(f"wavefabric: rank {rank} of 3: grid: 7 given", sys.stderr)
-muster.sign_out(2)
+rank_status.exits(2)
 sys.exit(2)
 """
     process = start_ranks(3, body)
@@ -143,7 +144,7 @@ while not seen:
     time.sleep(0.01)
 time.sleep(0.5)  # the time of a checkpoint
 say(f"ints {len(seen)}")
-muster.sign_out(130)
+rank_status.exits(130)
 sys.exit(130)
 """
     process = start_ranks(2, body)
@@ -190,7 +191,7 @@ while not seen:
 say("saving")
 time.sleep(1.0)
 say("saved")
-muster.sign_out(143)
+rank_status.exits(143)
 sys.exit(143)
 """
     process = start_ranks(2, body)

@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from wavefabric.collectives import all_to_all, ring_all_gather, torus_halo
+from wavefabric.collectives import all_to_all, point_to_point, ring_all_gather
 from wavefabric.errors import InputError
-from wavefabric.exchange.placement import crossings, messages, place, read_placement, traffic
-from wavefabric.exchange.topology import query
-from wavefabric.system.gpu_topology import parse, speed
+from wavefabric.exchange.placement import best_placement, crossings, message_counts, traffic
+from wavefabric.exchange.placement_file import read_placement
+from wavefabric.system.gpu_topology import parse, query, speed
 
 LEGEND = """
 Legend:
@@ -53,7 +53,7 @@ def interleaved(i, j):
 
 def ring_of_halos(ranks, size=100):
     """Each rank sends one overlap to each of its two neighbours."""
-    return torus_halo("halo", ranks, [(r, (r + d) % ranks, size) for r in range(ranks) for d in (-1, 1)])
+    return point_to_point("halo", ranks, [(r, (r + d) % ranks, size) for r in range(ranks) for d in (-1, 1)])
 
 
 @pytest.mark.parametrize("adapters", [0, 3])
@@ -96,12 +96,12 @@ def test_traffic_counts_what_moves():
     expected = sizes * 8
     np.fill_diagonal(expected, 0)
     assert np.array_equal(traffic(schedule, 8), expected)
-    assert np.array_equal(messages(schedule), 1 - np.eye(3, dtype=int))
+    assert np.array_equal(message_counts(schedule), 1 - np.eye(3, dtype=int))
 
 
 def test_ring_over_two_sockets():
     """Of the 16 overlaps that 8 ranks send, 4 cross at best (two cuts, both ways), and all at worst."""
-    found = place(ring_of_halos(8), parse(smi_table(two_sockets, 8)))
+    found = best_placement(ring_of_halos(8), parse(smi_table(two_sockets, 8)))
     assert (found.slowest, found.crossing, found.worst, found.exact) == ("SYS", 4, 16, True)
     assert found.gpus == list(range(8))
     assert str(found) == (
@@ -112,9 +112,9 @@ def test_ring_over_two_sockets():
 def test_ring_where_sockets_alternate():
     topology = parse(smi_table(interleaved, 8))
     schedule = ring_of_halos(8)
-    counts = messages(schedule)
+    counts = message_counts(schedule)
     assert crossings(counts, topology, list(range(8)))["SYS"] == 16
-    found = place(schedule, topology)
+    found = best_placement(schedule, topology)
     assert (found.crossing, found.worst) == (4, 16)
     over = crossings(counts, topology, found.gpus)
     # Eight pairs of neighbours: four behind a switch, two across bridges, two across sockets.
@@ -132,13 +132,13 @@ def test_exact_search_against_all_permutations():
         return tuple(crossings(moved, topology, list(gpus)).values())
 
     best = min(itertools.permutations(range(6), 5), key=cost)
-    found = place(schedule, topology)
+    found = best_placement(schedule, topology)
     assert cost(found.gpus) == cost(best)
     assert found.gpus == list(best)
 
 
 def test_few_ranks_stay_together():
-    found = place(ring_all_gather([10] * 2), parse(smi_table(two_sockets, 8)))
+    found = best_placement(ring_all_gather([10] * 2), parse(smi_table(two_sockets, 8)))
     assert found.gpus == [0, 1]
     assert found.crossing == 0
 
@@ -146,21 +146,21 @@ def test_few_ranks_stay_together():
 def test_search_beyond_eight_finds_the_known_best():
     """A ring of 16 over two sockets of 8 that alternate: two cuts, both ways."""
     topology = parse(smi_table(lambda i, j: "PIX" if i % 2 == j % 2 else "SYS", 16))
-    found = place(ring_of_halos(16), topology)
+    found = best_placement(ring_of_halos(16), topology)
     assert not found.exact
     assert sorted(found.gpus) == list(range(16))
     assert (found.crossing, found.worst) == (4, 32)
 
 
 def test_alike_links_keep_the_order():
-    found = place(ring_of_halos(8), parse(smi_table(lambda *_: "NV18", 8)))
+    found = best_placement(ring_of_halos(8), parse(smi_table(lambda *_: "NV18", 8)))
     assert found.gpus == list(range(8))
     assert (found.slowest, found.crossing, found.worst) == ("NV18", 16, 16)
 
 
 def test_too_few_gpus():
     with pytest.raises(InputError, match="8 ranks on 4 GPUs; allowed: a GPU for each rank"):
-        place(ring_of_halos(8), parse(smi_table(two_sockets, 4)))
+        best_placement(ring_of_halos(8), parse(smi_table(two_sockets, 4)))
 
 
 def test_query_keeps_to_visible_gpus(tmp_path, monkeypatch):

@@ -18,11 +18,11 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/sh
 
 PROGRAM = """\
 import os, sys, time
-from wavefabric.exchange.launch import environment, rank_status as muster
+from wavefabric.exchange.launch import environment, rank_status
 from wavefabric.exchange.launch.shared_files import mapped
-muster.sign_in()
-from wavefabric.exchange.agreement import bare_control
-control = bare_control()
+rank_status.begin()
+from wavefabric.exchange.agreement import world_control
+control = world_control()
 control.barrier()
 if control.rank == 0:
     print(os.getpid(), *mapped(os.getpid()), flush=True)
@@ -30,8 +30,8 @@ time.sleep(60)
 """
 LAUNCHER = """\
 import sys
-from wavefabric.exchange.launch.launch import Job, launch
-sys.exit(launch(Job(["-c", sys.argv[1]], 2, program=[sys.executable])))
+from wavefabric.exchange.launch.launcher import LaunchOptions, launch
+sys.exit(launch(LaunchOptions(["-c", sys.argv[1]], 2, program=[sys.executable])))
 """
 
 

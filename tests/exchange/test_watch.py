@@ -15,22 +15,22 @@ pytestmark = [
 PROGRAM = """\
 import os, signal, sys, time
 import numpy as np
-from wavefabric.exchange.launch import rank_status as muster, watch
+from wavefabric.exchange.launch import rank_status, watch
 watch.STOPPED = watch.LEFT = 1
 watch._PAUSE = 0.2
-muster.sign_in()
-from wavefabric.exchange.agreement import bare_control
-control = bare_control()
+rank_status.begin()
+from wavefabric.exchange.agreement import world_control
+control = world_control()
 rank = control.rank
 {body}
-muster.sign_out(0)
+rank_status.exits(0)
 """
 LAUNCHER = """\
 import sys
 from pathlib import Path
-from wavefabric.exchange.launch.launch import Job, launch
-job = Job(["-c", sys.argv[2]], int(sys.argv[1]), checkpoint=Path("run.checkpoint"), program=[sys.executable])
-sys.exit(launch(job))
+from wavefabric.exchange.launch.launcher import LaunchOptions, launch
+given = ["-c", sys.argv[2]], int(sys.argv[1])
+sys.exit(launch(LaunchOptions(*given, checkpoint=Path("run.checkpoint"), program=[sys.executable])))
 """
 
 
@@ -53,11 +53,12 @@ def test_a_stopped_rank_is_named(victim):
 
 def test_a_rank_that_is_stopped_for_a_moment_is_not():
     body = """\
+peer = control.all_gather(os.getpid())[1]
 if rank == 1:
     os.kill(os.getpid(), signal.SIGSTOP)
 elif rank == 0:
     time.sleep(0.5)
-    os.system("kill -CONT $(cat /proc/%d/task/%d/children)" % (os.getppid(), os.getppid()))
+    os.kill(peer, signal.SIGCONT)
 control.barrier()
 if rank == 0:
     print("done")"""

@@ -6,7 +6,7 @@ import pytest
 
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import layout
-from wavefabric.collectives.synthesis.circuits.schedule import synthesise
+from wavefabric.collectives.synthesis import synthesise
 from wavefabric.collectives.synthesis.problem import Circuit, Synthesis
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost.photonic import photonic
@@ -37,7 +37,7 @@ def test_lights_are_the_fabric_as_plain_data():
     assert made.routes[0, 6] == (xy(fabric, 0, 6), xy(fabric, 0, 6, column_first=True))
     assert made.routes[0, 2] == ((0, 1, 2),)
     assert made.capacity == {(1, 2): 1, (2, 1): 1, (5, 6): 1, (6, 5): 1}
-    assert all(made.of_edge(*e) == fabric.capacity(*e) for e in fabric.edges())
+    assert all(made.waveguides_of(*e) == fabric.capacity(*e) for e in fabric.edges())
     assert lights(wafer(2, 2)).capacity is None
     assert lights(fabric, 3, "shortest").routes[0, 6] == tuple(k_shortest(fabric, 0, 6, 3))
     with pytest.raises(InputError, match="method: 'best' given; allowed: xy, shortest"):

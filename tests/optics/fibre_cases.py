@@ -6,7 +6,7 @@ import numpy as np
 
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.propagate import Propagator, propagate
+from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator, propagate
 
 SECOND = ("strang", "ssfm_rk4", "ssfm_agrawal")
 FOURTH = ("rk4ip", "blanes_moan", "erk43ip")
@@ -85,11 +85,11 @@ def launch(n=192, power=10e-3):
 
 def propagator(device, n=192, **options) -> Propagator:
     """A propagator for `FIBRE`."""
-    return Propagator(FIBRE, n, RATE, device, **options)
+    return Propagator(FIBRE, n, RATE, device, PropagationOptions(**options))
 
 
 def put(runner: Propagator, field):
     """A copy of ``field`` where the propagator works."""
-    A = runner.stages.empty()
+    A = runner.operators.empty()
     A[...] = runner.device.asarray(field)
     return A

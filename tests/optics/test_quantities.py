@@ -10,7 +10,7 @@ from wavefabric.optics import Fibre, coupled_group, fibre_from_csv, fibre_from_p
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.fibre.profile import IndexProfile, TableProfile, Trench
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.optics.signal.wdm import Grid
+from wavefabric.optics.signal.wdm import WdmGrid
 
 DB_PER_KM = math.log(10) / 1e4
 
@@ -115,7 +115,7 @@ BAD = [
     (lambda: Fibre.from_coefficients([[0]], 1, 1, a_eff=[0]), "a_eff: .*positive"),
     (lambda: Fibre.from_coefficients([[0]], 1, 1, a_eff=[np.inf]), "a_eff: holds values that are not finite"),
     (lambda: Trench("1 kg", 1e-6, 1e-3), 'trench gap: "1 kg" has the unit'),
-    (lambda: Grid(["193.4 m"], 32e9, 4, 16), 'frequencies: "193.4 m" has the unit'),
+    (lambda: WdmGrid(["193.4 m"], 32e9, 4, 16), 'frequencies: "193.4 m" has the unit'),
 ]
 
 
@@ -128,10 +128,10 @@ def test_what_is_no_quantity_is_one_line(number):
 
 
 def test_grid_and_transmitter_from_text():
-    grid = Grid.centred("193.4 THz", "50 GHz", 3, "32 GBaud", 8, 16, guard="1 GHz")
-    assert grid == Grid.centred(193.4e12, 50e9, 3, 32e9, 8, 16, guard=1e9)
-    between = Grid.between("193.35 THz", "193.45 THz", "50 GHz", "32 GBaud", 8, 16)
+    grid = WdmGrid.centred("193.4 THz", "50 GHz", 3, "32 GBaud", 8, 16)
+    assert grid == WdmGrid.centred(193.4e12, 50e9, 3, 32e9, 8, 16)
+    between = WdmGrid.between("193.35 THz", "193.45 THz", "50 GHz", "32 GBaud", 8, 16)
     assert between.channels == 3
-    assert Grid(["193.4 THz"], 32e9, 4, 16, centre="193.41 THz").centre_frequency == 193.41e12
+    assert WdmGrid(["193.4 THz"], 32e9, 4, 16, centre="193.41 THz").centre_frequency == 193.41e12
     sender = Transmitter(grid, "qpsk", 0.1, [["0 dBm"], ["3 dBm"]])
     np.testing.assert_allclose(sender.powers(2), [[1e-3] * 3, [10**-2.7] * 3], rtol=1e-14)

@@ -1,11 +1,15 @@
 """Ultrasound in tissue: grid, medium, sources, sensors and the k-space pseudospectral solver.
 
+What a user meets is here; `solver` takes the time steps, `parallel` shares them over ranks, `recording` keeps
+what is measured, `kwave` reads and writes k-Wave's files, `transducers` and `pictures` say what they are.
+
 >>> from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 """
 
 from importlib import import_module
 
-_PLACES = {
+#: Public name to the module that defines it.
+_EXPORTS = {
     "Grid": "grid",
     "Medium": "medium",
     "Results": "result",
@@ -26,11 +30,11 @@ _PLACES = {
 
 
 def __getattr__(name: str):
-    # Late, so that reading a file does not pay for Numba.
-    if name not in _PLACES:
+    # Imported on first use, so that reading a file does not load Numba.
+    if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)
 
 
 def __dir__():
-    return sorted({*globals(), *_PLACES})
+    return sorted({*globals(), *_EXPORTS})

@@ -169,9 +169,9 @@ def _bytes(problem: Problem, recording: Recording, dtype, device, part: Part, pl
     statistics = sum(d if q.startswith("u") else 1 for q in recording.quantities if q.endswith("_all"))
     moved = any("non_staggered" in q or q.startswith("I") for q in recording.quantities)
     half = math.prod(part.spectral_shape)
-    from wavefabric.acoustics.recording.recorder import BLOCK_BYTES, sensor_points
+    from wavefabric.acoustics.recording.recorder import BLOCK_BYTES
 
-    points = min(sensor_points(problem, recording), n) if cut else sensor_points(problem, recording)
+    points = min(recording.samples, n) if cut else recording.samples
     series = sum(d if q[0] in "uI" else 1 for q in recording.quantities if q.endswith("_raw"))
     block = min(BLOCK_BYTES, 2 * series * points * real * problem.steps)
     sensor = 64 * points

@@ -9,23 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, real
 from wavefabric.errors import InputError
-from wavefabric.units import quantity, show
+from wavefabric.units import show
 
 if TYPE_CHECKING:
     from wavefabric.acoustics.medium import Medium
 
-#: Thickness of the absorbing layer that is searched for ``pml_size="auto"``.
+#: Thicknesses of the absorbing layer that ``pml_size="auto"`` chooses from.
 AUTO_PML = range(10, 21)
 _DEFAULT_PML = {2: 20, 3: 10}
-
-
-def as_array(values: Any, key: str) -> np.ndarray:
-    """``np.asarray``, with the caller's name where nested lists differ in length."""
-    try:
-        return np.asarray(values)
-    except ValueError:
-        raise InputError(f"{key}: lists of different lengths given; allowed: an array") from None
 
 
 @dataclass(frozen=True)
@@ -67,32 +60,29 @@ class Grid:
 
     def __post_init__(self) -> None:
         shape = _shape(self.shape)
-        put = object.__setattr__
-        put(self, "shape", shape)
-        put(self, "spacing", _lengths(self.spacing, len(shape)))
-        put(self, "pml_size", self._pml_sizes())
-        put(self, "pml_alpha", _alphas(self.pml_alpha, len(shape)))
+        assign = object.__setattr__
+        assign(self, "shape", shape)
+        assign(self, "spacing", _spacings(self.spacing, len(shape)))
+        assign(self, "pml_size", self._pml_sizes())
+        assign(self, "pml_alpha", _alphas(self.pml_alpha, len(shape)))
 
     def _pml_sizes(self) -> tuple[int, ...]:
-        given, n = self.pml_size, len(self.shape)
-        allowed = "allowed: a whole number from 0, one an axis, 'auto' or None"
-        if isinstance(given, str):
-            if given != "auto":
-                raise InputError(f"grid.pml_size: {show(given)}; {allowed}")
+        size, n = self.pml_size, len(self.shape)
+        if isinstance(size, str) and size == "auto":
             if self.pml_inside:
                 raise InputError("grid.pml_size: 'auto' with pml_inside=True; allowed: pml_inside=False")
-            return tuple(_best_pml(points) for points in self.shape)
-        sizes = _DEFAULT_PML[n] if given is None else given
-        sizes = tuple(sizes) if isinstance(sizes, Sequence | np.ndarray) else (sizes,) * n
-        if len(sizes) != n or any(not _whole(size) or size < 0 for size in sizes):
-            raise InputError(f"grid.pml_size: {show(given)}; {allowed}")
-        for points, size in zip(self.shape, sizes, strict=True):
-            if self.pml_inside and size and 2 * size >= points:
+            return tuple(_fastest_pml(points) for points in self.shape)
+        sizes = per_axis(_DEFAULT_PML[n] if size is None else size, n)
+        if len(sizes) != n or any(not is_whole(number) or number < 0 for number in sizes):
+            allowed = "a whole number from 0, one an axis, 'auto' or None"
+            raise InputError(f"grid.pml_size: {show(size)}; allowed: {allowed}")
+        for points, number in zip(self.shape, sizes, strict=True):
+            if self.pml_inside and number and 2 * number >= points:
                 raise InputError(
-                    f"grid.pml_size: {size} points on each side leave nothing of {points}; "
+                    f"grid.pml_size: {number} points on each side leave nothing of {points}; "
                     f"allowed: at most {(points - 1) // 2}, or pml_inside=False"
                 )
-        return tuple(int(size) for size in sizes)
+        return tuple(int(number) for number in sizes)
 
     @property
     def dimensions(self) -> int:
@@ -112,12 +102,12 @@ class Grid:
     @property
     def margin(self) -> tuple[int, int, int]:
         """Points added on each side along x, y, z: the PML if it is outside."""
-        return (0, 0, 0) if self.pml_inside else _three(self.pml_size, 0)
+        return (0, 0, 0) if self.pml_inside else three_axes(self.pml_size, 0)
 
     @property
     def total_shape(self) -> tuple[int, int, int]:
         """(Nx, Ny, Nz) of the grid that is solved on, with a PML that is outside; Nz = 1 in 2-D."""
-        return tuple(n + 2 * m for n, m in zip(_three(self.shape, 1), self.margin, strict=True))  # type: ignore[return-value]
+        return tuple(n + 2 * m for n, m in zip(three_axes(self.shape, 1), self.margin, strict=True))  # type: ignore[return-value]
 
     def time_step(self, medium: Medium, cfl: float = 0.3) -> float:
         """Time step, s: cfl · (smallest spacing) / (largest sound speed), or less if that is not stable.
@@ -156,36 +146,21 @@ class Grid:
         t_end : float or str, optional
             End, s. Default: the time to cross the grid's diagonal at the smallest sound speed.
         """
-        dt = _positive(quantity(dt, "s", "dt"), "dt")
+        dt = positive(dt, "s", "dt")
         if t_end is None:
             t_end = math.hypot(*self.size) / medium.speeds[0]
-        t_end = _positive(quantity(t_end, "s", "t_end"), "t_end")
-        ratio = t_end / dt
+        ratio = positive(t_end, "s", "t_end") / dt
         # A whole number of steps may come out a hair short of it.
         whole = round(ratio) if math.isclose(ratio, round(ratio), rel_tol=1e-12) else math.floor(ratio)
         return whole + 1
 
     def to_memory(self, values: Any, key: str, outside: Literal["edge", "zero"] = "edge") -> np.ndarray:
-        """Field [x, y, z] of the grid's shape as the solver wants it.
+        """A real field [x, y(, z)] of the grid's shape in the solver's order, (Nz, Ny, Nx) of the total grid.
 
-        Parameters
-        ----------
-        values : array_like, shape ``self.shape``
-            Real numbers. Nothing is copied if they lie in memory with x fastest (Fortran order) already
-            and no PML is added.
-        key : str
-            Name for errors.
-        outside : str
-            What a PML around the grid is filled with.
-
-        Returns
-        -------
-        ndarray, shape (Nz, Ny, Nx)
-            C-contiguous; of the total grid.
+        ``outside`` says what a PML around the grid is filled with, ``key`` names the field in errors. Nothing
+        is copied if no PML is added and x is fastest in memory (Fortran order) already.
         """
-        array = as_array(values, key)
-        if array.shape != self.shape:
-            raise InputError(f"{key}: has the shape {array.shape}; allowed: {self.shape}, the grid's")
+        array = self._shaped(values, key)
         if array.dtype.kind not in "fiub":
             raise InputError(f"{key}: is of type {array.dtype}; allowed: real numbers")
         if array.dtype.kind != "f":
@@ -206,42 +181,29 @@ class Grid:
     def points(self, mask: Any, key: str) -> np.ndarray:
         """Flat indices (int64, ascending, x fastest) in the total grid of the points of a mask.
 
-        Parameters
-        ----------
-        mask : array_like of bool (or 0 and 1), shape ``self.shape``
-            True at the points.
-        key : str
-            Name for errors.
-
-        Raises
-        ------
-        InputError
-            If the shape or a value is wrong, or no point is marked.
+        The mask is bool, or 0 and 1, and of the grid's shape; ``key`` names it in errors.
         """
-        mask = as_array(mask, key)
-        if mask.shape != self.shape:
-            raise InputError(f"{key}: has the shape {mask.shape}; allowed: {self.shape}, the grid's")
-        if mask.dtype != np.bool_:
-            if mask.dtype.kind not in "fiu" or not np.isin(mask, (0, 1)).all():
-                raise InputError(
-                    f"{key}: has other values than 0 and 1; allowed: True or False for each point"
-                )
-            mask = mask.astype(np.bool_)
-        flat = np.flatnonzero(mask.transpose())
+        flat = np.flatnonzero(self.mask(mask, key).transpose())
         if flat.size == 0:
             raise InputError(f"{key}: marks no point; allowed: one point or more")
-        return self.shift(flat)
-
-    def shift(self, flat: np.ndarray) -> np.ndarray:
-        """Flat indices of the grid as those of the total grid."""
         if not any(self.margin):
-            return flat.astype(np.int64, copy=False)
-        nx, ny, _ = _three(self.shape, 1)
-        tx, ty, _ = self.total_shape
+            return flat
+        z, y, x = np.unravel_index(flat, three_axes(self.shape, 1)[::-1])
         mx, my, mz = self.margin
-        z, rest = np.divmod(flat, nx * ny)
-        y, x = np.divmod(rest, nx)
-        return (((z + mz) * ty + y + my) * tx + x + mx).astype(np.int64)
+        return np.ravel_multi_index((z + mz, y + my, x + mx), self.total_shape[::-1])
+
+    def mask(self, values: Any, key: str) -> np.ndarray:
+        """A mask of the grid's shape as bool; refuses other values than 0 and 1."""
+        mask = self._shaped(values, key)
+        if mask.dtype != np.bool_ and (mask.dtype.kind not in "fiu" or not np.isin(mask, (0, 1)).all()):
+            raise InputError(f"{key}: has other values than 0 and 1; allowed: True or False for each point")
+        return mask.astype(np.bool_, copy=False)
+
+    def _shaped(self, values: Any, key: str) -> np.ndarray:
+        array = as_array(values, key)
+        if array.shape != self.shape:
+            raise InputError(f"{key}: has the shape {array.shape}; allowed: {self.shape}, the grid's")
+        return array
 
 
 def largest_prime_factor(n: int) -> int:
@@ -254,58 +216,38 @@ def largest_prime_factor(n: int) -> int:
     return max(largest, n)
 
 
-def _best_pml(points: int) -> int:
+def _fastest_pml(points: int) -> int:
     # min() keeps the first, hence the thinnest, of equally good ones.
     return min(AUTO_PML, key=lambda size: largest_prime_factor(points + 2 * size))
 
 
-def _three(values: Sequence[int], last: int) -> tuple[int, int, int]:
+def three_axes(values: Sequence[int], last: int) -> tuple[int, int, int]:
+    """x, y, z of two or three values; ``last`` is z in 2-D."""
     x, y, z = (*values, last)[:3]
     return x, y, z
 
 
-def _whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _positive(value: float, key: str) -> float:
-    if value <= 0:
-        raise InputError(f"{key}: {show(value)}; allowed: above 0")
-    return value
-
-
-def _shape(given: Any) -> tuple[int, ...]:
+def _shape(value: Any) -> tuple[int, ...]:
     try:
-        shape = tuple(given)
+        shape = tuple(value)
     except TypeError:
         shape = ()
-    if len(shape) not in (2, 3) or any(not _whole(n) or n < 2 for n in shape):
-        raise InputError(f"grid.shape: {show(given)}; allowed: 2 or 3 whole numbers from 2")
+    if len(shape) not in (2, 3) or any(not is_whole(n) or n < 2 for n in shape):
+        raise InputError(f"grid.shape: {show(value)}; allowed: 2 or 3 whole numbers from 2")
     return tuple(int(n) for n in shape)
 
 
-def _lengths(given: Any, n: int) -> tuple[float, ...]:
-    values = tuple(given) if isinstance(given, list | tuple | np.ndarray) else (given,) * n
-    if len(values) != n:
-        raise InputError(f"grid.spacing: {show(given)}; allowed: one value, or one an axis ({n})")
-    key = "grid.spacing"
-    return tuple(
-        _positive(quantity(v if isinstance(v, str) else plain(v, key), "m", key), key) for v in values
-    )
+def _spacings(value: Any, n: int) -> tuple[float, ...]:
+    spacings = per_axis(value, n)
+    if len(spacings) != n:
+        raise InputError(f"grid.spacing: {show(value)}; allowed: one value, or one an axis ({n})")
+    return tuple(positive(spacing, "m", "grid.spacing") for spacing in spacings)
 
 
-def _alphas(given: Any, n: int) -> tuple[float, ...]:
-    values = tuple(given) if isinstance(given, list | tuple | np.ndarray) else (given,) * n
-    alphas = tuple(plain(value, "grid.pml_alpha") for value in values)
-    if len(alphas) != n or not all(0 <= a < math.inf for a in alphas):
+def _alphas(value: Any, n: int) -> tuple[float, ...]:
+    alphas = tuple(real(alpha, "grid.pml_alpha") for alpha in per_axis(value, n))
+    if len(alphas) != n or not all(0 <= alpha < math.inf for alpha in alphas):
         raise InputError(
-            f"grid.pml_alpha: {show(given)}; allowed: numbers from 0, one for all axes or one an axis"
+            f"grid.pml_alpha: {show(value)}; allowed: numbers from 0, one for all axes or one an axis"
         )
     return alphas
-
-
-def plain(value: Any, key: str) -> float:
-    """A real number as float, NumPy scalars included."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise InputError(f"{key}: {show(value)}; allowed: a number")
-    return float(value)

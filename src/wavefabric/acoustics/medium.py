@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.grid import Grid, as_array, plain
+from wavefabric.acoustics.arguments import as_array, real
+from wavefabric.acoustics.grid import Grid
 from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
 
@@ -69,33 +70,32 @@ class Medium:
             )
         if self.absorption not in ("power_law", "stokes"):
             raise InputError(f"medium.absorption: {show(self.absorption)}; allowed: 'power_law' or 'stokes'")
-        put = object.__setattr__
-        put(self, "sound_speed", _field(self.sound_speed, "m/s", "medium.sound_speed"))
-        put(self, "density", _field(self.density, "kg/m^3", "medium.density"))
-        for name in ("alpha_coeff", "nonlinearity"):
+        units = {"sound_speed": "m/s", "density": "kg/m^3", "alpha_coeff": "", "nonlinearity": ""}
+        assign = object.__setattr__
+        for name, unit in units.items():
             value = getattr(self, name)
-            put(self, name, None if value is None else _field(value, "", f"medium.{name}"))
-        put(self, "alpha_power", self._power())
+            if value is not None or name == "sound_speed":
+                assign(self, name, _number_or_array(value, unit, f"medium.{name}"))
+        assign(self, "alpha_power", self._power())
         if self.reference_speed is not None:
-            c_ref = _field(self.reference_speed, "m/s", "medium.reference_speed")
+            c_ref = _number_or_array(self.reference_speed, "m/s", "medium.reference_speed")
             if not isinstance(c_ref, float) or not 0 < c_ref < math.inf:
                 raise InputError(
                     f"medium.reference_speed: {show(self.reference_speed)}; allowed: one number above 0, m/s"
                 )
-            put(self, "reference_speed", c_ref)
+            assign(self, "reference_speed", c_ref)
 
     def _power(self) -> float | None:
-        y = None if self.alpha_power is None else plain(self.alpha_power, "medium.alpha_power")
+        y = None if self.alpha_power is None else real(self.alpha_power, "medium.alpha_power")
         if self.alpha_coeff is None:
             return y
         if self.absorption == "stokes":
             if y not in (None, 2.0):
                 raise InputError(f"medium.alpha_power: {show(y)} with Stokes absorption; allowed: 2")
             return 2.0
-        if y is None:
-            raise InputError(f"medium.alpha_power: is missing; allowed: {_POWERS}")
-        if not 0 <= y < 3 or (y == 1 and self.dispersion):
-            raise InputError(f"medium.alpha_power: {show(y)}; allowed: {_POWERS}")
+        if y is None or not 0 <= y < 3 or (y == 1 and self.dispersion):
+            given = "is missing" if y is None else show(y)
+            raise InputError(f"medium.alpha_power: {given}; allowed: {_POWERS}")
         return y
 
     @cached_property
@@ -111,55 +111,42 @@ class Medium:
     def on(self, grid: Grid) -> dict[str, Any]:
         """The medium's part of a `Problem` on a grid, by the names of its parameters."""
 
-        def place(value, key):
-            return value if isinstance(value, float) else grid.to_memory(value, f"medium.{key}")
+        def in_memory(name: str) -> float | np.ndarray:
+            value = getattr(self, name)
+            return value if isinstance(value, float) else grid.to_memory(value, f"medium.{name}")
 
-        density = place(self.density, "density")
-        facts: dict[str, Any] = {
-            "sound_speed": place(self.sound_speed, "sound_speed"),
+        density = in_memory("density")
+        parameters: dict[str, Any] = {
+            "sound_speed": in_memory("sound_speed"),
             "density": density,
             "density_staggered": tuple(stagger(density, axis) for axis in range(grid.dimensions)),
             "reference_speed": self.speeds[1] if self.reference_speed is None else self.reference_speed,
         }
         if self.nonlinearity is not None:
-            facts["nonlinearity"] = place(self.nonlinearity, "nonlinearity")
+            parameters["nonlinearity"] = in_memory("nonlinearity")
         if self.alpha_coeff is not None:
-            facts["absorption"] = self.absorption
-            facts["alpha_coeff"] = place(self.alpha_coeff, "alpha_coeff")
-            facts["alpha_power"] = self.alpha_power
-            facts["dispersion"] = self.dispersion
-        return facts
+            parameters["absorption"] = self.absorption
+            parameters["alpha_coeff"] = in_memory("alpha_coeff")
+            parameters["alpha_power"] = self.alpha_power
+            parameters["dispersion"] = self.dispersion
+        return parameters
 
 
 def stagger(field: float | np.ndarray, axis: int) -> float | np.ndarray:
-    """A field half a spacing further along x (0), y (1) or z (2), by linear interpolation.
+    """A field (Nz, Ny, Nx) half a spacing further along x (0), y (1) or z (2): the mean of two neighbours.
 
-    Parameters
-    ----------
-    field : float or ndarray (Nz, Ny, Nx)
-        Values at the grid's points.
-    axis : int
-        Direction.
-
-    Returns
-    -------
-    float or ndarray
-        The mean of two neighbours; the last point, which has none, keeps its value.
+    The last point, which has no neighbour, keeps its value.
     """
     if not isinstance(field, np.ndarray):
         return field
     moved = field.copy()
-    here = [slice(None)] * 3
-    here[2 - axis] = slice(0, -1)
-    there = [slice(None)] * 3
-    there[2 - axis] = slice(1, None)
-    view = moved[tuple(here)]
-    view += field[tuple(there)]
-    view *= 0.5
+    along, source = np.moveaxis(moved, 2 - axis, 0), np.moveaxis(field, 2 - axis, 0)
+    along[:-1] += source[1:]
+    along[:-1] *= 0.5
     return moved
 
 
-def _field(value: Any, unit: str, key: str) -> float | np.ndarray:
+def _number_or_array(value: Any, unit: str, key: str) -> float | np.ndarray:
     if isinstance(value, str):
         return quantity(value, unit, key)
     array = as_array(value, key)

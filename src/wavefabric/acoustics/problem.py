@@ -27,89 +27,54 @@ QUANTITIES = (
 
 @dataclass(frozen=True)
 class PressureSource:
-    """A mass source, scaled to density already: its signal goes into each of the split densities.
-
-    Parameters
-    ----------
-    index : ndarray of int64, shape (points,)
-        Grid points, each once.
-    signal : ndarray of real, shape (steps, points) or (steps, 1)
-        kg/m³ a time step; one column for each point, or one for all.
-    mode : str
-        ``"additive"`` (k-space corrected), ``"additive_no_correction"`` or ``"dirichlet"``.
-    """
+    """A mass source, scaled to density already: its signal goes into each of the split densities."""
 
     index: np.ndarray
+    """Flat grid indices, int64, each once."""
     signal: np.ndarray
+    """kg/m³ a time step, (steps, points), or (steps, 1) for all points."""
     mode: SourceMode = "additive"
+    """``"additive"`` is k-space corrected."""
 
 
 @dataclass(frozen=True)
 class VelocitySource:
-    """A force source, scaled to velocity already.
-
-    Parameters
-    ----------
-    index : ndarray of int64, shape (points,)
-        Grid points, each once.
-    signals : tuple of (ndarray or None), one a dimension
-        m/s a time step, shape (steps, points) or (steps, 1); None where there is no source.
-    mode : str
-        As in `PressureSource`.
-    """
+    """A force source, scaled to velocity already."""
 
     index: np.ndarray
+    """Flat grid indices, int64, each once."""
     signals: tuple[np.ndarray | None, ...]
+    """One a dimension: m/s a time step, (steps, points) or (steps, 1); None where there is no source."""
     mode: SourceMode = "additive"
 
 
 @dataclass(frozen=True)
 class TransducerSource:
-    """One signal, delayed at each point, added to the x velocity without correction.
-
-    Parameters
-    ----------
-    index : ndarray of int64, shape (points,)
-        Grid points, each once.
-    delay : ndarray of int64, shape (points,)
-        Time steps: point i gets ``signal[delay[i] + step]``, nothing beyond the signal's end.
-    signal : ndarray of real, shape (samples,)
-        m/s a time step.
-    steps : int
-        The source is on for this many time steps.
-    """
+    """One signal, delayed at each point, added to the x velocity without correction."""
 
     index: np.ndarray
+    """Flat grid indices, int64, each once."""
     delay: np.ndarray
+    """Time steps, int64: point i gets ``signal[delay[i] + step]``, nothing beyond the signal's end."""
     signal: np.ndarray
+    """m/s a time step, (samples,)."""
     steps: int
+    """Time steps for which the source is on."""
 
 
 @dataclass(frozen=True)
 class Interpolation:
-    """Points between the grid's: value = Σ weight · field[corner].
-
-    Parameters
-    ----------
-    corners : ndarray of int64, shape (points, 2^dimensions)
-        Flat indices of the corners of the cell around each point.
-    weights : ndarray of float64, same shape
-        Bi- or trilinear weights; each row adds up to one.
-    """
+    """Points between the grid's: value = Σ weight · field[corner]; each row of weights adds up to one."""
 
     corners: np.ndarray
+    """Flat indices of the corners of the cell around each point, (points, 2^dimensions), int64."""
     weights: np.ndarray
+    """Bi- or trilinear weights, same shape, float64."""
 
 
 @dataclass(frozen=True)
 class Cuboids:
-    """Boxes of grid points.
-
-    Parameters
-    ----------
-    first, last : ndarray of int64, shape (boxes, 3)
-        x, y, z of the lowest and of the highest corner, 0-based, both inside the box.
-    """
+    """Boxes of grid points: x, y, z of the lowest and highest corners, (boxes, 3), 0-based, both inside."""
 
     first: np.ndarray
     last: np.ndarray
@@ -130,21 +95,23 @@ class Cuboids:
 
 @dataclass(frozen=True)
 class Recording:
-    """What is recorded, where, and from when.
-
-    Parameters
-    ----------
-    quantities : tuple of str
-        Of `QUANTITIES`.
-    where : ndarray of int64 (flat grid indices), Cuboids, Interpolation or None
-        The sensor; None if only whole-domain quantities (``*_all``, ``*_final``) are recorded.
-    start : int
-        First time step recorded, 0-based.
-    """
+    """What is recorded, where, and from when."""
 
     quantities: tuple[str, ...] = ("p_raw",)
+    """Of `QUANTITIES`."""
     where: np.ndarray | Cuboids | Interpolation | None = None
+    """Flat grid indices, boxes or points; None if only ``*_all`` and ``*_final`` are recorded."""
     start: int = 0
+    """First time step recorded, 0-based."""
+
+    @property
+    def samples(self) -> int:
+        """Sensor points, hence values in one row of a time series."""
+        if self.where is None:
+            return 0
+        if isinstance(self.where, Cuboids):
+            return int(np.prod(self.where.last - self.where.first + 1, axis=1).sum())
+        return len(self.where.corners if isinstance(self.where, Interpolation) else self.where)
 
 
 @dataclass(frozen=True)

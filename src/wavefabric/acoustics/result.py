@@ -14,7 +14,11 @@ from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance
 
-_UNITS = {"p": ("Pa", "pressure"), "u": ("m/s", "particle velocity"), "I": ("W/m^2", "acoustic intensity")}
+_QUANTITIES = {
+    "p": ("Pa", "pressure"),
+    "u": ("m/s", "particle velocity"),
+    "I": ("W/m^2", "acoustic intensity"),
+}
 _KINDS = {
     "rms": "root mean square over time",
     "max": "largest over time",
@@ -56,13 +60,14 @@ class Results(Mapping[str, Any]):
         recording: Recording,
         grid: Grid,
         report: Report,
+        *,
         writes: bool = True,
     ):
         self.grid = grid
         self.report = report
         self._writes = writes
-        self.time = np.arange(recording.start, max(problem.steps, recording.start)) * problem.dt
         self._dt = problem.dt
+        self.time = np.arange(recording.start, max(problem.steps, recording.start)) * problem.dt
         self._arrays = {name: self._view(name, array, recording.where) for name, array in arrays.items()}
 
     def _view(self, name: str, array: np.ndarray, where: Any) -> Any:
@@ -70,13 +75,13 @@ class Results(Mapping[str, Any]):
             return self.grid.from_memory(array)
         if not isinstance(where, Cuboids):
             return array.T
-        boxes, first = [], 0
-        for shape in where.shapes():
-            size = shape[0] * shape[1] * shape[2]
+        shapes = where.shapes()
+        ends = np.cumsum([np.prod(shape) for shape in shapes])[:-1]
+        boxes = []
+        for shape, part in zip(shapes, np.split(array, ends, axis=-1), strict=True):
             # (…, points) -> (…, Cz, Cy, Cx) -> (Cx, Cy, Cz, …)
-            box = array[..., first : first + size].reshape(*array.shape[:-1], *shape).transpose()
+            box = part.reshape(*array.shape[:-1], *shape).transpose()
             boxes.append(box[:, :, 0] if self.grid.dimensions == 2 else box)
-            first += size
         return boxes
 
     def __getitem__(self, name: str) -> Any:
@@ -103,46 +108,47 @@ class Results(Mapping[str, Any]):
 
     def write(self, writer: ResultWriter) -> Path:
         """Write with a writer that was made, and checked its file, before the run."""
+        grid = {
+            "shape": Data(np.array(self.grid.shape), "", "points along x, y(, z)"),
+            "spacing": Data(np.array(self.grid.spacing), "m", "distance of points along x, y(, z)"),
+            "pml_size": Data(np.array(self.grid.pml_size), "", "points of the PML on each side"),
+            "pml_inside": Data(self.grid.pml_inside, "", "the PML lies within the grid"),
+            "dt": Data(self._dt, "s", "time step"),
+        }
         recorded: dict[str, Any] = {}
         for name, value in self.items():
-            unit, text = meaning(name)
+            unit, text = describe(name)
             if isinstance(value, list):
                 recorded[name] = {str(i): Data(box, unit, f"{text}, box {i}") for i, box in enumerate(value)}
             else:
                 recorded[name] = Data(value, unit, text)
-        shared = {}
-        if self.report.ranks > 1:
-            shared = {
-                "transport": Data(self.report.transport, "", "how the processes exchanged fields"),
-                "decomposition": Data(self.report.decomposition, "", "how they shared the grid"),
-            }
-        payload = {
-            "grid": {
-                "shape": Data(np.array(self.grid.shape), "", "points along x, y(, z)"),
-                "spacing": Data(np.array(self.grid.spacing), "m", "distance of points along x, y(, z)"),
-                "pml_size": Data(np.array(self.grid.pml_size), "", "points of the PML on each side"),
-                "pml_inside": Data(self.grid.pml_inside, "", "the PML lies within the grid"),
-                "dt": Data(self._dt, "s", "time step"),
-            },
+        contents = {
+            "grid": grid,
             "time": Data(self.time, "s", "time of each sample of a series"),
             "recorded": recorded,
-            "cost": {
-                "seconds": {
-                    phase: Data(seconds, "s", f"wall time of {phase}")
-                    for phase, seconds in self.report.seconds.items()
-                },
-                "steps": Data(self.report.total_steps, "", "time steps"),
-                "ranks": Data(self.report.ranks, "", "processes that shared the grid"),
-                **shared,
-                "peak_memory": Data(self.report.peak_bytes, "byte", "largest memory in use"),
-            },
+            "cost": _cost(self.report),
         }
-        return writer.write(payload, attributes=provenance(device=self.report.device))
+        return writer.write(contents, attributes=provenance(device=self.report.device))
 
 
-def meaning(name: str) -> tuple[str, str]:
+def _cost(report: Report) -> dict[str, Any]:
+    seconds = {name: Data(value, "s", f"wall time of {name}") for name, value in report.seconds.items()}
+    shared = {
+        "transport": Data(report.transport, "", "how the processes exchanged fields"),
+        "decomposition": Data(report.decomposition, "", "how they shared the grid"),
+    }
+    return {
+        "seconds": seconds,
+        "steps": Data(report.total_steps, "", "time steps"),
+        "ranks": Data(report.ranks, "", "processes that shared the grid"),
+        **(shared if report.ranks > 1 else {}),
+        "peak_memory": Data(report.peak_bytes, "byte", "largest memory in use"),
+    }
+
+
+def describe(name: str) -> tuple[str, str]:
     """SI unit and meaning of a recorded quantity, ``ux_max`` or ``p/1``."""
     quantity, _, kind = name.partition("/")[0].partition("_")
-    unit, text = _UNITS[quantity[0]]
+    unit, text = _QUANTITIES[quantity[0]]
     along = f" along {quantity[1]}" if len(quantity) > 1 else ""
     return unit, f"{text}{along} {_KINDS.get(kind, 'at each time step')}"

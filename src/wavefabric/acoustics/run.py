@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import socket
 import time
 from contextlib import ExitStack
 from functools import lru_cache
@@ -12,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wavefabric.acoustics.checkpoint import Checkpoints, Saves, compare, identity, in_words
-from wavefabric.acoustics.lockstep import Lockstep, Word
+from wavefabric.acoustics.identity import identity
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.sinks import Report, Sink
 from wavefabric.acoustics.stability.energy import Energy
@@ -21,12 +19,16 @@ from wavefabric.acoustics.stability.energy_watch import Watch
 from wavefabric.acoustics.stability.time_step import suspects
 from wavefabric.acoustics.threads import default_threads
 from wavefabric.device import get_device
-from wavefabric.errors import InputError
+from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import Communicator, world
-from wavefabric.exchange.binding import threads as rank_threads
+from wavefabric.exchange.agreement import check_agreement
 from wavefabric.exchange.launch.environment import ranks as ranks_started
-from wavefabric.results.agree import agree
-from wavefabric.results.lock import FileLock, check_locks, locked_by_first
+from wavefabric.exchange.launch.environment import threads as threads_of_a_rank
+from wavefabric.lifecycle.agreement import locked_by_first_rank
+from wavefabric.lifecycle.checkpoint import Checkpoints, RunCheckpoint
+from wavefabric.lifecycle.memory import check_memory
+from wavefabric.lifecycle.status import Status, combine
+from wavefabric.results.lock import FileLock
 from wavefabric.system.interrupt import Deferred
 from wavefabric.system.machine import peak_memory
 from wavefabric.system.progress import Progress, Silent
@@ -34,20 +36,18 @@ from wavefabric.system.progress import Progress, Silent
 if TYPE_CHECKING:
     from wavefabric.acoustics.parallel.decomposition import Decomposition, Options
 
-__all__ = ["PRECISIONS", "SMALL", "Checkpoints", "FieldLost", "communicator", "dtype_of", "run"]
+__all__ = ["PRECISIONS", "SMALL", "Checkpoints", "communicator", "dtype_of", "run"]
 
 #: What single precision cannot hold is lost in double precision too.
 _LOST = float(np.finfo(np.float32).max)
-#: Fewest time steps from one look at the energy to the next.
-_WATCH = 32
+#: Fewest time steps from one computation of the energy to the next.
+_ENERGY_STEPS = 32
+#: Seconds from one exchange of the status of ranks to the next, about.
+_STATUS_SECONDS = 0.5
 PRECISIONS = {"single": np.float32, "double": np.float64}
 #: Up to so many points ``"auto"`` means double precision on a CPU: a few milliseconds a step keep round-off
 #: out of sight even where a field has decayed to a hundredth of what it was.
 SMALL = 1 << 18
-
-
-class FieldLost(RuntimeError):
-    """The field is no longer finite, or holds more energy than its sources can have put in."""
 
 
 def run(
@@ -115,8 +115,11 @@ def run(
         raise InputError(f"precision: {precision!r} given; allowed: auto, {', '.join(PRECISIONS)}")
     begun = time.perf_counter()
     comm = comm or communicator(device, threads, problem.shape)
-    made = _Run(problem, recording, sink, comm, precision, progress, checkpoints, decomposition)
-    return made.go(begun, loading_seconds)
+    progress = Silent() if progress is None or comm.rank else progress
+    dtype = dtype_of(precision, problem, comm.device)
+    return _Run(problem, recording, sink, comm, dtype, progress, checkpoints, decomposition).run(
+        begun, loading_seconds
+    )
 
 
 def dtype_of(precision: str, problem: Problem, device: Any) -> np.dtype:
@@ -144,221 +147,215 @@ def _world(device: Any, threads: int | None) -> Communicator:
         place = get_device("auto", threads)
         device = place if place.name == "cpu" else device
     elif device == "cpu":
-        device = get_device("cpu", threads or rank_threads())
+        device = get_device("cpu", threads or threads_of_a_rank() or 1)
     return world(device=device)
 
 
 class _Run:
-    def __init__(self, problem, recording, sink, comm, precision, progress, plan, options):
-        self._problem, self._recording, self._sink = problem, recording, sink
-        self._comm, self._device = comm, comm.device
-        self._dtype = dtype_of(precision, problem, self._device)
-        self._progress = Silent() if progress is None or comm.rank else progress
-        self._report = Report(total_steps=problem.steps, device=self._device.name)
-        self._earlier: dict[str, float] = {}
-        found = identity(problem, recording) if plan is not None or comm.size > 1 else ""
-        compare(comm, repr((found, self._dtype.str, options, plan)))
-        self._decomposition = self._share(options)
-        self._saves: Saves | None = None
-        if plan is not None:
-            self._saves = Saves(comm, plan, found, self._device, self._dtype, self._decomposition)
+    """One run, from its checks to its report."""
 
-    def _share(self, options) -> Decomposition | None:
-        """How ranks share the grid; None for one rank."""
-        comm, problem = self._comm, self._problem
+    def __init__(self, problem, recording, sink, comm, dtype, progress, checkpoints, options):
+        self._problem, self._recording, self._sink = problem, recording, sink
+        self._comm, self._device, self._dtype, self._progress = comm, comm.device, dtype, progress
+        self._report = Report(total_steps=problem.steps, device=self._device.name)
+        digest = identity(problem, recording) if checkpoints is not None or comm.size > 1 else ""
+        check_agreement(
+            comm.control,
+            {"problem": digest, "options": repr((dtype.str, options, checkpoints))},
+        )
+        self._decomposition, layout = self._decompose(options)
+        self._checkpoint: RunCheckpoint | None = None
+        if checkpoints is not None:
+            parts = "" if self._decomposition is None else repr(self._decomposition.parts)
+            self._checkpoint = RunCheckpoint(comm, checkpoints, f"{digest} {dtype} {parts}", layout)
+
+    def _decompose(self, options: Options | None) -> tuple[Decomposition | None, str]:
+        """How ranks share the grid, as an object and in words; None for one rank."""
+        comm = self._comm
         if comm.size == 1 and options is None:
-            return None
+            return None, ""
         from wavefabric.acoustics.parallel.decomposition import decompose
 
-        found = decompose(problem.shape, comm.size, options)
+        decomposition = decompose(self._problem.shape, comm.size, options)
         if comm.size == 1:
-            return None
+            return None, ""
+        facts = decomposition.describe()
+        rest = (f"{name} {value}" for name, value in facts.items() if name not in ("decomposition", "ranks"))
+        layout = ", ".join([str(facts["decomposition"]), *rest])
         self._report.ranks, self._report.transport = comm.size, comm.transport
-        self._report.decomposition, self._report.notes = in_words(found), found.notes
-        return found
+        self._report.decomposition, self._report.notes = layout, decomposition.notes
+        return decomposition, layout
 
-    def go(self, begun: float, loading: float) -> Report:
-        checkpoint = self._saves.plan.path if self._saves is not None else None
-        with ExitStack() as held:
+    def run(self, begun: float, loading: float) -> Report:
+        files = [(getattr(self._sink, "path", None), "output")]
+        if self._checkpoint is not None:
+            files.append((self._checkpoint.policy.path, "checkpoint"))
+        with ExitStack() as stack:
             self._locks: list[FileLock] = []
-            for path, key in ((getattr(self._sink, "path", None), "output"), (checkpoint, "checkpoint")):
-                self._locks += held.enter_context(locked_by_first(self._comm, path, key=key))
-            return self._go(begun, loading)
+            for path, key in files:
+                self._locks += stack.enter_context(locked_by_first_rank(self._comm, path, key))
+            state = self._checkpoint.find() if self._checkpoint is not None else None
+            self._check_memory()
+            self._allocate()
+            self._resume_or_begin(state)
+            self._seconds = {"loading": loading, "preprocessing": time.perf_counter() - begun}
+            self._run_and_finish()
+        return self._report
 
-    def _go(self, begun: float, loading: float) -> Report:
-        saves, report = self._saves, self._report
-        self._loading = loading
-        if saves is not None:
-            saves.look()
-        self._check_memory()
-        first = self._prepare()
-        if saves is not None and not saves.plan.resume:
-            saves.remove()  # the rows it goes with are about to be replaced
-        self._recorder.begin(first, self._token)
-        self._preprocessing = time.perf_counter() - begun
-        self._simulating = time.perf_counter()
+    # --- Before the first step --------------------------------------------------------------------------
+
+    def _check_memory(self) -> None:
+        from wavefabric.acoustics.build import needed_bytes
+
+        shared = [] if self._decomposition is None else [self._decomposition]
+        needed = needed_bytes(self._problem, self._recording, self._dtype, self._device, *shared)
+        advice = "use a smaller grid, single precision or fewer recorded points"
+        check_memory(self._comm, self._device, needed, "this run", advice)
+
+    def _allocate(self) -> None:
+        from wavefabric.acoustics import build
+        from wavefabric.acoustics.recording.recorder import Recorder
+        from wavefabric.acoustics.solver.step import Step
+
+        device, problem, comm, shared = self._device, self._problem, self._comm, self._decomposition
+        owned = None
+        if shared is None:
+            self._stages = build.make_stages(device, problem, self._dtype)
+            self._recorder = Recorder(self._stages, self._recording, self._sink)
+        else:
+            owned = shared.parts[comm.rank].owned
+            self._stages = build.make_stages(device, problem, self._dtype, comm=comm, decomposition=shared)
+            self._recorder = Recorder(self._stages, self._recording, self._sink, problem, comm, shared.parts)
+        self._step = Step(self._stages)
+        self._energy = Energy(self._stages, owned)
+        #: Steps from one look at the fields to the next.
+        self._look = max(1, min(problem.steps // 100, 100))
+        self._watch = Watch(problem, max(self._look, _ENERGY_STEPS))
+
+    def _resume_or_begin(self, state: dict[str, Any] | None) -> None:
+        """Fields and position from the checkpoint, if there is one."""
+        # `_done` steps are taken; `_whole` unless one is half taken, after a second Ctrl-C.
+        self._done, self._whole = 0, True
+        self._earlier: dict[str, float] = {}
+        token = self._comm.control.bcast(secrets.token_hex(8))
+        if state is not None and self._checkpoint is not None:
+            _, state = self._checkpoint.restore(self._arrays())
+            self._done, token = int(state["step"]), state["run"]
+            self._earlier = state["seconds"]
+            self._watch.restore(state["watch"])
+            self._stages.fields.clock[...] = self._done
+            self._stages.ready()
+        elif self._checkpoint is not None and not self._checkpoint.policy.resume:
+            self._checkpoint.remove()  # the rows it goes with are about to be replaced
+        self._token = token
+        self._first = self._report.resumed_at = self._done
+        # Whether all ranks have agreed to stop.
+        self._agreed = self._comm.size == 1
+        self._recorder.begin(self._first, token)
+
+    # --- Steps ------------------------------------------------------------------------------------------
+
+    def _run_and_finish(self) -> None:
+        """Take the steps and finish the output; what is unfinished is kept for a checkpoint alone."""
+        checkpoint, report = self._checkpoint, self._report
         keep = complete = False
+        self._began_steps = time.perf_counter()
         interrupt = Deferred()
         try:
             with interrupt:
-                report.steps = self._steps(first, interrupt)
+                self._take_steps(interrupt)
+                report.steps = self._done
                 self._stages.settle()
-                if report.steps < self._problem.steps:
+                if self._done < self._problem.steps:
                     keep = True
-                    return self._close_report()
+                    self._close_report()
+                    return
                 self._device.synchronize()
                 self._whole = False  # finishing changes what was recorded
                 ended = time.perf_counter()
-                self._simulation = ended - self._simulating
+                self._seconds["simulation"] = ended - self._began_steps
                 arrays = self._recorder.finish()
-                self._postprocessing = time.perf_counter() - ended
-                self._recorder.sink.finish(arrays, self._close_report())
+                self._seconds["postprocessing"] = time.perf_counter() - ended
+                self._close_report()
+                self._recorder.deliver(arrays, report)
                 complete = True
         except BaseException as error:
             # An earlier checkpoint, if any, still goes with the rows that are there.
-            keep = saves is not None and saves.there()
-            interrupted = isinstance(error, KeyboardInterrupt) and self._together
-            if interrupted and saves is not None and self._whole and self._at > first:
+            keep = checkpoint is not None and checkpoint.exists_here()
+            interrupted = isinstance(error, KeyboardInterrupt) and self._agreed
+            if interrupted and checkpoint is not None and self._whole and self._done > self._first:
                 with interrupt:
-                    self._save(saves, last=True)
+                    self._save(last=True)
                 keep = True
             raise
         finally:
             self._progress.finish()
             self._recorder.close()
             if not complete:
-                self._recorder.sink.abandon(keep)
-        if saves is not None:
-            saves.remove()
-        return report
+                self._recorder.abandon(keep)
+        if checkpoint is not None:
+            checkpoint.remove()
 
-    # --- Before -----------------------------------------------------------------------------------------
-
-    def _check_memory(self) -> None:
-        """Whether every rank has what it needs, with what others on the same device take."""
-        from wavefabric.acoustics.build import needed_bytes
-
-        device = self._device
-        shared = [] if self._decomposition is None else [self._decomposition]
-        needed = needed_bytes(self._problem, self._recording, self._dtype, device, *shared)
-        free, total = device.memory()
-        ranks = 1
-        if self._comm.size > 1:
-            told = self._comm.control.all_gather(((socket.gethostname(), device.name), needed, free, total))
-            places: dict[tuple, list[tuple]] = {}
-            for place, *facts in told:
-                places.setdefault(place, []).append(tuple(facts))
-            # The place that lacks most speaks for all.
-            sums = [
-                (sum(n for n, *_ in found), min(f for _, f, _ in found), found[0][2], len(found))
-                for found in places.values()
-            ]
-            needed, free, total, ranks = max(sums, key=lambda found: found[0] - found[1])
-        if needed > free:
-            here = f"{device.name}" if ranks == 1 else f"{device.name} for {ranks} ranks"
-            raise InputError(
-                f"memory: this run needs {needed / 2**30:.2f} GiB on {here}, where {free / 2**30:.2f} of "
-                f"{total / 2**30:.2f} GiB are free; use a smaller grid, single precision or fewer recorded "
-                "points"
-            )
-
-    def _prepare(self) -> int:
-        """Allocate everything; the number of the first time step."""
-        from wavefabric.acoustics import build
-        from wavefabric.acoustics.recording.recorder import Recorder
-        from wavefabric.acoustics.solver.step import Step
-
-        saves, shared = self._saves, self._decomposition
-        # `_at` steps are done; `_whole` unless one is half done, after an impatient second Ctrl-C.
-        self._at, self._whole = 0, True
-        # Whether an interrupt has been agreed on with the other ranks.
-        self._together = self._comm.size == 1
-        self._token = self._comm.control.bcast(secrets.token_hex(8))
-        if saves is not None and saves.found:
-            saves.import_wisdom()
-        if shared is None:
-            self._stages = build.make_stages(self._device, self._problem, self._dtype)
-            self._recorder = Recorder(self._stages, self._recording, self._sink)
-        else:
-            self._stages = build.make_stages(
-                self._device, self._problem, self._dtype, comm=self._comm, decomposition=shared
-            )
-            self._recorder = Recorder(
-                self._stages, self._recording, self._sink, self._problem, self._comm, shared.parts
-            )
-        self._step = Step(self._stages)
-        owned = None if shared is None else shared.parts[self._comm.rank].owned
-        self._energy = Energy(self._stages, owned)
-        look = max(1, min(self._problem.steps // 100, 100))
-        self._watch = Watch(self._problem, max(look, _WATCH))
-        if saves is not None and saves.found:
-            state = saves.restore(self._state_arrays())
-            self._at, self._token = int(state["step"]), state["run"]
-            self._earlier = state["seconds"]
-            self._watch.restore(state.get("watch", [0, 0.0, 0.0]))
-            self._stages.fields.clock[...] = self._at
-            self._stages.ready()
-        self._report.resumed_at = self._at
-        return self._at
-
-    # --- Steps ------------------------------------------------------------------------------------------
-
-    def _steps(self, first: int, interrupt: Deferred) -> int:
-        """Take steps until the end or a checkpoint that stops; the number of steps done."""
-        problem, saves, progress = self._problem, self._saves, self._progress
-        plan = saves.plan if saves is not None else None
-        on = f"{self._comm.size} ranks, " if self._comm.size > 1 else ""
-        progress.start(problem.steps, f"time steps on {on}{self._device.name}")
-        progress.update(first)
-        look = max(1, min(problem.steps // 100, 100))
-        watch = self._watch
-        lockstep = Lockstep(self._comm, look, first)
-        saved = time.perf_counter()
-        for number in range(first, problem.steps):
+    def _take_steps(self, interrupt: Deferred) -> None:
+        """Take steps until the end, or until a checkpoint that ends the run."""
+        problem, checkpoint, progress = self._problem, self._checkpoint, self._progress
+        ranks = f"{self._comm.size} ranks, " if self._comm.size > 1 else ""
+        progress.start(problem.steps, f"time steps on {ranks}{self._device.name}")
+        progress.update(self._first)
+        self._next_status = self._first + 1
+        self._last_status = (self._first, time.perf_counter())
+        for number in range(self._first, problem.steps):
             self._whole = False
             self._step.take(number)
             self._recorder.after(number)
-            self._at, self._whole = number + 1, True
-            last = self._at == problem.steps
-            looks = self._at % look == 0 or last
-            late = False
-            if looks or watch.due(self._at) or lockstep.due(self._at):
-                late = looks and plan is not None and time.perf_counter() - saved > plan.interval
-                late = self._agree(lockstep, interrupt, looks, late)
-            if saves is not None and plan is not None and not last:
-                due = plan.every is not None and (self._at - (first if plan.stop else 0)) % plan.every == 0
-                if due or late:
-                    self._save(saves, last=plan.stop)
-                    saved = time.perf_counter()
-                    if plan.stop:
-                        return self._at
-        return problem.steps
+            self._done, self._whole = number + 1, True
+            last = self._done == problem.steps
+            looks = self._done % self._look == 0 or last
+            save_due = False
+            exchanges = self._comm.size == 1 or self._done >= self._next_status
+            if looks or exchanges or self._watch.due(self._done):
+                save_due = self._exchange_status(interrupt, looks)
+            if checkpoint is not None and not last:
+                policy = checkpoint.policy
+                begin = self._first if policy.stop else 0
+                every = policy.every is not None and (self._done - begin) % policy.every == 0
+                if every or save_due:
+                    self._save(last=policy.stop)
+                    if policy.stop:
+                        return
 
-    def _agree(self, lockstep: Lockstep, interrupt: Deferred, looks: bool, late: bool) -> bool:
+    def _exchange_status(self, interrupt: Deferred, looks: bool) -> bool:
         """Stop, give up or tell progress, as all ranks do now; whether the clock asks for a checkpoint."""
         if self._comm.size == 1:
-            interrupt.check()  # looking waits for the device
-        watches = self._watch.due(self._at)
-        word = Word(interrupt.asked, late, self._peak() if looks else 0.0, self._energy() if watches else 0.0)
-        word = lockstep.agree(self._at, word)
-        lost = self._lost(word, watches)
-        if word.asked or lost:
+            interrupt.check()  # computing the peak waits for the device
+        watches = self._watch.due(self._done)
+        save_due = looks and self._checkpoint is not None and self._checkpoint.due()
+        peak, energy = self._peak() if looks else 0.0, self._energy() if watches else 0.0
+        (done, then), now = self._last_status, time.perf_counter()
+        pace = max((now - then) / max(1, self._done - done), 1e-9)
+        status = combine(self._comm, Status(interrupt.asked, save_due, peak, energy, pace))
+        # In steps, not seconds: clocks of ranks differ.
+        steps = int(_STATUS_SECONDS / status.seconds_per_step)
+        self._next_status = self._done + max(1, min(self._look, steps))
+        self._last_status = (self._done, now)
+        lost = self._lost(status, watches)
+        if status.interrupted or lost:
             self._stages.settle()
-        if word.asked:
-            self._together = True
+        if status.interrupted:
+            self._agreed = True
             interrupt.stop()
         if lost:
             raise FieldLost(f"{lost}: {suspects(self._problem)}")
         if looks:
-            self._progress.update(self._at, f"peak {word.peak:.3g} Pa")
-        return word.late
+            self._progress.update(self._done, f"peak {status.peak:.3g} Pa")
+        return status.save_due
 
-    def _lost(self, word: Word, watches: bool) -> str:
+    def _lost(self, status: Status, watches: bool) -> str:
         """What is wrong with the field, if anything."""
-        after = f"after time step {self._at} of {self._problem.steps}"
-        if not word.peak < _LOST or not math.isfinite(word.energy):
+        after = f"after time step {self._done} of {self._problem.steps}"
+        if not status.peak < _LOST or not math.isfinite(status.energy):
             return f"the pressure is not finite {after}"
-        excess = self._watch.excess(self._at, word.energy) if watches else 0.0
+        excess = self._watch.excess(self._done, status.energy) if watches else 0.0
         if excess:
             return f"the acoustic energy is {excess:.3g} times what the sources can have put in {after}"
         return ""
@@ -370,39 +367,35 @@ class _Run:
             p = p[self._decomposition.parts[self._comm.rank].owned]
         return max(abs(float(p.max())), abs(float(p.min())))
 
-    # --- Checkpoints ------------------------------------------------------------------------------------
+    # --- Checkpoints and report -------------------------------------------------------------------------
 
-    def _state_arrays(self) -> dict[str, Any]:
+    def _arrays(self) -> dict[str, Any]:
         return {**self._stages.fields.named(), **self._recorder.state()}
 
-    def _save(self, saves: Saves, last: bool) -> None:
-        agree(self._comm, lambda: check_locks(self._locks))
+    def _save(self, last: bool) -> None:
+        assert self._checkpoint is not None
         self._device.synchronize()
         self._recorder.settle()
         state = {
-            "step": self._at,
-            "seconds": self._seconds(),
+            "step": self._done,
+            "seconds": self._all_seconds(),
             "run": self._token,
             "watch": self._watch.state(),
         }
-        saves.save(self._state_arrays(), state, last)
+        self._checkpoint.save(self._arrays(), state, self._locks, last)
 
-    # --- Report -----------------------------------------------------------------------------------------
-
-    def _seconds(self) -> dict[str, float]:
-        now = time.perf_counter()
-        here = {
-            "loading": self._loading,
-            "preprocessing": getattr(self, "_preprocessing", 0.0),
-            "simulation": getattr(self, "_simulation", now - self._simulating),
-            "postprocessing": getattr(self, "_postprocessing", 0.0),
+    def _all_seconds(self) -> dict[str, float]:
+        """Seconds by phase, with those of the legs before a checkpoint."""
+        so_far = {
+            "simulation": time.perf_counter() - self._began_steps,
+            "postprocessing": 0.0,
+            **self._seconds,
         }
-        return {name: here[name] + self._earlier.get(name, 0.0) for name in here}
+        names = ("loading", "preprocessing", "simulation", "postprocessing")
+        return {name: so_far[name] + self._earlier.get(name, 0.0) for name in names}
 
-    def _close_report(self) -> Report:
+    def _close_report(self) -> None:
         report, control = self._report, self._comm.control
-        report.seconds = control.bcast(self._seconds())
-        steps = max(1, self._at - report.resumed_at)
-        report.transforms_per_step = self._stages.transforms / steps
+        report.seconds = control.bcast(self._all_seconds())
+        report.transforms_per_step = self._stages.transforms / max(1, self._done - self._first)
         report.peak_bytes = control.max(peak_memory())
-        return report

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from wavefabric.acoustics.arguments import is_whole, positive
 from wavefabric.acoustics.check.dispersion import largest_shift
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
@@ -19,16 +20,14 @@ from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.time_step import stability, stable_step
 from wavefabric.errors import InputError
-from wavefabric.results.agree import agree
+from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.results.file import ResultWriter
-from wavefabric.results.lock import locked_by_first
 from wavefabric.system.progress import Progress
-from wavefabric.units import quantity, show
+from wavefabric.units import show
 
 if TYPE_CHECKING:
     from wavefabric.acoustics.parallel.decomposition import Options
     from wavefabric.exchange import Communicator
-
 
 #: What is recorded where no sensor is given.
 WITHOUT_SENSOR = ("p_max_all", "p_final")
@@ -51,12 +50,10 @@ def to_problem(
     Raises
     ------
     InputError
-        If shapes, words or values are wrong.
+        If shapes, names or values are wrong.
     """
-    dt = quantity(dt, "s", "dt")
-    if dt <= 0:
-        raise InputError(f"dt: {show(dt)}; allowed: above 0")
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+    dt = positive(dt, "s", "dt")
+    if not is_whole(steps) or steps < 1:
         raise InputError(f"steps: {show(steps)}; allowed: a whole number from 1")
     sensor = Sensor(record=WITHOUT_SENSOR) if sensor is None else sensor
     for key, value, kind in (("source", source, "Source"), ("sensor", sensor, "Sensor")):
@@ -132,7 +129,7 @@ def simulate(
     precision : str
         ``"single"`` or ``"double"``.
     progress : Progress, optional
-        Told where the run is.
+        Is shown where the run is.
     output : path, optional
         Result file to write; looked at before the run.
     force : bool
@@ -141,8 +138,8 @@ def simulate(
         File that is saved every ten minutes. The same call goes on from it; it is removed at the end. Time
         series are kept in files beside it until then.
     check_stability : bool
-        False runs a time step that `wavefabric.acoustics.stability.time_step` calls unstable, until the field has
-        grown.
+        False runs a time step that is not stable (`wavefabric.acoustics.stability.time_step`) until the field
+        has grown.
     comm : Communicator, optional
         Ranks that share the grid; by default all that were started together. Give `exchange.solo()` to let
         each rank run a simulation of its own.
@@ -178,12 +175,10 @@ def simulate(
             raise InputError("record: is given along with a sensor; allowed: Sensor(record=...) instead")
         sensor = Sensor(record=record)
     if dt is None:
-        step = stable_step(grid, medium, cfl, comm, PRECISIONS.get(precision, np.float32), decomposition)
-    else:
-        step = quantity(dt, "s", "dt")
+        dt = stable_step(grid, medium, cfl, comm, PRECISIONS.get(precision, np.float32), decomposition)
     if steps is None:
-        steps = grid.steps(medium, step, t_end)
-    problem, recording = to_problem(grid, medium, source, sensor, step, steps)
+        steps = grid.steps(medium, dt, t_end)
+    problem, recording = to_problem(grid, medium, source, sensor, dt, steps)
     return solve(
         problem,
         recording,
@@ -214,67 +209,67 @@ def solve(
     comm: Communicator | None = None,
     **options: Any,
 ) -> Results:
-    """Check, run and hand back: the last part of `simulate`, whose options it takes.
+    """Check, run, and return and write results: the last part of `simulate`, whose options it takes.
 
-    ``adapt`` may rename and rework what was recorded before it is handed back and written.
+    ``adapt`` may rename and rework what was recorded before it is returned and written.
     """
     # Late: building a problem should not pay for Numba.
     from wavefabric.acoustics.check.rules import check, check_recording
-    from wavefabric.acoustics.check.source_band import band_warnings
-    from wavefabric.acoustics.recording.gather import spread
-    from wavefabric.acoustics.recording.series_files import SeriesFiles
-    from wavefabric.acoustics.recording.sinks import Memory
-    from wavefabric.acoustics.run import PRECISIONS, Checkpoints, communicator, run
+    from wavefabric.acoustics.recording.gather import broadcast
+    from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
+    from wavefabric.acoustics.run import Checkpoints, communicator, run
 
     comm = comm or communicator(options.get("device", "auto"), options.get("threads"), problem.shape)
     check(problem)
     check_recording(problem, recording)
     if check_stability:
-        # A run that goes on was found stable when it began.
-        goes_on = checkpoint is not None and agree(comm, lambda: Path(checkpoint).exists())
-        found = stability(
-            problem,
-            comm=comm,
-            dtype=PRECISIONS.get(options.get("precision", "single"), np.float32),
-            options=options.get("decomposition"),
-            trials=not goes_on,
-        )
-        if found.warning:
-            raise InputError(found.refusal(", or check_stability=False"))
-    for line in band_warnings(problem) if comm.rank == 0 else ():
-        warnings.warn(line, stacklevel=3)
-    if (shift := largest_shift(problem)) and comm.rank == 0:
-        warnings.warn(
-            f"medium.alpha_power: {shift}; dispersion=False leaves that out, or give a sound speed that "
-            "makes up for it",
-            stacklevel=3,
-        )
+        _check_stability(problem, comm, checkpoint, options)
+    _warn(problem, comm)
     if checkpoint is not None and output is not None and Path(checkpoint).resolve() == Path(output).resolve():
         raise InputError(f"checkpoint: {checkpoint} is the output too; allowed: another file")
-    writers: list[ResultWriter] = []
-
-    def open_output() -> None:
+    # Of rank 0 alone, as are the sink's arrays.
+    writer: list[ResultWriter] = []
+    if output is not None:
+        on_first_rank(comm, lambda: writer.append(ResultWriter(output, force)))
+    with locked_by_first_rank(comm, output, "output"):
+        sink = MemorySink() if checkpoint is None else SeriesFiles(checkpoint)
+        checkpoints = None if checkpoint is None else Checkpoints(Path(checkpoint))
+        report = run(problem, recording, sink, checkpoints=checkpoints, comm=comm, **options)
+        arrays = broadcast(comm, sink.arrays)
+        arrays = arrays if adapt is None else adapt(arrays)
+        results = Results(arrays, problem, recording, grid, report, writes=comm.rank == 0)
         if output is not None:
-            writers.append(ResultWriter(output, force))
-
-    agree(comm, open_output)
-    with locked_by_first(comm, output):
-        sink = Memory() if checkpoint is None else SeriesFiles(checkpoint)
-        plan = None if checkpoint is None else Checkpoints(Path(checkpoint))
-        report = run(problem, recording, sink, checkpoints=plan, comm=comm, **options)
-        arrays = sink.arrays if comm.size == 1 else spread(comm, sink.arrays)
-        results = Results(
-            arrays if adapt is None else adapt(arrays),
-            problem,
-            recording,
-            grid,
-            report,
-            writes=comm.rank == 0,
-        )
-
-        def write_output() -> None:
-            for writer in writers:
-                results.write(writer)
-
-        agree(comm, write_output)
+            on_first_rank(comm, lambda: bool(results.write(writer[0])))
         return results
+
+
+def _check_stability(problem: Problem, comm: Communicator, checkpoint: Any, options: dict[str, Any]) -> None:
+    from wavefabric.acoustics.run import PRECISIONS
+
+    # A run that goes on was stable when it began.
+    goes_on = checkpoint is not None and on_first_rank(comm, lambda: Path(checkpoint).exists())
+    verdict = stability(
+        problem,
+        comm=comm,
+        dtype=PRECISIONS.get(options.get("precision", "single"), np.float32),
+        options=options.get("decomposition"),
+        trials=not goes_on,
+    )
+    if verdict.warning:
+        raise InputError(verdict.refusal(", or check_stability=False"))
+
+
+def _warn(problem: Problem, comm: Communicator) -> None:
+    """Warn of frequencies that the grid does not carry, and of a phase speed far from the sound speed."""
+    from wavefabric.acoustics.check.source_band import band_warnings
+
+    if comm.rank:
+        return
+    lines = band_warnings(problem)
+    if shift := largest_shift(problem):
+        lines.append(
+            f"medium.alpha_power: {shift}; dispersion=False leaves that out, or give a sound speed that "
+            "makes up for it"
+        )
+    for line in lines:
+        warnings.warn(line, stacklevel=4)

@@ -12,9 +12,8 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
     Parameters
     ----------
     field : ndarray of real, any number of dimensions
-        What is to be smoothed.
     restore_max : bool
-        Scale the answer so that the largest magnitude stays what it was.
+        Scale the result so that the largest magnitude stays what it was.
 
     Returns
     -------
@@ -34,19 +33,19 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
     spectrum = scipy.fft.rfftn(field.reshape(shape))
     halves = [n // 2 for n in shape]
     radius = max(halves)
-    whole = np.arange(radius + 1)
-    angle = np.pi * whole / radius
-    table = 0.42 + 0.5 * np.cos(angle) + 0.08 * np.cos(2 * angle)
-    table[-1] = 0.0
+    distance = np.arange(radius + 1)
+    angle = np.pi * distance / radius
+    window = 0.42 + 0.5 * np.cos(angle) + 0.08 * np.cos(2 * angle)
+    window[-1] = 0.0
 
     squares = [(np.fft.fftfreq(n, 1 / n) / h) ** 2 for n, h in zip(shape, halves, strict=True)]
     squares[-1] = squares[-1][: shape[-1] // 2 + 1]
-    rest = np.zeros(())
+    in_plane = np.zeros(())
     for square in squares[1:]:
-        rest = rest[..., None] + square
+        in_plane = in_plane[..., None] + square
     # One plane at a time: the window of a whole 3-D grid would be as large as the field in float64.
     for plane, square in zip(spectrum, squares[0], strict=True):
-        plane *= np.interp(radius * np.sqrt(square + rest), whole, table)
+        plane *= np.interp(radius * np.sqrt(square + in_plane), distance, window)
     smoothed = np.asarray(scipy.fft.irfftn(spectrum, shape)).reshape(field.shape)
     if restore_max:
         peak = np.abs(smoothed).max()

@@ -1,19 +1,19 @@
-"""What drives the sound, in Pa and m/s; scaling to the solver's units is done here."""
+"""What drives the sound, in Pa and m/s; `Source.on` scales it to the solver's units."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from wavefabric.acoustics.grid import Grid, as_array
+from wavefabric.acoustics.arguments import as_array, check_choice, check_reals
+from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import PressureSource, SourceMode, TransducerSource, VelocitySource
 from wavefabric.acoustics.smoothing import smooth
 from wavefabric.errors import InputError
-from wavefabric.units import show
 
-MODES = ("additive", "additive_no_correction", "dirichlet")
+_MODES = get_args(SourceMode)[::-1]
 
 
 @dataclass(frozen=True)
@@ -82,75 +82,63 @@ class Source:
     def on(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> dict[str, Any]:
         """The sources' part of a `Problem` on a grid, by the names of its parameters.
 
-        Parameters
-        ----------
-        grid : Grid
-            Where.
-        sound_speed : float or ndarray (Nz, Ny, Nx) of the total grid
-            c₀, m/s: sets the scale at each point.
-        dt : float
-            Time step, s.
-
-        Raises
-        ------
-        InputError
-            If a mask and its signals do not fit, or there is no source at all.
+        ``sound_speed`` (a number, or (Nz, Ny, Nx) of the total grid) sets the scale at each point.
         """
-        facts: dict[str, Any] = {}
+        parameters: dict[str, Any] = {}
         if self.p0 is not None:
             p0 = grid.to_memory(self.p0, "source.p0", outside="zero")
-            facts["initial_pressure"] = smooth(p0) if self.smooth else p0
+            parameters["initial_pressure"] = smooth(p0) if self.smooth else p0
         if (self.p is None) != (self.p_mask is None):
             raise InputError("source.p: p and p_mask go together; allowed: both or none")
         if self.p is not None:
-            facts["pressure_source"] = self._pressure(grid, sound_speed, dt)
-        moving = {f"u{axis}": getattr(self, f"u{axis}") for axis in "xyz"}
-        if any(value is not None for value in moving.values()) != (self.u_mask is not None):
+            parameters["pressure_source"] = self._pressure(grid, sound_speed, dt)
+        velocities = {"ux": self.ux, "uy": self.uy, "uz": self.uz}
+        if any(u is not None for u in velocities.values()) != (self.u_mask is not None):
             raise InputError("source.u_mask: ux, uy or uz and u_mask go together; allowed: both or none")
         if self.u_mask is not None:
-            facts["velocity_source"] = self._velocity(grid, sound_speed, dt, moving)
+            parameters["velocity_source"] = self._velocity(grid, sound_speed, dt, velocities)
         if self.transducer is not None:
-            facts["transducer"] = _transducer(self.transducer, grid, sound_speed, dt)
-        if not facts:
+            parameters["transducer"] = _transducer(self.transducer, grid, sound_speed, dt)
+        if not parameters:
             raise InputError("source: drives nothing; allowed: p0, p, ux, uy, uz or transducer")
-        return facts
+        return parameters
 
     def _pressure(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> PressureSource:
-        mode = _mode(self.p_mode, "source.p_mode")
+        check_choice(self.p_mode, _MODES, "source.p_mode")
         index = grid.points(self.p_mask, "source.p_mask")
         c = _at(sound_speed, index)
-        if mode == "dirichlet":
+        if self.p_mode == "dirichlet":
             scale = 1 / (grid.dimensions * c**2)
         else:
             scale = 2 * dt / (grid.dimensions * c * grid.spacing[0])
-        return PressureSource(index, _scaled(self.p, scale, index.size, "source.p"), mode)
+        return PressureSource(index, _scaled(self.p, scale, index.size, "source.p"), self.p_mode)
 
     def _velocity(
-        self, grid: Grid, sound_speed: float | np.ndarray, dt: float, moving: dict[str, Any]
+        self, grid: Grid, sound_speed: float | np.ndarray, dt: float, velocities: dict[str, Any]
     ) -> VelocitySource:
-        if grid.dimensions == 2 and moving["uz"] is not None:
+        if grid.dimensions == 2 and self.uz is not None:
             raise InputError("source.uz: is given on a grid of 2 dimensions; allowed: None")
-        mode = _mode(self.u_mode, "source.u_mode")
+        check_choice(self.u_mode, _MODES, "source.u_mode")
         index = grid.points(self.u_mask, "source.u_mask")
         c = _at(sound_speed, index)
         signals = []
-        for d, (name, values) in zip(grid.spacing, moving.items(), strict=False):
-            scale = np.ones(1) if mode == "dirichlet" else 2 * c * dt / d
-            signals.append(None if values is None else _scaled(values, scale, index.size, f"source.{name}"))
-        return VelocitySource(index, tuple(signals), mode)
+        for d, (name, u) in zip(grid.spacing, velocities.items(), strict=False):
+            scale = np.ones(1) if self.u_mode == "dirichlet" else 2 * c * dt / d
+            signals.append(None if u is None else _scaled(u, scale, index.size, f"source.{name}"))
+        return VelocitySource(index, tuple(signals), self.u_mode)
 
 
 def _transducer(
-    given: Transducer, grid: Grid, sound_speed: float | np.ndarray, dt: float
+    transducer: Transducer, grid: Grid, sound_speed: float | np.ndarray, dt: float
 ) -> TransducerSource:
     key = "source.transducer"
-    index = grid.points(given.mask, f"{key}.mask")
-    signal = np.asarray(given.signal)
+    index = grid.points(transducer.mask, f"{key}.mask")
+    signal = np.asarray(transducer.signal)
     if signal.ndim != 1 or signal.size == 0 or signal.dtype.kind not in "fiu":
         raise InputError(f"{key}.signal: has the shape {signal.shape}; allowed: real numbers, (samples,)")
-    delay = np.zeros(index.size, np.int64) if given.delay is None else np.asarray(given.delay)
+    delay = np.zeros(index.size, np.int64) if transducer.delay is None else np.asarray(transducer.delay)
     if delay.shape == grid.shape:
-        delay = delay.transpose().reshape(-1)[np.flatnonzero(np.asarray(given.mask).transpose())]
+        delay = delay.T[np.asarray(transducer.mask).T != 0]
     if delay.shape != index.shape or delay.dtype.kind not in "iu" or delay.min() < 0:
         raise InputError(
             f"{key}.delay: allowed: whole numbers from 0, one for each of the {index.size} points"
@@ -165,12 +153,6 @@ def _transducer(
     return TransducerSource(index, delay.astype(np.int64), signal * scale, steps)
 
 
-def _mode(given: str, key: str) -> SourceMode:
-    if given not in MODES:
-        raise InputError(f"{key}: {show(given)}; allowed: {', '.join(MODES)}")
-    return given  # type: ignore[return-value]
-
-
 def _at(field: float | np.ndarray, index: np.ndarray) -> np.ndarray:
     """Values at flat indices as float64; one value if the field has one."""
     return np.asarray(field.reshape(-1)[index] if isinstance(field, np.ndarray) else [field], np.float64)
@@ -183,8 +165,7 @@ def _scaled(values: Any, scale: np.ndarray, points: int, key: str) -> np.ndarray
         signal = signal[np.newaxis]
     if signal.ndim != 2 or signal.shape[0] not in (1, points) or signal.shape[1] == 0:
         raise InputError(f"{key}: has the shape {np.shape(values)}; allowed: (steps,) or ({points}, steps)")
-    if signal.dtype.kind not in "fiu":
-        raise InputError(f"{key}: is of type {signal.dtype}; allowed: real numbers")
+    check_reals(signal, key)
     if signal.dtype.kind != "f":
         signal = signal.astype(np.float64)
     signal = signal.astype(np.result_type(signal.dtype, np.float32), copy=False)

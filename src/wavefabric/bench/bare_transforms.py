@@ -71,8 +71,9 @@ def bare_transforms(
         yield Bare(device, shape, dtype).milliseconds
         return
     words = [sys.executable, "-m", __name__, shape_words(shape), str(dtype), str(device.threads)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    process = subprocess.Popen(words, **pipes, text=True, env=_SPIN | os.environ)
+    process = subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_SPIN | os.environ
+    )
     try:
         yield lambda: _ask(process)
     finally:

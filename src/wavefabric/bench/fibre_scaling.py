@@ -18,10 +18,10 @@ from wavefabric.execution.ranks import Ranks, times
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.operators import Stages
-from wavefabric.optics.propagation.operators_ranks import RankStages
-from wavefabric.optics.propagation.propagate import memory_needed
-from wavefabric.optics.propagation.rows import Share
+from wavefabric.optics.propagation.operators import FibreOperators
+from wavefabric.optics.propagation.operators_ranks import RankOperators
+from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
+from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.results.plots import BLUE, GREY, ORANGE
 
 EXCHANGES = ("dense", "factored")
@@ -69,9 +69,8 @@ def run(
     _check(ranks, modes_per_rank, log2_n, steps, exchanges, step, repeats)
     bench = _Bench(ranks, modes_per_rank, 1 << log2_n, steps, step, repeats)
     for form in exchanges:
-        needed = memory_needed(
-            bench.fibre, bench.n, np.complex128, INTEGRATORS["rk4ip"], ranks.device, None, bench.share, form
-        )
+        options = PropagationOptions("rk4ip", step=step)
+        needed = memory_needed(bench.fibre, bench.n, options, ranks.device, bench.share, form)
         ranks.check_memory(needed, f"modes-per-rank: {modes_per_rank} of 2^{log2_n} samples")
     forms = []
     for form in exchanges:
@@ -131,12 +130,12 @@ class _Bench:
         self.ranks, self.device = ranks, ranks.device
         self.n, self.steps, self.h, self.repeats = n, steps, h, repeats
         self.fibre, self.own = first_modes(modes * ranks.size), first_modes(modes)
-        self.share = Share(tuple(range(0, modes * ranks.size + 1, modes)), ranks.rank)
-        self.only_own = Share((0, modes))
+        self.share = RankModes(tuple(range(0, modes * ranks.size + 1, modes)), ranks.rank)
+        self.only_own = RankModes((0, modes))
 
     def form(self, form: str) -> dict[str, Any]:
         kerr = "dense" if form == "dense" else "auto"
-        one = self.time(Stages(self.device, self.own, self.n, _SAMPLE_RATE, np.complex128, kerr))
+        one = self.time(FibreOperators(self.device, self.own, self.n, _SAMPLE_RATE, np.complex128, kerr))
         split = self.time(self.split(solo(self.device), self.own, self.only_own, form))
         none = self.time(self.split(without_transfers(self.ranks.base), self.fibre, self.share, form))
         return {
@@ -148,9 +147,9 @@ class _Bench:
 
     def case(self, comm: Communicator, form: str, alone: dict[str, Any]) -> dict[str, Any]:
         one = alone["one_rank"]["ms"]
-        stages = self.split(comm, self.fibre, self.share, form)
-        exchanged = 4 * stages.round_bytes / comm.size
-        ours = self.time(stages)
+        operators = self.split(comm, self.fibre, self.share, form)
+        exchanged = 4 * operators.exchange_bytes / comm.size
+        ours = self.time(operators)
         bare = self.time(self.split(comm, self.fibre, self.share, form, others=False))
         return ours | {
             "transport": comm.transport,
@@ -161,28 +160,28 @@ class _Bench:
             "bytes_received_a_step": exchanged,
         }
 
-    def split(self, comm, fibre: Fibre, share: Share, form: str, others: bool = True) -> RankStages:
-        stages = RankStages(
+    def split(self, comm, fibre: Fibre, share: RankModes, form: str, others: bool = True) -> RankOperators:
+        operators = RankOperators(
             self.device, fibre, self.n, _SAMPLE_RATE, np.complex128, comm, share, exchange=form
         )
-        stages.others = others
-        return stages
+        operators.use_received = others
+        return operators
 
-    def time(self, stages: Stages) -> dict[str, Any]:
+    def time(self, operators: FibreOperators) -> dict[str, Any]:
         """ms a step, as a propagation takes it: on a GPU a captured graph where no rank waits for another."""
         self.ranks.control.barrier()  # nobody frees what another still reads
         gc.collect()
-        integrator, A = INTEGRATORS["rk4ip"](stages), stages.empty()
+        integrator, A = INTEGRATORS["rk4ip"](operators), operators.empty()
         self.fill(A)
-        stages.prepare(*integrator.lengths(self.h))
+        operators.prepare(*integrator.lengths(self.h))
         integrator.begin(A, self.h)
         integrator.step(A, self.h)
-        step = stages.graph(lambda: integrator.step(A, self.h))
+        step = operators.graph(lambda: integrator.step(A, self.h))
         step()
         taken = measure.summary(times(self.ranks, step, self.repeats, self.steps))
         integrator.end(A, self.h)
-        if isinstance(stages, RankStages):
-            stages.settle()
+        if isinstance(operators, RankOperators):
+            operators.finish_exchanges()
         return taken | {"finite": bool(np.isfinite(float(abs(A[0]).max())))}
 
     def fill(self, A) -> None:

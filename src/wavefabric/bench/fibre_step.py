@@ -17,9 +17,9 @@ from wavefabric.execution import measure, report
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.operators import Stages
+from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.optics.signal.wdm import Grid
+from wavefabric.optics.signal.wdm import WdmGrid
 
 #: Field rows and log2 of the samples a row, by kind of device.
 CASES = {"cpu": ((2, 17), (30, 15)), "cuda": ((30, 21),)}
@@ -116,7 +116,7 @@ class _Case:
     def __init__(self, device: Device, fibre: Fibre, n, dtype, step, repeats, bandwidth, say):
         self.device, self.fibre, self.n, self.dtype = device, fibre, n, np.dtype(dtype)
         self.h, self.repeats, self.bandwidth, self.say = step, repeats, bandwidth, say
-        self.grid = Grid.between(191.95e12, 194.9e12, 50e9, 32e9, _SAMPLES_PER_SYMBOL, n // 128)
+        self.grid = WdmGrid.between(191.95e12, 194.9e12, 50e9, 32e9, _SAMPLES_PER_SYMBOL, n // 128)
         self.transmitter = Transmitter(self.grid, "qpsk", 0.1, 10**-3.1)
         self.bytes = fibre.rows * n * self.dtype.itemsize
         self.name = f"{fibre.rows} x 2^{n.bit_length() - 1} {self.dtype}"
@@ -190,18 +190,18 @@ class _Case:
 
         return measure.milliseconds(self.device, step, self.repeats)
 
-    def stages(self, dtype=None) -> Stages:
-        return Stages(self.device, self.fibre, self.n, self.grid.sample_rate, dtype or self.dtype)
+    def operators(self, dtype=None) -> FibreOperators:
+        return FibreOperators(self.device, self.fibre, self.n, self.grid.sample_rate, dtype or self.dtype)
 
     def integrator(self, name: str, eight_ms: float) -> dict[str, Any]:
-        stages = self.stages()
-        integrator, A = INTEGRATORS[name](stages), self.field()
-        stages.prepare(*integrator.lengths(self.h))
+        operators = self.operators()
+        integrator, A = INTEGRATORS[name](operators), self.field()
+        operators.prepare(*integrator.lengths(self.h))
         integrator.begin(A, self.h)
         # As FixedStep does: one step as written, then its replay.
-        before = stages.counts.copy()
+        before = operators.counts.copy()
         integrator.step(A, self.h)
-        cost = vars(stages.counts - before)
+        cost = vars(operators.counts - before)
         graph = self.device.graph(lambda: integrator.step(A, self.h))
         each = 1
         first = measure.milliseconds(self.device, graph, 1)[0]
@@ -211,14 +211,14 @@ class _Case:
         line |= measure.summary(measure.milliseconds(self.device, graph, self.repeats, each))
         with measure.allocations(self.device) as step:
             graph()
-        finite = bool(np.isfinite(stages.energy(A)).all())
-        del stages, integrator, A, graph
+        finite = bool(np.isfinite(operators.energy(A)).all())
+        del operators, integrator, A, graph
         gc.collect()
         with measure.allocations(self.device) as whole:
-            stages = self.stages()
-            integrator, A = INTEGRATORS[name](stages), stages.empty()
+            operators = self.operators()
+            integrator, A = INTEGRATORS[name](operators), operators.empty()
             A[...] = 0
-            stages.prepare(*integrator.lengths(self.h))
+            operators.prepare(*integrator.lengths(self.h))
             integrator.advance(A, self.h)
         fft_ms = eight_ms * cost["ffts"] / 8
         return line | {
@@ -238,9 +238,9 @@ class _Case:
     def difference_from_plain(self, steps: int = 3) -> float:
         """Relative L2 difference between this package's RK4IP and the plain one."""
         peer = PlainRK4IP(self.device, self.fibre, self.n, self.grid.sample_rate, self.dtype, self.h)
-        stages = self.stages()
+        operators = self.operators()
         A, B = self.field(), self.field()
-        INTEGRATORS["rk4ip"](stages).advance(A, self.h, steps)
+        INTEGRATORS["rk4ip"](operators).advance(A, self.h, steps)
         for _ in range(steps):
             B = peer.step(B)
         return measure.relative_error(self.device, A, B)
@@ -249,14 +249,14 @@ class _Case:
         """Relative L2 error of complex64 arithmetic after so many steps from the same rounded field."""
         out = []
         for dtype in (np.complex64, np.complex128):
-            stages = self.stages(dtype)
-            A = stages.empty()
+            operators = self.operators(dtype)
+            A = operators.empty()
             A[...] = self.field(np.complex64)
-            integrator = INTEGRATORS[name](stages)
-            stages.prepare(*integrator.lengths(self.h))
+            integrator = INTEGRATORS[name](operators)
+            operators.prepare(*integrator.lengths(self.h))
             integrator.advance(A, self.h, steps)
             out.append(A)
-            del stages, integrator
+            del operators, integrator
         return measure.relative_error(self.device, *out)
 
 

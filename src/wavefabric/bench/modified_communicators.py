@@ -41,7 +41,8 @@ class _NoTransport:
 
 def without_transfers(comm: Communicator) -> Communicator:
     """The same ranks and devices, but nothing is sent: all work, no exchange. Results are wrong."""
-    return Communicator(comm.control, comm.device, _NoTransport(comm.device, comm.transport))
+    transport: Any = _NoTransport(comm.device, comm.transport)
+    return Communicator(comm.control, comm.device, transport)
 
 
 class PermutedCommunicator(Communicator):

@@ -35,7 +35,7 @@ def measure(medium: str, shape: tuple[int, int, int], precision: str, device: De
 def main(words: list[str]) -> None:
     """Run in this process, and print what `measure` returns."""
     from wavefabric.acoustics.problem import Recording
-    from wavefabric.acoustics.recording.sinks import Memory
+    from wavefabric.acoustics.recording.sinks import MemorySink
     from wavefabric.acoustics.run import run
     from wavefabric.bench.ultrasound_cases import problem, sensor
 
@@ -44,7 +44,7 @@ def main(words: list[str]) -> None:
 
     def whole_run(shape) -> None:
         given = problem(medium, shape, _STEPS, precision)
-        run(given, Recording(where=sensor(shape)), Memory(), device=chip, precision=precision)
+        run(given, Recording(where=sensor(shape)), MemorySink(), device=chip, precision=precision)
 
     whole_run(_TINY)
     if chip.name == "cpu":

@@ -250,7 +250,7 @@ def table(result: dict[str, Any]) -> list:
 
 
 def _case_table(case: dict[str, Any], bandwidth: float) -> Any:
-    rows = [("one bare transform", *_numbers(case["bare"], 1, 1.0), "", "")]
+    rows: list[tuple[str, ...]] = [("one bare transform", *_numbers(case["bare"], 1, 1.0), "", "")]
     for line in case["media"]:
         memory = line["memory"]
         rows.append((

@@ -1,4 +1,4 @@
-"""The `wavefabric` command: one module per subcommand, no physics.
+"""The `wavefabric` command: a module for each subcommand, no physics; may import everything else.
 
 Modules import what is heavy inside their functions, so that ``--help`` answers at once.
 """
@@ -13,11 +13,10 @@ from typing import Annotated
 import typer
 
 import wavefabric
-from wavefabric.cli import info, kwave, plot, run
+from wavefabric.cli import collective, fabric, info, kwave, plot, run
 from wavefabric.cli.bench import bench
-from wavefabric.cli.collective import collective
-from wavefabric.cli.common import failure, output, ranks
-from wavefabric.cli.fabric import fabric
+from wavefabric.cli.common import encoding, failure, ranks
+from wavefabric.cli.common.options import Command
 from wavefabric.errors import InputError, MissingExtra, one_line
 from wavefabric.system.interrupt import INTERRUPTED, exit_code, terminable
 from wavefabric.system.user_cache import redirect
@@ -48,10 +47,8 @@ def _common(
     pass
 
 
-app.command("run")(run.command)
-app.command("kwave")(kwave.command)
-app.command("plot")(plot.command)
-app.command("info")(info.command)
+for name, module in (("run", run), ("kwave", kwave), ("plot", plot), ("info", info)):
+    app.command(name, cls=Command)(module.command)
 bench.register(app)
 collective.register(app)
 fabric.register(app)
@@ -65,10 +62,10 @@ def redirect_caches() -> None:
 
 
 def _command(words: list[str]) -> int:
-    if failure.several():
-        from wavefabric.exchange.launch.rank_status import sign_in
+    if ranks.on_ranks():
+        from wavefabric.exchange.launch import rank_status
 
-        sign_in()
+        rank_status.begin()
     redirect_caches()
     code = app(args=words, prog_name="wavefabric", standalone_mode=False)
     if code == INTERRUPTED:  # Click's and Typer's own answer to Ctrl-C
@@ -88,34 +85,21 @@ def main(argv: list[str] | None = None) -> None:
         Arguments after the command's name; those of the process by default.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    ranks.words[:] = words
+    ranks.arguments[:] = words
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
-    output.print_anywhere()
-    message, fault = "", None
+    encoding.print_anywhere()
+    code, message, fault = 0, "", None
     try:
         with warnings.catch_warnings(), terminable():
             warnings.showwarning = failure.show_warning
             code = _command(words)
-    except KeyboardInterrupt:
-        code = exit_code()
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        message = stop.code if isinstance(stop.code, str) else ""
-    except (InputError, MissingExtra, OSError, MemoryError) as error:
-        code, message, fault = failure.BAD_INPUT, failure.describe(error), error if debug else None
-    except Exception as error:
-        # Click's own errors (unknown option, missing argument, Ctrl-C as Abort) know their message.
-        if type(error).__name__ == "Abort":
-            code = exit_code()
-        elif type(error).__name__ == "NoArgsIsHelpError":
-            code = failure.BAD_INPUT  # It has printed the help.
-        elif hasattr(error, "format_message") and not debug:
-            code, message = failure.BAD_INPUT, error.format_message()  # type: ignore[attr-defined]
-        else:
-            code, message, fault = failure.FAILED, failure.describe(error), error
-    message = one_line(message, _values(words))
-    if failure.several():
+    except (SystemExit, KeyboardInterrupt, Exception) as error:
+        code, message, shown = _ending(error)
+        fault = error if shown or (debug and message and isinstance(error, Exception)) else None
+    # Values of options stand behind their "=".
+    message = one_line(message, words + [word.partition("=")[2] for word in words if word.startswith("-")])
+    if ranks.on_ranks():
         sys.exit(failure.leave(code, message, fault))
     if fault is not None:
         raise fault
@@ -124,6 +108,18 @@ def main(argv: list[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _values(words: list[str]) -> list[str]:
-    """Words of the command line, and what follows the ``=`` of an option."""
-    return words + [word.partition("=")[2] for word in words if word.startswith("-")]
+def _ending(error: BaseException) -> tuple[int, str, bool]:
+    """Exit code, message, and whether the traceback is shown in any case."""
+    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":  # Click's name for Ctrl-C
+        return exit_code(), "", False
+    if isinstance(error, SystemExit):
+        if isinstance(error.code, str):
+            return failure.FAILED, error.code, False
+        return int(error.code or 0), "", False
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return failure.BAD_INPUT, "", False  # It has printed the help.
+    if isinstance(error, (InputError, MissingExtra, OSError, MemoryError)):
+        return failure.BAD_INPUT, failure.describe(error), False
+    if hasattr(error, "format_message"):  # Click's: an unknown option, a missing argument
+        return failure.BAD_INPUT, error.format_message(), False  # type: ignore[attr-defined]
+    return failure.FAILED, failure.describe(error), True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from importlib.util import find_spec
@@ -11,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 import wavefabric
-from wavefabric.cli.common.ranks import first
+from wavefabric.cli.common.ranks import is_rank_zero
+from wavefabric.cli.common.show import pairs_table, print_json
 
 #: Optional parts: extra, the modules that show it is there, what it is for.
 EXTRAS = (
@@ -23,33 +23,33 @@ EXTRAS = (
 
 
 def command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON and nothing else.")] = False,
 ) -> None:
     """Show version, processor, FFT library, GPUs, transports between ranks and optional parts.
 
     Under mpiexec: which device each rank has.
     """
     rows = _ranks()
-    if not first():
+    if not is_rank_zero():
         return
     facts = gather()
     if rows:
         facts["ranks"] = rows
     if as_json:
-        typer.echo(json.dumps(facts, indent=2, default=str))
+        print_json(facts)
         return
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for name, text in _lines(facts):
-        table.add_row(name, text)
     console = Console(highlight=False, markup=False)
-    console.print(table)
+    console.print(pairs_table(_lines(facts)))
     if rows:
-        console.print(_table(rows))
+        table = Table()
+        for name in rows[0]:
+            table.add_column(name, justify="right")
+        for row in rows:
+            table.add_row(*map(str, row.values()))
+        console.print(table)
 
 
 def _ranks() -> list[dict[str, Any]]:
@@ -59,28 +59,21 @@ def _ranks() -> list[dict[str, Any]]:
     if environment.ranks() == 1:
         return []
     from wavefabric.exchange import describe
-    from wavefabric.exchange.agreement import bare_control
+    from wavefabric.exchange.agreement import world_control
 
-    return describe.ranks(bare_control())
-
-
-def _table(rows: list[dict[str, Any]]):
-    from rich.table import Table
-
-    table = Table()
-    for name in rows[0]:
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(*map(str, row.values()))
-    return table
+    return describe.ranks(world_control())
 
 
 def gather() -> dict[str, Any]:
     """All facts as a nested dict of plain values."""
+    import numba
+
     from wavefabric.device import describe
     from wavefabric.exchange import describe as exchange
     from wavefabric.results.provenance import git_commit, versions
 
+    default = numba.config.THREADING_LAYER  # type: ignore[attr-defined]
+    layer = os.environ.get("NUMBA_THREADING_LAYER", default)
     return {
         "wavefabric": wavefabric.__version__,
         "git_commit": git_commit(),
@@ -89,18 +82,9 @@ def gather() -> dict[str, Any]:
         **describe(),
         "transports": exchange.transports(),
         "links": exchange.links(),
-        "numba": _numba(),
+        "numba": {"threads": numba.get_num_threads(), "threading_layer": layer},
         "versions": versions(("numpy", "scipy", "numba", "h5py", "pyfftw")),
         "extras": {name: _extra(name, modules, use) for name, modules, use in EXTRAS},
-    }
-
-
-def _numba() -> dict[str, Any]:
-    import numba
-
-    return {
-        "threads": numba.get_num_threads(),
-        "threading_layer": os.environ.get("NUMBA_THREADING_LAYER", numba.config.THREADING_LAYER),  # type: ignore[attr-defined]
     }
 
 
@@ -128,10 +112,10 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if facts["links"]:
         rows = facts["links"]["links"]
         lines.append(("links", "  ".join(f"cuda:{n} {' '.join(row)}" for n, row in enumerate(rows))))
-    for name, found in facts["transports"].items():
-        lines.append((name, ("" if found["available"] else "not available: ") + found["detail"]))
+    for name, state in facts["transports"].items():
+        lines.append((name, ("" if state["available"] else "not available: ") + state["detail"]))
     lines.append(("packages", ", ".join(f"{k} {v}" for k, v in facts["versions"].items())))
     for name, extra in facts["extras"].items():
-        state = "present" if extra["present"] else f"missing: {extra['install']}"
-        lines.append((f"[{name}]", f"{extra['for']}: {state}"))
+        presence = "present" if extra["present"] else f"missing: {extra['install']}"
+        lines.append((f"[{name}]", f"{extra['for']}: {presence}"))
     return lines

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wavefabric.cli.common.options import grouped, option, options
+from wavefabric.cli.common.ranks import rank_zero_only
+from wavefabric.cli.common.show import print_written
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output
+from wavefabric.units import quantity as quantity_of
 
 if TYPE_CHECKING:
-    from wavefabric.acoustics.pictures.recorded import Recorded
+    from wavefabric.acoustics.pictures.recorded import RecordedFile
 
 
 class Format(StrEnum):
@@ -23,88 +27,70 @@ class Format(StrEnum):
     svg = "svg"
 
 
+@options()
+class PlotOptions:
+    """Where figures go, and what of an ultrasound is drawn."""
+
+    output: Path | None = option(
+        "Folder for the figures, or the file of a single one. \\[default: beside FILE]", "--output", "-o"
+    )
+    format: Format | None = option("Picture (png) or vectors. \\[default: png]")
+    quantity: list[str] | None = option(
+        "Ultrasound: draw this one, e.g. p_max_all; may be repeated. \\[default: all]"
+    )
+    slice: list[str] | None = option(
+        "Ultrasound in 3-D: cut at e.g. z=5mm; may be repeated. \\[default: at the largest value]"
+    )
+    force: bool = option("Ultrasound: replace figures that are there (a fibre's always are).", default=False)
+
+
+@grouped
+@rank_zero_only
 def command(
     file: Annotated[
         Path,
-        typer.Argument(
-            help="Result file (HDF5) of a run: of a fibre, of `simulate`, or k-Wave's output.",
-            show_default=False,
-        ),
+        typer.Argument(help="Result file (HDF5) of a run: of a fibre, of `simulate`, or k-Wave's output."),
     ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Folder for the figures, or the file of a single one. \\[default: beside FILE]",
-        ),
-    ] = None,
-    kind: Annotated[
-        Format | None, typer.Option("--format", help="Picture (png) or vectors. \\[default: png]")
-    ] = None,
-    quantity: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--quantity", help="Ultrasound: draw this one, e.g. p_max_all; may be repeated. \\[default: all]"
-        ),
-    ] = None,
-    cut: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--slice",
-            help="Ultrasound in 3-D: cut at e.g. z=5mm; may be repeated. \\[default: at the largest value]",
-        ),
-    ] = None,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Ultrasound: replace figures that are there (a fibre's always are)."),
-    ] = False,
+    asked: PlotOptions,
 ) -> None:
     """Draw what a result file holds.
 
     A fibre's: Q² per spatial mode, the penalty against back-to-back, constellations. Ultrasound, also from
     k-Wave's own output files: fields as slices, time series, values at the sensor.
     """
-    from wavefabric.cli.common.ranks import first
-
-    if not first():
-        return
     from wavefabric.acoustics.pictures.recorded import open_recorded
 
-    found = open_recorded(file)
-    if found is not None:
-        with found:
-            written = _ultrasound(found, output, kind, quantity or [], cut or [], force)
+    recorded = open_recorded(file)
+    if recorded is not None:
+        with recorded:
+            written = _ultrasound(recorded, asked)
     else:
         from wavefabric.results import read_result
         from wavefabric.results.plots import plot_result
 
         read_result(file)
-        for name, given in (("--quantity", quantity), ("--slice", cut)):
+        for name, given in (("--quantity", asked.quantity), ("--slice", asked.slice)):
             if given:
                 raise InputError(f"{name}: {given[0]} given; allowed: with results of ultrasound")
-        written = plot_result(file, output, (kind or Format.png).value)
-    for path in written:
-        typer.echo(f"wrote {path}")
+        written = plot_result(file, asked.output, (asked.format or Format.png).value)
+    print_written(written)
 
 
-def _ultrasound(
-    found: Recorded, output: Path | None, kind: Format | None, asked: list[str], cuts: list[str], force: bool
-) -> list[Path]:
+def _ultrasound(recorded: RecordedFile, asked: PlotOptions) -> list[Path]:
     from wavefabric.acoustics.pictures.plot_recorded import chosen, plot_recorded
 
-    names = chosen(found, asked)
-    places = _places(cuts, len(found.shape))
-    targets = _targets(found.path, names, output, kind)
+    names = chosen(recorded, asked.quantity or [])
+    positions = _positions(asked.slice or [], len(recorded.shape))
+    targets = _targets(recorded.path, names, asked.output, asked.format)
     for target in targets.values():
         if target.parent.is_dir():
-            check_output(target, force, "--output", inputs=[found.path])
+            check_output(target, asked.force, "--output", inputs=[recorded.path])
     folder = next(iter(targets.values())).parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--output: {folder} cannot be used as a folder ({error.strerror})") from None
-    return plot_recorded(found, targets, places)
+    return plot_recorded(recorded, targets, positions)
 
 
 def _targets(file: Path, names: list[str], output: Path | None, kind: Format | None) -> dict[str, Path]:
@@ -124,17 +110,15 @@ def _targets(file: Path, names: list[str], output: Path | None, kind: Format | N
     return {name: folder / f"{file.stem}-{name.replace('/', '-')}.{ending}" for name in names}
 
 
-def _places(cuts: list[str], dimensions: int) -> dict[str, float]:
+def _positions(cuts: list[str], dimensions: int) -> dict[str, float]:
     """``z=5mm`` as m by axis."""
-    from wavefabric.units import quantity as read
-
-    places: dict[str, float] = {}
+    positions: dict[str, float] = {}
     for text in cuts:
-        axis, equals, place = text.partition("=")
+        axis, equals, position = text.partition("=")
         axis = axis.strip().lower()
-        if not equals or axis not in ("x", "y", "z") or axis in places:
+        if not equals or axis not in ("x", "y", "z") or axis in positions:
             raise InputError(f"--slice: {text}; allowed: x, y or z once each with a place, such as z=5mm")
         if dimensions == 2:
             raise InputError(f"--slice: {text} for a grid of 2 dimensions; allowed: in 3 dimensions")
-        places[axis] = read(place.strip(), "m", "--slice")
-    return places
+        positions[axis] = quantity_of(position.strip(), "m", "--slice")
+    return positions

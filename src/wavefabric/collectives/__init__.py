@@ -1,13 +1,12 @@
-"""Collective operations as schedules: built, proved, written down, and put in an order to run them."""
+"""Collective operations as schedules: built, synthesised, proved, written to files, ordered to run.
 
-from wavefabric.collectives.builders.basic import (
-    direct_all_gather,
-    direct_all_reduce,
-    ring_all_gather,
-    ring_all_reduce,
-)
-from wavefabric.collectives.builders.greedy import greedy
-from wavefabric.collectives.builders.messages import all_to_all, point_to_point, torus_halo, transpose
+Holds `Schedule` and its conditions; builders/, synthesis/ and formats/ work on them. Imports errors, files
+and system only: no fabric, no transport, no device.
+"""
+
+from wavefabric.collectives.builders.direct import direct_all_gather, direct_all_reduce
+from wavefabric.collectives.builders.messages import all_to_all, greedy, point_to_point
+from wavefabric.collectives.builders.ring import ring_all_gather, ring_all_reduce
 from wavefabric.collectives.conditions import COLLECTIVES, Layout, kind, layout
 from wavefabric.collectives.formats.json_file import from_json, load, save, to_json
 from wavefabric.collectives.levels import levels
@@ -40,7 +39,5 @@ __all__ = [
     "ring_all_reduce",
     "save",
     "to_json",
-    "torus_halo",
-    "transpose",
     "verify",
 ]

@@ -1,4 +1,4 @@
-"""Counts given to the builders, checked."""
+"""Whole numbers given by a user, checked; bounds on their size."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def whole(key: str, value: Any, least: int, most: int = _MOST) -> int:
 
 
 def element_counts(key: str, values: Iterable[int]) -> np.ndarray:
-    """Elements of each rank, shape (ranks,), at least one rank."""
+    """Elements of each rank, at least one rank: int64, shape (ranks,)."""
     counts = [whole(f"{key}[{i}]", v, 0) for i, v in enumerate(values)]
     if not counts:
         raise InputError(f"{key}: none; allowed: one a rank, at least one")
@@ -40,17 +40,7 @@ def element_counts(key: str, values: Iterable[int]) -> np.ndarray:
 
 
 def ragged(count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of different lengths, one after the other.
-
-    Parameters
-    ----------
-    count : ndarray of int, shape (rows,)
-
-    Returns
-    -------
-    row, within : ndarray of int, shape (sum of count,)
-        The row of each entry, and its number in that row.
-    """
+    """Rows of `count` entries one after the other: the row of each entry, and its number in that row."""
     row = np.repeat(np.arange(count.size), count)
     first = np.cumsum(count, dtype=np.int64) - count
     return row, np.arange(row.size) - first[row]

@@ -1,4 +1,4 @@
-"""What the named collective operations start from and end with."""
+"""What the named collective operations start from and end with, and which of them a schedule performs."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ from itertools import chain
 import numpy as np
 
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS, whole
-from wavefabric.collectives.schedule import Holdings, Schedule, remembered
+from wavefabric.collectives.schedule import Holdings, Schedule, cached
 from wavefabric.errors import InputError
 
+#: Where the array lies: a share on each rank, whole on each, or whole on the root.
+_SHARE, _EACH, _ROOT = range(3)
+_WHERE = {
+    "all-gather": (_SHARE, _EACH),
+    "reduce-scatter": (_EACH, _SHARE),
+    "all-reduce": (_EACH, _EACH),
+    "all-to-all": (_EACH, _EACH),
+    "broadcast": (_ROOT, _EACH),
+    "reduce": (_EACH, _ROOT),
+    "gather": (_SHARE, _ROOT),
+    "scatter": (_ROOT, _SHARE),
+}
 #: Collective operations by name; `layout` says what each means.
-COLLECTIVES = (
-    "all-gather",
-    "reduce-scatter",
-    "all-reduce",
-    "all-to-all",
-    "broadcast",
-    "reduce",
-    "gather",
-    "scatter",
-)
-ROOTED = ("broadcast", "reduce", "gather", "scatter")
+COLLECTIVES = tuple(_WHERE)
+ROOTED = tuple(name for name, where in _WHERE.items() if _ROOT in where)
 #: Collectives whose array is cut into a share for each rank.
-CUT_BY_RANK = ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
+CUT_BY_RANK = tuple(name for name, where in _WHERE.items() if _SHARE in where or name == "all-to-all")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +51,7 @@ class Layout:
     post: Holdings = field(repr=False)
 
 
-def split(elements: int, parts: int) -> np.ndarray:
-    """``elements`` in ``parts`` as even as possible, larger ones first: shape (parts,), int64."""
-    return elements // parts + (np.arange(parts, dtype=np.int64) < elements % parts)
-
-
-def layout(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Layout:
+def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int = 1, root: int = 0) -> Layout:
     """Buffers and conditions of a collective operation.
 
     Parameters
@@ -64,6 +62,7 @@ def layout(collective: str, ranks: int, elements: int, pieces: int = 1, root: in
     elements : int
         Of the whole array: what all ranks together hold after an all-gather, gather or before a scatter; what
         each rank holds before an all-reduce, reduce, reduce-scatter, all-to-all or, its root, a broadcast.
+        Where the array is cut by rank also an array, shape (ranks,): the elements of each share.
     pieces : int
         Chunks of a rank's share (all-gather, reduce-scatter, all-to-all, gather, scatter), or of the array
         (broadcast, reduce, all-reduce).
@@ -84,45 +83,44 @@ def layout(collective: str, ranks: int, elements: int, pieces: int = 1, root: in
     """
     if collective not in COLLECTIVES:
         raise InputError(f"collective: {collective!r} given; allowed: {', '.join(COLLECTIVES)}")
-    ranks, elements = whole("ranks", ranks, 1), whole("elements", elements, 0)
+    ranks = whole("ranks", ranks, 1)
+    if not isinstance(elements, np.ndarray):
+        elements = whole("elements", elements, 0)
     pieces = whole("pieces", pieces, 1)
     root = whole("root", root, 0, ranks - 1)
-    each = ranks if collective in CUT_BY_RANK else 1
+    cut = collective in CUT_BY_RANK
+    each = ranks if cut else 1
     if ranks > MOST_RANKS or ranks * each * pieces > MOST_CHUNKS:
         most = max(1, MOST_CHUNKS // (ranks * each))
         raise InputError(
             f"pieces: {pieces} given for {ranks} ranks; allowed: up to {MOST_RANKS} ranks "
             f"and {MOST_CHUNKS} chunks in all, so 1 to {most}"
         )
-    if collective in CUT_BY_RANK:
-        counts = np.concatenate([split(int(n), pieces) for n in split(elements, ranks)])
-    else:
-        counts = split(elements, pieces)
-    chunks = [int(c) for c in np.flatnonzero(counts)]
-    everybody = (1 << ranks) - 1
-    sizes: tuple[np.ndarray, ...] = (np.tile(counts, (ranks, 1)),)
+    shares = elements if isinstance(elements, np.ndarray) else _split(elements, each)
+    counts = np.concatenate([_split(int(n), pieces) for n in shares])
     if collective == "all-to-all":
         return _all_to_all(ranks, pieces, counts)
-    owner = {c: c // pieces for c in chunks} if collective in CUT_BY_RANK else {}
-    own = {(owner[c], 0, c): (c, 1 << owner[c]) for c in owner}
-    mine = {(r, 0, c): (c, 1 << r) for r in range(ranks) for c in chunks}
-    if collective == "all-gather":
-        pre, post = own, {(r, 0, c): (c, 1 << owner[c]) for r in range(ranks) for c in chunks}
-    elif collective == "reduce-scatter":
-        pre, post = mine, {at: (c, everybody) for at, (c, _) in own.items()}
-    elif collective == "all-reduce":
-        pre, post = mine, {at: (c, everybody) for at, (c, _) in mine.items()}
-    elif collective == "reduce":
-        pre, post = mine, {(root, 0, c): (c, everybody) for c in chunks}
-    elif collective == "broadcast":
-        pre = {(root, 0, c): (c, 1 << root) for c in chunks}
-        post = {(r, 0, c): (c, 1 << root) for r in range(ranks) for c in chunks}
-    elif collective == "gather":
-        pre, post = own, {(root, 0, c): (c, 1 << owner[c]) for c in chunks}
+    chunks = [int(c) for c in np.flatnonzero(counts)]
+    before, after = _WHERE[collective]
+    everybody = (1 << ranks) - 1
+
+    def held(where: int, origins: dict[int, int] | None) -> Holdings:
+        """Chunk c is item c; `origins` of each chunk, or None: a part of a sum, of the rank itself."""
+        owners = {_SHARE: lambda c: (c // pieces,), _EACH: lambda c: range(ranks), _ROOT: lambda c: (root,)}
+        by_rank = ((r, c) for c in chunks for r in owners[where](c))
+        return {(r, 0, c): (c, origins[c] if origins else 1 << r) for r, c in sorted(by_rank)}
+
+    if before == _EACH:  # sums
+        pre, post = held(before, None), held(after, dict.fromkeys(chunks, everybody))
     else:
-        pre = {(root, 0, c): (c, 1 << root) for c in chunks}
-        post = {at: (c, 1 << root) for at, (c, _) in own.items()}
-    return Layout(ranks, ("data",), sizes, pre, post)
+        origins = {c: 1 << (c // pieces if before == _SHARE else root) for c in chunks}
+        pre, post = held(before, origins), held(after, origins)
+    return Layout(ranks, ("data",), (np.tile(counts, (ranks, 1)),), pre, post)
+
+
+def _split(elements: int, parts: int) -> np.ndarray:
+    """``elements`` in ``parts`` as even as possible, larger ones first: shape (parts,), int64."""
+    return elements // parts + (np.arange(parts, dtype=np.int64) < elements % parts)
 
 
 def _all_to_all(ranks: int, pieces: int, counts: np.ndarray) -> Layout:
@@ -132,19 +130,16 @@ def _all_to_all(ranks: int, pieces: int, counts: np.ndarray) -> Layout:
     received = np.tile(counts.reshape(ranks, 1, pieces), (1, ranks, 1)).reshape(ranks, chunks)
     pre: Holdings = {}
     post: Holdings = {}
-    for d in range(ranks):
-        for p in range(pieces):
-            if counts[d * pieces + p]:
-                for r in range(ranks):
-                    held = r * chunks + d * pieces + p, 1 << r
-                    pre[r, 0, d * pieces + p] = held
-                    post[d, 1, r * pieces + p] = held
+    for chunk in np.flatnonzero(counts).tolist():
+        d, p = divmod(chunk, pieces)
+        for r in range(ranks):
+            pre[r, 0, chunk] = post[d, 1, r * pieces + p] = r * chunks + chunk, 1 << r
     return Layout(ranks, ("send", "recv"), (np.tile(counts, (ranks, 1)), received), pre, post)
 
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """The collective operation that a schedule promises.
+    """The collective operation that a schedule performs.
 
     Parameters
     ----------
@@ -176,9 +171,9 @@ class Operation:
 
 
 def kind(schedule: Schedule) -> tuple[str, int | None]:
-    """Which collective operation a schedule promises, and its root; see `operation`."""
-    found = operation(schedule)
-    return found.collective, found.root
+    """Which collective operation a schedule performs, and its root; see `operation`."""
+    performed = operation(schedule)
+    return performed.collective, performed.root
 
 
 def whole_elements(schedule: Schedule) -> int:
@@ -190,13 +185,12 @@ def whole_elements(schedule: Schedule) -> int:
     return operation(schedule).elements
 
 
-@remembered
+@cached
 def operation(schedule: Schedule) -> Operation:
-    """The collective operation that a schedule promises, found from what it holds before and after.
+    """The collective operation of a schedule, recognised from what is held before and after.
 
-    What is held before may lie in any one buffer, and what is held after in the same or another. In another,
-    a rank's share may lie in its place in the array or at the buffer's beginning. Names of items do not
-    matter, nor do further buffers.
+    Each may lie in any one buffer. In another buffer than before, a rank's share may lie in its place in the
+    array or at the buffer's beginning. Names of items do not matter, nor do further buffers.
     """
     pre, post = (_ends(schedule, held) for held in (schedule.pre, schedule.post))
     if pre is not None and post is not None:
@@ -243,27 +237,13 @@ def _variants(collective: str, pre: _Ends, post: _Ends) -> Iterator[tuple[int, b
     """Root, and whether shares lie at the beginning of their buffers."""
     root = 0
     if collective in ROOTED:
-        ranks = (pre if collective in ("broadcast", "scatter") else post).rank
+        ranks = (pre if _WHERE[collective][0] == _ROOT else post).rank
         if not ranks.size or ranks[0] != ranks[-1]:
             return
         root = int(ranks[0])
     yield root, False
-    if collective in CUT_BY_RANK and collective != "all-to-all" and pre.buffer != post.buffer:
+    if _SHARE in _WHERE[collective] and pre.buffer != post.buffer:
         yield root, True
-
-
-#: Where the array lies before and after: a share on each rank, whole on each, or whole on the root.
-_SHARE, _EACH, _ROOT = range(3)
-_WHERE = {
-    "all-gather": (_SHARE, _EACH),
-    "reduce-scatter": (_EACH, _SHARE),
-    "all-reduce": (_EACH, _EACH),
-    "all-to-all": (_EACH, _EACH),
-    "broadcast": (_ROOT, _EACH),
-    "reduce": (_EACH, _ROOT),
-    "gather": (_SHARE, _ROOT),
-    "scatter": (_ROOT, _SHARE),
-}
 
 
 def _counts(
@@ -305,8 +285,8 @@ def _counts(
         full = np.flatnonzero(size)
         if full.size != end.rank.size or (size != counts[chunk]).any():
             return None
-        for mine, theirs in ((end.rank, rank), (end.chunk, place), (end.who, who)):
-            if (mine != theirs[full]).any():
+        for held, expected in ((end.rank, rank), (end.chunk, place), (end.who, who)):
+            if (held != expected[full]).any():
                 return None
         names.append(name[full])
         items.append(end.item)

@@ -1,4 +1,4 @@
-"""What must wait for what when a schedule runs."""
+"""Levels of transfers: what may run at the same time."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Algorithms of collective operations by name."""
+"""Algorithms of collective operations by name: one entry of `ALGORITHMS` adds one everywhere."""
 
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from math import prod
 
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS, whole
-from wavefabric.collectives.builders import bruck, direct, double_tree, halo, recursive, ring, squares, trees
+from wavefabric.collectives.builders import bruck, direct, double_tree, messages, recursive, ring, trees
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
@@ -27,31 +27,19 @@ class Algorithm:
         One line.
     options : tuple of str
         Of ``pieces``, ``radix``, ``root``, ``grid``: what `build` may be given.
+    builder : function
+        Called with collective, ranks, elements, and the options as keywords; returns a `Schedule`.
     """
 
     name: str
     collectives: tuple[str, ...]
     summary: str
     options: tuple[str, ...]
+    builder: Callable[..., Schedule] = field(repr=False)
 
 
 _SUMS = ("all-gather", "reduce-scatter", "all-reduce")
-#: Called with collective, ranks, elements, pieces, radix, root, grid.
-_BUILDERS = {
-    "ring": lambda c, n, e, p, x, r, g: ring.ring(c, n, e, p, r),
-    "bidirectional-ring": lambda c, n, e, p, x, r, g: ring.bidirectional_ring(c, n, e, p),
-    "tree": lambda c, n, e, p, x, r, g: trees.tree(c, n, e, p, r),
-    "double-tree": lambda c, n, e, p, x, r, g: double_tree.double_tree(c, n, e, p, r),
-    "binomial": lambda c, n, e, p, x, r, g: trees.binomial(c, n, e, p, r),
-    "recursive": lambda c, n, e, p, x, r, g: recursive.recursive(c, n, e, p, x),
-    "recursive-exchange": lambda c, n, e, p, x, r, g: recursive.recursive_exchange(n, e, p, x),
-    "bruck": lambda c, n, e, p, x, r, g: bruck.bruck(c, n, e, p, x),
-    "direct": lambda c, n, e, p, x, r, g: direct.direct(c, n, e, p, r),
-    "pairwise": lambda c, n, e, p, x, r, g: direct.pairwise(c, n, e, p),
-    "squares": lambda c, n, e, p, x, r, g: squares.squares(n, e, p, g),
-    "torus": lambda c, n, e, p, x, r, g: halo.halo(n, e, g, periodic=True),
-    "mesh": lambda c, n, e, p, x, r, g: halo.halo(n, e, g, periodic=False),
-}
+_TREES = ("broadcast", "reduce", "all-reduce")
 
 ALGORITHMS: dict[str, Algorithm] = {
     a.name: a
@@ -61,79 +49,86 @@ ALGORITHMS: dict[str, Algorithm] = {
             (*_SUMS, "broadcast", "reduce"),
             "everybody sends to the next rank only; broadcast and reduce are pipelined by pieces",
             ("pieces", "root"),
+            ring.ring,
         ),
-        Algorithm("bidirectional-ring", _SUMS, "a ring used both ways at once: half the rounds", ("pieces",)),
         Algorithm(
-            "tree",
-            ("broadcast", "reduce", "all-reduce"),
-            "binary tree, pipelined by pieces",
-            ("pieces", "root"),
+            "bidirectional-ring",
+            _SUMS,
+            "a ring used both ways at once: half the rounds",
+            ("pieces",),
+            ring.bidirectional_ring,
         ),
+        Algorithm("tree", _TREES, "binary tree, pipelined by pieces", ("pieces", "root"), trees.tree),
         Algorithm(
             "double-tree",
-            ("broadcast", "reduce", "all-reduce"),
+            _TREES,
             "two complementary binary trees, each for half of the array, pipelined by pieces",
             ("pieces", "root"),
+            double_tree.double_tree,
         ),
         Algorithm(
             "binomial",
             ("broadcast", "reduce", "gather", "scatter"),
             "binomial tree: as few rounds as one message a round allows",
             ("pieces", "root"),
+            trees.binomial,
         ),
         Algorithm(
             "recursive",
             _SUMS,
             "doubling and halving, or any radix: few rounds, least volume",
             ("pieces", "radix"),
+            recursive.recursive,
         ),
         Algorithm(
             "recursive-exchange",
             ("all-reduce",),
             "whole arrays exchanged in growing groups: fewest rounds",
             ("pieces", "radix"),
+            recursive.recursive_exchange,
         ),
         Algorithm(
             "bruck",
             ("all-gather", "all-to-all"),
             "logarithmic rounds for any number of ranks",
             ("pieces", "radix"),
+            bruck.bruck,
         ),
-        Algorithm("direct", COLLECTIVES, "all pairs at once: one round of communication", ("pieces", "root")),
+        Algorithm(
+            "direct",
+            COLLECTIVES,
+            "all pairs at once: one round of communication",
+            ("pieces", "root"),
+            direct.direct,
+        ),
         Algorithm(
             "pairwise",
             ("all-to-all", "reduce-scatter", "all-gather"),
             "one pair after the other: N - 1 rounds",
             ("pieces",),
+            direct.pairwise,
         ),
         Algorithm(
             "squares",
             ("all-reduce",),
             "divide and conquer on a grid: whole arrays among squares of four, then pairs of squares",
             ("pieces", "grid"),
+            recursive.squares,
         ),
-        Algorithm("torus", ("halo",), "each rank to its neighbours on a periodic grid", ("grid",)),
-        Algorithm("mesh", ("halo",), "each rank to its neighbours on a grid with ends", ("grid",)),
+        Algorithm(
+            "torus", ("halo",), "each rank to its neighbours on a periodic grid", ("grid",), messages.torus
+        ),
+        Algorithm(
+            "mesh", ("halo",), "each rank to its neighbours on a grid with ends", ("grid",), messages.mesh
+        ),
     )
 }
 
 
-def accepts(
-    algorithm: str,
-    collective: str,
-    ranks: int,
-    *,
-    pieces: int = 1,
-    radix: int | None = None,
-    root: int = 0,
-    grid: Sequence[int] | None = None,
-) -> str | None:
-    """Why `build` refuses these arguments, in one line; None if it does not.
-
-    Parameters are those of `build`.
-    """
+def accepts(algorithm: str, collective: str, ranks: int, **options) -> str | None:
+    """Why `build` refuses these arguments, in one line; None if it does not. Options are those of `build`."""
     try:
-        _checked(algorithm, collective, ranks, pieces, radix, root, grid)
+        _checked(algorithm, collective, ranks, **options)
     except InputError as error:
         return str(error)
     return None
@@ -187,21 +182,22 @@ def build(
     >>> schedule.name, schedule.communication_rounds
     ('recursive all-reduce, radix 4', 4)
     """
-    radix, shape = _checked(algorithm, collective, ranks, pieces, radix, root, grid)
+    options = _checked(algorithm, collective, ranks, pieces=pieces, radix=radix, root=root, grid=grid)
     elements = whole("elements", elements, 0)
-    return _BUILDERS[algorithm](collective, ranks, elements, pieces, radix, root, shape)
+    return ALGORITHMS[algorithm].builder(collective, ranks, elements, **options)
 
 
 def _checked(
     algorithm: str,
     collective: str,
     ranks: int,
-    pieces: int,
-    radix: int | None,
-    root: int,
-    grid: Sequence[int] | None,
-) -> tuple[int, tuple[int, ...]]:
-    """Radix and grid, defaults filled in."""
+    *,
+    pieces: int = 1,
+    radix: int | None = None,
+    root: int = 0,
+    grid: Sequence[int] | None = None,
+) -> dict[str, object]:
+    """The options of the algorithm, defaults filled in."""
     if algorithm not in ALGORITHMS:
         raise InputError(f"algorithm: {algorithm!r} given; allowed: {', '.join(ALGORITHMS)}")
     known = ALGORITHMS[algorithm]
@@ -210,9 +206,8 @@ def _checked(
             f"collective: {collective!r} given; allowed: {', '.join(known.collectives)} ({algorithm})"
         )
     whole("ranks", ranks, 1, MOST_RANKS)
-    given = {"pieces": pieces != 1, "radix": radix is not None, "grid": grid is not None}
-    for option, value in (("pieces", pieces), ("radix", radix), ("grid", grid)):
-        if given[option] and option not in known.options:
+    for option, value, default in (("pieces", pieces, 1), ("radix", radix, None), ("grid", grid, None)):
+        if value != default and option not in known.options:
             raise InputError(f"{option}: {value!r} given; allowed: none, {algorithm} has no {option}")
     whole("pieces", pieces, 1)
     whole("root", root, 0, ranks - 1)
@@ -225,14 +220,12 @@ def _checked(
         )
     shape = _grid(algorithm, ranks, grid) if "grid" in known.options else ()
     _check_extent(algorithm, collective, ranks, pieces, radix)
-    return radix, shape
+    options = {"pieces": pieces, "radix": radix, "root": root, "grid": shape}
+    return {option: options[option] for option in known.options}
 
 
 def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: int = 2) -> tuple[int, int]:
-    """Upper bounds on the chunks of all ranks together, and on those that move, of what `build` makes.
-
-    Parameters are those of `build`, and checked.
-    """
+    """Upper bounds on the chunks of all ranks together, and on those that move, of what `build` makes."""
     if collective == "halo":  # at most as many axes as ranks have factors of 2
         return 4 * ranks * ranks.bit_length(), 2 * ranks * ranks.bit_length()
     shared = algorithm in ("ring", "bidirectional-ring", "recursive") and collective == "all-reduce"
@@ -280,18 +273,17 @@ def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, 
     if algorithm == "squares" and (ranks < 4 or ranks & (ranks - 1)):
         raise InputError(f"ranks: {ranks} given; allowed: powers of two from 4 (squares)")
     if grid is None:
-        return halo.near_square(ranks)
+        return messages.near_square(ranks)
     try:
-        given = tuple(grid)
+        axes = tuple(grid)
     except TypeError:
-        given = ()
-    if not given:
+        axes = ()
+    if not axes:
         raise InputError(f"grid: {grid!r} given; allowed: ranks along each axis")
-    shape = tuple(whole(f"grid[{i}]", n, 1) for i, n in enumerate(given))
+    shape = tuple(whole(f"grid[{i}]", n, 1) for i, n in enumerate(axes))
+    given = f"grid: {'x'.join(map(str, shape))} given"
     if prod(shape) != ranks:
-        raise InputError(f"grid: {'x'.join(map(str, shape))} given; allowed: a product of {ranks}, the ranks")
+        raise InputError(f"{given}; allowed: a product of {ranks}, the ranks")
     if algorithm == "squares" and (len(shape) != 2 or any(n < 2 or n & (n - 1) for n in shape)):
-        raise InputError(
-            f"grid: {'x'.join(map(str, shape))} given; allowed: two powers of two from 2 (squares)"
-        )
+        raise InputError(f"{given}; allowed: two powers of two from 2 (squares)")
     return shape

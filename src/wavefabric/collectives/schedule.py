@@ -1,7 +1,4 @@
-"""One communication pattern as an object: what moves, from whom to whom, in which order.
-
-The same object is proved (`collectives.verify`), costed and executed (`exchange.Communicator`).
-"""
+"""A communication pattern as one object: proved (`verify`), costed (`fabric`), run (`exchange`), drawn."""
 
 from __future__ import annotations
 
@@ -38,16 +35,7 @@ Holdings = dict[tuple[int, int, int], tuple[int, int]]
 
 @dataclass(frozen=True)
 class MscclOrigin:
-    """What the MSCCL file that a schedule was read from says, and transfers do not.
-
-    Parameters
-    ----------
-    protocol : str
-        Of `PROTOCOLS`.
-    channels : int
-    most_bytes : int or None
-        Bytes of the largest array that the file runs with before its buffers are full; None: any.
-    """
+    """What an MSCCL file says beside its transfers; ``most_bytes``: the largest array that it runs with."""
 
     protocol: str
     channels: int
@@ -99,17 +87,17 @@ class Schedule:
         return np.concatenate(([0], np.cumsum(self.sizes[buffer][rank])))
 
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
-def remembered(function: Callable[[Schedule], _Found]) -> Callable[[Schedule], _Found]:
-    """Remember what a function finds for a schedule, which is never changed once it is made."""
-    known: WeakKeyDictionary[Schedule, _Found] = WeakKeyDictionary()
+def cached(function: Callable[[Schedule], _Result]) -> Callable[[Schedule], _Result]:
+    """Call a function once for each schedule, which is never changed once it is made."""
+    results: WeakKeyDictionary[Schedule, _Result] = WeakKeyDictionary()
 
     @wraps(function)
-    def of(schedule: Schedule) -> _Found:
-        if schedule not in known:
-            known[schedule] = function(schedule)
-        return known[schedule]
+    def once(schedule: Schedule) -> _Result:
+        if schedule not in results:
+            results[schedule] = function(schedule)
+        return results[schedule]
 
-    return of
+    return once

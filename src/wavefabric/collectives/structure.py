@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from wavefabric.collectives.arguments import ragged
-from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule, remembered
+from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule, cached
 from wavefabric.errors import InputError
 
 #: What `is_name` allows, in words.
@@ -16,23 +16,14 @@ NAMES = "text of one line, not empty"
 
 
 class ScheduleError(InputError):
-    """A schedule that does not do what it promises; the message names the transfer or the chunk."""
+    """A schedule that does not do what it states; the message names the transfer or the chunk."""
 
 
 @dataclass(frozen=True)
 class Moves:
-    """Transfers taken apart into moves of one chunk each, in the schedule's order.
+    """Transfers taken apart into moves of one chunk each, in the schedule's order: arrays of shape (moves,).
 
-    Chunks are numbered through: buffer by buffer, in it rank by rank.
-
-    Parameters
-    ----------
-    transfer : ndarray of int, shape (moves,)
-        The transfer that a move belongs to.
-    src, dst : ndarray of int, shape (moves,)
-        Numbers of the chunks.
-    chunks : int
-        How many there are in all.
+    Chunks are numbered through: buffer by buffer, in it rank by rank. ``chunks``: how many there are in all.
     """
 
     transfer: np.ndarray
@@ -55,13 +46,10 @@ def chunk_numbers(schedule: Schedule, buffer, rank, chunk) -> np.ndarray:
 def moves(schedule: Schedule) -> Moves:
     """The moves of a schedule whose structure was checked."""
     t = schedule.transfers
-    count = t["count"].astype(np.int64)
-    transfer, within = ragged(count)
-    first_src = chunk_numbers(schedule, t["src_buffer"], t["src"], t["src_chunk"])
-    first_dst = chunk_numbers(schedule, t["dst_buffer"], t["dst"], t["dst_chunk"])
-    return Moves(
-        transfer, first_src[transfer] + within, first_dst[transfer] + within, int(chunk_bases(schedule)[-1])
-    )
+    transfer, within = ragged(t["count"].astype(np.int64))
+    src = chunk_numbers(schedule, t["src_buffer"], t["src"], t["src_chunk"])[transfer] + within
+    dst = chunk_numbers(schedule, t["dst_buffer"], t["dst"], t["dst_chunk"])[transfer] + within
+    return Moves(transfer, src, dst, int(chunk_bases(schedule)[-1]))
 
 
 def transfer_elements(schedule: Schedule) -> np.ndarray:
@@ -70,11 +58,9 @@ def transfer_elements(schedule: Schedule) -> np.ndarray:
     out = np.zeros(t.size, np.int64)
     for buffer, sizes in enumerate(schedule.sizes):
         here = np.flatnonzero(t["src_buffer"] == buffer)
-        if here.size:
-            total = np.zeros((sizes.shape[0], sizes.shape[1] + 1), np.int64)
-            np.cumsum(sizes, axis=1, out=total[:, 1:])
-            rank, chunk = t["src"][here], t["src_chunk"][here]
-            out[here] = total[rank, chunk + t["count"][here]] - total[rank, chunk]
+        total = np.pad(np.cumsum(sizes, axis=1), ((0, 0), (1, 0)))
+        rank, chunk = t["src"][here], t["src_chunk"][here]
+        out[here] = total[rank, chunk + t["count"][here]] - total[rank, chunk]
     return out
 
 
@@ -86,16 +72,20 @@ def batches(rounds: np.ndarray) -> list[tuple[int, int]]:
     return list(pairwise([0, *cuts.tolist(), rounds.size]))
 
 
-def place(schedule: Schedule, rank: int, buffer: int, chunk: int) -> str:
+def chunk_name(schedule: Schedule, rank: int, buffer: int, chunk: int) -> str:
     """A chunk in words."""
     return f"{schedule.buffers[buffer]}[{chunk}] of rank {rank}"
 
 
-def transfer_name(schedule: Schedule, number: int, within: int = 0) -> str:
-    """A transfer, or the move of one of its chunks, in words."""
+def move_name(schedule: Schedule, m: Moves, move: int) -> str:
+    """One of the moves in words: its transfer, from where to where."""
+    number = int(m.transfer[move])
+    within = move - int(np.searchsorted(m.transfer, number))
     t = schedule.transfers[number]
-    src = place(schedule, int(t["src"]), int(t["src_buffer"]), int(t["src_chunk"]) + within)
-    dst = place(schedule, int(t["dst"]), int(t["dst_buffer"]), int(t["dst_chunk"]) + within)
+    src, dst = (
+        chunk_name(schedule, int(t[end]), int(t[f"{end}_buffer"]), int(t[f"{end}_chunk"]) + within)
+        for end in ("src", "dst")
+    )
     verb = "reduce" if t["reduce"] else "copy"
     return f"{schedule.name}: transfer {number} (round {int(t['round'])}, {verb} {src} to {dst})"
 
@@ -108,10 +98,7 @@ def is_name(text: str) -> bool:
 def check_structure(schedule: Schedule) -> None:
     """Refuse a schedule with numbers out of range, empty chunks that move, or sizes that differ.
 
-    Raises
-    ------
-    ScheduleError
-        Naming the first transfer, or the first entry of `pre` or `post`, that is wrong.
+    `ScheduleError` names the first transfer, or the first entry of `pre` or `post`, that is wrong.
     """
     _check_buffers(schedule)
     _check_ranges(schedule)
@@ -121,34 +108,36 @@ def check_structure(schedule: Schedule) -> None:
 
 
 #: `check_structure`, once for each schedule: what is proved is not proved again for every size.
-checked_structure = remembered(check_structure)
+checked_structure = cached(check_structure)
+
+
+def _refuse(schedule: Schedule, key: str, given, allowed: str):
+    name = schedule.name if is_name(schedule.name) else "schedule"
+    raise ScheduleError(f"{name}: {key}: {given}; allowed: {allowed}")
 
 
 def _check_buffers(schedule: Schedule) -> None:
-    def refuse(key: str, given, allowed: str):
-        name = schedule.name if is_name(schedule.name) else "schedule"
-        raise ScheduleError(f"{name}: {key}: {given}; allowed: {allowed}")
-
     if schedule.ranks < 1:
-        refuse("ranks", schedule.ranks, "from 1")
+        _refuse(schedule, "ranks", schedule.ranks, "from 1")
     names = schedule.buffers
     for key, name in [("name", schedule.name), *(("buffers", n) for n in names)]:
         if not is_name(name):
-            refuse(key, repr(name), NAMES)
+            _refuse(schedule, key, repr(name), NAMES)
     if not names or len(set(names)) < len(names):
-        refuse("buffers", list(names), "at least one, each with a name of its own")
+        _refuse(schedule, "buffers", list(names), "at least one, each with a name of its own")
     if len(schedule.sizes) != len(names):
-        refuse("sizes", f"{len(schedule.sizes)} tables", f"one a buffer, {len(names)}")
+        _refuse(schedule, "sizes", f"{len(schedule.sizes)} tables", f"one a buffer, {len(names)}")
     for name, sizes in zip(names, schedule.sizes, strict=True):
+        key = f"sizes of {name}"
         if sizes.ndim != 2 or len(sizes) != schedule.ranks or sizes.dtype != np.int64:
-            what = f"{sizes.dtype} of shape {sizes.shape}"
-            refuse(f"sizes of {name}", what, f"int64 of shape ({schedule.ranks}, chunks)")
+            given = f"{sizes.dtype} of shape {sizes.shape}"
+            _refuse(schedule, key, given, f"int64 of shape ({schedule.ranks}, chunks)")
         if sizes.size and sizes.min() < 0:
-            refuse(f"sizes of {name}", int(sizes.min()), "from 0")
+            _refuse(schedule, key, int(sizes.min()), "from 0")
         if sizes.sum(axis=1, dtype=np.float64).max() >= 2.0**63:
-            refuse(f"sizes of {name}", "2^63 elements or more on a rank", "fewer")
+            _refuse(schedule, key, "2^63 elements or more on a rank", "fewer")
     if schedule.transfers.dtype != TRANSFER or schedule.transfers.ndim != 1:
-        refuse("transfers", f"dtype {schedule.transfers.dtype}", "a row of TRANSFER")
+        _refuse(schedule, "transfers", f"dtype {schedule.transfers.dtype}", "a row of TRANSFER")
 
 
 def _check_ranges(schedule: Schedule) -> None:
@@ -156,32 +145,26 @@ def _check_ranges(schedule: Schedule) -> None:
     if not t.size:
         return
     width = np.array([s.shape[1] for s in schedule.sizes], np.int64)
-    last_buffer = len(schedule.buffers) - 1
-    highest = {"src": schedule.ranks - 1, "dst": schedule.ranks - 1}
-    highest |= {"src_buffer": last_buffer, "dst_buffer": last_buffer}
-    for key, high in highest.items():
-        _refuse_outside(schedule, key, t[key], 0, np.full(t.size, high))
+
+    def check(key: str, low: int, high) -> None:
+        given, high = t[key], np.broadcast_to(high, t.size)
+        outside = (given < low) | (given > high)
+        if outside.any():
+            i = int(np.argmax(outside))
+            allowed = f"{low} to {int(high[i])}" if high[i] >= low else "none, the buffer has no chunks"
+            _refuse(schedule, f"transfers[{i}].{key}", int(given[i]), allowed)
+
+    for key, high in (("", schedule.ranks - 1), ("_buffer", len(schedule.buffers) - 1)):
+        for end in ("src", "dst"):
+            check(f"{end}{key}", 0, high)
     for end in ("src", "dst"):
-        last = width[t[f"{end}_buffer"]] - 1
-        _refuse_outside(schedule, f"{end}_chunk", t[f"{end}_chunk"], 0, last)
-    room = [width[t[f"{end}_buffer"]] - t[f"{end}_chunk"] for end in ("src", "dst")]
-    _refuse_outside(schedule, "count", t["count"], 1, np.minimum(*room))
+        check(f"{end}_chunk", 0, width[t[f"{end}_buffer"]] - 1)
+    check("count", 1, np.minimum(*(width[t[f"{end}_buffer"]] - t[f"{end}_chunk"] for end in ("src", "dst"))))
     early = np.concatenate(([t["round"][0] < 0], np.diff(t["round"]) < 0))
     if early.any():
         i = int(np.argmax(early))
         least = int(t["round"][i - 1]) if i else 0
-        given = int(t["round"][i])
-        raise ScheduleError(
-            f"{schedule.name}: transfers[{i}].round: {given}; allowed: from {least} (in order)"
-        )
-
-
-def _refuse_outside(schedule: Schedule, key: str, given: np.ndarray, low: int, high: np.ndarray) -> None:
-    outside = (given < low) | (given > high)
-    if outside.any():
-        i = int(np.argmax(outside))
-        allowed = f"{low} to {int(high[i])}" if high[i] >= low else "none, the buffer has no chunks"
-        raise ScheduleError(f"{schedule.name}: transfers[{i}].{key}: {int(given[i])}; allowed: {allowed}")
+        _refuse(schedule, f"transfers[{i}].round", int(t["round"][i]), f"from {least} (in order)")
 
 
 def _check_chunks(schedule: Schedule) -> None:
@@ -192,30 +175,27 @@ def _check_chunks(schedule: Schedule) -> None:
     if not wrong.any():
         return
     i = int(np.argmax(wrong))
-    number = int(m.transfer[i])
-    within = i - int(np.searchsorted(m.transfer, number))
     if src[i] == dst[i]:
         why = "the chunk is empty (0 elements)"
     else:
         why = f"the source has {src[i]} elements, the destination {dst[i]}"
-    raise ScheduleError(f"{transfer_name(schedule, number, within)}: {why}")
+    raise ScheduleError(f"{move_name(schedule, m, i)}: {why}")
 
 
 def _check_holdings(schedule: Schedule, name: str, held: Holdings) -> None:
     def refuse(given: str, allowed: str):
-        raise ScheduleError(f"{schedule.name}: {name}: {given}; allowed: {allowed}")
+        _refuse(schedule, name, given, allowed)
 
-    shapes = [s.shape for s in schedule.sizes]
+    widths = [s.shape[1] for s in schedule.sizes]
     for (rank, buffer, chunk), (item, origins) in held.items():
-        if not (
-            0 <= buffer < len(shapes) and 0 <= rank < shapes[buffer][0] and 0 <= chunk < shapes[buffer][1]
-        ):
-            given = f"(rank {rank}, buffer {buffer}, chunk {chunk})"
-            refuse(given, f"{schedule.ranks} ranks, {len(shapes)} buffers, chunks {[s[1] for s in shapes]}")
+        at = rank, buffer, chunk
+        if not (0 <= buffer < len(widths) and 0 <= rank < schedule.ranks and 0 <= chunk < widths[buffer]):
+            allowed = f"{schedule.ranks} ranks, {len(widths)} buffers, chunks {widths}"
+            refuse(f"(rank {rank}, buffer {buffer}, chunk {chunk})", allowed)
         if not schedule.sizes[buffer][rank, chunk]:
-            refuse(f"{place(schedule, rank, buffer, chunk)} is empty (0 elements)", "chunks with elements")
+            refuse(f"{chunk_name(schedule, *at)} is empty (0 elements)", "chunks with elements")
         if not 0 <= item < 2**63:
-            refuse(f"{place(schedule, rank, buffer, chunk)}: item {item}", "from 0")
+            refuse(f"{chunk_name(schedule, *at)}: item {item}", "from 0")
         if origins <= 0 or origins >> schedule.ranks:
-            text = f"{place(schedule, rank, buffer, chunk)}: origins {origins:#x}"
-            refuse(text, f"bits of ranks 0 to {schedule.ranks - 1}, at least one")
+            given = f"{chunk_name(schedule, *at)}: origins {origins:#x}"
+            refuse(given, f"bits of ranks 0 to {schedule.ranks - 1}, at least one")

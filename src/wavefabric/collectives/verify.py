@@ -1,4 +1,4 @@
-"""The proof that a schedule does what it promises: it is replayed on what each chunk holds."""
+"""The proof that a schedule turns `pre` into `post`: it is replayed on what each chunk holds."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from wavefabric.collectives.structure import (
     ScheduleError,
     batches,
     check_structure,
+    chunk_name,
     chunk_numbers,
+    move_name,
     moves,
-    place,
-    transfer_name,
 )
 
 _NOTHING = -1
@@ -101,13 +101,12 @@ class _State:
         self.writer[dst] = -1
 
     def _refuse(self, move: int) -> None:
-        m, s = self.moves, self.schedule
-        number = int(m.transfer[move])
+        m = self.moves
         src, dst = m.src[move], m.dst[move]
         if self.writer[src] >= 0:
-            why = f"reads a chunk that {self._other(int(self.writer[src]), number)} writes in the same round"
+            why = f"reads a chunk that {self._other(int(self.writer[src]), move)} writes in the same round"
         elif self.writer[dst] != move:
-            why = f"writes a chunk that {self._other(int(self.writer[dst]), number)} writes in the same round"
+            why = f"writes a chunk that {self._other(int(self.writer[dst]), move)} writes in the same round"
         elif self.item[src] == _NOTHING:
             why = "the source holds nothing"
         elif self.item[dst] == _NOTHING:
@@ -116,12 +115,11 @@ class _State:
             why = f"item {self.item[src]} cannot be added to item {self.item[dst]}"
         else:
             why = f"double counting of {_ranks(self.origins[src] & self.origins[dst])}"
-        within = move - int(np.searchsorted(m.transfer, number))
-        raise ScheduleError(f"{transfer_name(s, number, within)}: {why}")
+        raise ScheduleError(f"{move_name(self.schedule, m, move)}: {why}")
 
-    def _other(self, move: int, number: int) -> str:
-        other = int(self.moves.transfer[move])
-        return "it also" if other == number else f"transfer {other}"
+    def _other(self, writer: int, move: int) -> str:
+        transfer = self.moves.transfer
+        return "it also" if transfer[writer] == transfer[move] else f"transfer {transfer[writer]}"
 
     def compare(self, post: Holdings) -> None:
         """Refuse unless all that `post` names is held exactly."""
@@ -131,7 +129,7 @@ class _State:
             return
         i = int(np.argmax(wrong))
         held = _holding(int(self.item[chunk[i]]), self.origins[chunk[i]])
-        where = place(self.schedule, *sorted(post)[i])
+        where = chunk_name(self.schedule, *sorted(post)[i])
         must = _holding(int(item[i]), origins[i])
         raise ScheduleError(f"{self.schedule.name}: post: {where} holds {held}; must hold {must}")
 

@@ -1,6 +1,9 @@
-"""Where arrays live: NumPy, FFTW and Numba on a CPU; CuPy, cuFFT and NVRTC on a GPU."""
+"""Where arrays live and kernels run: NumPy, FFTW and Numba on a CPU; CuPy, cuFFT and NVRTC on a GPU.
 
-from wavefabric.device.base import Device, RowFFT
+May import ``files``, ``system`` and ``errors``.
+"""
+
+from wavefabric.device.base import Device
 from wavefabric.device.select import describe, get_device
 
-__all__ = ["Device", "RowFFT", "describe", "get_device"]
+__all__ = ["Device", "describe", "get_device"]

@@ -6,48 +6,31 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 
-class RowFFT(Protocol):
-    """In-place transforms of rows of one shape, planned once.
+class InPlaceFFT(Protocol):
+    """In-place complex transforms of arrays of one shape, planned once.
 
     ``forward`` carries NumPy's sign and no scale; ``backward`` is the *unscaled* inverse, so that
     the factor 1/N goes into whatever multiplies the spectrum.
     """
 
-    def forward(self, rows: Any) -> None:
-        """Transform ``rows``, shape (n, N) or one row (N,), in place."""
-        ...
+    def forward(self, array: Any) -> None: ...
 
-    def backward(self, rows: Any) -> None:
-        """Unscaled inverse transform of ``rows`` in place."""
-        ...
+    def backward(self, array: Any) -> None: ...
 
 
 class RealFFT(Protocol):
-    """Transforms of one real 3-D field, planned once; axes of one point are left out."""
+    """Transforms of real fields (Nz, Ny, Nx) to spectra (Nz, Ny, Nx//2+1) and back, planned once.
 
-    def forward(self, real: Any, spectrum: Any) -> None:
-        """``spectrum`` (Nz, Ny, Nx//2+1) of ``real`` (Nz, Ny, Nx), NumPy's sign, no scale."""
-        ...
+    Sign and scale are those of `InPlaceFFT`; axes of one point are left out; ``backward`` spoils its input.
+    """
 
-    def backward(self, spectrum: Any, real: Any) -> None:
-        """Unscaled inverse; spoils ``spectrum``."""
-        ...
+    def forward(self, real: Any, spectrum: Any) -> None: ...
 
-
-class AxisFFT(Protocol):
-    """In-place complex transforms of a 3-D array along one axis, planned once."""
-
-    def forward(self, array: Any) -> None:
-        """Transform, NumPy's sign, no scale."""
-        ...
-
-    def backward(self, array: Any) -> None:
-        """Unscaled inverse."""
-        ...
+    def backward(self, spectrum: Any, real: Any) -> None: ...
 
 
 class Device(Protocol):
-    """One place where arrays live.
+    """Where arrays live and kernels run.
 
     Attributes
     ----------
@@ -87,16 +70,16 @@ class Device(Protocol):
         """Out-of-place inverse transform, NumPy's conventions; keeps single precision."""
         ...
 
-    def row_fft(self, rows: int, n: int, dtype) -> RowFFT:
-        """Plan in-place transforms of ``rows`` rows of ``n`` samples."""
+    def row_fft(self, rows: int, n: int, dtype) -> InPlaceFFT:
+        """Plan transforms of up to ``rows`` rows (or one, of shape (n,)) of ``n`` samples."""
         ...
 
     def real_fft(self, shape: tuple[int, int, int], dtype, axes: tuple[int, ...] = (0, 1, 2)) -> RealFFT:
         """Plan transforms of real fields of ``shape``, float32 or float64, along the last axes or all."""
         ...
 
-    def axis_fft(self, shape: tuple[int, int, int], dtype, axis: int) -> AxisFFT:
-        """Plan in-place transforms along ``axis`` (0 or 1) of contiguous complex arrays of ``shape``."""
+    def axis_fft(self, shape: tuple[int, int, int], dtype, axis: int) -> InPlaceFFT:
+        """Plan transforms along ``axis`` (0 or 1) of contiguous complex arrays of ``shape``."""
         ...
 
     def export(self, array) -> Callable[[], Any]:
@@ -124,7 +107,7 @@ class Device(Protocol):
         ...
 
     def synchronize(self) -> None:
-        """Wait until all work given to the device is done."""
+        """Wait until all work of the device is done."""
         ...
 
     def memory(self) -> tuple[int, int]:

@@ -11,76 +11,10 @@ from pathlib import Path
 import numpy as np
 import scipy.fft
 
-from wavefabric.device import compiling, fftw
+from wavefabric.device import compiling
+from wavefabric.device.cpu_fft import CpuAxisFFT, CpuRealFFT, CpuRowFFT
 from wavefabric.errors import InputError
 from wavefabric.system.machine import host_memory, usable_threads
-
-
-class CpuRowFFT:
-    """In-place row transforms; each call runs in the thread that makes it."""
-
-    def __init__(self, n: int, dtype, threads: int):
-        self._plans = fftw.RowPlans(n, dtype, threads) if fftw.pyfftw else None
-        self._threads = threads
-
-    def forward(self, rows) -> None:
-        self._run(rows, "FFTW_FORWARD")
-
-    def backward(self, rows) -> None:
-        self._run(rows, "FFTW_BACKWARD")
-
-    def _run(self, rows, direction: str) -> None:
-        for row in rows if rows.ndim == 2 else (rows,):
-            if self._plans:
-                self._plans.execute(row, direction)
-            elif direction == "FFTW_FORWARD":
-                row[...] = scipy.fft.fft(row, overwrite_x=True, workers=self._threads)
-            else:
-                row[...] = scipy.fft.ifft(row, norm="forward", overwrite_x=True, workers=self._threads)
-
-
-class CpuRealFFT:
-    """Real 3-D transforms with all threads, along all axes or some."""
-
-    def __init__(self, shape, dtype, threads: int, axes: tuple[int, ...] = (0, 1, 2)):
-        self._axes = tuple(axis for axis in axes if shape[axis] > 1 or axis == 2)
-        self._sizes = [shape[axis] for axis in self._axes]
-        self._threads = threads
-        self._plans = fftw.RealPlans(shape, dtype, self._axes, threads) if fftw.pyfftw else None
-
-    def forward(self, real, spectrum) -> None:
-        if self._plans:
-            self._plans.forward(real, spectrum)
-        else:
-            spectrum[...] = scipy.fft.rfftn(real, axes=self._axes, workers=self._threads)
-
-    def backward(self, spectrum, real) -> None:
-        if self._plans:
-            self._plans.backward(spectrum, real)
-        else:
-            real[...] = scipy.fft.irfftn(
-                spectrum, self._sizes, axes=self._axes, norm="forward", workers=self._threads
-            )
-
-
-class CpuAxisFFT:
-    """In-place complex transforms along one axis of a 3-D array."""
-
-    def __init__(self, shape, dtype, axis: int, threads: int):
-        self._axis, self._threads = axis, threads
-        self._plans = fftw.AxisPlans(shape, dtype, axis, threads) if fftw.pyfftw else None
-
-    def forward(self, array) -> None:
-        if self._plans:
-            self._plans.forward(array)
-        else:
-            array[...] = scipy.fft.fft(array, axis=self._axis, workers=self._threads)
-
-    def backward(self, array) -> None:
-        if self._plans:
-            self._plans.backward(array)
-        else:
-            array[...] = scipy.fft.ifft(array, axis=self._axis, norm="forward", workers=self._threads)
 
 
 class CpuDevice:
@@ -166,7 +100,6 @@ class CpuDevice:
         pass
 
     def memory(self) -> tuple[int, int]:
-        """Free and total bytes of the host, see `wavefabric.system.machine.host_memory`."""
         return host_memory()
 
     def used_memory(self) -> int:

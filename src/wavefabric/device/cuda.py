@@ -37,30 +37,20 @@ def count() -> int:
 
 def describe() -> list[dict]:
     """Name, memory and compute capability of each CUDA device."""
-    found = []
-    for index in range(count()):
-        properties = cupy.cuda.runtime.getDeviceProperties(index)
-        found.append(
-            {
-                "name": f"cuda:{index}",
-                "model": properties["name"].decode(),
-                "memory_bytes": int(properties["totalGlobalMem"]),
-                "compute_capability": f"{properties['major']}.{properties['minor']}",
-            }
-        )
-    return found
+    properties = [cupy.cuda.runtime.getDeviceProperties(index) for index in range(count())]
+    return [
+        {
+            "name": f"cuda:{index}",
+            "model": each["name"].decode(),
+            "memory_bytes": int(each["totalGlobalMem"]),
+            "compute_capability": f"{each['major']}.{each['minor']}",
+        }
+        for index, each in enumerate(properties)
+    ]
 
 
 class CudaRowFFT:
-    """In-place cuFFT transforms of contiguous rows; one plan and one work area a batch size.
-
-    Parameters
-    ----------
-    rows, n : int
-        Largest batch, and samples a row.
-    dtype : dtype
-        complex64 or complex128.
-    """
+    """In-place cuFFT transforms of contiguous rows of ``n`` samples; one plan and work area a batch size."""
 
     def __init__(self, rows: int, n: int, dtype):
         self._n, self._type = n, _TYPES[np.dtype(dtype)]
@@ -80,17 +70,7 @@ class CudaRowFFT:
 
 
 class CudaRealFFT:
-    """Real 3-D cuFFT transforms out of place; planned with work areas of their own.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        (Nz, Ny, Nx) of the real field.
-    dtype : dtype
-        float32 or float64.
-    axes : tuple of int
-        Which are transformed: the last ones.
-    """
+    """Real 3-D cuFFT transforms out of place, along the last axes; planned with work areas of their own."""
 
     def __init__(self, shape, dtype, axes: tuple[int, ...] = (0, 1, 2)):
         # cuFFT wants neighbouring axes: one point between two others is transformed too.
@@ -111,16 +91,9 @@ class CudaRealFFT:
 
 
 class CudaAxisFFT:
-    """Complex cuFFT transforms along the first or the second axis of a 3-D array, in place.
+    """In-place complex cuFFT transforms of a 3-D array along its first axis (0) or its second (1).
 
-    Parameters
-    ----------
-    shape : tuple of int
-        (Nz, Ny, Nx).
-    dtype : dtype
-        complex64 or complex128.
-    axis : int
-        0 or 1. Along the second, each plane is a call of its own: cuFFT's batches have one stride.
+    Along the second, each plane is a call of its own: cuFFT's batches have one stride.
     """
 
     def __init__(self, shape, dtype, axis: int):
@@ -216,7 +189,7 @@ class CudaDevice:
         ``before`` names sources, as ``"package/file.cu"``, that are put in front of it, and ``prelude`` is
         text before those.
         """
-        parts = [place.rsplit("/", 1) for place in (*before, f"{package}/{source}")]
+        parts = [path.rsplit("/", 1) for path in (*before, f"{package}/{source}")]
         code = prelude + "\n".join(
             files(part).joinpath(name).read_text(encoding="utf-8") for part, name in parts
         )
@@ -238,10 +211,10 @@ class CudaDevice:
         cupy.cuda.get_current_stream().synchronize()
 
     def memory(self) -> tuple[int, int]:
-        """Free and total bytes; what CuPy's pool holds unused counts as free."""
+        # What CuPy's pool holds unused counts as free.
         free, total = cupy.cuda.runtime.memGetInfo()
         return free + cupy.get_default_memory_pool().free_bytes(), total
 
     def used_memory(self) -> int:
-        """What CuPy's pool has taken, also what it keeps for later; work areas of transforms are in it."""
+        # Also what the pool keeps for later; work areas of transforms are in it.
         return cupy.get_default_memory_pool().total_bytes()

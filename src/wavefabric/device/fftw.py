@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
 import pickle
 import tempfile
@@ -34,7 +35,10 @@ pyfftw: Any = None
 with contextlib.suppress(ImportError):  # FFTW is GPL: an extra. scipy.fft serves without it.
     import pyfftw
 
-_lock = threading.Lock()
+#: Held while plans are made, which FFTW does for one thread at a time.
+lock = threading.Lock()
+#: What reading damaged wisdom raises.
+_UNREADABLE = (ValueError, pickle.UnpicklingError, EOFError)
 _stored: tuple[int, int] | None = None  # time and size of the stored wisdom that this process has
 _size: int | None = None  # of the wisdom after the last planning; exporting it takes milliseconds
 
@@ -67,41 +71,32 @@ def export_wisdom() -> bytes:
 
 
 def import_wisdom(stored: bytes) -> None:
-    """Take wisdom from :func:`export_wisdom`. It wins over what the disk cache holds."""
+    """Take wisdom from `export_wisdom`. It wins over what the disk cache holds."""
     global _size, _stored
     if pyfftw and stored:
-        with _lock:
+        with lock:
             try:
                 wisdom = _wisdom_tuple(stored)
-            except (ValueError, pickle.UnpicklingError, EOFError):
+            except _UNREADABLE:
                 raise InputError("checkpoint: FFTW wisdom cannot be read; remove it to start anew") from None
             pyfftw.forget_wisdom()
             pyfftw.import_wisdom(wisdom)
             _size, _stored = None, _FIXED
 
 
+class _BytesOnly(pickle.Unpickler):
+    """Unpickles tuples of bytes and nothing else: a checkpoint must not be able to run code."""
+
+    def find_class(self, module, name):
+        raise pickle.UnpicklingError(f"{module}.{name} is not allowed here")
+
+
 def _wisdom_tuple(stored: bytes) -> tuple[bytes, ...]:
-    wisdom = _BytesOnly(stored).load()
+    wisdom = _BytesOnly(io.BytesIO(stored)).load()
     three = isinstance(wisdom, tuple) and len(wisdom) == 3  # double, single, long double
     if not (three and all(isinstance(part, bytes) for part in wisdom)):
         raise ValueError("not FFTW wisdom")
     return wisdom
-
-
-class _BytesOnly:
-    """Unpickle tuples of bytes and nothing else: a checkpoint must not be able to run code."""
-
-    def __init__(self, stored: bytes):
-        import io
-
-        class Reader(pickle.Unpickler):
-            def find_class(self, module, name):
-                raise pickle.UnpicklingError(f"{module}.{name} is not allowed here")
-
-        self._reader = Reader(io.BytesIO(stored))
-
-    def load(self):
-        return self._reader.load()
 
 
 #: Stands for wisdom that came from a checkpoint: what is stored is not looked at any more.
@@ -113,11 +108,11 @@ def _load() -> None:
     global _size, _stored
     if _stored == _FIXED:
         return
-    with contextlib.suppress(OSError, ValueError, pickle.UnpicklingError, EOFError):
+    with contextlib.suppress(OSError, *_UNREADABLE):
         file = _wisdom_file()
-        found = _stamp(file)
-        if found != _stored:
-            _stored, _size = found, None
+        stamp = _stamp(file)
+        if stamp != _stored:
+            _stored, _size = stamp, None
             pyfftw.import_wisdom(_wisdom_tuple(file.read_bytes()))
 
 
@@ -154,7 +149,7 @@ def _store() -> None:
         if _stored == _FIXED and file.exists():
             # A process with the wisdom of a checkpoint knows less than what is stored. Without that others
             # would plan anew, and round otherwise.
-            with contextlib.suppress(ValueError, pickle.UnpicklingError, EOFError):
+            with contextlib.suppress(*_UNREADABLE):
                 kept = _wisdom_tuple(file.read_bytes())
                 wisdom = tuple(_joined(old, new) for old, new in zip(kept, wisdom, strict=True))
         handle, name = tempfile.mkstemp(dir=file.parent)
@@ -179,7 +174,7 @@ def _joined(old: bytes, new: bytes) -> bytes:
 def planning() -> Iterator[None]:
     """Hold the planner, with the stored wisdom loaded; store what was learnt inside."""
     global _size
-    with _lock, _alone():
+    with lock, _alone():
         _load()
         before, _size = _size if _size is not None else _wisdom_size(), None
         yield
@@ -192,119 +187,22 @@ def _wisdom_size() -> int:
     return sum(map(len, pyfftw.export_wisdom()))  # It only grows; its lines come in any order.
 
 
-class RowPlans:
-    """In-place transforms of single rows of ``n`` samples; one set of plans a thread.
-
-    Parameters
-    ----------
-    n : int
-        Samples a row.
-    dtype : dtype
-        complex64 or complex128.
-    threads : int
-        Threads inside one transform.
-    """
-
-    def __init__(self, n: int, dtype, threads: int = 1):
-        self.n, self.dtype, self.threads = n, np.dtype(dtype), threads
-        # Rows after the first are aligned only if a row is a whole number of vectors.
-        aligned = (n * self.dtype.itemsize) % 64 == 0
-        self._flags = ("FFTW_MEASURE",) if aligned else ("FFTW_MEASURE", "FFTW_UNALIGNED")
-        self._mine = threading.local()
-        with planning():
-            buffer = pyfftw.empty_aligned(n, self.dtype, n=64)
-            for direction in ("FFTW_FORWARD", "FFTW_BACKWARD"):
-                pyfftw.FFTW(buffer, buffer, direction=direction, flags=self._flags, threads=threads)
-
-    def _plan(self, direction: str):
-        plans = self._mine.__dict__
-        if direction not in plans:
-            with _lock:
-                buffer = pyfftw.empty_aligned(self.n, self.dtype, n=64)
-                plans[direction] = pyfftw.FFTW(
-                    buffer, buffer, direction=direction, flags=self._flags, threads=self.threads
-                )
-        return plans[direction]
-
-    def execute(self, row, direction: str) -> None:
-        """Transform ``row`` (n,), contiguous, in place; ``direction`` as FFTW names it."""
-        plan = self._plan(direction)
-        plan.update_arrays(row, row)
-        plan.execute()
+#: Directions of a plan: forward, backward.
+SIGNS = ("FFTW_FORWARD", "FFTW_BACKWARD")
 
 
-class RealPlans:
-    """Out-of-place real transforms of whole fields; ``backward`` is unscaled and spoils its input.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the real field; the last axis is halved.
-    dtype : dtype
-        float32 or float64.
-    axes : tuple of int
-        Axes transformed, the last among them.
-    threads : int
-        Threads inside one transform.
-    """
-
-    def __init__(self, shape: tuple[int, ...], dtype, axes: tuple[int, ...], threads: int):
-        half = (*shape[:-1], shape[-1] // 2 + 1)
-        with planning():
-            real = pyfftw.empty_aligned(shape, dtype, n=64)
-            spectrum = pyfftw.empty_aligned(half, np.result_type(dtype, np.complex64), n=64)
-            common = dict(axes=axes, threads=threads)
-            self._forward = pyfftw.FFTW(real, spectrum, flags=("FFTW_MEASURE",), **common)
-            self._backward = pyfftw.FFTW(
-                spectrum,
-                real,
-                direction="FFTW_BACKWARD",
-                flags=("FFTW_MEASURE", "FFTW_DESTROY_INPUT"),
-                **common,
-            )
-
-    def forward(self, real, spectrum) -> None:
-        """``spectrum`` of ``real``."""
-        self._forward.update_arrays(real, spectrum)
-        self._forward.execute()
-
-    def backward(self, spectrum, real) -> None:
-        """``real`` of ``spectrum``."""
-        self._backward.update_arrays(spectrum, real)
-        self._backward.execute()
+def plan(source, target, sign: str, axes: tuple[int, ...], threads: int, *flags: str):
+    """A measured plan of such arrays; hold `planning`, or `lock` where that has been done before."""
+    measured = ("FFTW_MEASURE", *flags)
+    return pyfftw.FFTW(source, target, axes=axes, direction=sign, flags=measured, threads=threads)
 
 
-class AxisPlans:
-    """In-place complex transforms along one axis; ``backward`` is unscaled.
+def execute(plan, source, target) -> None:
+    """Run a plan on arrays like those it was made for."""
+    plan.update_arrays(source, target)
+    plan.execute()
 
-    Parameters
-    ----------
-    shape : tuple of int
-    dtype : dtype
-        complex64 or complex128.
-    axis : int
-    threads : int
-    """
 
-    def __init__(self, shape: tuple[int, ...], dtype, axis: int, threads: int):
-        with planning():
-            array = pyfftw.empty_aligned(shape, dtype, n=64)
-            self._forward, self._backward = (
-                pyfftw.FFTW(
-                    array, array, axes=(axis,), direction=direction, flags=("FFTW_MEASURE",), threads=threads
-                )
-                for direction in ("FFTW_FORWARD", "FFTW_BACKWARD")
-            )
-
-    def forward(self, array) -> None:
-        """Transform in place."""
-        self._execute(self._forward, array)
-
-    def backward(self, array) -> None:
-        """Inverse in place."""
-        self._execute(self._backward, array)
-
-    @staticmethod
-    def _execute(plan, array) -> None:
-        plan.update_arrays(array, array)
-        plan.execute()
+def aligned(shape, dtype) -> np.ndarray:
+    """An array to plan with."""
+    return pyfftw.empty_aligned(shape, dtype, n=64)

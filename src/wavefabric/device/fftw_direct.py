@@ -21,8 +21,7 @@ from numba.extending import intrinsic
 from wavefabric.device import fftw
 
 _MEASURE, _PATIENT, _UNALIGNED, _DESTROY = 0, 1 << 5, 1 << 1, 1 << 0
-_FORWARD, _BACKWARD = -1, 1
-_SLAB_BYTES = 300 * 1024
+_ROW_BYTES, _SLAB_BYTES = 8 * 1024, 300 * 1024
 
 
 @intrinsic
@@ -60,9 +59,44 @@ prefetch: Any = _prefetch
 execute: Any = _execute
 
 
+class _Library:
+    """FFTW of one real precision, and the library that knows the number of threads (or None)."""
+
+    def __init__(self, letter: str, path: str, threads_path: str | None):
+        self._letter, self._library = letter, ctypes.CDLL(path)
+        self._threads = ctypes.CDLL(threads_path) if threads_path else None
+
+    def function(self, name: str, result: Any = None) -> Any:
+        """One of its functions."""
+        function = getattr(self._library, f"fftw{self._letter}_{name}")
+        function.restype = result
+        return function
+
+    def address(self, name: str) -> int | None:
+        """Of a function."""
+        return ctypes.cast(self.function(name), ctypes.c_void_p).value
+
+    def one_thread(self) -> None:
+        """Plans made from now on run in the thread that calls them."""
+        if self._threads is not None:
+            getattr(self._threads, f"fftw{self._letter}_plan_with_nthreads")(1)
+
+    def plan(self, name: str, n: int, count: int, a, a_layout, b, b_layout, *more) -> int:
+        """Plan ``count`` transforms of ``n`` points; a layout is stride and distance."""
+        pointer, integer = ctypes.c_void_p, ctypes.c_int
+        plan = self.function(f"plan_many_{name}", pointer)(
+            integer(1), (integer * 1)(n), integer(count),
+            pointer(a.ctypes.data), None, *map(integer, a_layout),
+            pointer(b.ctypes.data), None, *map(integer, b_layout), *more,
+        )  # fmt: skip
+        if not plan:
+            raise RuntimeError(f"FFTW made no plan ({name}, {n})")
+        return plan
+
+
 @lru_cache
-def _libraries(letter: str) -> tuple[Any, Any] | None:
-    """The loaded libfftw3 of a precision, and the one that knows the number of threads (or None)."""
+def _libraries(letter: str) -> _Library | None:
+    """The libfftw3 of a precision that pyfftw has loaded."""
     if fftw.pyfftw is None:
         return None
     try:
@@ -72,9 +106,7 @@ def _libraries(letter: str) -> tuple[Any, Any] | None:
     paths = {line.split()[-1] for line in maps.splitlines() if "/libfftw3" in line}
     plain = [p for p in paths if re.search(rf"/libfftw3{letter}[-.]", p)]
     threads = [p for p in paths if re.search(rf"/libfftw3{letter}_(omp|threads)[-.]", p)]
-    if not plain:
-        return None
-    return ctypes.CDLL(plain[0]), ctypes.CDLL(threads[0]) if threads else None
+    return _Library(letter, plain[0], threads[0] if threads else None) if plain else None
 
 
 def available(dtype) -> bool:
@@ -86,15 +118,15 @@ def _letter(dtype) -> str:
     return {np.dtype(np.float32): "f", np.dtype(np.float64): ""}[np.dtype(dtype)]
 
 
+def _largest_divisor(n: int, most: int, limit: int, nbytes: int) -> int:
+    """Largest divisor of ``n`` up to ``most`` of which ``nbytes`` each are within ``limit``; at least 1."""
+    return max(r for r in range(1, most + 1) if n % r == 0 and (r == 1 or r * nbytes <= limit))
+
+
 class AxisTransforms:
     """The transforms of a 3-D real field axis by axis; each runs in the thread that calls it.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        (Nz, Ny, Nx) of the real field.
-    dtype : dtype
-        float32 or float64.
+    ``shape`` is (Nz, Ny, Nx) of the real field, ``dtype`` float32 or float64.
 
     Attributes
     ----------
@@ -106,68 +138,41 @@ class AxisTransforms:
     """
 
     def __init__(self, shape: tuple[int, int, int], dtype):
-        letter = _letter(dtype)
-        found = _libraries(letter)
-        assert found is not None, "ask available() first"
-        library, threading = found
+        library = _libraries(_letter(dtype))
+        assert library is not None, "ask available() first"
         nz, ny, nx = shape
         half = nx // 2 + 1
         real, complex_ = np.dtype(dtype), np.result_type(dtype, np.complex64)
-        self.batch = max(
-            r for r in range(1, 17) if ny % r == 0 and (r == 1 or r * nx * real.itemsize <= 8192)
-        )
-        self.slab = max(
-            r for r in range(1, 9)
-            if ny % r == 0 and (r == 1 or r * nz * half * complex_.itemsize <= _SLAB_BYTES)
-        )  # fmt: skip
-        pointer, integer = ctypes.c_void_p, ctypes.c_int
-
-        def function(name: str, result: Any = None):
-            got = getattr(library, f"fftw{letter}_{name}")
-            got.restype = result
-            return got
-
-        def plan(name: str, n: int, count: int, a, a_layout, b, b_layout, *more) -> int:
-            many = function(f"plan_many_{name}", pointer)
-            made = many(
-                integer(1), (integer * 1)(n), integer(count),
-                pointer(a.ctypes.data), None, *map(integer, a_layout),
-                pointer(b.ctypes.data), None, *map(integer, b_layout), *more,
-            )  # fmt: skip
-            if not made:
-                raise RuntimeError(f"FFTW made no plan ({name}, {n})")
-            return made
+        self.batch = _largest_divisor(ny, 16, _ROW_BYTES, nx * real.itemsize)
+        self.slab = _largest_divisor(ny, 8, _SLAB_BYTES, nz * half * complex_.itemsize)
 
         def flags(choice: int, *sizes: int) -> Any:
             # Batches, planes and slabs after the first are aligned only if they are whole numbers of vectors.
             return ctypes.c_uint(choice | (0 if all(n % 64 == 0 for n in sizes) else _UNALIGNED))
 
-        rows = self.batch * nx * real.itemsize, self.batch * half * complex_.itemsize
+        batch, plan = self.batch, library.plan
+        rows = batch * nx * real.itemsize, batch * half * complex_.itemsize
         in_plane = flags(_MEASURE, ny * half * complex_.itemsize)
-        x, k = _aligned((self.batch, nx), real), _aligned((self.batch, half), complex_)
-        plane, other = (_aligned((ny, half), complex_) for _ in range(2))
+        x, k = fftw.aligned((batch, nx), real), fftw.aligned((batch, half), complex_)
+        plane, other = (fftw.aligned((ny, half), complex_) for _ in range(2))
         wide = self.slab * half
         in_slab = flags(_MEASURE, nz * wide * complex_.itemsize)
-        column = _aligned((nz, wide), complex_)
+        column = fftw.aligned((nz, wide), complex_)
         along, across = (half, 1), (wide, 1)
-        forward, backward = integer(_FORWARD), integer(_BACKWARD)
+        forward, backward = (ctypes.c_int(sign) for sign in (-1, 1))
         with fftw.planning():
-            if threading is not None:
-                getattr(threading, f"fftw{letter}_plan_with_nthreads")(1)
+            library.one_thread()
             self._plans = (
-                plan("dft_r2c", nx, self.batch, x, (1, nx), k, (1, half), flags(_PATIENT, *rows)),
-                plan("dft_c2r", nx, self.batch, k, (1, half), x, (1, nx), flags(_PATIENT | _DESTROY, *rows)),
+                plan("dft_r2c", nx, batch, x, (1, nx), k, (1, half), flags(_PATIENT, *rows)),
+                plan("dft_c2r", nx, batch, k, (1, half), x, (1, nx), flags(_PATIENT | _DESTROY, *rows)),
                 plan("dft", ny, half, plane, along, plane, along, forward, in_plane),
                 plan("dft", ny, half, plane, along, plane, along, backward, in_plane),
                 plan("dft", ny, half, plane, along, other, along, backward, in_plane),
                 plan("dft", nz, wide, column, across, column, across, forward, in_slab),
                 plan("dft", nz, wide, column, across, column, across, backward, in_slab),
             )
-        self._calls = tuple(
-            ctypes.cast(function(name), ctypes.c_void_p).value
-            for name in ("execute_dft_r2c", "execute_dft_c2r", "execute_dft")
-        )
-        self._destroy = function("destroy_plan")
+        self._calls = [library.address(f"execute_{name}") for name in ("dft_r2c", "dft_c2r", "dft")]
+        self._destroy = library.function("destroy_plan")
 
     def addresses(self) -> np.ndarray:
         """What kernels take: addresses of r2c, c2r and c2c, then of the plans.
@@ -179,9 +184,5 @@ class AxisTransforms:
         return np.array([*self._calls, *self._plans], np.uintp)
 
     def __del__(self):
-        for made in getattr(self, "_plans", ()):
-            self._destroy(ctypes.c_void_p(made))
-
-
-def _aligned(shape, dtype) -> np.ndarray:
-    return fftw.pyfftw.empty_aligned(shape, dtype, n=64)
+        for plan in getattr(self, "_plans", ()):
+            self._destroy(ctypes.c_void_p(plan))

@@ -35,13 +35,7 @@ _TWO_PI = 2 * math.pi
 
 
 def stream(domain: int, a: int, b: int = 0) -> int:
-    """Number of the stream for item ``(a, b)`` of a use, e.g. ``stream(SYMBOLS, row, channel)``.
-
-    Raises
-    ------
-    InputError
-        If ``a`` or ``b`` is outside 0 … 2^28 − 1.
-    """
+    """Number of the stream for item (a, b) of a use, both in 0 … 2^28 − 1: (row, channel) of SYMBOLS."""
     for value in (a, b):
         if not 0 <= value < 1 << 28:
             raise InputError(f"stream: index {value} given, 0 to {(1 << 28) - 1} allowed")
@@ -69,13 +63,9 @@ def _block(index, high, key):
 
 @njit(nogil=True)
 def philox_uint32(out, seed, stream, offset):
-    """Write random words: ``out[i]`` is word ``(i + offset) % 4`` of counter ``(i + offset) // 4``.
+    """Write random words: ``out[i]`` (uint32) is word ``(i + offset) % 4`` of counter ``(i + offset) // 4``.
 
-    Parameters
-    ----------
-    out : uint32 array, shape (n,), overwritten
-    seed, stream, offset : int
-        In 0 … 2^63 − 1; ``offset`` is the index of ``out[0]`` in its sequence.
+    ``seed``, ``stream`` and ``offset`` are in 0 … 2^63 − 1.
     """
     key, high, start = np.uint64(seed), np.uint64(stream), np.uint64(offset)
     last = ~np.uint64(0)

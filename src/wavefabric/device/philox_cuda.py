@@ -17,16 +17,9 @@ class Kernels:
         function = self._module.get_function(name)
         self._device.launch(function, grid, (256,), (out, np.int64(out.size), *arguments))
 
-    def philox_uint32(self, out, seed, stream, offset):
-        self._launch("philox_uint32", out, np.uint64(seed), np.uint64(stream), np.uint64(offset))
+    def philox_uint32(self, out, *counter):
+        self._launch("philox_uint32", out, *map(np.uint64, counter))
 
-    def add_complex_normal(self, out, sigma, seed, stream, offset):
+    def add_complex_normal(self, out, sigma, *counter):
         letter = "f32" if out.dtype == np.complex64 else "f64"
-        self._launch(
-            f"add_complex_normal_{letter}",
-            out,
-            np.float64(sigma),
-            np.uint64(seed),
-            np.uint64(stream),
-            np.uint64(offset),
-        )
+        self._launch(f"add_complex_normal_{letter}", out, np.float64(sigma), *map(np.uint64, counter))

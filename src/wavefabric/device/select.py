@@ -49,9 +49,9 @@ def get_device(name: str = "auto", threads: int | None = None) -> Device:
         raise InputError(f"device: {name!r} is unknown; allowed: auto, cpu, cuda, cuda:K")
     if find_spec("cupy") is None:
         raise MissingExtra(f"device {name!r}", "cuda")
-    found = cuda_count()
-    if int(index or 0) >= found:
-        raise InputError(f"device: {name!r} is not there; this machine has {found} usable CUDA device(s)")
+    gpus = cuda_count()
+    if int(index or 0) >= gpus:
+        raise InputError(f"device: {name!r} is not there; this machine has {gpus} usable CUDA device(s)")
     from wavefabric.device.cuda import CudaDevice
 
     return CudaDevice(int(index or 0))
@@ -61,19 +61,19 @@ def describe() -> dict:
     """What this machine offers: CPU, FFT library, GPUs."""
     from wavefabric.device import fftw
 
-    found: dict = {
+    facts: dict = {
         "cpu": {"model": cpu_model(), "threads": usable_threads()},
         "fft": {"library": fftw.library(), "wisdom": fftw.wisdom_state()},
         "gpus": [],
     }
     if find_spec("cupy") is None:
-        found["cuda"] = "not installed"
-        return found
+        facts["cuda"] = "not installed"
+        return facts
     try:
         from wavefabric.device import cuda
 
-        found["gpus"] = cuda.describe()
-        found["cuda"] = "available" if found["gpus"] else "no CUDA device found"
+        facts["gpus"] = cuda.describe()
+        facts["cuda"] = "available" if facts["gpus"] else "no CUDA device found"
     except Exception as error:  # Say why rather than fail: this is a diagnosis.
-        found["cuda"] = f"not usable: {error}".splitlines()[0]
-    return found
+        facts["cuda"] = f"not usable: {error}".splitlines()[0]
+    return facts

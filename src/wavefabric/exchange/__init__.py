@@ -1,11 +1,16 @@
-"""How ranks talk: communicators, transports, and schedules that run on them."""
+"""How ranks talk: communicators, transports, schedules that run on them, and how ranks are started.
+
+May import ``device``, ``collectives``, ``files``, ``system`` and ``errors``; alone imports MPI and NCCL.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wavefabric.exchange.communicator import TRANSPORTS, Communicator, Exchange, solo, world
+    from wavefabric.exchange.communicator import Communicator, solo, world
+    from wavefabric.exchange.transports import TRANSPORTS
+    from wavefabric.exchange.transports.base import Exchange
 
 __all__ = ["TRANSPORTS", "Communicator", "Exchange", "solo", "world"]
 

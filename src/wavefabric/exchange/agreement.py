@@ -6,7 +6,7 @@ import sys
 from functools import lru_cache
 
 from wavefabric.errors import InputError, MissingExtra
-from wavefabric.exchange.control import Control, SoloControl
+from wavefabric.exchange.control import Control, MPIControl
 from wavefabric.exchange.launch import environment
 
 #: Characters of a value that a message shows.
@@ -17,22 +17,16 @@ _guarded: list[Control] = []
 
 
 def check_agreement(control: Control, facts: dict[str, str]) -> None:
-    """Compare facts between ranks; collective.
-
-    Parameters
-    ----------
-    control : Control
-    facts : dict of str to str
-        What must be the same on all ranks, such as versions, digests of the input, options.
+    """Compare facts between ranks, such as versions, digests of the input, options; collective.
 
     Raises
     ------
     InputError
         On all ranks alike, naming the first key that differs, two ranks and their values.
     """
-    given = control.all_gather(facts)
-    for key in dict.fromkeys(key for each in given for key in each):
-        values = [each.get(key, "nothing") for each in given]
+    gathered = control.all_gather(facts)
+    for key in dict.fromkeys(key for each in gathered for key in each):
+        values = [each.get(key, "nothing") for each in gathered]
         other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
         if other is not None:
             first, second = (value[:_SHOWN] for value in (values[0], values[other]))
@@ -41,34 +35,36 @@ def check_agreement(control: Control, facts: dict[str, str]) -> None:
             )
 
 
-@lru_cache(maxsize=1)
-def bare_control() -> Control:
-    """The control plane of all ranks without devices; collective the first time.
+def mpi_world():
+    """mpi4py's communicator of all ranks, which must be as many as were started.
 
     Raises
     ------
     MissingExtra
-        If there are several ranks, but no mpi4py.
+        Without mpi4py.
     InputError
         If the ranks do not see one another.
     """
-    if environment.ranks() == 1:
-        return SoloControl()
     try:
         from mpi4py import MPI
     except ImportError:
         raise MissingExtra("more than one rank", "mpi") from None
-    if MPI.COMM_WORLD.Get_size() != environment.ranks():
+    expected = environment.expected_ranks() or environment.ranks()
+    if MPI.COMM_WORLD.Get_size() != expected:
         raise InputError(
-            f"ranks: {environment.ranks()} were started, but mpi4py sees {MPI.COMM_WORLD.Get_size()}; "
+            f"ranks: {expected} were started, but mpi4py sees {MPI.COMM_WORLD.Get_size()}; "
             "mpiexec and mpi4py must belong to the same MPI"
         )
-    from wavefabric.exchange.control import MPIControl
-
-    return MPIControl(MPI.COMM_WORLD)
+    return MPI.COMM_WORLD
 
 
-def end_together(control: Control) -> None:
+@lru_cache(maxsize=1)
+def world_control() -> Control:
+    """The control plane of all ranks without devices; collective the first time; errors of `mpi_world`."""
+    return Control() if environment.ranks() == 1 else MPIControl(mpi_world())
+
+
+def abort_on_uncaught_error(control: Control) -> None:
     """From now on an uncaught error of one rank's script ends all ranks; they would wait for it for ever."""
     if _guarded:
         return
@@ -78,7 +74,7 @@ def end_together(control: Control) -> None:
     def hook(kind, error, trace) -> None:
         before(kind, error, trace)
         sys.stderr.flush()
-        if control.settle("", 1, _PATIENCE) is None:
+        if control.gather_failures("", 1, _PATIENCE) is None:
             control.abort(1)
 
     sys.excepthook = hook

@@ -4,123 +4,75 @@ from __future__ import annotations
 
 import time
 from functools import reduce
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 
 from wavefabric.exchange.launch import rank_status, shared_files, watch
 from wavefabric.exchange.launch.watch import waiting
 
-
-class Control(Protocol):
-    """What ranks agree through. Every method but ``abort`` and the two array calls is collective."""
-
-    rank: int
-    size: int
-
-    def bcast(self, obj: Any, root: int = 0) -> Any:
-        """``obj`` of rank ``root``, on all ranks."""
-        ...
-
-    def gather(self, obj: Any, root: int = 0) -> list | None:
-        """What each rank gave, on rank ``root``."""
-        ...
-
-    def all_gather(self, obj: Any) -> list:
-        """What each rank gave, on all ranks."""
-        ...
-
-    def barrier(self) -> None:
-        """Nobody leaves before all have come."""
-        ...
-
-    def max(self, value: Any) -> Any:
-        """Largest value; NaN if there is one."""
-        ...
-
-    def min(self, value: Any) -> Any:
-        """Smallest value; NaN if there is one."""
-        ...
-
-    def sum(self, value: Any) -> Any:
-        """Sum in rank order of numbers or equal-shaped arrays: the same bits on all ranks."""
-        ...
-
-    def send_array(self, peer: int, array: np.ndarray, tag: int = 0) -> None:
-        """Send a host array; it must be contiguous."""
-        ...
-
-    def recv_array(self, peer: int, array: np.ndarray, tag: int = 0) -> None:
-        """Receive into a contiguous host array of the same size."""
-        ...
-
-    def settle(self, message: str, code: int, patience: float) -> list[tuple[str, int]] | None:
-        """A rank that fails says why. Messages and codes of all ranks if all come within ``patience``
-        seconds, None if some go on."""
-        ...
-
-    def abort(self, code: int) -> NoReturn:
-        """End all ranks."""
-        ...
+#: MPI counts are 32-bit integers in many calls: pieces below that.
+_PIECE = 1 << 30
+_FAILURE_BYTES = 4096
 
 
-class SoloControl:
-    """One rank: nothing to agree on."""
+class Control:
+    """What ranks agree through; here, of one rank. Collective but for `abort` and the two array calls."""
 
     rank, size = 0, 1
 
-    def bcast(self, obj, root=0):
+    def bcast(self, obj: Any, root: int = 0) -> Any:
+        """``obj`` of rank ``root``, on all ranks."""
         return obj
 
-    def gather(self, obj, root=0):
+    def gather(self, obj: Any, root: int = 0) -> list | None:
+        """The objects of all ranks, on rank ``root``."""
         return [obj]
 
-    def all_gather(self, obj):
+    def all_gather(self, obj: Any) -> list:
+        """The objects of all ranks, on all ranks."""
         return [obj]
 
-    def barrier(self):
-        pass
+    def barrier(self) -> None:
+        """Nobody leaves before all have come."""
 
-    def max(self, value):
+    def max(self, value: Any) -> Any:
+        """Largest value; NaN if there is one."""
         return value
 
-    def min(self, value):
+    def min(self, value: Any) -> Any:
+        """Smallest value; NaN if there is one."""
         return value
 
-    def sum(self, value):
+    def sum(self, value: Any) -> Any:
+        """Sum in rank order of numbers or equal-shaped arrays: the same bits on all ranks."""
         return value
 
-    def send_array(self, peer, array, tag=0):
+    def send_array(self, peer: int, array: np.ndarray, tag: int = 0) -> None:
+        """Send a contiguous host array."""
         raise ValueError("one rank has nobody to send to")
 
-    def recv_array(self, peer, array, tag=0):
+    def recv_array(self, peer: int, array: np.ndarray, tag: int = 0) -> None:
+        """Receive into a contiguous host array of the same size."""
         raise ValueError("one rank has nobody to receive from")
 
-    def settle(self, message, code, patience):
+    def gather_failures(self, message: str, code: int, patience: float) -> list[tuple[str, int]] | None:
+        """Messages and exit codes of all ranks if all fail within so many seconds, None if some go on."""
         return [(message, code)]
 
-    def abort(self, code) -> NoReturn:
+    def abort(self, code: int) -> NoReturn:
+        """End all ranks."""
         raise SystemExit(code)
 
 
-#: MPI counts are 32-bit integers in many calls: pieces below that.
-_PIECE = 1 << 30
-_SETTLE_BYTES = 4096
-
-
-class MPIControl:
-    """MPI as the control plane; a communicator of its own keeps its messages apart.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm
-    """
+class MPIControl(Control):
+    """MPI as the control plane; a duplicate of ``comm`` (an mpi4py communicator) keeps its messages apart."""
 
     def __init__(self, comm):
         self._comm, self._failures = comm.Dup(), comm.Dup()
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
-        rank_status.note_shared()
-        watch.begin(comm)
+        rank_status.note_shared_files()
+        watch.start(comm)
 
     def bcast(self, obj, root=0):
         with waiting():
@@ -149,42 +101,40 @@ class MPIControl:
 
     def _reduce(self, operation, value):
         array = np.asarray(value)
-        everything = np.empty((self.size, *array.shape), array.dtype)
+        values = np.empty((self.size, *array.shape), array.dtype)
         with waiting():
-            self._comm.Allgather(np.ascontiguousarray(array), everything)
-        found = reduce(operation, everything)
-        return found if array.ndim else found.item()
+            self._comm.Allgather(np.ascontiguousarray(array), values)
+        result = reduce(operation, values)
+        return result if array.ndim else result.item()
 
     def send_array(self, peer, array, tag=0):
-        flat = array.reshape(-1).view(np.uint8)
-        for first in range(0, flat.size, _PIECE):
-            with waiting(peer):
-                self._comm.Send(flat[first : first + _PIECE], peer, tag)
+        self._move(self._comm.Send, peer, array, tag)
 
     def recv_array(self, peer, array, tag=0):
+        self._move(self._comm.Recv, peer, array, tag)
+
+    def _move(self, call, peer, array, tag):
         flat = array.reshape(-1).view(np.uint8)
         for first in range(0, flat.size, _PIECE):
             with waiting(peer):
-                self._comm.Recv(flat[first : first + _PIECE], peer, tag)
+                call(flat[first : first + _PIECE], peer, tag)
 
-    def settle(self, message, code, patience):
-        mine = np.zeros(_SETTLE_BYTES, np.uint8)
-        text = f"{code} {message}".encode()[: _SETTLE_BYTES - 1]
+    def gather_failures(self, message, code, patience):
+        mine = np.zeros(_FAILURE_BYTES, np.uint8)
+        text = f"{code} {message}".encode()[: _FAILURE_BYTES - 1]
         mine[: len(text)] = np.frombuffer(text, np.uint8)
-        everything = np.zeros((self.size, _SETTLE_BYTES), np.uint8)
-        request = self._failures.Iallgather(mine, everything)
-        until = time.monotonic() + patience
+        rows = np.zeros((self.size, _FAILURE_BYTES), np.uint8)
+        request = self._failures.Iallgather(mine, rows)
+        deadline = time.monotonic() + patience
         while not request.Test():
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 return None
             time.sleep(0.01)
-        found = []
-        for row in everything:
-            word, _, rest = bytes(row).rstrip(b"\0").decode(errors="replace").partition(" ")
-            found.append((rest, int(word)))
-        return found
+        texts = [bytes(row).rstrip(b"\0").decode(errors="replace").partition(" ") for row in rows]
+        return [(said, int(number)) for number, _, said in texts]
 
     def abort(self, code) -> NoReturn:
         shared_files.remove_own()  # MPI_Abort does not
+        rank_status.close_output()
         self._comm.Abort(code)
         raise SystemExit(code)

@@ -17,7 +17,7 @@ _TYPES = {
 _THREADS = 256
 
 
-class Table:
+class BoxTable:
     """A table on the device, and the launch that suits its boxes."""
 
     def __init__(self, device, rows: np.ndarray):
@@ -43,8 +43,8 @@ class Kernels:
         # Addresses of sets of fields, copied to the device once.
         self._pointers: dict[tuple[int, ...], Any] = {}
 
-    def make_table(self, device, boxes, fields: int) -> Table:
-        return Table(device, make_table(device, boxes, fields))
+    def make_table(self, device, boxes, fields: int) -> BoxTable:
+        return BoxTable(device, make_table(device, boxes, fields))
 
     def pack(self, buffer, arrays, table) -> None:
         self._launch("pack", buffer, arrays, table)

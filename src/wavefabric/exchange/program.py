@@ -13,7 +13,7 @@ from wavefabric.collectives import Schedule, levels
 class Span:
     """Part of a buffer, in elements, that goes to or comes from a peer.
 
-    ``number`` is the transfer's place in the schedule: the tag by which both ends know it.
+    Both ends know it by the ``number`` of the transfer in the schedule.
     """
 
     peer: int
@@ -39,43 +39,33 @@ class Level:
 
 
 class Program:
-    """What one rank does in a schedule.
-
-    Levels are the same on all ranks, so that collective calls of a transport match.
-
-    Parameters
-    ----------
-    schedule : Schedule
-    rank : int
-    """
+    """What one rank does in a schedule. Levels are the same on all ranks: collective calls match."""
 
     def __init__(self, schedule: Schedule, rank: int):
         self.schedule, self.rank = schedule, rank
         depth = levels(schedule)
         self.levels = [Level() for _ in range(int(depth.max(initial=-1)) + 1)]
         offsets = [schedule.offsets(b, rank) for b in range(len(schedule.buffers))]
-        #: Largest sum of what comes in to be added, over levels: room for it, in elements.
-        self.scratch = 0
-        mine = (schedule.transfers["src"] == rank) | (schedule.transfers["dst"] == rank)
-        for number in np.flatnonzero(mine):
-            t, level = schedule.transfers[number], self.levels[depth[number]]
-            src, dst, reduce = int(t["src"]), int(t["dst"]), bool(t["reduce"])
-            here = there = None
-            if src == rank:
-                here = self._span(offsets, dst, t["src_buffer"], t["src_chunk"], t["count"], number, reduce)
-            if dst == rank:
-                there = self._span(offsets, src, t["dst_buffer"], t["dst_chunk"], t["count"], number, reduce)
-            if here and there:
-                level.local.append((here, there))
-            elif here and here.size:
-                level.sends.append(here)
-            elif there and there.size:
-                level.receives.append(there)
-        for level in self.levels:
-            self.scratch = max(self.scratch, sum(span.size for span in level.receives if span.reduce))
-        self.sizes = [int(o[-1]) for o in offsets]
 
-    @staticmethod
-    def _span(offsets, peer, buffer, chunk, count, number, reduce) -> Span:
-        first, last = offsets[buffer][chunk], offsets[buffer][chunk + count]
-        return Span(peer, int(buffer), int(first), int(last - first), int(number), reduce)
+        def span(number: int, peer: int, end: str) -> Span:
+            t = schedule.transfers[number]
+            buffer, chunk = int(t[f"{end}_buffer"]), int(t[f"{end}_chunk"])
+            first, last = (int(offsets[buffer][at]) for at in (chunk, chunk + int(t["count"])))
+            return Span(peer, buffer, first, last - first, number, bool(t["reduce"]))
+
+        own = (schedule.transfers["src"] == rank) | (schedule.transfers["dst"] == rank)
+        for number in map(int, np.flatnonzero(own)):
+            src, dst = (int(schedule.transfers[number][end]) for end in ("src", "dst"))
+            level = self.levels[depth[number]]
+            if src == dst:
+                level.local.append((span(number, dst, "src"), span(number, src, "dst")))
+                continue
+            peer, end, spans = (dst, "src", level.sends) if src == rank else (src, "dst", level.receives)
+            part = span(number, peer, end)
+            if part.size:
+                spans.append(part)
+        #: Elements of scratch: of what arrives to be added, the most in one level.
+        self.scratch = max(
+            (sum(span.size for span in level.receives if span.reduce) for level in self.levels), default=0
+        )
+        self.sizes = [int(o[-1]) for o in offsets]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +32,6 @@ def _shape(box: Box) -> tuple[int, ...]:
     return tuple(s.stop - s.start for s in box)
 
 
-def _size(box: Box) -> int:
-    return int(np.prod(_shape(box)))
-
-
 class RegionExchange:
     """Messages between boxes of arrays, packed and unpacked by one kernel each.
 
@@ -58,17 +55,22 @@ class RegionExchange:
         self._kernels = comm.device.kernels("wavefabric.exchange.pack")
         self._shapes, self.fields = (tuple(send_shape), tuple(recv_shape)), fields
         rank = comm.rank
-        away = [m for m in messages if m.src != m.dst]
+        remote = [m for m in messages if m.src != m.dst]
+        local = [m for m in messages if m.src == m.dst == rank]
         schedule = point_to_point(
-            "regions", comm.size, [(m.src, m.dst, fields * _size(m.src_box)) for m in away]
+            "regions", comm.size, [(m.src, m.dst, fields * math.prod(_shape(m.src_box))) for m in remote]
         )
-        make = self._kernels.make_table
-        self._out = make(comm.device, [m.src_box for m in away if m.src == rank], fields)
-        self._in = make(comm.device, [m.dst_box for m in away if m.dst == rank], fields)
-        within = [m for m in messages if m.src == m.dst == rank]
-        self._local_from = make(comm.device, [m.src_box for m in within], fields)
-        self._local_to = make(comm.device, [m.dst_box for m in within], fields)
-        self._within = bool(within)
+
+        def table(boxes: list[Box]):
+            return self._kernels.make_table(comm.device, boxes, fields)
+
+        self._out = table([m.src_box for m in remote if m.src == rank])
+        self._in = table([m.dst_box for m in remote if m.dst == rank])
+        self._local_from, self._local_to = (
+            table([m.src_box for m in local]),
+            table([m.dst_box for m in local]),
+        )
+        self._has_local = bool(local)
         sizes = [schedule.sizes[b][rank].sum() for b in range(2)]
         self._send, self._receive = (comm.allocate((max(1, int(size)),), dtype) for size in sizes)
         self.exchange = comm.bind(schedule, {"send": self._send, "recv": self._receive})
@@ -81,19 +83,16 @@ class RegionExchange:
         self._check(arrays, 0)
         self._kernels.pack(self._send, arrays, self._out)
         self.exchange.start()
-        self._sources = arrays if self._within else []
+        self._sources = arrays if self._has_local else []
 
     def finish(self, arrays: list[Any], weights=None) -> None:
         """Wait, and unpack into ``arrays``.
 
-        Parameters
-        ----------
-        arrays : list of arrays (Nz, Ny, Nx)
-        weights : tuple of three vectors (z, y, x), optional
-            Of the arrays' real type and lengths; each value received is multiplied by their product.
+        Each value received is multiplied by the product of ``weights``: vectors of z, y and x, of the arrays'
+        real type and lengths.
         """
         self._check(arrays, 1)
-        if self._within:
+        if self._has_local:
             self._kernels.copy_boxes(arrays, self._sources, self._local_to, self._local_from, weights)
         self.exchange.finish()
         self._kernels.unpack(self._receive, arrays, self._in, weights)

@@ -12,13 +12,11 @@ from typing import Any
 from wavefabric.device import get_device
 from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError, MissingExtra
-from wavefabric.exchange import TRANSPORTS, Communicator, world
-from wavefabric.exchange.binding import threads as threads_of_a_rank
+from wavefabric.exchange import Communicator, world
 from wavefabric.exchange.launch import environment
+from wavefabric.exchange.transports import BY_DEVICE, TRANSPORTS
 from wavefabric.execution import measure
 
-#: What ``all`` means, fastest first.
-ALL = {"cpu": ("mpi",), "cuda": ("p2p", "nccl", "mpi-cuda", "mpi")}
 _MOST_CALLS = 2000
 
 
@@ -61,7 +59,7 @@ class Ranks:
         placement: list[int] | None = None,
         least: int = 2,
     ):
-        allowed = ("all", *TRANSPORTS[1:])
+        allowed = ("all", *list(TRANSPORTS)[1:])
         for name in transports:
             if name not in allowed:
                 raise InputError(f"transports: {name!r} given; allowed: {', '.join(allowed)}")
@@ -71,14 +69,14 @@ class Ranks:
             )
         chosen: Any = None if device == "auto" else device
         if device == "cpu" or (device == "auto" and not cuda_count()):
-            chosen = get_device("cpu", threads or threads_of_a_rank())
+            chosen = get_device("cpu", threads or environment.threads() or 1)
         self.sample = 0.1
         self._device, self._placement = chosen, placement
         self.base = world("mpi", chosen, placement)
         self.control, self.device = self.base.control, self.base.device
         self.rank, self.size = self.base.rank, self.base.size
         self.on_gpu = self.device.name != "cpu"
-        names = ALL["cuda" if self.on_gpu else "cpu"] if "all" in transports else transports
+        names = BY_DEVICE["cuda" if self.on_gpu else "cpu"] if "all" in transports else transports
         self.names = tuple(dict.fromkeys(names))
         self.unavailable: dict[str, str] = {}
 

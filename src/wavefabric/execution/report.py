@@ -8,10 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from wavefabric.exchange.transports import TRANSPORTS
 from wavefabric.results.plots import BLUE, COLOURS, GREY, MARKERS, ORANGE, STYLE
-
-#: Transports as tables and figures name them.
-_TRANSPORTS = {"mpi": "MPI", "mpi-cuda": "MPI, device memory", "nccl": "NCCL", "p2p": "P2P"}
 
 
 def table(
@@ -41,12 +39,15 @@ def table(
 
 
 @contextlib.contextmanager
-def figure(path: str | Path, size: tuple[float, float], grid: str = "both", **style: Any) -> Iterator[Any]:
+def figure(
+    path: str | Path, size: tuple[float, float], grid: str = "both", style: dict[str, Any] | None = None
+) -> Iterator[Any]:
     """A Matplotlib figure in the style of all results, written to `path` afterwards; size in inches."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context({**STYLE, "axes.titlepad": 8, "axes.grid.axis": grid, **style}):
+    settings: Any = {**STYLE, "axes.titlepad": 8, "axes.grid.axis": grid, **(style or {})}
+    with mpl.rc_context(settings):
         drawn = Figure(figsize=size, layout="constrained")
         yield drawn
         drawn.savefig(path, dpi=160)
@@ -95,7 +96,7 @@ def log2_ticks(axes: Any, values: Sequence[int]) -> None:
 
 def transport_name(transport: str) -> str:
     """A transport as tables and figures name it."""
-    return _TRANSPORTS.get(transport, transport)
+    return TRANSPORTS.get(transport, transport)
 
 
 def unavailable(result: dict[str, Any]) -> list[str]:

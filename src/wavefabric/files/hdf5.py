@@ -13,7 +13,6 @@ import h5py
 
 from wavefabric.errors import InputError
 from wavefabric.files.input import check_regular
-from wavefabric.system.machine import host_memory
 
 #: Soft links that may follow each other.
 _MOST_LINKS = 16
@@ -22,32 +21,21 @@ _SMALL = 1 << 24
 
 
 def open_hdf5(path: str | Path, wanted: str) -> h5py.File:
-    """An HDF5 file, opened to read.
+    """An HDF5 file, opened to read; ``wanted`` says what it should be, for errors: ``a result file (HDF5)``.
 
-    Parameters
-    ----------
-    path : str or Path
-    wanted : str
-        What it should be, for errors, such as ``a result file (HDF5)``.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, or it is a folder, no regular file, not HDF5, damaged or cut short.
+    `InputError` if there is no such file, or it is a folder, no regular file, not HDF5, damaged or cut short.
     """
     path = Path(path)
     try:
-        if path.is_dir():
-            raise InputError(f"{path}: is a folder; allowed: {wanted}")
-        if not path.exists():
-            raise InputError(f"{path}: no such file; allowed: {wanted}")
-        check_regular(path)
+        fault = "is a folder" if path.is_dir() else "" if path.exists() else "no such file"
+        if not fault:
+            check_regular(path)
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; allowed: {wanted}") from None
-    except ValueError as error:  # a name with a null byte
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: is not the name of a file; allowed: {wanted}") from None
+        fault = str(error.strerror)
+    except ValueError:  # a name with a null byte
+        fault = "is not the name of a file"
+    if fault:
+        raise InputError(f"{path}: {fault}; allowed: {wanted}")
     try:
         return h5py.File(path, "r")
     except PermissionError:
@@ -57,35 +45,25 @@ def open_hdf5(path: str | Path, wanted: str) -> h5py.File:
 
 
 def check_inside(file: h5py.File, name: str) -> None:
-    """Refuse a dataset or group whose link or samples lead out of the file, before its samples are read.
+    """Raise InputError for a dataset or group whose link or samples lead out of the file.
 
-    Parameters
-    ----------
-    file : File
-    name : str
-        Path from the root. What is not there is nobody's fault here.
-
-    Raises
-    ------
-    InputError
-        Naming file and dataset.
+    ``name`` is its path from the root; nothing is said of what is not there.
     """
-    word = f"{file.filename}: dataset '{name}'"
-    _follow(file, "/", name, word, 0)
+    where = f"{file.filename}: dataset '{name}'"
+    _follow(file, "/", name, where, 0)
     item = file.get(name)
     if not isinstance(item, h5py.Dataset):
         return
-    plan = item.id.get_create_plist()
-    if plan.get_external_count():
-        raise InputError(f"{word}: its samples are in another file (external storage); {_ALLOWED}")
+    if item.id.get_create_plist().get_external_count():
+        raise InputError(f"{where}: its samples are in another file (external storage); {_ALLOWED}")
     if item.is_virtual:
-        raise InputError(f"{word}: its samples are those of other datasets (virtual); {_ALLOWED}")
+        raise InputError(f"{where}: its samples are those of other datasets (virtual); {_ALLOWED}")
 
 
 _ALLOWED = "allowed: samples in the file itself"
 
 
-def _follow(file: h5py.File, start: str, name: str, word: str, links: int) -> None:
+def _follow(file: h5py.File, start: str, name: str, where: str, links: int) -> None:
     """Walk a path link by link, and refuse those that leave the file."""
     at = "/" if name.startswith("/") else start
     for part in (p for p in name.split("/") if p not in ("", ".")):
@@ -94,11 +72,11 @@ def _follow(file: h5py.File, start: str, name: str, word: str, links: int) -> No
             return
         link = group.get(part, getlink=True)
         if isinstance(link, h5py.ExternalLink):
-            raise InputError(f"{word}: is a link to another file; {_ALLOWED}")
+            raise InputError(f"{where}: is a link to another file; {_ALLOWED}")
         if isinstance(link, h5py.SoftLink):
             if links >= _MOST_LINKS:
-                raise InputError(f"{word}: is a chain of more than {_MOST_LINKS} links; {_ALLOWED}")
-            _follow(file, at, link.path, word, links + 1)
+                raise InputError(f"{where}: is a chain of more than {_MOST_LINKS} links; {_ALLOWED}")
+            _follow(file, at, link.path, where, links + 1)
         at = f"{at.rstrip('/')}/{part}"
 
 
@@ -107,16 +85,10 @@ def bytes_of(dataset: h5py.Dataset) -> int:
     return math.prod(dataset.shape or ()) * dataset.dtype.itemsize
 
 
-def check_memory(dataset: h5py.Dataset) -> None:
-    """Refuse a dataset that does not fit into memory, by its shape: room that was never written counts too.
-
-    Raises
-    ------
-    InputError
-        Naming file, dataset and both sizes.
-    """
+def check_memory(dataset: h5py.Dataset, free: int) -> None:
+    """Raise InputError for a dataset larger than ``free`` bytes; room that was never written counts too."""
     size = bytes_of(dataset)
-    if size > _SMALL and size > (free := host_memory()[0]):
+    if size > max(_SMALL, free):
         name = str(dataset.name).lstrip("/")
         given = f"takes {size / 2**30:.1f} GiB of memory"
         raise InputError(

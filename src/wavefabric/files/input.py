@@ -21,30 +21,12 @@ _KINDS = (
 
 
 def check_regular(path: str | Path) -> None:
-    """Refuse what is there but is no regular file; a folder is left to the caller's own words.
-
-    Raises
-    ------
-    OSError
-        Its ``strerror`` says what the path is; also if nothing is there.
-    """
+    """Raise OSError, whose ``strerror`` says why, for a pipe, a device, a socket, or if nothing is there."""
     _check(os.stat(path).st_mode, path)
 
 
 def read_bytes(path: str | Path, most: int = MOST_TEXT) -> bytes:
-    """All of a regular file.
-
-    Parameters
-    ----------
-    path : str or Path
-    most : int
-        Bytes that it may have.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read, is a pipe, a device or a socket, or is larger than `most`.
-    """
+    """All of a regular file; OSError if it cannot be read, is none (`check_regular`) or has more bytes."""
     check_regular(path)
     # Should it have become a pipe since, opening does not wait.
     number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -12,6 +12,13 @@ from pathlib import Path
 from wavefabric.errors import InputError
 
 _PARTIAL = ".partial"
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 # Names of partial files are cut here: file systems allow 255 bytes.
 _LONG_NAME = 100
 
@@ -35,7 +42,7 @@ def check_output(
     key : str
         What an error calls it.
     inputs : sequence of path
-        Files that the run reads; None stands for one that is not there. The output must be none of them.
+        Files that the run reads, or None; the output must be none of them.
     endings : sequence of str
         Allowed endings in lower case, with the dot; empty allows all.
 
@@ -56,7 +63,7 @@ def check_output(
         _check_there(path, force, key, inputs)
         _check_folder(path, key)
     except OSError as error:
-        raise InputError(_unwritable(path, key, error.strerror or str(error))) from None
+        raise InputError(unwritable(path, key, error.strerror or str(error))) from None
     return path
 
 
@@ -81,27 +88,17 @@ def _check_there(path: Path, force: bool, key: str, inputs: Sequence[str | Path 
         if name is not None and path.exists() and os.path.exists(name) and path.samefile(name):
             raise InputError(f"{key}: {path} is an input of this run; allowed: another name")
     if not stat.S_ISREG(kind):
-        raise InputError(f"{key}: {path} is {_kind(kind)}; allowed: a new name, or that of a regular file")
+        what = _KINDS.get(stat.S_IFMT(kind), "no regular file")
+        raise InputError(f"{key}: {path} is {what}; allowed: a new name, or that of a regular file")
     if not force:
         raise InputError(f"{key}: {path} exists; allowed: another name, or --force (force=True)")
-
-
-def _kind(mode: int) -> str:
-    names = {
-        stat.S_IFLNK: "a symbolic link",
-        stat.S_IFIFO: "a named pipe",
-        stat.S_IFSOCK: "a socket",
-        stat.S_IFCHR: "a device",
-        stat.S_IFBLK: "a device",
-    }
-    return names.get(stat.S_IFMT(mode), "no regular file")
 
 
 def _check_folder(path: Path, key: str) -> None:
     folder = path.parent
     if not folder.is_dir():
         fault = "is not a folder" if folder.exists() else "does not exist"
-        raise InputError(_unwritable(path, key, f"the folder {folder} {fault}"))
+        raise InputError(unwritable(path, key, f"the folder {folder} {fault}"))
     # Permission bits do not tell about read-only disks or root; writing does, under a name that nobody has.
     # The longest name in use while a file is made must fit too.
     number, probe = tempfile.mkstemp(prefix=f"{path.name}.checkpoint.", suffix=_PARTIAL, dir=folder)
@@ -109,19 +106,16 @@ def _check_folder(path: Path, key: str) -> None:
     os.unlink(probe)
 
 
-def _unwritable(path: Path, key: str, why: str) -> str:
+def unwritable(path: Path, key: str, why: str) -> str:
+    """The error of a file that cannot be written."""
     return f"{key}: {path} cannot be written ({why}); allowed: a name in a folder that can be written"
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Write a file whole or not at all: gives a name in the same folder that becomes ``path`` at the end.
+    """Write a file whole or not at all: gives a new name in the same folder that becomes ``path`` at the end.
 
-    Nobody else has that name. If the block fails, the file is removed and ``path`` stays as it was.
-
-    Raises
-    ------
-    OSError
+    If the block fails, the file is removed and ``path`` stays as it was.
     """
     prefix = f".{path.name[:_LONG_NAME]}."
     number, name = tempfile.mkstemp(prefix=prefix, suffix=_PARTIAL, dir=path.parent)
@@ -144,11 +138,11 @@ def remove_partials(path: Path) -> None:
     """Remove what processes that were killed while writing ``path`` left; for the holder of its lock."""
     if len(path.name) > _LONG_NAME:
         return  # its partial files cannot be told from those of others
-    for found in path.parent.iterdir():
-        middle = found.name.removeprefix(f".{path.name}.").removesuffix(_PARTIAL)
-        if found.name == f".{path.name}.{middle}{_PARTIAL}" and "." not in middle:
+    for file in path.parent.iterdir():
+        middle = file.name.removeprefix(f".{path.name}.").removesuffix(_PARTIAL)
+        if file.name == f".{path.name}.{middle}{_PARTIAL}" and "." not in middle:
             with contextlib.suppress(OSError):
-                found.unlink()
+                file.unlink()
 
 
 def sync_folder(folder: Path) -> None:
@@ -162,7 +156,6 @@ def sync_folder(folder: Path) -> None:
 
 
 def _umask() -> int:
-    """Permissions that new files must not have."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -6,24 +6,13 @@ from pathlib import Path
 
 from wavefabric.errors import InputError
 from wavefabric.files.input import MOST_TEXT, read_bytes
-from wavefabric.files.output import check_output, replacing
+from wavefabric.files.output import check_output, replacing, unwritable
 
 
 def read_text(path: str | Path, what: str, most: int = MOST_TEXT) -> str:
-    """The text of a file.
+    """The text of a file of at most so many bytes; ``what`` names the option or the format, for errors.
 
-    Parameters
-    ----------
-    path : str or Path
-    what : str
-        Name of the option or the format, for errors.
-    most : int
-        Bytes that it may have.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, is no regular file, is larger than `most`, or is not UTF-8.
+    `InputError` if it cannot be read, is no regular file, is larger, or is not UTF-8.
     """
     path = Path(path)
     try:
@@ -37,18 +26,11 @@ def read_text(path: str | Path, what: str, most: int = MOST_TEXT) -> str:
 
 
 def write_text(path: str | Path, text: str, what: str, force: bool = False) -> Path:
-    """Write a file under another name and rename it.
-
-    Raises
-    ------
-    InputError
-        If it exists (without `force`), is no regular file, or cannot be written.
-    """
+    """Write a file whole; `InputError` if it exists (without `force`) or cannot be written."""
     path = check_output(path, force, what)
     try:
         with replacing(path) as partial:
             partial.write_text(text, encoding="utf-8")
     except OSError as error:
-        fault = f"{path} cannot be written ({error.strerror})"
-        raise InputError(f"{what}: {fault}; allowed: a name in a folder that can be written") from None
+        raise InputError(unwritable(path, what, str(error.strerror))) from None
     return path

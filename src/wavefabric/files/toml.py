@@ -13,17 +13,10 @@ _DOTTED = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{D
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The content of TOML text.
-
-    Raises
-    ------
-    tomllib.TOMLDecodeError
-        If it is not TOML; also if a key has more than `DEEPEST` parts, values nest too deeply, or a number
-        has more digits than Python reads.
-    """
-    found = _DOTTED.search(text)
-    if found:
-        line = text.count("\n", 0, found.start()) + 1
+    """The content of TOML text; faults are also keys of over `DEEPEST` parts, and what Python cannot read."""
+    too_deep = _DOTTED.search(text)
+    if too_deep:
+        line = text.count("\n", 0, too_deep.start()) + 1
         raise tomllib.TOMLDecodeError(f"Key of more than {DEEPEST} parts (at line {line})")
     try:
         return tomllib.loads(text)

@@ -6,8 +6,7 @@ import re
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from wavefabric.errors import InputError
-from wavefabric.units import show
+from wavefabric.errors import InputError, show
 
 #: Deeper nesting is no file of the formats that are read here.
 _DEEPEST = 64
@@ -15,18 +14,9 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def parse_xml(text: str, what: str) -> Element:
-    """The root element of XML text.
+    """The root element of XML text; ``what`` is the name of the format, for errors.
 
-    Parameters
-    ----------
-    text : str
-    what : str
-        Name of the format, for errors.
-
-    Raises
-    ------
-    InputError
-        If it is not well-formed, declares a document type (and with it entities), or nests too deeply.
+    `InputError` if it is not well-formed, has a document type (and with it entities), or nests too deeply.
     """
     builder = TreeBuilder()
     depth = 0

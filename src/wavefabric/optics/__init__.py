@@ -1,19 +1,29 @@
 """Light in a multimode fibre: profile, modes, coupling, signals, integrators, links.
 
 >>> from wavefabric.optics import graded_index_62_5, propagate
+
+Rooms: ``fibre`` and ``signal`` know nothing of the others but `ModeMixing`; ``propagation`` knows the fibre;
+``run_file`` what a run file says; ``link`` puts all together. None imports acoustics, fabric, bench or cli.
 """
 
 from importlib import import_module
 
-_PLACES = {
+_MODULES = {
     "Fibre": "fibre.fibre",
-    "coupled_group": "fibre.fibre",
-    "fibre_from_csv": "fibre.tables",
-    "fibre_from_profile": "fibre.fibre",
-    "graded_index_62_5": "fibre.presets",
-    "single_mode": "fibre.fibre",
     "IndexProfile": "fibre.profile",
     "TableProfile": "fibre.profile",
+    "Trench": "fibre.profile",
+    "at_frequency": "fibre.fibre",
+    "coupled_group": "fibre.presets",
+    "fibre_from_csv": "fibre.tables",
+    "fibre_from_profile": "fibre.from_profile",
+    "graded_index_62_5": "fibre.presets",
+    "single_mode": "fibre.presets",
+    "Amplifier": "signal.amplifier",
+    "Constellation": "signal.constellation",
+    "Receiver": "signal.receiver",
+    "Transmitter": "signal.transmitter",
+    "WdmGrid": "signal.wdm",
     "propagate": "propagation.propagate",
     "run_link": "link.run",
 }
@@ -21,10 +31,10 @@ _PLACES = {
 
 def __getattr__(name: str):
     # Late, so that reading a run file does not pay for Numba.
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__():
-    return sorted({*globals(), *_PLACES})
+    return sorted({*globals(), *_MODULES})

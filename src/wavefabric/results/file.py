@@ -15,6 +15,7 @@ from wavefabric.files.output import check_output, remove_partials, replacing
 from wavefabric.results.checkpoint import Rows
 from wavefabric.results.lock import locked
 from wavefabric.results.provenance import provenance
+from wavefabric.system.machine import host_memory
 
 FORMAT = "wavefabric result"
 FORMAT_VERSION = 1
@@ -145,7 +146,7 @@ class Result(Mapping[str, Any]):
             check_inside(file, key)
             dataset = file[key]
             assert isinstance(dataset, h5py.Dataset)
-            check_memory(dataset)
+            check_memory(dataset, host_memory()[0])
             if h5py.check_string_dtype(dataset.dtype) is None:
                 return dataset[()]
             text = dataset.asstr()[()]

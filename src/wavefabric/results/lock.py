@@ -16,14 +16,12 @@ import secrets
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from wavefabric.errors import InputError
-from wavefabric.results.agree import agree
 
 #: Seconds between signs of life, and without one until a lock of another machine is void.
 TOUCH_SECONDS, VOID_SECONDS = 10.0, 120.0
@@ -211,27 +209,6 @@ def _one(path: str | Path, key: str) -> Iterator[FileLock]:
             _held[name] = lock, count - 1
         else:
             lock.release()
-
-
-@contextlib.contextmanager
-def locked_by_first(comm: Any, *paths: str | Path | None, key: str = "output") -> Iterator[list[FileLock]]:
-    """`locked` on rank 0, for all ranks; entering it is collective.
-
-    Raises
-    ------
-    InputError
-        As `locked`, on all ranks alike.
-    """
-    with contextlib.ExitStack() as stack:
-        held: list[FileLock] = []
-        agree(comm, lambda: held.extend(stack.enter_context(locked(*paths, key=key))))
-        yield held
-
-
-def check_locks(locks: Sequence[FileLock]) -> None:
-    """`FileLock.check` of each."""
-    for lock in locks:
-        lock.check()
 
 
 def _link(name: str | Path, target: Path) -> bool:

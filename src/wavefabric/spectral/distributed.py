@@ -33,14 +33,7 @@ def cuts(n: int, blocks: int) -> list[tuple[int, int]]:
 def boxes(shape: Triple, grid: Triple) -> tuple[list[Box], list[Box], list[Box], list[Box]]:
     """What every rank holds, rank by rank: in space; along k_x; after the first; after the second transpose.
 
-    Ranks count along z fastest, then y.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Grid points (Nx, Ny, Nz).
-    grid : tuple of int
-        Blocks along x (1), y and z.
+    ``shape`` is (Nx, Ny, Nz), ``grid`` the blocks along x (1), y and z. Ranks count along z fastest, then y.
     """
     nx, ny, nz = shape
     half, by, bz = nx // 2 + 1, grid[1], grid[2]
@@ -61,13 +54,12 @@ def box_shape(box: Box) -> Triple:
 
 def transpose_messages(before: list[Box], after: list[Box]) -> list[Message]:
     """Messages that bring data from the boxes of one layout into those of another, rank by rank in each."""
-    found = []
-    for src, given in enumerate(before):
-        for dst, wanted in enumerate(after):
-            common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(given, wanted, strict=True)]
-            if all(start < stop for start, stop in common):
-                found.append(Message(src, dst, _within(common, given), _within(common, wanted)))
-    return found
+    messages = []
+    for (src, source), (dst, target) in itertools.product(enumerate(before), enumerate(after)):
+        common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(source, target, strict=True)]
+        if all(start < stop for start, stop in common):
+            messages.append(Message(src, dst, _within(common, source), _within(common, target)))
+    return messages
 
 
 def _within(common, box: Box) -> tuple[slice, slice, slice]:

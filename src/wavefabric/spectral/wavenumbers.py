@@ -38,12 +38,7 @@ def translation(n: int, spacing: float, shift: float) -> np.ndarray:
 def squared(shape: tuple[int, int, int], spacing: tuple[float, float, float]) -> tuple[np.ndarray, ...]:
     """k_x², k_y², k_z² as vectors of the half spectrum's lengths; an axis of one point has k = 0.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        (Nx, Ny, Nz).
-    spacing : tuple of float
-        dx, dy, dz, m.
+    ``shape`` is (Nx, Ny, Nz), ``spacing`` dx, dy, dz in metres.
     """
     kx, ky, kz = (
         wavenumbers(n, d) ** 2 if n > 1 else np.zeros(1) for n, d in zip(shape, spacing, strict=True)

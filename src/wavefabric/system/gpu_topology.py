@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 from dataclasses import dataclass
 
 from wavefabric.errors import InputError
@@ -28,18 +31,12 @@ def speed(link: str) -> int:
 
 
 @dataclass(frozen=True)
-class Topology:
-    """Links between the GPUs of a host.
+class GpuTopology:
+    """Links between the GPUs of a host."""
 
-    Parameters
-    ----------
-    links : tuple of tuple of str
-        Class of the link between GPU i and GPU j (``"PIX"``, ``"NV18"``, …), ``"X"`` for i = j.
-    numa : tuple of int or None
-        NUMA node next to each GPU, None where nvidia-smi does not say.
-    """
-
+    #: Class of the link between GPU i and GPU j (``"PIX"``, ``"NV18"``, …), ``"X"`` for i = j.
     links: tuple[tuple[str, ...], ...]
+    #: NUMA node next to each GPU, None where nvidia-smi does not say.
     numa: tuple[int | None, ...]
 
     @property
@@ -52,26 +49,17 @@ class Topology:
         """Classes of links between different GPUs that occur, slow ones first."""
         return tuple(sorted({link for row in self.links for link in row} - {SELF}, key=speed))
 
-    def only(self, gpus: list[int]) -> Topology:
+    def only(self, gpus: list[int]) -> GpuTopology:
         """The same of a part of the GPUs, in the order given."""
-        return Topology(
+        return GpuTopology(
             tuple(tuple(self.links[i][j] for j in gpus) for i in gpus), tuple(self.numa[i] for i in gpus)
         )
 
 
-def parse(text: str) -> Topology:
-    """Read what ``nvidia-smi topo -m`` prints.
+def parse(text: str) -> GpuTopology:
+    """Read what ``nvidia-smi topo -m`` prints; `InputError` if there is no table, or an entry is unknown.
 
-    Parameters
-    ----------
-    text : str
-        Rows and columns of network adapters may be among those of GPUs; they are left out. Underlines and
-        colours of a terminal do not matter.
-
-    Raises
-    ------
-    InputError
-        If the table is not there, or an entry is unknown.
+    Rows and columns of network adapters are left out. Underlines and colours of a terminal do not matter.
     """
     lines = [_ESCAPE.sub("", line) for line in text.splitlines()]
     header = next(
@@ -96,4 +84,33 @@ def parse(text: str) -> Topology:
         numa.append(int(rest[1]) if len(rest) > 1 and re.fullmatch("[0-9]{1,9}", rest[1]) else None)
     if len(rows) != len(wanted):
         raise InputError(f"nvidia-smi topo -m: {len(rows)} rows for {len(wanted)} GPUs; allowed: one each")
-    return Topology(tuple(rows), tuple(numa))
+    return GpuTopology(tuple(rows), tuple(numa))
+
+
+def read_table() -> str | None:
+    """What ``nvidia-smi topo -m`` prints here, None where there is no nvidia-smi or no GPU."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(
+            [program, "topo", "-m"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 and "GPU0" in done.stdout else None
+
+
+def query() -> GpuTopology | None:
+    """The GPUs of this host that CUDA may use here, in its order; None where that is not known."""
+    text = read_table()
+    if text is None:
+        return None
+    topology = parse(text)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return topology
+    numbers = [number.strip() for number in visible.split(",") if number.strip()]
+    if not all(number.isdecimal() and int(number) < topology.gpus for number in numbers):
+        return None  # names instead of numbers
+    return topology.only([int(number) for number in numbers])

@@ -2,8 +2,8 @@
 
 Numba looks for changes in the file of a function alone, not in the files of the functions that it calls: a
 kernel would stay as it was when a helper in another file changes, also after an update of the package. Here
-any change of `SOURCES` makes another directory: ``numba/<hash>`` in the cache of `wavefabric.system.user_cache`, or
-``<hash>`` in ``$NUMBA_CACHE_DIR``.
+any change of `SOURCES` makes another directory: ``numba/<hash>`` in the cache of the user, or ``<hash>`` in
+``$NUMBA_CACHE_DIR``.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ SOURCES = (
     "optics/propagation/kernels/kerr.py",
     "optics/propagation/kernels/kerr_ranks.py",
     "optics/propagation/kernels/linear.py",
+    "optics/propagation/kernels/tiles.py",
     "system/numba_cache.py",
 )
 # Kernels of other versions are removed once nobody has used them for so long, s.
@@ -75,16 +76,16 @@ def source_hash() -> str:
 @cache
 def directory() -> Path:
     """The directory of these kernels; those of other versions that are no longer used are removed."""
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    root = Path(given) if given else cache_directory("numba")
-    found = root / source_hash()
-    new = not found.exists()
-    found.mkdir(parents=True, exist_ok=True)
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    root = Path(chosen) if chosen else cache_directory("numba")
+    own = root / source_hash()
+    new = not own.exists()
+    own.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(OSError):
-        os.utime(found)
+        os.utime(own)
     if new:
         for other in root.iterdir():
             with contextlib.suppress(OSError):
-                if len(other.name) == len(found.name) and time.time() - other.stat().st_mtime > _UNUSED:
+                if len(other.name) == len(own.name) and time.time() - other.stat().st_mtime > _UNUSED:
                     shutil.rmtree(other)
-    return found
+    return own

@@ -23,15 +23,10 @@ def die_with_parent(number: int) -> None:
 
 
 def abandoned(parent: int) -> bool:
-    """Whether the process that started this one is gone, and with it whoever read what it prints.
+    """Whether ``parent``, which started this process, is gone, and with it whoever read what it prints.
 
     A parent that is gone is not enough: a shell that has ended leaves what it put in the background to go on,
     with its output in a file or nowhere.
-
-    Parameters
-    ----------
-    parent : int
-        ``os.getppid()`` at the start.
     """
     return os.name == "posix" and os.getppid() != parent and _nobody_reads()
 

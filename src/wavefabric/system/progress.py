@@ -1,4 +1,4 @@
-"""What a long computation tells whoever watches."""
+"""How a long computation reports its progress, and warns."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Told where a long computation is."""
+    """Shows where a long computation is."""
 
     def start(self, total_steps: float | None, label: str) -> None:
-        """Begin; `total_steps` is None if it is not known."""
+        """Begin; ``total_steps`` is None if it is not known."""
         ...
 
     def update(self, done: float, message: str = "") -> None:
@@ -25,14 +25,11 @@ class Progress(Protocol):
 class Silent:
     """Shows nothing."""
 
-    def start(self, total_steps: float | None, label: str) -> None:
-        """Do nothing."""
+    def start(self, total_steps: float | None, label: str) -> None: ...
 
-    def update(self, done: float, message: str = "") -> None:
-        """Do nothing."""
+    def update(self, done: float, message: str = "") -> None: ...
 
-    def finish(self) -> None:
-        """Do nothing."""
+    def finish(self) -> None: ...
 
 
 def warn(text: str) -> None:

@@ -7,6 +7,7 @@ quota) a temporary one of this user, and one line on stderr that says so.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import shutil
 import stat
@@ -30,39 +31,24 @@ def cache_directory(name: str = "", quiet: bool = False) -> Path:
     Where that cannot be written it is ``wavefabric-UID`` among the temporary files, readable by this user
     alone; a line on stderr says so once, and child processes take the same.
 
-    Parameters
-    ----------
-    name : str
-        Of a directory below it, made if missing.
-    quiet : bool
-        Without the line.
-
-    Raises
-    ------
-    InputError
-        If there is no place for temporary files either.
+    ``name`` is that of a directory below it, made if missing; ``quiet`` leaves the line out. `InputError` if
+    temporary files cannot be written either.
     """
     root, problem = _usable_root(_wanted())
     if problem and not quiet:
         os.environ[VARIABLE] = str(root)  # for child processes, and so that this is said once
         if all(os.environ.get(each, "0") == "0" for each in _RANK) and sys.stderr is not None:
             print(f"wavefabric: cache: {problem}; using {root} ({VARIABLE} names another)", file=sys.stderr)
-    found = root / name
-    found.mkdir(parents=True, exist_ok=True)
-    return found
+    directory = root / name
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
 
 
 def redirect(variable: str, name: str, *usual: str) -> None:
-    """Have another library keep its files in our cache, without a word, if it can write none of its own.
+    """Have another library keep its files in directory ``name`` of our cache if it can write none of its own.
 
-    Parameters
-    ----------
-    variable : str
-        Of the environment, which tells the library where; left alone if it is set.
-    name : str
-        Of the directory in our cache.
-    *usual : str
-        Directories that it takes otherwise; may begin with ``~``.
+    ``variable`` of the environment tells it where, and is left alone if set; ``usual`` are the directories
+    that it takes otherwise (``~/…``).
     """
     if not os.environ.get(variable) and not all(map(_writable, usual)):
         os.environ[variable] = str(cache_directory(name, quiet=True))
@@ -79,10 +65,10 @@ def _writable(directory: str) -> bool:
 
 
 def _wanted() -> Path | None:
-    if given := os.environ.get(VARIABLE):
-        return Path(given).absolute()
-    if given := os.environ.get("XDG_CACHE_HOME"):
-        return Path(given).absolute() / "wavefabric"
+    if chosen := os.environ.get(VARIABLE):
+        return Path(chosen).absolute()
+    if caches := os.environ.get("XDG_CACHE_HOME"):
+        return Path(caches).absolute() / "wavefabric"
     try:
         return Path.home() / ".cache" / "wavefabric"
     except RuntimeError:  # no HOME, and the user is in no list of users
@@ -107,21 +93,19 @@ def _temporary() -> Path:
     try:
         root = Path(tempfile.gettempdir())
         if hasattr(os, "getuid"):
-            found = root / f"wavefabric-{os.getuid()}"
-            try:
-                found.mkdir(mode=0o700, exist_ok=True)
-                facts = found.lstat()
-                ours = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid()
-                if ours and not stat.S_IMODE(facts.st_mode) & 0o077:
-                    with tempfile.TemporaryFile(dir=found):
-                        return found
-            except OSError:
-                pass
-        found = Path(tempfile.mkdtemp(prefix="wavefabric-"))
+            directory = root / f"wavefabric-{os.getuid()}"
+            with contextlib.suppress(OSError):
+                directory.mkdir(mode=0o700, exist_ok=True)
+                facts = directory.lstat()
+                own = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid()
+                if own and not stat.S_IMODE(facts.st_mode) & 0o077:
+                    with tempfile.TemporaryFile(dir=directory):
+                        return directory
+        directory = Path(tempfile.mkdtemp(prefix="wavefabric-"))
     except OSError:
         raise InputError(
             "cache: neither the cache directory nor one for temporary files can be written; allowed: "
             f"{VARIABLE} or TMPDIR with a directory that can"
         ) from None
-    atexit.register(shutil.rmtree, found, ignore_errors=True)
-    return found
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory

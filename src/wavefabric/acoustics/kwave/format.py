@@ -9,18 +9,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import h5py
 import numpy as np
 
+from wavefabric.acoustics.problem import Absorption, Cuboids, SourceMode
 from wavefabric.errors import InputError
 from wavefabric.files.hdf5 import bytes_of, check_inside, open_hdf5
 
 Kind = Literal["float", "long"]
 
-MODES = ("dirichlet", "additive_no_correction", "additive")
-ABSORPTION = ("none", "power_law", "stokes")
+#: Their places are the numbers in the file.
+MODES: tuple[SourceMode, ...] = get_args(SourceMode)
+ABSORPTION: tuple[Absorption, ...] = get_args(Absorption)
 AXES = "xyz"
 
 _DTYPES = {"float": np.dtype("<f4"), "long": np.dtype("<u8")}
@@ -29,24 +31,10 @@ MAX_POINTS = 1 << 50
 
 
 class Reader:
-    """An input file, opened to read.
+    """A k-Wave file, opened to read; refuses what is no HDF5 file.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, or it is not HDF5, is cut short, is a folder or no regular file.
-
-    Attributes
-    ----------
-    outline : bool
-        Set to have `array` check and count, but not read.
-    sizes : dict of str to int
-        Bytes of each array that was asked for.
+    With ``outline`` set, `array` checks and counts datasets but does not read them; ``sizes`` holds the bytes
+    of each array that was asked for.
     """
 
     def __init__(self, path: str | Path):
@@ -61,82 +49,74 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         self.file.close()
 
-    def word(self, name: str) -> str:
-        """How an error calls a dataset."""
-        return dataset_word(self.path, name)
-
     def fault(self, name: str, given: str, allowed: str = "") -> InputError:
         """The error to raise for a dataset."""
-        return InputError(f"{self.word(name)}: {given}" + (f"; allowed: {allowed}" if allowed else ""))
+        key = dataset_key(self.path, name)
+        return InputError(f"{key}: {given}" + (f"; allowed: {allowed}" if allowed else ""))
 
     @contextlib.contextmanager
-    def _reading(self, word: str) -> Iterator[None]:
+    def _reading(self, key: str) -> Iterator[None]:
         # What h5py raises for a damaged file depends on where the damage is.
         try:
             yield
         except (InputError, MemoryError, KeyboardInterrupt):
             raise
         except Exception:
-            raise InputError(f"{word}: cannot be read; the file is damaged or cut short") from None
+            raise InputError(f"{key}: cannot be read; the file is damaged or cut short") from None
 
     def __contains__(self, name: str) -> bool:
-        with self._reading(self.word(name)):
+        with self._reading(dataset_key(self.path, name)):
             check_inside(self.file, name)
             return name in self.file
 
     def attributes(self) -> dict[str, str]:
         """The root's attributes that are text."""
-        found = {}
+        texts = {}
         with self._reading(f"{self.path}: file attributes"):
             for name in self.file.attrs:
                 with contextlib.suppress(TypeError):
-                    found[name] = _text(self.file.attrs[name])
-        return found
+                    texts[name] = _text(self.file.attrs[name])
+        return texts
 
     def dataset(self, name: str, kind: Kind) -> h5py.Dataset:
         """The dataset, once its type and its attributes are known to be right."""
-        word = self.word(name)
         if name not in self:
             raise self.fault(name, "is missing")
-        with self._reading(word):
+        with self._reading(dataset_key(self.path, name)):
             item = self.file[name]
             if not isinstance(item, h5py.Dataset):
                 raise self.fault(name, "is a group", "a dataset")
-            wanted = _DTYPES[kind]
-            if item.dtype.newbyteorder("<") != wanted:
-                raise self.fault(name, f"is of type {item.dtype}", f"{wanted.name} ('{kind}')")
-            for attribute, allowed in (("data_type", kind), ("domain_type", "real")):
-                if attribute not in item.attrs:
-                    raise self.fault(name, f"its attribute {attribute} is missing", f"'{allowed}'")
-                try:
-                    given = _text(item.attrs[attribute])
-                except TypeError:
-                    raise self.fault(name, f"its attribute {attribute} is not text", allowed) from None
-                if given != allowed:
-                    raise self.fault(name, f"its attribute {attribute} is '{given}'", f"'{allowed}'")
+            dtype = _DTYPES[kind]
+            if item.dtype.newbyteorder("<") != dtype:
+                raise self.fault(name, f"is of type {item.dtype}", f"{dtype.name} ('{kind}')")
+            self._check_attribute(item, name, "data_type", kind)
+            self._check_attribute(item, name, "domain_type", "real")
             if item.ndim != 3:
                 raise self.fault(name, f"has {item.ndim} dimensions", "3")
         return item
+
+    def _check_attribute(self, item: h5py.Dataset, name: str, attribute: str, allowed: str) -> None:
+        if attribute not in item.attrs:
+            raise self.fault(name, f"its attribute {attribute} is missing", f"'{allowed}'")
+        try:
+            text = _text(item.attrs[attribute])
+        except TypeError:
+            raise self.fault(name, f"its attribute {attribute} is not text", allowed) from None
+        if text != allowed:
+            raise self.fault(name, f"its attribute {attribute} is '{text}'", f"'{allowed}'")
 
     def scalar(self, name: str, kind: Kind) -> Any:
         """The one number of a dataset, as int or float."""
         item = self.dataset(name, kind)
         if item.shape != (1, 1, 1):
             raise self.fault(name, f"has the shape {item.shape}", "(1, 1, 1)")
-        with self._reading(self.word(name)):
+        with self._reading(dataset_key(self.path, name)):
             return item[0, 0, 0].item()
 
     def array(self, name: str, kind: Kind, *shapes: tuple[int | str, ...]) -> np.ndarray:
-        """All of a dataset, float32 or uint64.
+        """All of a dataset, float32 or uint64; with `outline` zeros of its shape, which take no memory.
 
-        Parameters
-        ----------
-        *shapes : tuple of (int or str)
-            The shapes allowed, z, y, x; a text stands for any number from 1, and is shown in the error.
-
-        Notes
-        -----
-        With `outline` it is zeros of that shape, which take no memory.
+        Of the ``shapes`` allowed, (z, y, x), a text stands for any number from 1, and is shown in the error.
         """
         item = self.dataset(name, kind)
         if not any(_fits(item.shape, shape) for shape in shapes):
@@ -145,12 +125,12 @@ class Reader:
         self.sizes[name] = bytes_of(item)
         if self.outline:
             return np.broadcast_to(np.zeros((), _DTYPES[kind]), item.shape)
-        with self._reading(self.word(name)):
+        with self._reading(dataset_key(self.path, name)):
             return np.asarray(item[()], _DTYPES[kind])
 
 
-def dataset_word(path: str | Path, name: str) -> str:
-    """How a line calls a dataset of a file."""
+def dataset_key(path: str | Path, name: str) -> str:
+    """What an error calls a dataset of a file."""
     return f"{path}: dataset '{name}'"
 
 
@@ -206,9 +186,16 @@ def put_scalar(group: h5py.Group, name: str, value: int | float) -> None:
     put_types(group.create_dataset(name, data=np.full((1, 1, 1), value, dtype)))
 
 
-def put_array(
-    group: h5py.Group, name: str, array: np.ndarray, chunks: tuple[int, ...] | None = None, level: int = 0
-) -> None:
-    """An array, in one piece or in chunks; chunks are deflated if ``level`` is not 0."""
-    options: dict[str, Any] = {"compression": "gzip", "compression_opts": level} if level and chunks else {}
-    put_types(group.create_dataset(name, data=array, chunks=chunks, **options))
+def put_array(group: h5py.Group, name: str, array: np.ndarray, chunks: tuple[int, ...] | None = None) -> None:
+    """An array, in one piece or in chunks."""
+    put_types(group.create_dataset(name, data=array, chunks=chunks))
+
+
+def put_indices(group: h5py.Group, name: str, index: np.ndarray) -> None:
+    """Indices counted from 0, as (1, 1, n) counted from 1."""
+    put_array(group, name, (index.astype(np.int64) + 1).astype(np.uint64)[None, None])
+
+
+def corners_from_one(cuboids: Cuboids) -> np.ndarray:
+    """Lowest and highest corners as (1, boxes, 6), counted from 1."""
+    return (np.concatenate([cuboids.first, cuboids.last], axis=1)[None] + 1).astype(np.uint64)

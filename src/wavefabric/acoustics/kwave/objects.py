@@ -8,8 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.kwave.objects_record import Wanted
-from wavefabric.acoustics.kwave.objects_signals import check_order, in_memory_order
+from wavefabric.acoustics.kwave.objects_record import RecordRequest
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.result import Results
@@ -76,10 +75,9 @@ def from_kwave(
     k-wave-python 0.6.2: ``sound_speed_ref`` is obeyed, and a pressure source on unequal spacings is scaled
     by that along x for all densities, as in MATLAB.
     """
-    grid, parts, wanted, dt, steps = _translate(
-        kgrid, medium, source, sensor, pml_size, pml_alpha, pml_inside, smooth_p0, signal_order
-    )
-    return to_problem(grid, *parts, wanted.sensor, dt, steps)
+    return _translate(
+        kgrid, medium, source, sensor, (pml_size, pml_alpha, pml_inside), smooth_p0, signal_order
+    )[1:3]
 
 
 def simulate_kwave(
@@ -116,51 +114,59 @@ def simulate_kwave(
         Intensities differ a little: k-wave-python shifts the velocity by half a step as if the recording
         were periodic.
     """
-    grid, parts, wanted, dt, steps = _translate(
-        kgrid, medium, source, sensor, pml_size, pml_alpha, pml_inside, smooth_p0, signal_order
+    grid, problem, recording, request = _translate(
+        kgrid, medium, source, sensor, (pml_size, pml_alpha, pml_inside), smooth_p0, signal_order
     )
-    problem, recording = to_problem(grid, *parts, wanted.sensor, dt, steps)
-    return solve(problem, recording, grid, adapt=wanted.adapt, **options)
+    return solve(problem, recording, grid, adapt=request.adapt, **options)
 
 
 def _translate(
-    kgrid, medium, source, sensor, pml_size, pml_alpha, pml_inside, smooth_p0, signal_order
-) -> tuple[Grid, tuple[Medium, Source], Wanted, float, int]:
-    check_order(signal_order)
-    _refuse(medium, "medium")
-    _refuse(source, "source")
-    grid, dt, steps = _grid(kgrid, pml_size, pml_alpha, pml_inside)
-    parts = _medium(medium, grid), _source(source, grid, smooth_p0, signal_order)
-    return grid, parts, _wanted(sensor, grid), dt, steps
+    kgrid: Any,
+    medium: Any,
+    source: Any,
+    sensor: Any,
+    pml: tuple[Any, Any, bool],
+    smooth_p0: bool,
+    signal_order: Literal["C", "F"],
+) -> tuple[Grid, Problem, Recording, RecordRequest]:
+    if signal_order not in ("C", "F"):
+        raise InputError(f"signal_order: {show(signal_order)}; allowed: 'C' or 'F'")
+    _refuse_unread(medium, "medium")
+    _refuse_unread(source, "source")
+    grid = _grid(kgrid, pml)
+    translated = _medium(medium, grid), _source(source, grid, smooth_p0, signal_order)
+    request = _record_request(sensor, grid)
+    problem, recording = to_problem(grid, *translated, request.sensor, float(kgrid.dt), int(kgrid.Nt))
+    return grid, problem, recording, request
 
 
-def _grid(kgrid: Any, pml_size: Any, pml_alpha: Any, pml_inside: bool) -> tuple[Grid, float, int]:
+def _grid(kgrid: Any, pml: tuple[Any, Any, bool]) -> Grid:
     if getattr(kgrid, "nonuniform", False):
         raise InputError("kgrid.nonuniform: True; allowed: a uniform grid")
     shape = tuple(int(n) for n in np.ravel(kgrid.N))
     if len(shape) < 2:
         raise InputError("kgrid.N: of 1 dimension; allowed: 2 or 3")
-    spacing = tuple(float(d) for d in np.ravel(kgrid.spacing))
     for name in ("dt", "Nt"):
-        if isinstance(getattr(kgrid, name), str):
-            raise InputError(
-                f"kgrid.{name}: {show(getattr(kgrid, name))}; allowed: a number, see kgrid.makeTime"
-            )
-    return Grid(shape, spacing, pml_size, pml_alpha, pml_inside), float(kgrid.dt), int(kgrid.Nt)
+        value = getattr(kgrid, name)
+        if isinstance(value, str):
+            raise InputError(f"kgrid.{name}: {show(value)}; allowed: a number, see kgrid.makeTime")
+    return Grid(shape, tuple(float(d) for d in np.ravel(kgrid.spacing)), *pml)
 
 
 def _medium(medium: Any, grid: Grid) -> Medium:
+    def value(name: str) -> Any:
+        return _values(getattr(medium, name, None), grid)
+
     mode = getattr(medium, "alpha_mode", None)
     mode = getattr(mode, "value", mode)
     if mode not in (None, "no_dispersion", "stokes"):
         raise InputError(f"medium.alpha_mode: {show(mode)}; allowed: None, 'no_dispersion' or 'stokes'")
-    density = getattr(medium, "density", None)
-    alpha = _values(getattr(medium, "alpha_coeff", None), grid)
-    power = _values(getattr(medium, "alpha_power", None), grid)
+    speed, density, alpha, power, nonlinearity = (
+        value(name) for name in ("sound_speed", "density", "alpha_coeff", "alpha_power", "BonA")
+    )
     if isinstance(power, np.ndarray):
         raise InputError("medium.alpha_power: is an array; allowed: one number")
     stokes = mode == "stokes" or (power is not None and math.isclose(power, 2))
-    speed = _values(medium.sound_speed, grid)
     reference = getattr(medium, "sound_speed_ref", None)
     if isinstance(reference, str):
         choices = {"min": np.min, "max": np.max, "mean": np.mean}
@@ -169,10 +175,9 @@ def _medium(medium: Any, grid: Grid) -> Medium:
                 f"medium.sound_speed_ref: {show(reference)}; allowed: a number, 'min', 'max' or 'mean'"
             )
         reference = choices[reference](speed)
-    nonlinearity = _values(getattr(medium, "BonA", None), grid)
     return Medium(
         sound_speed=speed,
-        density=1000.0 if density is None else _values(density, grid),
+        density=1000.0 if density is None else density,
         alpha_coeff=alpha if np.any(alpha) else None,  # type: ignore[arg-type]
         alpha_power=2.0 if stokes else power,
         nonlinearity=nonlinearity if np.any(nonlinearity) else None,  # type: ignore[arg-type]
@@ -185,25 +190,17 @@ def _medium(medium: Any, grid: Grid) -> Medium:
 def _source(source: Any, grid: Grid, smooth_p0: bool, order: str) -> Source:
     if hasattr(source, "active_elements_mask"):
         return _transducer(source)
-    p_mask, u_mask = (
-        _mask(getattr(source, f"{name}_mask", None), grid, f"source.{name}_mask") for name in "pu"
-    )
-
-    def signals(name: str, mask: np.ndarray | None) -> np.ndarray | None:
-        return in_memory_order(getattr(source, name, None), mask, order)
-
-    return Source(
-        p0=_values(getattr(source, "p0", None), grid, alone=False),
-        smooth=smooth_p0,
-        p_mask=p_mask,
-        p=signals("p", p_mask),
-        p_mode=_mode(getattr(source, "p_mode", None)),
-        u_mask=u_mask,
-        ux=signals("ux", u_mask),
-        uy=signals("uy", u_mask),
-        uz=signals("uz", u_mask),
-        u_mode=_mode(getattr(source, "u_mode", None)),
-    )
+    masks: dict[str, Any] = {}
+    for name in ("p_mask", "u_mask"):
+        mask = getattr(source, name, None)
+        masks[name] = None if mask is None else _mask(mask, grid, f"source.{name}")
+    signals = {
+        name: _in_memory_order(getattr(source, name, None), masks[f"{name[0]}_mask"], order)
+        for name in ("p", "ux", "uy", "uz")
+    }
+    modes = {name: _mode(getattr(source, name, None)) for name in ("p_mode", "u_mode")}
+    p0 = _values(getattr(source, "p0", None), grid, alone=False)
+    return Source(p0=p0, smooth=smooth_p0, **masks, **signals, **modes)
 
 
 def _transducer(source: Any) -> Source:
@@ -214,12 +211,12 @@ def _transducer(source: Any) -> Source:
     return Source(transducer=Transducer(source.active_elements_mask, np.ravel(source.input_signal), delay))
 
 
-def _wanted(sensor: Any, grid: Grid) -> Wanted:
+def _record_request(sensor: Any, grid: Grid) -> RecordRequest:
     if hasattr(sensor, "active_elements_mask"):
         raise InputError(
             "sensor: is a transducer; allowed: a kSensor, e.g. with its active_elements_mask as mask"
         )
-    _refuse(sensor, "sensor")
+    _refuse_unread(sensor, "sensor")
     # k-wave-python warns whoever reads the public name.
     reversal = getattr(sensor, "_time_reversal_boundary_data", None)
     if reversal is None and "time_reversal_boundary_data" in getattr(sensor, "__dict__", {}):
@@ -232,12 +229,12 @@ def _wanted(sensor: Any, grid: Grid) -> Wanted:
     start = 1 if start is None else int(start)
     if start < 1:
         raise InputError(f"sensor.record_start_index: {start}; allowed: from 1")
-    place, order = _place(getattr(sensor, "mask", None), grid)
-    return Wanted.of(getattr(sensor, "record", None), place, order, start - 1)
+    points, order = _sensor(getattr(sensor, "mask", None), grid)
+    return RecordRequest.of(getattr(sensor, "record", None), points, order, start - 1)
 
 
-def _place(mask: Any, grid: Grid) -> tuple[Sensor, np.ndarray | None]:
-    """A sensor at a mask, and where its points are found in the order of C (None if no mask)."""
+def _sensor(mask: Any, grid: Grid) -> tuple[Sensor, np.ndarray | None]:
+    """A sensor at a mask, and the places of its points in the order of C (None if no mask)."""
     dims = grid.dimensions
     mask = np.ones(grid.shape, bool) if mask is None or np.size(mask) == 1 else np.asarray(mask)
     if mask.shape != grid.shape and mask.ndim == 2 and mask.shape[0] == dims:
@@ -245,9 +242,7 @@ def _place(mask: Any, grid: Grid) -> tuple[Sensor, np.ndarray | None]:
     if mask.shape != grid.shape and mask.ndim == 2 and mask.shape[0] == 2 * dims:
         return Sensor.boxes(*mask.T.reshape(-1, 2, dims).astype(np.int64) - 1), None
     mask = _mask(mask, grid, "sensor.mask")
-    rank = np.zeros(grid.shape, np.int64)
-    rank.T[mask.T] = np.arange(np.count_nonzero(mask))
-    return Sensor(mask), rank[mask]
+    return Sensor(mask), _fortran_places(mask)
 
 
 def _values(value: Any, grid: Grid, alone: bool = True) -> Any:
@@ -260,26 +255,37 @@ def _values(value: Any, grid: Grid, alone: bool = True) -> Any:
     return array.reshape(grid.shape) if array.size == math.prod(grid.shape) else array
 
 
-def _mask(mask: Any, grid: Grid, key: str) -> Any:
-    if mask is None:
+def _mask(mask: Any, grid: Grid, key: str) -> np.ndarray:
+    """A mask as bool; one value serves all points."""
+    mask = _values(mask, grid, alone=False)
+    return grid.mask(np.full(grid.shape, mask.reshape(-1)[0]) if mask.size == 1 else mask, key)
+
+
+def _fortran_places(mask: np.ndarray) -> np.ndarray:
+    """Points of a mask in the order of C: the place of each in the order of Fortran."""
+    places = np.zeros(mask.shape, np.int64)
+    places.T[mask.T] = np.arange(np.count_nonzero(mask))
+    return places[mask]
+
+
+def _in_memory_order(values: Any, mask: np.ndarray | None, order: str) -> np.ndarray | None:
+    """Signals, (points, Nt), (1, Nt) or (Nt,), with rows in the order of `Source`, that of Fortran."""
+    if values is None:
         return None
-    mask = np.asarray(_values(mask, grid, alone=False))
-    if mask.size == 1:
-        mask = np.full(grid.shape, mask.reshape(-1)[0])
-    if mask.shape != grid.shape:
-        raise InputError(f"{key}: has the shape {mask.shape}; allowed: {grid.shape}, the grid's")
-    if mask.dtype != np.bool_ and not np.isin(mask, (0, 1)).all():
-        raise InputError(f"{key}: has other values than 0 and 1; allowed: a binary mask, no labels")
-    return mask.astype(bool)
+    signal = np.atleast_2d(np.asarray(values))
+    if order == "F" or mask is None or signal.shape[0] != np.count_nonzero(mask):
+        return signal
+    return signal[np.argsort(_fortran_places(mask))]
 
 
 def _mode(mode: Any) -> Any:
     return "additive" if mode is None else str(mode).replace("-", "_")
 
 
-def _refuse(thing: Any, name: str) -> None:
+def _refuse_unread(described: Any, name: str) -> None:
+    """Refuse attributes that are set and would have no effect."""
     for attribute in _NOT_READ[name]:
-        if getattr(thing, attribute, None) is not None:
+        if getattr(described, attribute, None) is not None:
             raise InputError(
                 f"{name}.{attribute}: is set; allowed: None, since Wavefabric has nothing like it"
             )

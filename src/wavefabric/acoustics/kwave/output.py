@@ -14,42 +14,23 @@ import math
 import os
 import shutil
 import threading
-import time
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
 
-import wavefabric
-from wavefabric.acoustics.kwave.format import put_array, put_attribute, put_scalar, put_types
+from wavefabric.acoustics.kwave import output_file
 from wavefabric.acoustics.kwave.input import KWaveInput
+from wavefabric.acoustics.kwave.output_file import OPEN_OPTIONS, OutputDataset, output_datasets
 from wavefabric.acoustics.problem import Cuboids
-from wavefabric.acoustics.recording.sinks import Layout, Report
+from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 from wavefabric.acoustics.threads import default_threads
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, sync_folder
 from wavefabric.files.text import write_text
 from wavefabric.results.checkpoint import read_state
-
-#: What HDF5 keeps about each chunk, about.
-_CHUNK_BYTES = 64
-# Of texts that are known at the end only, and then written over what is there.
-_MEASURED_BYTES = 16
-# As in k-Wave: rows of more than 32 MB are cut into chunks of 4 MB. HDF5 itself allows below 4 GB.
-_LONG_ROW, _CUT_ROW = 1 << 23, 1 << 20
-_COPY_BYTES = 1 << 26
-# A format that older readers know. Rows are written whole: HDF5's chunk cache would only copy them once
-# more, and costs up to three quarters of the speed.
-_OPEN: dict[str, Any] = {"libver": ("earliest", "v110"), "rdcc_nbytes": 0}
-
-_PHASES = {
-    "data_loading_phase_execution_time": "loading",
-    "pre-processing_phase_execution_time": "preprocessing",
-    "simulation_phase_execution_time": "simulation",
-    "post-processing_phase_execution_time": "postprocessing",
-}
 
 
 class KWaveOutput:
@@ -99,7 +80,7 @@ class KWaveOutput:
         checkpoint: str | Path | None = None,
     ):
         self.path, self._force = check_output(path, force), force
-        self._partial, self._packed, self._facts = working_names(self.path)
+        self._partial, self._packed, self._run_file = working_names(self.path)
         self._checkpoint = None if checkpoint is None else Path(checkpoint).resolve()
         self._check_unfinished()
         if input.path.resolve() in [name.resolve() for name in (self.path, *working_names(self.path))]:
@@ -112,7 +93,6 @@ class KWaveOutput:
         self._copy_mask = copy_sensor_mask
         self._start = start
         self._threads = threads or default_threads(input.problem.shape)
-        self._boxes = input.sensor.shapes() if isinstance(input.sensor, Cuboids) else None
         self._file: h5py.File | None = None
         self._items: dict[str, list[h5py.Dataset]] = {}
         self._begun = False
@@ -120,77 +100,71 @@ class KWaveOutput:
 
     # --- Sink ----------------------------------------------------------------------------------------
 
-    def begin(self, layout: Layout, rows_done: int) -> None:
-        """Make room for all that is recorded, or open the file of an earlier leg.
-
-        Raises
-        ------
-        InputError
-            If ``rows_done`` is not 0 and that file is missing, damaged or of another run.
-        """
-        described = self._describe(layout)
-        parts = self._parts(layout)
+    def begin(self, layout: RecordingLayout, rows_done: int) -> None:
+        """Make room for all that is recorded, or open the file of an earlier leg; refuse another run's."""
+        datasets = output_datasets(layout, self._input.sensor, self._input.problem.array_shape)
+        shapes = {name: [item.shape for item in items] for name, items in sorted(datasets.items())}
+        described = json.dumps({"parts": shapes, "start": self._start})
         with self._lock:
             # Once more, now that nobody else writes here: another run may have ended since the first look.
             check_output(self.path, self._force)
             if rows_done:
                 self._reopen(described, layout.run)
+                self._begun = True
             else:
                 self._check_unfinished()
-                self._check_room(parts)
-            self._begun = True
-            if not rows_done:
-                facts = {"parts": described, "run": layout.run, "checkpoint": str(self._checkpoint or "")}
-                write_text(self._facts, json.dumps(facts), "output", force=True)
-                self._create(parts)
+                self._check_room(datasets)
+                self._begun = True
+                run = {"parts": described, "run": layout.run, "checkpoint": str(self._checkpoint or "")}
+                write_text(self._run_file, json.dumps(run), "output", force=True)
+                self._create(datasets)
             assert self._file is not None
-            self._items = {name: [self._file[p.place] for p in found] for name, found in parts.items()}  # type: ignore[misc]
+            file = self._file
+            self._items = {name: [file[item.path] for item in items] for name, items in datasets.items()}  # type: ignore[misc]
 
-    def rows(self, name: str, first: int, block: np.ndarray) -> None:
+    def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
         """Write rows of a time series."""
+        rows = slice(first, first + len(block))
         with self._lock:
-            if self._boxes is None:
-                self._items[name][0][0, first : first + len(block)] = block
+            items = self._items[name]
+            if not isinstance(self._input.sensor, Cuboids):
+                items[0][0, rows] = block
                 return
-            at = 0
-            for item in self._items[name]:
-                size = math.prod(item.shape[1:])
-                part = block[:, at : at + size].reshape(len(block), *item.shape[1:])
-                item[first : first + len(block)] = part
-                at += size
+            parts = _split(block, [item.shape[1:] for item in items])
+            for item, part in zip(items, parts, strict=True):
+                item[rows] = part
 
     def flush(self) -> None:
         """Put all rows so far on the disk."""
         with self._lock:
             self._sync()
 
-    def finish(self, arrays: Mapping[str, np.ndarray], report: Report) -> None:
+    def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
         """Add statistics, fields and header, and give the file its name."""
         with self._lock:
             assert self._file is not None
             try:
-                for name, array in arrays.items():
-                    flat, at = array.reshape(-1), 0
-                    for item in self._items[name]:
-                        size = math.prod(item.shape)
-                        item[...] = flat[at : at + size].reshape(item.shape)
-                        at += size
+                for name, array in arrays:
+                    items = self._items[name]
+                    parts = _split(array.reshape(-1), [item.shape for item in items])
+                    for item, part in zip(items, parts, strict=True):
+                        item[...] = part
                 if self._level:
-                    self._pack(self._file, report)
+                    with output_file.compressed_copy(self._file, self._packed, self._level) as packed:
+                        self._put_header(packed, report)
                 else:
                     self._put_header(self._file, report)
                     self._sync()
                 self._close()
-                made = self._packed if self._level else self._partial
-                with open(made, "rb+") as handle:
+                complete = self._packed if self._level else self._partial
+                with open(complete, "rb+") as handle:
                     os.fsync(handle.fileno())
-                os.replace(made, self.path)
+                os.replace(complete, self.path)
             finally:
                 self._close()
                 self._packed.unlink(missing_ok=True)
             sync_folder(self.path.parent)
-            self._partial.unlink(missing_ok=True)
-            self._facts.unlink(missing_ok=True)
+            self._remove_working_files()
             self._begun = False
             self.finished = True
 
@@ -204,42 +178,15 @@ class KWaveOutput:
                 self._sync()
             self._close()
             if not keep:
-                self._partial.unlink(missing_ok=True)
-                self._facts.unlink(missing_ok=True)
+                self._remove_working_files()
             self._begun = False
 
     # --- The file ------------------------------------------------------------------------------------
 
-    def _describe(self, layout: Layout) -> str:
-        parts = {name: [part.shape for part in found] for name, found in sorted(self._parts(layout).items())}
-        return json.dumps({"parts": parts, "start": self._start})
-
-    def _parts(self, layout: Layout) -> dict[str, list[_Part]]:
-        """The datasets of every quantity: one, or one a cuboid."""
-        found: dict[str, list[_Part]] = {}
-        boxes = None if self._boxes is None else list(enumerate(self._boxes, 1))
-        for name, (rows, samples) in layout.series.items():
-            if boxes is None:
-                found[name] = [_Part(name, (1, rows, samples), (1, 1, _row(samples)))]
-            else:
-                found[name] = [_Part(f"{name}/{i}", (rows, *box), (1, *_plane(box))) for i, box in boxes]
-        for name, samples in layout.points.items():
-            if boxes is None:
-                found[name] = [_Part(name, (1, 1, samples), (1, 1, _row(samples)))]
-            else:
-                found[name] = [_Part(f"{name}/{i}", box, _plane(box)) for i, box in boxes]
-        grid = self._input.problem.array_shape
-        for name in layout.fields:
-            found[name] = [_Part(name, grid, (1, *grid[1:]))]
-        return found
-
-    def _check_room(self, parts: dict[str, list[_Part]]) -> None:
+    def _check_room(self, datasets: dict[str, list[OutputDataset]]) -> None:
         """Everything is laid out at once: say so now if the disk cannot hold it."""
-        needed = sum(
-            4 * math.prod(p.shape) + _CHUNK_BYTES * math.prod(p.shape) // math.prod(p.chunk)
-            for found in parts.values()
-            for p in found
-        ) * (2 if self._level else 1)
+        needed = sum(item.file_bytes for items in datasets.values() for item in items)
+        needed *= 2 if self._level else 1
         free, steps = shutil.disk_usage(self.path.parent).free, self._input.problem.steps
         if needed > free:
             raise InputError(
@@ -249,60 +196,54 @@ class KWaveOutput:
 
     def _check_unfinished(self) -> None:
         """Keep the file of another run that can still go on from its own checkpoint."""
-        facts = self._read_facts()
-        other = Path(facts.get("checkpoint") or "/")
+        run = self._read_run()
+        other = Path(run.get("checkpoint") or "/")
         if self._force or not self._partial.exists() or other == self._checkpoint:
             return
-        if _goes_on(other, facts.get("run", "")):
+        if _goes_on(other, run.get("run", "")):
             raise InputError(
                 f"output: {self._partial} is the unfinished output of another run, which goes on from "
                 f"{other}; allowed: another name, to finish that run, or --force"
             )
 
-    def _read_facts(self) -> dict[str, Any]:
+    def _read_run(self) -> dict[str, Any]:
+        """Which run the unfinished file is of."""
         try:
-            facts = json.loads(self._facts.read_text("utf-8"))
+            run = json.loads(self._run_file.read_text("utf-8"))
         except (OSError, ValueError):
             return {}
-        return facts if isinstance(facts, dict) else {}
+        return run if isinstance(run, dict) else {}
 
-    def _create(self, parts: dict[str, list[_Part]]) -> None:
-        file = self._file = h5py.File(self._partial, "w", **_OPEN)
+    def _create(self, datasets: dict[str, list[OutputDataset]]) -> None:
+        file = self._file = h5py.File(self._partial, "w", **OPEN_OPTIONS)
         self._put_header(file, Report())
-        for part in (part for found in parts.values() for part in found):
-            _make_room(file, part)
-        steps = self._input.problem.steps
-        for name, value in {**self._input.echo, "Nt": steps, "t_index": steps}.items():
-            put_scalar(file, name, value)
-        sensor = self._input.sensor
-        if self._copy_mask and sensor is not None:
-            corners = isinstance(sensor, Cuboids)
-            put_scalar(file, "sensor_mask_type", int(corners))
-            mask = (
-                np.concatenate([sensor.first, sensor.last], axis=1)[None] if corners else sensor[None, None]
-            )
-            name = "sensor_mask_corners" if corners else "sensor_mask_index"
-            put_array(file, name, (mask + 1).astype(np.uint64), (1, mask.shape[1], _row(mask.shape[2])))
+        for items in datasets.values():
+            for item in items:
+                output_file.allocate(file, item)
+        output_file.put_scalars(file, self._input)
+        if self._copy_mask and self._input.sensor is not None:
+            output_file.put_sensor_mask(file, self._input.sensor)
         self._sync()
 
     def _reopen(self, described: str, run: str) -> None:
-        word = f"output: {self._partial}"
+        key, again = f"output: {self._partial}", "remove it and the checkpoint and start anew"
         if not self._partial.exists():
             raise InputError(
-                f"{word} is missing, the checkpoint needs what it holds; remove the checkpoint and start anew"
+                f"{key} is missing, the checkpoint needs what it holds; remove the checkpoint and start anew"
             )
         try:
-            self._file = h5py.File(self._partial, "r+", **_OPEN)
+            self._file = h5py.File(self._partial, "r+", **OPEN_OPTIONS)
         except (OSError, KeyError, RuntimeError):
             self._close()
-            raise InputError(f"{word} is damaged; remove it and the checkpoint and start anew") from None
-        facts = self._read_facts()
-        if facts.get("parts") != described or facts.get("run") != run:
+            raise InputError(f"{key} is damaged; {again}") from None
+        earlier = self._read_run()
+        if earlier.get("parts") != described or earlier.get("run") != run:
             self._close()
-            raise InputError(
-                f"{word} belongs to another run than the checkpoint; "
-                "remove it and the checkpoint and start anew"
-            )
+            raise InputError(f"{key} belongs to another run than the checkpoint; {again}")
+
+    def _put_header(self, file: h5py.File, report: Report) -> None:
+        description = self._input.attributes.get("file_description", "")
+        output_file.put_header(file, description, self._threads, report)
 
     def _sync(self) -> None:
         assert self._file is not None
@@ -318,51 +259,9 @@ class KWaveOutput:
                 self._file.close()
             self._file = None
 
-    def _pack(self, file: h5py.File, report: Report) -> None:
-        """A deflated copy in another file, some planes at a time."""
-        with h5py.File(self._packed, "w", **_OPEN) as packed:
-
-            def copy(name: str, item: Any) -> None:
-                if not isinstance(item, h5py.Dataset):
-                    return
-                options: dict[str, Any] = {}
-                if item.chunks:
-                    options = {"chunks": item.chunks, "compression": "gzip", "compression_opts": self._level}
-                target = packed.create_dataset(name, item.shape, item.dtype, **options)
-                put_types(target)
-                axis = int(item.shape[0] == 1)
-                count = max(1, _COPY_BYTES * item.shape[axis] // max(item.nbytes, 1))
-                for first in range(0, item.shape[axis], count):
-                    here = (slice(None),) * axis + (slice(first, first + count),)
-                    target[here] = item[here]
-
-            file.visititems(copy)
-            self._put_header(packed, report)
-
-    def _put_header(self, file: h5py.File, report: Report) -> None:
-        seconds = {name: report.seconds.get(phase, 0.0) for name, phase in _PHASES.items()}
-        megabytes = report.peak_bytes >> 20
-        header = {
-            "created_by": f"wavefabric {wavefabric.__version__}",
-            "creation_date": time.strftime("%d/%m/%y, %H:%M:%S"),
-            "file_description": self._input.attributes.get("file_description", ""),
-            "file_type": "output",
-            # Results are shared: no name of a computer.
-            "host_names": "-",
-            "major_version": "1",
-            "minor_version": "2",
-            "number_of_cpu_cores": str(self._threads),
-        }
-        measured = {
-            "peak_core_memory_in_use": f"{megabytes // self._threads} MB",
-            "total_memory_in_use": f"{megabytes} MB",
-            **{name: f"{value:8.2f}s" for name, value in seconds.items()},
-            "total_execution_time": f"{sum(seconds.values()):8.2f}s",
-        }
-        for name, text in header.items():
-            put_attribute(file, name, text)
-        for name, text in measured.items():
-            put_attribute(file, name, text, _MEASURED_BYTES)
+    def _remove_working_files(self) -> None:
+        self._partial.unlink(missing_ok=True)
+        self._run_file.unlink(missing_ok=True)
 
 
 def working_names(path: Path) -> tuple[Path, Path, Path]:
@@ -379,31 +278,8 @@ def _goes_on(checkpoint: Path, run: str) -> bool:
         return False
 
 
-class _Part(NamedTuple):
-    place: str
-    shape: tuple[int, ...]
-    chunk: tuple[int, ...]
-
-
-def _row(samples: int) -> int:
-    """Chunk of a row of samples."""
-    return samples if samples <= _LONG_ROW else _CUT_ROW
-
-
-def _plane(box: tuple[int, int, int]) -> tuple[int, ...]:
-    """Chunk of a cuboid: all of it, or a plane where HDF5 takes no chunk that big."""
-    return box if math.prod(box) * 8 < 1 << 32 else (1, *box[1:])
-
-
-def _make_room(file: h5py.File, part: _Part) -> None:
-    """A dataset whose chunks all have their place in the file at once."""
-    settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    settings.set_chunk(part.chunk)
-    settings.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-    # All of it will be written; zeros would cost as much again.
-    settings.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    folder, _, name = part.place.rpartition("/")
-    group = file.require_group(folder) if folder else file
-    space = h5py.h5s.create_simple(part.shape)
-    h5py.h5d.create(group.id, name.encode(), h5py.h5t.IEEE_F32LE, space, settings)
-    put_types(file[part.place])  # type: ignore[arg-type]
+def _split(values: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
+    """The values of datasets of these shapes, which follow one another along the last axis."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+    parts = np.split(values, ends, axis=-1)
+    return [part.reshape(*values.shape[:-1], *shape) for part, shape in zip(parts, shapes, strict=True)]

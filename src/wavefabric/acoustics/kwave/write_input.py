@@ -10,7 +10,16 @@ import numpy as np
 
 import wavefabric
 from wavefabric.acoustics.check.rules import PYTHON_NAMES, check, check_recording
-from wavefabric.acoustics.kwave.format import ABSORPTION, AXES, MODES, put_array, put_attribute, put_scalar
+from wavefabric.acoustics.kwave.format import (
+    ABSORPTION,
+    AXES,
+    MODES,
+    corners_from_one,
+    put_array,
+    put_attribute,
+    put_indices,
+    put_scalar,
+)
 from wavefabric.acoustics.problem import Cuboids, Interpolation, Problem, Recording
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, replacing
@@ -58,73 +67,79 @@ def write_input(
         check_recording(problem, Recording(("p_raw",), sensor))
     if problem.absorption == "power_law" and not problem.dispersion:
         raise InputError("medium.dispersion: False; allowed: True, k-Wave's files have no such switch")
+    header = {
+        "created_by": f"wavefabric {wavefabric.__version__}",
+        "creation_date": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "file_description": description,
+        "file_type": "input",
+        "major_version": "1",
+        "minor_version": "2",
+    }
     with replacing(path) as partial, h5py.File(partial, "w", libver=("earliest", "v110")) as file:
-        header = {
-            "created_by": f"wavefabric {wavefabric.__version__}",
-            "creation_date": time.strftime("%Y-%m-%d %H:%M:%S"),
-            "file_description": description,
-            "file_type": "input",
-            "major_version": "1",
-            "minor_version": "2",
-        }
         for name, text in header.items():
             put_attribute(file, name, text)
-        _scalars(file, problem)
-        _medium(file, problem)
-        _sources(file, problem)
-        _sensor(file, sensor)
+        _put_grid(file, problem)
+        _put_medium(file, problem)
+        _put_sources(file, problem)
+        if sensor is not None:
+            put_scalar(file, "sensor_mask_type", int(isinstance(sensor, Cuboids)))
+        if isinstance(sensor, Cuboids):
+            put_array(file, "sensor_mask_corners", corners_from_one(sensor))
+        elif sensor is not None:
+            put_indices(file, "sensor_mask_index", sensor)
     return path
 
 
-def _scalars(file: h5py.File, problem: Problem) -> None:
+def _put_grid(file: h5py.File, problem: Problem) -> None:
     for i, axis in enumerate(AXES):
         put_scalar(file, f"N{axis}", int(problem.shape[i]))
     put_scalar(file, "Nt", int(problem.steps))
-    _number(file, "dt", "dt", problem.dt)
-    _number(file, "c_ref", "reference_speed", problem.reference_speed)
+    _put_number(file, "dt", "dt", problem.dt)
+    _put_number(file, "c_ref", "reference_speed", problem.reference_speed)
     for i, axis in enumerate(AXES[: problem.dimensions]):
-        _number(file, f"d{axis}", f"spacing.{axis}", problem.spacing[i])
+        _put_number(file, f"d{axis}", f"spacing.{axis}", problem.spacing[i])
         put_scalar(file, f"pml_{axis}_size", int(problem.pml_size[i]))
-        _number(file, f"pml_{axis}_alpha", f"pml_alpha.{axis}", problem.pml_alpha[i])
-    put_scalar(file, "nonuniform_grid_flag", 0)
-    put_scalar(file, "axisymmetric_flag", 0)
-    # Read by k-Wave's MATLAB side only.
-    put_scalar(file, "elastic_flag", 0)
+        _put_number(file, f"pml_{axis}_alpha", f"pml_alpha.{axis}", problem.pml_alpha[i])
+    # The last is read by k-Wave's MATLAB side only.
+    for name in ("nonuniform_grid_flag", "axisymmetric_flag", "elastic_flag"):
+        put_scalar(file, name, 0)
 
 
-def _medium(file: h5py.File, problem: Problem) -> None:
-    _field(file, "c0", "sound_speed", problem.sound_speed)
+def _put_medium(file: h5py.File, problem: Problem) -> None:
+    _put_field(file, "c0", "sound_speed", problem.sound_speed)
     densities = (problem.density, *problem.density_staggered)
     if any(_is_array(density) for density in densities):
         # The format wants all of them alike.
         densities = tuple(np.broadcast_to(density, problem.array_shape) for density in densities)
     names = ("rho0", *(f"rho0_sg{axis}" for axis in AXES[: problem.dimensions]))
     for name, density in zip(names, densities, strict=True):
-        _field(file, name, "density", density)
+        _put_field(file, name, "density", density)
     put_scalar(file, "nonlinear_flag", int(problem.nonlinearity is not None))
     if problem.nonlinearity is not None:
-        _field(file, "BonA", "nonlinearity", problem.nonlinearity)
+        _put_field(file, "BonA", "nonlinearity", problem.nonlinearity)
     put_scalar(file, "absorbing_flag", ABSORPTION.index(problem.absorption))
     if problem.absorption != "none":
-        _field(file, "alpha_coeff", "alpha_coeff", problem.alpha_coeff)
-        _number(file, "alpha_power", "alpha_power", problem.alpha_power)
+        _put_field(file, "alpha_coeff", "alpha_coeff", problem.alpha_coeff)
+        _put_number(file, "alpha_power", "alpha_power", problem.alpha_power)
 
 
-def _sources(file: h5py.File, problem: Problem) -> None:
+def _put_sources(file: h5py.File, problem: Problem) -> None:
     put_scalar(file, "p0_source_flag", int(problem.initial_pressure is not None))
     if problem.initial_pressure is not None:
-        _field(file, "p0_source_input", "initial_pressure", problem.initial_pressure)
-
+        _put_field(file, "p0_source_input", "initial_pressure", problem.initial_pressure)
     pressure = problem.pressure_source
     put_scalar(file, "p_source_flag", len(pressure.signal) if pressure else 0)
     if pressure:
-        many = pressure.signal.shape[1] > 1
         put_scalar(file, "p_source_mode", MODES.index(pressure.mode))
-        put_scalar(file, "p_source_many", int(many))
-        _indices(file, "p_source_index", pressure.index)
-        _array(file, "p_source_input", "pressure_source.signal", pressure.signal[None])
+        put_scalar(file, "p_source_many", int(pressure.signal.shape[1] > 1))
+        put_indices(file, "p_source_index", pressure.index)
+        _put_array(file, "p_source_input", "pressure_source.signal", pressure.signal[None])
+    _put_velocity(file, problem)
+    _put_transducer(file, problem)
 
-    velocity, transducer = problem.velocity_source, problem.transducer
+
+def _put_velocity(file: h5py.File, problem: Problem) -> None:
+    velocity = problem.velocity_source
     signals = velocity.signals if velocity else (None,) * problem.dimensions
     many = any(signal is not None and signal.shape[1] > 1 for signal in signals)
     for axis, signal in zip(AXES, signals, strict=False):
@@ -132,40 +147,34 @@ def _sources(file: h5py.File, problem: Problem) -> None:
         if velocity and signal is not None:
             # One switch serves all axes.
             wide = np.broadcast_to(signal, (len(signal), velocity.index.size if many else 1))
-            _array(file, f"u{axis}_source_input", f"velocity_source.signals.{axis}", wide[None])
-    put_scalar(file, "transducer_source_flag", int(transducer.steps) if transducer else 0)
+            _put_array(file, f"u{axis}_source_input", f"velocity_source.signals.{axis}", wide[None])
     if velocity:
         put_scalar(file, "u_source_mode", MODES.index(velocity.mode))
         put_scalar(file, "u_source_many", int(many))
-        _indices(file, "u_source_index", velocity.index)
-    if transducer:
-        if velocity is None:
-            _indices(file, "u_source_index", transducer.index)
-        elif not np.array_equal(velocity.index, transducer.index):
-            raise InputError(
-                "source.transducer.mask: other points than those of the velocity source; "
-                "allowed: the same points, k-Wave's files hold one list for both"
-            )
-        _indices(file, "delay_mask", transducer.delay)
-        _array(file, "transducer_source_input", "transducer.signal", transducer.signal[None, None])
+        put_indices(file, "u_source_index", velocity.index)
 
 
-def _sensor(file: h5py.File, sensor: np.ndarray | Cuboids | None) -> None:
-    if sensor is None:
+def _put_transducer(file: h5py.File, problem: Problem) -> None:
+    velocity, transducer = problem.velocity_source, problem.transducer
+    put_scalar(file, "transducer_source_flag", int(transducer.steps) if transducer else 0)
+    if transducer is None:
         return
-    put_scalar(file, "sensor_mask_type", int(isinstance(sensor, Cuboids)))
-    if isinstance(sensor, Cuboids):
-        corners = np.concatenate([sensor.first, sensor.last], axis=1)
-        put_array(file, "sensor_mask_corners", (corners[None] + 1).astype(np.uint64))
-    else:
-        _indices(file, "sensor_mask_index", sensor)
+    if velocity is None:
+        put_indices(file, "u_source_index", transducer.index)
+    elif not np.array_equal(velocity.index, transducer.index):
+        raise InputError(
+            "source.transducer.mask: other points than those of the velocity source; "
+            "allowed: the same points, k-Wave's files hold one list for both"
+        )
+    put_indices(file, "delay_mask", transducer.delay)
+    _put_array(file, "transducer_source_input", "transducer.signal", transducer.signal[None, None])
 
 
 def _is_array(value: object) -> bool:
     return isinstance(value, np.ndarray) and value.ndim > 0
 
 
-def _number(file: h5py.File, name: str, key: str, value: float) -> None:
+def _put_number(file: h5py.File, name: str, key: str, value: float) -> None:
     with np.errstate(over="ignore", under="ignore"):
         single = np.float32(value)
     # A Δt that becomes 0 is as lost as one that becomes infinite.
@@ -174,20 +183,16 @@ def _number(file: h5py.File, name: str, key: str, value: float) -> None:
     put_scalar(file, name, float(single))
 
 
-def _field(file: h5py.File, name: str, key: str, value: float | np.ndarray) -> None:
+def _put_field(file: h5py.File, name: str, key: str, value: float | np.ndarray) -> None:
     if _is_array(value):
-        _array(file, name, key, value)  # type: ignore[arg-type]
+        _put_array(file, name, key, value)  # type: ignore[arg-type]
     else:
-        _number(file, name, key, value)  # type: ignore[arg-type]
+        _put_number(file, name, key, value)  # type: ignore[arg-type]
 
 
-def _array(file: h5py.File, name: str, key: str, array: np.ndarray) -> None:
+def _put_array(file: h5py.File, name: str, key: str, array: np.ndarray) -> None:
     with np.errstate(over="ignore"):
         single = np.asarray(array, np.float32)
     if not (np.isfinite(single.min()) and np.isfinite(single.max())):
         raise InputError(f"{PYTHON_NAMES[key]}: has values beyond float32; allowed: up to 3.4e38")
     put_array(file, name, single)
-
-
-def _indices(file: h5py.File, name: str, index: np.ndarray) -> None:
-    put_array(file, name, (index.astype(np.int64) + 1).astype(np.uint64)[None, None])

@@ -1,7 +1,4 @@
-"""Pictures of acoustic fields: a plane in colour with decibel contours and outlines of the medium; profiles.
-
-Matplotlib is imported when a figure is drawn, with the Agg backend, so that no display is needed.
-"""
+"""Pictures of acoustic fields in memory: a plane with contours and outlines; profiles along a line."""
 
 from __future__ import annotations
 
@@ -11,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wavefabric.acoustics.arguments import in_unit
 from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.pictures.frame import add_colour_bar, cell_edges, new_axes, save, show_image, style
 from wavefabric.errors import InputError
-from wavefabric.results.plots import BLUE, GREY, INK, ORANGE, RED, STYLE
-from wavefabric.units import quantity, show
+from wavefabric.results.plots import BLUE, GREY, INK, ORANGE, RED
+from wavefabric.units import show
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LINES = ({"color": BLUE}, {"color": RED}, {"color": ORANGE}, {"color": INK})
+_LINE_COLOURS = (BLUE, RED, ORANGE, INK)
 
 
 def plane(field: Any, grid: Grid, normal: str = "y", at: float | str = 0.0) -> np.ndarray:
@@ -52,10 +51,10 @@ def plane(field: Any, grid: Grid, normal: str = "y", at: float | str = 0.0) -> n
     if grid.dimensions == 2:
         return values
     axis = _axis(normal, "xyz", "normal")
-    where, place = grid.coordinates[axis], quantity(at, "m", "at")
-    if not where[0] <= place <= where[-1]:
-        raise InputError(f"at: {show(at)}; allowed: {where[0]:g} to {where[-1]:g} m, inside the grid")
-    return np.take(values, int(np.argmin(np.abs(where - place))), axis)
+    x, place = grid.coordinates[axis], in_unit(at, "m", "at")
+    if not x[0] <= place <= x[-1]:
+        raise InputError(f"at: {show(at)}; allowed: {x[0]:g} to {x[-1]:g} m, inside the grid")
+    return np.take(values, int(np.argmin(np.abs(x - place))), axis)
 
 
 def plot_field(
@@ -123,47 +122,35 @@ def plot_field(
     top = float(values.max()) if peak is None else peak * scale
     if not top > 0:
         raise InputError("field: has no value above 0; allowed: a positive field, such as p_max_all")
-    zero = np.zeros(grid.dimensions) if origin is None else np.asarray(origin, float)
-    if zero.shape != (grid.dimensions,):
-        raise InputError(f"origin: {show(origin)}; allowed: {grid.dimensions} numbers, m")
-    axis = {name: "xyz".index(name) for name in names}
-    extent = {name: (grid.coordinates[i] - zero[i]) * 1e3 for name, i in axis.items()}
-    right = max(names, key=lambda name: np.ptp(extent[name])) if horizontal is None else horizontal
+    millimetres = _millimetres(grid, origin)
+    right = max(names, key=lambda name: np.ptp(millimetres[name])) if horizontal is None else horizontal
     right = names[_axis(right, names, "horizontal")]
     up = names.replace(right, "")
-    turn = names[0] == right  # Rows go up, columns to the right.
-    values = values.T if turn else values
+    x, y = millimetres[right], millimetres[up]
 
-    with _style():
-        axes = axes if axes is not None else _figure(extent[right], extent[up])
-        edges = [_edges(extent[name]) for name in (right, up)]
-        picture = axes.imshow(
-            values,
-            cmap="magma",
-            vmin=0,
-            vmax=top,
-            origin="lower",
-            extent=(edges[0][0], edges[0][-1], edges[1][0], edges[1][-1]),
-            interpolation="bilinear",
-        )
-        over = "max" if values.max() > top * 1.001 else "neither"
-        bar = axes.figure.colorbar(picture, ax=axes, pad=0.015, fraction=0.05, aspect=28, extend=over)
-        bar.set_label(label)
-        bar.outline.set_visible(False)  # type: ignore[operator]
+    def turned(values: np.ndarray) -> np.ndarray:
+        """Rows go up, columns to the right."""
+        return values.T if names[0] == right else values
+
+    values = turned(values)
+    with style():
+        if axes is None:
+            axes = new_axes(7.6, 6.2 * float(np.clip(np.ptp(y) / np.ptp(x), 0.25, 1.2)) + 1.1)
+        picture = show_image(axes, values, x, y, cmap="magma", vmin=0, vmax=top, interpolation="bilinear")
+        add_colour_bar(picture, axes, label, extend="max" if values.max() > top * 1.001 else "neither")
         if outlines is not None:
-            inside = plane(outlines, grid, normal, at)
-            _outline(axes, inside.T if turn else inside, edges)
+            _outline(axes, turned(plane(outlines, grid, normal, at)), x, y)
         if len(contours_db):
             shown = values
             if contours_in is not None:
-                inside = plane(contours_in, grid, normal, at)
-                shown = np.ma.masked_where(~(inside.T if turn else inside).astype(bool), values)
-            _contours(axes, extent[right], extent[up], shown, top, contours_db)
+                inside = turned(plane(contours_in, grid, normal, at)).astype(bool)
+                shown = np.ma.masked_where(~inside, values)
+            _contours(axes, x, y, shown, top, contours_db)
         axes.set(xlabel=f"{right} (mm)", ylabel=f"{up} (mm)", aspect="equal")
-        axes.set(xlim=edges[0][[0, -1]], ylim=edges[1][[0, -1]])
+        axes.set(xlim=cell_edges(x)[[0, -1]], ylim=cell_edges(y)[[0, -1]])
         axes.grid(False)
         axes.set_title(title, pad=8)
-    return _done(axes, path)
+    return _saved(axes, path)
 
 
 def plot_profiles(
@@ -199,65 +186,61 @@ def plot_profiles(
     InputError
         If a profile does not have the positions' length.
     """
-    where = np.asarray(position, float) * 1e3
+    millimetres = np.asarray(position, float) * 1e3
     for name, values in profiles.items():
-        if np.shape(values) != where.shape:
+        if np.shape(values) != millimetres.shape:
             raise InputError(
-                f"profiles[{show(name)}]: has the shape {np.shape(values)}; allowed: {where.shape}"
+                f"profiles[{show(name)}]: has the shape {np.shape(values)}; allowed: {millimetres.shape}"
             )
-    with _style():
-        axes = axes if axes is not None else _figure(where, None)
-        for k, (name, (first, last)) in enumerate((shaded or {}).items()):
-            axes.axvspan(
-                first * 1e3, last * 1e3, color=GREY, alpha=0.30 - 0.12 * (k % 2), linewidth=0, zorder=0
-            )
-            axes.annotate(
-                name,
-                ((first + last) * 500, 1.0),
-                xycoords=("data", "axes fraction"),
-                xytext=(0, 3),
-                textcoords="offset points",
-                ha="center",
-                va="bottom",
-                fontsize=8,
-                color=GREY,
-            )
+    with style():
+        axes = axes if axes is not None else new_axes(7.6, 6.2 * 0.45 + 1.1)
+        for k, (name, ends) in enumerate((shaded or {}).items()):
+            _shade(axes, name, ends, 0.30 - 0.12 * (k % 2))
         for k, (name, values) in enumerate(profiles.items()):
-            thin = {"linestyle": (0, (4, 2.5)), "linewidth": 1.2, "color": INK, "zorder": 5}
-            style = thin if name in dashed else {"linewidth": 2, **_LINES[k % len(_LINES)]}
-            axes.plot(where, np.asarray(values, float) * scale, label=name, **style)
-        axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(where[0], where[-1]))
+            line: dict[str, Any] = {"linewidth": 2, "color": _LINE_COLOURS[k % len(_LINE_COLOURS)]}
+            if name in dashed:
+                line = {"linestyle": (0, (4, 2.5)), "linewidth": 1.2, "color": INK, "zorder": 5}
+            axes.plot(millimetres, np.asarray(values, float) * scale, label=name, **line)
+        axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(millimetres[0], millimetres[-1]))
         axes.set_ylim(bottom=0)
         axes.legend(loc="best")
         axes.set_title(title, pad=18 if shaded else 8)
-    return _done(axes, path)
+    return _saved(axes, path)
 
 
 # --- Parts -------------------------------------------------------------------------------------------
 
 
-def _style() -> Any:
-    import matplotlib as mpl
-
-    return mpl.rc_context(STYLE)
-
-
-def _figure(right: np.ndarray, up: np.ndarray | None) -> Axes:
-    """Axes of a figure of their own, as high as the picture asks for."""
-    from matplotlib.figure import Figure
-
-    ratio = 0.45 if up is None else float(np.clip(np.ptp(up) / np.ptp(right), 0.25, 1.2))
-    return Figure(figsize=(7.6, 6.2 * ratio + 1.1), layout="constrained").add_subplot()
-
-
-def _done(axes: Axes, path: str | Path | None) -> Figure:
+def _saved(axes: Axes, path: str | Path | None) -> Figure:
     figure: Any = axes.figure
     if path is not None:
-        try:
-            figure.savefig(path, dpi=160)
-        except OSError as error:
-            raise InputError(f"path: {path} cannot be written ({error.strerror})") from None
+        save(figure, path, "path")
     return figure
+
+
+def _millimetres(grid: Grid, origin: Sequence[float] | None) -> dict[str, np.ndarray]:
+    """Coordinates from an origin (m), mm, by the name of the axis."""
+    zero = np.zeros(grid.dimensions) if origin is None else np.asarray(origin, float)
+    if zero.shape != (grid.dimensions,):
+        raise InputError(f"origin: {show(origin)}; allowed: {grid.dimensions} numbers, m")
+    return {name: (x - x0) * 1e3 for name, x, x0 in zip("xyz", grid.coordinates, zero, strict=False)}
+
+
+def _shade(axes: Axes, name: str, ends: tuple[float, float], alpha: float) -> None:
+    """A range of positions, m, in grey under its name."""
+    first, last = ends
+    axes.axvspan(first * 1e3, last * 1e3, color=GREY, alpha=alpha, linewidth=0, zorder=0)
+    axes.annotate(
+        name,
+        ((first + last) * 500, 1.0),
+        xycoords=("data", "axes fraction"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        fontsize=8,
+        color=GREY,
+    )
 
 
 def _axis(name: Any, names: str, key: str) -> int:
@@ -266,16 +249,11 @@ def _axis(name: Any, names: str, key: str) -> int:
     return names.index(name)
 
 
-def _edges(middles: np.ndarray) -> np.ndarray:
-    half = (middles[1] - middles[0]) / 2
-    return np.append(middles - half, middles[-1] + half)
-
-
-def _outline(axes: Axes, values: np.ndarray, edges: list[np.ndarray]) -> None:
+def _outline(axes: Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     """Lines between grid cells that differ."""
     from matplotlib.collections import LineCollection
 
-    x, y = edges
+    x, y = cell_edges(x), cell_edges(y)
     rows, columns = np.nonzero(values[:, 1:] != values[:, :-1])
     upright = np.stack([x[columns + 1], y[rows], x[columns + 1], y[rows + 1]], axis=1)
     rows, columns = np.nonzero(values[1:] != values[:-1])
@@ -285,27 +263,20 @@ def _outline(axes: Axes, values: np.ndarray, edges: list[np.ndarray]) -> None:
 
 
 def _contours(
-    axes: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray, top: float, levels: Sequence[float]
+    axes: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray, top: float, decibels: Sequence[float]
 ) -> None:
-    levels = sorted(level for level in set(levels))
-    if levels[-1] >= 0:
-        raise InputError(f"contours_db: {levels[-1]:g} dB; allowed: below 0")
-    heights = [top * 10 ** (level / 20) for level in levels]
-    drawn = [(h, level) for h, level in zip(heights, levels, strict=True) if values.min() < h < values.max()]
-    if not drawn:
+    decibels = sorted(set(decibels))
+    if decibels[-1] >= 0:
+        raise InputError(f"contours_db: {decibels[-1]:g} dB; allowed: below 0")
+    heights = {level: top * 10 ** (level / 20) for level in decibels}
+    heights = {level: height for level, height in heights.items() if values.min() < height < values.max()}
+    if not heights:
         return
-    styles = ["solid", "dashed", "dotted"]
-    chosen = [styles[(len(drawn) - 1 - k) % 3] for k in range(len(drawn))]
-    axes.contour(x, y, values, [h for h, _ in drawn], colors="white", linewidths=1.1, linestyles=chosen)
-    for (_, level), style in reversed(list(zip(drawn, chosen, strict=True))):
-        axes.plot(
-            [], [], color="white", linewidth=1.1, linestyle=style, label=f"{level:g} dB".replace("-", "−")
-        )
-    axes.legend(
-        loc="upper right",
-        labelcolor="white",
-        facecolor="black",
-        framealpha=0.55,
-        frameon=True,
-        edgecolor="none",
-    )
+    # The highest contour is solid.
+    styles = [("solid", "dashed", "dotted")[k % 3] for k in range(len(heights))][::-1]
+    line: dict[str, Any] = {"linewidth": 1.1, "color": "white"}
+    axes.contour(x, y, values, list(heights.values()), colors="white", linewidths=1.1, linestyles=styles)
+    for level, dashes in reversed(list(zip(heights, styles, strict=True))):
+        axes.plot([], [], linestyle=dashes, label=f"{level:g} dB".replace("-", "−"), **line)
+    box: dict[str, Any] = {"facecolor": "black", "framealpha": 0.55, "frameon": True, "edgecolor": "none"}
+    axes.legend(loc="upper right", labelcolor="white", **box)

@@ -19,41 +19,32 @@ from wavefabric.acoustics.kwave.format import AXES, Reader
 from wavefabric.errors import InputError
 from wavefabric.files.hdf5 import check_inside, check_memory, open_hdf5
 from wavefabric.results.file import FORMAT
+from wavefabric.system.machine import host_memory
 
-Kind = Literal["field", "series", "points", "box"]
-
-_VECTORS = ("p", "ux", "uy", "uz", "Ix", "Iy", "Iz")
+_COMPONENTS = ("p", "ux", "uy", "uz", "Ix", "Iy", "Iz")
 _OVER_TIME = ("", "staggered", "non_staggered")
 _STATISTICS = ("max", "min", "rms", "avg", "final")
 
 
 @dataclass(frozen=True)
-class Item:
-    """One recorded array.
-
-    Parameters
-    ----------
-    name : str
-        As in the file: ``p_final``, ``ux_max``, ``p/1`` (the first box).
-    kind : str
-        ``"field"`` (whole domain), ``"series"`` (points over time), ``"points"`` (a value a point) or
-        ``"box"`` (a value a point of a box).
-    place : str
-        Path of the dataset.
-    """
+class RecordedArray:
+    """One recorded array."""
 
     name: str
-    kind: Kind
-    place: str
+    """As in the file: ``p_final``, ``ux_max``, ``p/1`` (the first box)."""
+    kind: Literal["field", "series", "points", "box"]
+    """Whole domain; points over time; a value a point; a value a point of a box."""
+    path: str
+    """Of the dataset."""
 
 
-class Recorded:
+class RecordedFile:
     """A file with recorded quantities, open to read; a context manager.
 
     Attributes
     ----------
     path : Path
-    items : dict of str to Item
+    items : dict of str to RecordedArray
         By name, in the order of the file.
     shape, spacing : tuple
         Points and m along x, y(, z) of whole-domain fields.
@@ -61,37 +52,44 @@ class Recorded:
         Time step, s.
     """
 
-    def __init__(self, path: Path, file: h5py.File, shape, spacing, dt: float, items: list[Item], last: int):
-        self.path, self.shape, self.spacing, self.dt = path, tuple(shape), tuple(spacing), dt
-        self.items = {item.name: item for item in items}
-        self._file, self._last = file, last
-        # k-Wave's datasets are [z, y, x], ours [x, y, z].
-        self._reversed = last > 0
+    def __init__(self, file: h5py.File, shape, spacing, dt: float, *, prefix: str = "", steps: int = 0):
+        """``steps`` is the number of time steps of a k-Wave file, whose datasets are [z, y, x]; else 0."""
+        self.path, self.shape, self.spacing, self.dt = Path(file.filename), tuple(shape), tuple(spacing), dt
+        self._file, self._steps, self._reversed = file, steps, steps > 0
+        self.items = {item.name: item for item in _recorded_arrays(file, prefix)}
+        if not self.items:
+            raise InputError(f"{self.path}: holds no recorded quantity, so there is nothing to draw")
 
-    def __enter__(self) -> Recorded:
+    def __enter__(self) -> RecordedFile:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
     @contextlib.contextmanager
-    def _reading(self, item: Item) -> Iterator[h5py.Dataset]:
+    def _reading(self, item: RecordedArray) -> Iterator[h5py.Dataset]:
         try:
-            check_inside(self._file, item.place)
-            yield self._file[item.place]  # type: ignore[misc]
+            check_inside(self._file, item.path)
+            yield self._file[item.path]  # type: ignore[misc]
         except InputError:
             raise
         except (OSError, RuntimeError, LookupError, TypeError, ValueError):
             raise InputError(f"{self.path}: '{item.name}' cannot be read; the file is damaged") from None
 
-    def size(self, item: Item) -> tuple[int, ...]:
+    def _xyz(self, values: Any) -> Any:
+        """A tuple or array in the order x, y, z."""
+        if not self._reversed:
+            return values
+        return values.T if isinstance(values, np.ndarray) else values[::-1]
+
+    def size(self, item: RecordedArray) -> tuple[int, ...]:
         """Points along x, y(, z) of a field or box; of a series, points and samples."""
         with self._reading(item) as data:
             if item.kind == "series":
                 return self._series_size(data)
             if item.kind == "points":
                 return (math.prod(data.shape),)
-            shape = data.shape[::-1] if self._reversed else data.shape
+            shape = self._xyz(data.shape)
             return shape[:2] if len(shape) == 3 and shape[2] == 1 and len(self.shape) == 2 else shape
 
     def _series_size(self, data: h5py.Dataset) -> tuple[int, int]:
@@ -99,78 +97,61 @@ class Recorded:
             return math.prod(data.shape[:-1]), data.shape[-1]
         return (data.shape[2], data.shape[1]) if data.ndim == 3 else (math.prod(data.shape[1:]), len(data))
 
-    def extremes(self, item: Item) -> tuple[float, float, tuple[int, ...]]:
-        """Smallest and largest value of a field or box, and where the largest magnitude is, [x, y(, z)].
-
-        Raises
-        ------
-        InputError
-            If a value is not finite.
-        """
-        low, high, top, where = math.inf, -math.inf, -1.0, ()
+    def extremes(self, item: RecordedArray) -> tuple[float, float, tuple[int, ...]]:
+        """Smallest and largest value of a field or box, and where the largest magnitude is, [x, y(, z)]."""
+        low, high, top, at = math.inf, -math.inf, -1.0, ()
         with self._reading(item) as data:
             for i in range(data.shape[0]):
                 part = np.asarray(data[i])
-                a, b = float(part.min()), float(part.max())
-                if not (math.isfinite(a) and math.isfinite(b)):
+                lowest, highest = float(part.min()), float(part.max())
+                if not (math.isfinite(lowest) and math.isfinite(highest)):
                     raise InputError(f"{self.path}: '{item.name}' has values that are not finite")
-                low, high = min(low, a), max(high, b)
-                if max(-a, b) > top:
-                    top = max(-a, b)
+                low, high = min(low, lowest), max(high, highest)
+                if max(-lowest, highest) > top:
+                    top = max(-lowest, highest)
                     inside = np.unravel_index(int(np.argmax(np.abs(part))), part.shape)
-                    where = (i, *(int(n) for n in inside))
-        where = where[::-1] if self._reversed else where
-        return low, high, where[: len(self.size(item))]
+                    at = (i, *(int(n) for n in inside))
+        return low, high, self._xyz(at)[: len(self.size(item))]
 
-    def plane(self, item: Item, normal: int, index: int) -> np.ndarray:
+    def plane(self, item: RecordedArray, normal: int, index: int) -> np.ndarray:
         """The plane of a field or box across an axis, [first axis, second axis]; in 2-D all of it."""
         size = self.size(item)
         with self._reading(item) as data:
             if len(size) == 2:
-                values = np.asarray(data[0] if data.ndim == 3 else data[()])
-                return values.T if self._reversed else values
-            at: list[Any] = [slice(None)] * 3
-            at[2 - normal if self._reversed else normal] = index
-            values = np.asarray(data[tuple(at)])
-            return values.T if self._reversed else values
+                return self._xyz(np.asarray(data[0] if data.ndim == 3 else data[()]))
+            cut: list[Any] = [slice(None)] * 3
+            cut[normal] = index
+            return self._xyz(np.asarray(data[tuple(self._xyz(cut))]))
 
-    def values(self, item: Item) -> np.ndarray:
+    def values(self, item: RecordedArray) -> np.ndarray:
         """One value a point."""
         with self._reading(item) as data:
-            check_memory(data)
+            check_memory(data, host_memory()[0])
             return np.asarray(data[()], float).reshape(-1)
 
     def series(
-        self, item: Item, most_points: int, most_samples: int
+        self, item: RecordedArray, most_points: int, most_samples: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A time series, thinned out to so many points and samples.
-
-        Returns
-        -------
-        values : ndarray, shape (points, samples)
-        points : ndarray
-            Their numbers, from 0.
-        time : ndarray
-            s.
-        """
+        """A time series (points, samples), thinned out to so many; numbers of the points; times, s."""
         with self._reading(item) as data:
             count, samples = self._series_size(data)
             points = np.arange(0, count, max(1, math.ceil(count / most_points)))
             rows = np.arange(0, samples, max(1, math.ceil(samples / most_samples)))
-            found = np.empty((points.size, rows.size), np.float32)
+            values = np.empty((points.size, rows.size), np.float32)
             if self._reversed:
                 for i, row in enumerate(rows):
                     line = data[0, row] if data.ndim == 3 else data[row]
-                    found[:, i] = np.asarray(line).reshape(-1)[points]
+                    values[:, i] = np.asarray(line).reshape(-1)[points]
+                first = self._steps - samples
             else:
                 for i, point in enumerate(points):
-                    place = np.unravel_index(int(point), data.shape[:-1], order="F")
-                    found[i] = np.asarray(data[tuple(int(n) for n in place)])[rows]
-            first = self._last - samples if self._reversed else round(float(self._file["time"][0]) / self.dt)  # type: ignore[index]
-        return found, points, (first + rows) * self.dt
+                    at = np.unravel_index(int(point), data.shape[:-1], order="F")
+                    values[i] = np.asarray(data[tuple(int(n) for n in at)])[rows]
+                first = round(float(self._file["time"][0]) / self.dt)  # type: ignore[index]
+        return values, points, (first + rows) * self.dt
 
 
-def open_recorded(path: str | Path) -> Recorded | None:
+def open_recorded(path: str | Path) -> RecordedFile | None:
     """A file of recorded quantities, or None if it is something else.
 
     Raises
@@ -185,63 +166,52 @@ def open_recorded(path: str | Path) -> Recorded | None:
             kind = file.attrs.get("file_type")
         except OSError:
             raise InputError(f"{path}: is not an HDF5 file, or is damaged or cut short") from None
-    if ours:
-        return _ours(path)
     kind = kind.decode("utf-8", "replace") if isinstance(kind, bytes) else kind
-    if kind == "input":
+    if not ours and kind == "input":
         raise InputError(f"{path}: is a k-Wave input file; allowed: the output of a run, or a result file")
-    return _kwave(path) if kind == "output" else None
+    if not ours and kind != "output":
+        return None
+    reader = Reader(path)
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(reader.file.close)
+        recorded = _result_file(reader.file) if ours else _kwave_file(reader)
+        on_failure.pop_all()
+    return recorded
 
 
-def _ours(path: Path) -> Recorded:
-    file = open_hdf5(path, "a result file (HDF5)")
+def _result_file(file: h5py.File) -> RecordedFile:
     try:
         for name in ("grid/shape", "grid/spacing", "grid/dt", "time", "recorded"):
             check_inside(file, name)
         shape = tuple(int(n) for n in file["grid/shape"][()])  # type: ignore[index]
         spacing = tuple(float(d) for d in file["grid/spacing"][()])  # type: ignore[index]
-        items = _items(file["recorded"], "recorded/")
-        return _checked(Recorded(path, file, shape, spacing, float(file["grid/dt"][()]), items, 0))  # type: ignore[index]
+        return RecordedFile(file, shape, spacing, float(file["grid/dt"][()]), prefix="recorded/")  # type: ignore[index]
     except InputError:
-        file.close()
         raise
     except (KeyError, TypeError, ValueError, OSError):
-        file.close()
-        raise InputError(f"{path}: is damaged, or no complete result of an ultrasound simulation") from None
+        fault = "is damaged, or no complete result of an ultrasound simulation"
+        raise InputError(f"{file.filename}: {fault}") from None
 
 
-def _kwave(path: Path) -> Recorded:
-    reader = Reader(path)
+def _kwave_file(reader: Reader) -> RecordedFile:
     shape = tuple(reader.scalar(f"N{a}", "long") for a in AXES)
     axes = AXES[:2] if shape[2] == 1 else AXES
     spacing = tuple(reader.scalar(f"d{a}", "float") for a in axes)
-    dt, last = reader.scalar("dt", "float"), max(1, reader.scalar("t_index", "long"))
-    return _checked(
-        Recorded(path, reader.file, shape[: len(axes)], spacing, dt, _items(reader.file, ""), last)
-    )
+    dt, steps = reader.scalar("dt", "float"), max(1, reader.scalar("t_index", "long"))
+    return RecordedFile(reader.file, shape[: len(axes)], spacing, dt, steps=steps)
 
 
-def _items(group: Any, prefix: str) -> list[Item]:
-    found = []
+def _recorded_arrays(file: h5py.File, prefix: str) -> Iterator[RecordedArray]:
+    group: Any = file[prefix] if prefix else file
     for name in group:
-        stem, _, kind = name.partition("_")
-        if stem not in _VECTORS or not (kind in _OVER_TIME or kind.split("_")[0] in _STATISTICS):
+        component, _, kind = name.partition("_")
+        series, whole = kind in _OVER_TIME, kind.endswith(("_all", "final"))
+        if component not in _COMPONENTS or not (series or kind.split("_")[0] in _STATISTICS):
             continue
-        check_inside(group.file, prefix + name)
-        entry = group[name]
-        for box in (
-            sorted(entry, key=lambda text: (len(text), text)) if isinstance(entry, h5py.Group) else [""]
-        ):
-            series = kind in _OVER_TIME
-            whole = kind.endswith(("_all", "final"))
-            what: Kind = "field" if whole else "series" if series else "box" if box else "points"
-            place = f"{name}/{box}" if box else name
-            found.append(Item(place, what, prefix + place))
-    return found
-
-
-def _checked(made: Recorded) -> Recorded:
-    if not made.items:
-        made.__exit__()
-        raise InputError(f"{made.path}: holds no recorded quantity, so there is nothing to draw")
-    return made
+        check_inside(file, prefix + name)
+        if not isinstance(group[name], h5py.Group):
+            yield RecordedArray(name, "field" if whole else "series" if series else "points", prefix + name)
+            continue
+        for box in sorted(group[name], key=lambda text: (len(text), text)):
+            what = "field" if whole else "series" if series else "box"
+            yield RecordedArray(f"{name}/{box}", what, f"{prefix}{name}/{box}")

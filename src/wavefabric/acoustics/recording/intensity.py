@@ -16,26 +16,14 @@ WEIGHTS = np.array([3.0, -25.0, 150.0, 150.0, -25.0, 3.0]) / 256.0
 
 
 class Intensity:
-    """Products and time averages of p and u at the sensor.
-
-    Parameters
-    ----------
-    device : Device
-    axes : str
-        ``"xy"`` or ``"xyz"``.
-    samples : int
-        Sensor points.
-    dtype : dtype
-    wanted : set of str
-        Of ``"I_raw"`` and ``"I_avg"``.
-    """
+    """Products and time averages of p and u at the sensor, for the axes ``"xy"`` or ``"xyz"``."""
 
     #: Steps by which products lag behind, and steps needed before the first.
     lag = 3
     reach = 2
 
-    def __init__(self, device, axes: str, samples: int, dtype, wanted: set[str]):
-        self._device, self._axes, self._wanted = device, axes, wanted
+    def __init__(self, device, axes: str, samples: int, dtype):
+        self._device, self._axes = device, axes
         shape = (len(axes), samples)
         self._u = [device.zeros(shape, dtype) for _ in range(6)]
         self._p = [device.zeros(samples, dtype) for _ in range(4)]
@@ -69,10 +57,10 @@ class Intensity:
                 rows.append(self._product())
         return rows
 
-    def rows_done(self, done: int) -> int:
-        """Rows of products given away after ``done`` recorded steps."""
-        self._recorded = done
-        return max(0, done - self.lag)
+    def resume(self, recorded: int) -> int:
+        """Go on after ``recorded`` steps; the rows of products that were written by then."""
+        self._recorded = recorded
+        return max(0, recorded - self.lag)
 
     def averages(self, rows: int) -> dict[str, np.ndarray]:
         """⟨I⟩ over the recording, by name."""
@@ -82,9 +70,9 @@ class Intensity:
 
     def state(self) -> dict[str, Any]:
         """Arrays that a checkpoint must hold."""
-        held = {f"I_u{i}": array for i, array in enumerate(self._u)}
-        held |= {f"I_p{i}": array for i, array in enumerate(self._p)}
-        return held | {"I_sums": self.sums}
+        velocities = {f"I_u{i}": array for i, array in enumerate(self._u)}
+        pressures = {f"I_p{i}": array for i, array in enumerate(self._p)}
+        return velocities | pressures | {"I_sums": self.sums}
 
     def _product(self):
         # p[0] is three steps old; the six velocities surround its time.

@@ -1,50 +1,49 @@
 """What is recorded each step: statistics stay on the device, time series leave it in blocks.
 
-A block of rows is filled on the device and handed to a writer thread, which copies it to the host and gives
-it to the sink; two blocks a series alternate, so the next steps run meanwhile. With several ranks each
-records the points and the block that it owns, and all hand over at the same steps (`gather`).
+A block of rows is filled on the device and handed over while the other block of its series is filled, so the
+next steps run meanwhile. With several ranks each records the points and the block that it owns, and all hand
+over at the same steps (`delivery`).
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.problem import Cuboids, Interpolation, Problem, Recording
-from wavefabric.acoustics.recording.gather import Blocks, GatheredSink, Lazy
+from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.recording.delivery import Delivery
+from wavefabric.acoustics.recording.gather import GridBlocks
 from wavefabric.acoustics.recording.intensity import Intensity
 from wavefabric.acoustics.recording.sampling import Sampler
-from wavefabric.acoustics.recording.sinks import Layout, Sink
-from wavefabric.acoustics.recording.writer import Inline, Writer
+from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, Sink
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.stages import Stages
 
 #: Bytes of all blocks of time series on the device, at most (one row of each if that is more).
 BLOCK_BYTES = 64 << 20
-_KINDS = {"max": 0, "min": 1, "rms": 2}
-_START = {"max": -math.inf, "min": math.inf, "rms": 0.0}
+#: Number of a statistic for the kernel `accumulate`, and what it starts from.
+_STATISTICS = {"max": (0, -math.inf), "min": (1, math.inf), "rms": (2, 0.0)}
 
 
-def layout(problem: Problem, recording: Recording, dtype) -> Layout:
+def layout_of(problem: Problem, recording: Recording, dtype) -> RecordingLayout:
     """Names and sizes of everything a recording will give."""
     axes = "xyz"[: problem.dimensions]
-    rows, samples = problem.steps - recording.start, sensor_points(problem, recording)
+    rows = problem.steps - recording.start
     series, points, fields = {}, {}, []
     for quantity in recording.quantities:
         for name in _names(quantity, axes):
             if quantity.endswith("_raw"):
-                series[name] = (rows, samples)
+                series[name] = (rows, recording.samples)
             elif quantity.endswith(("_all", "_final")):
                 fields.append(name)
             else:
-                points[name] = samples
-    return Layout(series, points, tuple(fields), np.dtype(dtype))
+                points[name] = recording.samples
+    return RecordingLayout(series, points, tuple(fields), np.dtype(dtype))
 
 
 def _names(quantity: str, axes: str) -> list[str]:
@@ -53,68 +52,45 @@ def _names(quantity: str, axes: str) -> list[str]:
     return [base] if base.startswith("p") else [base[0] + axis + base[1:] for axis in axes]
 
 
-def sensor_points(problem: Problem, recording: Recording) -> int:
-    """Samples in one row of a time series."""
-    where = recording.where
-    if where is None:
-        return 0
-    if isinstance(where, Cuboids):
-        return int(np.prod(where.last - where.first + 1, axis=1).sum())
-    return len(where.corners) if isinstance(where, Interpolation) else len(where)
-
-
 class _Series:
-    """One time series: two blocks of rows on the device."""
+    """One time series: two blocks of rows on the device, one of which is filled."""
 
     def __init__(self, device, name: str, rows: int, samples: int, dtype):
-        self.name = name
+        self.name, self.rows = name, rows
         self._device = device
         self._blocks = [device.empty((rows, samples), dtype) for _ in range(2)]
         self._free = [threading.Event(), threading.Event()]
         for event in self._free:
             event.set()
-        self._which, self.filled, self.first = 0, 0, 0
+        self._current, self.filled, self.first = 0, 0, 0
 
     @property
     def block(self):
         """The block being filled."""
-        return self._blocks[self._which]
+        return self._blocks[self._current]
 
-    def hand_over(self, writer: Writer | Inline) -> None:
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for another row."""
+        return self.filled == self.rows
+
+    def hand_over(self, delivery: Delivery) -> None:
         """Give the filled rows away and go on with the other block."""
         if self.filled:
-            event = self._free[self._which]
+            event = self._free[self._current]
             event.clear()
             part = self.block[: self.filled]
-            writer.put(self.name, self.first, self._device.export(part), event)
+            delivery.put_rows(self.name, self.first, self._device.export(part), event)
             self.first += self.filled
-            self.filled, self._which = 0, 1 - self._which
-        while not self._free[self._which].wait(0.2):
-            writer.check()
+            self.filled, self._current = 0, 1 - self._current
+        delivery.wait_for(self._free[self._current])
 
 
 class Recorder:
-    """Records a run.
+    """Records a run into a sink, which is None on other ranks than 0.
 
-    Parameters
-    ----------
-    stages : Stages
-    recording : Recording
-    sink : Sink or None
-        None on other ranks than 0.
-    problem : Problem, optional
-        The whole one; that of ``stages`` by default.
-    comm : Communicator, optional
-        With several ranks: everything here is then collective.
-    parts : list of Part, optional
-        Of all ranks.
-
-    Attributes
-    ----------
-    sink : Sink
-        What the run is finished with: the one given, or with several ranks what fills it from all of them.
-    layout : Layout
-        What this rank records.
+    With several ranks everything is collective; ``problem`` is then the whole one (that of ``stages`` is this
+    rank's), and ``parts`` are those of all ranks.
     """
 
     def __init__(
@@ -130,106 +106,107 @@ class Recorder:
         self._stages, self._device, self._kernels = stages, c.device, c.kernels
         self._recording, self._problem = recording, problem or c.problem
         self._comm = comm if comm is not None and comm.size > 1 else None
-        whole = layout(self._problem, recording, c.dtype)
         self._sampler = Sampler(stages, recording, self._problem.shape, self._comm)
         self.samples = self._sampler.samples
-        if self._comm is None:
-            assert sink is not None
-            self.layout, self.sink = whole, sink
-        else:
-            assert parts is not None
-            series = {name: (rows, self.samples) for name, (rows, _) in whole.series.items()}
-            points = dict.fromkeys(whole.points, self.samples)
-            self.layout = Layout(series, points, whole.fields, whole.dtype)
-            blocks = Blocks(self._comm, parts)
-            self.sink = GatheredSink(self._comm, sink, self._sampler.columns, blocks, whole)
+        self._layout = layout_of(self._problem, recording, c.dtype)
+        blocks = GridBlocks(self._comm, parts) if self._comm is not None and parts is not None else None
+        self._delivery = Delivery(sink, self._layout, self._comm, self._sampler.columns, blocks)
         self._axes = "xyz"[: self._problem.dimensions]
-        self._writer: Writer | Inline | None = None
-        self._buffers()
+        self._staggered = ["p", *("u" + axis for axis in self._axes)]
+        self._make_statistics()
+        self._make_series()
+        self._make_shifted()
 
-    def _buffers(self) -> None:
-        device, dtype, names = self._device, self.layout.dtype, self.layout
-        fields = self._stages.fields.named()
+    def _make_statistics(self) -> None:
+        device, dtype = self._device, self._layout.dtype
+        shape = self._stages.fields.named()["p"].shape
         self._values = device.empty((1, self.samples), dtype)
         self.statistics: dict[str, Any] = {}
-        for name in names.points:
-            if not name.startswith("I"):
-                kind = name.rsplit("_", 1)[1]
-                # Squares are summed in double precision: a long run adds small numbers to large ones.
-                self.statistics[name] = device.empty(self.samples, np.float64 if kind == "rms" else dtype)
-                self.statistics[name][...] = _START[kind]
-        for name in names.fields:
-            if name.endswith("_all"):
-                self.statistics[name] = device.empty(fields["p"].shape, dtype)
-                self.statistics[name][...] = _START[name.split("_")[1]]
+        for name in (*self._layout.points, *self._layout.fields):
+            field, kind, *whole = name.split("_")
+            if field not in self._staggered or kind not in _STATISTICS:
+                continue
+            # Squares are summed in double precision: a long run adds small numbers to large ones.
+            numbers = np.float64 if kind == "rms" else dtype
+            self.statistics[name] = device.empty(shape if whole else self.samples, numbers)
+            self.statistics[name][...] = _STATISTICS[kind][1]
+
+    def _make_series(self) -> None:
         # All ranks hand over at the same steps.
         most = self.samples if self._comm is None else self._comm.control.max(self.samples)
-        bytes_a_row = max(1, 2 * len(names.series) * most * dtype.itemsize)
-        self._rows = max(1, min(self._problem.steps, BLOCK_BYTES // bytes_a_row))
+        bytes_per_row = max(1, 2 * len(self._layout.series) * most * self._layout.dtype.itemsize)
+        rows = max(1, min(self._problem.steps, BLOCK_BYTES // bytes_per_row))
         self._series = {
-            name: _Series(device, name, self._rows, samples, dtype)
-            for name, (_, samples) in names.series.items()
+            name: _Series(self._device, name, rows, self.samples, self._layout.dtype)
+            for name in self._layout.series
         }
-        shifted = any("non_staggered" in q or q.startswith("I") for q in self._recording.quantities)
-        self._shifted = device.empty(fields["p"].shape, dtype) if shifted else None
-        if shifted:
+
+    def _make_shifted(self) -> None:
+        """What brings velocities to the pressure's points, if that is recorded."""
+        device, dtype = self._device, self._layout.dtype
+        self._shifted, self.intensity = None, None
+        intensity = any(q.startswith("I") for q in self._recording.quantities)
+        if intensity or "u_non_staggered_raw" in self._recording.quantities:
             constants = self._stages.constants
+            self._shifted = device.empty(self._stages.fields.named()["p"].shape, dtype)
             factors = operators.unstaggering(self._problem, constants.part)
             factors[0] = np.pad(factors[0], (0, constants.half_shape[2] - factors[0].size))
             self._factors = [device.asarray(f, constants.complex) for f in factors]
-        wanted = {q for q in self._recording.quantities if q.startswith("I")}
-        self.intensity = Intensity(device, self._axes, self.samples, dtype, wanted) if wanted else None
+        if intensity:
+            self.intensity = Intensity(device, self._axes, self.samples, dtype)
 
     # --- A run ------------------------------------------------------------------------------------------
 
     def begin(self, step: int, run: str = "") -> None:
-        """Before time step ``step``: the first, or the one after a checkpoint; ``run`` as in `Layout`."""
+        """Before time step ``step``: the first, or the one after a checkpoint; ``run`` identifies the run."""
         done = max(0, step - self._recording.start)
-        self.layout = replace(self.layout, run=run)
-        self.sink.begin(self.layout, done)
+        self._delivery.begin(run, done)
+        products = 0 if self.intensity is None else self.intensity.resume(done)
         for series in self._series.values():
-            series.first = done
-        if self.intensity is not None:
-            for name in self._series:
-                if name.startswith("I"):
-                    self._series[name].first = self.intensity.rows_done(done)
-        self._writer = Inline(self.sink) if self._comm is not None else Writer(self.sink)
+            series.first = products if series.name.startswith("I") else done
 
     def after(self, step: int) -> None:
         """Record time step ``step``, whose result is in the fields."""
         ahead = self._recording.start - step
-        if ahead > 0:
-            if self.intensity is not None and ahead <= self.intensity.reach:
-                self._intensity(step)
-            return
-        fields = self._stages.fields.named()
-        staggered = [n for n in fields if n == "p" or n.startswith("u")]
-        for name in staggered:
-            wanted = [n for n in self.statistics if n.startswith(name + "_") and not n.endswith("_all")]
-            series = self._series.get(name)
-            if wanted or series is not None:
-                row = self._sample(fields[name], series)
-                for statistic in wanted:
-                    self._kernels.accumulate(
-                        self.statistics[statistic], _KINDS[statistic.rsplit("_", 1)[1]], row
-                    )
-            for statistic in self.statistics:
-                if statistic.startswith(name + "_") and statistic.endswith("_all"):
-                    self._kernels.accumulate(
-                        self.statistics[statistic], _KINDS[statistic.split("_")[1]], fields[name]
-                    )
-        if self._shifted is not None:
-            for axis, letter in enumerate(self._axes):
-                name = f"u{letter}_non_staggered"
-                if name in self._series:
-                    self._stages.translated(fields[f"u{letter}"], axis, self._factors[axis], self._shifted)
-                    self._sample(self._shifted, self._series[name])
-        if self.intensity is not None:
-            self._intensity(step)
+        if ahead <= 0:
+            self._record_staggered()
+            self._record_shifted()
+        if self.intensity is not None and ahead <= self.intensity.reach:
+            self._record_intensity(step)
         for series in self._series.values():
-            if series.filled == self._rows:
-                assert self._writer is not None
-                series.hand_over(self._writer)
+            if series.full:
+                series.hand_over(self._delivery)
+
+    def _record_staggered(self) -> None:
+        """Pressure and velocities as the solver has them."""
+        fields = self._stages.fields.named()
+        for field in self._staggered:
+            mine = [name for name in self.statistics if name.startswith(field + "_")]
+            at_points = [name for name in mine if not name.endswith("_all")]
+            if at_points or field in self._series:
+                values = self._sample(fields[field], self._series.get(field))
+                for name in at_points:
+                    self._accumulate(name, values)
+            for name in mine:
+                if name.endswith("_all"):
+                    self._accumulate(name, fields[field])
+
+    def _accumulate(self, name: str, values) -> None:
+        kind, _ = _STATISTICS[name.split("_")[1]]
+        self._kernels.accumulate(self.statistics[name], kind, values)
+
+    def _record_shifted(self) -> None:
+        """Velocities at the pressure's points."""
+        for axis, letter in enumerate(self._axes):
+            series = self._series.get(f"u{letter}_non_staggered")
+            if series is not None:
+                self._sample(self._shift(axis), series)
+
+    def _shift(self, axis: int):
+        """The velocity along an axis at the pressure's points."""
+        u = self._stages.fields.named()["u" + self._axes[axis]]
+        self._stages.translated(u, axis, self._factors[axis], self._shifted)
+        return self._shifted
 
     def _sample(self, field, series: _Series | None):
         """Sensor values of a field: into the next row of its series, if it has one. Shape (samples,)."""
@@ -239,74 +216,73 @@ class Recorder:
             series.filled += 1
         return target[row]
 
-    def _intensity(self, step: int) -> None:
+    def _record_intensity(self, step: int) -> None:
         assert self.intensity is not None
-        assert self._shifted is not None
-        fields = self._stages.fields.named()
-        self.intensity.pressure(self._sample(fields["p"], None))
-        for axis, letter in enumerate(self._axes):
-            self._stages.translated(fields[f"u{letter}"], axis, self._factors[axis], self._shifted)
-            self.intensity.velocity(axis, self._sample(self._shifted, None))
-        recorded = step - self._recording.start + 1
-        self._store_intensity(self.intensity.advance(recorded))
+        self.intensity.pressure(self._sample(self._stages.fields.named()["p"], None))
+        for axis in range(len(self._axes)):
+            self.intensity.velocity(axis, self._sample(self._shift(axis), None))
+        self._store_intensity(self.intensity.advance(step - self._recording.start + 1))
 
-    def _store_intensity(self, rows) -> None:
+    def _store_intensity(self, rows: list) -> None:
         """Rows of instantaneous intensity that have become complete: a list of (components, samples)."""
         for row in rows:
             for axis, letter in enumerate(self._axes):
                 series = self._series.get(f"I{letter}")
                 if series is not None:
-                    if series.filled == self._rows:
-                        assert self._writer is not None
-                        series.hand_over(self._writer)
+                    if series.full:
+                        series.hand_over(self._delivery)
                     series.block[series.filled] = row[axis]
                     series.filled += 1
 
     def settle(self) -> None:
         """Everything recorded so far is with the sink, for good: a checkpoint may follow."""
-        assert self._writer is not None
         for series in self._series.values():
-            series.hand_over(self._writer)
-        self._writer.wait()
-        self.sink.flush()
+            series.hand_over(self._delivery)
+        self._delivery.flush()
 
-    def finish(self) -> Mapping[str, np.ndarray]:
-        """The last step is recorded: all statistics and final fields, on the host, by name.
+    # --- Its end ----------------------------------------------------------------------------------------
 
-        With several ranks those of this rank's points and of its owned block, made when they are asked for.
-        """
+    def finish(self) -> dict[str, Callable[[], np.ndarray]]:
+        """The last step is recorded: what makes each statistic and final field of this rank, on the host."""
         if self.intensity is not None:
             self._store_intensity(self.intensity.flush())
         self.settle()
         rows = self._problem.steps - self._recording.start
-        found = {name: partial(self._statistic, name, rows) for name in self.statistics}
-        for name in self.layout.fields:
+        arrays = {name: partial(self._statistic, name, rows) for name in self.statistics}
+        for name in self._layout.fields:
             if name.endswith("_final"):
-                found[name] = partial(self._final, name)
+                arrays[name] = partial(self._final, name)
         if self.intensity is not None:
             for name, values in self.intensity.averages(rows).items():
-                if name in self.layout.points:
-                    found[name] = partial(np.asarray, values)
-        return {name: make() for name, make in found.items()} if self._comm is None else Lazy(found)
+                if name in self._layout.points:
+                    arrays[name] = partial(np.asarray, values)
+        return arrays
+
+    def deliver(self, arrays: dict[str, Callable[[], np.ndarray]], report: Report) -> None:
+        """Give what `finish` returned to the sink, gathered from all ranks."""
+        self._delivery.finish(arrays, report)
 
     def _statistic(self, name: str, rows: int) -> np.ndarray:
         array = self.statistics[name]
         host = np.array(self._device.to_host(self._owned(array) if name.endswith("_all") else array))
         if name.endswith("_rms"):
             host = np.sqrt(host / rows)
-        return host.astype(self.layout.dtype, copy=False)
+        return host.astype(self._layout.dtype, copy=False)
 
     def _final(self, name: str) -> np.ndarray:
-        return np.array(self._device.to_host(self._owned(self._stages.fields.named()[name[:-6]])))
+        field = self._stages.fields.named()[name.removesuffix("_final")]
+        return np.array(self._device.to_host(self._owned(field)))
 
     def _owned(self, field):
         return field if self._comm is None else field[self._stages.constants.part.owned]
 
+    def abandon(self, keep: bool) -> None:
+        """The run ends early: end the writer thread; the sink keeps its files if a checkpoint needs them."""
+        self._delivery.abandon(keep)
+
     def close(self) -> None:
         """End the writer thread."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        self._delivery.close()
 
     def state(self) -> dict[str, Any]:
         """Device arrays that a checkpoint must hold."""

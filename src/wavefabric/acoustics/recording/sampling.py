@@ -7,36 +7,23 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.problem import Cuboids, Interpolation, Recording
-from wavefabric.acoustics.recording.gather import Columns
+from wavefabric.acoustics.recording.gather import SensorColumns
 
 
 class Sampler:
-    """Reads a field at the sensor.
+    """Reads a field at the sensor; ``shape`` is that of the whole grid, (Nx, Ny, Nz).
 
-    Parameters
-    ----------
-    stages : Stages
-    recording : Recording
-    shape : tuple of int
-        The whole grid, (Nx, Ny, Nz).
-    comm : Communicator, optional
-        With several ranks. Each then samples the grid points that it owns; points between them belong to
-        rank 0, and every rank adds the share of the corners that it owns.
-
-    Attributes
-    ----------
-    samples : int
-        Values that this rank records.
-    columns : Columns or None
-        Where these stand among all, with several ranks.
+    Of several ranks each samples the grid points that it owns. Points between those of the grid belong to
+    rank 0, and every rank adds the share of the corners that it owns.
     """
 
     def __init__(self, stages, recording: Recording, shape: tuple[int, int, int], comm=None):
         c, where = stages.constants, recording.where
         self._device, self._kernels = c.device, c.kernels
         self._interpolates = isinstance(where, Interpolation)
-        self._shares: Columns | None = None
-        self.columns: Columns | None = None
+        self._shares: SensorColumns | None = None
+        #: Where the points of this rank are among all, with several ranks.
+        self.columns: SensorColumns | None = None
         corners, weights = np.zeros((0, 1), np.int64), np.zeros((0, 1))
         if isinstance(where, Interpolation):
             corners, weights = where.corners, where.weights
@@ -44,12 +31,13 @@ class Sampler:
             corners = where.indices(shape)[:, None]
         elif where is not None:
             corners = np.asarray(where, np.int64)[:, None]
+        #: Values that this rank records.
         self.samples = len(corners)
         if comm is not None and self._interpolates:
             corners, weights = self._share(corners, weights, stages.constants.part, comm)
         elif comm is not None:
             mask, local = stages.constants.part.local_index(corners[:, 0])
-            self.columns = Columns(comm, np.flatnonzero(mask), len(corners))
+            self.columns = SensorColumns(comm, np.flatnonzero(mask), len(corners))
             corners = local[:, None]
             self.samples = len(corners)
         self._corners = self._device.asarray(np.ascontiguousarray(corners, np.int64))
@@ -63,10 +51,10 @@ class Sampler:
         index, own = np.zeros(corners.shape, np.int64), np.where(mask, weights, 0.0)
         index[mask] = local
         here = mask.any(axis=1)
-        self._shares = Columns(comm, np.flatnonzero(here), self.samples)
+        self._shares = SensorColumns(comm, np.flatnonzero(here), self.samples)
         if comm.rank:
             self.samples = 0
-        self.columns = Columns(comm, np.arange(self.samples), len(corners))
+        self.columns = SensorColumns(comm, np.arange(self.samples), len(corners))
         # A corner that is elsewhere has no weight: any point of this one's own serves.
         spare = np.where(mask, index, index.max(axis=1, keepdims=True, where=mask, initial=0))
         return spare[here], own[here]
@@ -77,6 +65,6 @@ class Sampler:
             self._kernels.sample(target, row, field, self._corners, self._weights, self._interpolates)
             return
         self._kernels.sample(self._values, 0, field, self._corners, self._weights, True)
-        found = self._shares.added(np.asarray(self._device.to_host(self._values[0])))
-        if found is not None:
-            target[row] = self._device.asarray(found, target.dtype)
+        values = self._shares.summed(np.asarray(self._device.to_host(self._values[0])))
+        if values is not None:
+            target[row] = self._device.asarray(values, target.dtype)

@@ -1,40 +1,35 @@
-"""Where recorded quantities go: one protocol, and the one that keeps them in memory."""
+"""Where recorded quantities go: the protocol of a sink, memory, and files that outlive the process.
+
+A sink is called on rank 0 alone, with what all ranks have recorded: it knows no ranks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from wavefabric.errors import InputError
 
+_SERIES_ENDING = ".series.partial"
+
 
 @dataclass(frozen=True)
-class Layout:
-    """What a run will record.
-
-    Parameters
-    ----------
-    series : dict of str to tuple of int
-        Time series: name (``"p"``, ``"ux"``, ``"ux_non_staggered"``, ``"Ix"`` …) to (rows, samples); a
-        row is a time step, a sample a sensor point (cuboids: box after box, x fastest).
-    points : dict of str to int
-        Statistics over time at the sensor (``"p_max"``, ``"ux_rms"``, ``"Ix_avg"`` …) to samples.
-    fields : tuple of str
-        Whole-domain quantities (``"p_max_all"``, ``"ux_final"`` …), shape (Nz, Ny, Nx) each.
-    dtype : dtype
-        float32 or float64.
-    run : str
-        Identifies the run in its checkpoint and in the files that go with it; empty if there are none.
-    """
+class RecordingLayout:
+    """Names and sizes of all that a run records."""
 
     series: dict[str, tuple[int, int]]
+    """Time series ``p``, ``ux``, ``ux_non_staggered``, ``Ix`` … to (time steps, sensor points)."""
     points: dict[str, int]
+    """Statistics over time ``p_max``, ``ux_rms``, ``Ix_avg`` … to the number of sensor points."""
     fields: tuple[str, ...]
+    """Whole-domain quantities ``p_max_all``, ``ux_final`` …, shape (Nz, Ny, Nx) each."""
     dtype: np.dtype
     run: str = ""
+    """Identifies the run in its checkpoint and in the files that go with it; empty if there are none."""
 
 
 @dataclass
@@ -60,16 +55,16 @@ class Report:
 
 
 class Sink(Protocol):
-    """Takes what is recorded. `rows` is called from a second thread, in order, one call at a time.
+    """Takes what is recorded. `write_rows` is called from a second thread, in order, one call at a time.
 
     A sink that makes a file has its name as ``path``: no other process may write it during the run.
     """
 
-    def begin(self, layout: Layout, rows_done: int) -> None:
+    def begin(self, layout: RecordingLayout, rows_done: int) -> None:
         """Before the first step. ``rows_done`` rows of every series are there from an earlier leg."""
         ...
 
-    def rows(self, name: str, first: int, block: np.ndarray) -> None:
+    def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
         """Rows ``first`` … of series ``name``; ``block`` (n, samples) is valid during the call only."""
         ...
 
@@ -77,11 +72,10 @@ class Sink(Protocol):
         """Make all rows so far last through a kill; called before a checkpoint is written."""
         ...
 
-    def finish(self, arrays: Mapping[str, np.ndarray], report: Report) -> None:
-        """The run is complete: statistics (samples,) and fields (Nz, Ny, Nx), by name.
+    def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
+        """The run is complete: name and array of each statistic (samples,) and field (Nz, Ny, Nx).
 
-        From several ranks each comes together when it is taken out: take each once, and keep no more than one
-        in memory where that can be.
+        Each is made when it is iterated over: keep no more than one in memory where that can be.
         """
         ...
 
@@ -90,13 +84,13 @@ class Sink(Protocol):
         ...
 
 
-class Memory:
+class MemorySink:
     """Keeps everything: ``arrays[name]``, time series as (rows, samples)."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
 
-    def begin(self, layout: Layout, rows_done: int) -> None:
+    def begin(self, layout: RecordingLayout, rows_done: int) -> None:
         """Make room for the series."""
         if rows_done:
             raise ValueError("time series in memory cannot be resumed")
@@ -109,16 +103,90 @@ class Memory:
                     f"steps: {rows} rows of {name} at {samples} points take {needed:.1f} GiB; record less"
                 ) from None
 
-    def rows(self, name: str, first: int, block: np.ndarray) -> None:
+    def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
         """Store rows."""
         self.arrays[name][first : first + len(block)] = block
 
     def flush(self) -> None:
         """Nothing outlives the process here."""
 
-    def finish(self, arrays: Mapping[str, np.ndarray], report: Report) -> None:
+    def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
         """Keep the rest."""
         self.arrays.update(arrays)
 
     def abandon(self, keep: bool) -> None:
         """Nothing to undo."""
+
+
+class SeriesFiles:
+    """Keeps each series in a file beside the checkpoint during the run; everything is in memory at its end.
+
+    Series ``p`` of a run goes to ``<checkpoint>.<run>.p.series.partial``: no other run takes it for its own.
+    """
+
+    def __init__(self, checkpoint: str | Path):
+        self.arrays: dict[str, np.ndarray] = {}
+        self._checkpoint = Path(checkpoint)
+        self._maps: dict[str, np.memmap] = {}
+        self._run = ""
+
+    def _path(self, name: str) -> Path:
+        run = f".{self._run}" if self._run else ""
+        return self._checkpoint.with_name(f"{self._checkpoint.name}{run}.{name}{_SERIES_ENDING}")
+
+    def begin(self, layout: RecordingLayout, rows_done: int) -> None:
+        """Make the files, or open those of an earlier leg and refuse what is gone or another run's."""
+        self._run = layout.run
+        if not rows_done:
+            self._remove_older()
+        for name, shape in layout.series.items():
+            path = self._path(name)
+            if not rows_done:
+                self._maps[name] = np.lib.format.open_memmap(path, "w+", layout.dtype, shape)
+                continue
+            try:
+                series = np.lib.format.open_memmap(path, "r+")
+            except (OSError, ValueError):
+                series = None
+            if series is None or series.shape != shape or series.dtype != layout.dtype:
+                raise InputError(
+                    f"checkpoint: {self._checkpoint.name} has no matching {path.name} beside it; "
+                    "allowed: both, or none to start again"
+                )
+            self._maps[name] = series
+
+    def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
+        """Store rows."""
+        self._maps[name][first : first + len(block)] = block
+
+    def flush(self) -> None:
+        """Bring all rows to the disk."""
+        for series in self._maps.values():
+            series.flush()
+
+    def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
+        """Take the series into memory and remove their files."""
+        self.arrays = {name: np.array(series) for name, series in self._maps.items()} | dict(arrays)
+        self._remove()
+
+    def abandon(self, keep: bool) -> None:
+        """Leave the files only if a checkpoint refers to them."""
+        if keep:
+            self.flush()
+            self._maps.clear()
+        else:
+            self._remove()
+
+    def _remove_older(self) -> None:
+        """Files of runs that were killed before their first checkpoint."""
+        first = f"{self._checkpoint.name}."
+        for path in self._checkpoint.parent.iterdir():
+            if path.name.startswith(first) and path.name.endswith(_SERIES_ENDING):
+                path.unlink(missing_ok=True)
+
+    def _remove(self) -> None:
+        names = list(self._maps)
+        # Windows removes no file that is mapped.
+        self._maps.clear()
+        for name in names:
+            self._path(name).unlink(missing_ok=True)

@@ -20,23 +20,10 @@ CHUNK = 16384
 
 
 def periodic_sinc(d: np.ndarray, points: int) -> np.ndarray:
-    """Band-limited delta function of a periodic grid.
+    """Band-limited delta function of a periodic grid of N ``points`` at a distance of ``d`` grid steps.
 
-    Parameters
-    ----------
-    d : ndarray
-        Distance in grid steps, any.
-    points : int
-        Length N of the grid; 1 gives 1.
-
-    Returns
-    -------
-    ndarray of float64
-        1 at d = 0 and 0 at all other whole d within a period.
-
-    References
-    ----------
-    Wise et al. 2019, doi:10.1121/1.5116132, equations 8 and 9.
+    1 at d = 0 and 0 at all other whole d within a period; 1 everywhere for N = 1. Wise et al. 2019,
+    equations 8 and 9.
     """
     d = np.asarray(d, float)
     if points == 1:
@@ -49,19 +36,7 @@ def periodic_sinc(d: np.ndarray, points: int) -> np.ndarray:
 
 
 def star(dimensions: int, tolerance: float) -> np.ndarray:
-    """Grid offsets from the nearest grid point at which the envelope of the sinc reaches the tolerance.
-
-    Parameters
-    ----------
-    dimensions : int
-        2 or 3.
-    tolerance : float
-        Part of the peak, above 0.
-
-    Returns
-    -------
-    ndarray of int64, shape (offsets, dimensions)
-    """
+    """Grid offsets (offsets, dimensions) at which the envelope of the sinc reaches a part of its peak."""
     reach = max(1, math.ceil(1 / (math.pi * tolerance)))
     axes = np.meshgrid(*([np.arange(-reach, reach + 1)] * dimensions), indexing="ij")
     offsets = np.stack([axis.ravel() for axis in axes], axis=1)
@@ -73,26 +48,11 @@ def star(dimensions: int, tolerance: float) -> np.ndarray:
 def spread(
     positions: np.ndarray, weight: float, shape: tuple[int, ...], tolerance: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sum of equal band-limited delta functions on the grid.
+    """Sum of equal band-limited delta functions on a grid of this shape, (Nx, Ny) or (Nx, Ny, Nz).
 
-    Parameters
-    ----------
-    positions : ndarray, shape (points, dimensions)
-        In grid steps from grid point 0, each within the grid.
-    weight : float
-        Of each point.
-    shape : tuple of int
-        Of the grid, (Nx, Ny) or (Nx, Ny, Nz).
-    tolerance : float
-        Where the tails are cut, as a part of the peak; 0 keeps them whole. What would stick out of the
-        grid is cut too, rather than wrapped around it.
-
-    Returns
-    -------
-    index : ndarray of int64
-        Flat grid indices, x fastest, ascending.
-    weights : ndarray of float64
-        One for each.
+    ``positions`` (points, dimensions) are in grid steps from grid point 0, each within the grid. Tails are
+    cut at ``tolerance`` of the peak; 0 keeps them whole. What would stick out of the grid is cut too, rather
+    than wrapped around it. Returns flat grid indices (int64, x fastest, ascending) and a weight for each.
     """
     if tolerance == 0:
         return _spread_whole(positions, weight, shape)
@@ -120,12 +80,11 @@ def spread(
             lowest = int(centre.min()) + step
             sums = np.bincount(centre + (step - lowest), value)
             total[lowest : lowest + len(sums)] += sums
-    found = np.flatnonzero(total)
-    values = total[found] * weight
-    place = np.stack([found // stride % n for stride, n in zip(strides, size, strict=True)], axis=1) + low
-    inside = np.all((place >= 0) & (place < shape), axis=1)
-    index = place[inside] @ np.concatenate([[1], np.cumprod(shape)[:-1]])
-    return index, values[inside]
+    used = np.flatnonzero(total)
+    points = np.stack(np.unravel_index(used, tuple(size), order="F"), axis=1) + low
+    inside = np.all((points >= 0) & (points < shape), axis=1)
+    index = np.asarray(np.ravel_multi_index(tuple(points[inside].T), shape, order="F"))
+    return index, total[used][inside] * weight
 
 
 def _tail(d: np.ndarray, points: int, reach: int) -> np.ndarray:

@@ -13,16 +13,9 @@ import math
 
 import numpy as np
 
-from wavefabric.acoustics.grid import Grid, plain
-from wavefabric.acoustics.transducers.mask import (
-    Length,
-    Place,
-    TransducerMask,
-    assemble,
-    direction,
-    length,
-    point,
-)
+from wavefabric.acoustics.arguments import is_whole, positive, real
+from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.transducers.mask import Length, Point, TransducerMask, assemble, direction, point
 from wavefabric.errors import InputError
 from wavefabric.units import show
 
@@ -34,10 +27,10 @@ GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 
 def bowl(
     grid: Grid,
-    position: Place,
+    position: Point,
     radius: Length,
     diameter: Length,
-    focus: Place,
+    focus: Point,
     *,
     upsampling: float = 10,
     tolerance: float = 0.05,
@@ -70,16 +63,14 @@ def bowl(
         For a size that is not positive, an aperture above twice the radius of curvature, or a bowl that
         leaves the grid.
     """
-    n = grid.dimensions
-    apex, aim = point(position, n, "position"), point(focus, n, "focus")
-    radius, diameter = length(radius, "radius"), length(diameter, "diameter")
+    apex, axes = _placed(grid, position, focus)
+    radius, diameter = positive(radius, "m", "radius"), positive(diameter, "m", "diameter")
     if diameter > 2 * radius:
         raise InputError(
             f"diameter: {diameter:g} m; allowed: up to {2 * radius:g} m, twice the radius of curvature"
         )
-    axes = _frame(direction(aim - apex, n, "focus"))
     half = math.asin(min(1.0, diameter / (2 * radius)))
-    if n == 2:
+    if grid.dimensions == 2:
         area = 2 * half * radius
         angle = half * (2 * _middles(_count(grid, area, upsampling)) - 1)
         forward, across = radius * (1 - np.cos(angle)), radius * np.sin(angle)
@@ -94,9 +85,9 @@ def bowl(
 
 def disc(
     grid: Grid,
-    position: Place,
+    position: Point,
     diameter: Length,
-    focus: Place,
+    focus: Point,
     *,
     upsampling: float = 10,
     tolerance: float = 0.05,
@@ -121,11 +112,9 @@ def disc(
     InputError
         For a size that is not positive, or a disc that leaves the grid.
     """
-    n = grid.dimensions
-    centre, aim = point(position, n, "position"), point(focus, n, "focus")
-    diameter = length(diameter, "diameter")
-    axes = _frame(direction(aim - centre, n, "focus"))
-    if n == 2:
+    centre, axes = _placed(grid, position, focus)
+    diameter = positive(diameter, "m", "diameter")
+    if grid.dimensions == 2:
         area = diameter
         local = diameter * (_middles(_count(grid, area, upsampling))[:, None] - 0.5)
     else:
@@ -136,12 +125,12 @@ def disc(
 
 def rectangle(
     grid: Grid,
-    position: Place,
+    position: Point,
     width: Length,
     height: Length,
-    focus: Place,
+    focus: Point,
     *,
-    along: Place | None = None,
+    along: Point | None = None,
     upsampling: float = 10,
     tolerance: float = 0.05,
 ) -> TransducerMask:
@@ -171,22 +160,21 @@ def rectangle(
     """
     if grid.dimensions == 2:
         raise InputError("grid: has 2 dimensions; allowed: 3, or transducers.disc, which is a line in 2-D")
-    centre, aim = point(position, 3, "position"), point(focus, 3, "focus")
-    axes = _frame(direction(aim - centre, 3, "focus"), along)
-    sides = (length(width, "width"), length(height, "height"))
+    centre, axes = _placed(grid, position, focus, along)
+    sides = (positive(width, "m", "width"), positive(height, "m", "height"))
     return _flat(grid, centre[None], axes, sides, upsampling, tolerance)
 
 
 def linear_array(
     grid: Grid,
-    position: Place,
+    position: Point,
     elements: int,
     element_width: Length,
     element_length: Length | None,
     pitch: Length,
-    focus: Place,
+    focus: Point,
     *,
-    along: Place | None = None,
+    along: Point | None = None,
     upsampling: float = 10,
     tolerance: float = 0.05,
 ) -> TransducerMask:
@@ -220,18 +208,15 @@ def linear_array(
         For a size or number that is not positive, overlapping elements, or an array that leaves the grid.
     """
     n = grid.dimensions
-    if isinstance(elements, bool) or not isinstance(elements, int | np.integer) or elements < 1:
+    if not is_whole(elements) or elements < 1:
         raise InputError(f"elements: {show(elements)}; allowed: a whole number from 1")
-    centre, aim = point(position, n, "position"), point(focus, n, "focus")
-    width, step = length(element_width, "element_width"), length(pitch, "pitch")
+    centre, axes = _placed(grid, position, focus, None if n == 2 else along)
+    width, step = positive(element_width, "m", "element_width"), positive(pitch, "m", "pitch")
     if step < width * (1 - 1e-9):
         raise InputError(f"pitch: {show(pitch)}; allowed: from {width:g} m, the element's width")
     if n == 3 and element_length is None:
         raise InputError("element_length: is missing; allowed: a length in 3-D, m")
-    sides = (
-        (width,) if n == 2 or element_length is None else (width, length(element_length, "element_length"))
-    )
-    axes = _frame(direction(aim - centre, n, "focus"), None if n == 2 else along)
+    sides = (width,) if n == 2 else (width, positive(element_length, "m", "element_length"))
     centres = centre + ((np.arange(elements) - (elements - 1) / 2) * step)[:, None] * axes[1]
     return _flat(grid, centres, axes, sides, upsampling, tolerance)
 
@@ -249,18 +234,16 @@ def _flat(
 ) -> TransducerMask:
     """Equal lines or rectangles around these centres, their sides along all axes but the first."""
     step = min(grid.spacing) / _upsampling(upsampling) ** (1 / len(sides))
-    lines = []
-    for side in sides:
-        lines.append(side * (_middles(max(1, math.ceil(side / step))) - 0.5))
+    lines = [side * (_middles(max(1, math.ceil(side / step))) - 0.5) for side in sides]
     local = np.stack([line.ravel() for line in np.meshgrid(*lines, indexing="ij")], axis=1)
     surfaces = [centre + local @ axes[1:] for centre in centres]
     return assemble(grid, surfaces, centres, math.prod(sides), tolerance)
 
 
-def _upsampling(given: float) -> float:
-    if not 0 < plain(given, "upsampling") < math.inf:
-        raise InputError(f"upsampling: {show(given)}; allowed: a number above 0")
-    return float(given)
+def _upsampling(value: float) -> float:
+    if not 0 < real(value, "upsampling") < math.inf:
+        raise InputError(f"upsampling: {show(value)}; allowed: a number above 0")
+    return float(value)
 
 
 def _count(grid: Grid, area: float, upsampling: float) -> int:
@@ -279,7 +262,16 @@ def _spiral(distance: np.ndarray) -> np.ndarray:
     return np.stack([distance * np.cos(angle), distance * np.sin(angle)], axis=1)
 
 
-def _frame(normal: np.ndarray, along: Place | None = None) -> np.ndarray:
+def _placed(
+    grid: Grid, position: Point, focus: Point, along: Point | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where a transducer is, m, and its axes as rows, the one towards the focus first."""
+    n = grid.dimensions
+    centre = point(position, n, "position")
+    return centre, _frame(direction(point(focus, n, "focus") - centre, n, "focus"), along)
+
+
+def _frame(normal: np.ndarray, along: Point | None = None) -> np.ndarray:
     """Orthonormal axes as rows, the normal first."""
     if normal.size == 2:
         return np.array([normal, [-normal[1], normal[0]]])

@@ -1,7 +1,4 @@
-"""The weights of a transducer's elements on the grid, and the sources they make.
-
-Wise et al. 2019, doi:10.1121/1.5116132.
-"""
+"""The weights of a transducer's elements on the grid, and the sources they make (Wise et al. 2019)."""
 
 from __future__ import annotations
 
@@ -13,17 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.grid import Grid, plain
+from wavefabric.acoustics.arguments import check_choice, check_reals, in_unit, positive, real
+from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.transducers.band_limited import spread
 from wavefabric.errors import InputError
-from wavefabric.units import quantity, show
+from wavefabric.units import show
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+#: A length, m, or text with a unit; a point, one length an axis.
 Length = float | str
-Place = Sequence[Length]
+Point = Sequence[Length]
 
 
 @dataclass(frozen=True)
@@ -94,12 +93,9 @@ class TransducerMask:
             raise InputError(
                 f"signal: has the shape {signal.shape}; allowed: (steps,) or ({self.elements}, steps)"
             )
-        if signal.dtype.kind not in "fiu":
-            raise InputError(f"signal: is of type {signal.dtype}; allowed: real numbers")
-        if mode not in ("additive", "additive_no_correction"):
-            raise InputError(f"mode: {show(mode)}; allowed: additive, additive_no_correction")
-        if precision not in ("single", "double"):
-            raise InputError(f"precision: {show(precision)}; allowed: single, double")
+        check_reals(signal, "signal")
+        check_choice(mode, ("additive", "additive_no_correction"), "mode")
+        check_choice(precision, ("single", "double"), "precision")
         dtype = np.dtype(np.float32 if precision == "single" else np.float64)
         if signal.ndim == 1:
             driven = np.outer(self.weights.sum(axis=1).astype(dtype), signal.astype(dtype))
@@ -108,7 +104,7 @@ class TransducerMask:
         return Source(p_mask=self.mask, p=driven, p_mode=mode)
 
     def delays(
-        self, sound_speed: Length, focus: Place | None = None, steering: Place | None = None
+        self, sound_speed: Length, focus: Point | None = None, steering: Point | None = None
     ) -> np.ndarray:
         """When each element fires, so that all arrive together; the first at 0.
 
@@ -131,7 +127,7 @@ class TransducerMask:
         InputError
             If both or neither are given, or one makes no sense.
         """
-        speed = length(sound_speed, "sound_speed", "m/s")
+        speed = positive(sound_speed, "m/s", "sound_speed")
         if (focus is None) == (steering is None):
             raise InputError("focus: one of focus and steering is needed; allowed: a point or a direction")
         if focus is not None:
@@ -169,7 +165,7 @@ class TransducerMask:
             raise InputError(f"signal: has the shape {signal.shape}; allowed: (steps,)")
         if delays.shape != (self.elements,) or not np.all((delays >= 0) & np.isfinite(delays)):
             raise InputError(f"delays: allowed: {self.elements} numbers from 0, s")
-        late = delays / length(dt, "dt", "s")
+        late = delays / positive(dt, "s", "dt")
         steps = signal.size + math.ceil(late.max())
         # Twice as long: what rings before the signal must not come out at its end.
         spectrum = np.fft.rfft(signal, 2 * steps)
@@ -178,18 +174,18 @@ class TransducerMask:
 
 
 def assemble(
-    grid: Grid, parts: list[np.ndarray], centres: np.ndarray, area: float, tolerance: float
+    grid: Grid, surfaces: list[np.ndarray], centres: np.ndarray, area: float, tolerance: float
 ) -> TransducerMask:
-    """Spread the points of each element, (points, dimensions) in m."""
+    """Spread the points that sample the surface of each element, (points, dimensions) in m."""
     from scipy.sparse import csr_array
 
-    if not 0 <= plain(tolerance, "tolerance") <= 0.5:
+    if not 0 <= real(tolerance, "tolerance") <= 0.5:
         raise InputError(f"tolerance: {show(tolerance)}; allowed: from 0 to 0.5")
     spacing = np.array(grid.spacing)
     # A mass source is scaled by Δx (see `Source`), which is what leaves one factor of it here.
     total = area * grid.spacing[0] / math.prod(grid.spacing)
     rows, columns, values = [], [], []
-    for element, metres in enumerate(parts):
+    for element, metres in enumerate(surfaces):
         steps = metres / spacing + np.array(grid.shape) // 2
         _check_inside(steps, grid, metres)
         index, weight = spread(steps, total / len(steps), grid.shape, tolerance)
@@ -198,8 +194,8 @@ def assemble(
         values.append(weight)
     points, row = np.unique(np.concatenate(rows), return_inverse=True)
     entries = (np.concatenate(values), (row, np.concatenate(columns)))
-    weights = csr_array(entries, shape=(points.size, len(parts)))
-    return TransducerMask(grid.shape, points, weights, centres, np.full(len(parts), area))
+    weights = csr_array(entries, shape=(points.size, len(surfaces)))
+    return TransducerMask(grid.shape, points, weights, centres, np.full(len(surfaces), area))
 
 
 def _check_inside(steps: np.ndarray, grid: Grid, metres: np.ndarray) -> None:
@@ -214,22 +210,17 @@ def _check_inside(steps: np.ndarray, grid: Grid, metres: np.ndarray) -> None:
             )
 
 
-def length(value: Length, key: str, unit: str = "m") -> float:
-    number = quantity(value if isinstance(value, str) else plain(value, key), unit, key)
-    if number <= 0:
-        raise InputError(f"{key}: {show(value)}; allowed: above 0")
-    return number
-
-
-def point(place: Place, dimensions: int, key: str) -> np.ndarray:
-    values = tuple(place) if isinstance(place, list | tuple | np.ndarray) else ()
+def point(lengths: Point, dimensions: int, key: str) -> np.ndarray:
+    """A point that a user gave, m."""
+    values = tuple(lengths) if isinstance(lengths, list | tuple | np.ndarray) else ()
     if len(values) != dimensions:
-        raise InputError(f"{key}: {show(place)}; allowed: {dimensions} lengths, m")
-    return np.array([quantity(v if isinstance(v, str) else plain(v, key), "m", key) for v in values])
+        raise InputError(f"{key}: {show(lengths)}; allowed: {dimensions} lengths, m")
+    return np.array([in_unit(value, "m", key) for value in values])
 
 
-def direction(place: Any, dimensions: int, key: str) -> np.ndarray:
-    vector = point(place, dimensions, key)
+def direction(vector: Any, dimensions: int, key: str) -> np.ndarray:
+    """The unit vector along what a user gave."""
+    vector = point(vector, dimensions, key)
     norm = np.linalg.norm(vector)
     if norm == 0:
         raise InputError(f"{key}: gives no direction; allowed: a point away from the transducer")

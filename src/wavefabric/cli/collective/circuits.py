@@ -1,196 +1,149 @@
-"""Circuit plans as JSON files, beside the schedules that they carry."""
+"""Circuit plans as JSON files, which go with the schedules that they carry."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections import defaultdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
-from wavefabric.cli.collective.source import read_json
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from wavefabric.cli.common.files import naming, read_json
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.fabric.photonic.plan import CircuitPlan
+from wavefabric.fabric.io.errors import one_line
+from wavefabric.fabric.photonic.budget import LinkBudget
+from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
+from wavefabric.fabric.photonic.wafer import PhotonicFabric
 
 _FORMAT = "wavefabric circuits"
-_MOST = 4096
-#: What is said about a round beside its circuits.
+#: What is written of a round besides its circuits.
 _NUMBERS = ("overlap", "overlap_bound", "parts_bound")
+
+Whole = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
+Side = Annotated[int, Field(strict=True, ge=1, le=4096)]
+Number = Annotated[float, Field(strict=True, ge=0, lt=1e18)]
+_TYPES: dict[str, Any] = {
+    "str": str,
+    "int": Whole,
+    "int | None": Whole | None,
+    "float": Number,
+    "LinkBudget | None": dict[str, float] | None,
+}
+_SIDES = ("rows", "columns", "wafer_rows", "wafer_columns", "lasers")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+_FIELDS: Any = {
+    field.name: (Side if field.name in _SIDES else _TYPES[str(field.type)], ...)
+    for field in fields(PhotonicFabric)
+}
+_FIELDS["budget"] = _TYPES["LinkBudget | None"], None
+_Fabric = create_model("_Fabric", __base__=_Strict, **_FIELDS)
+
+
+class _Round(_Strict):
+    round: Whole
+    part: Whole
+    overlap: Whole
+    overlap_bound: Whole
+    parts_bound: Whole
+
+
+class _Circuit(_Strict):
+    round: Whole
+    part: Whole
+    src: Whole
+    dst: Whole
+    wavelengths: Annotated[list[Whole], Field(min_length=1)]
+    route: list[Whole]
+    waveguides: list[Whole]
+
+
+class _File(_Strict):
+    format: Literal["wavefabric circuits"]
+    version: Literal[1]
+    schedule: str = ""
+    fabric: _Fabric  # type: ignore[valid-type]
+    rounds: list[_Round]
+    circuits: list[_Circuit]
 
 
 def circuits_text(plan: CircuitPlan) -> str:
     """A circuit plan as JSON text, one bundle a line; key of a bundle: round, src, dst."""
-    fabric = json.dumps(asdict(plan.fabric), ensure_ascii=False)
-    lines = []
+    rounds, circuits = [], []
     for now in plan.rounds:
+        at = {"round": now.round, "part": now.part}
+        rounds.append(json.dumps(at | {name: getattr(now, name) for name in _NUMBERS}))
         for bundle in now.bundles:
-            lines.append(
-                json.dumps(
-                    {
-                        "round": now.round,
-                        "part": now.part,
-                        "src": bundle.src,
-                        "dst": bundle.dst,
-                        "wavelengths": [
-                            w for w in range(bundle.wavelengths.bit_length()) if bundle.wavelengths >> w & 1
-                        ],
-                        "route": list(bundle.route),
-                        "waveguides": list(bundle.waveguides),
-                    }
-                )
-            )
-    rounds = ",\n    ".join(
-        json.dumps({"round": r.round, "part": r.part, **{name: getattr(r, name) for name in _NUMBERS}})
-        for r in plan.rounds
-    )
-    body = ",\n    ".join(lines)
+            waves = [w for w in range(bundle.wavelengths.bit_length()) if bundle.wavelengths >> w & 1]
+            ends = {"src": bundle.src, "dst": bundle.dst, "wavelengths": waves}
+            circuits.append(json.dumps(at | ends | {"route": bundle.route, "waveguides": bundle.waveguides}))
+    fabric = json.dumps(asdict(plan.fabric), ensure_ascii=False)
+    round_lines, circuit_lines = (",\n    ".join(lines) for lines in (rounds, circuits))
     return (
         f'{{\n  "format": "{_FORMAT}",\n  "version": 1,\n  "schedule": {json.dumps(plan.schedule)},\n'
-        f'  "fabric": {fabric},\n  "rounds": [\n    {rounds}\n  ],\n  "circuits": [\n    {body}\n  ]\n}}\n'
+        f'  "fabric": {fabric},\n  "rounds": [\n    {round_lines}\n  ],\n'
+        f'  "circuits": [\n    {circuit_lines}\n  ]\n}}\n'
     )
 
 
 def load_circuits(path: Path) -> CircuitPlan:
-    """Read a circuit plan. Whether it is sound is not proved: `check_plan` does that.
-
-    Raises
-    ------
-    InputError
-        In one line, the path in front.
-    """
-    from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
-
+    """Read a circuit plan. Whether it is sound is not proved: `check_plan` does that."""
     content = read_json(path, "circuits")
-    if not isinstance(content, dict) or content.get("format") != _FORMAT or content.get("version") != 1:
-        raise InputError(f'{path}: format: allowed: an object with "format": "{_FORMAT}" and "version": 1')
-    fabric = _fabric(path, content.get("fabric"))
-    bundles: dict[tuple[int, int], list[Bundle]] = {}
-    for number, each in enumerate(_list(path, content, "circuits")):
-        key = f"{path}: circuits[{number}]"
-        each = each if isinstance(each, dict) else {}
-        at = _whole(each, "round", key), _whole(each, "part", key)
-        waves = _wholes(each, "wavelengths", key, fabric.lasers - 1)
-        if not waves or len(set(waves)) < len(waves):
-            raise InputError(f"{key}: wavelengths: {waves} given; allowed: at least one, each once")
-        route = _wholes(each, "route", key, fabric.ranks - 1)
-        guides = _wholes(each, "waveguides", key, _MOST * _MOST)
-        if len(route) < 2 or len(guides) != len(route) - 1:
-            raise InputError(
-                f"{key}: waveguides: {len(guides)} given; allowed: one for each step of the route"
-            )
-        src, dst = _whole(each, "src", key), _whole(each, "dst", key)
+    with naming(path):
+        if not isinstance(content, dict):
+            raise InputError(f'format: allowed: an object with "format": "{_FORMAT}" and "version": 1')
+        try:
+            file = _File.model_validate(content)
+        except ValidationError as error:
+            raise InputError(one_line(error, _File)) from None
+        return _plan(file)
+
+
+def _plan(file: _File) -> CircuitPlan:
+    fabric = _fabric(file.fabric)
+    bundles: dict[tuple[int, int], list[Bundle]] = defaultdict(list)
+    for number, each in enumerate(file.circuits):
+        key, waves = f"circuits[{number}]", each.wavelengths
+        if len(set(waves)) < len(waves):
+            raise InputError(f"{key}.wavelengths: {waves} given; allowed: each once")
+        for name, values, most in (
+            ("wavelengths", waves, fabric.lasers),
+            ("route", each.route, fabric.ranks),
+        ):
+            if max(values, default=0) >= most:
+                raise InputError(f"{key}.{name}: {max(values)} given; allowed: 0 to {most - 1}")
+        if len(each.route) < 2 or len(each.waveguides) != len(each.route) - 1:
+            given = f"{len(each.waveguides)} given"
+            raise InputError(f"{key}.waveguides: {given}; allowed: one for each step of the route")
         mask = sum(1 << w for w in waves)
-        bundles.setdefault(at, []).append(Bundle(src, dst, mask, tuple(route), tuple(guides)))
+        bundle = Bundle(each.src, each.dst, mask, tuple(each.route), tuple(each.waveguides))
+        bundles[each.round, each.part].append(bundle)
     rounds = {}
-    for number, each in enumerate(_list(path, content, "rounds")):
-        key = f"{path}: rounds[{number}]"
-        each = each if isinstance(each, dict) else {}
-        at = _whole(each, "round", key), _whole(each, "part", key)
-        numbers = [_whole(each, name, key) for name in _NUMBERS]
+    for each in file.rounds:
+        at = each.round, each.part
+        numbers = [getattr(each, name) for name in _NUMBERS]
         rounds[at] = CircuitRound(*at, tuple(bundles.pop(at, ())), *numbers)
     if bundles:
-        raise InputError(f"{path}: circuits: of round {min(bundles)[0]}; allowed: rounds that are listed")
-    name = str(content.get("schedule", ""))
-    return CircuitPlan(name, fabric, tuple(rounds[at] for at in sorted(rounds)))
+        raise InputError(f"circuits: of round {min(bundles)[0]}; allowed: rounds that are listed")
+    return CircuitPlan(file.schedule, fabric, tuple(rounds[at] for at in sorted(rounds)))
 
 
-def facts(plan: CircuitPlan) -> dict[str, Any]:
-    """What a plan asks of its fabric that costs take for granted.
-
-    Returns
-    -------
-    dict
-        ``slowest_circuit``: of the wavelengths that carry least by the link budget, ``src``, ``dst``,
-        ``edges`` and ``bandwidth`` in B/s, or None if all carry the fabric's `laser_bandwidth`;
-        ``wavelength_switches``: whether wavelengths of a waveguide part.
-    """
-    from wavefabric.fabric.photonic.budget import slowest
-    from wavefabric.fabric.photonic.check import needs_wavelength_switches
-
-    rate, bundle = slowest(plan)
-    least = None
-    if bundle is not None and rate < plan.fabric.laser_bandwidth:
-        least = {"src": bundle.src, "dst": bundle.dst, "edges": len(bundle.route) - 1, "bandwidth": rate}
-    return {"slowest_circuit": least, "wavelength_switches": needs_wavelength_switches(plan)}
-
-
-def notes(told: dict[str, Any], bandwidth: float) -> list[str]:
-    """`facts` in words, if there is something to say; lasers are counted with ``bandwidth`` (B/s)."""
-    from wavefabric.cli.fabric.show import speed
-
-    found = []
-    if told.get("slowest_circuit"):
-        c = told["slowest_circuit"]
-        way = f"circuit {c['src']} -> {c['dst']} over {c['edges']} edge{'s' if c['edges'] > 1 else ''}"
-        rate = speed(c["bandwidth"]) if c["bandwidth"] else "nothing"
-        found.append(f"link budget: a wavelength of {way} carries {rate}, not {speed(bandwidth)}")
-    if told.get("wavelength_switches"):
-        found.append(
-            "switches: wavelengths of a waveguide part, so they need switches for single wavelengths"
-        )
-    return found
-
-
-def _fabric(path: Path, given: Any):
-    from dataclasses import fields
-
-    from wavefabric.fabric.photonic.wafer import PhotonicFabric
-
-    known = {f.name for f in fields(PhotonicFabric)}
-    if not isinstance(given, dict) or {*given, "budget"} != known:
-        raise InputError(f"{path}: fabric: allowed: an object with {', '.join(sorted(known))}")
-    texts = ("name", "description", "source")
-    given = dict(given)
-    budget = given.pop("budget", None)
-    for key, value in given.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e18
-        counted = key in ("alpha", "reconfiguration", "synchronisation", "tile_pitch", "laser_bandwidth")
-        fits = isinstance(value, str) if key in texts else number and (counted or isinstance(value, int))
-        if key in ("rows", "columns", "wafer_rows", "wafer_columns", "lasers"):
-            fits = fits and 1 <= value <= _MOST
-        if key == "name":  # printed, so on one line and without control characters
-            fits = isinstance(value, str) and value.isprintable()
-        if not fits and not (key == "serdes_ports" and value is None):
-            raise InputError(f"{path}: fabric.{key}: {json.dumps(value)[:60]} given; allowed: a sound value")
-    return PhotonicFabric(**given, budget=None if budget is None else _budget(path, budget))
-
-
-def _budget(path: Path, given: Any):
-    from dataclasses import fields
-
-    from wavefabric.fabric.photonic.budget import LinkBudget
-
-    known = {f.name for f in fields(LinkBudget)}
-    if not isinstance(given, dict) or set(given) != known:
-        raise InputError(f"{path}: fabric.budget: allowed: an object with {', '.join(sorted(known))}")
-    for key, value in given.items():
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            shown = json.dumps(value)[:60]
-            raise InputError(f"{path}: fabric.budget.{key}: {shown} given; allowed: a number")
-    try:
-        return LinkBudget(**given)
-    except InputError as error:
-        raise InputError(f"{path}: fabric.budget.{error}") from None
-
-
-def _list(path: Path, content: dict, key: str) -> list:
-    if not isinstance(content.get(key), list):
-        raise InputError(f"{path}: {key}: allowed: a list")
-    return content[key]
-
-
-def _whole(each: dict, name: str, key: str, most: int = (1 << 31) - 1) -> int:
-    value = each.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise InputError(
-            f"{key}: {name}: {json.dumps(value)[:60]} given; allowed: a whole number from 0 to {most}"
-        )
-    return value
-
-
-def _wholes(each: dict, name: str, key: str, most: int) -> list[int]:
-    value = each.get(name)
-    if not isinstance(value, list) or len(value) > _MOST * 4:
-        raise InputError(f"{key}: {name}: {json.dumps(value)[:60]} given; allowed: a list of whole numbers")
-    return [_whole({name: v}, name, key, most) for v in value]
+def _fabric(table: Any) -> PhotonicFabric:
+    if not table.name.isprintable():  # it is printed: on one line and without control characters
+        raise InputError(f"fabric.name: {json.dumps(table.name)[:60]} given; allowed: text on one line")
+    values = dict(table)
+    if (budget := values["budget"]) is not None:
+        known = {field.name for field in fields(LinkBudget)}
+        if set(budget) != known:
+            raise InputError(f"fabric.budget: allowed: an object with {', '.join(sorted(known))}")
+        try:
+            values["budget"] = LinkBudget(**budget)
+        except InputError as error:
+            raise InputError(f"fabric.budget.{error}") from None
+    return PhotonicFabric(**values)

@@ -1,191 +1,154 @@
-"""What `wavefabric collective cost` prints: tables, or JSON."""
+"""What `wavefabric collective cost` prints: tables, or rows for JSON."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from wavefabric.cli.collective.circuits import notes as in_words
-from wavefabric.cli.collective.msccl import NOT_COUNTED, cost_notes, facts
-from wavefabric.cli.collective.order import NOTE, words
-from wavefabric.cli.common.show import console
+from wavefabric.cli.collective.facts import MSCCL_NOT_COUNTED, circuit_notes, msccl_facts, msccl_notes
+from wavefabric.cli.collective.setting import ORDER_NOTE, order_text
+from wavefabric.cli.common.show import console, table
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from wavefabric.collectives import Schedule
-    from wavefabric.fabric import AnyFabric, Cost
+    from wavefabric.fabric import Cost
+
+_PARTS = ("latency", "reconfiguration", "transfer")
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A schedule that is costed, and where.
+class Costed:
+    """A schedule that was proved, and what it costs.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Proved.
-    label : str
-        In tables.
-    grid : tuple of int or None
-        That of the fabric, if it was taken over.
-    place : AnyFabric or None
-        The fabric with its GPUs in the order of ranks; None until that is known.
-    order : tuple of int or None
-        GPUs of the ranks; None: as they are.
+    ``grid`` is that of the fabric, if it was taken over; ``order`` names the GPUs of the ranks, None where
+    they are in order; ``costs`` has one for each size; ``circuits`` are facts about the circuits.
     """
 
     schedule: Schedule
     label: str
     grid: tuple[int, ...] | None = None
-    place: AnyFabric | None = None
     order: tuple[int, ...] | None = None
+    costs: tuple[Cost, ...] = ()
+    circuits: dict[str, Any] = field(default_factory=dict)
 
 
-def plain(
-    chosen: dict[str, Chosen],
-    costs: dict[str, list[Cost]],
-    sizes: list[int],
-    rounds: bool,
-    written: list[Path],
-    notes: dict[str, dict[str, Any]],
-) -> dict[str, Any]:
+def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[str, Any]:
     """What ``--json`` prints."""
     rows = []
-    for name, found in costs.items():
-        for size, each in zip(sizes, found, strict=True):
+    for name, each in costed.items():
+        for k, (size, cost) in enumerate(zip(sizes, each.costs, strict=True)):
+            fastest = min((other.costs[k] for other in costed.values()), key=lambda c: c.seconds)
+            # Without rounds these overlap.
+            parts = {p: sum(getattr(r, p) for r in cost.rounds) if cost.rounds else None for p in _PARTS}
             row = {
                 "algorithm": name,
-                "schedule": each.schedule,
+                "schedule": cost.schedule,
                 "bytes": size,
-                "seconds": each.seconds,
-                "latency": sum(r.latency for r in each.rounds),
-                "reconfiguration": sum(r.reconfiguration for r in each.rounds),
-                "transfer": sum(r.transfer for r in each.rounds),
-                "bound": vars(each.bound),
-                "ratio": each.seconds / each.bound.seconds if each.bound.seconds else None,
-                "order": chosen[name].order,
-                "grid": chosen[name].grid,
-                "busiest": each.busiest,
-                **notes[name],
-                **facts(chosen[name].schedule),
-                "best": each is min((costs[n][sizes.index(size)] for n in costs), key=lambda c: c.seconds),
+                "seconds": cost.seconds,
+                **parts,
+                "bound": vars(cost.bound),
+                "ratio": cost.seconds / cost.bound.seconds if cost.bound.seconds else None,
+                "order": each.order,
+                "grid": each.grid,
+                "busiest": cost.busiest,
+                **each.circuits,
+                **msccl_facts(each.schedule),
+                "best": cost is fastest,
             }
-            if not each.rounds:  # rounds overlap: no such parts
-                row |= {"latency": None, "reconfiguration": None, "transfer": None}
             if "msccl" in row:
-                row["not_counted"] = list(NOT_COUNTED)
+                row["not_counted"] = MSCCL_NOT_COUNTED
             if rounds:
-                row["rounds"] = [vars(r) for r in each.rounds]
+                row["rounds"] = [vars(r) for r in cost.rounds]
             rows.append(row)
-    any_cost = next(iter(costs.values()))[0]
-    return {
-        "fabric": any_cost.fabric,
-        "model": any_cost.model,
-        "costs": rows,
-        "written": [str(path) for path in written],
-    }
+    any_cost = next(iter(costed.values())).costs[0]
+    return {"fabric": any_cost.fabric, "model": any_cost.model, "costs": rows}
 
 
 def show(
-    chosen: dict[str, Chosen],
-    costs: dict[str, list[Cost]],
-    sizes: list[int],
-    rounds: bool,
-    may_reorder: bool,
-    notes: dict[str, dict[str, Any]],
-    bandwidth: float = 0.0,
+    costed: dict[str, Costed], sizes: list[int], rounds: bool, may_reorder: bool, bandwidth: float
 ) -> None:
     """Print a table, by size and by time, below it grids, orders, notes on circuits, what might be better.
 
     ``bandwidth``: B/s that a wavelength is counted with.
     """
-    from rich import box
-    from rich.table import Table
+    from wavefabric.execution.report import size_words
+
+    many = len(costed) > 1
+    largest = next(iter(costed.values())).costs[-1]
+    out = console()
+    out.print(_costs_table(costed, sizes))
+    size = f" of {size_words(sizes[-1])}" if len(sizes) > 1 else ""
+    out.print(f"bound{size}: {largest.bound.why}" + ("; *: the fastest" if many else ""))
+    for name, each in costed.items():
+        which = f" of {name}" if many else ""
+        if each.grid is not None:
+            out.print(f"grid{which}: {'x'.join(map(str, each.grid))}, that of {largest.fabric}")
+        if each.order is not None:
+            out.print(f"order{which}: rank 0, 1, … is GPU {order_text(each.order)}", soft_wrap=True)
+        for line in [*circuit_notes(each.circuits, bandwidth), *msccl_notes(each.schedule, sizes)]:
+            out.print(f"{name}: {line}" if many else line, soft_wrap=True)
+    if may_reorder and all(each.order is None for each in costed.values()):
+        out.print(ORDER_NOTE)
+    for each in costed.values() if rounds else ():
+        order = "" if each.order is None else f", order {order_text(each.order)}"
+        for size, cost in zip(sizes, each.costs, strict=True):
+            out.print(_rounds_table(cost, f"{each.label}, {size_words(size)}{order}"))
+
+
+def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:
     from rich.text import Text
 
     from wavefabric.execution.report import size_words
     from wavefabric.fabric.draw.scene import time_words
 
-    several = len(costs) > 1
-    any_cost = next(iter(costs.values()))[0]
-    name = next(iter(costs)) if not several else "compared"
-    table = Table(
-        title=f"{name} on {any_cost.fabric}, {any_cost.model} model", box=box.SIMPLE_HEAD, pad_edge=False
-    )
-    table.add_column("size", justify="right", no_wrap=True)
-    if several:
-        table.add_column("algorithm", no_wrap=True)
-    light = any_cost.model == "photonic"
-    parts = ("latency", "reconfiguration", "transfer") if light else ("latency", "transfer")
-    parts = parts if any_cost.rounds else ()
-    headings = {"reconfiguration": "set-up"}
-    for heading in ("time", *parts, "bound", "ratio"):
-        table.add_column(headings.get(heading, heading), justify="right", no_wrap=True)
-    table.add_column("busiest", overflow="fold")
+    many = len(costed) > 1
+    any_cost = next(iter(costed.values())).costs[0]
+    name = "compared" if many else next(iter(costed))
+    parts = _parts(any_cost) if any_cost.rounds else {}
+    made = table(title=f"{name} on {any_cost.fabric}, {any_cost.model} model")
+    made.add_column("size", justify="right", no_wrap=True)
+    if many:
+        made.add_column("algorithm", no_wrap=True)
+    for heading in ("time", *parts.values(), "bound", "ratio"):
+        made.add_column(heading, justify="right", no_wrap=True)
+    made.add_column("busiest", overflow="fold")
     for k, size in enumerate(sizes):
-        order = sorted(costs, key=lambda n: costs[n][k].seconds)
-        for place, label in enumerate(order):
-            each = costs[label][k]
-            cells = [size_words(size) if not place else ""]
-            if several:
-                shown = chosen[label].label
-                cells.append(f"{shown} *" if not place else shown)
-            cells.append(time_words(each.seconds))
-            cells += [time_words(sum(getattr(r, part) for r in each.rounds)) for part in parts]
-            ratio = f"{each.seconds / each.bound.seconds:.2f}" if each.bound.seconds else "-"
-            cells += [time_words(each.bound.seconds), ratio, each.busiest]
-            best = several and not place
-            table.add_row(
-                *(Text(c, style="bold" if best else "") for c in cells),
-                end_section=several and place + 1 == len(order),
-            )
-    out = console()
-    out.print(table)
-    largest = next(iter(costs.values()))[-1]
-    size = f" of {size_words(sizes[-1])}" if len(sizes) > 1 else ""
-    out.print(f"bound{size}: {largest.bound.why}" + ("; *: the fastest" if several else ""))
-    for name, each in chosen.items():
-        which = f" of {name}" if several else ""
-        if each.grid is not None:
-            out.print(f"grid{which}: {'x'.join(map(str, each.grid))}, that of {any_cost.fabric}")
-        if each.order is not None:
-            out.print(f"order{which}: rank 0, 1, … is GPU {words(each.order)}", soft_wrap=True)
-        for line in [*in_words(notes[name], bandwidth), *cost_notes(each.schedule, sizes)]:
-            out.print(f"{name}: {line}" if several else line, soft_wrap=True)
-    if may_reorder and all(each.order is None for each in chosen.values()):
-        out.print(NOTE)
-    if rounds:
-        for label, found in costs.items():
-            for size, each in zip(sizes, found, strict=True):
-                title = f"{chosen[label].label}, {size_words(size)}"
-                if chosen[label].order is not None:
-                    title += f", order {words(chosen[label].order or ())}"
-                out.print(rounds_table(each, title))
+        ranking = sorted(costed.values(), key=lambda each: each.costs[k].seconds)
+        for each in ranking:
+            cost, best = each.costs[k], each is ranking[0]
+            cells = [size_words(size) if best else ""]
+            if many:
+                cells.append(f"{each.label} *" if best else each.label)
+            cells.append(time_words(cost.seconds))
+            cells += [time_words(sum(getattr(r, part) for r in cost.rounds)) for part in parts]
+            ratio = f"{cost.seconds / cost.bound.seconds:.2f}" if cost.bound.seconds else "-"
+            cells += [time_words(cost.bound.seconds), ratio, cost.busiest]
+            style = "bold" if many and best else ""
+            made.add_row(*(Text(c, style=style) for c in cells), end_section=many and each is ranking[-1])
+    return made
 
 
-def rounds_table(cost: Cost, title: str):
+def _parts(cost: Cost) -> dict[str, str]:
+    """Parts of a time that the model has, and their headings."""
+    parts = {"latency": "latency", "reconfiguration": "set-up", "transfer": "transfer"}
+    if cost.model != "photonic":
+        del parts["reconfiguration"]
+    return parts
+
+
+def _rounds_table(cost: Cost, title: str) -> Table | str:
     """Every round of one cost."""
-    from rich import box
-    from rich.table import Table
-
     from wavefabric.fabric.draw.scene import time_words
 
     if not cost.rounds:
         return f"{title}: the {cost.model} model has no rounds: they overlap"
-    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
-    light = cost.model == "photonic"
-    for heading in (
-        "round",
-        *(("parts",) if light else ()),
-        "time",
-        "latency",
-        *(("set-up",) if light else ()),
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("transfer", justify="right", no_wrap=True)
-    table.add_column("limit", overflow="fold")
+    counted = ("parts",) if cost.model == "photonic" else ()
+    parts = _parts(cost)
+    made = table(("round", *counted, "time", *parts.values()), ("limit",), title)
     for each in cost.rounds:
-        cells = [str(each.round), *((str(each.parts),) if light else ()), time_words(each.seconds)]
-        cells += [time_words(each.latency), *((time_words(each.reconfiguration),) if light else ())]
-        table.add_row(*cells, time_words(each.transfer), each.limit)
-    return table
+        cells = [str(each.round), *(str(getattr(each, name)) for name in counted), time_words(each.seconds)]
+        made.add_row(*cells, *(time_words(getattr(each, part)) for part in parts), each.limit)
+    return made

@@ -3,59 +3,48 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from wavefabric.cli.collective import source
-from wavefabric.cli.collective.cost import (
-    Circuits,
-    Incremental,
-    Routing,
-    Seed,
-    Sharing,
-    cost_at,
-    setting,
+from wavefabric.cli.collective.algorithm import (
+    Fabric,
+    RankedAlgorithmOptions,
+    Words,
+    schedule_from,
     whole_array,
 )
-from wavefabric.cli.collective.order import Order, check_order, placed
-from wavefabric.cli.collective.order import words as order_words
-from wavefabric.cli.common.ranks import first
+from wavefabric.cli.collective.cost import cost_at
+from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting, order_text
+from wavefabric.cli.common.files import check_target
+from wavefabric.cli.common.options import OutputOptions, grouped, option, options
+from wavefabric.cli.common.parse import parse_size
+from wavefabric.cli.common.progress import make_progress
+from wavefabric.cli.common.ranks import rank_zero_only
+from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.errors import InputError
 
 
+@options()
+class DrawOptions(OutputOptions):
+    """What is drawn."""
+
+    bytes: str = option("Of the whole array, for times.", default="64M")
+    rounds: int | None = option("Draw so many rounds at most. \\[default: 12, gif 40, html all]")
+    output: Path | None = option(
+        "Picture (.png .svg .pdf), animation (.gif), page (.html).", "--output", "-o"
+    )
+    quiet: bool = option("No progress bar.", "--quiet", "-q", default=False)
+
+
+@grouped
+@rank_zero_only
 def command(
-    words: source.Words = None,
-    ranks: source.Ranks = None,
-    elements: source.Elements = None,
-    pieces: source.Pieces = 1,
-    radix: source.Radix = None,
-    root: source.Root = 0,
-    grid: source.Grid = None,
-    fabric: source.Fabric = None,
-    size: Annotated[str, typer.Option("--bytes", help="Of the whole array, for times.")] = "64M",
+    algorithm: RankedAlgorithmOptions,
+    circuit: CircuitOptions,
+    asked: DrawOptions,
+    words: Words = None,
+    fabric: Fabric = None,
     order: Order = None,
-    routing: Routing = "auto",
-    sharing: Sharing = "even",
-    incremental: Incremental = False,
-    seed: Seed = 0,
-    circuits: Circuits = None,
-    most: Annotated[
-        int | None,
-        typer.Option("--rounds", help="Draw so many rounds at most. \\[default: 12, gif 40, html all]"),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Picture (.png .svg .pdf), animation (.gif), page (.html).",
-            show_default=False,
-        ),
-    ] = None,
-    force: source.Force = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
-    as_json: source.Json = False,
 ) -> None:
     """Draw a schedule on its fabric: circuits over the tiles, or loads of links and when each transfer runs.
 
@@ -67,61 +56,46 @@ def command(
 
     wavefabric collective draw ring all-reduce --fabric dgx-1 --bytes 64M -o ring.png
     """
-    from wavefabric.cli.common.progress import make_progress
     from wavefabric.fabric import PhotonicFabric
     from wavefabric.fabric.draw import draw
+    from wavefabric.fabric.photonic.check import check_plan
 
-    if not first():
-        return
+    output, most = asked.output, asked.rounds
     if output is None:
         raise InputError("--output: none given; allowed: a name that ends in .png, .svg, .pdf, .gif or .html")
-    source.check_target(output, force, draw.ENDINGS, inputs=words or ())
-    if fabric is None and circuits is None:
+    check_target(output, asked.force, draw.ENDINGS, inputs=words or ())
+    if fabric is None and circuit.circuits is None:
         raise InputError("--fabric: none given; allowed: a name such as lightpath:4x8 or dgx-1, or a file")
     if most is not None and most < 1:
         raise InputError(f"--rounds: {most} given; allowed: 1 or more")
-    sizes = source.sizes_of(size)
-    if len(sizes) != 1:
-        raise InputError(f"--bytes: {size} given; allowed: one size")
-    place, light = setting(fabric, routing, sharing, incremental, seed, circuits, order)
-    draw.check_ending(output, place)
-    check_order(order, place)
-    if most is not None and not isinstance(place, PhotonicFabric):
-        raise InputError(f"--rounds: {most} given with electrical {place.name}; allowed: with photonic ones")
-    shape = source.Shape(ranks, elements, pieces, radix, root, grid)
-    schedule = source.schedule_from(words, shape, place)
-    width = sizes[0] / whole_array(schedule)
-    where, gpus = placed(order, schedule, place, width, "flow", seed)
-    progress = make_progress(quiet or as_json)
+    array_bytes = parse_size(asked.bytes)
+    setting = make_setting(fabric, circuit, order)
+    draw.check_ending(output, setting.fabric)
+    if most is not None and not setting.photonic:
+        given = f"{most} given with electrical {setting.fabric.name}"
+        raise InputError(f"--rounds: {given}; allowed: with photonic ones")
+    schedule = schedule_from(words, algorithm, setting.fabric)
+    element_bytes = array_bytes / whole_array(schedule)
+    ordered, gpus = setting.in_order(schedule, element_bytes, "flow")
+    progress = make_progress(asked.quiet or asked.as_json)
     try:
-        if isinstance(place, PhotonicFabric):
-            from wavefabric.fabric.photonic.assign import plan
-            from wavefabric.fabric.photonic.check import check_plan
-
-            found = light.get("plan")
-            if found is None:
-                found = plan(schedule, place, routing=routing, sharing=sharing, seed=seed)
-            check_plan(found, schedule)
-            cost = cost_at(schedule, place, sizes[0], "photonic", {"plan": found, "incremental": incremental})
+        if isinstance(ordered, PhotonicFabric):
+            plan = setting.plan_circuits(schedule)
+            check_plan(plan, schedule)
+            options = {"plan": plan, "incremental": circuit.incremental}
+            cost = cost_at(schedule, ordered, array_bytes, "photonic", options)
             path = draw.draw_circuits(
-                schedule, found, output, cost, most=most, progress=progress, force=force
+                schedule, plan, output, cost, most=most, progress=progress, force=asked.force
             )
         else:
-            assert not isinstance(where, PhotonicFabric)
-            cost = cost_at(schedule, where, sizes[0], "flow", {})
-            path = draw.draw_flow(schedule, where, width, output, cost, force=force)
+            cost = cost_at(schedule, ordered, array_bytes, "flow", {})
+            path = draw.draw_flow(schedule, ordered, element_bytes, output, cost, force=asked.force)
     finally:
         progress.finish()
-    if as_json:
-        told = {
-            "schedule": schedule.name,
-            "fabric": place.name,
-            "seconds": cost.seconds,
-            "order": gpus,
-            "written": [str(path)],
-        }
-        source.say_json(told)
+    if asked.as_json:
+        facts = {"schedule": schedule.name, "fabric": setting.fabric.name, "seconds": cost.seconds}
+        print_json({**facts, "order": gpus, "written": [path]})
         return
     if gpus is not None:
-        typer.echo(f"order: rank 0, 1, … is GPU {order_words(gpus)}")
-    source.say_written([path])
+        typer.echo(f"order: rank 0, 1, … is GPU {order_text(gpus)}")
+    print_written([path])

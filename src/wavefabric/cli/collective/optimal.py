@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import time
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from wavefabric.cli.collective import source
-from wavefabric.cli.collective.solve import links_of
+from wavefabric.cli.collective.algorithm import AlgorithmOptions, default_elements, read_schedule
+from wavefabric.cli.collective.facts import show_made
+from wavefabric.cli.collective.solver_options import SolverOptions
+from wavefabric.cli.common.files import check_target, load_fabric
+from wavefabric.cli.common.options import OutputOptions
+from wavefabric.cli.common.parse import parse_size
+from wavefabric.cli.common.show import Status, print_json
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
     from wavefabric.collectives.conditions import Layout
-    from wavefabric.collectives.synthesis import Lights, Links, Synthesis
-    from wavefabric.fabric import AnyFabric, Cost
+    from wavefabric.collectives.synthesis import Links, OpticalNetwork, Synthesis
+    from wavefabric.fabric import AnyFabric, Cost, Fabric
 
 #: Collectives whose array is whole on a rank: in as many pieces as ranks, each has one to add or pass on. The
 #: others have a share for every rank as it is.
@@ -26,283 +31,222 @@ _WHOLE = ("all-reduce", "broadcast", "reduce")
 _PLAN = 1e-4
 #: Chunks of all ranks together, beyond which a question takes too long to be put.
 _MOST_CHUNKS = 1 << 19
-_BYTES = "64M"
-
-
-@dataclass(frozen=True)
-class Question:
-    """Options of ``optimal``, as given."""
-
-    fabric: str | None = None
-    pieces: int | None = None
-    lasers: int | None = None
-    waveguides: int | None = None
-    routes: str | None = None
-    steps: int | None = None
-    rounds: int | None = None
-    conditions: Path | None = None
-    bytes: str | None = None
-    time_limit: float | None = None
 
 
 def optimal(
     collective: str | None,
-    shape: source.Shape,
-    asked: Question,
+    algorithm: AlgorithmOptions,
+    solver: SolverOptions,
     output: Path | None,
-    force: bool,
-    as_json: bool,
+    asked: OutputOptions,
 ) -> None:
     """Synthesise, show, and write the schedule and its circuits.
 
-    Exit code 1 if it is proved that there is no schedule of the
-    steps and rounds asked for.
-
-    Raises
-    ------
-    InputError, MissingExtra
+    Exit code 1 if it is proved that there is no schedule of the steps and rounds asked for.
     """
     from wavefabric.fabric import PhotonicFabric
 
     begun = time.monotonic()
-    time_limit = _checked(shape, asked)
-    assert asked.fabric is not None
-    place = source.load_fabric(asked.fabric, asked.lasers, asked.waveguides)
-    if shape.ranks not in (None, place.ranks):
-        given = f"{shape.ranks} given with {place.name}"
-        raise InputError(f"--ranks: {given}; allowed: its {place.ranks} GPUs, or without")
-    photonic = isinstance(place, PhotonicFabric)
-    _check_kind(asked, place, photonic)
-    size = source.sizes_of(asked.bytes or _BYTES)[0]
-    default = place.ranks if collective in _WHOLE else 1
-    shape = replace(shape, pieces=default if asked.pieces is None else asked.pieces)
-    over = _circuits_or_links(place, asked, begun + time_limit, time_limit)
-    wanted = _wanted(collective, shape, asked.conditions, place)
+    solver.check(algorithm)
+    size = parse_size(solver.bytes or "64M")
+    assert solver.fabric is not None
+    fabric = load_fabric(solver.fabric, solver.lasers, solver.waveguides)
+    if algorithm.ranks not in (None, fabric.ranks):
+        given = f"{algorithm.ranks} given with {fabric.name}"
+        raise InputError(f"--ranks: {given}; allowed: its {fabric.ranks} GPUs, or without")
+    photonic = isinstance(fabric, PhotonicFabric)
+    solver.check_fabric(fabric, photonic)
+    if algorithm.pieces is None:
+        algorithm = replace(algorithm, pieces=fabric.ranks if collective in _WHOLE else 1)
+    connections = _connections(fabric, solver, begun + solver.seconds)
+    wanted = _wanted(collective, algorithm, solver.conditions, fabric)
     circuits = None
     if photonic and output is not None:
         circuits = output.with_name(output.name.removesuffix(".json") + ".circuits.json")
-        source.check_target(circuits, force, (".json",))
-    found = _solve(wanted, over, asked, begun, time_limit, as_json)
-    if isinstance(found, str):
-        raise _impossible(found, asked, place, as_json)
-    pieces = None if asked.conditions is not None else shape.pieces
-    _show(found, place, size, pieces, output, circuits, force, as_json)
+        check_target(circuits, asked.force, (".json",))
+    answer = _solve(wanted, connections, solver, begun, asked.as_json)
+    if isinstance(answer, str):
+        raise _impossible(answer, solver, fabric, asked.as_json)
+    pieces = None if solver.conditions is not None else algorithm.pieces
+    lines, facts, files = _about(answer, fabric, size, pieces, circuits)
+    show_made(answer.schedule, output, asked, more_lines=lines, more_facts=facts, more_files=files)
 
 
-def _checked(shape: source.Shape, asked: Question) -> float:
-    """The time limit in seconds."""
-    if asked.fabric is None:
-        raise InputError("--fabric: none given with optimal; allowed: such as lightpath:2x4, or a file")
-    time_limit = 60.0 if asked.time_limit is None else asked.time_limit
-    if not (math.isfinite(time_limit) and 0 < time_limit <= 1e6):
-        raise InputError(f"--time-limit: {time_limit} given; allowed: seconds above 0")
-    for name in ("radix", "grid"):
-        if getattr(shape, name) is not None:
-            raise InputError(f"--{name}: {getattr(shape, name)} given with optimal; allowed: without")
-    if asked.bytes is not None and len(source.sizes_of(asked.bytes)) > 1:
-        raise InputError(f"--bytes: {asked.bytes} given; allowed: one size with make, such as 64M")
-    for name in ("steps", "rounds"):
-        value = getattr(asked, name)
-        if value is not None and not 1 <= value <= 4096:
-            raise InputError(f"--{name}: {value} given; allowed: 1 to 4096")
-    if asked.rounds is not None and (asked.steps is None or asked.rounds < asked.steps):
-        given = f"{asked.rounds} given with {'no' if asked.steps is None else asked.steps} --steps"
-        raise InputError(f"--rounds: {given}; allowed: with --steps, and as many or more")
-    return time_limit
+def links_of(fabric: Fabric) -> Links:
+    """Chunks a round over each link of GPUs that are joined directly, the slowest link carrying one.
 
-
-def _check_kind(asked: Question, place: AnyFabric, photonic: bool) -> None:
-    """Refuse what circuits or links have no use for."""
-    if photonic and asked.steps is not None:
-        raise InputError(
-            f"--steps: {asked.steps} given with photonic {place.name}; allowed: with electrical ones"
-        )
-    if not photonic and asked.routes is not None:
-        given = f"{asked.routes} given with electrical {place.name}"
-        raise InputError(f"--routes: {given}; allowed: with photonic ones")
-    if asked.routes is not None:
-        routes_of(asked.routes)
-
-
-def routes_of(text: str) -> tuple[str, int]:
-    """Method and number of ``--routes``: ``xy``, ``shortest``, or ``shortest:K``.
-
-    Raises
-    ------
-    InputError
+    Links to switches are left out: they are shared in ways that rounds of chunks do not describe.
     """
-    method, colon, number = text.partition(":")
-    good = method in ("xy", "shortest") and (not colon or method == "shortest")
-    if not good or (colon and not (number.isascii() and number.isdigit() and 1 <= int(number[:4]) <= 64)):
+    from wavefabric.collectives.synthesis.problem import Links
+
+    number = {name: r for r, name in enumerate(fabric.gpus)}
+    width: dict[tuple[int, int], float] = defaultdict(float)
+    for link in fabric.links:
+        if link.source in number and link.target in number:
+            width[number[link.source], number[link.target]] += link.bandwidth
+    if not width:
         raise InputError(
-            f"--routes: {text[:60]} given; allowed: xy, shortest, or shortest:K with K from 1 to 64"
+            f"--fabric: {fabric.name} has switches alone; allowed: GPUs that are linked directly"
         )
-    return method, int(number[:4]) if colon else 4
+    least = min(width.values())
+    return Links(fabric.ranks, {pair: max(1, int(w / least + 1e-9)) for pair, w in width.items()})
 
 
-def _circuits_or_links(place: AnyFabric, asked: Question, until: float, time_limit: float) -> Lights | Links:
+def _connections(fabric: AnyFabric, solver: SolverOptions, until: float) -> OpticalNetwork | Links:
     """The fabric as plain data, unless that takes until after `until`."""
     from wavefabric.collectives.synthesis.deadline import OutOfTime
-    from wavefabric.fabric import Fabric
+    from wavefabric.fabric import PhotonicFabric
     from wavefabric.fabric.photonic.from_synthesis import lights
 
-    if isinstance(place, Fabric):
-        return links_of(place)
-    method, k = routes_of(asked.routes or "xy")
+    if not isinstance(fabric, PhotonicFabric):
+        return links_of(fabric)
+    method, k = solver.parse_routes()
     try:
-        return lights(place, k, method, until)
+        return lights(fabric, k, method, until)
     except OutOfTime:
-        raise _too_short(time_limit) from None
+        raise _too_short(solver) from None
 
 
-def _too_short(time_limit: float) -> InputError:
-    given = f"{time_limit:g} s over before the search began"
+def _too_short(solver: SolverOptions) -> InputError:
+    given = f"{solver.seconds:g} s over before the search began"
     return InputError(f"--time-limit: {given}; allowed: more time")
 
 
-def _wanted(collective: str | None, shape: source.Shape, conditions: Path | None, place: AnyFabric) -> Layout:
+def _wanted(
+    collective: str | None, algorithm: AlgorithmOptions, conditions: Path | None, fabric: AnyFabric
+) -> Layout:
     """What the solver is to reach."""
     from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout
 
     if conditions is None:
         assert collective is not None
-        chunks = place.ranks * (place.ranks if collective in CUT_BY_RANK else 1)
+        pieces = algorithm.parts
+        chunks = fabric.ranks * (fabric.ranks if collective in CUT_BY_RANK else 1)
         chunks *= 2 if collective == "all-to-all" else 1
-        if shape.pieces < 1 or chunks * shape.pieces > _MOST_CHUNKS:
+        if pieces < 1 or chunks * pieces > _MOST_CHUNKS:
             most = _MOST_CHUNKS // chunks
             allowed = f"whole numbers from 1 to {most}" if most else "fewer GPUs"
-            raise InputError(f"--pieces: {shape.pieces} given for {place.ranks} GPUs; allowed: {allowed}")
-        elements = shape.elements or source.default_elements(place.ranks, shape.pieces)
-        return layout(collective, place.ranks, elements, shape.pieces, shape.root)
+            raise InputError(f"--pieces: {pieces} given for {fabric.ranks} GPUs; allowed: {allowed}")
+        elements = algorithm.elements or default_elements(fabric.ranks, pieces)
+        return layout(collective, fabric.ranks, elements, pieces, algorithm.root)
     if collective is not None:
         raise InputError(f"--conditions: given with {collective}; allowed: one of the two")
-    given = source.read(conditions)
-    if given.transfers.size:
-        count = given.transfers.size
+    held = read_schedule(conditions)
+    if held.transfers.size:
+        count = held.transfers.size
         raise InputError(f"--conditions: {conditions} has {count} transfers; allowed: a schedule without any")
-    if given.ranks != place.ranks:
-        raise InputError(
-            f"--conditions: {given.ranks} ranks given; allowed: the {place.ranks} of {place.name}"
-        )
-    return Layout(given.ranks, given.buffers, given.sizes, given.pre, given.post)
+    if held.ranks != fabric.ranks:
+        allowed = f"the {fabric.ranks} of {fabric.name}"
+        raise InputError(f"--conditions: {held.ranks} ranks given; allowed: {allowed}")
+    return Layout(held.ranks, held.buffers, held.sizes, held.pre, held.post)
 
 
 def _solve(
-    wanted: Layout, over: Lights | Links, asked: Question, begun: float, time_limit: float, quiet: bool
+    wanted: Layout, connections: OpticalNetwork | Links, solver: SolverOptions, begun: float, quiet: bool
 ) -> Synthesis | str:
-    """Ask the solver; a line of what it tries, on a terminal.
+    """Ask the solver; on a terminal a line says what it tries.
 
     The limit counts from `begun`, and leaves time for the plan of the circuits.
     """
-    from wavefabric.cli.common.show import Status
     from wavefabric.collectives.synthesis import Links, Undecided, decide_links, least_steps, synthesise
 
-    left = time_limit - (time.monotonic() - begun)
+    left = solver.seconds - (time.monotonic() - begun)
     if left <= 0:
-        raise _too_short(time_limit)
+        raise _too_short(solver)
     try:
         with Status(quiet) as say:
-            if not isinstance(over, Links):
+            if not isinstance(connections, Links):
                 left -= min(left / 4, _PLAN * len(wanted.post))
-                return synthesise(wanted, over, time_limit=left, progress=say)
-            if asked.steps is None:
-                return least_steps(wanted, over, time_limit=left, progress=say)
-            return decide_links(wanted, over, asked.steps, rounds=asked.rounds, time_limit=left, progress=say)
+                return synthesise(wanted, connections, time_limit=left, progress=say)
+            if solver.steps is None:
+                return least_steps(wanted, connections, time_limit=left, progress=say)
+            return decide_links(
+                wanted, connections, solver.steps, rounds=solver.rounds, time_limit=left, progress=say
+            )
     except Undecided as error:
-        raise Undecided(str(error).replace("time_limit:", f"--time-limit: {time_limit:g} s", 1)) from None
+        limit = f"--time-limit: {solver.seconds:g} s"
+        raise Undecided(str(error).replace("time_limit:", limit, 1)) from None
 
 
-def _impossible(why: str, asked: Question, place: AnyFabric, as_json: bool) -> typer.Exit:
+def _impossible(why: str, solver: SolverOptions, fabric: AnyFabric, as_json: bool) -> typer.Exit:
     """Say that there is no schedule; the end with exit code 1."""
-    rounds = asked.steps if asked.rounds is None else asked.rounds
+    rounds = solver.steps if solver.rounds is None else solver.rounds
     if as_json:
-        told = {"fabric": place.name, "steps": asked.steps, "rounds": rounds, "feasible": False, "why": why}
-        source.say_json(told)
+        asked = {"fabric": fabric.name, "steps": solver.steps, "rounds": rounds}
+        print_json({**asked, "feasible": False, "why": why})
     else:
-        typer.echo(f"impossible in {asked.steps} steps and {rounds} rounds on {place.name}: proved by {why}")
+        typer.echo(
+            f"impossible in {solver.steps} steps and {rounds} rounds on {fabric.name}: proved by {why}"
+        )
     return typer.Exit(1)
 
 
-def _show(
-    found: Synthesis,
-    place: AnyFabric,
-    size: int,
-    pieces: int | None,
-    output: Path | None,
-    circuits: Path | None,
-    force: bool,
-    as_json: bool,
-) -> None:
+def _about(
+    answer: Synthesis, fabric: AnyFabric, size: int, pieces: int | None, circuits: Path | None
+) -> tuple[list[tuple[str, str]], dict[str, Any], dict[Path, str]]:
+    """Lines of the table, facts for JSON, and further files, on a schedule that was found."""
     from wavefabric.cli.collective.circuits import circuits_text
-    from wavefabric.cli.collective.make import show
-    from wavefabric.fabric import Fabric
+    from wavefabric.collectives.conditions import whole_elements
+    from wavefabric.fabric import PhotonicFabric
     from wavefabric.fabric.cost.cost import cost
     from wavefabric.fabric.photonic.from_synthesis import plan_of
 
-    also: dict[str, Any] = {
-        "fabric": place.name,
+    facts: dict[str, Any] = {
+        "fabric": fabric.name,
         "pieces": pieces,
-        "lower_bound": found.lower_bound,
-        "optimal": found.optimal,
-        "why": found.why,
-        "status": [list(each) for each in found.status],
-        "seconds": found.seconds,
+        "lower_bound": answer.lower_bound,
+        "optimal": answer.optimal,
+        "why": answer.why,
+        "status": answer.status,
+        "seconds": answer.seconds,
     }
-    if found.rounds_of_steps:
-        also["rounds_of_steps"] = list(found.rounds_of_steps)
-    more = [
-        ("lower bound", _so_many(found.lower_bound, "round")),
-        ("optimum", _optimum(found, place, pieces)),
+    if answer.rounds_of_steps:
+        facts["rounds_of_steps"] = answer.rounds_of_steps
+    lines = [
+        ("lower bound", _count_text(answer.lower_bound, "round")),
+        ("optimum", _optimum(answer, fabric, pieces)),
     ]
-    beside = {}
+    files = {}
     options: dict[str, Any] = {}
-    if not isinstance(place, Fabric):
-        plan = plan_of(found, place)
-        options["plan"] = plan
-        also["circuits"] = sum(b.lasers for r in plan.rounds for b in r.bundles)
+    if isinstance(fabric, PhotonicFabric):
+        options["plan"] = plan_of(answer, fabric)
+        facts["circuits"] = sum(b.lasers for r in options["plan"].rounds for b in r.bundles)
         if circuits is not None:
-            beside[circuits] = circuits_text(plan)
-    elements = source.array_elements(found.schedule)
-    if elements:
-        taken = cost(found.schedule, place, size / elements, **options)
-        more.append(("time", time_words_of(taken, size)))
-        also["cost"] = {
-            "bytes": size,
-            "seconds": taken.seconds,
-            "bound": vars(taken.bound),
-            "ratio": taken.seconds / taken.bound.seconds if taken.bound.seconds else None,
-        }
-    more.append(("search took", f"{found.seconds:.3g} s"))
-    if "circuits" in also:
-        more.append(("circuits", f"{also['circuits']} on {place.name}"))
-    show(found.schedule, output, force, as_json, more, also, beside)
+            files[circuits] = circuits_text(options["plan"])
+    if elements := whole_elements(answer.schedule):
+        price = cost(answer.schedule, fabric, size / elements, **options)
+        lines.append(("time", _time_text(price, size)))
+        ratio = price.seconds / price.bound.seconds if price.bound.seconds else None
+        facts["cost"] = {"bytes": size, "seconds": price.seconds, "bound": vars(price.bound), "ratio": ratio}
+    lines.append(("search took", f"{answer.seconds:.3g} s"))
+    if "circuits" in facts:
+        lines.append(("circuits", f"{facts['circuits']} on {fabric.name}"))
+    return lines, facts, files
 
 
-def _optimum(found: Synthesis, place: AnyFabric, pieces: int | None) -> str:
+def _optimum(answer: Synthesis, fabric: AnyFabric, pieces: int | None) -> str:
     """What is optimal, or best so far, and why, in words."""
-    from wavefabric.fabric import Fabric
-
-    best = "optimal" if found.optimal else "not proved optimal"
-    if isinstance(place, Fabric) and place.switches:
+    best = "optimal" if answer.optimal else "not proved optimal"
+    if getattr(fabric, "switches", ()):
         best += " over direct links"
-    if found.schedule.name.endswith(" all-reduce"):
+    if answer.schedule.name.endswith(" all-reduce"):
         best += " in each half"
-    steps = f"{_so_many(len(found.rounds_of_steps), 'step')}, " if found.rounds_of_steps else ""
-    for_pieces = "" if pieces is None else f" for {_so_many(pieces, 'piece')}"
-    return f"{best}: {steps}{_so_many(found.rounds, 'round')}{for_pieces}; {found.why}"
+    steps = f"{_count_text(len(answer.rounds_of_steps), 'step')}, " if answer.rounds_of_steps else ""
+    for_pieces = "" if pieces is None else f" for {_count_text(pieces, 'piece')}"
+    return f"{best}: {steps}{_count_text(answer.rounds, 'round')}{for_pieces}; {answer.why}"
 
 
-def _so_many(number: int, what: str) -> str:
+def _count_text(number: int, what: str) -> str:
     return f"1 {what}" if number == 1 else f"{number} {what}s"
 
 
-def time_words_of(taken: Cost, size: int) -> str:
+def _time_text(price: Cost, size: int) -> str:
     """What a size takes, and how far that is from the bound."""
     from wavefabric.execution.report import size_words
     from wavefabric.fabric.draw.scene import time_words
 
-    words = f"{size_words(size)} in {time_words(taken.seconds)} on {taken.fabric}, {taken.model} model"
-    if taken.bound.seconds:
-        words += f"; {taken.seconds / taken.bound.seconds:.2f} times the bound of"
-        words += f" {time_words(taken.bound.seconds)} for any schedule"
-    return words
+    text = f"{size_words(size)} in {time_words(price.seconds)} on {price.fabric}, {price.model} model"
+    if price.bound.seconds:
+        text += f"; {price.seconds / price.bound.seconds:.2f} times the bound of"
+        text += f" {time_words(price.bound.seconds)} for any schedule"
+    return text

@@ -1,69 +1,54 @@
-"""`wavefabric collective run`: a schedule between real ranks, checked, timed, and beside its prediction."""
+"""`wavefabric collective run`: a schedule between real ranks: checked, timed, and its time predicted."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from wavefabric.cli.collective import source
-from wavefabric.cli.collective.order import Order, check_order, placed
-from wavefabric.cli.common import ranks as several
-from wavefabric.cli.common.measure import Device, RankSession, Repeats, Threads, Transports, check_free
-from wavefabric.cli.common.options import Json
+from wavefabric.cli.collective.algorithm import AlgorithmOptions, Words, build_by_name, schedule_from
+from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting
+from wavefabric.cli.common.measure import MeasureOptions, RankSession, check_free
+from wavefabric.cli.common.options import OutputOptions, grouped, option, options
+from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
+from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.errors import InputError
 
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
+    from wavefabric.fabric import AnyFabric
 
+
+@options()
+class RunOptions(OutputOptions):
+    """What is run and predicted."""
+
+    sizes: str | None = option(
+        "Bytes of the whole array: least:most, or with commas between; K, M, G: 2^10, …"
+    )
+    factor: int | None = option(FACTOR_HELP)
+    dtype: str = option("{wavefabric.execution.data:EXACT}.", default="float32")
+    fabric: str | None = option("Predict for this fabric: a name or a file.", "--fabric", "-f")
+    model: str = option("Of the prediction: auto, alpha-beta, flow.", default="auto")
+    nccl: bool = option("Time NCCL's own operation too.", default=False)
+    output: Path | None = option(
+        "Folder for the picture and the numbers (JSON); neither is written without.", "--output", "-o"
+    )
+    plot: bool | None = option(
+        "Draw the picture, without --output in this folder. \\[default: yes with --output]",
+        "--plot/--no-plot",
+    )
+
+
+@grouped
 def command(
-    words: source.Words = None,
-    elements: source.Elements = None,
-    pieces: source.Pieces = 1,
-    radix: source.Radix = None,
-    root: source.Root = 0,
-    grid: source.Grid = None,
-    sizes: Annotated[
-        str | None,
-        typer.Option(
-            "--sizes", help="Bytes of the whole array: least:most, or with commas between; K, M, G: 2^10, …"
-        ),
-    ] = None,
-    factor: source.Factor = None,
-    dtype: Annotated[
-        str, typer.Option("--dtype", help="float16, float32, float64, int32 or int64.")
-    ] = "float32",
-    fabric: Annotated[
-        str | None, typer.Option("--fabric", "-f", help="Predict for this fabric: a name or a file.")
-    ] = None,
-    model: Annotated[
-        str, typer.Option("--model", help="Of the prediction: auto, alpha-beta, flow.")
-    ] = "auto",
+    algorithm: AlgorithmOptions,
+    asked: RunOptions,
+    who: MeasureOptions,
+    words: Words = None,
     order: Order = None,
-    nccl: Annotated[bool, typer.Option("--nccl", help="Time NCCL's own operation too.")] = False,
-    repeats: Repeats = 5,
-    transports: Transports = "all",
-    ranks: several.Ranks = None,
-    placement: several.Placement = None,
-    device: Device = "auto",
-    threads: Threads = None,
-    as_json: Json = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Folder for the picture and the numbers (JSON); neither is written without.",
-            show_default=False,
-        ),
-    ] = None,
-    plot: Annotated[
-        bool | None,
-        typer.Option(
-            "--plot/--no-plot",
-            help="Draw the picture, without --output in this folder. \\[default: yes with --output]",
-        ),
-    ] = None,
-    force: source.Force = False,
 ) -> None:
     """Run a schedule on every transport; every element that arrives is checked.
 
@@ -73,52 +58,55 @@ def command(
 
     mpiexec -n 4 wavefabric collective run best.json --fabric measured.toml
     """
+    from wavefabric.collectives.conditions import whole_elements
     from wavefabric.exchange.launch import environment
     from wavefabric.execution import run_schedule as module
 
-    draw = output is not None if plot is None else plot
-    if several.first():
-        check_free("collective-run", output, draw, force)
-    chosen = source.chosen_sizes(sizes, factor)
-    if fabric is None:
-        for name, value in (("--order", order), ("--model", None if model == "auto" else model)):
+    plot = asked.output is not None if asked.plot is None else asked.plot
+    if is_rank_zero():
+        check_free("collective-run", asked.output, plot, asked.force)
+    sizes = optional_sizes(asked.sizes, asked.factor)
+    setting = None
+    if asked.fabric is not None:
+        setting = make_setting(asked.fabric, CircuitOptions(circuits=None), order)
+    else:
+        for name, value in (("--order", order), ("--model", None if asked.model == "auto" else asked.model)):
             if value is not None:
                 raise InputError(f"{name}: {value} given without --fabric; allowed: with one")
-    place = None if fabric is None else source.load_fabric(fabric)
-    if place is not None:
-        check_order(order, place)
+    predicted: Any = None if setting is None else setting.fabric
+    ranks = who.ranks
     count = max(environment.ranks(), ranks or 1)
-    shape = source.Shape(count, elements, pieces, radix, root, grid)
+    schedule: Schedule | Callable[[int], Schedule]
     if words and len(words) == 2:
-        # Refused before any rank starts.
-        example = source.build_by_name(words[0], words[1], shape, place)
-        schedule = _by_elements(words[0], words[1], shape, place)
+        # One for each size; refused before any rank starts.
+        build = partial(_with_elements, *words, replace(algorithm, ranks=count), predicted)
+        example, schedule = build(algorithm.elements), build
     else:
-        from dataclasses import replace
-
-        example = schedule = source.schedule_from(words, replace(shape, ranks=None))
+        example = schedule = schedule_from(words, algorithm)
         if ranks is None and environment.ranks() == 1:
-            count = ranks = schedule.ranks
-        if schedule.ranks != count:
-            raise InputError(
-                f"--ranks: {count} given; allowed: {schedule.ranks}, as in {words[0] if words else ''}"
-            )
-    predicted: Any = place
-    if place is not None and order is not None:
-        width = max(chosen, default=1 << 26) / max(source.array_elements(example), 1)
-        predicted, _ = placed(order, example, place, width, model)
-    with RankSession(ranks, transports, placement, device, threads, as_json) as job:
+            count = ranks = example.ranks
+        if example.ranks != count:
+            file = words[0] if words else ""
+            raise InputError(f"--ranks: {count} given; allowed: {example.ranks}, as in {file}")
+    if setting is not None and order is not None:
+        element_bytes = max(sizes, default=1 << 26) / max(whole_elements(example), 1)
+        predicted, _ = setting.in_order(example, element_bytes, asked.model)
+    with RankSession(ranks, who.transports, who.placement, who.device, who.threads, asked.as_json) as job:
         result = module.run(
-            job.ranks, schedule, chosen, dtype, repeats, predicted, nccl, job.say, model=model
+            job.ranks,
+            schedule,
+            sizes,
+            asked.dtype,
+            who.repeats,
+            predicted,
+            asked.nccl,
+            job.say,
+            model=asked.model,
         )
-        job.show(module, result, output, draw)
+        job.show(module, result, asked.output, plot)
 
 
-def _by_elements(algorithm: str, collective: str, shape: source.Shape, place):
-    """A schedule for each size."""
-    from dataclasses import replace
-
-    def schedule(elements: int):
-        return source.build_by_name(algorithm, collective, replace(shape, elements=elements), place)
-
-    return schedule
+def _with_elements(
+    name: str, collective: str, options: AlgorithmOptions, fabric: AnyFabric | None, elements: int | None
+) -> Schedule:
+    return build_by_name(name, collective, replace(options, elements=elements), fabric)

@@ -1,4 +1,4 @@
-"""`wavefabric collective verify`: whether schedules do what they promise."""
+"""`wavefabric collective verify`: a proof that schedules do their collective operations."""
 
 from __future__ import annotations
 
@@ -7,78 +7,63 @@ from typing import Annotated, Any
 
 import typer
 
-from wavefabric.cli.collective.circuits import notes
-from wavefabric.cli.collective.msccl import facts as msccl_facts
-from wavefabric.cli.collective.msccl import words as msccl_words
-from wavefabric.cli.collective.source import Json, named, read, say_json
-from wavefabric.cli.common.ranks import first
+from wavefabric.cli.collective.algorithm import read_proved
+from wavefabric.cli.collective.facts import circuit_facts, circuit_notes, msccl_facts, msccl_text
+from wavefabric.cli.common.files import naming
+from wavefabric.cli.common.options import grouped, option, options
+from wavefabric.cli.common.ranks import rank_zero_only
+from wavefabric.cli.common.show import print_json
 from wavefabric.errors import InputError
 
 
+@options()
+class VerifyOptions:
+    """What is verified beyond the schedule itself."""
+
+    circuits: Path | None = option("A circuit plan (JSON) that must carry the schedule.")
+    expect: str | None = option(
+        "What each must do, of {wavefabric.collectives.conditions:COLLECTIVES}; anything else is refused, "
+        "with exit code 2.",
+        metavar="COLLECTIVE",
+    )
+    as_json: bool = option("Print as JSON and nothing else.", "--json", default=False)
+
+
+@grouped
+@rank_zero_only
 def command(
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE...", help="Schedules: JSON, or MSCCL XML.", show_default=False),
-    ],
-    circuits: Annotated[
-        Path | None,
-        typer.Option(
-            "--circuits", help="A circuit plan (JSON) that must carry the schedule.", show_default=False
-        ),
-    ] = None,
-    expect: Annotated[
-        str | None,
-        typer.Option(
-            "--expect",
-            metavar="COLLECTIVE",
-            help="What each must do, such as all-reduce; anything else is refused, with exit code 2.",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: Json = False,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Schedules: JSON, or MSCCL XML.")],
+    asked: VerifyOptions,
 ) -> None:
     """Prove schedules by replaying them; the first transfer that fails is named, with exit code 2.
 
     Example: wavefabric collective verify ring.json other.xml --expect all-reduce
     """
-    from wavefabric.collectives.conditions import COLLECTIVES
-
-    if not first():
-        return
-    if expect is not None and expect not in COLLECTIVES:
-        raise InputError(f"--expect: {expect[:60]} given; allowed: {', '.join(COLLECTIVES)}")
-    if circuits is not None and len(files) > 1:
+    if asked.circuits is not None and len(files) > 1:
         raise InputError(f"--circuits: given with {len(files)} schedules; allowed: with one")
-    told = [check(path, circuits, expect) for path in files]
-    if as_json:
-        say_json(told)
+    verified = [verify_file(path, asked.circuits, asked.expect) for path in files]
+    if asked.as_json:
+        print_json(verified)
         return
-    for each in told:
-        typer.echo(f"ok: {each['file']}: {each['schedule']}: {words(each)}")
-        if "circuits" in each:
-            for line in notes(each["circuits"], each["circuits"]["laser_bandwidth"]):
+    for facts in verified:
+        typer.echo(f"ok: {facts['file']}: {facts['schedule']}: {_text(facts)}")
+        if "circuits" in facts:
+            for line in circuit_notes(facts["circuits"], facts["circuits"]["laser_bandwidth"]):
                 typer.echo(line)
 
 
-def check(path: Path, circuits: Path | None, expect: str | None = None) -> dict[str, Any]:
-    """Verify one file; what it is.
-
-    Raises
-    ------
-    InputError
-        Naming the file, and the transfer or circuit at fault, or the collective that it is not.
-    """
-    from wavefabric.collectives import verify
+def verify_file(path: Path, circuits: Path | None, expect: str | None = None) -> dict[str, Any]:
+    """Verify one file; gives what it is. Errors name the file, and the transfer or circuit at fault."""
+    from wavefabric.cli.collective.circuits import load_circuits
     from wavefabric.collectives.conditions import kind
+    from wavefabric.fabric.photonic.check import check_plan
 
-    schedule = read(path)
-    with named(path):
-        verify(schedule)
+    schedule = read_proved(path)
     collective = kind(schedule)[0]
     if expect not in (None, collective):
         does = "no named collective" if collective == "custom" else collective
         raise InputError(f"--expect: {expect} given, but {path} does {does}; allowed: one that does {expect}")
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "file": str(path),
         "schedule": schedule.name,
         "collective": collective,
@@ -89,31 +74,26 @@ def check(path: Path, circuits: Path | None, expect: str | None = None) -> dict[
         **msccl_facts(schedule),
     }
     if circuits is not None:
-        from wavefabric.cli.collective.circuits import facts, load_circuits
-        from wavefabric.fabric.photonic.check import check_plan
-
         plan = load_circuits(circuits)
-        with named(circuits):
+        with naming(circuits):
             check_plan(plan, schedule)
-        found["circuits"] = {
+        facts["circuits"] = {
             "file": str(circuits),
             "fabric": plan.fabric.name,
             "rounds": len(plan.rounds),
             "circuits": sum(b.lasers for r in plan.rounds for b in r.bundles),
             "laser_bandwidth": plan.fabric.laser_bandwidth,
-            **facts(plan),
+            **circuit_facts(plan),
         }
-    return found
+    return facts
 
 
-def words(told: dict[str, Any]) -> str:
-    """What was checked, in words."""
-    text = (
-        f"{told['collective']}, {told['ranks']} ranks, {told['rounds']} rounds, {told['transfers']} transfers"
-    )
-    if "msccl" in told:
-        text += f"; {msccl_words(told)}"
-    if "circuits" in told:
-        found = told["circuits"]
-        text += f"; {found['circuits']} circuits in {found['rounds']} set-ups on {found['fabric']}"
+def _text(facts: dict[str, Any]) -> str:
+    """What was verified, in words."""
+    counts = ", ".join(f"{facts[name]} {name}" for name in ("ranks", "rounds", "transfers"))
+    text = f"{facts['collective']}, {counts}"
+    if "msccl" in facts:
+        text += f"; {msccl_text(facts)}"
+    if circuits := facts.get("circuits"):
+        text += f"; {circuits['circuits']} circuits in {circuits['rounds']} set-ups on {circuits['fabric']}"
     return text

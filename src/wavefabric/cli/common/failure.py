@@ -20,21 +20,14 @@ _SHORT = 2.0
 _LEAVING = 10.0
 
 
-def several() -> bool:
-    """Whether this process is one of several ranks."""
-    from wavefabric.exchange.launch import environment
-
-    return environment.ranks() > 1
-
-
 def fail(message: str) -> int:
-    """Say what is wrong in one line on stderr; the exit code."""
+    """Say what is wrong in one line on stderr; gives the exit code."""
     _say(f"wavefabric: error: {one_line(message)}")
     return BAD_INPUT
 
 
 def show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """In the place of `warnings.showwarning`: one line on stderr, without the place in the source."""
+    """Instead of `warnings.showwarning`: one line on stderr, without file and line of the source."""
     _say(f"wavefabric: warning: {one_line(str(message))}")
 
 
@@ -53,24 +46,13 @@ def describe(error: BaseException) -> str:
 def leave(code: int, message: str = "", error: BaseException | None = None) -> int:
     """End one of several ranks: agree with the others on what to say, or stop them if they go on.
 
-    Parameters
-    ----------
-    code : int
-        Exit code of this rank.
-    message : str
-        One line; empty if all has been said.
-    error : BaseException, optional
-        Shown with its traceback, by the rank that speaks.
-
-    Returns
-    -------
-    int
-        The exit code: the highest of all ranks.
+    ``code`` and ``message`` (one line, or nothing) are this rank's; ``error`` is shown with its traceback by
+    the rank that speaks. Gives the highest exit code of all ranks.
     """
     from wavefabric.exchange.launch import environment, rank_status
 
     if code == 0:
-        rank_status.sign_out(0)
+        rank_status.exits(0)
         return 0
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -82,7 +64,7 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
         _trace(error)
         if message or code in _PATIENCE:
             _say(f"wavefabric: rank {rank} of {ranks}: {message or 'interrupted; all ranks end'}")
-        rank_status.sign_out(code)
+        rank_status.exits(code)
 
     patience = _PATIENCE.get(code, _SHORT)
     # Ranks that have gone on never come to a control plane which this one has yet to make.
@@ -94,32 +76,32 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
         # Not even the control plane is there, alike on all ranks as a rule.
         if rank == 0:
             fail(message)
-        rank_status.sign_out(code)
+        rank_status.exits(code)
         return code
-    found = control.settle(message, code, patience)
+    ends = control.gather_failures(message, code, patience)
     late.cancel()
-    if found is None:
+    if ends is None:
         alone()
         _later(_LEAVING, code)
         control.abort(code)
-    speaker = next((number for number, (text, _) in enumerate(found) if text), None)
+    speaker = next((number for number, (text, _) in enumerate(ends) if text), None)
     if speaker == rank:
         _trace(error)
-        alike = all(text == message for text, _ in found)
+        alike = all(text == message for text, _ in ends)
         _say(f"wavefabric: error: {'' if alike else f'rank {rank} of {ranks}: '}{message}")
     # Some mpiexecs kill all as soon as one leaves with an error: not before it is said.
-    control.settle("", code, _SHORT)
-    code = max(number for _, number in found)
-    rank_status.sign_out(code)
+    control.gather_failures("", code, _SHORT)
+    code = max(number for _, number in ends)
+    rank_status.exits(code)
     _later(_LEAVING, code)
     return code
 
 
 def _control():
     from wavefabric.cli.common import ranks
-    from wavefabric.exchange.agreement import bare_control
+    from wavefabric.exchange.agreement import world_control
 
-    return ranks.opened.control if ranks.opened is not None else bare_control()
+    return ranks.opened.control if ranks.opened is not None else world_control()
 
 
 def _trace(error: BaseException | None) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wavefabric.cli.common import ranks as common_ranks
-from wavefabric.cli.common.options import option
+from wavefabric.cli.common.options import options
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import Status, console, plain
 from wavefabric.errors import InputError
@@ -19,21 +19,26 @@ from wavefabric.errors import InputError
 if TYPE_CHECKING:
     from wavefabric.execution.ranks import Ranks
 
+TRANSPORTS_HELP = "p2p, nccl, mpi-cuda, mpi, comma between, or all."
 Transports = Annotated[
     str,
-    option(
-        "--transports",
-        "--transport",
-        help="p2p, nccl, mpi-cuda, mpi, comma between, or all.",
-        panel=common_ranks.PANEL,
-    ),
+    typer.Option("--transports", "--transport", help=TRANSPORTS_HELP, rich_help_panel=common_ranks.PANEL),
 ]
-Device = Annotated[str, option("--device", help="auto, cpu or cuda: a GPU for each rank.")]
-Threads = Annotated[int | None, option("--threads", help="CPU threads of a rank.")]
-Repeats = Annotated[int, option("--repeats", help="Samples of each time; the median counts.")]
-Factor = Annotated[
-    int | None, option("--factor", help="From one size to the next of least:most. \\[default: 4]")
-]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda: a GPU for each rank.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads of a rank.")]
+Repeats = Annotated[int, typer.Option("--repeats", help="Samples of each time; the median counts.")]
+
+
+@options(common_ranks.PANEL)
+class MeasureOptions:
+    """Who measures, and how often."""
+
+    transports: Transports = "all"
+    ranks: common_ranks.Ranks = None
+    placement: common_ranks.Placement = None
+    device: Device = "auto"
+    threads: Threads = None
+    repeats: Repeats = 5
 
 
 class RankSession:
@@ -45,7 +50,9 @@ class RankSession:
 
         names = parse_list(transports)
         transport = "mpi-cuda" if _shows_device_memory(names, device) and (count or 1) > 1 else None
-        options = common_ranks.RankOptions(count, transport, placement, device, threads)
+        options = common_ranks.RankOptions(
+            ranks=count, transport=transport, placement=placement, device=device, threads=threads
+        )
         options.check()
         if environment.ranks() == 1 and environment.expected_ranks() is None:
             common_ranks.start(options, None, lambda: _ring(options.count), as_json)

@@ -1,4 +1,4 @@
-"""How options are declared: single ones, groups of them as dataclasses, and choices listed by the library."""
+"""How options are declared: as fields of classes; words that are allowed are listed by the library alone."""
 
 from __future__ import annotations
 
@@ -6,68 +6,70 @@ import dataclasses
 import functools
 import importlib
 import inspect
-from collections.abc import Callable
-from typing import Annotated, Any, get_origin, get_type_hints
+import re
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_origin, get_type_hints
 
-import click
 import typer
+import typer.core
 
 from wavefabric.errors import InputError
 
+_T = TypeVar("_T")
+#: A tuple or dict of the library, whose words are allowed: ``{module:NAME}``.
+_LISTED = re.compile(r"\{([\w.]+):(\w+)\}")
 
-def option(*names: str, help: str, panel: str | None = None, **more: Any) -> Any:
-    """An option, shown by ``--help`` in a panel of that title."""
-    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
 
+def option(
+    help: str,
+    *names: str,
+    default: Any = None,
+    panel: str | None = None,
+    also: tuple[str, ...] = (),
+    **more: Any,
+) -> Any:
+    """A field of an `options` class that is an option of the command line, called as the field unless named.
 
-class Choice(click.ParamType):
-    """A word from a tuple or dict of the library, which is imported only when it is asked for.
-
-    ``extra`` words are allowed besides.
+    If the help holds ``{module:NAME}``, a value must be one of these words, or of `also`. The module is
+    imported when a value is given, or help is shown by a `Command`.
     """
-
-    name = "text"
-
-    def __init__(self, module: str, attribute: str, *extra: str):
-        self._module, self._attribute, self._extra = module, attribute, extra
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The words."""
-        return *self._extra, *getattr(importlib.import_module(self._module), self._attribute)
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """What ``--help`` shows."""
-        return f"[{'|'.join(self.choices)}]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The word, if it is allowed."""
-        name = param.opts[0] if param is not None else "value"
-        if param is None or value != param.default:
-            check_choice(name, value, self.choices)
-        return value
+    how = {"help": help, "names": names, "panel": panel, "also": also, "more": more}
+    return dataclasses.field(default=default, metadata=how)
 
 
-def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a word that is not one of those allowed."""
-    if value not in allowed:
-        raise InputError(f"{name}: {value[:60]} given; allowed: {', '.join(allowed)}")
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option,))
+def options(panel: str | None = None) -> Callable[[type[_T]], type[_T]]:
+    """A frozen dataclass of options, which ``--help`` shows in a panel of that title."""
+
+    def make(plain: type[_T]) -> type[_T]:
+        made = dataclasses.dataclass(frozen=True, kw_only=True)(plain)
+        own = dict.fromkeys(inspect.get_annotations(plain), panel)
+        made.panels = getattr(plain, "panels", {}) | own  # type: ignore[attr-defined]
+        return made
+
+    return make
+
+
+def changed(group: Any) -> dict[str, Any]:
+    """Fields of a group of options that differ from their defaults."""
+    return {
+        field.name: value
+        for field in dataclasses.fields(group)
+        if (value := getattr(group, field.name)) != field.default
+    }
 
 
 def grouped(command: Callable) -> Callable:
-    """A command that takes options as dataclasses: each field that is ``Annotated`` becomes an option."""
+    """A command that takes `options` classes: each of their fields becomes an option."""
     groups: dict[str, tuple[type, list[str]]] = {}
     parameters = []
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
-        if not dataclasses.is_dataclass(group := parameter.annotation):
+        if dataclasses.is_dataclass(group := parameter.annotation):
+            own = list(_parameters(group))  # type: ignore[arg-type]
+            groups[name] = group, [each.name for each in own]  # type: ignore[assignment]
+            parameters += own
+        else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-            continue
-        hints = get_type_hints(group, include_extras=True)
-        fields = [f for f in dataclasses.fields(group) if get_origin(hints[f.name]) is Annotated]
-        groups[name] = group, [field.name for field in fields]  # type: ignore[assignment]
-        for field in fields:
-            parameter = inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY)
-            parameters.append(parameter.replace(default=field.default, annotation=hints[field.name]))
 
     @functools.wraps(command)
     def call(**given: Any) -> Any:
@@ -82,16 +84,61 @@ def grouped(command: Callable) -> Callable:
     return call
 
 
-def changed(group: Any) -> dict[str, Any]:
-    """Fields of a group of options that differ from their defaults."""
-    return {
-        field.name: value
-        for field in dataclasses.fields(group)
-        if (value := getattr(group, field.name)) != field.default
-    }
+def _parameters(group: type) -> Iterable[inspect.Parameter]:
+    """Of an `options` class: a parameter for each field that is an option, or annotated as one."""
+    hints = get_type_hints(group, include_extras=True)
+    for field in dataclasses.fields(group):
+        hint, how = hints[field.name], field.metadata
+        if how:
+            names = how["names"] or (f"--{field.name.replace('_', '-')}",)
+            if match := _LISTED.search(how["help"]):
+                how["more"]["callback"] = _only(names[0], match, how["also"])
+            panel = how["panel"] or getattr(group, "panels", {}).get(field.name)
+            shown = typer.Option(*names, help=how["help"], rich_help_panel=panel, **how["more"])
+            hint = Annotated[hint, shown]
+        if get_origin(hint) is Annotated:
+            parameter = inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY)
+            yield parameter.replace(default=field.default, annotation=hint)
 
 
-Force = Annotated[bool, option("--force", help="Replace files that exist.")]
-Quiet = Annotated[bool, option("--quiet", "-q", help="No progress bar, no table.")]
-Json = Annotated[bool, option("--json", help="Print as JSON and nothing else.")]
-Device = Annotated[str | None, option("--device", help="auto, cpu, cuda or cuda:K.")]
+def _only(name: str, match: re.Match[str], also: tuple[str, ...]) -> Callable[..., Any]:
+    def check(param: typer.CallbackParam, value: Any) -> Any:
+        if value is not None and value != param.default:
+            check_choice(name, value, (*also, *_words(match)))
+        return value
+
+    return check
+
+
+def _words(match: re.Match[str]) -> tuple[str, ...]:
+    return tuple(getattr(importlib.import_module(match[1]), match[2]))
+
+
+def check_choice(name: str, value: str, allowed: Iterable[str]) -> None:
+    """Refuse a word that is not one of those allowed."""
+    if value not in (words := tuple(allowed)):
+        raise InputError(f"{name}: {value[:60]} given; allowed: {', '.join(words)}")
+
+
+def full_help(help: str) -> str:
+    """A help text with the words of the library."""
+    return _LISTED.sub(lambda match: ", ".join(_words(match)), help)
+
+
+class Command(typer.core.TyperCommand):
+    """A command whose help names the words that the library allows."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Put the words in."""
+        for param in self.params:
+            if text := getattr(param, "help", None):
+                param.help = full_help(text)  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
+
+
+@options()
+class OutputOptions:
+    """What most commands have: files replaced, JSON printed."""
+
+    force: bool = option("Replace files that exist.", default=False)
+    as_json: bool = option("Print as JSON and nothing else.", "--json", default=False)

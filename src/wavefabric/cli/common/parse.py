@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 from wavefabric.errors import InputError
 
+FACTOR_HELP = "From one size to the next of least:most. \\[default: 4]"
 _BYTES = re.compile(r"([0-9]{1,15})([kmgt]?)(?:i?b)?", re.I)
 _EXPONENTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
@@ -76,3 +77,8 @@ def check_range(name: str, value: float | None, least: float, most: float, allow
     """Refuse a number outside a range; None is none."""
     if value is not None and not least <= value <= most:
         raise InputError(f"{name}: {value} given; allowed: {allowed}")
+
+
+def check_seed(seed: int | None) -> None:
+    """Refuse a negative seed."""
+    check_range("--seed", seed, 0, math.inf, "whole numbers from 0")

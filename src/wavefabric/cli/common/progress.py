@@ -1,16 +1,18 @@
-"""A progress bar with the time left, on a terminal only, and of the first rank only."""
+"""Progress of a run: a bar on a terminal, lines in a log; on rank 0 only."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import Any
 
-from wavefabric.system.progress import Silent
+from wavefabric.cli.common.ranks import is_rank_zero
+from wavefabric.system.progress import Progress, Silent
 
 
 class Bar:
-    """A bar on stderr; a further `start` replaces the one before."""
+    """A bar with the time left on stderr; a further `start` replaces the one before."""
 
     def __init__(self) -> None:
         self._bar: Any = None
@@ -18,25 +20,20 @@ class Bar:
 
     def start(self, total_steps: float | None, label: str) -> None:
         """Show the bar."""
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-        from rich.progress import Progress as RichProgress
+        from rich import progress
+        from rich.console import Console
 
         self.finish()
-        self._bar = RichProgress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[message]}", markup=False),
-            console=_console(),
+        columns = _columns()
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("left"),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("{task.fields[message]}", markup=False),
+            console=Console(stderr=True, force_terminal=bool(columns) or None, width=columns or None),
             refresh_per_second=4,
         )
         self._task = self._bar.add_task(label, total=total_steps, message="")
@@ -54,24 +51,49 @@ class Bar:
             self._bar = None
 
 
-def on_terminal() -> bool:
-    """Whether a bar has a place: stderr is a terminal, or leads to the one of the launcher of this rank."""
-    return sys.stderr.isatty() or _columns() > 0
+class Lines(Silent):
+    """A line on stdout every so many percent (1 to 100), for logs."""
+
+    def __init__(self, percent: int):
+        self._percent = percent
+        self._total: float = 0
+        self._done: float = 0
+        self._next = 0
+        self._began = 0.0
+
+    def start(self, total_steps: float | None, label: str) -> None:
+        """Begin."""
+        self._total, self._done, self._next, self._began = total_steps or 0, 0, self._percent, 0.0
+
+    def update(self, done: float, message: str = "") -> None:
+        """Print if the next percentage is reached."""
+        now = time.perf_counter()
+        if not self._began:
+            # A resumed run starts somewhere in the middle.
+            self._began, self._done = now, done
+        share = 100 * done / self._total if self._total else 0
+        if share < self._next:
+            return
+        self._next = (int(share) // self._percent + 1) * self._percent
+        elapsed, fresh = now - self._began, done - self._done
+        left = f", {elapsed * (self._total - done) / fresh:.1f} s to go" if fresh > 0 else ""
+        print(f"{int(share):3d} % after {elapsed:.1f} s{left}", flush=True)
 
 
-def make_progress(quiet: bool = False) -> Bar | Silent:
-    """A bar if stderr is a terminal, this is the first rank, and nobody asked for quiet."""
-    from wavefabric.cli.common.ranks import first
+def make_progress(quiet: bool = False, percent: int | None = None) -> Progress:
+    """A bar if stderr is a terminal, or leads to the launcher's; else lines, if ``percent`` is given."""
+    if quiet or not is_rank_zero():
+        return Silent()
+    if sys.stderr.isatty() or _columns():
+        return Bar()
+    return Silent() if percent is None else Lines(percent)
 
-    return Silent() if quiet or not on_terminal() or not first() else Bar()
 
-
-def tell_of_compiling(quiet: bool = False) -> None:
+def announce_compiling(quiet: bool = False) -> None:
     """One line on stderr should this run have to compile kernels; nothing if they are in Numba's cache."""
-    from wavefabric.cli.common.ranks import first
     from wavefabric.device import compiling
 
-    compiling.tell(None if quiet or not first() else _compiling)
+    compiling.before_first(None if quiet or not is_rank_zero() else _compiling)
 
 
 def _compiling() -> None:
@@ -83,12 +105,6 @@ def _compiling() -> None:
 
 
 def _columns() -> int:
+    """Columns of the launcher's terminal, on its ranks; else 0."""
     text = os.environ.get("WAVEFABRIC_TERMINAL", "")
     return int(text) if text.isdecimal() else 0
-
-
-def _console():
-    from rich.console import Console
-
-    columns = _columns()
-    return Console(stderr=True, force_terminal=True, width=columns) if columns else Console(stderr=True)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wavefabric.cli.common.options import option, options
 from wavefabric.errors import InputError, quoted
 from wavefabric.system.machine import usable_threads
 
@@ -18,25 +19,18 @@ if TYPE_CHECKING:
     from wavefabric.collectives import Schedule
     from wavefabric.exchange import Communicator
 
-TRANSPORTS = ("auto", "mpi", "mpi-cuda", "nccl", "p2p")
 PANEL = "Several ranks"
+#: Most ranks, whatever the machine: a bound on absurd input.
+MOST_RANKS = 4096
 
 #: Arguments of the command, for the ranks that it starts; set by `wavefabric.cli.main`.
-words: list[str] = []
+arguments: list[str] = []
 #: The communicator of this process, once there is one of several ranks.
 opened: Communicator | None = None
 
 Ranks = Annotated[
     int | None,
     typer.Option("--ranks", help="Processes, each with a GPU or CPU threads.", rich_help_panel=PANEL),
-]
-Transport = Annotated[
-    str | None,
-    typer.Option(
-        "--transport",
-        help=f"How they talk: {', '.join(TRANSPORTS)}. \\[default: auto]",
-        rich_help_panel=PANEL,
-    ),
 ]
 Placement = Annotated[
     str | None,
@@ -48,28 +42,40 @@ Placement = Annotated[
 ]
 
 
-#: Most ranks, whatever the machine: a bound on absurd input.
-MOST_RANKS = 4096
+def on_ranks() -> bool:
+    """Whether this process is one of several ranks."""
+    from wavefabric.exchange.launch import environment
+
+    return environment.ranks() > 1
 
 
-@dataclass(frozen=True)
+def is_rank_zero() -> bool:
+    """Whether this process is the one that prints."""
+    from wavefabric.exchange.launch import environment
+
+    return environment.rank() == 0
+
+
+def rank_zero_only(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that other ranks leave at once."""
+
+    @functools.wraps(command)
+    def call(*arguments: Any, **options: Any) -> None:
+        if is_rank_zero():
+            command(*arguments, **options)
+
+    return call
+
+
+@options(PANEL)
 class RankOptions:
-    """What was asked for.
+    """Options of several ranks; device and threads are those of the command."""
 
-    Parameters
-    ----------
-    ranks : int, optional
-    transport : str, optional
-    placement : str, optional
-        A path, or ``"auto"``.
-    device : str, optional
-    threads : int, optional
-        CPU threads of a rank.
-    """
-
-    ranks: int | None = None
-    transport: str | None = None
-    placement: str | None = None
+    ranks: Ranks = None
+    transport: str | None = option(
+        "How they talk: {wavefabric.exchange.transports:TRANSPORTS}. \\[default: auto]"
+    )
+    placement: Placement = None
     device: str | None = None
     threads: int | None = None
 
@@ -81,30 +87,14 @@ class RankOptions:
         return max(environment.ranks(), self.ranks or 1)
 
     def check(self) -> None:
-        """Refuse what cannot be, before anything starts.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse what cannot be, before anything starts."""
         from wavefabric.exchange.launch import environment
 
-        here = environment.ranks()
-        if self.ranks is not None and self.ranks < 1:
-            raise InputError(f"--ranks: {self.ranks} given; allowed: a whole number from 1")
-        if here == 1 and self.ranks is not None and self.ranks > MOST_RANKS:
-            raise InputError(f"--ranks: {quoted(self.ranks)} given; allowed: 1 to {MOST_RANKS}")
-        if starting(self) and self.count > (most := most_ranks()):
-            raise InputError(f"--ranks: {self.count} given; allowed: 1 to {most} on this machine")
-        if here > 1 and self.ranks not in (None, here):
-            raise InputError(
-                f"--ranks: {self.ranks} given, but {here} were started; allowed: {here}, or without"
-            )
-        if self.transport is not None and self.transport not in TRANSPORTS:
-            raise InputError(f"--transport: {self.transport} given; allowed: {', '.join(TRANSPORTS)}")
-        alone = self.count == 1 and environment.expected_ranks() is None
-        for name, value in (("--transport", self.transport), ("--placement", self.placement)):
-            if value is not None and alone:
+        self._check_count(environment.ranks())
+        given = {"--transport": self.transport, "--placement": self.placement}
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.count == 1 and environment.expected_ranks() is None:
+            for name, value in given.items():
                 raise InputError(f"{name}: {value} given for one rank; allowed: with --ranks 2 or more")
         if self.device == "cpu":
             if self.transport not in (None, "auto", "mpi"):
@@ -118,46 +108,54 @@ class RankOptions:
         if self.placement not in (None, "auto"):
             self.gpus(None)
 
+    def _check_count(self, started: int) -> None:
+        if self.ranks is not None and self.ranks < 1:
+            raise InputError(f"--ranks: {self.ranks} given; allowed: a whole number from 1")
+        if started == 1 and self.ranks is not None and self.ranks > MOST_RANKS:
+            raise InputError(f"--ranks: {quoted(self.ranks)} given; allowed: 1 to {MOST_RANKS}")
+        if must_start(self) and self.count > (most := most_ranks()):
+            raise InputError(f"--ranks: {self.count} given; allowed: 1 to {most} on this machine")
+        if started > 1 and self.ranks not in (None, started):
+            raise InputError(
+                f"--ranks: {self.ranks} given, but {started} were started; allowed: {started}, or without"
+            )
+
     def gpus(self, schedule: Callable[[], Schedule] | None, quiet: bool = True) -> list[int] | None:
         """GPU of each rank of this host, None where no placement was asked for.
 
-        Parameters
-        ----------
-        schedule : callable
-            Gives what the ranks will exchange; for ``auto``.
-        quiet : bool
-            Do not say what was found.
+        ``schedule`` gives what the ranks will exchange, for ``auto``.
         """
         from wavefabric.exchange.launch import environment
 
         if self.placement is None:
             return None
         here = environment.local_size() if environment.ranks() > 1 else self.count
-        given = os.environ.get(environment.PLACEMENT)
-        if given and environment.expected_ranks() is not None:
-            return [int(word) for word in given.split()]
-        from wavefabric.exchange.placement import place, read_placement
-
+        chosen = os.environ.get(environment.PLACEMENT)
+        if chosen and environment.expected_ranks() is not None:
+            return [int(word) for word in chosen.split()]
         if self.placement != "auto":
+            from wavefabric.exchange.placement_file import read_placement
+
             return read_placement(self.placement, here)
         if here != self.count:
             raise InputError(
                 "--placement: auto given with ranks on several hosts; allowed: a file, for one host"
             )
-        from wavefabric.exchange import topology
+        from wavefabric.exchange.placement import best_placement
+        from wavefabric.system import gpu_topology
 
-        found = topology.query()
-        if found is None or schedule is None:
+        topology = gpu_topology.query()
+        if topology is None or schedule is None:
             raise InputError(
                 "--placement: auto given, but nvidia-smi topo -m names no GPUs; allowed: a file, or without"
             )
-        best = place(schedule(), found)
+        best = best_placement(schedule(), topology)
         if not quiet:
             typer.echo(str(best))
         return best.gpus
 
 
-def starting(options: RankOptions) -> bool:
+def must_start(options: RankOptions) -> bool:
     """Whether this process has to start the ranks: several were asked for, and none has been started."""
     from wavefabric.exchange.launch import environment
 
@@ -169,28 +167,14 @@ def start(
 ) -> None:
     """Start the ranks and leave with their exit code; nothing if they are there, or one is enough.
 
-    Parameters
-    ----------
-    options : RankOptions
-        Checked.
-    checkpoint : Path, optional
-        Where they will save.
-    schedule : callable
-        What they will exchange, for the placement.
-    quiet : bool
-
-    Raises
-    ------
-    Exit
-    InputError, MissingExtra
-        If they cannot be started.
+    ``checkpoint`` is where they will save, ``schedule`` what they will exchange.
     """
-    if not starting(options):
+    if not must_start(options):
         return
-    from wavefabric.exchange.launch.launch import Job, launch
+    from wavefabric.exchange.launch.launcher import LaunchOptions, launch
 
-    job = Job(
-        list(words),
+    launched = LaunchOptions(
+        list(arguments),
         options.count,
         options.transport or "auto",
         options.gpus(schedule, quiet) or [],
@@ -198,17 +182,11 @@ def start(
         checkpoint,
     )
     sys.stdout.flush()
-    raise typer.Exit(launch(job))
+    raise typer.Exit(launch(launched))
 
 
 def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bool) -> Communicator | None:
-    """The communicator of several ranks, None for one; collective.
-
-    Raises
-    ------
-    InputError, MissingExtra
-        As `wavefabric.exchange.world`.
-    """
+    """The communicator of several ranks, None for one; collective."""
     global opened
     from wavefabric.exchange import world
     from wavefabric.exchange.launch import environment
@@ -237,14 +215,4 @@ def default_threads() -> int:
     """CPU threads of a rank: what its launcher says, else its share of what it may use."""
     from wavefabric.exchange.launch import environment
 
-    given = os.environ.get(environment.THREADS, "")
-    if given.isdecimal() and int(given) > 0:
-        return int(given)
-    return max(1, usable_threads() // environment.local_size())
-
-
-def first() -> bool:
-    """Whether this process is the one that prints."""
-    from wavefabric.exchange.launch import environment
-
-    return environment.rank() == 0
+    return environment.threads() or max(1, usable_threads() // environment.local_size())

@@ -80,6 +80,14 @@ def pairs_table(lines: Iterable[tuple[str, str]]) -> Table:
     return made
 
 
+def rate_text(rate: float) -> str:
+    """B/s with a unit that suits."""
+    for unit, size in (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6)):
+        if rate >= size * 0.99995:  # that is rounded to 1
+            return f"{rate / size:.4g} {unit}"
+    return f"{rate:.4g} B/s"
+
+
 class Status:
     """What is being computed, on a terminal only; gone when done."""
 

@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from wavefabric.cli.collective import source
-from wavefabric.cli.common import ranks as several
-from wavefabric.cli.common.measure import Device, RankSession, Repeats, Threads
+from wavefabric.cli.common.files import check_target
+from wavefabric.cli.common.measure import MeasureOptions, RankSession
+from wavefabric.cli.common.options import OutputOptions, grouped, option, options
+from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
+from wavefabric.cli.common.ranks import is_rank_zero
+from wavefabric.cli.common.show import print_written
 from wavefabric.errors import InputError
 
 
-def command(
-    ranks: several.Ranks = None,
-    transport: several.Transport = None,
-    sizes: Annotated[
-        str | None, typer.Option("--sizes", help="Bytes of a message: least:most, or with commas between.")
-    ] = None,
-    factor: source.Factor = None,
-    repeats: Repeats = 5,
-    residual: Annotated[
-        float,
-        typer.Option(
-            "--residual", help="No file is written where a fit is off by more than so many percent."
-        ),
-    ] = 75.0,
-    name: Annotated[str, typer.Option("--name", help="Of the fabric.")] = "measured",
-    placement: several.Placement = None,
-    device: Device = "auto",
-    threads: Threads = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Fabric (TOML).", show_default=False)
-    ] = None,
-    force: source.Force = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print all numbers as JSON and nothing else.")
-    ] = False,
-) -> None:
+@options()
+class FabricOptions(OutputOptions):
+    """What is measured and written."""
+
+    sizes: str | None = option("Bytes of a message: least:most, or with commas between.")
+    factor: int | None = option(FACTOR_HELP)
+    residual: float = option(
+        "No file is written where a fit is off by more than so many percent.", default=75.0
+    )
+    name: str = option("Of the fabric.", default="measured")
+    output: Path | None = option("Fabric (TOML).", "--output", "-o")
+
+
+@grouped
+def command(asked: FabricOptions, who: MeasureOptions) -> None:
     """Measure latency and bandwidth between all ranks, and what they share; write a fabric.
 
     Nothing is written where a time is further from its fitted line than --residual, or times do not grow with
@@ -49,13 +38,14 @@ def command(
     from wavefabric.execution import measure_fabric as module
     from wavefabric.files.text import write_text
 
-    if several.first():
-        source.check_target(output, force, (".toml",))
-    chosen = source.chosen_sizes(sizes, factor)
+    output, residual = asked.output, asked.residual
+    if is_rank_zero():
+        check_target(output, asked.force, (".toml",))
+    sizes = optional_sizes(asked.sizes, asked.factor)
     if not 0 < residual < 1e6:
         raise InputError(f"--residual: {residual} given; allowed: percent above 0")
-    with RankSession(ranks, transport or "all", placement, device, threads, as_json) as job:
-        result = module.run(job.ranks, chosen, repeats, name, job.say, residual / 100)
+    with RankSession(who.ranks, who.transports, who.placement, who.device, who.threads, asked.as_json) as job:
+        result = module.run(job.ranks, sizes, who.repeats, asked.name, job.say, residual / 100)
         job.show(module, result, None, False)
         if output is None:
             return
@@ -63,12 +53,12 @@ def command(
             raise InputError(
                 "--transport: none could be used, so there is no fabric; allowed: see the reasons"
             )
-        wrong = result["cases"][0]["misfits"]
-        if wrong:
-            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        misfits = result["cases"][0]["misfits"]
+        if misfits:
+            more = f" (and {len(misfits) - 1} more)" if len(misfits) > 1 else ""
             allowed = f"residuals to {residual:g} % (--residual) of times that grow; measure again in quiet"
-            raise InputError(f"--output: {output} not written: {wrong[0]}{more}; allowed: {allowed}")
+            raise InputError(f"--output: {output} not written: {misfits[0]}{more}; allowed: {allowed}")
         if job.ranks.rank == 0:
-            write_text(output, result["fabric"], "--output", force)
-            if not as_json:
-                source.say_written([output])
+            write_text(output, result["fabric"], "--output", asked.force)
+            if not asked.as_json:
+                print_written([output])

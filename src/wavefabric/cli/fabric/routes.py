@@ -1,4 +1,4 @@
-"""`wavefabric fabric routes`: ways over a photonic fabric, and proof of how good they are."""
+"""`wavefabric fabric routes`: routes over a photonic fabric, and proof of how good they are."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wavefabric.cli.collective import source
-from wavefabric.cli.common.ranks import first
-from wavefabric.cli.common.show import console
+from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, read_rows
+from wavefabric.cli.common.options import OutputOptions, check_choice, grouped, option, options
+from wavefabric.cli.common.parse import check_seed
+from wavefabric.cli.common.ranks import rank_zero_only
+from wavefabric.cli.common.show import console, print_json, print_written, table
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,31 +23,27 @@ PATTERNS = ("recursive", "permutation", "pairs")
 Pairs = list[tuple[int, int]]
 
 
+@options()
+class RouteOptions(OutputOptions):
+    """What is routed, and how."""
+
+    pattern: str = option(
+        "recursive (a set for each round), permutation (random), or pairs (--pairs).", default="recursive"
+    )
+    pairs: Path | None = option("JSON list of \\[src, dst].")
+    radix: int = option("recursive: ranks that meet in a round.", default=2)
+    method: str = option("{wavefabric.fabric.photonic.routing.routes:METHODS}.", default="auto")
+    paths: int = option("random: of so many shortest ones.", default=32)
+    seed: int = option("Of random choices.", default=0)
+    time_limit: float = option("exact and auto: seconds.", default=5.0)
+    output: Path | None = option("Picture of the loads of edges.", "--output", "-o")
+
+
+@grouped
+@rank_zero_only
 def command(
-    name: Annotated[
-        str, typer.Argument(metavar="FABRIC", help="Photonic: such as lightpath:8x8.", show_default=False)
-    ],
-    pattern: Annotated[
-        str,
-        typer.Option(
-            "--pattern", help="recursive (a set for each round), permutation (random), or pairs (--pairs)."
-        ),
-    ] = "recursive",
-    pairs: Annotated[
-        Path | None, typer.Option("--pairs", help="JSON list of \\[src, dst].", show_default=False)
-    ] = None,
-    radix: Annotated[int, typer.Option("--radix", help="recursive: ranks that meet in a round.")] = 2,
-    method: Annotated[
-        str, typer.Option("--method", help="auto, xy, shortest, random, ripup or exact.")
-    ] = "auto",
-    paths: Annotated[int, typer.Option("--paths", help="random: of so many shortest ones.")] = 32,
-    seed: Annotated[int, typer.Option("--seed", help="Of random choices.")] = 0,
-    time_limit: Annotated[float, typer.Option("--time-limit", help="exact and auto: seconds.")] = 5.0,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Picture of the loads of edges.", show_default=False)
-    ] = None,
-    force: source.Force = False,
-    as_json: source.Json = False,
+    name: Annotated[str, typer.Argument(metavar="FABRIC", help="Photonic: such as lightpath:8x8.")],
+    asked: RouteOptions,
 ) -> None:
     """Lay a route for each pair of tiles so that few share an edge; show overlap, bound and link budget.
 
@@ -59,81 +57,81 @@ def command(
     """
     from wavefabric.fabric import PhotonicFabric
     from wavefabric.fabric.photonic.budget import LinkBudget
-    from wavefabric.fabric.photonic.routing.routes import METHODS, route
+    from wavefabric.fabric.photonic.routing.routes import route
 
-    if not first():
-        return
-    source.check_target(output, force, (".png", ".svg", ".pdf"))
-    for key, value, allowed in (("--pattern", pattern, PATTERNS), ("--method", method, METHODS)):
-        if value not in allowed:
-            raise InputError(f"{key}: {value} given; allowed: {', '.join(allowed)}")
+    pattern, pairs, method, output = asked.pattern, asked.pairs, asked.method, asked.output
+    check_target(output, asked.force, PICTURES)
+    check_choice("--pattern", pattern, PATTERNS)
     if (pairs is not None) != (pattern == "pairs"):
         if pairs is None:
             raise InputError("--pairs: none given with --pattern pairs; allowed: a JSON list of [src, dst]")
         raise InputError(f"--pairs: {pairs} given with --pattern {pattern}; allowed: with --pattern pairs")
-    if not 0 < time_limit < 1e6:
-        raise InputError(f"--time-limit: {time_limit} given; allowed: seconds above 0")
-    if seed < 0:
-        raise InputError(f"--seed: {seed} given; allowed: from 0")
-    fabric = source.load_fabric(name)
+    if not 0 < asked.time_limit < 1e6:
+        raise InputError(f"--time-limit: {asked.time_limit} given; allowed: seconds above 0")
+    check_seed(asked.seed)
+    fabric = load_fabric(name)
     if not isinstance(fabric, PhotonicFabric):
         raise InputError(f"FABRIC: {name} is electrical; allowed: photonic, such as lightpath:4x8")
-    asked = _patterns(fabric, pattern, pairs, radix, seed)
-    light = fabric.budget or LinkBudget()
-    found = [
-        (label, route(fabric, each, method, seed=seed, k=paths, time_limit=time_limit, budget=light))
-        for label, each in asked
+    budget = fabric.budget or LinkBudget()
+    routed = [
+        (
+            label,
+            route(
+                fabric,
+                each,
+                method,
+                seed=asked.seed,
+                k=asked.paths,
+                time_limit=asked.time_limit,
+                budget=budget,
+            ),
+        )
+        for label, each in _patterns(fabric, asked)
     ]
-    rows = [_row(fabric, label, routing) for label, routing in found]
+    rows = [_row(fabric, label, routing) for label, routing in routed]
     written = []
     if output is not None:
         from wavefabric.fabric.draw.draw import _save
         from wavefabric.fabric.draw.routes import routes_figure
 
-        written.append(_save(output, routes_figure(fabric, f"{pattern} pairs, {method} routes", found[:12])))
-    if as_json:
-        told = {"fabric": fabric.name, "pattern": pattern, "method": method, "routes": rows}
-        source.say_json({**told, "written": [str(p) for p in written]})
+        written.append(_save(output, routes_figure(fabric, f"{pattern} pairs, {method} routes", routed[:12])))
+    if asked.as_json:
+        facts = {"fabric": fabric.name, "pattern": pattern, "method": method}
+        print_json({**facts, "routes": rows, "written": written})
         return
     show(fabric, rows)
-    source.say_written(written)
+    print_written(written)
 
 
-def _patterns(
-    fabric: PhotonicFabric, pattern: str, pairs: Path | None, radix: int, seed: int
-) -> list[tuple[str, Pairs]]:
+def _patterns(fabric: PhotonicFabric, asked: RouteOptions) -> list[tuple[str, Pairs]]:
     """Names and pairs of what is to be routed."""
     import numpy as np
 
     n = fabric.ranks
-    if pattern == "recursive":
+    if asked.pattern == "recursive":
         from wavefabric.collectives.registry import build
 
-        schedule = build("recursive", "all-gather", n, n, radix=radix)
+        schedule = build("recursive", "all-gather", n, n, radix=asked.radix)
         t = schedule.transfers[schedule.transfers["src"] != schedule.transfers["dst"]]
-        found = []
-        for number in np.unique(t["round"]):
-            mine = t[t["round"] == number]
-            both = zip(mine["src"].tolist(), mine["dst"].tolist(), strict=True)
-            found.append((f"round {len(found) + 1}", sorted(set(both))))
-        return found
-    if pattern == "permutation":
-        order = np.random.default_rng(seed).permutation(n).tolist()
+        rounds = [t[t["round"] == number] for number in np.unique(t["round"])]
+        return [
+            (f"round {k}", sorted(set(zip(r["src"].tolist(), r["dst"].tolist(), strict=True))))
+            for k, r in enumerate(rounds, 1)
+        ]
+    if asked.pattern == "permutation":
+        order = np.random.default_rng(asked.seed).permutation(n).tolist()
         return [("permutation", [(a, b) for a, b in enumerate(order) if a != b])]
+    pairs = asked.pairs
     assert pairs is not None
-    content = source.read_json(pairs, "--pairs")
-    if not isinstance(content, list) or not content:
+    rows = read_rows(pairs, "--pairs", "[src, dst]", n - 1)
+    if not rows:
         raise InputError(f"--pairs: {pairs} holds no list; allowed: a JSON list of [src, dst]")
-    for number, each in enumerate(content):
-        fits = isinstance(each, list) and len(each) == 2
-        if not fits or not all(isinstance(v, int) and not isinstance(v, bool) and 0 <= v < n for v in each):
-            raise InputError(
-                f"--pairs: {pairs}[{number}]: {str(each)[:40]} given; allowed: [src, dst], from 0 to {n - 1}"
-            )
-    return [("pairs", [(a, b) for a, b in content])]
+    return [("pairs", [(a, b) for a, b in rows])]
 
 
 def _row(fabric: PhotonicFabric, label: str, routing: Routing) -> dict[str, Any]:
+    from wavefabric.fabric.photonic.budget import budget
+
     longest = max(routing.routes, key=len, default=())
     return {
         "pairs": label,
@@ -144,18 +142,10 @@ def _row(fabric: PhotonicFabric, label: str, routing: Routing) -> dict[str, Any]
         "set_ups": routing.set_ups,
         "method": routing.method,
         "seconds": routing.seconds,
-        "longest": list(longest),
-        "budget": budget_of(fabric, longest),
+        "longest": longest,
+        # Losses of the longest route, and the rates that close over it.
+        "budget": asdict(budget(fabric, longest)) if len(longest) > 1 else None,
     }
-
-
-def budget_of(fabric: PhotonicFabric, route: tuple[int, ...]) -> dict[str, Any] | None:
-    """Losses of a route, and the rates that close over it."""
-    if len(route) < 2:
-        return None
-    from wavefabric.fabric.photonic.budget import budget
-
-    return asdict(budget(fabric, route))
 
 
 def _proof(row: dict[str, Any]) -> str:
@@ -167,43 +157,20 @@ def _proof(row: dict[str, Any]) -> str:
 
 def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
     """Print a line for each set of pairs."""
-    from rich import box
-    from rich.table import Table
-
     from wavefabric.fabric.draw.scene import time_words
 
-    table = Table(title=f"routes over {fabric.name}", box=box.SIMPLE_HEAD, pad_edge=False)
+    made = table(title=f"routes over {fabric.name}")
     for heading in ("pairs", "proof", "method"):
-        table.add_column(heading)
-    for heading in (
-        "count",
-        "overlap",
-        "bound",
-        "time",
-        "edges",
-        "loss",
-        "carries",
-        "format",
-        "BER",
-        "margin",
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
+        made.add_column(heading)
+    numbers = ("count", "overlap", "bound", "time", "edges")
+    for heading in (*numbers, "loss", "carries", "format", "BER", "margin"):
+        made.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        budget = row["budget"]
         cells = [row["pairs"], _proof(row), row["method"]]
         cells += [str(row["count"]), str(row["overlap"]), str(row["bound"]), time_words(row["seconds"])]
-        cells.append(str(max(len(row["longest"]) - 1, 0)))
-        if budget is None:
-            cells += ["-"] * 5
-        else:
-            rate = f"{budget['best_rate'] / 1e9:.4g} Gbit/s" if budget["best_rate"] else "nothing"
-            best = next((r for r in budget["reaches"] if r["rate"] == budget["best_rate"]), None)
-            rare = "< 1e-15" if best and best["ber"] < 1e-15 else ""
-            light = [best["format"], rare or f"{best['ber']:.0e}"] if best else ["-", "-"]
-            cells += [f"{budget['loss_db']:.1f} dB", rate, *light, f"{budget['margin_db']:.1f} dB"]
-        table.add_row(*cells)
+        made.add_row(*cells, str(max(len(row["longest"]) - 1, 0)), *_budget_cells(row["budget"]))
     out = console()
-    out.print(table)
+    out.print(made)
     out.print(f"overlap: most routes on one edge in one direction; there are {fabric.waveguides} waveguides")
     if any(_proof(row) == "fits" for row in rows):
         out.print("fits: shortest routes, all up at once; less overlap would save no time")
@@ -211,3 +178,14 @@ def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
         "edges and all behind: of a wavelength over the longest route, with "
         + ("the fabric's link budget" if fabric.budget else "typical losses and receivers")
     )
+
+
+def _budget_cells(budget: dict[str, Any] | None) -> list[str]:
+    """Loss, rate, format, bit error ratio and margin of a wavelength."""
+    if budget is None:
+        return ["-"] * 5
+    rate = f"{budget['best_rate'] / 1e9:.4g} Gbit/s" if budget["best_rate"] else "nothing"
+    best = next((r for r in budget["reaches"] if r["rate"] == budget["best_rate"]), None)
+    ratio = "-" if not best else "< 1e-15" if best["ber"] < 1e-15 else f"{best['ber']:.0e}"
+    kind = best["format"] if best else "-"
+    return [f"{budget['loss_db']:.1f} dB", rate, kind, ratio, f"{budget['margin_db']:.1f} dB"]

@@ -8,70 +8,83 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wavefabric.cli.collective import source
-from wavefabric.cli.common.ranks import first
-from wavefabric.cli.common.show import console
+from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, naming, read_text
+from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options
+from wavefabric.cli.common.parse import check_range
+from wavefabric.cli.common.ranks import rank_zero_only
+from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, rate_text, table
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
     from wavefabric.fabric import AnyFabric
 
-#: Families that take numbers, with an example each.
-EXAMPLES = {
-    "ring": "ring:8",
-    "mesh": "mesh:4x4",
-    "torus": "torus:4x4",
-    "hypercube": "hypercube:3",
-    "switch": "switch:256",
-    "lightpath": "lightpath:8x8",
-}
-_IMPORT = "Import"
+_PANEL = "Import"
 
 
+@options("Import")
+class ImportOptions:
+    """Files of others that a fabric is made from."""
+
+    import_nccl: Path | None = option("NCCL topology (XML).")
+    import_smi: Path | None = option("Output of nvidia-smi topo -m.")
+    sm: int | None = option(
+        "nvidia-smi, or with --nvlinks: compute capability times ten (70, 80, 90), for bandwidths. "
+        "\\[default: what the file says, or 80]"
+    )
+    nvlinks: int | None = option("NCCL: NVLinks of each GPU to NVSwitches, where the file names none.")
+
+    def fabric(self, name: str | None) -> AnyFabric:
+        """The fabric of that name, or of a file by its content."""
+        check_range("--sm", self.sm, 10, 999, "compute capability times ten, such as 80 or 90")
+        nccl, smi = self.import_nccl, self.import_smi
+        if name is not None and Path(name).is_file() and Path(name).suffix != ".toml":
+            text = read_text(Path(name), "fabric")
+            xml = text.lstrip().startswith("<")
+            if "GPU0" in text and "=" not in text.split("GPU0", 1)[0] and not xml:
+                smi = Path(name)
+            nccl = Path(name) if xml else None
+        if nccl is None and self.nvlinks is not None:
+            given = f"{self.nvlinks} given with {name or smi}"
+            raise InputError(f"--nvlinks: {given}; allowed: with NCCL's topology")
+        if smi is not None:
+            from wavefabric.fabric.io.importers.nvidia_smi import read_topo
+
+            text = read_text(smi, "--import-smi")
+            with naming(smi):
+                return read_topo(text) if self.sm is None else read_topo(text, sm=self.sm)
+        if self.sm is not None and self.nvlinks is None:
+            allowed = "with nvidia-smi's table, or --nvlinks"
+            raise InputError(f"--sm: {self.sm} given with {name or self.import_nccl}; allowed: {allowed}")
+        if nccl is not None:
+            from wavefabric.fabric.io.importers.nccl_xml import read_nccl_xml
+
+            text = read_text(nccl, "--import-nccl")
+            with naming(nccl):
+                return read_nccl_xml(text, nvlinks=self.nvlinks, sm=self.sm)
+        assert name is not None
+        return load_fabric(name)
+
+
+@options()
+class ShowOptions(OutputOptions):
+    """What is written."""
+
+    save: Path | None = option("Write it as TOML.")
+    output: Path | None = option("Picture.", "--output", "-o")
+
+
+@grouped
+@rank_zero_only
 def command(
+    imported: ImportOptions,
+    asked: ShowOptions,
     name: Annotated[
         str | None,
         typer.Argument(
             metavar="NAME | FILE",
             help="A preset, a family with numbers, or a file: TOML, NCCL's XML, nvidia-smi topo -m.",
-            show_default=False,
         ),
     ] = None,
-    import_nccl: Annotated[
-        Path | None,
-        typer.Option(
-            "--import-nccl", help="NCCL topology (XML).", rich_help_panel=_IMPORT, show_default=False
-        ),
-    ] = None,
-    import_smi: Annotated[
-        Path | None,
-        typer.Option(
-            "--import-smi", help="Output of nvidia-smi topo -m.", rich_help_panel=_IMPORT, show_default=False
-        ),
-    ] = None,
-    sm: Annotated[
-        int | None,
-        typer.Option(
-            "--sm",
-            help="nvidia-smi, or with --nvlinks: compute capability times ten (70, 80, 90), for bandwidths. "
-            "\\[default: what the file says, or 80]",
-            rich_help_panel=_IMPORT,
-        ),
-    ] = None,
-    nvlinks: Annotated[
-        int | None,
-        typer.Option(
-            "--nvlinks",
-            help="NCCL: NVLinks of each GPU to NVSwitches, where the file names none.",
-            rich_help_panel=_IMPORT,
-        ),
-    ] = None,
-    save: Annotated[Path | None, typer.Option("--save", help="Write it as TOML.", show_default=False)] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Picture.", show_default=False)
-    ] = None,
-    force: source.Force = False,
-    as_json: source.Json = False,
 ) -> None:
     """Show a fabric, or without an argument all that are known by name.
 
@@ -83,146 +96,86 @@ def command(
 
     wavefabric fabric show --import-nccl topo.xml --save mine.toml
     """
-    if not first():
-        return
-    given = [each for each in (name, import_nccl, import_smi) if each is not None]
+    given = [each for each in (name, imported.import_nccl, imported.import_smi) if each is not None]
     if len(given) > 1:
         raise InputError(
             f"NAME: {len(given)} fabrics given; allowed: one of NAME, --import-nccl, --import-smi"
         )
-    source.check_target(save, force, (".toml",), "--save")
-    source.check_target(output, force, (".png", ".svg", ".pdf"))
+    save, output = asked.save, asked.output
+    check_target(save, asked.force, (".toml",), "--save")
+    check_target(output, asked.force, PICTURES)
     if not given:
-        options = (("--save", save), ("--output", output), ("--sm", sm), ("--nvlinks", nvlinks))
-        for option, value in options:
-            if value is not None:
-                raise InputError(f"{option}: {value} given without a fabric; allowed: with one")
-        show_list(as_json)
+        files = {key: value for key, value in (("save", save), ("output", output)) if value is not None}
+        for option_name, value in (files | changed(imported)).items():
+            raise InputError(f"--{option_name}: {value} given without a fabric; allowed: with one")
+        show_list(asked.as_json)
         return
-    fabric = find(name, import_nccl, import_smi, sm, nvlinks)
+    fabric = imported.fabric(name)
     written = []
-    told = facts(fabric)
+    facts = fabric_facts(fabric)
     if save is not None:
         from wavefabric.fabric import save as save_fabric
 
-        save_fabric(save, fabric, force)
+        save_fabric(save, fabric, asked.force)
         written.append(save)
     if output is not None:
         from wavefabric.fabric.draw.draw import draw_fabric
 
-        written.append(draw_fabric(fabric, output, force=force))
-    if as_json:
-        source.say_json({**told, "written": [str(p) for p in written]})
+        written.append(draw_fabric(fabric, output, force=asked.force))
+    if asked.as_json:
+        print_json({**facts, "written": written})
         return
-    show(told)
-    source.say_written(written)
-
-
-def find(
-    name: str | None,
-    import_nccl: Path | None = None,
-    import_smi: Path | None = None,
-    sm: int | None = None,
-    nvlinks: int | None = None,
-) -> AnyFabric:
-    """A fabric by name, or from a file by its content.
-
-    Raises
-    ------
-    InputError
-    """
-    if sm is not None and not 10 <= sm <= 999:
-        raise InputError(f"--sm: {sm} given; allowed: compute capability times ten, such as 80 or 90")
-    found = import_nccl
-    if name is not None and Path(name).is_file() and Path(name).suffix != ".toml":
-        text = source.read_text(Path(name), "fabric")
-        if "GPU0" in text and "=" not in text.split("GPU0", 1)[0] and not text.lstrip().startswith("<"):
-            import_smi = Path(name)
-        found = Path(name) if text.lstrip().startswith("<") else None
-    if found is None and nvlinks is not None:
-        raise InputError(
-            f"--nvlinks: {nvlinks} given with {name or import_smi}; allowed: with NCCL's topology"
-        )
-    if import_smi is not None:
-        return _smi(import_smi, sm)
-    if sm is not None and nvlinks is None:
-        allowed = "with nvidia-smi's table, or --nvlinks"
-        raise InputError(f"--sm: {sm} given with {name or import_nccl}; allowed: {allowed}")
-    if found is not None:
-        return _nccl(found, nvlinks, sm)
-    assert name is not None
-    return source.load_fabric(name)
-
-
-def _nccl(path: Path, nvlinks: int | None, sm: int | None):
-    from wavefabric.fabric.io.importers.nccl_xml import read_nccl_xml
-
-    text = source.read_text(path, "--import-nccl")
-    with source.named(path):
-        return read_nccl_xml(text, nvlinks=nvlinks, sm=sm)
-
-
-def _smi(path: Path, sm: int | None):
-    from wavefabric.fabric.io.importers.nvidia_smi import read_topo
-
-    text = source.read_text(path, "--import-smi")
-    with source.named(path):
-        return read_topo(text) if sm is None else read_topo(text, sm=sm)
+    show(facts)
+    print_written(written)
 
 
 def show_list(as_json: bool) -> None:
     """Presets and families."""
     from wavefabric.fabric import presets
+    from wavefabric.fabric.electrical.families import EXAMPLES
 
     known = presets()
     if as_json:
-        source.say_json({"presets": known, "families": EXAMPLES})
+        print_json({"presets": known, "families": EXAMPLES})
         return
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("name", style="bold", no_wrap=True)
-    table.add_column("what", overflow="fold")
-    table.add_column("other sizes", no_wrap=True)
+    made = table()
+    made.add_column("name", style="bold", no_wrap=True)
+    made.add_column("what", overflow="fold")
+    made.add_column("other sizes", no_wrap=True)
     for name, text in known.items():
-        table.add_row(name, text, EXAMPLES.get(name, ""))
-    console().print(table)
+        made.add_row(name, text, EXAMPLES.get(name, ""))
+    console().print(made)
 
 
-def facts(fabric: AnyFabric) -> dict[str, Any]:
+#: Numbers of a photonic fabric, and of an electrical one.
+_PHOTONIC = (
+    *("rows", "columns", "wafer_rows", "wafer_columns", "lasers", "serdes_ports", "laser_bandwidth"),
+    *("waveguides", "fibres", "alpha", "reconfiguration", "synchronisation", "tile_pitch"),
+)
+_ELECTRICAL = (
+    *("alpha", "copy_bandwidth", "flow_bandwidth", "forwards", "reduce_bandwidth", "reduce_alpha"),
+    *("round_overhead", "peer_overhead", "reduce_overhead"),
+)
+#: Size for which bounds are shown: large, so that bandwidth counts.
+_BYTES = 1 << 30
+
+
+def fabric_facts(fabric: AnyFabric) -> dict[str, Any]:
     """What is worth knowing about a fabric."""
     from wavefabric.fabric import PhotonicFabric
 
-    told: dict[str, Any] = {"name": fabric.name, "description": fabric.description, "source": fabric.source}
+    facts: dict[str, Any] = {"name": fabric.name, "description": fabric.description, "source": fabric.source}
     if isinstance(fabric, PhotonicFabric):
-        names = (
-            "rows",
-            "columns",
-            "wafer_rows",
-            "wafer_columns",
-            "lasers",
-            "serdes_ports",
-            "laser_bandwidth",
-        )
-        names += ("waveguides", "fibres", "alpha", "reconfiguration", "synchronisation", "tile_pitch")
-        told |= {"kind": "photonic", "ranks": fabric.ranks, **{n: getattr(fabric, n) for n in names}}
-        told["tile_bandwidth"] = fabric.bandwidth
-        told["budget"] = None if fabric.budget is None else vars(fabric.budget)
+        facts |= {"kind": "photonic", "ranks": fabric.ranks, **{n: getattr(fabric, n) for n in _PHOTONIC}}
+        facts["tile_bandwidth"] = fabric.bandwidth
+        facts["budget"] = None if fabric.budget is None else vars(fabric.budget)
     else:
-        told |= {
-            "kind": "electrical",
-            "ranks": fabric.ranks,
-            "switches": list(fabric.switches),
-            "links": [
-                {"kind": kind, "bandwidth": bandwidth, "latency": latency, "links": count}
-                for (kind, bandwidth, latency), count in _links(fabric).items()
-            ],
-            **{name: getattr(fabric, name) for name in _ELECTRICAL},
-        }
-    told["bounds"] = bounds(fabric)
-    told["notes"] = _notes(fabric)
-    return told
+        counts = Counter((link.kind, link.bandwidth, link.latency) for link in fabric.links)
+        names = ("kind", "bandwidth", "latency", "links")
+        links = [dict(zip(names, (*same, count), strict=True)) for same, count in counts.items()]
+        facts |= {"kind": "electrical", "ranks": fabric.ranks, "switches": fabric.switches, "links": links}
+        facts |= {name: getattr(fabric, name) for name in _ELECTRICAL}
+    return {**facts, "bounds": bounds(fabric), "notes": _notes(fabric)}
 
 
 def _notes(fabric: AnyFabric) -> list[str]:
@@ -240,133 +193,88 @@ def _notes(fabric: AnyFabric) -> list[str]:
     return []
 
 
-#: Numbers of an electrical fabric.
-_ELECTRICAL = (
-    "alpha",
-    "copy_bandwidth",
-    "flow_bandwidth",
-    "forwards",
-    "reduce_bandwidth",
-    "reduce_alpha",
-    "round_overhead",
-    "peer_overhead",
-    "reduce_overhead",
-)
-
-
-def _links(fabric) -> Counter:
-    return Counter((link.kind, link.bandwidth, link.latency) for link in fabric.links)
-
-
-#: Size for which bounds are shown: large, so that bandwidth counts.
-_BYTES = 1 << 30
-
-
 def bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
     """For the common collectives: least latency, most bytes a second, and why."""
     from wavefabric.fabric.bounds.bounds import bound
 
-    found = []
-    for collective in ("all-gather", "reduce-scatter", "all-reduce", "all-to-all"):
-        if fabric.ranks < 2:
-            break
+    rows = []
+    for collective in (
+        ("all-gather", "reduce-scatter", "all-reduce", "all-to-all") if fabric.ranks > 1 else ()
+    ):
         limit = bound(collective, fabric, _BYTES)
-        found.append(
-            {
-                "collective": collective,
-                "latency": limit.latency,
-                "algbw": _BYTES / limit.transfer if limit.transfer else None,
-                "why": limit.why,
-            }
-        )
-    return found
+        rate = _BYTES / limit.transfer if limit.transfer else None
+        rows.append({"collective": collective, "latency": limit.latency, "algbw": rate, "why": limit.why})
+    return rows
 
 
-def show(told: dict[str, Any]) -> None:
-    """Print a fabric's table."""
-    from rich import box
-    from rich.table import Table
-
-    from wavefabric.cli.collective.make import pairs_table
+def show(facts: dict[str, Any]) -> None:
+    """Print a fabric's tables."""
     from wavefabric.fabric.draw.scene import time_words
 
     out = console()
-    out.print(pairs_table(_photonic_lines(told) if told["kind"] == "photonic" else _electrical_lines(told)))
-    if told["bounds"]:
-        title = "what no schedule can beat, for an array of 1 GiB"
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title)
+    lines = _photonic_lines(facts) if facts["kind"] == "photonic" else _electrical_lines(facts)
+    out.print(pairs_table((name, text) for name, text in lines if text))
+    if facts["bounds"]:
+        made = table(title="what no schedule can beat, for an array of 1 GiB")
         for heading in ("operation", "latency", "bytes of the array / time"):
-            table.add_column(heading, justify="left" if heading == "operation" else "right", no_wrap=True)
-        table.add_column("why", overflow="fold")
-        for each in told["bounds"]:
-            rate = speed(each["algbw"]) if each["algbw"] else "-"
-            table.add_row(each["collective"], time_words(each["latency"]), rate, each["why"])
-        out.print(table)
-    for note in told["notes"]:
+            made.add_column(heading, justify="left" if heading == "operation" else "right", no_wrap=True)
+        made.add_column("why", overflow="fold")
+        for row in facts["bounds"]:
+            rate = rate_text(row["algbw"]) if row["algbw"] else "-"
+            made.add_row(row["collective"], time_words(row["latency"]), rate, row["why"])
+        out.print(made)
+    for note in facts["notes"]:
         out.print(note, soft_wrap=True)
 
 
-def _photonic_lines(told: dict[str, Any]) -> list[tuple[str, str]]:
+def _photonic_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     from wavefabric.fabric.draw.scene import time_words
 
-    wafers = -(-told["rows"] // told["wafer_rows"]) * -(-told["columns"] // told["wafer_columns"])
-    ports, plural = told["serdes_ports"], "s" if wafers > 1 else ""
-    agreed = told["synchronisation"]
+    wafers = -(-facts["rows"] // facts["wafer_rows"]) * -(-facts["columns"] // facts["wafer_columns"])
+    ports, plural = facts["serdes_ports"], "s" if wafers > 1 else ""
+    between = "fibres between wafers"
+    agreed = facts["synchronisation"]
+    agreement = f", and {time_words(agreed)} to agree" if agreed else ""
     drives = "" if ports is None else f", of which its chip drives {ports} at once"
     lines = [
-        ("fabric", told["name"]),
-        ("what", told["description"]),
-        ("source", told["source"]),
-        (
-            "tiles",
-            f"{told['ranks']}: {told['rows']} x {told['columns']}, on {wafers} wafer{plural}",
-        ),
-        ("wavelengths", f"{told['lasers']} a tile{drives}, {speed(told['laser_bandwidth'])} each"),
-        ("a tile sends", f"{speed(told['tile_bandwidth'])} at most"),
-        (
-            "waveguides",
-            f"{told['waveguides']} between neighbours, each way; {told['fibres']} fibres between wafers",
-        ),
-        ("alpha", f"{time_words(told['alpha'])} a round"),
-        (
-            "set-up",
-            time_words(told["reconfiguration"]) + (f", and {time_words(agreed)} to agree" if agreed else ""),
-        ),
+        ("fabric", facts["name"]),
+        ("what", facts["description"]),
+        ("source", facts["source"]),
+        ("tiles", f"{facts['ranks']}: {facts['rows']} x {facts['columns']}, on {wafers} wafer{plural}"),
+        ("wavelengths", f"{facts['lasers']} a tile{drives}, {rate_text(facts['laser_bandwidth'])} each"),
+        ("a tile sends", f"{rate_text(facts['tile_bandwidth'])} at most"),
+        ("waveguides", f"{facts['waveguides']} between neighbours, each way; {facts['fibres']} {between}"),
+        ("alpha", f"{time_words(facts['alpha'])} a round"),
+        ("set-up", time_words(facts["reconfiguration"]) + agreement),
     ]
-    if told["budget"]:
-        numbers = ", ".join(f"{key} {value:g}" for key, value in told["budget"].items())
+    if facts["budget"]:
+        numbers = ", ".join(f"{key} {value:g}" for key, value in facts["budget"].items())
         lines.append(("link budget", numbers.replace("_", " ")))
-    return [(name, text) for name, text in lines if text]
+    return lines
 
 
-def _electrical_lines(told: dict[str, Any]) -> list[tuple[str, str]]:
+def _electrical_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     from wavefabric.fabric.draw.scene import time_words
 
-    lines = [("fabric", told["name"]), ("what", told["description"]), ("source", told["source"])]
-    switches = ", ".join(told["switches"][:12]) + (", …" if len(told["switches"]) > 12 else "")
-    lines += [("GPUs", str(told["ranks"])), ("switches", switches or "none")]
-    for link in told["links"]:
+    lines = [("fabric", facts["name"]), ("what", facts["description"]), ("source", facts["source"])]
+    switches = ", ".join(facts["switches"][:12]) + (", …" if len(facts["switches"]) > 12 else "")
+    lines += [("GPUs", str(facts["ranks"])), ("switches", switches or "none")]
+    for link in facts["links"]:
         late = f", {time_words(link['latency'])}" if link["latency"] else ""
-        lines.append(("links", f"{link['links']} {link['kind']} one way, {speed(link['bandwidth'])}{late}"))
-    lines.append(("alpha", f"{time_words(told['alpha'])} a round; in the flow model, a transfer"))
-    if told["copy_bandwidth"]:
-        lines.append(("a GPU", f"{speed(told['copy_bandwidth'])} out, and as much in, at most"))
-    if told["flow_bandwidth"]:
-        lines.append(("a transfer", f"{speed(told['flow_bandwidth'])} at most"))
-    if told["reduce_bandwidth"]:
-        after = f", after {time_words(told['reduce_alpha'])}" if told["reduce_alpha"] else ""
-        lines.append(("a sum", f"{speed(told['reduce_bandwidth'])}{after}"))
+        lines.append(
+            ("links", f"{link['links']} {link['kind']} one way, {rate_text(link['bandwidth'])}{late}")
+        )
+    lines.append(("alpha", f"{time_words(facts['alpha'])} a round; in the flow model, a transfer"))
+    if facts["copy_bandwidth"]:
+        lines.append(("a GPU", f"{rate_text(facts['copy_bandwidth'])} out, and as much in, at most"))
+    if facts["flow_bandwidth"]:
+        lines.append(("a transfer", f"{rate_text(facts['flow_bandwidth'])} at most"))
+    if facts["reduce_bandwidth"]:
+        after = f", after {time_words(facts['reduce_alpha'])}" if facts["reduce_alpha"] else ""
+        lines.append(("a sum", f"{rate_text(facts['reduce_bandwidth'])}{after}"))
     issue = {"a round": "round_overhead", "a further peer": "peer_overhead", "a sum": "reduce_overhead"}
-    taken = [f"{time_words(told[key])} {what}" for what, key in issue.items() if told[key]]
+    taken = [f"{time_words(facts[key])} {what}" for what, key in issue.items() if facts[key]]
     if taken:
         lines.append(("a host takes", ", ".join(taken)))
-    lines.append(("through GPUs", "data may pass" if told["forwards"] else "no data pass"))
-    return [(name, text) for name, text in lines if text]
-
-
-def speed(value: float) -> str:
-    """B/s with a unit that suits."""
-    for unit, size in (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6)):
-        if value >= size * 0.99995:  # that is rounded to 1
-            return f"{value / size:.4g} {unit}"
-    return f"{value:.4g} B/s"
+    lines.append(("through GPUs", "data may pass" if facts["forwards"] else "no data pass"))
+    return lines

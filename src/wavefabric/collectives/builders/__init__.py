@@ -1,1 +1,4 @@
-"""Schedules of collective operations, built: one module for each family of algorithms."""
+"""Algorithms of collective operations: each function makes a schedule, one module a family.
+
+They use the schedule and the conditions above them; `collectives.registry` names them.
+"""

@@ -1,37 +1,20 @@
-"""Bruck's algorithms: all-gather and all-to-all in ⌈log N⌉ rounds for any number of ranks."""
+"""Bruck's algorithms: all-gather and all-to-all in ⌈log_radix N⌉ rounds for any number of ranks.
+
+Bruck, Ho, Kipnis, Upfal & Weathersby 1997, doi:10.1109/71.642949. Chunks stay in their places, so the
+all-gather's last rotation is not needed; a block that goes around the end of the array is two transfers.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from wavefabric.collectives.builders.rows import assemble, rows
+from wavefabric.collectives.builders.transfers import assemble, transfers
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
 
 
 def bruck(collective: str, ranks: int, elements: int, pieces: int = 1, radix: int = 2) -> Schedule:
-    """All-gather or all-to-all in ⌈log_radix N⌉ rounds of communication.
-
-    Parameters
-    ----------
-    collective : str
-    ranks, elements : int
-        See `wavefabric.collectives.conditions.layout`.
-    pieces : int
-        Chunks of a share, all of which move together.
-    radix : int
-        A rank sends to radix − 1 others a round at most, and hears from as many.
-
-    Returns
-    -------
-    Schedule
-
-    Notes
-    -----
-    Bruck, Ho, Kipnis, Upfal & Weathersby 1997, doi:10.1109/71.642949: the concatenation and the index
-    algorithm. Chunks stay in their places, so the all-gather's last rotation is not needed; a block that goes
-    around the end of the array is two transfers.
-    """
+    """All-gather or all-to-all in which a rank sends to radix − 1 others a round at most."""
     build = _all_gather if collective == "all-gather" else _all_to_all
     return build(f"bruck {collective}, radix {radix}", ranks, elements, pieces, radix)
 
@@ -42,7 +25,7 @@ def _all_gather(name: str, ranks: int, elements: int, pieces: int, radix: int) -
         # Everybody holds the shares of `held` ranks from its own on, and gets those of the next ones.
         for distance in range(held, min(ranks, radix * held), held):
             share = (rank + np.arange(min(held, ranks - distance))) % ranks
-            parts.append(rows(step, rank, (rank - distance) % ranks, share * pieces, count=pieces))
+            parts.append(transfers(step, rank, (rank - distance) % ranks, share * pieces, count=pieces))
         held, step = min(ranks, radix * held), step + 1
     return assemble(name, layout("all-gather", ranks, elements, pieces), parts)
 
@@ -50,17 +33,18 @@ def _all_gather(name: str, ranks: int, elements: int, pieces: int, radix: int) -
 def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -> Schedule:
     """A block that must go ahead by i ranks goes by each digit of i in turn, together with others.
 
-    What goes to one rank is copied together in ``scratch`` first, and arrives there; a block's last stop is
-    ``recv``. In a round the blocks of one digit have different sizes at different ranks, so each round has
-    chunks of its own.
+    What goes to one rank is packed in ``scratch`` first, and arrives there; its last stop is ``recv``. In a
+    round the blocks of one digit have different sizes at different ranks, so each round has its own chunks.
     """
     conditions = layout("all-to-all", ranks, elements, pieces)
     shares = conditions.sizes[0][0].reshape(ranks, pieces)
     rank = np.arange(ranks)[:, None]
     send, recv, scratch = 0, 1, 2
     buffer, place = np.full(ranks, send), (rank + np.arange(ranks)) % ranks * pieces
-    parts = [rows(1, rank, rank, rank * pieces, count=pieces, buffers=(send, recv))]
     sizes, base, step, weight = [], 0, 0, 1
+
+    def move(round_, dst, source, target, buffers) -> np.ndarray:
+        return transfers(round_, rank, dst, source, target, count=pieces, buffers=buffers)
 
     def new_place(blocks: np.ndarray, passed: int) -> np.ndarray:
         """Chunks of ``scratch`` for blocks of which digits below the weight `passed` are done."""
@@ -70,6 +54,7 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
         sizes.append(shares[(rank - blocks % passed + blocks) % ranks].reshape(ranks, -1))
         return first
 
+    parts = [move(1, rank, rank * pieces, rank * pieces, (send, recv))]
     while weight < ranks:
         last = radix * weight >= ranks
         for digit in range(1, min(radix, -(-ranks // weight))):
@@ -79,7 +64,7 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
             source, held = buffer[blocks], place[:, blocks]
             if blocks.size > 1:
                 packed = np.tile(new_place(blocks, weight), (ranks, 1))
-                parts.append(rows(step, rank, rank, held, packed, pieces, buffers=(source, scratch)))
+                parts.append(move(step, rank, held, packed, (source, scratch)))
                 source, held = scratch, packed
             peer = (rank + digit * weight) % ranks
             if last:
@@ -87,10 +72,10 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
             else:
                 buffer[blocks], place[:, blocks] = scratch, new_place(blocks, radix * weight)
             arrived = place[peer[:, 0]][:, blocks]
-            parts.append(rows(step + 1, rank, peer, held, arrived, pieces, buffers=(source, buffer[blocks])))
+            parts.append(move(step + 1, peer, held, arrived, (source, buffer[blocks])))
         weight, step = radix * weight, step + 2
     on_the_way = np.flatnonzero(buffer == scratch)
     target = (rank - on_the_way) % ranks * pieces
-    parts.append(rows(step, rank, rank, place[:, on_the_way], target, pieces, buffers=(scratch, recv)))
+    parts.append(move(step, rank, place[:, on_the_way], target, (scratch, recv)))
     table = np.concatenate(sizes, axis=1) if sizes else None
     return assemble(name, conditions, parts, table)

@@ -2,84 +2,103 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from wavefabric.collectives.builders.recursive import in_order, recursive, recursive_exchange
-from wavefabric.collectives.builders.rows import assemble, rows
+from wavefabric.collectives.arguments import element_counts
+from wavefabric.collectives.builders.recursive import recursive, recursive_exchange, sums_in_order
+from wavefabric.collectives.builders.transfers import assemble, transfers
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
 
 
-def direct(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:
-    """Any collective operation in one round of communication, from who has it to who wants it.
+def direct_all_gather(sizes: Iterable[int]) -> Schedule:
+    """All-gather in one round: every rank sends its chunk to rank + 1, rank + 2, …: the least latency.
 
     Parameters
     ----------
-    collective : str
-        Of `wavefabric.collectives.conditions.COLLECTIVES`.
-    ranks, elements, pieces, root : int
-        See `wavefabric.collectives.conditions.layout`; of an all-reduce `pieces` are chunks of the array.
+    sizes : sequence of int, one a rank
+        Elements that each rank contributes; 0 allowed.
 
     Returns
     -------
     Schedule
-        Sums are taken in rank order, in ``scratch``, in rounds of local transfers: every rank ends an
-        all-reduce with the bits of ((x₀ + x₁) + x₂) + …, and so do the owners of a reduce or reduce-scatter.
+        One buffer ``data``; chunk r is rank r's own before, and everybody's after.
+
+    Raises
+    ------
+    InputError
+        If `sizes` is empty or one of them negative.
+
+    Examples
+    --------
+    >>> from wavefabric.collectives import direct_all_gather, verify
+    >>> schedule = direct_all_gather([4, 0, 7])
+    >>> verify(schedule)
+    >>> schedule.transfers[["src", "dst"]].tolist()
+    [(0, 1), (2, 0), (0, 2), (2, 1)]
+    """
+    counts = element_counts("sizes", sizes)
+    return direct("all-gather", counts.size, counts)
+
+
+def direct_all_reduce(ranks: int, elements: int) -> Schedule:
+    """Sum of a small array, added up in rank order: ``build("direct", "all-reduce", ranks, elements)``."""
+    return direct("all-reduce", ranks, elements)
+
+
+def direct(
+    collective: str, ranks: int, elements: int | np.ndarray, pieces: int = 1, root: int = 0
+) -> Schedule:
+    """Any collective operation in one round of communication, from who has it to who wants it.
+
+    Sums are taken in rank order, ((x₀ + x₁) + x₂) + …, in ``scratch``, in rounds of local transfers.
     """
     name = f"direct {collective}"
     if collective == "all-reduce":
-        return recursive_exchange(ranks, elements, pieces, name=name, groups=(ranks,))
+        return recursive_exchange(collective, ranks, elements, pieces, name=name, groups=(ranks,))
     if collective in ("all-gather", "reduce-scatter"):
         return recursive(collective, ranks, elements, pieces, name=name, groups=(ranks,))
     conditions = layout(collective, ranks, elements, pieces, root)
+    other = (root + 1 + np.arange(ranks - 1)) % ranks
     if collective == "all-to-all":
         ahead, src = np.divmod(np.arange(ranks * ranks), ranks)
-        return assemble(name, conditions, [_exchanged(0, src, (src + ahead) % ranks, pieces)])
-    other = (root + 1 + np.arange(ranks - 1)) % ranks
-    if collective == "broadcast":
-        return assemble(name, conditions, [rows(0, root, other, 0, count=pieces)])
-    if collective == "gather":
-        return assemble(name, conditions, [rows(0, other, root, other * pieces, count=pieces)])
-    if collective == "scatter":
-        return assemble(name, conditions, [rows(0, root, other, other * pieces, count=pieces)])
-    slot = np.where(other < root, other, other - 1)
-    parts = [rows(0, other, root, 0, slot * pieces, pieces, buffers=(0, 1))]
-    me = np.array([root])
-    parts += in_order(1, me, me, ranks, 0, 0, pieces)
-    scratch = np.zeros((ranks, (ranks - 1) * pieces), np.int64)
-    scratch[root] = np.tile(conditions.sizes[0][root], ranks - 1)
-    return assemble(name, conditions, parts, scratch)
+        part = _sent_and_received(0, src, (src + ahead) % ranks, pieces)
+    elif collective == "broadcast":
+        part = transfers(0, root, other, 0, count=pieces)
+    elif collective == "gather":
+        part = transfers(0, other, root, other * pieces, count=pieces)
+    elif collective == "scatter":
+        part = transfers(0, root, other, other * pieces, count=pieces)
+    else:
+        slot = np.where(other < root, other, other - 1)
+        part = transfers(0, other, root, 0, slot * pieces, count=pieces, buffers=(0, 1))
+        at_root = np.array([root])
+        scratch = np.zeros((ranks, (ranks - 1) * pieces), np.int64)
+        scratch[root] = np.tile(conditions.sizes[0][root], ranks - 1)
+        parts = [part, *sums_in_order(1, at_root, at_root, ranks, 0, 0, pieces)]
+        return assemble(name, conditions, parts, scratch)
+    return assemble(name, conditions, [part])
 
 
 def pairwise(collective: str, ranks: int, elements: int, pieces: int = 1) -> Schedule:
     """All-to-all, reduce-scatter or all-gather in which a rank sends to one and hears from one in a round.
 
-    Parameters
-    ----------
-    collective : str
-    ranks, elements, pieces : int
-        See `wavefabric.collectives.conditions.layout`.
-
-    Returns
-    -------
-    Schedule
-        Of N − 1 rounds. In round k rank r sends to rank r XOR k if the number of ranks is a power of two, so
-        that two ranks exchange, and to rank r + k otherwise. An arrival is added at once: a chunk's sum
-        starts at its owner.
+    N − 1 rounds; in round k rank r sends to r XOR k if N is a power of two, and to r + k otherwise. What
+    arrives is added at once: a chunk's sum starts at its owner.
     """
-    name = f"pairwise {collective}"
     step, rank = np.divmod(np.arange((ranks - 1) * ranks), ranks)
     peer = rank ^ (step + 1) if ranks & (ranks - 1) == 0 else (rank + step + 1) % ranks
-    conditions = layout(collective, ranks, elements, pieces)
     if collective == "all-to-all":
         own = np.arange(ranks)
-        parts = [_exchanged(step, rank, peer, pieces), _exchanged(0, own, own, pieces)]
+        parts = [_sent_and_received(step, rank, peer, pieces), _sent_and_received(0, own, own, pieces)]
     elif collective == "all-gather":
-        parts = [rows(step, rank, peer, rank * pieces, count=pieces)]
+        parts = [transfers(step, rank, peer, rank * pieces, count=pieces)]
     else:
-        parts = [rows(step, rank, peer, peer * pieces, count=pieces, reduce=True)]
-    return assemble(name, conditions, parts)
+        parts = [transfers(step, rank, peer, peer * pieces, count=pieces, reduce=True)]
+    return assemble(f"pairwise {collective}", layout(collective, ranks, elements, pieces), parts)
 
 
-def _exchanged(step, src, dst, pieces: int) -> np.ndarray:
-    return rows(step, src, dst, dst * pieces, src * pieces, pieces, buffers=(0, 1))
+def _sent_and_received(step, src, dst, pieces: int) -> np.ndarray:
+    return transfers(step, src, dst, dst * pieces, src * pieces, count=pieces, buffers=(0, 1))

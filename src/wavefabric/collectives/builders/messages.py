@@ -1,8 +1,10 @@
-"""Point-to-point messages as a schedule: halos of a torus of ranks, transposes, all-to-all."""
+"""Point-to-point messages: in one round, in pairs, to neighbours on a grid, or packed into rounds."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -41,12 +43,22 @@ def point_to_point(name: str, ranks: int, messages: Iterable[tuple[int, int, int
     >>> swap.sizes[0].tolist(), swap.sizes[1].tolist()
     ([[8, 2], [3, 0]], [[3, 0], [8, 2]])
     """
-    return _schedule(name, ranks, messages)
-
-
-#: The exchange of halos on a torus of ranks, and the transpose of a slab or pencil decomposition: which box
-#: goes where is the geometry's affair; to the fabric both are messages.
-torus_halo = transpose = point_to_point
+    ranks = whole("ranks", ranks, 1)
+    sent: list[list[int]] = [[] for _ in range(ranks)]
+    received: list[list[int]] = [[] for _ in range(ranks)]
+    rows = []
+    pre: Holdings = {}
+    post: Holdings = {}
+    for m, message in enumerate(messages):
+        src, dst, elements = _message(m, message, ranks)
+        a, b = len(sent[src]), len(received[dst])
+        sent[src].append(elements)
+        received[dst].append(elements)
+        if elements:
+            pre[src, 0, a] = post[dst, 1, b] = (m, 1 << src)
+            rows.append((0, src, dst, 0, a, 1, b, 1, False))
+    sizes = _table(sent), _table(received)
+    return Schedule(name, ranks, ("send", "recv"), sizes, np.array(rows, TRANSFER), pre, post)
 
 
 def all_to_all(sizes: Sequence[Sequence[int]] | np.ndarray) -> Schedule:
@@ -85,34 +97,105 @@ def all_to_all(sizes: Sequence[Sequence[int]] | np.ndarray) -> Schedule:
     messages = [
         (r, d, whole(f"sizes[{r}][{d}]", n, 0)) for r, row in enumerate(rows) for d, n in enumerate(row)
     ]
-    return _schedule("all-to-all", ranks, messages, pairwise=True)
+    schedule = point_to_point("all-to-all", ranks, messages)
+    ends = schedule.transfers
+    return _in_rounds(schedule, (ends["dst"] - ends["src"]) % ranks)
 
 
-def _schedule(name: str, ranks: int, messages: Iterable, pairwise: bool = False) -> Schedule:
-    ranks = whole("ranks", ranks, 1)
-    sent: list[list[int]] = [[] for _ in range(ranks)]
-    received: list[list[int]] = [[] for _ in range(ranks)]
-    rows = []
-    pre: Holdings = {}
-    post: Holdings = {}
-    for m, message in enumerate(messages):
-        src, dst, elements = _message(m, message, ranks)
-        a, b = len(sent[src]), len(received[dst])
-        sent[src].append(elements)
-        received[dst].append(elements)
-        if elements:
-            pre[src, 0, a] = post[dst, 1, b] = (m, 1 << src)
-            rows.append(((dst - src) % ranks if pairwise else 0, src, dst, 0, a, 1, b, 1, False))
-    transfers = np.array(rows, TRANSFER)
-    return Schedule(
-        name=name,
-        ranks=ranks,
-        buffers=("send", "recv"),
-        sizes=(_table(sent), _table(received)),
-        transfers=transfers[np.argsort(transfers["round"], kind="stable")],
-        pre=pre,
-        post=post,
-    )
+def greedy(ranks: int, messages: Iterable[tuple[int, int, int]], lasers: int, seed: int = 0) -> Schedule:
+    """Messages in rounds, in each of which a rank sends at most `lasers` of them and receives as many.
+
+    Messages are taken in random order, each into the first round with room at both ends: Algorithm 3 of
+    LUMORPH (layer-to-layer transfers), corrected, as it limits only what a destination receives, and counts
+    one round too many.
+
+    Parameters
+    ----------
+    ranks : int
+    messages : sequence of (src, dst, elements)
+        As of `point_to_point`. A copy within a rank needs no laser.
+    lasers : int
+        Of each rank, and as many receivers.
+    seed : int
+        Of the order.
+
+    Returns
+    -------
+    Schedule
+        If a rank sends or receives D messages at most: at least ⌈D/lasers⌉ rounds, which no schedule can
+        beat, and at most 2 ⌊(D − 1)/lasers⌋ + 1.
+
+    Raises
+    ------
+    InputError
+        For a message, `lasers` or `seed` out of range.
+
+    Examples
+    --------
+    >>> from wavefabric.collectives import greedy, verify
+    >>> schedule = greedy(4, [(0, d, 10) for d in (1, 2, 3)] + [(1, 3, 5)], lasers=2)
+    >>> verify(schedule)
+    >>> schedule.rounds
+    2
+    """
+    lasers, seed = whole("lasers", lasers, 1), whole("seed", seed, 0)
+    schedule = point_to_point("greedy", ranks, messages)
+    rounds = np.zeros(schedule.transfers.size, np.int64)
+    # Bit r of a rank's number: whether it has a laser (sending, receiving) left in round r.
+    free = [[-1] * schedule.ranks for _ in range(2)]
+    used: Counter[tuple[int, int, int]] = Counter()
+    ends = schedule.transfers[["src", "dst"]].tolist()
+    for i in np.random.default_rng(seed).permutation(rounds.size).tolist():
+        src, dst = ends[i]
+        if src == dst:
+            continue
+        both = free[0][src] & free[1][dst]
+        rounds[i] = (both & -both).bit_length() - 1
+        for side, rank in enumerate((src, dst)):
+            at = side, rank, int(rounds[i])
+            used[at] += 1
+            if used[at] == lasers:
+                free[side][rank] &= ~(1 << at[2])
+    return _in_rounds(schedule, rounds)
+
+
+def near_square(ranks: int) -> tuple[int, int]:
+    """Rows and columns, rows ≤ columns, of the grid of two axes that is nearest to a square."""
+    rows = next(r for r in range(int(ranks**0.5) + 1, 0, -1) if ranks % r == 0 and r * r <= ranks)
+    return rows, ranks // rows
+
+
+def torus(collective: str, ranks: int, elements: int, grid: tuple[int, ...]) -> Schedule:
+    """Every rank sends a message to each neighbour along every axis of a periodic grid, in one round."""
+    return _halo(f"torus {collective}", ranks, elements, grid, periodic=True)
+
+
+def mesh(collective: str, ranks: int, elements: int, grid: tuple[int, ...]) -> Schedule:
+    """Every rank sends a message to each neighbour along every axis of a grid with ends, in one round."""
+    return _halo(f"mesh {collective}", ranks, elements, grid, periodic=False)
+
+
+def _halo(name: str, ranks: int, elements: int, grid: tuple[int, ...], periodic: bool) -> Schedule:
+    """Messages of a rank go in the order of axes, down before up; a periodic axis of two has both."""
+    number = np.arange(ranks).reshape(grid)
+    pairs = [np.zeros((0, 2), int)]
+    for axis, extent in enumerate(grid):
+        for ahead in (-1, 1) if extent > 1 else ():
+            peer = np.roll(number, -ahead, axis)
+            inside = np.ones(grid, bool)
+            if not periodic:
+                np.moveaxis(inside, axis, 0)[-1 if ahead > 0 else 0] = False
+            pairs.append(np.stack([number[inside], peer[inside]], axis=1))
+    ends = np.concatenate(pairs)
+    ends = ends[np.argsort(ends[:, 0], kind="stable")].tolist()
+    name = f"{name}, {'x'.join(map(str, grid))}"
+    return point_to_point(name, ranks, [(src, dst, elements) for src, dst in ends])
+
+
+def _in_rounds(schedule: Schedule, rounds: np.ndarray) -> Schedule:
+    transfers = schedule.transfers.copy()
+    transfers["round"] = rounds
+    return replace(schedule, transfers=transfers[np.argsort(rounds, kind="stable")])
 
 
 def _message(number: int, message, ranks: int) -> tuple[int, int, int]:

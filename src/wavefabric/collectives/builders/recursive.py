@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from wavefabric.collectives.builders.rows import assemble, rows
+from wavefabric.collectives.builders.transfers import assemble, transfers
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
 
@@ -19,18 +19,18 @@ def factors(ranks: int, radix: int) -> tuple[int, ...] | None:
     """
     if ranks == 1:
         return ()
-    found = []
+    products = []
     for factor in range(min(radix, ranks), 1, -1):
         rest = factors(ranks // factor, radix) if ranks % factor == 0 else None
         if rest is not None:
-            found.append(tuple(sorted((factor, *rest), reverse=True)))
-    return min(found, key=lambda f: (len(f), sum(f), f), default=None)
+            products.append(tuple(sorted((factor, *rest), reverse=True)))
+    return min(products, key=lambda f: (len(f), sum(f), f), default=None)
 
 
 def recursive(
     collective: str,
     ranks: int,
-    elements: int,
+    elements: int | np.ndarray,
     pieces: int = 1,
     radix: int = 2,
     *,
@@ -39,48 +39,24 @@ def recursive(
 ) -> Schedule:
     """All-gather, reduce-scatter or all-reduce in groups of at most `radix` ranks, groups of groups, ….
 
-    The all-gather exchanges all that is held with ranks at growing distances; the reduce-scatter keeps a
-    block and sends the others, at shrinking ones. What goes to a peer is always one contiguous block.
-
-    Parameters
-    ----------
-    collective : str
-    ranks, elements : int
-        See `wavefabric.collectives.conditions.layout`.
-    pieces : int
-        Chunks of a rank's share, all of which move together.
-    radix : int
-        At least the largest prime factor of `ranks`.
-    name : str, optional
-    groups : tuple of int, optional
-        Factors of `ranks`, `factors` by default: the first is the number of neighbours.
-
-    Returns
-    -------
-    Schedule
-        With k `factors`: k rounds of communication (all-gather, reduce-scatter) or 2 k (all-reduce). In a
-        group of more than two, arrivals go to ``scratch`` and are added in the order of the ranks of the
-        group. Every rank ends an all-reduce with the same bits.
-
-    Notes
-    -----
-    Every rank sends (N − 1)/N of the array at any radix, twice that in an all-reduce (Thakur, Rabenseifner
-    & Gropp 2005, doi:10.1177/1094342005051521).
+    One round (all-reduce: two) for each of `groups`, the `factors`; (N − 1)/N of the array at any radix, or
+    twice that (Thakur, Rabenseifner & Gropp 2005, doi:10.1177/1094342005051521).
     """
     parts, sizes, first = [], None, 0
     chunks = ranks * pieces if collective == "all-reduce" else pieces
     conditions = layout(collective, ranks, elements, chunks)
     groups = (factors(ranks, radix) or ()) if groups is None else groups
     if collective != "all-gather":
-        parts, sizes, first = _dividing(conditions.sizes[0], pieces, groups)
+        parts, sizes, first = _reduce_scatter(conditions.sizes[0], pieces, groups)
     if collective != "reduce-scatter":
-        parts += _multiplying(ranks, pieces, groups, first)
+        parts += _all_gather(ranks, pieces, groups, first)
     return assemble(name or f"recursive {collective}, radix {radix}", conditions, parts, sizes)
 
 
 def recursive_exchange(
+    collective: str,
     ranks: int,
-    elements: int,
+    elements: int | np.ndarray,
     pieces: int = 1,
     radix: int = 2,
     *,
@@ -90,26 +66,10 @@ def recursive_exchange(
 ) -> Schedule:
     """All-reduce in which groups of at most `radix` ranks, groups of groups, … exchange whole arrays.
 
-    Parameters
-    ----------
-    ranks, elements : int
-    pieces : int
-        Chunks of the array, all of which move together.
-    radix : int
-        At least the largest prime factor of `ranks`.
-    name : str, optional
-    groups : tuple of int, optional
-        Factors of `ranks`, `factors` by default: the first is the number of neighbours that begin.
-    order : ndarray of int, shape (ranks,), optional
-        Rank that takes each place; place = rank by default.
-
-    Returns
-    -------
-    Schedule
-        One round of communication for each group. Arrivals go to ``scratch``; all members of a group add
-        in the order of their places, a + b = b + a being exact, so all ranks end with the same bits.
+    One round of communication for each of `groups`. Rank ``order[i]`` takes place i; all members of a group
+    add in the order of their places, a + b = b + a being exact, so all ranks end with the same bits.
     """
-    conditions = layout("all-reduce", ranks, elements, pieces)
+    conditions = layout(collective, ranks, elements, pieces)
     groups = (factors(ranks, radix) or ()) if groups is None else groups
     order = np.arange(ranks) if order is None else order
     place, parts, first, stride = np.arange(ranks), [], 0, 1
@@ -117,79 +77,72 @@ def recursive_exchange(
         digit = place // stride % factor
         for ahead in range(1, factor):
             to = (digit + ahead) % factor
-            peer = place + (to - digit) * stride
-            slot = np.where(digit < to, digit, digit - 1)
-            parts.append(rows(first, order, order[peer], 0, slot * pieces, pieces, buffers=(0, 1)))
-        parts += in_order(first + 1, order, digit, factor, 0, 0, pieces)
+            peer = order[place + (to - digit) * stride]
+            slot = np.where(digit < to, digit, digit - 1) * pieces
+            parts.append(transfers(first, order, peer, 0, slot, count=pieces, buffers=(0, 1)))
+        parts += sums_in_order(first + 1, order, digit, factor, 0, 0, pieces)
         first += factor
         stride *= factor
     slots = max(groups, default=1) - 1
-    sizes = np.tile(conditions.sizes[0], (1, slots))
-    return assemble(
-        name or f"recursive-exchange all-reduce, radix {radix}", conditions, parts, sizes if slots else None
-    )
+    sizes = np.tile(conditions.sizes[0], (1, slots)) if slots else None
+    return assemble(name or f"recursive-exchange all-reduce, radix {radix}", conditions, parts, sizes)
 
 
-def in_order(first: int, rank, digit, factor: int, base: int, chunk, count: int) -> list[np.ndarray]:
-    """Local sums x₀ + x₁ + … + x_(f−1) of what a group's members sent, one more a round.
+def squares(
+    collective: str, ranks: int, elements: int, pieces: int = 1, grid: tuple[int, ...] = (2, 2)
+) -> Schedule:
+    """All-reduce by whole arrays on a grid: among the four ranks of each square, then two squares, ….
 
-    Parameters
-    ----------
-    first : int
-        Round of the first sum.
-    rank, digit : array of int
-        Ranks, and their places in their groups, whose own x is in ``data``. Buffer 1 has the others in the
-        order of their places.
-    factor : int
-        Ranks f of a group.
-    base, chunk : int or array
-        First chunk in buffer 1, and in ``data``.
-    count : int
-        Chunks of each x.
+    The divide-and-conquer schedule of LUMORPH: log₂ N − 1 rounds; pairs are taken along rows and columns in
+    turn, so that partners stay near. Rank r is tile (r // columns, r % columns) of a grid of powers of two.
+    """
+    _, columns = grid
+    steps = [columns.bit_length() - 1, ranks.bit_length() - columns.bit_length()]
+    axes = [[1 << b for b in range(steps[0])], [columns << b for b in range(steps[1])]]
+    weights = []
+    while axes[0] or axes[1]:
+        weights += [axis.pop(0) for axis in axes if axis]
+    place = np.arange(ranks)
+    order = sum(((place >> b & 1) * w for b, w in enumerate(weights)), np.zeros_like(place))
+    groups = (4, *(2 for _ in weights[2:]))
+    name = "squares all-reduce"
+    return recursive_exchange(collective, ranks, elements, pieces, name=name, groups=groups, order=order)
 
-    Returns
-    -------
-    list of ndarray of `TRANSFER`
-        The ones before x_d are added up in buffer 1, the sum is added to x_d, and then the others are.
+
+def sums_in_order(first: int, rank, digit, factor: int, base: int, chunk, count: int) -> list[np.ndarray]:
+    """Local sums x₀ + x₁ + … + x_(f−1) of what a group of f ranks sent, one more a round from `first` on.
+
+    x_d, d the `digit` of a rank, is at `chunk` in ``data``, the others in order from `base` in buffer 1:
+    those before x_d are added up there, the sum to x_d, and then the others.
     """
     parts = []
     for t in range(factor - 1):
         beyond = t + 1 >= digit
         # The slot of place e is e before one's own and e − 1 behind it.
-        slot = np.where(t + 1 < digit, t + 1, np.where(t + 1 == digit, 0, t))
-        target = np.where(beyond, chunk, base)
-        parts.append(
-            rows(
-                first + t,
-                rank,
-                rank,
-                base + slot * count,
-                target,
-                count,
-                buffers=(1, np.where(beyond, 0, 1)),
-                reduce=True,
-            )
-        )
+        slot = base + np.where(t + 1 < digit, t + 1, np.where(t + 1 == digit, 0, t)) * count
+        target, buffers = np.where(beyond, chunk, base), (1, np.where(beyond, 0, 1))
+        part = transfers(first + t, rank, rank, slot, target, count=count, buffers=buffers, reduce=True)
+        parts.append(part)
     return parts
 
 
-def _multiplying(ranks: int, pieces: int, groups: tuple[int, ...], first: int) -> list[np.ndarray]:
-    """All-gather: before a round with stride s a rank holds the s shares of its block of s ranks."""
+def _all_gather(ranks: int, pieces: int, groups: tuple[int, ...], first: int) -> list[np.ndarray]:
+    """Before a round with stride s a rank holds the s shares of its block of s ranks."""
     rank, parts, stride = np.arange(ranks), [], 1
     for number, factor in enumerate(groups):
         digit = rank // stride % factor
         for ahead in range(1, factor):
             peer = rank + ((digit + ahead) % factor - digit) * stride
             held = rank // stride * stride * pieces
-            parts.append(rows(first + number, rank, peer, held, count=stride * pieces))
+            parts.append(transfers(first + number, rank, peer, held, count=stride * pieces))
         stride *= factor
     return parts
 
 
-def _dividing(
+def _reduce_scatter(
     sizes: np.ndarray, pieces: int, groups: tuple[int, ...]
 ) -> tuple[list[np.ndarray], np.ndarray | None, int]:
-    """Reduce-scatter: transfers, sizes of ``scratch``, rounds. The all-gather backwards."""
+    """Transfers, sizes of ``scratch``, rounds. The all-gather backwards."""
     ranks = len(sizes)
     rank, parts, scratch, first, base = np.arange(ranks), [], [], 0, 0
     stride = ranks
@@ -203,13 +156,13 @@ def _dividing(
             peer = rank + (to - digit) * stride
             sent = block[peer] * pieces
             if factor == 2:
-                parts.append(rows(first, rank, peer, sent, count=count, reduce=True))
+                parts.append(transfers(first, rank, peer, sent, count=count, reduce=True))
             else:
                 slot = base + np.where(digit < to, digit, digit - 1) * count
-                parts.append(rows(first, rank, peer, sent, slot, count, buffers=(0, 1)))
+                parts.append(transfers(first, rank, peer, sent, slot, count=count, buffers=(0, 1)))
         first += 1
         if factor > 2:
-            parts += in_order(first, rank, digit, factor, base, block * pieces, count)
+            parts += sums_in_order(first, rank, digit, factor, base, block * pieces, count)
             kept = sizes[rank[:, None], block[:, None] * pieces + np.arange(count)]
             scratch += [kept] * (factor - 1)
             base += (factor - 1) * count

@@ -5,21 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from wavefabric.collectives.arguments import ragged
-from wavefabric.collectives.builders.rows import assemble, rows
+from wavefabric.collectives.builders.transfers import assemble, transfers
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
 
 
 def in_order_tree(places: int) -> np.ndarray:
-    """Parents in the binary tree whose places 1, 2, … are numbered in order, as in a search tree.
+    """Parents in the binary tree whose places 1, 2, … are numbered in order: shape (places + 1,).
 
-    Odd places are leaves; an even one has the places below it on its left and the ones above on its right.
-    The depth is ⌊log₂ places⌋.
-
-    Returns
-    -------
-    ndarray of int, shape (places + 1,)
-        Of each place; 0 for the root, the largest power of two, and for entry 0.
+    Odd places are leaves; an even one has lower places on its left and higher ones on its right. The root,
+    the largest power of two, and entry 0 have parent 0. The depth is ⌊log₂ places⌋.
     """
     place = np.arange(places + 1)
     low = place & -place
@@ -39,26 +34,10 @@ def depths(parent: np.ndarray) -> np.ndarray:
 
 
 def tree(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:
-    """Broadcast, reduce or all-reduce along a binary tree.
+    """Broadcast, reduce or all-reduce along a binary tree of depth h = ⌊log₂ N⌋, pipelined by pieces.
 
-    Parameters
-    ----------
-    collective : str
-    ranks, elements : int
-        See `wavefabric.collectives.conditions.layout`.
-    pieces : int
-        Of the array, which follow each other as in a pipeline.
-    root : int
-        Of a broadcast or reduce. The root of an all-reduce is where the depth is least.
-
-    Returns
-    -------
-    Schedule
-        With depth h = ⌊log₂ N⌋: h + pieces − 1 rounds of communication, 2 h + pieces − 1 of an all-reduce, in
-        which a piece goes down as soon as its sum is known at the root. In a round a rank sends a piece to
-        both children and receives one from its parent, or the reverse; an all-reduce does both at once. What
-        comes from the right child goes to ``scratch``, so that sums are in rank order, counted cyclically
-        from the leftmost rank of a tree. Every rank ends an all-reduce with the same bits.
+    h + pieces − 1 rounds of communication, 2 h + pieces − 1 of an all-reduce. What comes from the right child
+    goes to ``scratch``, so that sums are in rank order, counted cyclically from the tree's leftmost rank.
     """
     parent = in_order_tree(ranks)
     depth = depths(parent)
@@ -73,57 +52,39 @@ def tree(collective: str, ranks: int, elements: int, pieces: int = 1, root: int 
         # Communication is in even rounds; in the odd ones what came from right children is added.
         step = 2 * (piece + height - depth[child])
         right = child > above
-        parts.append(
-            rows(step, number[child], number[above], piece, buffers=(0, right * 1), reduce=~right),
-        )
-        adder = above[right]
+        ends = (0, right * 1)
+        parts.append(transfers(step, number[child], number[above], piece, buffers=ends, reduce=~right))
+        adder = number[above[right]]
         step = step[right[:, 0]] + 1
-        parts.append(
-            rows(step, number[adder][:, None], number[adder][:, None], piece, buffers=(1, 0), reduce=True)
-        )
+        parts.append(transfers(step, adder[:, None], adder[:, None], piece, buffers=(1, 0), reduce=True))
         scratch = np.zeros_like(conditions.sizes[0])
-        scratch[number[adder]] = conditions.sizes[0][number[adder]]
+        scratch[adder] = conditions.sizes[0][adder]
         down = height
     if collective != "reduce":
         step = 2 * (piece + down + depth[above])
-        parts.append(rows(step, number[above], number[child], piece))
+        parts.append(transfers(step, number[above], number[child], piece))
     return assemble(f"tree {collective}", conditions, parts, scratch)
 
 
 def binomial(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:
     """Broadcast, reduce, gather or scatter along a binomial tree, in ⌈log₂ N⌉ rounds.
 
-    Parameters
-    ----------
-    collective : str
-    ranks, elements, root : int
-        See `wavefabric.collectives.conditions.layout`.
-    pieces : int
-        Chunks of the array or share, all of which move together.
-
-    Returns
-    -------
-    Schedule
-        Counted cyclically from the root, place v hands half of the places that it stands for to place
-        v + 2^j, largest j first. A gather or reduce is the reverse. Every rank sends one message a round at
-        most, and receives one. A root in the middle cuts some blocks of a gather or scatter in two.
+    Counted cyclically from the root, place v hands half of the places that it stands for to place v + 2^j,
+    largest j first. A gather or reduce is the reverse. Every rank sends, and receives, one message a round.
     """
     up = collective in ("reduce", "gather")
     parts, last = [], max(0, (ranks - 1).bit_length() - 1)
     for step in range((ranks - 1).bit_length()):
         half = 1 << (last - step)
-        giver = np.arange(0, ranks - half, 2 * half)
-        taker = giver + half
+        parent = np.arange(0, ranks - half, 2 * half)
+        child, chunk = parent + half, 0
         if collective in ("gather", "scatter"):
-            size = np.minimum(half, ranks - taker)
-            pair, within = ragged(size)
-            taker, giver = taker[pair], giver[pair]
-            chunk = (taker + within + root) % ranks * pieces
-        else:
-            chunk = 0
-        ends = (giver + root) % ranks, (taker + root) % ranks
+            pair, within = ragged(np.minimum(half, ranks - child))
+            child, parent = child[pair], parent[pair]
+            chunk = (child + within + root) % ranks * pieces
+        ends = (parent + root) % ranks, (child + root) % ranks
         src, dst = ends[::-1] if up else ends
         when = last - step if up else step
-        parts.append(rows(when, src, dst, chunk, count=pieces, reduce=collective == "reduce"))
+        parts.append(transfers(when, src, dst, chunk, count=pieces, reduce=collective == "reduce"))
     conditions = layout(collective, ranks, elements, pieces, root)
     return assemble(f"binomial {collective}", conditions, parts)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
-from wavefabric.collectives.formats.json_read import read_schedule
-from wavefabric.collectives.formats.json_write import write_lines
-from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.formats.json_read import FORMAT, VERSION, read_schedule
+from wavefabric.collectives.schedule import Holdings, Schedule
 from wavefabric.collectives.structure import check_structure
 from wavefabric.errors import InputError
 from wavefabric.files.input import MOST_SCHEDULE
 from wavefabric.files.text import read_text, write_text
+
+#: More origins than this are written as hexadecimal text.
+_LISTED = 8
 
 
 def to_json(schedule: Schedule) -> str:
@@ -57,11 +60,11 @@ def to_json(schedule: Schedule) -> str:
     True
     """
     check_structure(schedule)
-    return "\n".join(write_lines(schedule)) + "\n"
+    return "\n".join(_lines(schedule)) + "\n"
 
 
 def from_json(text: str) -> Schedule:
-    """The schedule that JSON text describes. What it promises is not proved: call `verify`.
+    """The schedule that JSON text describes. What it states is not proved: call `verify`.
 
     Raises
     ------
@@ -126,3 +129,52 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _no_constant(text: str):
     raise InputError(f"schedule: {text}; allowed: whole numbers")
+
+
+def _lines(schedule: Schedule) -> Iterator[str]:
+    """One line a transfer, a buffer, or a chunk held."""
+    names = [json.dumps(name, ensure_ascii=False) for name in schedule.buffers]
+    yield "{"
+    yield f'  "format": "{FORMAT}",'
+    yield f'  "version": {VERSION},'
+    yield f'  "name": {json.dumps(schedule.name, ensure_ascii=False)},'
+    yield f'  "ranks": {schedule.ranks},'
+    if schedule.msccl is not None:
+        yield f'  "msccl": {json.dumps(vars(schedule.msccl))},'
+    lists = {
+        "buffers": [
+            f'{{"name": {name}, "sizes": {json.dumps(sizes.tolist())}}}'
+            for name, sizes in zip(names, schedule.sizes, strict=True)
+        ],
+        "transfers": [_transfer(row, names) for row in schedule.transfers.tolist()],
+        "pre": _held(schedule.pre, names, schedule.ranks),
+        "post": _held(schedule.post, names, schedule.ranks),
+    }
+    for key, lines in lists.items():
+        content = "\n    " + ",\n    ".join(lines) + "\n  " if lines else ""
+        yield f'  "{key}": [{content}]' + ("," if key != "post" else "")
+    yield "}"
+
+
+def _transfer(row: tuple, names: list[str]) -> str:
+    round_, src, dst, src_buffer, src_chunk, dst_buffer, dst_chunk, count, reduce = row
+    source = f"[{src}, {names[src_buffer]}, {src_chunk}]"
+    target = f"[{dst}, {names[dst_buffer]}, {dst_chunk}]"
+    more = f', "count": {count}' if count != 1 else ""
+    more += ', "reduce": true' if reduce else ""
+    return f'{{"round": {round_}, "src": {source}, "dst": {target}{more}}}'
+
+
+def _held(held: Holdings, names: list[str], ranks: int) -> list[str]:
+    return [
+        f'{{"at": [{rank}, {names[buffer]}, {chunk}], "item": {item}, "origins": {_origins(mask, ranks)}}}'
+        for (rank, buffer, chunk), (item, mask) in sorted(held.items())
+    ]
+
+
+def _origins(mask: int, ranks: int) -> str:
+    if mask.bit_count() == ranks > 1:
+        return '"all"'
+    if mask.bit_count() > _LISTED:
+        return f'"{mask:#x}"'
+    return str([rank for rank in range(mask.bit_length()) if mask >> rank & 1])

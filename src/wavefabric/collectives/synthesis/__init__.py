@@ -1,13 +1,21 @@
-"""Schedules found and proved optimal by solvers, for photonic circuits and for electrical links."""
+"""Schedules of fewest rounds, found and proved by bounds, known schedules and solvers.
 
-from wavefabric.collectives.synthesis.circuits.schedule import synthesise
-from wavefabric.collectives.synthesis.links.schedule import decide_links, least_steps, synthesise_links
-from wavefabric.collectives.synthesis.problem import Circuit, Lights, Links, Synthesis, Undecided
+circuits/ and links/ say what an optical and an electrical network can carry; the rest serves both. Imports
+the schedule, its conditions and its proof; no fabric.
+"""
+
+from wavefabric.collectives.synthesis.problem import Circuit, Links, OpticalNetwork, Synthesis, Undecided
+from wavefabric.collectives.synthesis.synthesise import (
+    decide_links,
+    least_steps,
+    synthesise,
+    synthesise_links,
+)
 
 __all__ = [
     "Circuit",
-    "Lights",
     "Links",
+    "OpticalNetwork",
     "Synthesis",
     "Undecided",
     "decide_links",

@@ -12,49 +12,52 @@ import numpy as np
 from wavefabric.collectives.synthesis import deadline
 from wavefabric.collectives.synthesis.demand import Demand
 from wavefabric.collectives.synthesis.problem import Edge
-from wavefabric.collectives.synthesis.spread import FAR
+from wavefabric.collectives.synthesis.send_variables import FAR
 
 #: A number of rounds, and what needs them.
 Bound = tuple[int, str]
+NOTHING: Bound = (0, "nothing to be sent")
+#: Rounds needed by what cannot be done.
+UNREACHABLE = 1 << 30
 #: Cuts times chunks and edges, beyond which only cuts round single ranks are looked at.
 _WORK = 3_000_000
+#: Links that carry so many chunks a round together.
+Groups = Sequence[tuple[frozenset[Edge], int]]
 
 
 def circuit_bound(demand: Demand, at_once: int) -> Bound:
     """Rounds needed by `at_once` lasers and photodiodes a rank, whatever the routes.
 
     The largest of: chunks to be received by a rank; chunks that a rank alone has; the growth of one chunk, at
-    most by the factor 1 + `at_once` a round (⌈log_{1+L} N⌉ for a broadcast among N); and the growth of all
-    together, when ranks that have nothing cannot send.
+    most by 1 + `at_once` a round (⌈log_{1+L} N⌉ for a broadcast); and the growth of all together.
     """
-    found: list[Bound] = [(0, "nothing to be sent")]
-    needs = Counter(rank for chunk in demand.chunks for rank in chunk.need)
-    for rank, count in sorted(needs.items()):
-        found.append((-(-count // at_once), f"rank {rank} receives {count} chunks, {at_once} a round"))
+    bounds = [NOTHING]
+    received = Counter(rank for chunk in demand.chunks for rank in chunk.need)
+    for rank, count in sorted(received.items()):
+        bounds.append((-(-count // at_once), f"rank {rank} receives {count} chunks, {at_once} a round"))
     alone = Counter(rank for c in demand.chunks if c.need and len(c.have) == 1 for rank in c.have)
     for rank, count in sorted(alone.items()):
-        found.append(
-            (-(-count // at_once), f"rank {rank} alone has {count} chunks, and sends {at_once} a round")
-        )
+        text = f"rank {rank} alone has {count} chunks, and sends {at_once} a round"
+        bounds.append((-(-count // at_once), text))
     for have, goal in sorted({(len(c.have), len(c.have | c.need)) for c in demand.chunks}):
         rounds, reached = 0, have
         while reached < goal:
             reached, rounds = reached * (1 + at_once), rounds + 1
-        found.append((rounds, f"growth from {have} to {goal} ranks, by a factor of {1 + at_once} a round"))
-    found.append(_activity(demand, at_once))
-    return max(found, key=lambda bound: bound[0])
+        bounds.append((rounds, f"growth from {have} to {goal} ranks, by a factor of {1 + at_once} a round"))
+    bounds.append(_growth_of_all(demand, at_once))
+    return max(bounds, key=lambda bound: bound[0])
 
 
-def _activity(demand: Demand, at_once: int) -> Bound:
+def _growth_of_all(demand: Demand, at_once: int) -> Bound:
     """All chunks together: a rank that has nothing sends nothing, one that needs nothing receives nothing."""
-    holding = [set(c.have) for c in demand.chunks if c.need]
-    active = len(set().union(*holding)) if holding else 0
-    everybody = len(set().union(*(c.have | c.need for c in demand.chunks if c.need))) if holding else 0
-    needy = len(set().union(*(c.need for c in demand.chunks)))
-    left = sum(len(c.need) for c in demand.chunks)
+    chunks = [c for c in demand.chunks if c.need]
+    active = len(set().union(*(c.have for c in chunks)))
+    everybody = len(set().union(*(c.have | c.need for c in chunks)))
+    receivers = len(set().union(*(c.need for c in chunks)))
+    left = sum(len(c.need) for c in chunks)
     rounds = 0
     while left > 0:
-        sent = min(active, needy) * at_once
+        sent = min(active, receivers) * at_once
         left, rounds = left - sent, rounds + 1
         active = min(everybody, active + sent)
     return rounds, f"growth of all chunks together, {at_once} a rank and round"
@@ -63,30 +66,20 @@ def _activity(demand: Demand, at_once: int) -> Bound:
 def cut_bound(
     demand: Demand,
     capacity: Mapping[Edge, int],
-    groups: Sequence[tuple[frozenset[Edge], int]] = (),
+    groups: Groups = (),
+    *,
     shared: bool = False,
     until: float = math.inf,
     sets: Sequence[int] = (),
 ) -> Bound:
-    """Rounds needed because chunks have to cross the edges into a set of ranks.
+    """Rounds needed because chunks have to cross the edges into a set of ranks, of `capacity` chunks a round.
 
-    Parameters
-    ----------
-    demand : Demand
-    capacity : mapping
-        Chunks that each directed edge carries in a round; of `shared` edges both directions together, named
-        by either.
-    groups : sequence of (set of edges, int)
-        Chunks that edges carry together in a round.
-    shared : bool
-    until : float
-        Of `clock.now`: the best bound by then.
-    sets : sequence of int
-        Further sets of ranks to look at, as bits.
+    Of `shared` edges both directions count together, named by either. `sets`: further sets of ranks to look
+    at, as bits. The best bound by `until`, of `deadline.now`.
     """
     chunks = Counter((_bits(c.have), _bits(c.need)) for c in demand.chunks if c.need)
     edges = [(1 << a, 1 << b, (a, b)) for a, b in capacity]
-    best: Bound = (0, "nothing to be sent")
+    best = NOTHING
     for inside in chain(sets, _cuts(demand.ranks, capacity, len(chunks))):
         if deadline.now() > until:
             break
@@ -103,33 +96,15 @@ def cut_bound(
         room = _together(cut, groups)
         rounds = -(-crossing // room) if room else UNREACHABLE
         if rounds > best[0]:
-            where = _named(inside, demand.ranks)
-            best = (
-                rounds,
-                f"{crossing} chunks have to cross the edges round {where}, which carry {room} a round",
-            )
+            where = f"the edges round {_ranks_name(inside, demand.ranks)}, which carry {room} a round"
+            best = rounds, f"{crossing} chunks have to cross {where}"
     return best
 
 
 def link_bound(
-    demand: Demand,
-    capacity: Mapping[Edge, int],
-    groups: Sequence[tuple[frozenset[Edge], int]],
-    hops: np.ndarray,
-    until: float = math.inf,
+    demand: Demand, capacity: Mapping[Edge, int], groups: Groups, hops: np.ndarray, until: float = math.inf
 ) -> Bound:
-    """Rounds needed because all links together carry only so many chunks; see `link_uses`.
-
-    Parameters
-    ----------
-    demand : Demand
-    capacity, groups
-        As of `cut_bound`.
-    hops : ndarray of int, shape (ranks, ranks)
-        From each rank to each other.
-    until : float
-        As of `link_uses`.
-    """
+    """Rounds needed because all links together carry only so many chunks; see `link_uses`."""
     uses = link_uses(demand, hops, until)
     if uses >= FAR * FAR:
         return UNREACHABLE, "some rank is not linked to what it needs"
@@ -139,18 +114,10 @@ def link_bound(
 
 
 def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
-    """How often chunks have to go over links at least.
+    """How often chunks have to go over links at least; `FAR` squared if some rank cannot be reached.
 
-    A chunk that reaches `need` takes a link for every rank of it, and one more for every distance from `have`
-    at which there is none of them but farther ones are: of a chunk for one rank, the distance.
-
-    Parameters
-    ----------
-    demand : Demand
-    hops : ndarray of int, shape (ranks, ranks)
-        From each rank to each other, `FAR` where there is no way: then the answer is `FAR` squared.
-    until : float
-        Of `clock.now`; chunks not looked at by then are left out.
+    A chunk takes a link for every rank that needs it, and one more for every distance from those that have it
+    at which there is none of them but farther ones are. Chunks not looked at by `until` are left out.
     """
     uses, stop = 0, deadline.Deadline(until)
     try:
@@ -178,18 +145,15 @@ def nearer_sets(hops: np.ndarray, capacity: Mapping[Edge, int]) -> list[int]:
     Of a mesh these are the sides of all straight cuts, of a hypercube its halves, of an even ring its half
     rings (Djoković 1973, doi:10.1016/0095-8956(73)90010-5).
     """
-    found = set()
-    for a, b in capacity:
-        side = hops[a] < hops[b]
-        found.add(sum(1 << int(r) for r in np.flatnonzero(side)))
-    return sorted(found - {0})
+    sides = (np.flatnonzero(hops[a] < hops[b]).tolist() for a, b in capacity)
+    return sorted({_bits(side) for side in sides} - {0})
 
 
-def _bits(ranks: frozenset[int]) -> int:
+def _bits(ranks) -> int:
     return sum(1 << r for r in ranks)
 
 
-def _named(inside: int, ranks: int) -> str:
+def _ranks_name(inside: int, ranks: int) -> str:
     """A set of ranks in words."""
     numbers = [str(r) for r in range(ranks) if inside >> r & 1]
     if len(numbers) > 12:
@@ -197,18 +161,12 @@ def _named(inside: int, ranks: int) -> str:
     return f"{'rank' if len(numbers) == 1 else 'ranks'} {', '.join(numbers)}"
 
 
-def _together(cut: dict[Edge, int], groups: Sequence[tuple[frozenset[Edge], int]]) -> int:
+def _together(cut: dict[Edge, int], groups: Groups) -> int:
     """An upper limit of what edges carry: each edge counted alone, or in one of its groups."""
-    saving = sorted(((n - sum(cut.get(e, 0) for e in edges), i) for i, (edges, n) in enumerate(groups)))
     left, room = dict(cut), 0
-    for _, i in saving:
-        edges, n = groups[i]
+    for edges, n in sorted(groups, key=lambda group: group[1] - sum(cut.get(e, 0) for e in group[0])):
         room += min(n, sum(left.pop(e, 0) for e in edges))
     return room + sum(left.values())
-
-
-#: Rounds needed by what cannot be done.
-UNREACHABLE = 1 << 30
 
 
 def _cuts(ranks: int, capacity: Mapping[Edge, int], chunks: int) -> Iterator[int]:

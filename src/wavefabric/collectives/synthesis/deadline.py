@@ -1,4 +1,4 @@
-"""Deadlines: the clock that all parts of a synthesis read, and work that stops when it is over."""
+"""The clock that all parts of a synthesis read, and work that stops when its time is over."""
 
 from __future__ import annotations
 
@@ -19,14 +19,7 @@ def now() -> float:
 
 
 class Deadline:
-    """A time of `now` that is checked once in a number of calls.
-
-    Parameters
-    ----------
-    at : float
-    every : int
-        Calls of `check` for one look at the clock.
-    """
+    """A time of `now`; `check` looks at the clock once in `every` calls."""
 
     def __init__(self, at: float = math.inf, every: int = 256):
         self.at, self.every = at, every
@@ -35,8 +28,8 @@ class Deadline:
     def check(self) -> None:
         """Raise `OutOfTime` if it has passed."""
         self._calls += 1
-        if self._calls % self.every == 0 and now() > self.at:
-            raise OutOfTime
+        if self._calls % self.every == 0:
+            check(self.at)
 
 
 def check(at: float) -> None:
@@ -51,8 +44,5 @@ def share(begun: float, until: float, part: float) -> float:
 
 
 def before_writing(begun: float, time_limit: float, moves: int) -> float:
-    """Until when a schedule of so many moves may be searched, if it is to be written within the limit.
-
-    At least half of the time is for the search.
-    """
+    """Until when a schedule of so many moves may be searched: at least half of the time."""
     return begun + time_limit - min(time_limit / 2, _WRITE * moves) if math.isfinite(time_limit) else math.inf

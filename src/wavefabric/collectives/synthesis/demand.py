@@ -1,4 +1,4 @@
-"""A layout as chunks to be spread from rank to rank; sums are the same with time turned round."""
+"""A layout as chunks that must reach further ranks; sums are the same with time reversed."""
 
 from __future__ import annotations
 
@@ -8,65 +8,54 @@ from dataclasses import dataclass, field
 from wavefabric.collectives.conditions import Layout
 from wavefabric.errors import InputError
 
-Place = tuple[int, int]  # buffer, chunk
+#: Buffer and chunk.
+Place = tuple[int, int]
 #: (round, chunk, from, to)
 Move = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """One chunk to be spread: the ranks that have it, and the other ranks that need it."""
+class ChunkDemand:
+    """One chunk: the ranks that have it, and the other ranks that need it."""
 
     have: frozenset[int]
     need: frozenset[int]
 
     @property
     def direct(self) -> bool:
-        """Whether there is only one way: from the one rank that has it to the one that needs it."""
+        """Whether it is one rank's and goes to one other."""
         return len(self.have) == 1 and len(self.need) == 1
 
 
 @dataclass(frozen=True)
 class Demand:
-    """Chunks to be spread among ranks."""
+    """Chunks that must reach the ranks that need them."""
 
     ranks: int
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[ChunkDemand, ...]
 
 
 @dataclass(frozen=True)
 class Task:
-    """A layout taken apart.
+    """A layout taken apart into sums and copies.
 
-    Parameters
-    ----------
-    layout : Layout
-    gather : Demand or None
-        Of sums: chunk c of every contributor has to come together at one rank, its root. Stated with time
-        turned round: the chunk has to be spread from the root.
-    spread : Demand or None
-        Copies; of sums that several ranks need: from the root.
-    places : dict of (chunk, rank) to (buffer, chunk)
-        Where a rank keeps a chunk, if the layout says so.
-    copies : list of (chunk, rank, buffer and chunk)
-        Further places that must hold a chunk in the end.
+    ``sums``: the parts of chunk c come together at its root; stated with time reversed, from the root to all.
+    ``copies``: of sums that several ranks need, from the root. ``places`` where a rank (chunk, rank) keeps a
+    chunk, if the layout says so; ``local_copies``: (chunk, rank, further place that must hold it).
     """
 
     layout: Layout
-    gather: Demand | None
-    spread: Demand | None
+    sums: Demand | None
+    copies: Demand | None
     places: dict[tuple[int, int], Place] = field(repr=False)
-    copies: list[tuple[int, int, Place]] = field(repr=False)
+    local_copies: list[tuple[int, int, Place]] = field(repr=False)
 
 
 def task(layout: Layout) -> Task:
     """Take a layout apart.
 
-    Raises
-    ------
-    InputError
-        If a sum is not of one contribution a rank, or is not kept in place; if a chunk that must be held in
-        the end lies where another one is before; if nobody has what somebody needs.
+    Refused are sums that are not of one contribution a rank or not kept in place, a chunk whose place holds
+    another one before, and an item that nobody has.
     """
     pre: dict[int, dict[int, tuple[Place, int]]] = defaultdict(dict)
     post: dict[int, dict[int, list[tuple[Place, int]]]] = defaultdict(lambda: defaultdict(list))
@@ -81,38 +70,38 @@ def task(layout: Layout) -> Task:
                 f"layout: {where} holds item {before[0]} before and {item} after; allowed: one item"
             )
     places: dict[tuple[int, int], Place] = {}
-    copies: list[tuple[int, int, Place]] = []
-    gather: list[Chunk] = []
-    spread: list[Chunk] = []
+    local_copies: list[tuple[int, int, Place]] = []
+    sums: list[ChunkDemand] = []
+    copies: list[ChunkDemand] = []
     for number, item in enumerate(sorted(post)):
         have, need = pre[item], post[item]
         if not have:
             raise InputError(f"layout: item {item} must be held after; allowed: items that are held before")
-        sums = len({origins for _, origins in have.values()} | _origins(need)) > 1
         for rank, (place, _) in have.items():
             places[number, rank] = place
         for rank, wanted in need.items():
             place = places.setdefault((number, rank), wanted[0][0])
-            copies += [(number, rank, w) for w, _ in wanted if w != place]
-        if sums:
-            root = _root(layout, item, number, len(post), have, need)
-            gather.append(Chunk(frozenset({root}), frozenset(have) - {root}))
-            spread.append(Chunk(frozenset({root}), frozenset(need) - {root}))
+            local_copies += [(number, rank, other) for other, _ in wanted if other != place]
+        if len({origins for _, origins in have.values()} | _origins(need)) > 1:
+            ranks = _sum_ranks(item, have, need)
+            root = frozenset({ranks[number * len(ranks) // len(post)]})  # spread evenly over the ranks
+            sums.append(ChunkDemand(root, frozenset(have) - root))
+            copies.append(ChunkDemand(root, frozenset(need) - root))
         else:
-            spread.append(Chunk(frozenset(have), frozenset(need) - frozenset(have)))
-    if gather and len(gather) != len(spread):
+            copies.append(ChunkDemand(frozenset(have), frozenset(need) - frozenset(have)))
+    if sums and len(sums) != len(copies):
         raise InputError("layout: sums and copies; allowed: only sums, or only copies")
-    first = Demand(layout.ranks, tuple(gather)) if gather else None
-    second = Demand(layout.ranks, tuple(spread)) if not gather or any(c.need for c in spread) else None
-    return Task(layout, first, second, places, copies)
+    first = Demand(layout.ranks, tuple(sums)) if sums else None
+    second = Demand(layout.ranks, tuple(copies)) if not sums or any(c.need for c in copies) else None
+    return Task(layout, first, second, places, local_copies)
 
 
 def _origins(need: dict[int, list[tuple[Place, int]]]) -> set[int]:
     return {origins for wanted in need.values() for _, origins in wanted}
 
 
-def _root(layout: Layout, item: int, number: int, items: int, have: dict, need: dict) -> int:
-    """The rank at which a sum comes together: of several that need it, roots are spread evenly."""
+def _sum_ranks(item: int, have: dict, need: dict) -> list[int]:
+    """The ranks that need a sum, all of whose parts are there and which keep it in place of their own."""
     total = 0
     for _, origins in have.values():
         if total & origins:
@@ -124,4 +113,4 @@ def _root(layout: Layout, item: int, number: int, items: int, have: dict, need: 
     for rank in ranks:
         if rank not in have or any(place != have[rank][0] for place, _ in need[rank]):
             raise InputError(f"layout: the sum of item {item} at rank {rank}; allowed: where its own part is")
-    return ranks[number * len(ranks) // items]
+    return ranks

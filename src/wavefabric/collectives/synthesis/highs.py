@@ -1,4 +1,4 @@
-"""HiGHS as a process of its own, which can be stopped: a question in, an answer out, as arrays."""
+"""HiGHS as a process of its own, which can be stopped: a model in, an answer out, as arrays."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from wavefabric.system.processes import die_with_parent
 
 
 def main() -> None:
-    """Answer the question on standard input.
+    """Solve the model on standard input. Status 0: `values` satisfies it; 2: nothing does; else not decided.
 
-    Status 0: `values` satisfies it; 2: nothing does; anything else: not decided. HiGHS: Huangfu & Hall 2018,
-    doi:10.1007/s12532-017-0130-5.
+    HiGHS: Huangfu & Hall 2018, doi:10.1007/s12532-017-0130-5.
     """
     die_with_parent(signal.SIGKILL)
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
-    q = np.load(io.BytesIO(sys.stdin.buffer.read()))
-    size = q["upper"].size
-    rows = csr_array((q["data"], q["indices"], q["indptr"]), shape=(q["low"].size, size))
-    options = {} if np.isinf(q["time_limit"]) else {"time_limit": float(q["time_limit"])}
+    model = np.load(io.BytesIO(sys.stdin.buffer.read()))
+    size = model["upper"].size
+    rows = csr_array((model["data"], model["indices"], model["indptr"]), shape=(model["low"].size, size))
+    options = {} if np.isinf(model["time_limit"]) else {"time_limit": float(model["time_limit"])}
     found = milp(
         np.zeros(size),
-        constraints=LinearConstraint(rows, q["low"], q["high"]),
+        constraints=LinearConstraint(rows, model["low"], model["high"]),
         integrality=np.ones(size),
-        bounds=Bounds(q["lower"], q["upper"]),
+        bounds=Bounds(model["lower"], model["upper"]),
         options=options,
     )
     values = np.zeros(0) if found.x is None else np.rint(found.x)

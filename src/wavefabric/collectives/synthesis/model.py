@@ -1,4 +1,4 @@
-"""A question to a solver: whole numbers that satisfy linear constraints."""
+"""A model for the solvers: whole numbers that satisfy linear constraints."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from wavefabric.collectives.synthesis.deadline import Deadline
 
 
 class Model:
-    """Variables from 0 to an upper limit, and rows low ≤ Σ coefficient · variable ≤ high.
+    """Integer variables lower ≤ x ≤ upper, and rows low ≤ Σ coefficient · x ≤ high.
 
-    Parameters
-    ----------
-    deadline : float
-        Of `clock.now`: variables and rows added after it raise `OutOfTime`.
+    Variables and rows added after the deadline, of `deadline.now`, raise `OutOfTime`.
     """
 
-    def __init__(self, deadline: float = math.inf) -> None:
+    def __init__(self, deadline: float = math.inf):
         self._deadline = Deadline(deadline)
         self.upper: list[int] = []
         self.lower: list[int] = []
@@ -41,12 +38,16 @@ class Model:
     def row(
         self, columns: Iterable[int], low: float, high: float, coefficients: Iterable[int] | None = None
     ) -> None:
-        """A new constraint; coefficients are 1 unless given."""
+        """A new constraint; coefficients are 1 by default."""
         self._deadline.check()
         self.columns.append(list(columns))
         self.coefficients.append([1] * len(self.columns[-1]) if coefficients is None else list(coefficients))
         self.low.append(low)
         self.high.append(high)
+
+    def equal(self, left: Sequence[int], right: Sequence[int]) -> None:
+        """As much on the left as on the right."""
+        self.row([*left, *right], 0, 0, [1] * len(left) + [-1] * len(right))
 
     def limit(self, columns: Sequence[int], high: int) -> None:
         """At most `high` in all, unless that cannot be exceeded."""
@@ -54,7 +55,7 @@ class Model:
             self.row(columns, -math.inf, high)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The whole question as arrays; rows as in compressed sparse rows."""
+        """The whole model as arrays; rows as in compressed sparse rows."""
         counts = [len(c) for c in self.columns]
         return {
             "upper": np.array(self.upper, np.float64),

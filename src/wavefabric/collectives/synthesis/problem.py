@@ -19,7 +19,7 @@ class Undecided(InputError):
 
 
 @dataclass(frozen=True)
-class Lights:
+class OpticalNetwork:
     """A photonic fabric as plain data: tiles that send light to each other over waveguides.
 
     Parameters
@@ -33,8 +33,8 @@ class Lights:
     ports : int or None
         Wavelengths that a tile can use at once in each direction; None: all.
     routes : mapping of (src, dst) to routes
-        The ways allowed from each rank to each other, as tiles, src first and dst last. A pair that is absent
-        or has none cannot be connected.
+        The routes allowed from each rank to each other, as tiles, src first and dst last. A pair that is
+        absent or has none cannot be connected.
     capacity : mapping of (a, b) to int, optional
         Waveguides of single edges, where they differ from `waveguides`.
     shared : bool
@@ -55,10 +55,10 @@ class Lights:
         whole("waveguides", self.waveguides, 0)
         if self.ports is not None:
             whole("ports", self.ports, 1)
-        for (src, dst), ways in self.routes.items():
+        for (src, dst), routes in self.routes.items():
             _check_pair("routes", src, dst, self.ranks)
-            for way in ways:
-                tiles = tuple(way)
+            for route in routes:
+                tiles = tuple(route)
                 ends = len(tiles) > 1 and (tiles[0], tiles[-1]) == (src, dst)
                 if not ends or len(set(tiles)) < len(tiles) or not all(0 <= t < self.ranks for t in tiles):
                     allowed = f"tiles of 0 to {self.ranks - 1}, none twice, {src} first and {dst} last"
@@ -72,27 +72,30 @@ class Lights:
         """Circuits that a rank can send, or receive, in a round."""
         return self.lasers if self.ports is None else min(self.lasers, self.ports)
 
-    def of_edge(self, a: int, b: int) -> int:
+    def waveguides_of(self, a: int, b: int) -> int:
         """Waveguides from a tile to its neighbour; of a shared edge those of either direction."""
-        given = self.capacity or {}
-        if self.shared and (a, b) not in given:
-            return given.get((b, a), self.waveguides)
-        return given.get((a, b), self.waveguides)
+        capacity = self.capacity or {}
+        if self.shared and (a, b) not in capacity:
+            return capacity.get((b, a), self.waveguides)
+        return capacity.get((a, b), self.waveguides)
 
-    def reversed(self) -> Lights:
-        """The same fabric with time, and so every route, turned round."""
-        routes = {(d, s): tuple(tuple(way[::-1]) for way in ways) for (s, d), ways in self.routes.items()}
+    def reversed(self) -> OpticalNetwork:
+        """The same network with time, and so every route, reversed."""
+        routes = {(d, s): tuple(tuple(r[::-1]) for r in ways) for (s, d), ways in self.routes.items()}
         capacity = self.capacity and {(b, a): w for (a, b), w in self.capacity.items()}
-        return Lights(self.ranks, self.lasers, self.waveguides, self.ports, routes, capacity, self.shared)
+        return OpticalNetwork(
+            self.ranks, self.lasers, self.waveguides, self.ports, routes, capacity, self.shared
+        )
 
     def symmetric(self) -> bool:
-        """Whether turning time round changes nothing."""
+        """Whether reversing time changes nothing."""
         mirror = self.reversed()
-        edges = {e for ways in self.routes.values() for way in ways for e in pairwise(way)}
-        if any(self.of_edge(a, b) != self.of_edge(b, a) for a, b in edges):
+        edges = {e for routes in self.routes.values() for route in routes for e in pairwise(route)}
+        if any(self.waveguides_of(a, b) != self.waveguides_of(b, a) for a, b in edges):
             return False
         return all(
-            set(map(tuple, ways)) == set(mirror.routes.get(pair, ())) for pair, ways in self.routes.items()
+            set(map(tuple, routes)) == set(mirror.routes.get(pair, ()))
+            for pair, routes in self.routes.items()
         )
 
 
@@ -124,10 +127,19 @@ class Links:
                 if link not in self.capacity:
                     raise InputError(f"groups[{i}]: link {link}; allowed: links named in capacity")
 
+    @property
+    def usable(self) -> list[Edge]:
+        """Links that carry anything."""
+        return [link for link, chunks in self.capacity.items() if chunks]
+
     def reversed(self) -> Links:
-        """The same topology with every link turned round."""
+        """The same topology with every link reversed."""
         groups = tuple((frozenset((b, a) for a, b in links), n) for links, n in self.groups)
         return Links(self.ranks, {(b, a): n for (a, b), n in self.capacity.items()}, groups)
+
+    def symmetric(self) -> bool:
+        """Whether reversing time changes nothing."""
+        return self == self.reversed()
 
 
 @dataclass(frozen=True)
@@ -198,21 +210,6 @@ def check_time_limit(time_limit: float) -> float:
     if isinstance(time_limit, bool) or not isinstance(time_limit, int | float) or not time_limit > 0:
         raise InputError(f"time_limit: {time_limit!r}; allowed: seconds, more than 0")
     return math.inf if math.isinf(time_limit) else float(time_limit)
-
-
-def silent(text: str) -> None:
-    """Progress that nobody asked for."""
-
-
-def nothing_yet() -> Undecided:
-    """Time is over before any schedule was found."""
-    return Undecided("time_limit: over before any schedule was found; allowed: more time")
-
-
-def check_ranks(of_layout: int, of_fabric: int) -> None:
-    """Refuse a layout for another number of ranks."""
-    if of_layout != of_fabric:
-        raise InputError(f"layout: {of_layout} ranks; allowed: the {of_fabric} ranks of the fabric")
 
 
 def _check_pair(key: str, a: int, b: int, ranks: int) -> None:

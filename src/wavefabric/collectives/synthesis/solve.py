@@ -1,4 +1,4 @@
-"""Questions put to two solvers at once: CP-SAT, and HiGHS, each good at proofs that the other is bad at."""
+"""Models put to two solvers at once: CP-SAT, and HiGHS, each good at proofs that the other is bad at."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wavefabric.errors import MissingExtra
 #: Seconds that CP-SAT has to itself before HiGHS is started beside it.
 _ALONE = 2.0
 _PAUSE = 0.02
-#: Variables of a question that is not even written down.
+#: Variables of a model that is not even written down.
 TOO_MANY = 1_500_000
 #: Seconds after its deadline at which a solver that has not noticed is ended.
 _GRACE = 0.5
@@ -32,7 +32,7 @@ _NOTICE = 4e-6
 
 @dataclass(frozen=True)
 class Answer:
-    """What a solver found: True with values, False if nothing satisfies the question, None if not decided."""
+    """What a solver found: True with values, False if nothing satisfies the model, None if not decided."""
 
     feasible: bool | None
     values: np.ndarray | None
@@ -40,17 +40,10 @@ class Answer:
 
 
 def decide(model: Model, deadline: float, workers: int) -> Answer:
-    """Answer a question before a time of `time.monotonic`.
+    """Solve a model before a time of `deadline.now`; `OutOfTime` if that is before a solver has begun.
 
-    CP-SAT begins alone on all workers, as most questions are easy for it. After two seconds HiGHS gets one
+    CP-SAT begins alone on all workers, as most models are easy for it. After two seconds HiGHS gets one
     of the workers. Ctrl-C stops both within a fraction of a second.
-
-    Raises
-    ------
-    MissingExtra
-        Without ortools.
-    OutOfTime
-        If time is over before a solver has begun.
     """
     deadline -= _NOTICE * len(model.upper)
     check(deadline)
@@ -95,7 +88,7 @@ class _CpSat:
             from ortools.sat.python import cp_model
         except ImportError as error:
             raise MissingExtra("synthesis of schedules", "schedules") from error
-        self._names: Any = cp_model
+        self._library: Any = cp_model
         self._status: Any = None
         self._error: BaseException | None = None
         self._values = np.zeros(0, np.int64)
@@ -104,19 +97,19 @@ class _CpSat:
         limits.num_workers = workers
         limits.random_seed = 1
         limits.catch_sigint_signal = False
-        question, variables = _cp_sat_model(cp_model, model, deadline)
-        #: The deadline given, or so many seconds after the question was written down.
+        copy, variables = _cp_sat_model(cp_model, model, deadline)
+        #: The deadline given, or so many seconds after the model was written down.
         self.deadline = min(deadline, clock.now() + seconds)
         left = self.deadline - clock.now()
         if math.isfinite(left):
             limits.max_time_in_seconds = max(left, 1e-3)
-        self._thread = threading.Thread(target=self._run, args=(question, variables), daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(copy, variables), daemon=True)
         self._thread.start()
 
-    def _run(self, question: Any, variables: list[Any]) -> None:
+    def _run(self, model: Any, variables: list[Any]) -> None:
         try:
-            status = self._solver.solve(question)
-            if status in (self._names.OPTIMAL, self._names.FEASIBLE):
+            status = self._solver.solve(model)
+            if status in (self._library.OPTIMAL, self._library.FEASIBLE):
                 self._values = np.array([self._solver.value(v) for v in variables], np.int64)
             self._status = status
         except BaseException as error:  # raised in the thread that waits
@@ -128,11 +121,11 @@ class _CpSat:
     def answer(self) -> Answer:
         if self._error is not None:
             raise self._error
-        if self._status in (self._names.OPTIMAL, self._names.FEASIBLE):
+        if self._status in (self._library.OPTIMAL, self._library.FEASIBLE):
             return Answer(True, self._values, "CP-SAT")
-        if self._status == self._names.INFEASIBLE:
+        if self._status == self._library.INFEASIBLE:
             return Answer(False, None, "CP-SAT")
-        if self._status == self._names.MODEL_INVALID:
+        if self._status == self._library.MODEL_INVALID:
             raise RuntimeError("CP-SAT refused the model")
         return Answer(None, None, "CP-SAT")
 
@@ -144,28 +137,29 @@ class _CpSat:
 
 
 def _cp_sat_model(cp_model: Any, model: Model, deadline: float) -> tuple[Any, list[Any]]:
+    """The same model for CP-SAT, and its variables."""
     stop = Deadline(deadline)
-    question = cp_model.CpModel()
-    variables = [
-        question.new_bool_var("") if (low, high) == (0, 1) else question.new_int_var(low, high, "")
-        for low, high in zip(model.lower, model.upper, strict=True)
-    ]
+    copy = cp_model.CpModel()
     boolean = [limits == (0, 1) for limits in zip(model.lower, model.upper, strict=True)]
+    variables = [
+        copy.new_bool_var("") if is_bool else copy.new_int_var(low, high, "")
+        for is_bool, low, high in zip(boolean, model.lower, model.upper, strict=True)
+    ]
     for columns, ks, low, high in zip(model.columns, model.coefficients, model.low, model.high, strict=True):
         stop.check()
         chosen = [variables[c] for c in columns]
         ones = high == 1 and all(k == 1 for k in ks) and all(boolean[c] for c in columns)
         if ones and low == 1:
-            question.add_exactly_one(chosen)
+            copy.add_exactly_one(chosen)
         elif ones and low <= 0:
-            question.add_at_most_one(chosen)
+            copy.add_at_most_one(chosen)
         else:
             least = int(low) if math.isfinite(low) else cp_model.INT32_MIN
             most = int(high) if math.isfinite(high) else cp_model.INT32_MAX
-            question.add_linear_constraint(cp_model.LinearExpr.weighted_sum(chosen, list(ks)), least, most)
+            copy.add_linear_constraint(cp_model.LinearExpr.weighted_sum(chosen, list(ks)), least, most)
     for column, value in model.hint.items():
-        question.add_hint(variables[column], value)
-    return question, variables
+        copy.add_hint(variables[column], value)
+    return copy, variables
 
 
 class _Highs:
@@ -173,10 +167,9 @@ class _Highs:
 
     def __init__(self, model: Model, deadline: float):
         self._model = model
-        left = np.array(max(deadline - clock.now(), 0.1))
-        question = io.BytesIO()
-        arrays: dict[str, Any] = {"time_limit": left, **model.arrays()}
-        np.savez(question, **arrays)
+        arrays: dict[str, Any] = {"time_limit": np.array(max(deadline - clock.now(), 0.1)), **model.arrays()}
+        content = io.BytesIO()
+        np.savez(content, **arrays)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "wavefabric.collectives.synthesis.highs"],
             stdin=subprocess.PIPE,
@@ -185,11 +178,11 @@ class _Highs:
             start_new_session=True,  # Ctrl-C at a terminal is ours to pass on
         )
         self._output = b""
-        self._thread = threading.Thread(target=self._talk, args=(question.getvalue(),), daemon=True)
+        self._thread = threading.Thread(target=self._talk, args=(content.getvalue(),), daemon=True)
         self._thread.start()
 
-    def _talk(self, question: bytes) -> None:
-        self._output = self._process.communicate(question)[0]
+    def _talk(self, content: bytes) -> None:
+        self._output = self._process.communicate(content)[0]
 
     def done(self) -> bool:
         return not self._thread.is_alive()
@@ -197,10 +190,10 @@ class _Highs:
     def answer(self) -> Answer:
         if self._process.returncode:
             return Answer(None, None, "HiGHS")
-        found = np.load(io.BytesIO(self._output))
-        if found["status"] == 2:
+        answer = np.load(io.BytesIO(self._output))
+        if answer["status"] == 2:
             return Answer(False, None, "HiGHS")
-        values = found["values"].astype(np.int64)
+        values = answer["values"].astype(np.int64)
         # HiGHS computes in floating point: what it found is checked in whole numbers.
         if values.size == len(self._model.upper) and self._model.holds(values.tolist()):
             return Answer(True, values, "HiGHS")

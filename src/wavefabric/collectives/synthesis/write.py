@@ -14,23 +14,18 @@ from wavefabric.collectives.synthesis.demand import Move, Place, Task
 from wavefabric.collectives.verify import verify
 
 
-class Writer:
-    """Turns moves into a schedule: sums first, then copies.
-
-    Parameters
-    ----------
-    task : Task
-    """
+class ScheduleWriter:
+    """Turns the moves of a task into a schedule: sums first, then copies."""
 
     def __init__(self, task: Task):
         self.task = task
         self.places = dict(task.places)
         self.scratch = len(task.layout.buffers)
+        #: Elements of each chunk.
         self.size = {
-            (number, rank): int(task.layout.sizes[buffer][rank, chunk])
+            number: int(task.layout.sizes[buffer][rank, chunk])
             for (number, rank), (buffer, chunk) in task.places.items()
         }
-        self.of_chunk = {number: size for (number, _), size in self.size.items()}
         #: Sizes of each rank's places in the scratch buffer.
         self.slots: dict[int, list[int]] = defaultdict(list)
         #: Those of (rank, size) that are free again after each round.
@@ -39,19 +34,14 @@ class Writer:
         self.round = 0
 
     def sums(self, moves: Sequence[Move]) -> list[int]:
-        """Moves of a gathering: (round, chunk, from, to), each adds to what is at the receiver.
+        """Write moves each of which adds to what is at the receiver; the schedule's round of each round.
 
-        Of several chunks that arrive to be added to one, the first of the lowest rank is added as it
-        arrives, the others go to scratch and are added in rounds of their own, in rank order: no two
-        additions to one chunk are in one round, and bits do not depend on what arrives first.
-
-        Returns
-        -------
-        list of int
-            The round of the schedule that each round of the moves became.
+        Of several arrivals for one chunk the first of the lowest rank is added as it arrives, the others go
+        to scratch and are added in rounds of their own, in rank order: bits do not depend on what is first.
         """
         became: list[int] = []
-        holds = {(c, rank) for c, chunk in enumerate(self._gather()) for rank in chunk.have | chunk.need}
+        summed = self.task.sums.chunks if self.task.sums is not None else ()
+        holds = {(c, rank) for c, chunk in enumerate(summed) for rank in chunk.have | chunk.need}
         of_round: dict[int, list[Move]] = defaultdict(list)
         for move in moves:
             of_round[move[0]].append(move)
@@ -66,7 +56,7 @@ class Writer:
                 if not n:
                     self._row(self.round, src, dst, self._place(number, src), place, (number, dst) in holds)
                 else:
-                    slot = self._slot(dst, self.of_chunk[number], taken)
+                    slot = self._slot(dst, self.size[number], taken)
                     self._row(self.round, src, dst, self._place(number, src), slot, False)
                     later[n].append((dst, dst, slot, place, True))
             holds |= set(arrived)
@@ -79,14 +69,14 @@ class Writer:
         return became
 
     def copies(self, moves: Sequence[Move]) -> list[int]:
-        """Moves of copies, and then copies within ranks; what `sums` returns."""
+        """Write moves of copies, and then copies within ranks; what `sums` returns."""
         first = self.round
         for r, number, src, dst in moves:
             self._row(first + r, src, dst, self._place(number, src), self._place(number, dst), False)
         rounds = 1 + max((m[0] for m in moves), default=-1)
         self.round += rounds
         received = {(number, dst) for _, number, _, dst in moves}
-        for number, rank, place in self.task.copies:
+        for number, rank, place in self.task.local_copies:
             # What was there before is copied at once; what arrives, in a round of its own.
             at = self.round if (number, rank) in received or not rounds else first
             self._row(at, rank, rank, self.places[number, rank], place, False)
@@ -95,7 +85,7 @@ class Writer:
     def schedule(self) -> Schedule:
         """The schedule, verified."""
         layout = self.task.layout
-        rows = np.array(sorted(self.rows), TRANSFER) if self.rows else np.zeros(0, TRANSFER)
+        rows = np.array(sorted(self.rows), TRANSFER)
         buffers, sizes = layout.buffers, layout.sizes
         if self.slots:
             table = np.zeros((layout.ranks, max(map(len, self.slots.values()))), np.int64)
@@ -110,16 +100,13 @@ class Writer:
         verify(made)
         return made
 
-    def _gather(self):
-        return self.task.gather.chunks if self.task.gather is not None else ()
-
-    def _row(self, r: int, src: int, dst: int, at: Place, to: Place, reduce: bool) -> None:
-        self.rows.append((r, src, dst, *at, *to, 1, reduce))
+    def _row(self, r: int, src: int, dst: int, source: Place, target: Place, reduce: bool) -> None:
+        self.rows.append((r, src, dst, *source, *target, 1, reduce))
 
     def _place(self, number: int, rank: int) -> Place:
         """Where a rank keeps a chunk; one that only passes it on, in scratch."""
         if (number, rank) not in self.places:
-            self.slots[rank].append(self.of_chunk[number])
+            self.slots[rank].append(self.size[number])
             self.places[number, rank] = (self.scratch, len(self.slots[rank]) - 1)
         return self.places[number, rank]
 

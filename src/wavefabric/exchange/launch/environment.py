@@ -4,38 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
 
-
-class _Starter(NamedTuple):
-    rank: str
-    size: str
-    local_rank: str
-    local_size: str
-
-
-#: Open MPI; MPICH's hydra, Intel MPI, MVAPICH and srun with PMI; srun alone or with PMIx. Slurm's own
-#: SLURM_PROCID is set in batch scripts too; the number of tasks of a *step* only where srun started them.
+#: Variables with rank, number of ranks, rank on this host, ranks on this host. Open MPI; MPICH's hydra, Intel
+#: MPI, MVAPICH and srun with PMI; srun alone or with PMIx. Slurm's own SLURM_PROCID is set in batch scripts
+#: too; the number of tasks of a *step* only where srun started them.
 _STARTERS = (
-    _Starter(
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-    ),
-    _Starter("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-    _Starter("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
+    tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
 )
+_PREFIXES = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "MPI_LOCAL")
 
 #: Set by `wavefabric run --ranks` for its ranks.
 RANKS = "WAVEFABRIC_RANKS"
 TRANSPORT = "WAVEFABRIC_TRANSPORT"
 PLACEMENT = "WAVEFABRIC_PLACEMENT"
 THREADS = "WAVEFABRIC_THREADS"
-RECORDS = "WAVEFABRIC_RECORDS"
+FOLDER = "WAVEFABRIC_RECORDS"  # what launcher and ranks share, see `rank_status`
 TERMINAL = "WAVEFABRIC_TERMINAL"
-
-_PREFIXES = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "MPI_LOCAL")
 
 
 def _number(name: str) -> int | None:
@@ -43,35 +29,31 @@ def _number(name: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _starter() -> _Starter | None:
-    for starter in _STARTERS:
-        rank, size = _number(starter.rank), _number(starter.size)
+def _starter() -> tuple[str, ...] | None:
+    for names in _STARTERS:
+        rank, size = _number(names[0]), _number(names[1])
         if rank is not None and size is not None and rank < size:
-            return starter
+            return names
     return None
 
 
 def ranks() -> int:
     """Number of ranks that were started together, 1 if this process was started alone."""
     starter = _starter()
-    return (starter and _number(starter.size)) or 1
+    return (starter and _number(starter[1])) or 1
 
 
 def rank() -> int:
     """Number of this rank, 0 if alone."""
     starter = _starter()
-    return (starter and _number(starter.rank)) or 0
+    return (starter and _number(starter[0])) or 0
 
 
 def local_rank() -> int:
     """Number of this rank among those of its host; its rank where the starter does not say."""
     starter = _starter()
-    if starter is None:
-        return 0
-    for name in (starter.local_rank, "SLURM_LOCALID"):
-        if (found := _number(name)) is not None:
-            return found
-    return rank()
+    numbers = [_number(name) for name in (starter[2], "SLURM_LOCALID")] if starter else [0]
+    return next((number for number in numbers if number is not None), rank())
 
 
 def local_size() -> int:
@@ -79,17 +61,15 @@ def local_size() -> int:
     starter = _starter()
     if starter is None:
         return 1
-    found = _number(starter.local_size)
-    if found is None:
-        found = _tasks_here(os.environ.get("SLURM_STEP_TASKS_PER_NODE", ""), _number("SLURM_NODEID") or 0)
-    return found or ranks()
+    tasks = os.environ.get("SLURM_STEP_TASKS_PER_NODE", "")
+    return _number(starter[3]) or _tasks_of_node(tasks, _number("SLURM_NODEID") or 0) or ranks()
 
 
-def _tasks_here(text: str, node: int) -> int | None:
+def _tasks_of_node(text: str, node: int) -> int | None:
     """Tasks of a node, from Slurm's ``4(x2),3``."""
     counts: list[int] = []
-    for word in filter(None, text.split(",")):
-        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", word)
+    for part in filter(None, text.split(",")):
+        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
         if match is None:
             return None
         counts += [int(match[1])] * int(match[2] or 1)
@@ -101,11 +81,12 @@ def expected_ranks() -> int | None:
     return _number(RANKS)
 
 
-def without_ranks(environment: dict[str, str]) -> dict[str, str]:
+def threads() -> int | None:
+    """CPU threads of a rank, as `wavefabric run --ranks` sets them; None where nothing is set."""
+    return _number(THREADS) or None
+
+
+def without_ranks(variables: dict[str, str]) -> dict[str, str]:
     """An environment for a new mpiexec: nothing in it says that this process is a rank of an older one."""
     names = {name for starter in _STARTERS[1:] for name in starter}
-    return {
-        name: value
-        for name, value in environment.items()
-        if name not in names and not name.startswith(_PREFIXES)
-    }
+    return {k: v for k, v in variables.items() if k not in names and not k.startswith(_PREFIXES)}

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from wavefabric.errors import InputError, MissingExtra
 
-_NAMES = ("mpiexec", "mpirun")
 _SECONDS = 60
 
 #: In a child: importing mpi4py.MPI here would initialise MPI in the process that starts the ranks.
@@ -23,10 +22,15 @@ mpi4py.rc.initialize = False
 from mpi4py import MPI
 print(json.dumps([MPI.get_vendor()[0], MPI.Get_library_version(), mpi4py.__version__]))
 """
+#: Words that name an MPI, or its mpiexec. Intel MPI and MVAPICH start ranks as MPICH does.
+_FAMILIES = {
+    "Open MPI": ("open mpi", "openmpi", "openrte", "open-mpi", "prterun", "spectrum"),
+    "MPICH": ("mpich", "hydra", "intel", "mvapich"),
+}
 
 
 @dataclass(frozen=True)
-class Library:
+class MPILibrary:
     """The MPI that mpi4py uses: its family (``"MPICH"`` or ``"Open MPI"``), name and version in words."""
 
     family: str
@@ -34,16 +38,8 @@ class Library:
     mpi4py: str
 
 
-def library() -> Library:
-    """Ask a child process which MPI mpi4py uses.
-
-    Raises
-    ------
-    MissingExtra
-        Without mpi4py.
-    InputError
-        If mpi4py cannot load its MPI.
-    """
+def library() -> MPILibrary:
+    """Ask a child process which MPI mpi4py uses; `MissingExtra` or `InputError` if there is none."""
     if find_spec("mpi4py") is None:
         raise MissingExtra("more than one rank", "mpi")
     try:
@@ -57,45 +53,35 @@ def library() -> Library:
             "built for the MPI of this machine"
         ) from None
     first = " ".join(version.split("\n")[0].strip("\0 ").split())
-    words = first.split(", package")[0].replace(" Version:", "")
-    return Library(_family(f"{vendor} {first}"), words, package)
+    name = first.split(", package")[0].replace(" Version:", "")
+    return MPILibrary(_family(f"{vendor} {first}"), name, package)
 
 
 def _family(text: str) -> str:
-    # Intel MPI and MVAPICH start ranks as MPICH does.
-    words = text.lower()
-    if any(name in words for name in ("open mpi", "openmpi", "openrte", "open-mpi", "prterun", "spectrum")):
-        return "Open MPI"
-    if any(name in words for name in ("mpich", "hydra", "intel", "mvapich")):
-        return "MPICH"
+    lower = text.lower()
+    for family, names in _FAMILIES.items():
+        if any(name in lower for name in names):
+            return family
     return text.split(" ")[0]
 
 
-def find(wanted: Library) -> Path:
+def find(wanted: MPILibrary) -> Path:
     """The mpiexec of an MPI: beside this Python first (the wheels of MPICH and Open MPI), then on PATH.
 
-    Raises
-    ------
-    MissingExtra
-        If there is none at all.
-    InputError
-        If those there are belong to another MPI.
+    `MissingExtra` if there is none at all, `InputError` if those there are belong to another MPI.
     """
-    seen: list[str] = []
+    others: list[str] = []
     folders = [str(Path(sys.executable).parent), *os.environ.get("PATH", "").split(os.pathsep)]
     for folder in dict.fromkeys(filter(None, folders)):
-        for name in _NAMES:
-            path = shutil.which(name, path=folder)
-            if path is None:
-                continue
+        for path in filter(None, (shutil.which(name, path=folder) for name in ("mpiexec", "mpirun"))):
             family = _family_of(path)
             if family == wanted.family:
                 return Path(path)
-            seen.append(f"{path} ({family})")
-    if not seen:
+            others.append(f"{path} ({family})")
+    if not others:
         raise MissingExtra("mpiexec, which starts more than one rank,", "mpi")
     raise InputError(
-        f"mpiexec: mpi4py uses {wanted.version}, but {', '.join(dict.fromkeys(seen))} given; allowed: the "
+        f"mpiexec: mpi4py uses {wanted.version}, but {', '.join(dict.fromkeys(others))} given; allowed: the "
         "mpiexec of mpi4py's MPI beside Python or on PATH"
     )
 
@@ -111,43 +97,32 @@ def _family_of(path: str) -> str:
 
 
 def command(
-    mpiexec: Path, family: str, ranks: int, transport: str, environment: dict[str, str]
+    mpiexec: Path, family: str, ranks: int, transport: str, variables: dict[str, str]
 ) -> tuple[list[str], dict[str, str]]:
-    """Words and environment that start ranks; the ranks' own command goes behind the words.
+    """Command and environment that start ranks; the ranks' own command goes behind.
 
-    Parameters
-    ----------
-    mpiexec : Path
-    family : str
-        Of `Library`.
-    ranks : int
-    transport : str
-        ``"mpi-cuda"`` makes Open MPI use UCX on device memory.
-    environment : dict
-        Not changed.
+    The transport ``"mpi-cuda"`` makes Open MPI use UCX on device memory.
     """
-    environment = dict(environment)
-    words = [str(mpiexec)]
+    variables, options = dict(variables), []
     if family == "Open MPI":
         if hasattr(os, "geteuid") and os.geteuid() == 0:
-            environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        words += ["--oversubscribe", "--bind-to", "none"]
+            variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        options = ["--oversubscribe", "--bind-to", "none"]
         if transport == "mpi-cuda":
-            folders = [str(path) for path in _ucx_folders()]
+            folders = [*_ucx_folders(), *filter(None, [variables.get("LD_LIBRARY_PATH")])]
             if folders:
-                before = environment.get("LD_LIBRARY_PATH")
-                environment["LD_LIBRARY_PATH"] = os.pathsep.join([*folders, *([before] if before else [])])
-            words += ["-x", "LD_LIBRARY_PATH"] if "LD_LIBRARY_PATH" in environment else []
-            words += ["--mca", "pml", "ucx"]
-            words += ["--mca", "opal_common_ucx_devices", "any", "--mca", "opal_common_ucx_tls", "any"]
-    return [*words, "-n", str(ranks)], environment
+                variables["LD_LIBRARY_PATH"] = os.pathsep.join(folders)
+                options += ["-x", "LD_LIBRARY_PATH"]
+            options += ["--mca", "pml", "ucx"]
+            options += ["--mca", "opal_common_ucx_devices", "any", "--mca", "opal_common_ucx_tls", "any"]
+    return [str(mpiexec), *options, "-n", str(ranks)], variables
 
 
-def _ucx_folders() -> list[Path]:
+def _ucx_folders() -> list[str]:
     """Libraries of the ``libucx`` wheel, and the plug-ins beside them, which know CUDA."""
-    found = find_spec("libucx")
-    for root in (found.submodule_search_locations or []) if found else []:
+    package = find_spec("libucx")
+    for root in (package.submodule_search_locations or []) if package else []:
         library = Path(root) / "lib"
         if library.is_dir():
-            return [library, library / "ucx"]
+            return [str(library), str(library / "ucx")]
     return []

@@ -1,287 +1,156 @@
-"""The ranks of a host: each signs in and out in a folder of its launcher, which watches who dies first.
+"""The status of ranks that `--ranks` started: one line an event, in a file that all of them append to.
 
-mpiexec's own banners name the wrong process at times (MPICH's the first on a host, whoever died).
+    RANK started PID | RANK shared FILE | RANK exits CODE | RANK ended STATUS | RANK lost MESSAGE
+
+A parent process of each rank waits for it and writes STATUS (minus a signal, as `subprocess` counts), so that
+the order of lines is that of deaths, and exit codes and signals are exact under every mpiexec.
 """
 
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import os
-import select
 import signal
-import socket
-import struct
-import threading
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from wavefabric.exchange.launch import environment, shared_files
 from wavefabric.system.processes import die_with_parent
 
-_LOOK = 0.02  # seconds between looks at who has signed in
-_PATIENCE = 5.0  # seconds that a rank waits for its launcher to look
-#: File that says that the launcher can watch.
-_WATCHING = "watching"
-#: File that says why all ranks end, if one of them does not come any more.
-_LOST = "lost"
-#: Ending of files that name MPI's own in shared memory.
-_SHARED = ".shared"
-#: ``PIDFD_GET_INFO`` of <linux/pidfd.h>, Linux 6.15: size of the answer, request, mask, offset of the status.
-_INFO_SIZE, _GET_INFO, _INFO_EXIT, _STATUS = 64, 0xC040FF0B, 8, 60
+#: Pipes that ranks print to: what mpiexec itself says stays apart.
+STREAMS = ("stdout", "stderr")
+_FILE = "status"
 
 
 # --- on a rank -----------------------------------------------------------------------------------------
 
 
-def sign_in() -> None:
-    """Tell the launcher who this rank is; die with mpiexec. Nothing without a launcher."""
-    path = _mine()
-    if path is None:
+def begin() -> None:
+    """Go on as a child of this process, which reports how it ends, and print to the launcher.
+
+    Nothing without a launcher on this host. Call it before threads, MPI or CUDA are there.
+    """
+    folder = os.environ.get(environment.FOLDER)
+    if not folder:
+        return
+    try:
+        # Open for reading too: a rank that saves must not fail because its launcher was killed.
+        pipes = [os.open(Path(folder) / name, os.O_RDWR) for name in STREAMS]
+    except OSError:  # the launcher is on another host
         return
     die_with_parent(signal.SIGKILL)
-    with contextlib.suppress(OSError):
-        path.with_suffix(".new").write_text(f"{os.getpid()} {socket.gethostname()}\n", encoding="utf-8")
-        path.with_suffix(".new").replace(path)
-        # The reason of a crash goes where the launcher reads it. The file stays open until the process ends.
-        faulthandler.enable(open(path.with_suffix(".fault"), "w", encoding="utf-8"))  # noqa: SIM115
-        _note_exit(path)
-        # Not before the launcher looks: nobody would know who died first.
-        until = time.monotonic() + _PATIENCE
-        while (
-            path.with_name(_WATCHING).exists()
-            and not path.with_suffix(".seen").exists()
-            and time.monotonic() < until
-        ):
-            time.sleep(_LOOK / 4)
+    child = os.fork()
+    if child:
+        _report_end_of(child)
+    die_with_parent(signal.SIGKILL)
+    for number, pipe in enumerate(pipes, 1):
+        os.dup2(pipe, number)
+        os.close(pipe)
+    _write("started", os.getpid())
 
 
-def sign_out(code: int) -> None:
+def _report_end_of(child: int) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
+    status = 1
+    try:
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        _write("ended", status)
+        if status < 0:  # this process too, which mpiexec takes for the end of all
+            with contextlib.suppress(OSError):  # SIGKILL has no handler
+                signal.signal(-status, signal.SIG_DFL)
+            os.kill(os.getpid(), -status)
+    finally:
+        os._exit(abs(status))
+
+
+def exits(code: int) -> None:
     """Tell the launcher that this rank ends by itself, and that it has said why if ``code`` is not 0."""
-    path = _mine()
-    if path is not None:
-        with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:
-            file.write(f"ended {code}\n")
+    _write("exits", code)
 
 
 def lost(message: str) -> bool:
     """Tell the launcher why all ranks end; False if there is none."""
-    path = _mine()
-    if path is None:
+    return _write("lost", message)
+
+
+def close_output() -> None:
+    """Keep what an MPI says of its end from a launcher, which has its own words for it."""
+    if environment.FOLDER in os.environ:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def note_shared_files() -> None:
+    """Tell the launcher which files of MPI to remove if this rank is killed; once MPI is there."""
+    if environment.FOLDER in os.environ:
+        for file in shared_files.mapped(os.getpid()):
+            _write("shared", file)
+
+
+def _write(event: str, value: object) -> bool:
+    folder = os.environ.get(environment.FOLDER)
+    if not folder:
         return False
     try:
-        path.with_name(_LOST).write_text(message, encoding="utf-8")
+        file = os.open(Path(folder) / _FILE, os.O_WRONLY | os.O_APPEND)
+        os.write(file, f"{environment.rank()} {event} {value}\n".encode())
+        os.close(file)
     except OSError:
         return False
     return True
 
 
-def note_shared() -> None:
-    """Tell the launcher which files of MPI to remove if this rank is killed; once MPI is there."""
-    path = _mine()
-    if path is not None:
-        with contextlib.suppress(OSError):
-            names = sorted(map(str, shared_files.mapped(os.getpid())))
-            path.with_suffix(_SHARED).write_text("\n".join(names), encoding="utf-8")
-
-
-def _note_exit(path: Path) -> None:
-    """Have ``os._exit`` leave its code for the launcher; older kernels tell only the parent."""
-    leave, me = os._exit, os.getpid()
-
-    def left(code: int) -> None:
-        if os.getpid() == me:
-            with contextlib.suppress(OSError):
-                path.with_suffix(".left").write_text(str(code), encoding="utf-8")
-        leave(code)
-
-    os._exit = left  # type: ignore[assignment]
-
-
-def _mine() -> Path | None:
-    folder = os.environ.get(environment.RECORDS)
-    return Path(folder) / f"rank-{environment.rank()}" if folder else None
-
-
 # --- on the launcher -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Record:
-    """What a rank wrote: its process, whether on this host, and the exit code it left with."""
-
-    rank: int
-    pid: int
-    here: bool
-    ended: int | None
-
-
-class Muster:
-    """Watches the ranks of one launch.
+@dataclass
+class RankStatus:
+    """What the ranks have reported so far.
 
     Parameters
     ----------
-    folder : Path
-        Empty; given to the ranks as ``WAVEFABRIC_RECORDS``.
-    ranks : int
+    processes : dict of int to int
+        Process of each rank that has started.
+    first_dead : tuple of int, optional
+        Rank and status (exit code, or minus a signal) of the first that died without a word, if none had
+        left with an error before.
+    code : int
+        Highest exit code with which a rank has left by itself.
+    lost : str
+        Why a rank ended all, since another one does not come any more.
     """
 
-    def __init__(self, folder: Path, ranks: int):
-        self._folder, self._ranks = folder, ranks
-        self._host = socket.gethostname()
-        self._watched: dict[int, int] = {}  # file descriptor of a process → rank
-        self._order: list[int] = []
-        self._handles: dict[int, int] = {}  # rank → file descriptor, until the end
-        self._statuses: dict[int, int] = {}
-        self._gone: list[int] = []  # before they could be watched: nobody knows in which order
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._able = hasattr(select, "epoll") and hasattr(os, "pidfd_open")
-        if self._able:
-            (folder / _WATCHING).touch()
-
-    def records(self) -> dict[int, Record]:
-        """Ranks that have signed in so far."""
-        found = {}
-        for rank in range(self._ranks):
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                words = (self._folder / f"rank-{rank}").read_text(encoding="utf-8").split()
-                ended = int(words[words.index("ended") + 1]) if "ended" in words else None
-                found[rank] = Record(rank, int(words[0]), words[1] == self._host, ended)
-        return found
-
-    def complete(self) -> bool:
-        """Whether all ranks have signed in."""
-        return len(self.records()) == self._ranks
-
-    def send(self, number: int) -> bool:
-        """Send every rank a signal; False if that cannot reach all of them (others hosts, not signed in)."""
-        records = self.records().values()
-        if len(records) < self._ranks or not all(record.here for record in records):
-            return False
-        for record in records:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(record.pid, number)
-        return True
-
-    def fault(self, rank: int) -> str:
-        """Why a rank crashed, as Python saw it (``"Segmentation fault"``), else nothing."""
-        with contextlib.suppress(OSError):
-            text = (self._folder / f"rank-{rank}.fault").read_text(encoding="utf-8", errors="replace")
-            if text.startswith("Fatal Python error: "):
-                return text.split("\n")[0].removeprefix("Fatal Python error: ").strip()
-        return ""
-
-    # Events of epoll come in the order in which processes died, even if this thread looks late.
-
-    def watch(self) -> None:
-        """Begin to note in which order ranks end (Linux only; elsewhere nothing is noted)."""
-        if self._able:
-            self._thread = threading.Thread(target=self._look, daemon=True)
-            self._thread.start()
-
-    def close(self) -> None:
-        """Stop watching, once mpiexec has ended; remove what killed ranks left in shared memory."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-        for rank, handle in self._handles.items():
-            status = _exit_status(handle)
-            if status is not None:
-                self._statuses[rank] = status
-            os.close(handle)
-        self._handles.clear()
-        for file in self._folder.glob(f"*{_SHARED}"):
-            with contextlib.suppress(OSError):
-                shared_files.remove({Path(line) for line in file.read_text(encoding="utf-8").splitlines()})
-
-    def first_dead(self) -> int | None:
-        """The rank that died without signing out, before any rank left with an error of its own.
-
-        None if there is none, or if nobody can tell which.
-        """
-        records = self.records()
-        lost = [rank for rank in self._gone if rank in records and records[rank].ended is None]
-        if lost:
-            # The others were killed, which leaves no fault.
-            crashed = [rank for rank in (*self._order, *lost) if self.fault(rank)]
-            return crashed[0] if crashed else None
-        for rank in self._order:
-            ended = records[rank].ended if rank in records else None
-            if ended is None:
-                return rank
-            if ended:
-                return None
-        return None
-
-    def status(self, rank: int) -> int | None:
-        """How a rank of this host ended: exit code, or minus a signal; None if unknown. After `close`."""
-        if rank in self._statuses:
-            return self._statuses[rank]
-        with contextlib.suppress(OSError, ValueError):
-            return int((self._folder / f"rank-{rank}.left").read_text(encoding="utf-8"))
-        return None
-
-    def lost(self) -> str:
-        """Why a rank ended all, because another one does not come any more; else nothing."""
-        with contextlib.suppress(OSError):
-            return (self._folder / _LOST).read_text(encoding="utf-8")
-        return ""
-
-    def code(self) -> int:
-        """Highest exit code that a rank has left with, and so has explained; 0 if there is none."""
-        return max((record.ended or 0 for record in self.records().values()), default=0)
-
-    def explained(self) -> bool:
-        """Whether a rank left with an error of its own, and so has said why."""
-        return any(record.ended for record in self.records().values())
-
-    def _look(self) -> None:
-        poll = select.epoll()
-        try:
-            while not self._stop.is_set():
-                missing = self._ranks - len(self._watched) - len(self._order) - len(self._gone)
-                if missing:
-                    self._add(poll)
-                self._note(poll, poll.poll(_LOOK if missing else 5 * _LOOK))
-            self._add(poll)
-            self._note(poll, poll.poll(0))
-        finally:
-            poll.close()
-
-    def _add(self, poll) -> None:
-        known = {*self._watched.values(), *self._order, *self._gone}
-        for rank, record in self.records().items():
-            if rank in known or not record.here:
-                continue
-            try:
-                handle = os.pidfd_open(record.pid)
-            except OSError:
-                self._gone.append(rank)
-                continue
-            self._watched[handle] = rank
-            self._handles[rank] = handle
-            poll.register(handle, select.EPOLLIN)
-            (self._folder / f"rank-{rank}.seen").touch()
-
-    def _note(self, poll, events) -> None:
-        for handle, _ in events:
-            if handle in self._watched:
-                poll.unregister(handle)
-                self._order.append(self._watched.pop(handle))
+    processes: dict[int, int] = field(default_factory=dict)
+    shared: list[Path] = field(default_factory=list)
+    first_dead: tuple[int, int] | None = None
+    code: int = 0
+    lost: str = ""
 
 
-def _exit_status(handle: int) -> int | None:
-    """Exit code of a process that is gone, or minus the signal that killed it; None from older kernels."""
-    import fcntl
+def create(folder: Path) -> None:
+    """Make ready the folder of a launcher, whose name ranks find in the environment."""
+    (folder / _FILE).touch()
+    for name in STREAMS:
+        os.mkfifo(folder / name)
 
-    answer = bytearray(_INFO_SIZE)
-    struct.pack_into("Q", answer, 0, _INFO_EXIT)
-    try:
-        fcntl.ioctl(handle, _GET_INFO, answer)
-    except OSError:
-        return None
-    if not struct.unpack_from("Q", answer)[0] & _INFO_EXIT:
-        return None
-    return os.waitstatus_to_exitcode(struct.unpack_from("i", answer, _STATUS)[0])
+
+def read(folder: Path) -> RankStatus:
+    """All events so far."""
+    status, left = RankStatus(), set()
+    with contextlib.suppress(OSError):
+        for line in (folder / _FILE).read_text(encoding="utf-8").splitlines():
+            number, event, value = line.split(" ", 2)
+            rank = int(number)
+            if event == "started":
+                status.processes[rank] = int(value)
+            elif event == "shared":
+                status.shared.append(Path(value))
+            elif event == "lost":
+                status.lost = status.lost or value
+            elif event == "exits":
+                status.code = max(status.code, int(value))
+                left.add(rank)
+            elif rank not in left and not status.code and status.first_dead is None:
+                status.first_dead = rank, int(value)
+    return status

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from wavefabric.errors import InputError
@@ -14,18 +15,20 @@ _FOLDER = Path("/dev/shm")
 _PREFIXES = ("mpich_shm_", "vader_segment.", "sm_segment.")
 #: What MPICH 4 and 5 take there for each rank: 1.06 MB of bookkeeping, which is touched at the start.
 _PER_RANK = 1_100_000
+#: What to do when it is full.
+ADVICE = "remove what killed programs left there (mpich_shm_*, if no MPI runs), or enlarge it"
 
 
 def mapped(pid: int) -> set[Path]:
     """MPI's files that a process has mapped, by name."""
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
-        names = {line.split()[-1] for line in lines if f"{_FOLDER}/" in line}
-        return {Path(name) for name in names if _is_mpi(Path(name))}
+        files = {Path(line.split()[-1]) for line in lines if f"{_FOLDER}/" in line}
+        return set(filter(_is_mpi, files))
     return set()
 
 
-def remove(files: set[Path]) -> None:
+def remove(files: Iterable[Path]) -> None:
     """Remove what ranks that were killed have left."""
     for file in files:
         with contextlib.suppress(OSError):
@@ -39,21 +42,12 @@ def remove_own() -> None:
 
 
 def check_room(ranks: int) -> None:
-    """Refuse ranks for which there is no room: MPICH would crash with a bus error.
-
-    Raises
-    ------
-    InputError
-    """
+    """Raise InputError for ranks for which there is no room: MPICH would crash with a bus error."""
     free, needed = free_bytes(), ranks * _PER_RANK
     if free is not None and free < needed:
         raise InputError(
             f"/dev/shm: {free / 1e6:.1f} MB are free, {ranks} ranks need {needed / 1e6:.1f} MB; {ADVICE}"
         )
-
-
-#: What to do when it is full.
-ADVICE = "remove what killed programs left there (mpich_shm_*, if no MPI runs), or enlarge it"
 
 
 def free_bytes() -> int | None:

@@ -13,8 +13,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from wavefabric.exchange.launch import rank_status, shared_files
 
@@ -24,102 +25,102 @@ _PAUSE = 1.0
 #: Name of a process that is about to end by itself, as ``ps`` shows it; at most 15 characters.
 _LEAVING = "wavefabric-left"
 
-_waiting: dict[int, tuple[float, tuple[int, ...]]] = {}  # thread → since when it waits, and for which ranks
-_begun = False
+_waits: dict[int, tuple[float, tuple[int, ...]]] = {}  # thread → since when it waits, and for which ranks
+_started = False
 
 
 @contextlib.contextmanager
 def waiting(*peers: int) -> Iterator[None]:
     """Run inside: a call that ends only when these ranks, or all, have done their part."""
-    me = threading.get_ident()
-    _waiting[me] = time.monotonic(), peers
+    thread = threading.get_ident()
+    _waits[thread] = time.monotonic(), peers
     try:
         yield
     finally:
-        _waiting.pop(me, None)
+        _waits.pop(thread, None)
 
 
-def begin(comm) -> None:
+def start(comm) -> None:
     """Watch the ranks of ``MPI.COMM_WORLD`` from now on; collective the first time."""
-    global _begun
-    if _begun or comm.Get_size() == 1:
+    global _started
+    if _started or comm.Get_size() == 1:
         return
-    _begun = True
-    here = _identity()
-    found = comm.allgather(here)
-    if here is None:
+    _started = True
+    own = _identity()
+    identities = comm.allgather(own)
+    if own is None:
         return
     peers = {
-        rank: (each[1], each[2]) for rank, each in enumerate(found) if each is not None and each[0] == here[0]
+        rank: (peer[1], peer[2])
+        for rank, peer in enumerate(identities)
+        if peer is not None and peer[0] == own[0] and rank != comm.Get_rank()
     }
-    atexit.register(_leave)
-    thread = threading.Thread(target=_Watch(comm.Get_rank(), len(found), peers).look, daemon=True)
-    thread.start()
+    atexit.register(_show_leaving)
+    arguments = comm.Get_rank(), comm.Get_size(), peers
+    threading.Thread(target=_watch, args=arguments, daemon=True).start()
 
 
 def _identity() -> tuple[str, int, str] | None:
-    """Where this process is (host and PID namespace), its number, and when it began; None if unknown."""
+    """Host and PID namespace of this process, its number, and when it began; None if unknown."""
     if not sys.platform.startswith("linux"):
         return None
     try:
-        place = f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
-        found = _state(os.getpid())
+        host = f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return None
-    return (place, os.getpid(), found[2]) if found else None
+    process = _process(os.getpid())
+    return (host, os.getpid(), process[2]) if process else None
 
 
-def _state(pid: int) -> tuple[str, str, str] | None:
+def _process(pid: int) -> tuple[str, str, str] | None:
     """Name, state and start of a process; None if it is gone."""
     try:
         head, _, rest = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")
     except OSError:
         return None
-    words = rest.split()
-    return head.partition("(")[2], words[0], words[19]
+    fields = rest.split()
+    return head.partition("(")[2], fields[0], fields[19]
 
 
-def _leave() -> None:
+def _show_leaving() -> None:
     # Seen by the others if they wait for this rank.
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(_LEAVING)
 
 
-class _Watch:
-    def __init__(self, rank: int, ranks: int, peers: dict[int, tuple[int, str]]):
-        self._rank, self._ranks, self._peers = rank, ranks, peers
-        self._stopped = dict.fromkeys(peers, 0)  # looks in a row that found a rank stopped
+def _watch(own: int, ranks: int, peers: dict[int, tuple[int, str]]) -> NoReturn:
+    """Look at the peers for ever."""
+    # Looks are counted, not seconds: if the whole job is suspended, so is this.
+    stopped_looks = dict.fromkeys(peers, 0)
+    while True:
+        time.sleep(_PAUSE)
+        stopped, left = set(), set()
+        for rank, (pid, began) in peers.items():
+            process = _process(pid)
+            if process is None or process[2] != began or process[0] == _LEAVING:
+                left.add(rank)
+            elif process[1] == "T":
+                stopped.add(rank)
+            stopped_looks[rank] = stopped_looks[rank] + 1 if rank in stopped else 0
+        # One rank speaks, the others only if it does not end all.
+        delay = _delay(own, peers.keys() - stopped)
+        for rank in sorted(stopped):
+            if stopped_looks[rank] * _PAUSE >= STOPPED + delay:
+                _end_all(f"rank {rank} of {ranks} was stopped (SIGSTOP)")
+        delay = _delay(own, peers.keys() - left)
+        for since, wanted in list(_waits.values()):
+            missing = sorted(left.intersection(wanted) if wanted else left)
+            if missing and time.monotonic() - since >= LEFT + delay:
+                _end_all(f"rank {missing[0]} of {ranks} has left while others wait for it")
 
-    def look(self) -> None:
-        # Looks are counted, not seconds: if the whole job is suspended, so is this.
-        while True:
-            time.sleep(_PAUSE)
-            states = {rank: self._of(rank) for rank in self._peers if rank != self._rank}
-            for rank, (_, state) in states.items():
-                self._stopped[rank] = self._stopped[rank] + 1 if state == "T" else 0
-            # One rank speaks, the others only if it does not end all.
-            later = self._order([rank for rank, (_, state) in states.items() if state != "T"])
-            long = [rank for rank, looks in self._stopped.items() if looks * _PAUSE >= STOPPED + later]
-            if long:
-                self._end(f"rank {long[0]} of {self._ranks} was stopped (SIGSTOP)")
-            left = [rank for rank, (name, _) in states.items() if name == _LEAVING]
-            later = self._order([rank for rank in states if rank not in left])
-            for since, wanted in list(_waiting.values()):
-                lost = [rank for rank in left if not wanted or rank in wanted]
-                if lost and time.monotonic() - since >= LEFT + later:
-                    self._end(f"rank {lost[0]} of {self._ranks} has left while others wait for it")
 
-    def _order(self, others: list[int]) -> int:
-        return min(sum(rank < self._rank for rank in others), 5)
+def _delay(own: int, others: Iterable[int]) -> int:
+    return min(sum(rank < own for rank in others), 5)
 
-    def _of(self, rank: int) -> tuple[str, str]:
-        pid, start = self._peers[rank]
-        found = _state(pid)
-        return (found[0], found[1]) if found and found[2] == start else (_LEAVING, "gone")
 
-    def _end(self, what: str) -> None:
-        if not rank_status.lost(what):
-            with contextlib.suppress(OSError):
-                os.write(2, f"wavefabric: {what}; all ranks end\n".encode())
-        shared_files.remove_own()
-        os._exit(1)  # which ends the others, the stopped one too
+def _end_all(reason: str) -> NoReturn:
+    if not rank_status.lost(reason):
+        with contextlib.suppress(OSError):
+            os.write(2, f"wavefabric: {reason}; all ranks end\n".encode())
+    shared_files.remove_own()
+    os._exit(1)  # which ends the others, the stopped one too

@@ -1,16 +1,18 @@
-"""What a transport does for a program: begin a level, wait for a peer, complete a level."""
+"""What all transports share: levels of a program run in order, and sums are taken in order."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
+from wavefabric.errors import InputError
 from wavefabric.exchange.program import Level, Program, Span
 
 
-class Bound:
-    """A program with its buffers on one transport.
+class Exchange:
+    """A schedule bound to buffers, to be run many times; within one rank only copies.
 
-    A subclass moves one level: ``_begin``, ``_wait`` for what comes from one peer, ``_complete``. What is to
+    A transport moves one level: ``_begin``, ``_wait`` for what comes from one peer, ``_complete``. What is to
     be added arrives in scratch and is added in the schedule's order, so that sums do not depend on arrival.
 
     Parameters
@@ -36,33 +38,38 @@ class Bound:
         ]
 
     def start(self) -> None:
-        """Begin. What was enqueued before is in the source buffers."""
+        """Begin: what is enqueued on the device so far is in the source buffers."""
         if self._running:
             raise RuntimeError("an exchange was started again before it was finished")
         self._running = True
         if self._program.levels:
-            self._enter(0)
+            self._start_level(0)
 
-    def arrived(self, peer: int | None) -> None:
-        """Later work may read what comes from ``peer``, or (None) from all."""
+    def arrived(self, peer: int | None = None) -> None:
+        """Work enqueued from now on may read all that comes from ``peer``; from all peers by default."""
         if len(self._program.levels) == 1 and self._running:
             self._wait(0, peer)
         else:
             self.finish()
 
     def finish(self) -> None:
-        """Everything has arrived, and source buffers may be written again."""
+        """Work enqueued from now on may read everything received and overwrite everything sent."""
         if not self._running:
             return
         for number, sums in enumerate(self._sums):
             if number:
-                self._enter(number)
+                self._start_level(number)
             self._complete(number)
             for target, part in sums:
                 target += part
         self._running = False
 
-    def _enter(self, number: int) -> None:
+    def run(self) -> None:
+        """Start and finish."""
+        self.start()
+        self.finish()
+
+    def _start_level(self, number: int) -> None:
         self._begin(number)
         # Copies within the rank run beside those between ranks: transfers of a level are independent.
         for source, target, reduce in self._local[number]:
@@ -72,15 +79,15 @@ class Bound:
                 target[...] = source
 
     def _incoming(self, level: Level) -> list[tuple[Span, Any]]:
-        """Where each receive of a level goes: its place in a buffer, or scratch."""
-        found, at = [], 0
+        """Where each receive of a level goes: part of a buffer, or of scratch."""
+        parts, at = [], 0
         for span in level.receives:
             if span.reduce:
-                found.append((span, self._scratch[at : at + span.size]))
+                parts.append((span, self._scratch[at : at + span.size]))
                 at += span.size
             else:
-                found.append((span, span.of(self._buffers)))
-        return found
+                parts.append((span, span.of(self._buffers)))
+        return parts
 
     def _begin(self, number: int) -> None: ...
 
@@ -89,37 +96,31 @@ class Bound:
     def _complete(self, number: int) -> None: ...
 
 
-class Transport(Protocol):
-    """Moves data between ranks."""
-
-    name: str
-
-    def allocate(self, shape, dtype) -> Any:
-        """An array that peers may reach."""
-        ...
-
-    def bind(self, program: Program, buffers: list, scratch) -> Bound:
-        """Make ready what repeats; collective."""
-        ...
-
-    def describe(self) -> dict:
-        """Facts for reports."""
-        ...
-
-
-class Solo:
-    """One rank: only copies within it."""
+class Transport:
+    """Moves data between ranks; here, for one rank."""
 
     name = "solo"
 
     def __init__(self, device):
         self._device = device
 
-    def allocate(self, shape, dtype):
+    def allocate(self, shape, dtype) -> Any:
+        """An array that peers may reach."""
         return self._device.empty(shape, dtype)
 
-    def bind(self, program, buffers, scratch) -> Bound:
-        return Bound(program, buffers, scratch)
+    def bind(self, program: Program, buffers: list, scratch) -> Exchange:
+        """Make ready what repeats; collective."""
+        return Exchange(program, buffers, scratch)
 
-    def describe(self) -> dict:
+    def own_collective(self, collective: str, buffers: list, root: int) -> Callable[[], None]:
+        """The library's own operation, see `wavefabric.exchange.Communicator.own_collective`."""
+        raise InputError(f"transport: {self.name!r} has no collective operations of its own; allowed: nccl")
+
+    def describe(self) -> dict[str, str]:
+        """Facts for reports."""
         return {}
+
+
+def address(array, peer: int) -> tuple[int, int, int]:
+    """Address and bytes of a device array, and the peer that it goes to or comes from."""
+    return array.data.ptr, array.nbytes, peer

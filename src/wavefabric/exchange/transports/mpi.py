@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from wavefabric.exchange.launch.watch import waiting
-from wavefabric.exchange.transports.base import Bound
+from wavefabric.exchange.transports.base import Exchange, Transport
 
 #: Open MPI 4 counts in 32-bit integers.
 _PIECE = 1 << 30
 _TAGS = 1 << 14  # MPI promises 32767
 
 
-class MPIBound(Bound):
+class MPIExchange(Exchange):
     """Persistent requests, made once; a start costs one call a message."""
 
     def __init__(self, program, buffers, scratch, transport, label: int):
@@ -36,11 +36,10 @@ class MPIBound(Bound):
             self._peers.append({span.peer for span in level.sends} | {peer for peer, _ in receives})
 
     def _begin(self, number):
-        self._transport.settle()  # what the device still writes must be there before MPI reads it
-        mpi = self._transport.mpi
-        requests = [request for _, request in self._receives[number]] + self._sends[number]
+        self._transport.synchronize()
+        requests = self._requests(number)
         if requests:
-            mpi.Prequest.Startall(requests)
+            self._transport.mpi.Prequest.Startall(requests)
 
     def _wait(self, number, peer):
         mine = [request for source, request in self._receives[number] if peer in (None, source)]
@@ -49,17 +48,19 @@ class MPIBound(Bound):
                 self._transport.mpi.Request.Waitall(mine)
 
     def _complete(self, number):
-        requests = [request for _, request in self._receives[number]] + self._sends[number]
+        requests = self._requests(number)
         if requests:
             with waiting(*self._peers[number]):
                 self._transport.mpi.Request.Waitall(requests)
 
+    def _requests(self, number: int) -> list:
+        return [request for _, request in self._receives[number]] + self._sends[number]
+
     def __del__(self):
-        if self._transport.mpi.Is_finalized():
-            return
-        for requests in (*self._sends, *([r for _, r in level] for level in self._receives)):
-            for request in requests:
-                request.Free()
+        if not self._transport.mpi.Is_finalized():
+            for number in range(len(self._sends)):
+                for request in self._requests(number):
+                    request.Free()
 
 
 def _pieces(array, mpi):
@@ -68,36 +69,28 @@ def _pieces(array, mpi):
     return [[flat[i : i + _PIECE], mpi.BYTE] for i in range(0, flat.size, _PIECE)]
 
 
-class MPITransport:
-    """MPI reads and writes the arrays of the device itself.
+class MPITransport(Transport):
+    """MPI reads and writes the arrays of the device itself: ``"mpi"`` (host memory) or ``"mpi-cuda"``.
 
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm
-        A communicator for data alone.
-    device : Device
-    name : str
-        ``"mpi"`` (host memory) or ``"mpi-cuda"``.
+    ``comm`` is an mpi4py communicator for data alone.
     """
 
     def __init__(self, comm, device, name: str = "mpi"):
         from mpi4py import MPI
 
+        super().__init__(device)
         self.mpi, self.comm, self.name = MPI, comm, name
-        self._device, self._labels = device, 0
-        self.settle = device.synchronize if name == "mpi-cuda" else _nothing
+        self._labels = 0
 
-    def allocate(self, shape, dtype):
-        return self._device.empty(shape, dtype)
-
-    def bind(self, program, buffers, scratch) -> Bound:
+    def bind(self, program, buffers, scratch) -> Exchange:
         # Exchanges under way at the same time have tags of their own.
         self._labels += 257
-        return MPIBound(program, buffers, scratch, self, self._labels)
+        return MPIExchange(program, buffers, scratch, self, self._labels)
 
-    def describe(self) -> dict:
+    def synchronize(self) -> None:
+        """What the device still writes must be there before MPI reads it."""
+        if self.name == "mpi-cuda":
+            self._device.synchronize()
+
+    def describe(self) -> dict[str, str]:
         return {"mpi": self.mpi.Get_library_version().split("\n")[0].strip("\0 ")}
-
-
-def _nothing() -> None:
-    pass

@@ -10,7 +10,7 @@ from cupy.cuda import nccl
 
 from wavefabric.collectives.conditions import kind
 from wavefabric.errors import InputError
-from wavefabric.exchange.transports.base import Bound
+from wavefabric.exchange.transports.base import Exchange, Transport, address
 
 _BYTE = nccl.NCCL_UINT8
 _TYPES = {
@@ -22,7 +22,7 @@ _TYPES = {
 }
 
 
-class NCCLBound(Bound):
+class NCCLExchange(Exchange):
     """Each level is one group; the current stream waits for it when it has to."""
 
     def __init__(self, program, buffers, scratch, transport):
@@ -30,9 +30,9 @@ class NCCLBound(Bound):
         self._transport = transport
         self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
         # Addresses once: looking them up costs more than the call.
-        self._sends = [[_address(s.of(buffers), s.peer) for s in level.sends] for level in program.levels]
+        self._sends = [[address(s.of(buffers), s.peer) for s in level.sends] for level in program.levels]
         self._receives = [
-            [_address(part, span.peer) for span, part in self._incoming(level)] for level in program.levels
+            [address(part, span.peer) for span, part in self._incoming(level)] for level in program.levels
         ]
         self._equal = self._all_gather(program)
 
@@ -58,10 +58,10 @@ class NCCLBound(Bound):
             comm.allGather(first + self._program.rank * size, first, size, _BYTE, stream.ptr)
         else:
             nccl.groupStart()
-            for address, size, peer in self._receives[number]:
-                comm.recv(address, size, _BYTE, peer, stream.ptr)
-            for address, size, peer in self._sends[number]:
-                comm.send(address, size, _BYTE, peer, stream.ptr)
+            for start, size, peer in self._receives[number]:
+                comm.recv(start, size, _BYTE, peer, stream.ptr)
+            for start, size, peer in self._sends[number]:
+                comm.send(start, size, _BYTE, peer, stream.ptr)
             nccl.groupEnd()
         self._done.record(stream)
 
@@ -75,11 +75,7 @@ class NCCLBound(Bound):
 class NCCLCollective:
     """A collective operation of NCCL over whole arrays; the current stream waits for it.
 
-    Parameters
-    ----------
-    transport : NCCLTransport
-    enqueue : callable
-        Called with the stream's address.
+    ``enqueue`` is called with the address of the transport's stream.
     """
 
     def __init__(self, transport, enqueue: Callable[[int], None]):
@@ -94,33 +90,19 @@ class NCCLCollective:
         cupy.cuda.get_current_stream().wait_event(self._done)
 
 
-def _address(array, peer: int) -> tuple[int, int, int]:
-    return array.data.ptr, array.nbytes, peer
-
-
-class NCCLTransport:
-    """One NCCL communicator over all ranks.
-
-    Parameters
-    ----------
-    control : Control
-        Hands out the communicator's identity.
-    device : Device
-    """
+class NCCLTransport(Transport):
+    """One NCCL communicator over all ranks; ``control`` hands out its identity."""
 
     name = "nccl"
 
     def __init__(self, control, device):
-        self._device = device
+        super().__init__(device)
         identity = control.bcast(nccl.get_unique_id() if control.rank == 0 else None)
         self.comm = nccl.NcclCommunicator(control.size, identity, control.rank)
         self.stream = cupy.cuda.Stream(non_blocking=True)
 
-    def allocate(self, shape, dtype):
-        return self._device.empty(shape, dtype)
-
-    def bind(self, program, buffers, scratch) -> Bound:
-        return NCCLBound(program, buffers, scratch, self)
+    def bind(self, program, buffers, scratch) -> Exchange:
+        return NCCLExchange(program, buffers, scratch, self)
 
     def own_collective(self, collective: str, buffers: list, root: int = 0) -> NCCLCollective:
         """NCCL's own operation; see `wavefabric.exchange.Communicator.own_collective`."""
@@ -136,23 +118,20 @@ class NCCLTransport:
         share, step = count // size, whole.nbytes // size
         here = first + rank * step
         others = [peer for peer in range(size) if peer != root]
-        to, come = [], []
-        if collective == "all-to-all":
-            to = [(first + peer * step, peer) for peer in range(size)]
-            come = [(buffers[1].data.ptr + peer * step, peer) for peer in range(size)]
-        elif collective == "gather":
-            to = [] if rank == root else [(here, root)]
-            come = [(first + peer * step, peer) for peer in others] if rank == root else []
-        elif collective == "scatter":
-            to = [(first + peer * step, peer) for peer in others] if rank == root else []
-            come = [] if rank == root else [(here, root)]
+        parts_of_others = [(first + peer * step, peer) for peer in others]
+        parts = [(first + peer * step, peer) for peer in range(size)]
+        sends, receives = {
+            "all-to-all": (parts, [(buffers[-1].data.ptr + peer * step, peer) for peer in range(size)]),
+            "gather": ([], parts_of_others) if rank == root else ([(here, root)], []),
+            "scatter": (parts_of_others, []) if rank == root else ([], [(here, root)]),
+        }.get(collective, ([], []))
 
         def messages(stream: int) -> None:
             nccl.groupStart()
-            for address, peer in come:
-                comm.recv(address, share, dtype, peer, stream)
-            for address, peer in to:
-                comm.send(address, share, dtype, peer, stream)
+            for start, peer in receives:
+                comm.recv(start, share, dtype, peer, stream)
+            for start, peer in sends:
+                comm.send(start, share, dtype, peer, stream)
             nccl.groupEnd()
 
         calls = {
@@ -161,14 +140,17 @@ class NCCLTransport:
             "all-reduce": lambda stream: comm.allReduce(first, first, count, dtype, add, stream),
             "broadcast": lambda stream: comm.broadcast(first, first, count, dtype, root, stream),
             "reduce": lambda stream: comm.reduce(first, first, count, dtype, add, root, stream),
-            "all-to-all": messages,
-            "gather": messages,
-            "scatter": messages,
+            **dict.fromkeys(("all-to-all", "gather", "scatter"), messages),
         }
         if collective not in calls:
             raise InputError(f"collective: {collective!r} given; allowed for NCCL: {', '.join(calls)}")
         return NCCLCollective(self, calls[collective])
 
-    def describe(self) -> dict:
-        version = nccl.get_version()
-        return {"nccl": f"{version // 10000}.{version // 100 % 100}.{version % 100}"}
+    def describe(self) -> dict[str, str]:
+        return {"nccl": library_version()}
+
+
+def library_version() -> str:
+    """Version of NCCL, such as 2.27.3."""
+    number = nccl.get_version()
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"

@@ -7,18 +7,19 @@ Peers that cannot be reached are served through MPI and host memory.
 
 from __future__ import annotations
 
+import copy
+
 import cupy
 import numpy as np
 from cupy.cuda import runtime
 
 from wavefabric.errors import InputError
-from wavefabric.exchange.transports.base import Bound
+from wavefabric.exchange.program import Level
+from wavefabric.exchange.transports.base import Exchange, Transport
 from wavefabric.exchange.transports.shared_memory import SharedPool
 
-_PACKAGE = "wavefabric.exchange.transports"
 
-
-class P2PBound(Bound):
+class P2PExchange(Exchange):
     """A stream a peer pushes; flags count how often.
 
     For each level and peer there is a flag at the sender (room at the receiver) and one at the receiver (data
@@ -68,12 +69,12 @@ class P2PBound(Bound):
         for level in program.levels:
             for span, part in self._incoming(level):
                 if transport.reachable[span.peer]:
-                    mine.setdefault(span.peer, {})[span.number] = transport.place(part.data.ptr)
-        found = {}
-        for peer, offered in enumerate(transport.control.all_gather(mine)):
-            for number, place in offered.get(transport.control.rank, {}).items():
-                found[number] = transport.open(peer, place)
-        return found
+                    mine.setdefault(span.peer, {})[span.number] = transport.locate(part.data.ptr)
+        return {
+            number: transport.open(peer, location)
+            for peer, offered in enumerate(transport.control.all_gather(mine))
+            for number, location in offered.get(transport.control.rank, {}).items()
+        }
 
     def start(self) -> None:
         super().start()
@@ -85,7 +86,7 @@ class P2PBound(Bound):
         if self._rest is not None:
             self._rest.finish()
 
-    def arrived(self, peer: int | None) -> None:
+    def arrived(self, peer: int | None = None) -> None:
         if self._rest is not None and (peer is None or not self._transport.reachable[peer]):
             self._rest.arrived(peer)
         if peer is None or self._transport.reachable[peer]:
@@ -121,26 +122,20 @@ class P2PBound(Bound):
             current.wait_event(event)
 
 
-class P2PTransport:
-    """Peer copies, with another transport for peers out of reach.
+class P2PTransport(Transport):
+    """Peer copies; the transport ``rest`` takes what peers out of reach send and receive.
 
-    Parameters
-    ----------
-    control : Control
-    device : Device
-    same_host : list of bool
-        Which ranks share this host.
-    rest : Transport
-        Takes what peers out of reach send and receive.
+    ``same_host`` says which ranks share this host.
     """
 
     name = "p2p"
 
     def __init__(self, control, device, same_host: list[bool], rest):
-        self.control, self._device, self._rest = control, device, rest
+        super().__init__(device)
+        self.control, self._rest = control, rest
         self._pool = SharedPool()
-        self.allocate, self.place, self.open = self._pool.allocate, self._pool.place, self._pool.open
-        kernels = device.module(_PACKAGE, "p2p.cu")
+        self.allocate, self.locate, self.open = self._pool.allocate, self._pool.locate, self._pool.open
+        kernels = device.module("wavefabric.exchange.transports", "p2p.cu")
         self._signal, self._await = kernels.get_function("signal"), kernels.get_function("await")
         self.streams = {p: cupy.cuda.Stream(non_blocking=True) for p in range(control.size)}
         self.reachable = self._try(same_host)
@@ -148,11 +143,13 @@ class P2PTransport:
     def _try(self, same_host: list[bool]) -> list[bool]:
         """Which peers' memory can be mapped here and ours there: found by doing it."""
         probe = self._probe = self.allocate((64,), np.uint32)
-        places = self.control.all_gather(self.place(probe.data.ptr))
+        locations = self.control.all_gather(self.locate(probe.data.ptr))
         mine = []
-        for peer, place in enumerate(places):
+        for peer, location in enumerate(locations):
             try:
-                mine.append(same_host[peer] and (peer == self.control.rank or bool(self.open(peer, place))))
+                mine.append(
+                    same_host[peer] and (peer == self.control.rank or bool(self.open(peer, location)))
+                )
             except runtime.CUDARuntimeError:
                 mine.append(False)
         matrix = self.control.all_gather(mine)
@@ -171,15 +168,12 @@ class P2PTransport:
         flags = self.allocate((max(1, levels) * 2 * self.control.size,), np.uint32)
         flags.fill(0)
         self._device.synchronize()
-        places = self.control.all_gather(self.place(flags.data.ptr))  # nobody signals before all are zero
+        locations = self.control.all_gather(self.locate(flags.data.ptr))  # nobody signals before all are zero
         there = [
-            flags.data.ptr
-            if peer == self.control.rank
-            else self.open(peer, place)
-            if self.reachable[peer]
-            else 0
-            for peer, place in enumerate(places)
+            self.open(peer, location) if self.reachable[peer] and peer != self.control.rank else 0
+            for peer, location in enumerate(locations)
         ]
+        there[self.control.rank] = flags.data.ptr
         return flags, there
 
     # --- Signals ----------------------------------------------------------------------------------------
@@ -198,13 +192,13 @@ class P2PTransport:
 
     # --- Transport --------------------------------------------------------------------------------------
 
-    def bind(self, program, buffers, scratch) -> Bound:
+    def bind(self, program, buffers, scratch) -> Exchange:
         rest = None
         if not self.complete:
             rest = self._rest.bind(without(program, self.reachable), buffers, scratch)
-        return P2PBound(program, buffers, scratch, self, rest)
+        return P2PExchange(program, buffers, scratch, self, rest)
 
-    def describe(self) -> dict:
+    def describe(self) -> dict[str, str]:
         others = [p for p in range(self.control.size) if p != self.control.rank]
         return {"peers_reached": f"{sum(self.reachable[p] for p in others)} of {len(others)}"}
 
@@ -214,19 +208,17 @@ def without(program, reachable: list[bool]):
 
     Only single-level programs are split between two transports: levels of two would not wait for each other.
     """
-    import copy
-
     if len(program.levels) > 1:
         raise InputError(
             f"transport: p2p cannot run {program.schedule.name}, since some GPUs do not reach others; "
             "allowed: nccl, mpi"
         )
     part = copy.copy(program)
-    part.levels = []
-    for level in program.levels:
-        kept = copy.copy(level)
-        kept.sends = [span for span in level.sends if not reachable[span.peer]]
-        kept.receives = [span for span in level.receives if not reachable[span.peer]]
-        kept.local = []
-        part.levels.append(kept)
+    part.levels = [
+        Level(
+            [span for span in level.sends if not reachable[span.peer]],
+            [span for span in level.receives if not reachable[span.peer]],
+        )
+        for level in program.levels
+    ]
     return part

@@ -56,16 +56,16 @@ class SharedPool:
         self._all[memory.ptr] = whole, runtime.ipcGetMemHandle(memory.ptr)
         return memory
 
-    def place(self, address: int) -> tuple[bytes, int]:
+    def locate(self, address: int) -> tuple[bytes, int]:
         """Handle of the allocation that holds an address, and the offset in it."""
         for base, (size, handle) in self._all.items():
             if base <= address < base + size:
                 return handle, address - base
         raise ValueError("an array was bound that does not come from the communicator's allocate()")
 
-    def open(self, peer: int, place: tuple[bytes, int]) -> int:
-        """Address here of a place in a peer's memory."""
-        handle, offset = place
+    def open(self, peer: int, location: tuple[bytes, int]) -> int:
+        """Address here of a location in a peer's memory."""
+        handle, offset = location
         key = peer, handle
         if key not in self._opened:
             self._opened[key] = runtime.ipcOpenMemHandle(handle)

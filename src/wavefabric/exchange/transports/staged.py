@@ -13,7 +13,8 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from wavefabric.exchange.transports.base import Bound
+from wavefabric.exchange.transports.base import Exchange, address
+from wavefabric.exchange.transports.mpi import MPITransport
 
 #: Bytes of a piece, and pieces on their way for each peer and direction. Measured (docs/performance.md).
 PIECE, PIECES = 4 << 20, 4
@@ -30,14 +31,14 @@ class _Ring:
         self.events = [cupy.cuda.Event(disable_timing=True) for _ in range(PIECES)]
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.free = deque(range(PIECES))
-        #: Pieces of arrays not yet begun: (job, address, bytes).
+        #: Pieces of arrays not yet begun: (transfer, address, bytes).
         self.waiting: deque = deque()
         #: Copies to the host under way, then messages under way, in order.
         self.copying: deque = deque()
         self.travelling: deque = deque()
 
 
-class _Job:
+class _Transfer:
     """One start of a bound program's level: how many pieces are still to come and go, and to be sent off."""
 
     def __init__(self, ready):
@@ -46,53 +47,36 @@ class _Job:
         self.streams: set[Any] = set()
 
 
-class StagedTransport:
-    """Host-staged MPI.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm
-        For data alone.
-    device : Device
-    """
-
-    name = "mpi"
+class StagedTransport(MPITransport):
+    """Host-staged MPI; ``comm`` is an mpi4py communicator for data alone."""
 
     def __init__(self, comm, device):
-        from mpi4py import MPI
-
-        self.mpi, self.comm, self._device = MPI, comm, device
+        super().__init__(comm, device)
         self._out: dict[int, _Ring] = {}
         self._in: dict[int, _Ring] = {}
 
-    def allocate(self, shape, dtype):
-        return self._device.empty(shape, dtype)
-
-    def bind(self, program, buffers, scratch) -> Bound:
-        return StagedBound(program, buffers, scratch, self)
-
-    def describe(self) -> dict:
-        return {"mpi": self.mpi.Get_library_version().split("\n")[0].strip("\0 ")}
+    def bind(self, program, buffers, scratch) -> Exchange:
+        return StagedExchange(program, buffers, scratch, self)
 
     # --- The engine -------------------------------------------------------------------------------------
 
-    def enqueue(self, sends, receives, ready) -> _Job:
+    def enqueue(self, sends, receives, ready) -> _Transfer:
         """Begin to move (address, bytes, peer) out and in, once the event ``ready`` has come."""
-        job = _Job(ready)
+        transfer = _Transfer(ready)
         for rings, items, incoming in ((self._out, sends, False), (self._in, receives, True)):
-            for address, size, peer in items:
+            for start, size, peer in items:
                 ring = rings.get(peer)
                 if ring is None:
                     ring = rings[peer] = _Ring(self._device)
                 for first in range(0, size, PIECE):
-                    ring.waiting.append((job, address + first, min(PIECE, size - first)))
-                    job.left += 1
+                    ring.waiting.append((transfer, start + first, min(PIECE, size - first)))
+                    transfer.left += 1
                     if incoming:
-                        job.coming[peer] = job.coming.get(peer, 0) + 1
+                        transfer.coming[peer] = transfer.coming.get(peer, 0) + 1
                     else:
-                        job.unsent += 1
+                        transfer.unsent += 1
         self.advance()
-        return job
+        return transfer
 
     def advance(self) -> None:
         """Move on whatever can move."""
@@ -103,61 +87,62 @@ class StagedTransport:
 
     def _send(self, peer: int, ring: _Ring) -> None:
         while ring.travelling and ring.travelling[0][0].Test():
-            _, slot, job = ring.travelling.popleft()
+            _, slot, transfer = ring.travelling.popleft()
             ring.free.append(slot)
-            job.left -= 1
+            transfer.left -= 1
         while ring.waiting and ring.free:
-            job, address, size = ring.waiting.popleft()
+            transfer, address, size = ring.waiting.popleft()
             slot = ring.free.popleft()
-            ring.stream.wait_event(job.ready)
+            ring.stream.wait_event(transfer.ready)
             runtime.memcpyAsync(
                 ring.addresses[slot], address, size, runtime.memcpyDeviceToHost, ring.stream.ptr
             )
             ring.events[slot].record(ring.stream)
-            ring.copying.append((slot, size, job))
+            ring.copying.append((slot, size, transfer))
         while ring.copying and ring.events[ring.copying[0][0]].done:
-            slot, size, job = ring.copying.popleft()
+            slot, size, transfer = ring.copying.popleft()
             request = self.comm.Isend([ring.pieces[slot][:size], self.mpi.BYTE], peer)
-            ring.travelling.append((request, slot, job))
-            job.unsent -= 1
+            ring.travelling.append((request, slot, transfer))
+            transfer.unsent -= 1
 
     def _receive(self, peer: int, ring: _Ring) -> None:
         # A piece is free again when its copy to the device is done.
         while ring.copying and ring.events[ring.copying[0]].done:
             ring.free.append(ring.copying.popleft())
         while ring.waiting and ring.free:
-            job, address, size = ring.waiting.popleft()
+            transfer, address, size = ring.waiting.popleft()
             slot = ring.free.popleft()
             request = self.comm.Irecv([ring.pieces[slot][:size], self.mpi.BYTE], peer)
-            ring.travelling.append((request, slot, job, address, size))
+            ring.travelling.append((request, slot, transfer, address, size))
         while ring.travelling and ring.travelling[0][0].Test():
-            _, slot, job, address, size = ring.travelling.popleft()
-            ring.stream.wait_event(job.ready)
+            _, slot, transfer, address, size = ring.travelling.popleft()
+            ring.stream.wait_event(transfer.ready)
             runtime.memcpyAsync(
                 address, ring.addresses[slot], size, runtime.memcpyHostToDevice, ring.stream.ptr
             )
             ring.events[slot].record(ring.stream)
             ring.copying.append(slot)
-            job.left -= 1
-            job.coming[peer] -= 1
-            job.streams.add(ring.stream)
+            transfer.left -= 1
+            transfer.coming[peer] -= 1
+            transfer.streams.add(ring.stream)
 
-    def await_arrival(self, job: _Job, peer: int | None) -> None:
-        """Until the pieces of a peer (or, None, everything of the job) have come to this host's memory; the
-        current stream then waits for the copies to the device.
+    def await_arrival(self, transfer: _Transfer, peer: int | None) -> None:
+        """Until the pieces of a peer (or, None, everything) have come to this host's memory.
+
+        The current stream then waits for the copies to the device.
 
         Own pieces are on their way by then: this rank may do something else for long, and others wait.
         """
-        while job.left if peer is None else job.coming.get(peer, 0) or job.unsent:
+        while transfer.left if peer is None else transfer.coming.get(peer, 0) or transfer.unsent:
             self.advance()
         current = cupy.cuda.get_current_stream()
-        for stream in job.streams:
+        for stream in transfer.streams:
             event = cupy.cuda.Event(disable_timing=True)
             event.record(stream)
             current.wait_event(event)
 
 
-class StagedBound(Bound):
+class StagedExchange(Exchange):
     """Addresses of a program on `StagedTransport`."""
 
     def __init__(self, program, buffers, scratch, transport):
@@ -165,24 +150,20 @@ class StagedBound(Bound):
         self._transport = transport
         self._moves = [
             (
-                [_place(span.of(buffers), span.peer) for span in level.sends],
-                [_place(part, span.peer) for span, part in self._incoming(level)],
+                [address(span.of(buffers), span.peer) for span in level.sends],
+                [address(part, span.peer) for span, part in self._incoming(level)],
             )
             for level in program.levels
         ]
-        self._jobs: dict[int, _Job] = {}
+        self._transfers: dict[int, _Transfer] = {}
 
     def _begin(self, number):
         ready = cupy.cuda.Event(disable_timing=True)
         ready.record()
-        self._jobs[number] = self._transport.enqueue(*self._moves[number], ready)
+        self._transfers[number] = self._transport.enqueue(*self._moves[number], ready)
 
     def _wait(self, number, peer):
-        self._transport.await_arrival(self._jobs[number], peer)
+        self._transport.await_arrival(self._transfers[number], peer)
 
     def _complete(self, number):
-        self._transport.await_arrival(self._jobs.pop(number), None)
-
-
-def _place(array, peer: int) -> tuple[int, int, int]:
-    return array.data.ptr, array.nbytes, peer
+        self._transport.await_arrival(self._transfers.pop(number), None)

@@ -19,7 +19,7 @@ from wavefabric.fabric.photonic.wafer import PhotonicFabric
 from wavefabric.fabric.photonic.wavelengths import bundles
 
 if TYPE_CHECKING:
-    from wavefabric.collectives.synthesis.problem import Lights, Synthesis
+    from wavefabric.collectives.synthesis.problem import OpticalNetwork, Synthesis
 
 #: Which ways a synthesis may use: row–column ones (one or two a pair), or the k shortest.
 METHODS = ("xy", "shortest")
@@ -27,7 +27,7 @@ METHODS = ("xy", "shortest")
 _MOST_TILES = 1 << 24
 
 
-def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float = math.inf) -> Lights:
+def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float = math.inf) -> OpticalNetwork:
     """A photonic fabric as the plain data that a synthesis takes.
 
     Parameters
@@ -43,7 +43,7 @@ def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float 
 
     Returns
     -------
-    Lights
+    OpticalNetwork
 
     Raises
     ------
@@ -51,7 +51,7 @@ def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float 
         For an unknown method, k below 1, or more tiles than routes are written down for.
     """
     from wavefabric.collectives.synthesis.deadline import check
-    from wavefabric.collectives.synthesis.problem import Lights
+    from wavefabric.collectives.synthesis.problem import OpticalNetwork
 
     if method not in METHODS:
         raise InputError(f"method: {method!r} given; allowed: {', '.join(METHODS)}")
@@ -72,7 +72,9 @@ def lights(fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float 
             else:
                 routes[s, d] = tuple(k_shortest(fabric, s, d, k))
     fibres = {e: fabric.fibres for e in fabric.edges() if fabric.wafer(e[0]) != fabric.wafer(e[1])}
-    return Lights(fabric.ranks, fabric.lasers, fabric.waveguides, fabric.serdes_ports, routes, fibres or None)
+    return OpticalNetwork(
+        fabric.ranks, fabric.lasers, fabric.waveguides, fabric.serdes_ports, routes, fibres or None
+    )
 
 
 def plan_of(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre import kerr_coupling as kerr
-from wavefabric.optics.fibre import profile as profiles
-from wavefabric.optics.fibre.dispersion import dispersion
-from wavefabric.optics.fibre.modes import STEP, ModeSet, solve_modes
+from wavefabric.optics.arguments import choice, positive
 from wavefabric.quantities import BETA_UNITS, dispersion_coefficients, number, numbers
+from wavefabric.units import SPEED_OF_LIGHT
 
 Array = NDArray[np.float64]
 
@@ -75,45 +72,44 @@ class Fibre:
     wavelength: float
 
     def __post_init__(self):
-        m = len(self.labels)
+        m, groups = len(self.labels), np.array(self.groups)
         if m == 0:
             raise InputError("labels: empty; a fibre needs at least one mode")
-        object.__setattr__(self, "labels", tuple(self.labels))
-        groups = np.array(self.groups)
         if groups.shape != (m,) or not np.issubdtype(groups.dtype, np.integer):
             raise InputError(f"groups: {groups.dtype} of shape {groups.shape}; needs integers, shape ({m},)")
         if groups.min() < 1 or np.any(np.diff(groups) < 0):
             raise InputError("groups: group numbers must start at 1 or above and not decrease")
-        _freeze(self, "groups", groups.astype(np.int64))
+        choice("kappa_of", self.kappa_of, ("group", "mode", "row"))
+        k = {"group": len(np.unique(groups)), "mode": m, "row": 2 * m}[self.kappa_of]
         alpha = numbers(self.alpha, "1/m", "alpha")
-        _freeze(self, "alpha", np.full(m, alpha) if alpha.ndim == 0 else alpha)
-        _freeze(self, "beta", dispersion_coefficients(self.beta))
-        _freeze(self, "kappa", numbers(self.kappa, "", "kappa"))
-        _freeze(
-            self, "a_eff", np.full(m, np.nan) if self.a_eff is None else numbers(self.a_eff, "m^2", "a_eff")
-        )
-        for key, unit in (("gamma", "1/W/m"), ("wavelength", "m")):
-            object.__setattr__(self, key, number(getattr(self, key), unit, key))
-        sizes = {"group": len(np.unique(groups)), "mode": m, "row": 2 * m}
-        if self.kappa_of not in sizes:
-            raise InputError(f"kappa_of: {self.kappa_of!r}; allowed: group, mode, row")
-        k = sizes[self.kappa_of]
-        for key, shape in (("alpha", (m,)), ("beta", (m, 4)), ("kappa", (k, k)), ("a_eff", (m,))):
-            value = getattr(self, key)
+        a_eff = np.full(m, np.nan) if self.a_eff is None else numbers(self.a_eff, "m^2", "a_eff")
+        arrays = {
+            "alpha": (np.full(m, alpha) if alpha.ndim == 0 else alpha, (m,)),
+            "beta": (dispersion_coefficients(self.beta), (m, 4)),
+            "kappa": (numbers(self.kappa, "", "kappa"), (k, k)),
+            "a_eff": (a_eff, (m,)),
+        }
+        for key, (value, shape) in arrays.items():
             if value.shape != shape:
                 raise InputError(f"{key}: shape {value.shape}; needs {shape} for {m} modes")
             if not np.all(np.isfinite(value) | (np.isnan(value) & (key == "a_eff"))):
                 raise InputError(
                     f"{key}: holds values that are not finite; every entry must be a finite number"
                 )
-        if self.alpha.min() < 0:
-            raise InputError(f"alpha: {self.alpha.min()!r} 1/m; attenuation must be 0 or more")
-        if np.any(self.a_eff <= 0):
-            raise InputError(f"a_eff: {np.nanmin(self.a_eff)!r} m²; effective areas must be positive")
-        if not (math.isfinite(self.gamma) and self.gamma >= 0):
-            raise InputError(f"gamma: {self.gamma!r} 1/(W m); must be finite and 0 or more")
-        if not (math.isfinite(self.wavelength) and self.wavelength > 0):
-            raise InputError(f"wavelength: {self.wavelength!r} m; give a positive length, e.g. 1550e-9")
+        values: dict[str, Any] = {key: value for key, (value, _) in arrays.items()}
+        values |= {"labels": tuple(self.labels), "groups": groups.astype(np.int64)}
+        values["gamma"] = number(self.gamma, "1/W/m", "gamma")
+        values["wavelength"] = positive(self.wavelength, "m", "wavelength")
+        if values["alpha"].min() < 0:
+            raise InputError(f"alpha: {values['alpha'].min()!r} 1/m; attenuation must be 0 or more")
+        if np.any(values["a_eff"] <= 0):
+            raise InputError(f"a_eff: {np.nanmin(values['a_eff'])!r} m²; effective areas must be positive")
+        if not (math.isfinite(values["gamma"]) and values["gamma"] >= 0):
+            raise InputError(f"gamma: {values['gamma']!r} 1/(W m); must be finite and 0 or more")
+        for key, value in values.items():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+            object.__setattr__(self, key, value)
 
     @classmethod
     def from_coefficients(
@@ -159,10 +155,6 @@ class Fibre:
         name : str
             Name of the fibre.
 
-        Returns
-        -------
-        Fibre
-
         Raises
         ------
         InputError
@@ -180,17 +172,14 @@ class Fibre:
         if len(coupling) not in sizes:
             allowed = ", ".join(f"{size} ({kind}s)" for size, kind in sorted(sizes.items()))
             raise InputError(f"kappa: shape {coupling.shape}; needs a square of {allowed}")
+        values: dict[str, Any] = dict(alpha=alpha, gamma=gamma, a_eff=a_eff, wavelength=wavelength, name=name)
         return cls(
-            name=name,
             labels=tuple(labels) if labels is not None else tuple(f"M{i + 1}" for i in range(m)),
             groups=np.asarray(groups),
-            alpha=alpha,  # type: ignore[arg-type]
             beta=np.pad(taylor, [(0, 0), (0, len(BETA_UNITS) - taylor.shape[1])]),
-            gamma=gamma,  # type: ignore[arg-type]
             kappa=coupling,
             kappa_of=sizes[len(coupling)],
-            a_eff=a_eff,  # type: ignore[arg-type]
-            wavelength=wavelength,  # type: ignore[arg-type]
+            **values,
         )
 
     @property
@@ -208,8 +197,8 @@ class Fibre:
         """Spatial modes in each group present, in order. Shape (G,)."""
         return np.unique(self.groups, return_counts=True)[1]
 
-    def cell_of_row(self) -> NDArray[np.int64]:
-        """Row of κ that serves each field row, shape (2M,): kappa_rows()[a, b] == kappa[cell[a], cell[b]]."""
+    def kappa_index(self) -> NDArray[np.int64]:
+        """Row of κ that serves each field row, (2M,): kappa_rows()[a, b] == kappa[index[a], index[b]]."""
         if self.kappa_of == "row":
             return np.arange(self.rows)
         if self.kappa_of == "mode":
@@ -218,38 +207,28 @@ class Fibre:
 
     def kappa_rows(self) -> Array:
         """κ between field rows, dense, shape (2M, 2M); it multiplies the power of single rows."""
-        cell = self.cell_of_row()
-        return self.kappa[np.ix_(cell, cell)]
+        index = self.kappa_index()
+        return self.kappa[np.ix_(index, index)]
 
     def select_groups(self, groups: int | Iterable[int]) -> Fibre:
-        """The same fibre with only some groups; β1 stays relative to the fundamental mode.
+        """The same fibre with only some groups (g: 1 to g); β1 stays relative to the fundamental mode.
 
-        Parameters
-        ----------
-        groups : int or iterable of int
-            A number g stands for groups 1 to g; otherwise the group numbers wanted.
-
-        Raises
-        ------
-        InputError
-            If a group is not in the fibre.
+        InputError if a group is not in the fibre.
         """
         present = np.unique(self.groups)
-        wanted = _group_list(groups)
+        wanted = group_numbers(groups)
         for g in wanted:
             if g not in present:
                 raise InputError(f"groups: {g} is not in {self.name}; allowed: {present[0]} to {present[-1]}")
         keep = np.isin(self.groups, wanted)
-        rows_kept = {"group": np.isin(present, wanted), "mode": keep, "row": np.repeat(keep, 2)}[
-            self.kappa_of
-        ]
+        rows = {"group": np.isin(present, wanted), "mode": keep, "row": np.repeat(keep, 2)}[self.kappa_of]
         return replace(
             self,
             labels=tuple(label for label, kept in zip(self.labels, keep, strict=True) if kept),
             groups=self.groups[keep],
             alpha=self.alpha[keep],
             beta=self.beta[keep],
-            kappa=self.kappa[np.ix_(rows_kept, rows_kept)],
+            kappa=self.kappa[np.ix_(rows, rows)],
             a_eff=self.a_eff[keep],
         )
 
@@ -259,245 +238,62 @@ def gamma_of(a_eff: float, wavelength: float, n2: float = N2_SILICA) -> float:
     return 2 * math.pi * n2 / (wavelength * a_eff)
 
 
-def fibre_from_profile(
-    profile: profiles.Profile,
-    wavelength: float | str,
-    groups: int | Iterable[int] | None = None,
-    attenuation: ArrayLike | str = ATTENUATION,
-    n2: float | str = N2_SILICA,
-    coupling: Literal["groups", "modes"] = "groups",
-    *,
-    name: str = "fibre",
-    step: float | str = STEP,
-) -> Fibre:
-    """Everything from an index profile: modes, β, A_eff and κ of our own solver.
-
-    Quantities may be text with a unit.
-
-    Parameters
-    ----------
-    profile : Profile
-        Index profile.
-    wavelength : float
-        Vacuum wavelength, m.
-    groups : int or iterable of int, optional
-        Groups 1 to g, or the group numbers; by default every group guided in full (from 1 without a gap).
-    attenuation : float or array_like, shape (M,)
-        Power attenuation, 1/m.
-    n2 : float
-        Nonlinear refractive index, m²/W.
-    coupling : {"groups", "modes"}
-        "groups": strong random coupling inside each group; κ per group, and β averaged over the group's
-        modes, since light there sees all of them. "modes": weakly coupled modes, κ and β per mode.
-    name : str
-        Name of the fibre.
-    step : float
-        Radial step of the solver, m.
-
-    Returns
-    -------
-    Fibre
-
-    Raises
-    ------
-    InputError
-        If an argument is out of range or a group is not guided.
-    """
-    check_choice("coupling", coupling, ("groups", "modes"))
-    wavelength, step = number(wavelength, "m", "wavelength"), number(step, "m", "step")
-    modes, lap = solved_overlaps(profile, wavelength, step)
-    wanted = _whole_groups(modes) if groups is None else _group_list(groups)
-    modes.select(wanted)  # says which groups there are
-    taylor = _taylor(profile, wavelength, tuple(wanted), step)
-    keep = np.isin(lap.groups, wanted)
-    beta = taylor[np.unique(lap.lp[keep], return_inverse=True)[1]]
-    if coupling == "groups":
-        for g in wanted:
-            inside = lap.groups[keep] == g
-            beta[inside] = beta[inside].mean(axis=0)
-    a_ref = float(lap.a_eff[0])
-    kappa, kappa_of = kappa_from(lap, keep, coupling, a_ref)
-    return Fibre(
-        name=name,
-        labels=tuple(label for label, kept in zip(lap.labels, keep, strict=True) if kept),
-        groups=lap.groups[keep],
-        alpha=numbers(attenuation, "1/m", "attenuation"),
-        beta=beta,
-        gamma=gamma_of(a_ref, wavelength, number(n2, "m^2/W", "n2")),
-        kappa=kappa,
-        kappa_of=kappa_of,
-        a_eff=lap.a_eff[keep],
-        wavelength=wavelength,
-    )
-
-
-def single_mode(
-    beta2: float | str = -21.7e-27,
-    gamma: float | str = 1.3e-3,
-    alpha: float | str = 0.0,
-    beta3: float | str = 0.0,
-    *,
-    beta1: float | str = 0.0,
-    beta4: float | str = 0.0,
-    kappa: float = 8 / 9,
-    a_eff: float | str = 80e-12,
-    wavelength: float | str = 1550e-9,
-    name: str = "single-mode",
-) -> Fibre:
-    """One spatial mode, two polarisations that mix at random (Manakov, κ = 8/9).
-
-    Quantities may be text with a unit: ``single_mode(beta2="-21 ps^2/km", alpha="0.2 dB/km")``.
-
-    Parameters
-    ----------
-    beta2, beta3, beta1, beta4 : float
-        s²/m, s³/m, s/m, s⁴/m.
-    gamma : float
-        1/(W m).
-    alpha : float
-        Power attenuation, 1/m.
-    kappa : float
-        Kerr coefficient on the mode's total power; 1 gives the plain Manakov or, in one polarisation, the
-        scalar nonlinear Schrödinger equation with γ.
-    a_eff : float
-        Effective area in m², for the record only: γ is given.
-    wavelength : float
-        m.
-    name : str
-        Name of the fibre.
-
-    Returns
-    -------
-    Fibre
-        M = 1, κ per mode.
-
-    Raises
-    ------
-    InputError
-        If a value is out of range.
-    """
-    taylor = _named_coefficients(beta1=beta1, beta2=beta2, beta3=beta3, beta4=beta4)
-    return Fibre.from_coefficients(
-        beta=taylor,
-        kappa=[[kappa]],
-        gamma=gamma,
-        alpha=alpha,
-        wavelength=wavelength,
-        labels=("LP01",),
-        a_eff=[number(a_eff, "m^2", "a_eff")],
-        name=name,
-    )
-
-
-def coupled_group(
-    modes: int,
-    beta2: float | str = -21.7e-27,
-    gamma: float | str = 1.3e-3,
-    alpha: float | str = 0.0,
-    beta3: float | str = 0.0,
-    *,
-    kappa: float | None = None,
-    a_eff: float | str = 80e-12,
-    wavelength: float | str = 1550e-9,
-    name: str = "coupled-group",
-) -> Fibre:
-    """One group of N strongly coupled modes with equal overlaps f = 1/a_eff, e.g. of a coupled-core fibre.
-
-    Parameters
-    ----------
-    modes : int
-        N, at least 1.
-    beta2, gamma, alpha, beta3
-        As in `single_mode`, the same for all modes.
-    kappa : float, optional
-        Kerr coefficient on the group's total power; default 4/3 · 2N/(2N+1), which is 8/9 for N = 1.
-    a_eff, wavelength, name
-        As in `single_mode`.
-
-    Returns
-    -------
-    Fibre
-        M = N modes ``"M1"``, ``"M2"``, … of group 1, κ per group.
-
-    Raises
-    ------
-    InputError
-        If a value is out of range.
-    """
-    if isinstance(modes, bool) or not isinstance(modes, (int, np.integer)) or modes < 1:
-        raise InputError(f"modes: {modes!r}; give a whole number of at least 1")
-    if kappa is None:
-        kappa = 4 / 3 * 2 * modes / (2 * modes + 1)
-    taylor = _named_coefficients(beta1=0.0, beta2=beta2, beta3=beta3)
-    return Fibre.from_coefficients(
-        beta=np.tile(taylor, (modes, 1)),
-        kappa=[[kappa]],
-        gamma=gamma,
-        alpha=alpha,
-        groups=np.ones(modes, dtype=np.int64),
-        wavelength=wavelength,
-        a_eff=np.full(modes, number(a_eff, "m^2", "a_eff")),
-        name=name,
-    )
-
-
-def _named_coefficients(**beta: float | str) -> Array:
-    """A row of β1, β2, … from arguments of these names, which an error shows. Shape (1, count)."""
-    return np.array([[number(value, BETA_UNITS[int(key[-1]) - 1], key) for key, value in beta.items()]])
-
-
-@lru_cache(maxsize=4)
-def solved_overlaps(
-    profile: profiles.Profile, wavelength: float, step: float
-) -> tuple[ModeSet, kerr.Overlaps]:
-    """Modes of a profile at a wavelength (m), solved with a radial step (m), and their overlaps; cached."""
-    modes = solve_modes(profile, wavelength, step)
-    return modes, kerr.overlaps(modes)
-
-
-@lru_cache(maxsize=4)
-def _taylor(profile: profiles.Profile, wavelength: float, groups: tuple[int, ...], step: float) -> Array:
-    """β1 (relative to LP01) … β4 of the LP modes of some groups, shape (P, 4)."""
-    result = dispersion(profile, wavelength, groups={1, *groups}, step=step)
-    beta = result.beta[:, 1:] - np.array([result.beta[0, 1], 0, 0, 0])
-    return beta[np.isin(result.modes.group, groups)]
-
-
-def kappa_from(lap: kerr.Overlaps, keep: NDArray[np.bool_], coupling: str, a_ref: float) -> tuple[Array, Any]:
-    """κ of the kept spatial modes, per "groups" or "modes", and its `Fibre.kappa_of`; a_ref in m²."""
-    f = lap.f[np.ix_(keep, keep)]
-    if coupling == "modes":
-        return kerr.kappa_weak(f, a_ref), "mode"
-    return kerr.kappa_strong_groups(f, lap.groups[keep], a_ref), "group"
-
-
-def _whole_groups(modes: ModeSet) -> list[int]:
-    """Groups 1, 2, … up to the first that is not guided in full."""
-    g = 1
-    while int(modes.degeneracy[modes.group == g].sum()) == g:
-        g += 1
-    return list(range(1, g))
-
-
-def _group_list(groups: int | Iterable[int]) -> list[int]:
+def group_numbers(groups: int | Iterable[int]) -> list[int]:
+    """Group numbers in order, from a list of them, or from g for 1 to g; InputError for anything else."""
+    single = isinstance(groups, (int, np.integer)) and not isinstance(groups, bool)
     try:
-        numbers = [groups] if isinstance(groups, (int, np.integer)) else list(groups)
-        whole = bool(numbers) and all(isinstance(g, (int, np.integer)) and g >= 1 for g in numbers)
+        chosen = [groups] if single else list(groups)  # type: ignore[arg-type]
     except TypeError:
-        numbers, whole = [], False
-    if not whole or isinstance(groups, (bool, str)):
+        chosen = []
+    if not chosen or not all(isinstance(g, (int, np.integer)) and g >= 1 for g in chosen):
         raise InputError(f"groups: {groups!r}; give a whole number of at least 1, or a list of them")
-    if isinstance(groups, (int, np.integer)):
-        return list(range(1, int(groups) + 1))
-    return sorted({int(g) for g in numbers})
+    return list(range(1, int(chosen[0]) + 1)) if single else sorted({int(g) for g in chosen})
 
 
-def check_choice(key: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Raise InputError unless the value is one of those allowed."""
-    if value not in allowed:
-        raise InputError(f"{key}: {value!r}; allowed: {', '.join(allowed)}")
+def shift_expansion(beta: ArrayLike, shift: float) -> Array:
+    """β1 … β4 (M, 4) of the same polynomial β(ω) about a centre that lies ``shift`` rad/s higher.
+
+    β'_n = Σ_k β_{n+k} shift^k / k!, exact for the polynomial that the coefficients describe
+    (G. P. Agrawal, Nonlinear Fiber Optics, section 2.3, for the series itself).
+    """
+    beta = np.asarray(beta, dtype=float)
+    moved = np.zeros_like(beta)
+    # Term by term, not as a matrix product: equal rows must stay equal to the last bit.
+    for k in range(4):
+        moved[:, : 4 - k] += beta[:, k:] * (shift**k / math.factorial(k))
+    return moved
 
 
-def _freeze(fibre: Fibre, key: str, value: np.ndarray) -> None:
-    value.setflags(write=False)
-    object.__setattr__(fibre, key, value)
+def at_frequency(fibre: Fibre, frequency: float | str) -> Fibre:
+    """A fibre expanded at another optical frequency, as the centre of a WDM grid.
+
+    β1 … β4 are those of the same polynomial β(ω) about the new centre. Since the frame moves with the
+    fundamental mode, β1 of the first mode stays what it is, and those of the others follow from the
+    difference. γ = n₂ω₀/(c₀A_eff) grows in proportion to the frequency. A_eff and κ stay as they are: how
+    they depend on frequency is not known from one expansion (A_eff of a graded-index fibre falls by about
+    1 % when the frequency rises by 1 %). A fibre from an index profile is better solved there anew.
+
+    Parameters
+    ----------
+    fibre : Fibre
+        Described at ``fibre.wavelength``.
+    frequency : float or str
+        Optical frequency of the new centre, Hz, or text with a unit.
+
+    Returns
+    -------
+    Fibre
+        With ``wavelength`` = c₀/frequency.
+
+    Raises
+    ------
+    InputError
+        If the frequency is not positive.
+    """
+    frequency = positive(frequency, "Hz", "frequency")
+    before = SPEED_OF_LIGHT / fibre.wavelength
+    beta = shift_expansion(fibre.beta, 2 * math.pi * (frequency - before))
+    beta[:, 0] += fibre.beta[0, 0] - beta[0, 0]
+    return replace(
+        fibre, beta=beta, gamma=fibre.gamma * frequency / before, wavelength=SPEED_OF_LIGHT / frequency
+    )

@@ -4,37 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.errors import InputError
-
-
-@runtime_checkable
-class Material(Protocol):
-    """Anything with a refractive index at a vacuum wavelength (m); hashable, so that solves are cached."""
-
-    def index(self, wavelength: float) -> float:
-        """Refractive index (dimensionless) at the vacuum wavelength in m."""
-        ...
+from wavefabric.optics.arguments import positive
 
 
 @dataclass(frozen=True)
 class ConstantIndex:
-    """A material without dispersion.
-
-    Parameters
-    ----------
-    n : float
-        Refractive index, at least 1.
-
-    Raises
-    ------
-    InputError
-        If `n` is below 1 or not finite.
-    """
+    """A material of refractive index ``n`` (at least 1, else InputError) without dispersion."""
 
     n: float
 
@@ -78,15 +58,12 @@ class Sellmeier:
             )
 
     def index(self, wavelength: float) -> float:
-        """Refractive index at the vacuum wavelength in m.
+        """Refractive index at the vacuum wavelength in m; InputError where the equation does not hold."""
+        return math.sqrt(_n2(self, wavelength))
 
-        Raises
-        ------
-        InputError
-            If the wavelength is not positive or the equation gives n² < 1 there.
-        """
-        return float(np.sqrt(_n2(self, wavelength)))
 
+#: Anything with a refractive index at a vacuum wavelength; hashable, so that solved modes are cached.
+Material = ConstantIndex | Sellmeier
 
 #: Fused silica, Fleming 1984 (doi 10.1364/AO.23.004486), after Malitson 1965.
 SILICA = Sellmeier(
@@ -103,9 +80,7 @@ GERMANIA = Sellmeier(
 
 
 def _n2(glass: Sellmeier, wavelength: float) -> float:
-    if not (math.isfinite(wavelength) and wavelength > 0):
-        raise InputError(f"wavelength: {wavelength!r} m; give a positive length, e.g. 1550e-9")
-    square = wavelength**2
+    square = positive(wavelength, "m", "wavelength") ** 2
     n2 = 1 + sum(a * square / (square - b**2) for a, b in zip(glass.strengths, glass.resonances, strict=True))
     if not n2 >= 1:
         raise InputError(f"wavelength: {wavelength!r} m lies outside the validity of {glass.name}")
@@ -113,55 +88,16 @@ def _n2(glass: Sellmeier, wavelength: float) -> float:
 
 
 def mix_n2(host: Sellmeier, dopant: Sellmeier, fraction: ArrayLike, wavelength: float) -> NDArray[np.float64]:
-    """n² of a glass whose Sellmeier coefficients lie between two others, linearly in the molar fraction.
+    """n² of a doped glass: Sellmeier coefficients linear in the molar ``fraction`` x of the dopant.
 
-    Source: J. W. Fleming, Appl. Opt. 23, 4486 (1984), doi 10.1364/AO.23.004486:
-    A_i = A_host + x (A_dopant − A_host), and L_i alike.
-
-    Parameters
-    ----------
-    host, dopant : Sellmeier
-        With the same number of terms.
-    fraction : array_like
-        Molar fraction x of the dopant, any shape.
-    wavelength : float
-        Vacuum wavelength in m.
-
-    Returns
-    -------
-    ndarray
-        n², shaped like `fraction`.
-
-    Raises
-    ------
-    InputError
-        If the glasses have different numbers of terms or the wavelength is not positive.
+    A_i = A_host + x (A_dopant − A_host), and L_i alike: J. W. Fleming, Appl. Opt. 23, 4486 (1984),
+    doi 10.1364/AO.23.004486. InputError if the glasses have different numbers of terms.
     """
     return _mix(host, dopant, np.asarray(fraction, dtype=float), wavelength)[0]
 
 
 def fraction_of(host: Sellmeier, dopant: Sellmeier, n2: ArrayLike, wavelength: float) -> NDArray[np.float64]:
-    """Molar fraction of dopant that gives n² at a wavelength: the inverse of `mix_n2`.
-
-    Parameters
-    ----------
-    host, dopant : Sellmeier
-        With the same number of terms.
-    n2 : array_like
-        Wanted n², any shape.
-    wavelength : float
-        Vacuum wavelength in m.
-
-    Returns
-    -------
-    ndarray
-        Molar fraction, shaped like `n2`.
-
-    Raises
-    ------
-    InputError
-        If a wanted n² lies outside what fractions from 0 to 1 can give.
-    """
+    """Molar fraction of dopant that gives ``n2``: the inverse of `mix_n2`; InputError beyond 0 to 1."""
     wanted = np.asarray(n2, dtype=float)
     low, high = (float(mix_n2(host, dopant, x, wavelength)) for x in (0.0, 1.0))
     tolerance = 1e-12

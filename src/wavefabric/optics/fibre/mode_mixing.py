@@ -82,13 +82,7 @@ class ModeMixing:
         return ModeMixing([u.conj().T for u in self.matrices])
 
     def within(self, first_row: int, rows: int) -> ModeMixing:
-        """The mixing of the groups in ``rows`` rows from ``first_row`` on; none may be cut.
-
-        Raises
-        ------
-        InputError
-            If those rows do not begin and end with a group.
-        """
+        """The mixing of the groups in ``rows`` rows from ``first_row`` on; InputError if one is cut."""
         inside = [
             u
             for (start, stop), u in zip(self.blocks, self.matrices, strict=True)
@@ -105,20 +99,8 @@ class ModeMixing:
         return ModeMixing([u @ v for u, v in zip(self.matrices, earlier.matrices, strict=True)])
 
     def apply(self, device, field, chunk: int = 1 << 16) -> None:
-        """Mix ``field`` in place, ``chunk`` samples at a time.
-
-        Parameters
-        ----------
-        device : Device
-        field : complex128 or complex64 array, shape (rows, N), √W
-        chunk : int
-            Scratch is one group's rows × ``chunk``.
-
-        Raises
-        ------
-        InputError
-            If ``field`` has another number of rows.
-        """
+        """Mix ``field`` (rows, N), √W, in place, ``chunk`` samples at a time: scratch is one group's rows of
+        those. InputError if it has another number of rows."""
         self.check_rows(field.shape[0])
         for (start, stop), u in zip(self.blocks, self.matrices, strict=True):
             matrix = device.asarray(u.astype(field.dtype))

@@ -14,12 +14,14 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 
 from wavefabric.errors import InputError
+from wavefabric.optics.arguments import positive
 from wavefabric.optics.fibre.profile import Profile
 
 Array = NDArray[np.float64]
@@ -83,15 +85,8 @@ class ModeSet:
         return tuple(lp_label(int(a), int(b)) for a, b in zip(self.l, self.m, strict=True))
 
     def select(self, groups) -> ModeSet:
-        """Only the modes of these groups (an iterable of group numbers).
-
-        Raises
-        ------
-        InputError
-            If a group is not guided, or only in part.
-        """
+        """Only the modes of these group numbers; InputError if one is not guided, or only in part."""
         groups = sorted({int(g) for g in groups})
-        keep = np.isin(self.group, groups)
         for g in groups:
             have = int(self.degeneracy[self.group == g].sum())
             if g < 1 or have != g:
@@ -102,19 +97,12 @@ class ModeSet:
                     if whole
                     else f"groups: {g} is not guided; the fibre guides no whole group"
                 )
-        return self.take(keep)
+        return self.take(np.isin(self.group, groups))
 
     def take(self, keep) -> ModeSet:
         """The LP modes that an index or mask of shape (P,) picks, in its order."""
-        return replace(
-            self,
-            l=self.l[keep],
-            m=self.m[keep],
-            group=self.group[keep],
-            n_eff=self.n_eff[keep],
-            beta=self.beta[keep],
-            radial=self.radial[keep],
-        )
+        names = ("l", "m", "group", "n_eff", "beta", "radial")
+        return replace(self, **{name: getattr(self, name)[keep] for name in names})
 
 
 def lp_label(l: int, m: int) -> str:  # noqa: E741
@@ -122,14 +110,13 @@ def lp_label(l: int, m: int) -> str:  # noqa: E741
     return f"LP{l}{m}" if l < 10 and m < 10 else f"LP{l},{m}"
 
 
-@dataclass(frozen=True, eq=False)
-class _Mesh:
+class _Mesh(NamedTuple):
     edges: Array
     centres: Array
     ring: Array
 
 
-def _mesh(profile: Profile, step: float, outer: float, refine: int = 1) -> _Mesh:
+def _mesh(profile: Profile, step: float, outer: float, refine: int) -> _Mesh:
     """Rings of about `step`, with an edge on every interface; `refine` splits each into equal parts."""
     stops = (0.0, *profile.interfaces(), outer)
     if (rings := refine * outer / step) > MOST_RINGS:
@@ -155,13 +142,9 @@ def _ring_averages(profile: Profile, mesh: _Mesh, wavelength: float) -> Array:
     return (weight * n2).sum(axis=0) - profile.cladding.index(wavelength) ** 2
 
 
+@lru_cache(maxsize=8)
 def solve_modes(
-    profile: Profile,
-    wavelength: float,
-    step: float = STEP,
-    *,
-    outer: float | None = None,
-    refine: int = 1,
+    profile: Profile, wavelength: float, step: float = STEP, outer: float | None = None, refine: int = 1
 ) -> ModeSet:
     """All guided LP modes, n_cladding < n_eff.
 
@@ -189,28 +172,18 @@ def solve_modes(
     InputError
         If step, wavelength or outer are out of range, or no mode is guided.
     """
-    if not (math.isfinite(wavelength) and wavelength > 0):
-        raise InputError(f"wavelength: {wavelength!r} m; give a positive length, e.g. 1550e-9")
+    positive(wavelength, "m", "wavelength")
     last = profile.interfaces()[-1]
     if not (0 < step <= last / 8):
         raise InputError(
             f"step: {step!r} m; allowed: above 0, at most {last / 8:.3g} m (an eighth of the profile)"
         )
-    if outer is not None and not last < outer < math.inf:
-        raise InputError(f"outer: {outer!r} m; must lie beyond the cladding's start at {last!r} m")
-    if refine < 1:
-        raise InputError(f"refine: {refine!r}; must be at least 1")
-    return _solve_cached(profile, float(wavelength), float(step), outer, int(refine))
-
-
-@lru_cache(maxsize=8)
-def _solve_cached(
-    profile: Profile, wavelength: float, step: float, outer: float | None, refine: int
-) -> ModeSet:
     if outer is not None:
+        if not last < outer < math.inf:
+            raise InputError(f"outer: {outer!r} m; must lie beyond the cladding's start at {last!r} m")
         modes, _ = solve_mesh(profile, wavelength, step, outer, refine)
     else:
-        last, depth = profile.interfaces()[-1], 10e-6
+        depth = 10e-6
         while True:
             modes, slowest = solve_mesh(profile, wavelength, step, last + depth, refine)
             needed = min(-math.log(_WALL) / (2 * slowest), _FARTHEST) if slowest > 0 else 2 * depth
@@ -224,7 +197,7 @@ def _solve_cached(
     return modes
 
 
-def solve_mesh(profile: Profile, wavelength: float, step: float, outer: float, refine: int):
+def solve_mesh(profile: Profile, wavelength: float, step: float, outer: float, refine: int = 1):
     """The modes, and the smallest decay constant √(β² − k² n²_cladding) in 1/m."""
     mesh = _mesh(profile, step, outer, refine)
     k = 2 * math.pi / wavelength
@@ -239,7 +212,7 @@ def solve_mesh(profile: Profile, wavelength: float, step: float, outer: float, r
     root = np.sqrt(mesh.ring)
     off = conductance[:-1] / (root[1:] * root[:-1])
 
-    found = []
+    modes = []
     top = float(excess.max())
     order = 0
     while top > 0:
@@ -255,14 +228,14 @@ def solve_mesh(profile: Profile, wavelength: float, step: float, outer: float, r
         for m, (value, field) in enumerate(zip(lam, fields, strict=True), start=1):
             if value > 0:
                 start = field[np.argmax(np.abs(field) > 1e-3 * np.abs(field).max())]
-                found.append((2 * m + order - 1, order, m, value, field * np.sign(start)))
+                modes.append((2 * m + order - 1, order, m, value, field * np.sign(start)))
         order += 1
 
-    found.sort(key=lambda mode: mode[:2])
-    group, l, m = (np.array([mode[i] for mode in found], dtype=np.int64) for i in range(3))  # noqa: E741
-    lam = np.array([mode[3] for mode in found], dtype=float)
+    modes.sort(key=lambda mode: mode[:2])
+    group, l, m = (np.array([mode[i] for mode in modes], dtype=np.int64) for i in range(3))  # noqa: E741
+    lam = np.array([mode[3] for mode in modes], dtype=float)
     beta = np.sqrt((k * clad) ** 2 + lam)
-    radial = np.array([mode[4] for mode in found]).reshape(len(found), len(mesh.centres))
+    radial = np.array([mode[4] for mode in modes]).reshape(len(modes), len(mesh.centres))
     arrays = (l, m, group, beta / k, beta, mesh.centres, mesh.ring, radial)
     for array in arrays:
         array.setflags(write=False)
@@ -285,14 +258,9 @@ def _check_count(excess: Array, mesh: _Mesh, wavelength: float) -> None:
 
 
 def extrapolate(profile: Profile, wavelength: float, step: float = STEP) -> Array:
-    """n_eff of every guided mode by Richardson's rule from `step` and half of it: fourth order, shape (P,).
+    """n_eff of the modes of `solve_modes` by Richardson's rule from `step` and half of it: fourth order.
 
-    Parameters are those of `solve_modes`; the order of modes is that of its result.
-
-    Raises
-    ------
-    InputError
-        As `solve_modes`; also if a mode so near cutoff exists on only one of the meshes.
+    InputError if a mode so near cutoff exists on only one of the meshes.
     """
     coarse = solve_modes(profile, wavelength, step)
     fine = solve_modes(profile, wavelength, step, outer=outer_of(coarse), refine=2)
@@ -303,30 +271,8 @@ def extrapolate(profile: Profile, wavelength: float, step: float = STEP) -> Arra
     return (4 * fine.n_eff - coarse.n_eff) / 3
 
 
-def convergence(
-    profile: Profile, wavelength: float, steps: tuple[float, ...] = (0.08e-6, 0.04e-6, 0.02e-6, 0.01e-6)
-) -> dict[float, Array]:
-    """Error of n_eff for each step, against Richardson's extrapolation from the finest two meshes.
-
-    Parameters
-    ----------
-    profile : Profile
-        Index profile.
-    wavelength : float
-        Vacuum wavelength, m.
-    steps : tuple of float
-        Radial steps in m, at least one.
-
-    Returns
-    -------
-    dict of float to ndarray
-        step → n_eff(step) − n_eff(extrapolated), shape (P,), modes ordered as in `solve_modes`.
-
-    Raises
-    ------
-    InputError
-        As `extrapolate`.
-    """
+def convergence(profile: Profile, wavelength: float, steps: tuple[float, ...]) -> dict[float, Array]:
+    """n_eff(step) − n_eff(extrapolated from the finest step), shape (P,), for each radial step in m."""
     reference = extrapolate(profile, wavelength, min(steps))
     errors = {}
     for step in steps:

@@ -1,27 +1,22 @@
-"""Fibres by name: the 62.5 µm fibre of Brehler et al., and the registry of presets."""
+"""Fibres by name: the 62.5 µm fibre of Brehler et al., a single mode, one group of coupled modes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from importlib.resources import as_file, files
 from typing import Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from wavefabric.optics.fibre import profile as profiles
-from wavefabric.optics.fibre.fibre import (
-    ATTENUATION,
-    N2_SILICA,
-    Fibre,
-    check_choice,
-    coupled_group,
-    fibre_from_profile,
-    single_mode,
-)
+from wavefabric.optics.arguments import choice, whole
+from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre
+from wavefabric.optics.fibre.from_profile import fibre_from_profile
 from wavefabric.optics.fibre.modes import STEP
+from wavefabric.optics.fibre.profile import profile_62_5
 from wavefabric.optics.fibre.tables import fibre_from_csv
-from wavefabric.quantities import numbers
+from wavefabric.quantities import BETA_UNITS, number, numbers
 
 
 def graded_index_62_5(
@@ -53,7 +48,7 @@ def graded_index_62_5(
         Nonlinear refractive index, m²/W.
     wavelength : float
         Vacuum wavelength, m: with "paper" where the tables are taken to hold (γ and κ follow it), with
-        "solver" where the profile is solved. See also `wavefabric.optics.fibre.expansion.at_frequency`.
+        "solver" where the profile is solved. See also `wavefabric.optics.fibre.fibre.at_frequency`.
     step : float
         Radial step of the solver, m.
 
@@ -66,9 +61,8 @@ def graded_index_62_5(
     InputError
         If a group is not in the tables or not guided, or a choice is unknown.
     """
-    check_choice("dispersion", dispersion, ("paper", "solver"))
-    name = "graded-index-62.5"
-    profile = profiles.graded_index_62_5()
+    choice("dispersion", dispersion, ("paper", "solver"))
+    name, profile = "graded-index-62.5", profile_62_5()
     if dispersion == "solver":
         return fibre_from_profile(
             profile, wavelength, groups, attenuation, n2, coupling, name=name, step=step
@@ -89,10 +83,109 @@ def graded_index_62_5(
     return replace(fibre, alpha=numbers(attenuation, "1/m", "attenuation"))
 
 
-def presets() -> dict[str, Callable[..., Fibre]]:
-    """Constructors by the name used in run files; each works without arguments except ``coupled-group``."""
-    return {
-        "graded-index-62.5": graded_index_62_5,
-        "single-mode": single_mode,
-        "coupled-group": coupled_group,
-    }
+def single_mode(
+    beta2: float | str = -21.7e-27,
+    gamma: float | str = 1.3e-3,
+    alpha: float | str = 0.0,
+    beta3: float | str = 0.0,
+    *,
+    beta1: float | str = 0.0,
+    beta4: float | str = 0.0,
+    kappa: float = 8 / 9,
+    a_eff: float | str = 80e-12,
+    wavelength: float | str = 1550e-9,
+    name: str = "single-mode",
+) -> Fibre:
+    """One spatial mode, two polarisations that mix at random (Manakov, κ = 8/9).
+
+    Quantities may be text with a unit: ``single_mode(beta2="-21 ps^2/km", alpha="0.2 dB/km")``.
+
+    Parameters
+    ----------
+    beta2, beta3, beta1, beta4 : float
+        s²/m, s³/m, s/m, s⁴/m.
+    gamma : float
+        1/(W m).
+    alpha : float
+        Power attenuation, 1/m.
+    kappa : float
+        Kerr coefficient on the mode's total power; 1 gives the plain Manakov or, in one polarisation, the
+        scalar nonlinear Schrödinger equation with γ.
+    a_eff : float
+        Effective area in m², for the record only: γ is given.
+    wavelength : float
+        m.
+    name : str
+        Name of the fibre.
+
+    Returns
+    -------
+    Fibre
+        M = 1, κ per mode.
+
+    Raises
+    ------
+    InputError
+        If a value is out of range.
+    """
+    return Fibre.from_coefficients(
+        beta=_coefficients(beta1=beta1, beta2=beta2, beta3=beta3, beta4=beta4),
+        kappa=[[kappa]],
+        gamma=gamma,
+        alpha=alpha,
+        wavelength=wavelength,
+        labels=("LP01",),
+        a_eff=[number(a_eff, "m^2", "a_eff")],
+        name=name,
+    )
+
+
+def coupled_group(
+    modes: int,
+    beta2: float | str = -21.7e-27,
+    gamma: float | str = 1.3e-3,
+    alpha: float | str = 0.0,
+    beta3: float | str = 0.0,
+    *,
+    kappa: float | None = None,
+    a_eff: float | str = 80e-12,
+    wavelength: float | str = 1550e-9,
+    name: str = "coupled-group",
+) -> Fibre:
+    """One group of N strongly coupled modes with equal overlaps f = 1/a_eff, e.g. of a coupled-core fibre.
+
+    Parameters
+    ----------
+    modes : int
+        N, at least 1.
+    beta2, gamma, alpha, beta3, a_eff, wavelength, name
+        As in `single_mode`, the same for all modes.
+    kappa : float, optional
+        Kerr coefficient on the group's total power; default 4/3 · 2N/(2N+1), which is 8/9 for N = 1.
+
+    Returns
+    -------
+    Fibre
+        M = N modes ``"M1"``, ``"M2"``, … of group 1, κ per group.
+
+    Raises
+    ------
+    InputError
+        If a value is out of range.
+    """
+    whole("modes", modes, 1)
+    return Fibre.from_coefficients(
+        beta=np.tile(_coefficients(beta1=0.0, beta2=beta2, beta3=beta3), (modes, 1)),
+        kappa=[[4 / 3 * 2 * modes / (2 * modes + 1) if kappa is None else kappa]],
+        gamma=gamma,
+        alpha=alpha,
+        groups=np.ones(modes, dtype=np.int64),
+        wavelength=wavelength,
+        a_eff=np.full(modes, number(a_eff, "m^2", "a_eff")),
+        name=name,
+    )
+
+
+def _coefficients(**beta: float | str) -> np.ndarray:
+    """A row of β1, β2, … from arguments of these names, which an error shows. Shape (1, count)."""
+    return np.array([[number(value, BETA_UNITS[int(key[-1]) - 1], key) for key, value in beta.items()]])

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wavefabric.errors import InputError, quoted
-from wavefabric.files.input import read_bytes
+from wavefabric.errors import InputError
+from wavefabric.optics.arguments import positive
+from wavefabric.optics.fibre.csv_files import read_columns
 from wavefabric.optics.fibre.materials import GERMANIA, SILICA, Material, Sellmeier, fraction_of, mix_n2
 from wavefabric.quantities import number, numbers
 
@@ -43,9 +43,9 @@ class Trench:
     depth: float
 
     def __post_init__(self):
-        _lengths(self, gap="trench gap", width="trench width")
-        _positive("trench width", self.width, "m")
-        _positive("trench depth", self.depth)
+        object.__setattr__(self, "gap", number(self.gap, "m", "trench gap"))
+        object.__setattr__(self, "width", positive(self.width, "m", "trench width"))
+        positive(self.depth, "", "trench depth")
         if not (math.isfinite(self.gap) and self.gap >= 0):
             raise InputError(f"trench gap: {self.gap!r} m; give a length of 0 or more")
 
@@ -72,27 +72,11 @@ class Profile:
         raise NotImplementedError
 
     def index(self, r: ArrayLike, wavelength: float) -> Array:
-        """Refractive index n(r) at a vacuum wavelength.
+        """Refractive index n(r) at a vacuum wavelength; r and the wavelength in m.
 
-        Parameters
-        ----------
-        r : array_like
-            Radii in m, any shape.
-        wavelength : float
-            Vacuum wavelength in m.
-
-        Returns
-        -------
-        ndarray
-            n, shaped like `r`.
-
-        Raises
-        ------
-        InputError
-            If the wavelength is not positive, or the index is out of reach of the dopant.
+        InputError if the wavelength is not positive, or the index is out of reach of the dopant.
         """
-        if not (math.isfinite(wavelength) and wavelength > 0):
-            raise InputError(f"wavelength: {wavelength!r} m; give a positive length, e.g. 1550e-9")
+        positive(wavelength, "m", "wavelength")
         radii = np.abs(np.asarray(r, dtype=float))
         clad = self.cladding.index(wavelength)
         n = np.full(radii.shape, clad)
@@ -129,7 +113,7 @@ class IndexProfile(Profile):
         q of the power law in n²; 2 is a parabola, ``math.inf`` a step.
     trench : Trench, optional
         Ring of lower index outside the core.
-    cladding : Material
+    cladding : ConstantIndex or Sellmeier
         Glass of the cladding, to infinity.
     dopant : Sellmeier, optional
         What raises the core's index; None keeps n² − n²_cladding the same at every wavelength.
@@ -151,10 +135,9 @@ class IndexProfile(Profile):
     design_wavelength: float = 1550e-9
 
     def __post_init__(self):
-        _lengths(self, core_diameter="core_diameter", design_wavelength="design_wavelength")
-        _positive("core_diameter", self.core_diameter, "m")
-        _positive("numerical_aperture", self.numerical_aperture)
-        _positive("design_wavelength", self.design_wavelength, "m")
+        for key in ("core_diameter", "design_wavelength"):
+            object.__setattr__(self, key, positive(getattr(self, key), "m", key))
+        positive(self.numerical_aperture, "", "numerical_aperture")
         if not self.exponent > 0:
             raise InputError(f"exponent: {self.exponent!r}; give a positive number (inf for a step)")
 
@@ -211,8 +194,8 @@ class TableProfile(Profile):
     design_wavelength: float = 1550e-9
 
     def __post_init__(self):
-        _lengths(self, design_wavelength="design_wavelength")
-        _positive("design_wavelength", self.design_wavelength, "m")
+        wavelength = positive(self.design_wavelength, "m", "design_wavelength")
+        object.__setattr__(self, "design_wavelength", wavelength)
         object.__setattr__(self, "radii", tuple(numbers(self.radii, "m", "radii").ravel().tolist()))
         object.__setattr__(self, "indices", tuple(float(n) for n in self.indices))
         if len(self.radii) != len(self.indices) or len(self.radii) < 2:
@@ -232,23 +215,15 @@ class TableProfile(Profile):
     def from_csv(cls, path: str | Path, **kwargs) -> TableProfile:
         """Read a profile from a CSV file with the columns ``radius_um`` (µm) and ``index``.
 
-        Keyword arguments go to the constructor.
-
-        Raises
-        ------
-        InputError
-            If the file cannot be read, lacks a column, or holds something that is no number.
+        Keyword arguments go to the constructor. InputError if the file cannot be read, lacks a column, or
+        holds something that is no number.
         """
         columns = read_columns(path, ("radius_um", "index"))
-        return cls(
-            tuple(r * 1e-6 for r in columns["radius_um"]),
-            tuple(columns["index"]),
-            **kwargs,
-        )
+        return cls(tuple(r * 1e-6 for r in columns["radius_um"]), tuple(columns["index"]), **kwargs)
 
     def interfaces(self) -> tuple[float, ...]:
         """Every radius of the table except 0 at which the index jumps, and the last one, m."""
-        jumps = {a for a, b in zip(self.radii, self.radii[1:], strict=False) if a == b and a > 0}
+        jumps = {a for a, b in pairwise(self.radii) if a == b and a > 0}
         return tuple(sorted(jumps | {self.radii[-1]}))
 
     def _design_index(self, r: Array) -> Array:
@@ -260,69 +235,10 @@ class TableProfile(Profile):
         return n + (self.cladding.index(self.design_wavelength) - indices[-1])
 
 
-def graded_index_62_5() -> IndexProfile:
+def profile_62_5() -> IndexProfile:
     """The 62.5 µm graded-index fibre of Brehler et al., section 6, at 1550 nm.
 
     NA 0.275, exponent 1.94, trench 1.25 µm outside the core, 3.5 µm wide, 6.5e-3 below the silica cladding.
     The glass of the core is not stated there; GeO2-doped silica is assumed.
     """
     return IndexProfile(62.5e-6, 0.275, 1.94, trench=Trench(1.25e-6, 3.5e-6, 6.5e-3))
-
-
-def read_columns(path: str | Path, needed: tuple[str, ...], optional: tuple[str, ...] = ()):
-    """Numeric columns of a CSV file with a header line.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    needed, optional : tuple of str
-        Column names; other columns are an error, so that a typing slip is seen.
-
-    Returns
-    -------
-    dict of str to list of float
-        The columns present, all of one length.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, a column is missing or unknown, or a cell is no finite number.
-    """
-    try:
-        text = io.StringIO(read_bytes(path).decode("utf-8-sig"), newline="")
-        rows = [row for row in csv.reader(text) if row and not row[0].lstrip().startswith("#")]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: cannot be read as CSV ({error})") from None
-    allowed = ", ".join(needed) + (f"; optional: {', '.join(optional)}" if optional else "")
-    header = [cell.strip() for cell in rows[0]] if rows else []
-    wrong = [name for name in needed if name not in header]
-    wrong += [name for name in header if name not in needed + optional]
-    if wrong or len(rows) < 2 or len(set(header)) != len(header):
-        raise InputError(
-            f"{path}: columns {','.join(header) or 'none'} with {len(rows[1:])} rows; needs {allowed}"
-        )
-    columns: dict[str, list[float]] = {name: [] for name in header}
-    for place, row in enumerate(rows[1:], start=1):
-        if len(row) != len(header):
-            raise InputError(f"{path}: row {place} has {len(row)} cells; the header has {len(header)}")
-        for name, cell in zip(header, row, strict=True):
-            try:
-                value = float(cell)
-            except ValueError:
-                value = math.nan
-            if not math.isfinite(value):
-                raise InputError(f"{path}: row {place}, {name}: {quoted(cell)}; a finite number is needed")
-            columns[name].append(value)
-    return columns
-
-
-def _lengths(holder: Profile | Trench, **keys: str) -> None:
-    """Turn attributes into metres; a value may be text with a unit."""
-    for attribute, key in keys.items():
-        object.__setattr__(holder, attribute, number(getattr(holder, attribute), "m", key))
-
-
-def _positive(key: str, value: float, unit: str = "") -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise InputError(f"{key}: {value!r}{' ' + unit if unit else ''}; give a positive finite number")

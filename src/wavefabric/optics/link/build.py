@@ -9,19 +9,18 @@ from typing import Any
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.expansion import at_frequency
-from wavefabric.optics.fibre.fibre import ATTENUATION, Fibre, fibre_from_profile, single_mode
-from wavefabric.optics.fibre.presets import graded_index_62_5
+from wavefabric.optics.fibre.fibre import ATTENUATION, Fibre, at_frequency
+from wavefabric.optics.fibre.from_profile import fibre_from_profile
+from wavefabric.optics.fibre.presets import graded_index_62_5, single_mode
 from wavefabric.optics.fibre.profile import IndexProfile, Profile, TableProfile, Trench
 from wavefabric.optics.fibre.tables import fibre_from_csv
 from wavefabric.optics.propagation.kerr_exchange import exchange_form
-from wavefabric.optics.propagation.rows import split_modes
+from wavefabric.optics.propagation.rank_modes import split_modes
 from wavefabric.optics.run_file.run_file import DESIGN_WAVELENGTH, RunFile
-from wavefabric.optics.run_file.tables import Profile as ProfileTable
+from wavefabric.optics.run_file.tables import ProfileTable
 from wavefabric.optics.run_file.types import POWER_FORMS
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.optics.signal.wdm import Grid
 from wavefabric.units import SPEED_OF_LIGHT
 
 
@@ -124,8 +123,7 @@ def build_transmitter(run: RunFile, modes: int) -> Transmitter:
         raise InputError(
             f"signal.launch_power: lists for {len(powers)} modes given, the fibre has {modes}; {POWER_FORMS}"
         )
-    grid = Grid(signal.grid, signal.symbol_rate, signal.samples_per_symbol, signal.symbols, signal.centre)
-    return Transmitter(grid, signal.modulation, signal.rolloff, powers, run.seed)
+    return Transmitter(signal.wdm_grid, signal.modulation, signal.rolloff, powers, run.seed)
 
 
 def build_receiver(run: RunFile, transmitter: Transmitter) -> Receiver:

@@ -24,7 +24,7 @@ def payload(
     transmitter: Transmitter,
     received: dict[str, tuple[float, ReceiverResult]],
     report: Report,
-    mixing,
+    coupling,
     limit: StepLimit,
     warnings: Sequence[str],
     field: Rows | None = None,
@@ -57,7 +57,7 @@ def payload(
             ),
         },
         "received": {name: _group(length, result) for name, (length, result) in received.items()},
-        "solver": {"attrs": _attributes(report, mixing, limit)},
+        "solver": {"attrs": _attributes(report, coupling, limit)},
     }
     if warnings:
         described = "what may make the result less accurate than it seems"
@@ -91,10 +91,10 @@ def _group(length: float, result: ReceiverResult) -> dict[str, Any]:
     return group | {"attrs": {"distance_m": length}}
 
 
-def _attributes(report: Report, mixing, limit: StepLimit) -> dict[str, Any]:
+def _attributes(report: Report, coupling, limit: StepLimit) -> dict[str, Any]:
     kept = {key: value for key, value in asdict(report).items() if key != "dropped"}
-    kept["kerr_cells"] = mixing.cells
-    kept["kerr_rank"] = mixing.rank
+    kept["kerr_cells"] = coupling.groups
+    kept["kerr_rank"] = coupling.rank
     kept["resonance_step_m"], kept["resonance_cause"] = limit.step, limit.cause
     kept["dispersion_resonance_step_m"], kept["walk_off_resonance_step_m"] = limit.dispersion, limit.walk_off
     kept["field_resonance_step_m"] = limit.field

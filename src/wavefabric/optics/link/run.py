@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import math
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,28 +10,30 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.device import fftw, get_device
-from wavefabric.errors import InputError
-from wavefabric.exchange import solo
+from wavefabric.device import get_device
+from wavefabric.errors import FieldLost, InputError
+from wavefabric.exchange import Communicator, solo
 from wavefabric.exchange.agreement import check_agreement
+from wavefabric.lifecycle.agreement import locked_by_first_rank, on_all_ranks, on_first_rank
+from wavefabric.lifecycle.checkpoint import Checkpoints, RunCheckpoint
+from wavefabric.lifecycle.memory import check_memory
+from wavefabric.lifecycle.status import Status, combine
 from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter, fibre_digest
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
 from wavefabric.optics.link.result import POINTS, arrays_of, payload
-from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_mixing
-from wavefabric.optics.propagation.propagate import FieldLost, Propagator
-from wavefabric.optics.propagation.rows import RowReader, Share, on_shared_memory, split_modes
+from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_phase_group_coupling
+from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
+from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split_modes
 from wavefabric.optics.run_file.run_file import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.receiver import ReceiverResult
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
-from wavefabric.results import rank_checkpoint as checkpoints
-from wavefabric.results.agree import agree, together
 from wavefabric.results.checkpoint import checkpoint_path
-from wavefabric.results.lock import FileLock, check_locks, locked_by_first
+from wavefabric.results.lock import FileLock
 from wavefabric.results.provenance import stamp
 from wavefabric.system.interrupt import Deferred
-from wavefabric.system.machine import cpu_model, host_memory
+from wavefabric.system.machine import host_memory
 from wavefabric.system.progress import Progress, Silent, warn
 from wavefabric.units import db
 
@@ -93,14 +93,21 @@ def run_link(
     comm = comm or solo(get_device(solver.device, solver.threads))
     check_agreement(comm.control, run.sections())
     output = Path(output or run.output_path())
-    writer = agree(comm, lambda: ResultWriter(output, force, run.input_paths()))
-    with locked_by_first(comm, output, key="output.file") as locks:
-        return _Link(run, writer, progress or Silent(), comm, locks, warn).run(resume)
+    writer = on_first_rank(comm, lambda: ResultWriter(output, force, run.input_paths()))
+    with locked_by_first_rank(comm, output, "output.file") as locks:
+        return _Link(run, writer, progress or Silent(), comm, locks, warn, resume).run()
 
 
 class _Link:
     def __init__(
-        self, settings: RunFile, writer: ResultWriter, progress, comm, locks: list[FileLock], warn=warn
+        self,
+        settings: RunFile,
+        writer: ResultWriter,
+        progress: Progress,
+        comm: Communicator,
+        locks: list[FileLock],
+        warn: Callable[[str], None],
+        resume: bool,
     ):
         self.settings, self._warn = settings, warn
         self.warnings: list[str] = []
@@ -110,31 +117,25 @@ class _Link:
         self.first = self.comm.rank == 0
         self.progress = progress if self.first else Silent()
         self.facts = provenance(device=self.device.name) if self.first else {}
-        self.checkpoint = checkpoint_path(self.output)
         # From one rank to all: a fibre that is solved for may differ in the last bit elsewhere.
         self.notes: list[str] = []
-        self.fibre = agree(self.comm, lambda: build_fibre(settings, self.notes.append))
+        self.fibre = on_first_rank(self.comm, lambda: build_fibre(settings, self.notes.append))
         groups = np.cumsum(self.fibre.group_sizes) if settings.link.mix_groups else None
-        self.share = Share(split_modes(self.fibre.modes, self.ranks, groups), self.comm.rank)
+        self.share = RankModes(split_modes(self.fibre.modes, self.ranks, groups), self.comm.rank)
         self.transmitter = build_transmitter(settings, self.fibre.modes)
         self.receiver = build_receiver(settings, self.transmitter)
         self.middle = self.transmitter.grid.channels // 2  # whose constellation is kept
         self.amplifier = Amplifier(self._gain(), settings.link.noise_figure)
         self._check()
-        self.layout = self._layout()
-        self.fingerprint = fingerprint(
+        identity = fingerprint(
             settings.identity(),
-            device=self.device.name.partition(":")[0],
-            # Another processor or number of threads means other FFT plans, hence other bits.
-            fft=f"{fftw.library()} {cpu_model()}" if self.device.name == "cpu" else "cufft",
-            threads=str(self.device.threads),
             fibre=fibre_digest(self.fibre),
             segment=str(settings.output.checkpoint_every),
-            **({"layout": self.layout} if self.ranks > 1 else {}),
         )
+        policy = Checkpoints(checkpoint_path(self.output), settings.output.checkpoint_interval, resume=resume)
+        self.checkpoint = RunCheckpoint(comm, policy, identity, self._layout())
         #: Distance (m) and result by place; the result is on rank 0 alone.
         self.received: dict[str, tuple[float, ReceiverResult | None]] = {}
-        self.saved_at = time.monotonic()
         self.limit = resonance(self.fibre, self.transmitter)
 
     def _tell(self, text: str) -> None:
@@ -149,7 +150,7 @@ class _Link:
             return ""
         solver = self.settings.solver
         form = exchange_form(solver.exchange, solver.kerr)
-        form = rank_mixing(self.fibre.kappa_rows(), self.fibre.gamma, self.share, form).form
+        form = rank_phase_group_coupling(self.fibre.kappa_rows(), self.fibre.gamma, self.share, form).form
         return f"{form}, modes {'+'.join(map(str, np.diff(self.share.ends)))}"
 
     def _gain(self) -> float:
@@ -175,17 +176,9 @@ class _Link:
         item = 16 if self.settings.solver.precision == "double" else 8
         # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
         scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
-        needed = on_shared_memory(self.comm, self.device, self.share.rows * grid.samples * item + scratch)
-
-        def refuse() -> None:
-            free = self.device.memory()[0]
-            if needed > free:
-                raise InputError(
-                    f"memory: field and receiver need {needed / 2**30:.2f} GiB on {self.device.name}, "
-                    f"{free / 2**30:.2f} GiB are free; allowed: fewer symbols, samples a symbol or modes"
-                )
-
-        together(self.comm, refuse)
+        needed = self.share.rows * grid.samples * item + scratch
+        advice = "fewer symbols, samples a symbol or modes need less"
+        check_memory(self.comm, self.device, needed, "field and receiver", advice)
         self._check_places()
 
     def _check_places(self) -> None:
@@ -203,63 +196,49 @@ class _Link:
                     f"{free / 2**30:.2f} GiB are free; allowed: fewer places"
                 )
 
-        together(self.comm, refuse)
+        on_all_ranks(self.comm, refuse)
 
     # --- the run ---------------------------------------------------------------------------------
 
-    def run(self, resume: bool) -> LinkResult:
-        found = resume and checkpoints.exists(self.comm, self.checkpoint)
-        state = (
-            checkpoints.read_state(self.comm, self.checkpoint, self.fingerprint, self.layout)
-            if found
-            else None
-        )
-        if state:
-            # Before any plan is made: the same plans give the same bits.
-            fftw.import_wisdom(base64.b64decode(state["wisdom"]))
-        solver, grid = self.settings.solver, self.transmitter.grid
-        self.propagator = Propagator(
-            self.fibre,
-            grid.samples,
-            grid.sample_rate,
-            self.device,
+    def run(self) -> LinkResult:
+        state = self.checkpoint.find()
+        solver, grid, link = self.settings.solver, self.transmitter.grid, self.settings.link
+        options = PropagationOptions(
             solver.integrator,
-            solver.step,
-            solver.max_phase,
-            solver.tolerance,
-            solver.kerr,
-            solver.svd_tolerance,
-            solver.precision,
-            self.settings.output.checkpoint_every,
-            self.comm,
-            solver.exchange,
-            np.diff(self.share.ends).tolist(),
+            step=solver.step,
+            max_phase=solver.max_phase,
+            tolerance=solver.tolerance,
+            kerr=solver.kerr,
+            svd_tolerance=solver.svd_tolerance,
+            precision=solver.precision,
+            segment=self.settings.output.checkpoint_every,
+            exchange=solver.exchange,
+            split=tuple(np.diff(self.share.ends).tolist()),
         )
-        self.A = self.propagator.stages.empty()
-        if not resume:
-            checkpoints.remove(self.comm, self.checkpoint)
+        self.propagator = Propagator(
+            self.fibre, grid.samples, grid.sample_rate, self.device, options, self.comm
+        )
+        self.A = self.propagator.operators.empty()
+        if not self.checkpoint.policy.resume:
+            self.checkpoint.remove()
         with Deferred() as self.interrupt:
             try:
-                if state:
-                    first, inside = self._restore()
-                else:
-                    first, inside = 0, None
-                    self._transmit()
+                first, inside = self._restore() if state else self._transmit()
                 for text in self.notes + warnings_before(self.settings, self.fibre, self.transmitter):
                     self._tell(text)
-                for span in range(first, self.settings.link.spans):
+                for span in range(first, link.spans):
                     self._span(span, inside)
                     inside = None
             except FieldLost:
                 # The same steps lead there again: the checkpoint is of no use.
-                checkpoints.remove(self.comm, self.checkpoint)
+                self.checkpoint.remove()
                 raise
         if solver.step is None and (text := warning_after(self.propagator.report.step, self.limit)):
             self._tell(text)
-        found = self._write()
-        checkpoints.remove(self.comm, self.checkpoint)
+        content = self._write()
+        self.checkpoint.remove()
         self.progress.finish()
-        return LinkResult(found, self.output, tuple(self.warnings))
+        return LinkResult(content, self.output, tuple(self.warnings))
 
     def _stoppable(self, done: int, _total: int) -> None:
         """Progress of a part that starts anew when it is resumed: nothing of it needs saving."""
@@ -269,10 +248,11 @@ class _Link:
 
     def _stop_if_asked(self) -> None:
         """Several ranks stop together, once all have done their rows."""
-        if self.comm.control.max(int(self.interrupt.asked)):
+        if combine(self.comm, Status(self.interrupt.asked)).interrupted:
             self.interrupt.stop()
 
-    def _transmit(self) -> None:
+    def _transmit(self) -> tuple[int, None]:
+        """The field at the transmitter; the link begins with its first span."""
         share = self.share
         self.progress.start(share.rows, "transmitter, rows")
         self.transmitter.fill(self.device, self.A, share.first_row, self.fibre.modes, self._stoppable)
@@ -280,6 +260,7 @@ class _Link:
         self.propagator.finite_energy(self.A, 0.0)
         if self.settings.receiver.back_to_back:
             self._receive("back_to_back", 0)
+        return 0, None
 
     def _span(self, span: int, inside: dict | None) -> None:
         link = self.settings.link
@@ -335,37 +316,23 @@ class _Link:
     # --- checkpoints -----------------------------------------------------------------------------
 
     def _checkpoint(self, span: int, inside: dict | None) -> None:
-        due = time.monotonic() - self.saved_at >= self.settings.output.checkpoint_interval
-        told = self.comm.control.all_gather((due, self.interrupt.asked))
         # One clock for all, and everyone's Ctrl-C. One that comes from here on is agreed on at the next step.
-        due, stop = told[0][0], any(asked for _, asked in told)
-        if not (due or stop):
+        status = combine(self.comm, Status(self.interrupt.asked, self.checkpoint.due()))
+        if not (status.save_due or status.interrupted):
             return
-        report = {k: v for k, v in asdict(self.propagator.report).items() if k != "dropped"}
         state = {
             "span": span,
             "inside": inside,
-            "report": report,
-            "counts": dict(vars(self.propagator.stages.counts)),
+            "report": {k: v for k, v in asdict(self.propagator.report).items() if k != "dropped"},
+            "counts": dict(vars(self.propagator.operators.counts)),
             "received": {name: length for name, (length, _) in self.received.items()},
-            "wisdom": base64.b64encode(fftw.export_wisdom()).decode(),
         }
-        arrays: dict[str, Any] = {"field": Rows(self.A.shape, self.A.dtype, self._row)}
+        arrays: dict[str, Any] = {"field": self.A}
         for name, (_, result) in self.received.items():
             for key, value in arrays_of(result).items() if result else ():
                 arrays[f"{name}/{key}"] = value
-        agree(self.comm, lambda: check_locks(self.locks))
-        checkpoints.save_if_possible(
-            self.comm,
-            self.checkpoint,
-            arrays,
-            state,
-            self.fingerprint,
-            self.layout,
-            last=self.interrupt.asked,
-        )
-        self.saved_at = time.monotonic()
-        if stop:
+        self.checkpoint.save(arrays, state, self.locks, last=status.interrupted)
+        if status.interrupted:
             self.interrupt.stop()
 
     def _row(self, row: int) -> np.ndarray:
@@ -374,12 +341,7 @@ class _Link:
     def _restore(self) -> tuple[int, dict | None]:
         """Field and position from one reading of the file; where the link goes on."""
 
-        def into(name, shape, dtype):
-            if name != "field":
-                return None
-            return lambda row, data: self.A.__setitem__(row, self.device.asarray(data))
-
-        arrays, state = checkpoints.load(self.comm, self.checkpoint, self.fingerprint, into, self.layout)
+        arrays, state = self.checkpoint.restore({"field": self.A})
         for name, length in state["received"].items():
             if not self.first:
                 self.received[name] = (length, None)
@@ -391,14 +353,14 @@ class _Link:
             self.received[name] = (length, ReceiverResult(**mine, points=kept))
         for key, value in state["report"].items():
             setattr(self.propagator.report, key, value)
-        vars(self.propagator.stages.counts).update(state["counts"])
+        vars(self.propagator.operators.counts).update(state["counts"])
         return state["span"], state["inside"]
 
     # --- the result ------------------------------------------------------------------------------
 
     def _write(self) -> dict[str, Any]:
         """Rank 0 writes the file; rows of the field come to it one by one. Gives the payload there."""
-        shape, reader, found = (self.fibre.rows, self.A.shape[1]), None, {}
+        shape, reader, content = (self.fibre.rows, self.A.shape[1]), None, {}
         if self.settings.output.save_field:
             reader = RowReader(self.comm, self.share, self._row, shape[1], self.A.dtype)
 
@@ -406,18 +368,18 @@ class _Link:
             field = Rows(shape, self.A.dtype, reader.read) if reader else None
             received: dict[str, Any] = dict(self.received)
             try:
-                mixing, report = self.propagator.stages.mixing, self.propagator.report
-                about = (self.limit, self.warnings)
-                found.update(payload(self.fibre, self.transmitter, received, report, mixing, *about, field))
+                coupling, report = self.propagator.operators.coupling, self.propagator.report
+                about = (report, coupling, self.limit, self.warnings)
+                content.update(payload(self.fibre, self.transmitter, received, *about, field))
                 facts = self.facts | {"written_utc": stamp()}
-                self.writer.write(found, self.settings.text, facts)
+                self.writer.write(content, self.settings.text, facts)
             finally:
                 if reader:
                     reader.drain()
 
         if reader and not self.first:
             reader.serve()
-        agree(self.comm, write)
+        on_first_rank(self.comm, write)
         if self.ranks > 1:
-            found.pop("field", None)  # it could not be read again
-        return found
+            content.pop("field", None)  # it could not be read again
+        return content

@@ -1,7 +1,6 @@
-"""The stages of a step: what an integrator asks for, and the device does.
+"""The operators of the propagation: linear propagation of a field, and sweeps of the Kerr operator.
 
-A *stage* is linear propagation of a field, or one sweep of the Kerr operator. Integrators are
-written in stages alone; transforms, tables and layouts stay in here.
+Integrators are written in these alone; transforms, transfer tables and layouts stay in here.
 """
 
 from __future__ import annotations
@@ -12,38 +11,52 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.propagation.phase_groups import make_mixing
-from wavefabric.optics.propagation.rows import Share
+from wavefabric.optics.propagation.phase_groups import phase_group_coupling
+from wavefabric.optics.propagation.rank_modes import RankModes
 
 #: Transfer tables kept: a composition method uses four step fractions.
-TABLES = 6
+MOST_TABLES = 6
 
 
 @dataclass
-class Counts:
-    """What a propagation cost. One FFT transforms all rows once; an exchange is one round of cell
-    powers. With one rank, a sweep counts as one round: that of its sums together."""
+class OperationCounts:
+    """What a propagation cost. One FFT transforms all rows once; an exchange is one round of powers of phase
+    groups. With one rank, a sweep counts as one round: that of its sums together."""
 
     steps: int = 0
     rejected: int = 0
     ffts: int = 0
     exchanges: int = 0
 
-    def copy(self) -> Counts:
-        return Counts(**vars(self))
+    def copy(self) -> OperationCounts:
+        return OperationCounts(**vars(self))
 
-    def set(self, other: Counts) -> None:
+    def set(self, other: OperationCounts) -> None:
         vars(self).update(vars(other))
 
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+    def __add__(self, other: OperationCounts) -> OperationCounts:
+        return OperationCounts(**{name: value + getattr(other, name) for name, value in vars(self).items()})
 
-    def __sub__(self, other: Counts) -> Counts:
-        return Counts(**{name: value - getattr(other, name) for name, value in vars(self).items()})
+    def __sub__(self, other: OperationCounts) -> OperationCounts:
+        return OperationCounts(**{name: value - getattr(other, name) for name, value in vars(self).items()})
 
 
-class Stages:
-    """Linear propagation and Kerr sweeps of one fibre, on one device, for one field shape.
+def linear_coefficients(fibre: Fibre, share: RankModes) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct α, β1…β4 of the rows of a share, (table rows, 5), and which of them each row has."""
+    rows = np.repeat(np.column_stack([fibre.alpha, fibre.beta]), 2, axis=0)[share.slice]
+    coefficients, row = np.unique(rows, axis=0, return_inverse=True)
+    # numpy.unique gives what order it likes; CUDA kernels take rows as they lie.
+    return np.ascontiguousarray(coefficients), row.reshape(-1).astype(np.int32)
+
+
+def operators_nbytes(device, fibre: Fibre, n: int, dtype, tables: int, share: RankModes) -> int:
+    """Bytes that `FibreOperators` need beside fields: transfer tables, cuFFT's work area on a GPU."""
+    transfer = linear_coefficients(fibre, share)[0].shape[0] * n * 16 * tables
+    return transfer + (share.rows * n * np.dtype(dtype).itemsize if device.name != "cpu" else 0)
+
+
+class FibreOperators:
+    """Linear propagation L̂ and the Kerr operator N̂ of one fibre, on one device, for one field shape.
 
     Parameters
     ----------
@@ -55,11 +68,9 @@ class Stages:
         Hz.
     dtype : dtype
         complex64 or complex128.
-    kerr : {"auto", "dense", "factored", "svd"}
-        Form of the Kerr coupling (see :func:`wavefabric.optics.propagation.phase_groups.make_mixing`).
-    svd_tolerance : float
-        Relative singular values dropped by ``svd``.
-    share : Share, optional
+    kerr, svd_tolerance
+        Form of the Kerr coupling, see `wavefabric.optics.propagation.phase_groups.phase_group_coupling`.
+    share : RankModes, optional
         Modes that this rank holds; all by default.
 
     Raises
@@ -69,27 +80,23 @@ class Stages:
     """
 
     #: Bytes that all ranks together receive in one exchange.
-    round_bytes = 0
+    exchange_bytes = 0
 
     def __init__(
         self, device, fibre: Fibre, n, sample_rate, dtype, kerr="auto", svd_tolerance=1e-12, share=None
     ):
         self.device, self.fibre, self.n = device, fibre, int(n)
-        self.share: Share = share or Share((0, fibre.modes))
+        self.share: RankModes = share or RankModes((0, fibre.modes))
         self.dtype = np.dtype(dtype)
         if self.dtype not in (np.dtype(np.complex64), np.dtype(np.complex128)):
             raise InputError(f"field: type {self.dtype} given; allowed: complex64, complex128")
         if self.n < 1 or not sample_rate > 0:
             raise InputError(f"field: {n} samples at {sample_rate} Hz given; both must be positive")
         self.kernels = device.kernels("wavefabric.optics.propagation.kernels.kerr")
-        self.counts = Counts()
+        self.counts = OperationCounts()
         self._lay_out_kerr(kerr, svd_tolerance)
-        # Rows with the same loss and dispersion share one row of the transfer table.
-        rows = np.repeat(np.column_stack([fibre.alpha, fibre.beta]), 2, axis=0)[self.share.slice]
-        coefficients, cell = np.unique(rows, axis=0, return_inverse=True)
-        # numpy.unique gives what order it likes; CUDA kernels take rows as they lie.
-        self._coefficients = device.asarray(np.ascontiguousarray(coefficients))
-        self._cell = device.asarray(cell.reshape(-1).astype(np.int32))
+        coefficients, row = linear_coefficients(fibre, self.share)
+        self._coefficients, self._table_row = device.asarray(coefficients), device.asarray(row)
         self._domega = 2 * np.pi * sample_rate / self.n
         self._tables: dict[float, object] = {}
         #: Grows when a table gives way to another: a captured step then reads the wrong one.
@@ -99,8 +106,8 @@ class Stages:
         self.error = device.zeros((1,), np.float64)
 
     def _lay_out_kerr(self, kerr: str, svd_tolerance: float) -> None:
-        self.mixing = make_mixing(self.fibre.kappa_rows(), self.fibre.gamma, kerr, svd_tolerance)
-        self.coupling = self.kernels.Coupling(self.device, self.mixing, self.n, self.dtype)
+        self.coupling = phase_group_coupling(self.fibre.kappa_rows(), self.fibre.gamma, kerr, svd_tolerance)
+        self.layout = self.kernels.KerrLayout(self.device, self.coupling, self.n, self.dtype)
 
     def _plan(self):
         return self.device.row_fft(self.share.rows, self.n, self.dtype)
@@ -124,9 +131,9 @@ class Stages:
         """One more field."""
         return self.device.empty(self.shape, self.dtype)
 
-    def rates(self):
-        """An array of Kerr phase rates, (cells, N)."""
-        return self.device.empty((self.mixing.cells, self.n), self.real)
+    def empty_rates(self):
+        """An array of Kerr phase rates, (phase groups, N)."""
+        return self.device.empty((self.coupling.groups, self.n), self.real)
 
     # --- linear ----------------------------------------------------------------------------------
 
@@ -138,7 +145,7 @@ class Stages:
     def _table(self, length: float):
         table = self._tables.pop(length, None)
         if table is None:
-            if len(self._tables) >= TABLES:
+            if len(self._tables) >= MOST_TABLES:
                 table = self._tables.pop(next(iter(self._tables)))  # the least recently used
                 self.tables_replaced += 1
             else:
@@ -154,7 +161,7 @@ class Stages:
         def rows(share: slice) -> None:
             part = A[share]
             self._fft.forward(part)
-            self.kernels.apply_transfer(part, table, self._cell[share])
+            self.kernels.apply_transfer(part, table, self._table_row[share])
             self._fft.backward(part)
 
         self.device.map_rows(self.share.rows, rows)
@@ -164,48 +171,48 @@ class Stages:
 
     def kerr_derivative(self, A, K) -> None:
         """K ← N̂(A)A."""
-        self.kernels.kerr_derivative(A, K, self.coupling)
+        self.kernels.kerr_derivative(A, K, self.layout)
         self.counts.exchanges += 1
 
     def kerr_rotate(self, A, h: float) -> None:
         """A ← exp(h N̂(A)) A, exact."""
-        self.kernels.kerr_rotate(A, h, self.coupling)
+        self.kernels.kerr_rotate(A, h, self.layout)
         self.counts.exchanges += 1
 
     def kerr_rotate_rk4(self, A, h: float) -> None:
         """A ← one RK4 step over h of A' = N̂(A)A."""
-        self.kernels.kerr_rotate_rk4(A, h, self.coupling)
+        self.kernels.kerr_rotate_rk4(A, h, self.layout)
         self.counts.exchanges += 1
 
     def kerr_phase_rate(self, A, rate) -> None:
-        """rate ← Σ γκ|A|², rad/m a cell."""
-        self.kernels.kerr_phase_rate(A, rate, self.coupling)
+        """rate ← Σ γκ|A|², rad/m, of each phase group."""
+        self.kernels.kerr_phase_rate(A, rate, self.layout)
         self.counts.exchanges += 1
 
     def rotate_mean(self, H, A, rate0, rate1, h: float) -> None:
         """A ← exp(i h (rate0 + rate1)/2) H."""
-        self.kernels.rotate_mean(H, A, rate0, rate1, h, self.coupling)
+        self.kernels.rotate_mean(H, A, rate0, rate1, h, self.layout)
 
     def rk4ip_middle(self, A, K, h: float) -> None:
         """k2 and k3 of RK4IP (see the kernel)."""
-        self.kernels.rk4ip_middle(A, K, h, self.coupling)
+        self.kernels.rk4ip_middle(A, K, h, self.layout)
         self.counts.exchanges += 1
 
     def rk4ip_last(self, A, K, h: float, measure: bool = False) -> None:
         """k4 of RK4IP and N̂(A)A of the new field; ``measure`` leaves the squared error in ``error``."""
-        self.kernels.rk4ip_last(A, K, h, self.coupling, self.error if measure else None)
+        self.kernels.rk4ip_last(A, K, h, self.layout, self.error if measure else None)
         self.counts.exchanges += 1
 
     def max_phase_rate(self, A) -> float:
         """Largest Kerr phase rate, rad/m."""
         self.counts.exchanges += 1
-        return self.kernels.max_phase_rate(A, self.coupling)
+        return self.kernels.max_phase_rate(A, self.layout)
 
     def squared_error(self) -> float:
         """Squared local error of the last step, over all rows; after ``rk4ip_last`` with ``measure``."""
         return float(self.device.to_host(self.error)[0])
 
-    # --- norms -----------------------------------------------------------------------------------
+    # --- norms and repetition --------------------------------------------------------------------
 
     def energy(self, A) -> np.ndarray:
         """Σ_t |A|² of every row of the fibre, (2M,) on the host, W × samples."""
@@ -221,8 +228,6 @@ class Stages:
         """One number a row, for all rows of the fibre, on the host."""
         return self.device.to_host(values).copy()
 
-    # --- repetition ------------------------------------------------------------------------------
-
     def graph(self, work):
-        """A callable that repeats the stages of ``work`` cheaply."""
+        """A callable that repeats the operators that ``work`` calls cheaply."""
         return self.device.graph(work)

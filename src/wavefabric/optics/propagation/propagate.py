@@ -10,21 +10,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wavefabric.device import Device, get_device
-from wavefabric.errors import InputError
+from wavefabric.errors import FieldLost, InputError
+from wavefabric.exchange import Communicator
+from wavefabric.lifecycle.memory import check_memory
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
-from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_mixing
-from wavefabric.optics.propagation.operators import TABLES, Stages
-from wavefabric.optics.propagation.operators_ranks import RankStages, chunks_for
-from wavefabric.optics.propagation.phase_groups import find_cells
-from wavefabric.optics.propagation.rows import Share, check_split, gather_field, on_shared_memory, split_modes
+from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_phase_group_coupling
+from wavefabric.optics.propagation.operators import MOST_TABLES, FibreOperators, operators_nbytes
+from wavefabric.optics.propagation.operators_ranks import RankOperators, chunks_for
+from wavefabric.optics.propagation.phase_groups import find_phase_groups
+from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
 from wavefabric.optics.propagation.step_size import FixedStep, make_control
-from wavefabric.results.agree import together
 from wavefabric.units import quantity
-
-
-class FieldLost(InputError):
-    """The field holds NaN or infinity: the step was far too long, or the input was not finite."""
 
 
 @dataclass
@@ -57,30 +54,23 @@ class Report:
     dropped: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
 
-class Propagator:
-    """Buffers, plans and tables for one fibre and field shape, allocated once.
+@dataclass(frozen=True)
+class PropagationOptions:
+    """How a field is propagated.
 
     Parameters
     ----------
-    fibre : Fibre
-    n : int
-        Samples a row.
-    sample_rate : float
-        Hz.
-    device : Device
     integrator : str
         A key of :data:`wavefabric.optics.propagation.integrators.INTEGRATORS`.
     step, max_phase, tolerance : float, optional
         Exactly one: fixed step in m, largest nonlinear phase a step in rad, or relative local error
         (``erk43ip`` only).
     kerr, svd_tolerance
-        See :func:`wavefabric.optics.propagation.phase_groups.make_mixing`.
+        See :func:`wavefabric.optics.propagation.phase_groups.phase_group_coupling`.
     precision : {"double", "single"}
         complex128 or complex64 fields.
     segment : int
         Steps between looks at the field (energy, NaN, checkpoint, end of merged half steps).
-    comm : Communicator, optional
-        Ranks among which the modes are split; every rank makes a propagator and calls the same methods.
     exchange : {"auto", "dense", "factored"}
         What several ranks exchange: powers of rows, or of the exact groups of rows; ``"auto"`` takes
         what is less.
@@ -92,62 +82,98 @@ class Propagator:
     Raises
     ------
     InputError
-        For an unknown integrator, a bad control, a split that is not possible, or a field that does not
-        fit into memory; nothing large is allocated before, and all ranks raise it.
+        For an unknown integrator or precision, or a segment of no steps.
+    """
+
+    integrator: str = "rk4ip"
+    step: float | None = None
+    max_phase: float | None = None
+    tolerance: float | None = None
+    kerr: str = "auto"
+    svd_tolerance: float = 1e-12
+    precision: str = "double"
+    segment: int = 100
+    exchange: str = "auto"
+    split: Sequence[int] | None = None
+    chunks: int | None = None
+
+    def __post_init__(self):
+        if self.integrator not in INTEGRATORS:
+            allowed = ", ".join(INTEGRATORS)
+            raise InputError(f"integrator: {self.integrator!r} is unknown; allowed: {allowed}")
+        if self.precision not in ("double", "single"):
+            raise InputError(f"precision: {self.precision!r} is unknown; allowed: double, single")
+        if self.segment < 1:
+            raise InputError(f"segment: {self.segment} steps given; allowed: 1 or more")
+
+    @property
+    def dtype(self) -> type:
+        return np.complex128 if self.precision == "double" else np.complex64
+
+
+class Propagator:
+    """Buffers, plans and tables for one fibre and field shape, allocated once.
+
+    Parameters
+    ----------
+    fibre : Fibre
+    samples : int
+        Samples a row.
+    sample_rate : float
+        Hz.
+    device : Device
+    options : PropagationOptions
+    comm : Communicator, optional
+        Ranks among which the modes are split; every rank makes a propagator and calls the same methods.
+
+    Raises
+    ------
+    InputError
+        For a bad control, a split that is not possible, or a field that does not fit into memory; nothing
+        large is allocated before, and all ranks raise it.
     """
 
     def __init__(
         self,
         fibre: Fibre,
-        n: int,
+        samples: int,
         sample_rate: float,
         device: Device,
-        integrator: str = "rk4ip",
-        step: float | None = None,
-        max_phase: float | None = None,
-        tolerance: float | None = None,
-        kerr: str = "auto",
-        svd_tolerance: float = 1e-12,
-        precision: str = "double",
-        segment: int = 100,
-        comm=None,
-        exchange: str = "auto",
-        split: Sequence[int] | None = None,
-        chunks: int | None = None,
+        options: PropagationOptions,
+        comm: Communicator | None = None,
     ):
-        if integrator not in INTEGRATORS:
-            raise InputError(f"integrator: {integrator!r} is unknown; allowed: {', '.join(INTEGRATORS)}")
-        if precision not in ("double", "single"):
-            raise InputError(f"precision: {precision!r} is unknown; allowed: double, single")
-        if segment < 1:
-            raise InputError(f"segment: {segment} steps given; allowed: 1 or more")
-        dtype = np.complex128 if precision == "double" else np.complex64
-        kind = INTEGRATORS[integrator]
-        tables = None if step is not None else TABLES  # a varying step fills the store of tables
-        self.fibre, self.device, self.segment = fibre, device, segment
+        kind = INTEGRATORS[options.integrator]
+        self.fibre, self.device, self.segment = fibre, device, options.segment
         self.comm = comm if comm is not None and comm.size > 1 else None
-        self.share = Share((0, fibre.modes))
-        form = exchange_form(exchange, kerr) if self.comm or kerr != "svd" else "auto"
+        ranks = 1 if self.comm is None else self.comm.size
+        ends = (
+            check_split(options.split, fibre.modes, ranks)
+            if options.split
+            else split_modes(fibre.modes, ranks)
+        )
+        self.share = RankModes(ends, 0 if self.comm is None else self.comm.rank)
+        one_rank_svd = self.comm is None and options.kerr == "svd"
+        form = "auto" if one_rank_svd else exchange_form(options.exchange, options.kerr)
+        needed = memory_needed(fibre, samples, options, device, self.share, form)
+        what = f"{self.share.rows} rows x {samples} samples"
+        advice = "fewer modes, symbols or samples a symbol, or single precision, need less"
+        check_memory(self.comm, device, needed, what, advice)
+        shape = (device, fibre, samples, sample_rate, options.dtype)
         if self.comm is None:
-            if split is not None:
-                check_split(split, fibre.modes, 1)
-            check_memory(fibre, n, dtype, kind, device, tables)
-            self.stages = Stages(device, fibre, n, sample_rate, dtype, kerr, svd_tolerance)
+            self.operators = FibreOperators(*shape, options.kerr, options.svd_tolerance)
         else:
-            comm, ranks = self.comm, self.comm.size
-            ends = check_split(split, fibre.modes, ranks) if split else split_modes(fibre.modes, ranks)
-            self.share = Share(ends, comm.rank)
-            check_memory(fibre, n, dtype, kind, device, tables, comm, self.share, form, chunks)
-            self.stages = RankStages(
-                device, fibre, n, sample_rate, dtype, comm, self.share, kerr, exchange, chunks
+            self.operators = RankOperators(
+                *shape, self.comm, self.share, options.kerr, options.exchange, options.chunks
             )
-        self.integrator = kind(self.stages)
-        self.control = make_control(self.integrator, step, max_phase, tolerance)
-        mixing = self.stages.mixing
-        self.report = Report(integrator, mixing.form, device.name, dropped=mixing.dropped)
+        self.integrator = kind(self.operators)
+        self.control = make_control(
+            self.integrator, step=options.step, max_phase=options.max_phase, tolerance=options.tolerance
+        )
+        coupling = self.operators.coupling
+        self.report = Report(options.integrator, coupling.form, device.name, dropped=coupling.dropped)
         if self.comm is not None:
             self.report.ranks, self.report.transport = self.comm.size, self.comm.transport
-            self.report.exchange = mixing.form
+            self.report.exchange = coupling.form
 
     def steps(self, length: float) -> int | None:
         """Steps over ``length`` m, None if they are not known beforehand."""
@@ -161,7 +187,7 @@ class Propagator:
         on_step: Callable[[float, int], None] | None = None,
         on_segment: Callable[[dict], None] | None = None,
     ) -> dict:
-        """Propagate ``A``, shape (own rows, N) from ``stages.empty()``, in place over ``length`` m.
+        """Propagate ``A``, shape (own rows, N) from ``operators.empty()``, in place over ``length`` m.
 
         ``state`` continues an earlier call (from ``on_segment``); ``on_step(z, steps)`` is called
         after each step is enqueued, ``on_segment(state)`` whenever the field is whole and finite.
@@ -171,7 +197,7 @@ class Propagator:
         FieldLost
             If the field is no longer finite.
         """
-        begun, counts = time.perf_counter(), self.stages.counts
+        begun, counts = time.perf_counter(), self.operators.counts
         if state is None:
             state = {"z": 0.0, "done": 0, "energy": self.finite_energy(A, 0.0).tolist(), "drift": 0.0}
             if isinstance(self.control, FixedStep):
@@ -198,7 +224,7 @@ class Propagator:
         for name, value in vars(counts).items():
             setattr(report, name, value)
         if report.steps:
-            report.bytes_per_step = self.stages.round_bytes * report.exchanges / report.steps
+            report.bytes_per_step = self.operators.exchange_bytes * report.exchanges / report.steps
         return state
 
     def finite_energy(self, A, z: float) -> np.ndarray:
@@ -209,7 +235,7 @@ class Propagator:
         FieldLost
             If one is not finite; it names mode and ``z`` (m). All ranks raise it.
         """
-        energy = self.stages.energy(A)
+        energy = self.operators.energy(A)
         bad = np.flatnonzero(~np.isfinite(energy))
         if bad.size:
             label = self.fibre.labels[bad[0] // 2]
@@ -221,87 +247,49 @@ class Propagator:
 
     def _measure_local_error(self, A, h: float) -> None:
         """Compare one step with two half steps. Costs three steps; they do not count."""
-        stages = self.stages
-        short = self.device.memory()[0] < 2 * A.nbytes + TABLES * stages.table_bytes
+        operators = self.operators
+        short = self.device.memory()[0] < 2 * A.nbytes + MOST_TABLES * operators.table_bytes
         if self.comm.control.max(int(short)) if self.comm else short:
             return
-        counts = stages.counts.copy()
-        one, two = stages.empty(), stages.empty()
+        counts = operators.counts.copy()
+        one, two = operators.empty(), operators.empty()
         one[...] = A
         two[...] = A
         self.integrator.advance(one, h)
         self.integrator.advance(two, h / 2, 2)
-        scale = stages.energy(two).sum()
+        scale = operators.energy(two).sum()
         if scale > 0:
             gain = 2**self.integrator.order
-            error = math.sqrt(stages.distance(one, two) / scale) * gain / (gain - 1)
+            error = math.sqrt(operators.distance(one, two) / scale) * gain / (gain - 1)
             self.report.local_error = float(np.fmax(self.report.local_error, error))
-        stages.prepare(*self.integrator.lengths(h))
-        stages.counts.set(counts)
+        operators.prepare(*self.integrator.lengths(h))
+        operators.counts.set(counts)
 
 
 def memory_needed(
     fibre: Fibre,
-    n: int,
-    dtype,
-    integrator: type[Integrator],
+    samples: int,
+    options: PropagationOptions,
     device: Device,
-    tables: int | None = None,
-    share: Share | None = None,
+    share: RankModes | None = None,
     form: str = "auto",
-    chunks: int | None = None,
 ) -> int:
-    """Bytes on the device: fields, cuFFT's work area, transfer tables, cell powers, scratch."""
-    share = share or Share((0, fibre.modes))
-    item = np.dtype(dtype).itemsize
-    one = share.rows * n * item
-    on_gpu = device.name != "cpu"
-    mine = slice(share.first_mode, share.first_mode + share.modes)
-    dispersion = np.unique(np.column_stack([fibre.alpha, fibre.beta])[mine], axis=0).shape[0]
-    if tables is None:
-        tables = len(set(integrator.lengths(1.0)))
-    transfer = dispersion * n * 16 * tables
-    fields = 1 + integrator.extra_fields + (1 if on_gpu else 0)
+    """Bytes on the device: fields, cuFFT's work area, transfer tables, exchanged powers, scratch."""
+    share = share or RankModes((0, fibre.modes))
+    integrator = INTEGRATORS[options.integrator]
+    item = np.dtype(options.dtype).itemsize
+    field_bytes = share.rows * samples * item
+    # A varying step fills the store of tables.
+    tables = len(set(integrator.lengths(1.0))) if options.step is not None else MOST_TABLES
     if share.ranks == 1:
-        own, powers = int(find_cells(fibre.kappa_rows())[-1]) + 1, 0
+        own_groups, powers = int(find_phase_groups(fibre.kappa_rows())[-1]) + 1, 0
     else:
-        parts = rank_mixing(fibre.kappa_rows(), fibre.gamma, share, form).parts
-        own, cut = parts[share.rank], chunks or chunks_for(n)
-        # Two rounds of all powers and up to six numbers an own cell, for up to five chunks at a time.
-        powers = (2 * sum(parts) + 6 * own) * n * item // 2 * min(5, cut) // cut
-    rates = 2 * own * n * item // 2 if integrator.name == "ssfm_agrawal" else 0
-    return fields * one + transfer + rates + powers + (64 << 20)
-
-
-def check_memory(
-    fibre: Fibre,
-    n: int,
-    dtype,
-    integrator: type[Integrator],
-    device: Device,
-    tables: int | None = None,
-    comm=None,
-    share: Share | None = None,
-    form: str = "auto",
-    chunks: int | None = None,
-) -> None:
-    """Raise InputError if the propagation would not fit, before anything is allocated."""
-    mine = memory_needed(fibre, n, dtype, integrator, device, tables, share, form, chunks)
-    needed, rows, whose = on_shared_memory(comm, device, mine), share.rows if share else fibre.rows, ""
-    if comm is not None:
-        whose = f" on rank {comm.rank}" + (" and those beside it" if needed > mine else "")
-
-    def refuse() -> None:
-        free, total = device.memory()
-        if needed > free:
-            gib = 1 / (1 << 30)
-            raise InputError(
-                f"memory: {rows} rows x {n} samples{whose} need {needed * gib:.2f} GiB on {device.name}; "
-                f"{free * gib:.2f} of {total * gib:.2f} GiB are free. Fewer modes, symbols or samples a "
-                "symbol, or single precision, need less"
-            )
-
-    together(comm, refuse) if comm is not None else refuse()
+        coupling = rank_phase_group_coupling(fibre.kappa_rows(), fibre.gamma, share, form)
+        own_groups, chunks = coupling.own_groups, options.chunks or chunks_for(samples)
+        powers = coupling.exchange_nbytes(samples, item // 2, chunks)
+    beside = integrator.nbytes(field_bytes, own_groups * samples * item // 2)
+    operators = operators_nbytes(device, fibre, samples, options.dtype, tables, share)
+    return field_bytes + beside + operators + powers + (64 << 20)
 
 
 def propagate(
@@ -342,7 +330,7 @@ def propagate(
         :class:`Propagator`.
     **options
         ``integrator``, ``max_phase``, ``tolerance``, ``kerr``, ``svd_tolerance``, ``precision``,
-        ``segment``, ``exchange``, ``split``, ``chunks``: see :class:`Propagator`.
+        ``segment``, ``exchange``, ``split``, ``chunks``: see :class:`PropagationOptions`.
 
     Returns
     -------
@@ -371,11 +359,13 @@ def propagate(
     if step is not None:
         step = quantity(step, "m", "step")
     if comm is not None and comm.size > 1:
-        place = comm.device
-    else:
-        place = get_device(device) if isinstance(device, str) else device
-    propagator = Propagator(fibre, field.shape[1], rate, place, step=step, comm=comm, **options)
-    A = propagator.stages.empty()
-    A[...] = place.asarray(field[propagator.share.slice])
+        device = comm.device
+    elif isinstance(device, str):
+        device = get_device(device)
+    propagator = Propagator(
+        fibre, field.shape[1], rate, device, PropagationOptions(step=step, **options), comm
+    )
+    A = propagator.operators.empty()
+    A[...] = device.asarray(field[propagator.share.slice])
     propagator.run(A, length, on_step=progress)
-    return gather_field(propagator.comm, propagator.share, place.to_host(A)), propagator.report
+    return gather_field(propagator.comm, propagator.share, device.to_host(A)), propagator.report

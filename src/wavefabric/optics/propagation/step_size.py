@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from wavefabric.errors import InputError
-from wavefabric.optics.propagation.integrators import ERK43IP, Integrator
-from wavefabric.optics.propagation.operators import Counts
+from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
+from wavefabric.optics.propagation.operators import OperationCounts
 
 #: Variable steps come from this geometric grid, so that transfer tables are used more than once.
 _GRID = 2 ** (1 / 8)
@@ -45,30 +46,29 @@ class FixedStep:
         """Take at most ``most`` steps; ``state`` holds ``done`` steps of this length and ``z``."""
         total, h = self.total(length), self.h(length)
         steps = min(most, total - state["done"])
-        integrator = self.integrator
-        integrator.begin(A, h)
+        self.integrator.begin(A, h)
         for _ in range(steps):
             self._one(A, h)
             state["done"] += 1
             # The last step ends at the end, not one bit before it.
             state["z"] = length if state["done"] == total else length * state["done"] / total
             yield state["done"]
-        integrator.end(A, h)
+        self.integrator.end(A, h)
         state["h"] = h
 
     def _one(self, A, h: float) -> None:
-        stages = self.integrator.stages
-        before, key = stages.counts.copy(), (id(A), h, stages.tables_replaced)
+        operators = self.integrator.operators
+        before, key = operators.counts.copy(), (id(A), h, operators.tables_replaced)
         if self._graph is None or self._graph[0] != key:
             # The first step runs as written (kernels load, plans are made), then is captured.
             self.integrator.step(A, h)
-            cost = stages.counts - before + Counts(steps=1)
+            cost = operators.counts - before + OperationCounts(steps=1)
             # A in the tuple keeps its id from being used again.
-            self._graph = key, A, stages.graph(lambda: self.integrator.step(A, h)), cost
+            self._graph = key, A, operators.graph(lambda: self.integrator.step(A, h)), cost
         else:
             self._graph[2]()
         # A capture counts what it does not do, and a replay does what it does not count.
-        stages.counts.set(before + self._graph[3])
+        operators.counts.set(before + self._graph[3])
 
 
 class PhaseStep:
@@ -78,17 +78,18 @@ class PhaseStep:
         self.integrator, self.max_phase = integrator, max_phase
 
     def advance(self, A, length: float, state: dict, most: int) -> Iterator[int]:
-        integrator, counts = self.integrator, self.integrator.stages.counts
+        """As `FixedStep.advance`."""
+        integrator, counts = self.integrator, self.integrator.operators.counts
         h = 0.0  # not begun
         for _ in range(most):
-            left, settled = length - state["z"], False
+            left, begun = length - state["z"], False
             # The phase is that of the field as the integrator holds it: for split steps, half a step
             # ahead, where the rotation is applied. Equal steps that follow one another stay merged.
-            while (wanted := self._length(A, left)) != h and not (settled and wanted > h):
+            while (wanted := self._length(A, left)) != h and not (begun and wanted > h):
                 if h:
                     integrator.end(A, h)
                 integrator.begin(A, wanted)
-                h, settled = wanted, True
+                h, begun = wanted, True
             integrator.step(A, h)
             counts.steps += 1
             last = h == left
@@ -102,7 +103,7 @@ class PhaseStep:
             integrator.end(A, h)
 
     def _length(self, A, left: float) -> float:
-        rate = self.integrator.stages.max_phase_rate(A)
+        rate = self.integrator.operators.max_phase_rate(A)
         h = self.max_phase / rate if 0 < rate < math.inf else left
         if h < _SHORTEST * left:
             raise InputError(
@@ -116,25 +117,28 @@ class ErrorStep:
     """Steps whose relative local error stays below ``tolerance`` (Balac & Mahé 2013, section 4)."""
 
     def __init__(self, integrator: Integrator, tolerance: float):
-        if not isinstance(integrator, ERK43IP):
+        if not integrator.adaptive:
+            adaptive = ", ".join(name for name, kind in INTEGRATORS.items() if kind.adaptive)
             raise InputError(
-                f"tolerance: integrator {integrator.name!r} gives no local error; allowed: erk43ip"
+                f"tolerance: integrator {integrator.name!r} gives no local error; allowed: {adaptive}"
             )
-        self.integrator, self.tolerance = integrator, tolerance
+        self.integrator: Any = integrator
+        self.tolerance = tolerance
 
     def advance(self, A, length: float, state: dict, most: int) -> Iterator[int]:
-        integrator, stages = self.integrator, self.integrator.stages
+        """As `FixedStep.advance`."""
+        integrator, operators = self.integrator, self.integrator.operators
         integrator.begin(A, 0.0)
         if not state.get("h"):
             # A first guess from the phase: a tenth of a radian, and what is left at most.
-            rate = stages.max_phase_rate(A)
+            rate = operators.max_phase_rate(A)
             state["h"] = on_grid(min(0.1 / rate, length) if 0 < rate < math.inf else length)
         taken = 0
         while taken < most:
             left = length - state["z"]
             last = state["h"] >= left * (1 - 1e-12)
             h = left if last else state["h"]
-            scale = math.sqrt(stages.energy(A).sum()) or 1.0
+            scale = math.sqrt(operators.energy(A).sum()) or 1.0
             error = integrator.trial(A, h) / scale
             if error > self.tolerance:
                 if h < _SHORTEST * length:
@@ -143,13 +147,13 @@ class ErrorStep:
                         "allowed: a larger tolerance (round-off sets a limit)"
                     )
                 integrator.reject(A)
-                stages.counts.rejected += 1
+                operators.counts.rejected += 1
                 state["h"] = on_grid(h * max(0.3, 0.9 * (self.tolerance / error) ** 0.25))
                 continue
             state["z"] = length if last else state["z"] + h
             state["worst_error"] = max(state.get("worst_error", 0.0), error)
             state["done"] += 1
-            stages.counts.steps += 1
+            operators.counts.steps += 1
             taken += 1
             yield state["done"]
             if last:
@@ -158,21 +162,16 @@ class ErrorStep:
             state["h"] = on_grid(grown)
 
 
-def make_control(integrator: Integrator, step=None, max_phase=None, tolerance=None):
-    """The one control that is asked for.
+_CONTROLS = {"step": FixedStep, "max_phase": PhaseStep, "tolerance": ErrorStep}
 
-    Raises
-    ------
-    InputError
-        If none or several are given, or the value is not positive.
-    """
-    given = {"step": step, "max_phase": max_phase, "tolerance": tolerance}
-    given = {key: value for key, value in given.items() if value is not None}
-    if len(given) != 1:
-        named = ", ".join(given) or "none"
-        raise InputError(f"step control: {named} given; allowed: exactly one of step, max_phase, tolerance")
-    ((key, value),) = given.items()
+
+def make_control(integrator: Integrator, **controls: float | None):
+    """The one control that is asked for by ``step``, ``max_phase`` or ``tolerance``; InputError otherwise."""
+    wanted = {key: value for key, value in controls.items() if value is not None}
+    if len(wanted) != 1:
+        named = ", ".join(wanted) or "none"
+        raise InputError(f"step control: {named} given; allowed: exactly one of {', '.join(_CONTROLS)}")
+    ((key, value),) = wanted.items()
     if not (value > 0 and math.isfinite(value)):
         raise InputError(f"{key}: {value} given; allowed: a positive number")
-    kinds = {"step": FixedStep, "max_phase": PhaseStep, "tolerance": ErrorStep}
-    return kinds[key](integrator, float(value))
+    return _CONTROLS[key](integrator, float(value))

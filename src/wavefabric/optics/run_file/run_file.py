@@ -17,49 +17,54 @@ from pydantic import PrivateAttr, StrictStr, ValidationError, model_validator
 from wavefabric.errors import InputError
 from wavefabric.files.input import read_bytes
 from wavefabric.files.toml import parse_toml
-from wavefabric.optics.run_file.errors import KeyedError, one_line
-from wavefabric.optics.run_file.tables import Fibre, Link, Output, Receiver, Signal, Solver
-from wavefabric.optics.run_file.types import Seed, Table
+from wavefabric.optics.run_file.errors import one_line
+from wavefabric.optics.run_file.tables import (
+    FibreTable,
+    LinkTable,
+    OutputTable,
+    ReceiverTable,
+    SignalTable,
+    SolverTable,
+)
+from wavefabric.optics.run_file.types import RunFileTable, Seed
 from wavefabric.units import SPEED_OF_LIGHT
 
 #: Wavelength of a fibre that gives none, m.
 DESIGN_WAVELENGTH = 1550e-9
 
 
-class RunFile(Table):
-    """A whole run file. From Python, `RunFile(link=Link(length=80e3), ...)` takes SI floats."""
+class RunFile(RunFileTable):
+    """A whole run file. From Python, `RunFile(link=LinkTable(length=80e3), ...)` takes SI floats."""
 
     title: StrictStr = ""
     seed: Seed = 1
-    fibre: Fibre
-    link: Link
-    signal: Signal
-    receiver: Receiver = Receiver()
-    solver: Solver
-    output: Output = Output()
+    fibre: FibreTable
+    link: LinkTable
+    signal: SignalTable
+    receiver: ReceiverTable = ReceiverTable()
+    solver: SolverTable
+    output: OutputTable = OutputTable()
     _text: str = PrivateAttr("")
     _path: Path | None = PrivateAttr(None)
 
     @model_validator(mode="after")
     def _tables_agree(self) -> Self:
         if self.solver.step is not None and self.solver.step > self.link.length * (1 + 1e-12):
-            raise KeyedError(
-                "solver.step",
-                f"{self.solver.step:g} m given, must not exceed the span "
-                f"(link.length = {self.link.length:g} m)",
+            raise InputError(
+                f"solver.step: {self.solver.step:g} m given, must not exceed the span "
+                f"(link.length = {self.link.length:g} m)"
             )
         if isinstance(self.receiver.at, list) and max(self.receiver.at) > self.link.spans:
-            raise KeyedError(
-                "receiver.at",
-                f"span {max(self.receiver.at)} given, the link has spans 1 to {self.link.spans} (link.spans)",
+            raise InputError(
+                f"receiver.at: span {max(self.receiver.at)} given, the link has spans 1 to {self.link.spans} "
+                "(link.spans)"
             )
         carrier = SPEED_OF_LIGHT / (self.fibre.wavelength or DESIGN_WAVELENGTH)
         # β and γ are expanded at the channels from what holds at the fibre's wavelength: not too far.
         if abs(carrier / self.signal.centre - 1) > 0.05:
-            raise KeyedError(
-                "fibre.wavelength",
-                f"{SPEED_OF_LIGHT / carrier:g} m is {carrier / 1e12:.1f} THz, allowed: within 5 % of "
-                f"the channels at {self.signal.centre / 1e12:.1f} THz",
+            raise InputError(
+                f"fibre.wavelength: {SPEED_OF_LIGHT / carrier:g} m is {carrier / 1e12:.1f} THz, allowed: "
+                f"within 5 % of the channels at {self.signal.centre / 1e12:.1f} THz"
             )
         return self
 
@@ -86,18 +91,12 @@ class RunFile(Table):
         return self.output.file or Path(stem + ".h5")
 
     def with_solver(self, **changes: Any) -> RunFile:
-        """Copy with keys of [solver] replaced, e.g. ``with_solver(device="cpu", threads=2)``.
-
-        Raises
-        ------
-        InputError
-            If a value is not allowed.
-        """
+        """Copy with keys of [solver] replaced, e.g. ``with_solver(device="cpu", threads=2)``."""
         values = {key: getattr(self.solver, key) for key in self.solver.model_fields_set} | changes
         try:
-            solver = Solver.model_validate(values)
+            solver = SolverTable.model_validate(values)
         except ValidationError as error:
-            raise InputError(one_line(error, Solver, "solver")) from None
+            raise InputError(one_line(error, SolverTable, "solver")) from None
         return self.model_copy(update={"solver": solver})
 
     def identity(self) -> str:
@@ -112,31 +111,18 @@ class RunFile(Table):
 
     def sections(self) -> dict[str, str]:
         """What `identity` holds, by section, long ones as a hash: for comparison between ranks."""
-        found = {}
+        shown = {}
         for name, value in json.loads(self.identity()).items():
             text = json.dumps(value, sort_keys=True)
             short = text if len(text) < 60 else hashlib.sha256(text.encode()).hexdigest()[:12]
-            found[f"run file, {name}"] = short
-        return found
+            shown[f"run file, {name}"] = short
+        return shown
 
 
 def load(path: str | Path) -> RunFile:
-    """Read and check a run file.
+    """Read and check a run file (TOML): all quantities in SI; `text` and `path` tell where it came from.
 
-    Parameters
-    ----------
-    path : str or Path
-        TOML file.
-
-    Returns
-    -------
-    RunFile
-        All quantities in SI; `text` and `path` tell where it came from.
-
-    Raises
-    ------
-    InputError
-        One line: the key with its table, what was given, what is allowed.
+    Raises InputError of one line: the key with its table, what was given, what is allowed.
     """
     path = Path(path)
     if path.is_dir():

@@ -1,16 +1,20 @@
-"""The tables of a run file: their keys, and the rules between the keys of one table."""
+"""The tables of a run file: their keys, and the rules between the keys of one table.
+
+A rule that is broken raises InputError, whose text begins with the key of the table that is to be mended.
+"""
 
 from __future__ import annotations
 
 import itertools
-import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr, model_validator
 
-from wavefabric.optics.run_file.errors import KeyedError
+from wavefabric.errors import InputError
+from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS, KERR_FORMS
 from wavefabric.optics.run_file.types import (
     MOST_CHANNELS,
     MOST_SPANS,
@@ -23,16 +27,18 @@ from wavefabric.optics.run_file.types import (
     InputFile,
     Length,
     Offset,
-    Places,
     Powers,
+    RunFileTable,
     Seed,
-    Table,
+    Spans,
     in_unit,
     output_file,
 )
+from wavefabric.optics.signal.constellation import FORMATS
+from wavefabric.optics.signal.wdm import WdmGrid, channels_about, channels_between
 
 
-class Profile(Table):
+class ProfileTable(RunFileTable):
     """[fibre.profile]: a power-law index profile with a trench, or one from a table. Lengths in m."""
 
     core_diameter: Length | None = None
@@ -45,27 +51,26 @@ class Profile(Table):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        given = self.model_fields_set - {"table_csv"}
         if self.table_csv is not None:
-            if given:
-                raise KeyedError(sorted(given)[0], "given together with table_csv; allowed: one of the two")
+            if other := sorted(self.model_fields_set - {"table_csv"}):
+                raise InputError(f"{other[0]}: given together with table_csv; allowed: one of the two")
             return self
         for key in ("core_diameter", "numerical_aperture"):
             if getattr(self, key) is None:
-                raise KeyedError(
-                    key, "missing; a profile needs core_diameter and numerical_aperture, or table_csv"
+                raise InputError(
+                    f"{key}: missing; a profile needs core_diameter and numerical_aperture, or table_csv"
                 )
         if (self.trench_width > 0) != (self.trench_depth > 0):
             key = "trench_depth" if self.trench_width > 0 else "trench_width"
-            raise KeyedError(key, "missing; a trench needs both trench_width and trench_depth")
+            raise InputError(f"{key}: missing; a trench needs both trench_width and trench_depth")
         return self
 
 
-class Fibre(Table):
+class FibreTable(RunFileTable):
     """[fibre]: what the light travels through. attenuation in 1/m (power), n2 in m²/W, beta2 in s²/m."""
 
     preset: Literal["graded-index-62.5", "single-mode"] | None = None
-    profile: Profile | None = None
+    profile: ProfileTable | None = None
     modes_csv: InputFile | None = None
     groups_csv: InputFile | None = None
     kappa_csv: InputFile | None = None
@@ -87,61 +92,57 @@ class Fibre(Table):
         return data
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        given = {key for key in type(self).model_fields if getattr(self, key) is not None}
-        tables = given & {"modes_csv", "groups_csv", "kappa_csv"}
-        if self.preset is not None and (other := sorted(tables | (given & {"profile"}))):
-            raise KeyedError(
-                other[0], f'given together with preset = "{self.preset}"; allowed: one of the two'
-            )
-        if self.preset is None and self.profile is None and not tables:
-            sources = 'preset = "graded-index-62.5" or "single-mode", [fibre.profile], or modes_csv'
-            raise KeyedError("preset", f"missing; allowed: {sources}")
-        if tables:
-            if "modes_csv" not in tables:
-                raise KeyedError("modes_csv", f"missing; {min(tables)} needs it")
+    def _one_source(self) -> Self:
+        files = [key for key in ("groups_csv", "kappa_csv", "modes_csv") if getattr(self, key) is not None]
+        if self.preset is not None:
+            if other := files + ["profile"] * (self.profile is not None):
+                raise InputError(
+                    f'{other[0]}: given together with preset = "{self.preset}"; allowed: one of the two'
+                )
+        elif files:
+            if self.modes_csv is None:
+                raise InputError(f"modes_csv: missing; {files[0]} needs it")
             if (self.kappa_csv is None) == (self.profile is None):
                 fault = "missing" if self.profile is None else "given together with [fibre.profile]"
-                raise KeyedError("kappa_csv", f"{fault}; modes_csv needs either kappa_csv or [fibre.profile]")
-        elif self.profile is not None and self.dispersion == "paper":
-            raise KeyedError("dispersion", '"paper" given for a profile; allowed: "solver"')
-        self._check_effect(given, tables)
-        self._check_groups()
+                raise InputError(f"kappa_csv: {fault}; modes_csv needs either kappa_csv or [fibre.profile]")
+        elif self.profile is None:
+            sources = 'preset = "graded-index-62.5" or "single-mode", [fibre.profile], or modes_csv'
+            raise InputError(f"preset: missing; allowed: {sources}")
+        elif self.dispersion == "paper":
+            raise InputError('dispersion: "paper" given for a profile; allowed: "solver"')
+        for key in self._keys_without_effect():
+            if key in self.model_fields_set and getattr(self, key) is not None:
+                source = f'preset = "{self.preset}"' if self.preset else files and "modes_csv"
+                raise InputError(f"{key}: has no effect with {source or '[fibre.profile]'}; remove it")
         return self
 
-    def _check_effect(self, given: set[str], tables: set[str]) -> None:
-        """Refuse keys that this source of the fibre would not read."""
-        idle: tuple[str, ...] = ("beta2", "beta3")
+    def _keys_without_effect(self) -> list[str]:
+        """Keys that this source of the fibre does not read."""
         if self.preset == "single-mode":
-            idle = ("coupling", "dispersion", "n2")
-        elif tables:
-            idle += ("dispersion",)
-            if self.kappa_csv is not None:
-                idle += ("coupling",)
-            if self.gamma is not None:
-                idle += ("n2",)
+            return ["coupling", "dispersion", "n2"]
+        idle = ["beta2", "beta3"]
+        if self.modes_csv is not None:
+            idle += ["dispersion"]
+            idle += ["coupling"] * (self.kappa_csv is not None) + ["n2"] * (self.gamma is not None)
         else:
-            idle += ("gamma",)
-            if self.preset is not None and self.dispersion == "solver":
-                idle += ("wavelength",)
-        if unread := [key for key in idle if key in given & self.model_fields_set]:
-            source = (
-                f'preset = "{self.preset}"' if self.preset else "modes_csv" if tables else "[fibre.profile]"
-            )
-            raise KeyedError(unread[0], f"has no effect with {source}; remove it")
+            idle += ["gamma"]
+            idle += ["wavelength"] * (self.preset is not None and self.dispersion == "solver")
+        return idle
 
-    def _check_groups(self) -> None:
+    @model_validator(mode="after")
+    def _groups_exist(self) -> Self:
         if self.groups is None:
-            return
+            return self
         numbers = [self.groups] if isinstance(self.groups, int) else self.groups
         if any(b <= a for a, b in itertools.pairwise(numbers)):
-            raise KeyedError("groups", f"{numbers} given, must be increasing group numbers")
+            raise InputError(f"groups: {numbers} given, must be increasing group numbers")
         most = {"graded-index-62.5": 15, "single-mode": 1}.get(self.preset or "")
         if most is not None and max(numbers) > most:
-            raise KeyedError("groups", f"{max(numbers)} given, {self.preset} has groups 1 to {most}")
+            raise InputError(f"groups: {max(numbers)} given, {self.preset} has groups 1 to {most}")
+        return self
 
 
-class Link(Table):
+class LinkTable(RunFileTable):
     """[link]: spans of fibre, each followed by an amplifier. length in m, noise_figure and gain in dB."""
 
     length: Length
@@ -151,13 +152,25 @@ class Link(Table):
     mix_groups: StrictBool = False
 
 
-class Signal(Table):
+#: The keys that make each form of the channels' frequencies; the first of each names the form.
+_FREQUENCY_FORMS = (
+    ("channels", "centre_frequency", "spacing"),
+    ("first_frequency", "last_frequency", "spacing"),
+    ("frequencies",),
+)
+_FREQUENCY_RULE = (
+    "channels with centre_frequency and spacing, first_frequency with last_frequency and spacing, "
+    "or frequencies"
+)
+
+
+class SignalTable(RunFileTable):
     """[signal]: what each spatial mode carries. Frequencies and symbol_rate in Hz, launch_power in W.
 
     launch_power is one number, a tuple of one for each channel, or a tuple of such tuples, one for each mode.
     """
 
-    modulation: Literal["qpsk", "16qam", "64qam", "gaussian"] = "qpsk"
+    modulation: Literal[tuple(FORMATS)] = "qpsk"  # type: ignore[valid-type]
     symbol_rate: Annotated[float, in_unit("Hz", least=1, most=1e16)]
     symbols: Annotated[StrictInt, Field(ge=16, le=MOST_SYMBOLS)]
     samples_per_symbol: Annotated[StrictInt, Field(ge=2, le=MOST_SYMBOLS)]
@@ -175,17 +188,19 @@ class Signal(Table):
         """Optical frequencies of the channels, Hz, ascending."""
         if self.frequencies is not None:
             return tuple(sorted(self.frequencies))
-        spacing = self.spacing or 0.0
-        if self.first_frequency is not None and self.last_frequency is not None:
-            count = round((self.last_frequency - self.first_frequency) / spacing) + 1
-            return tuple(self.first_frequency + spacing * k for k in range(count))
-        count, centre = self.channels or 1, self.centre_frequency or 0.0
-        return tuple(centre + spacing * (k - (count - 1) / 2) for k in range(count))
+        if self.first_frequency is not None:
+            return tuple(channels_between(self.first_frequency, self.last_frequency, self.spacing))
+        return tuple(channels_about(self.centre_frequency, self.spacing or 1.0, self.channels or 1))
 
     @property
     def centre(self) -> float:
         """Optical frequency in the middle of the channels, Hz: the carrier that the simulation refers to."""
         return 0.5 * (self.grid[0] + self.grid[-1])
+
+    @property
+    def wdm_grid(self) -> WdmGrid:
+        """The channels and the sampling of the field."""
+        return WdmGrid(self.grid, self.symbol_rate, self.samples_per_symbol, self.symbols, self.centre)
 
     @property
     def powers(self) -> np.ndarray:
@@ -198,57 +213,34 @@ class Signal(Table):
             powers = powers[:, np.argsort(self.frequencies, kind="stable")]
         return powers if rows is self.launch_power else powers[0]
 
-    @property
-    def samples(self) -> int:
-        """Time samples of the field, N = symbols × samples_per_symbol."""
-        return self.symbols * self.samples_per_symbol
-
-    @property
-    def bandwidth(self) -> float:
-        """Simulated bandwidth, Hz."""
-        return self.symbol_rate * self.samples_per_symbol
-
     @model_validator(mode="after")
-    def _grid_is_whole(self) -> Self:
-        forms = {
-            "channels": ("channels", "centre_frequency", "spacing"),
-            "first_frequency": ("first_frequency", "last_frequency", "spacing"),
-            "frequencies": ("frequencies",),
-        }
-        keys = {key for form in forms.values() for key in form}
+    def _one_grid(self) -> Self:
+        keys = {key for form in _FREQUENCY_FORMS for key in form}
         given = {key for key in keys if getattr(self, key) is not None}
-        rule = (
-            "channels with centre_frequency and spacing, first_frequency with last_frequency and spacing, "
-            "or frequencies"
-        )
-        chosen = [name for name, form in forms.items() if given & (set(form) - {"spacing"})]
-        if len(chosen) != 1:
-            fault = "given for two grids at once" if chosen else "missing"
-            raise KeyedError(chosen[-1] if chosen else "channels", f"{fault}; allowed: {rule}")
-        form = set(forms[chosen[0]])
-        optional = {"spacing"} if self.channels == 1 else set()
-        if extra := given - form:
-            raise KeyedError(sorted(extra)[0], f"not allowed beside {chosen[0]}; allowed: {rule}")
-        if missing := form - given - optional:
-            raise KeyedError(sorted(missing)[0], f"missing; allowed: {rule}")
-        if self.first_frequency is not None and self.last_frequency is not None:
-            steps = (self.last_frequency - self.first_frequency) / (self.spacing or 1.0)
-            if steps < 0:
-                raise KeyedError(
-                    "last_frequency",
-                    f"{self.last_frequency / 1e12:g} THz given, must not be "
-                    f"below first_frequency ({self.first_frequency / 1e12:g} THz)",
-                )
+        forms = [form for form in _FREQUENCY_FORMS if given & (set(form) - {"spacing"})]
+        if len(forms) != 1:
+            fault = "given for two grids at once" if forms else "missing"
+            raise InputError(f"{forms[-1][0] if forms else 'channels'}: {fault}; allowed: {_FREQUENCY_RULE}")
+        form = set(forms[0])
+        if extra := sorted(given - form):
+            raise InputError(f"{extra[0]}: not allowed beside {forms[0][0]}; allowed: {_FREQUENCY_RULE}")
+        if missing := sorted(form - given - ({"spacing"} if self.channels == 1 else set())):
+            raise InputError(f"{missing[0]}: missing; allowed: {_FREQUENCY_RULE}")
+        if self.first_frequency is not None and self.last_frequency is not None and self.spacing is not None:
+            steps = (self.last_frequency - self.first_frequency) / self.spacing
             if steps >= MOST_CHANNELS:
-                given = f"{self.spacing or 0:g} Hz given makes {steps:.3g} channels"
-                raise KeyedError("spacing", f"{given}; allowed: up to {MOST_CHANNELS}")
-            if abs(steps - round(steps)) > 1e-6:
-                raise KeyedError(
-                    "spacing",
-                    f"does not divide the {steps * (self.spacing or 1) / 1e9:g} GHz "
-                    "between first_frequency and last_frequency",
+                raise InputError(
+                    f"spacing: {self.spacing:g} Hz given makes {steps:.3g} channels; "
+                    f"allowed: up to {MOST_CHANNELS}"
                 )
-        self._check_band()
+        try:
+            self.wdm_grid.check(self.rolloff)
+        except InputError as error:
+            key, _, text = str(error).partition(": ")
+            run_file_key = {"last": "last_frequency"}
+            if self.frequencies is None:
+                run_file_key["frequencies"] = "spacing"
+            raise InputError(f"{run_file_key.get(key, key)}: {text}") from None
         self._check_powers()
         return self
 
@@ -261,41 +253,13 @@ class Signal(Table):
         for number, powers in enumerate(lists, start=1):
             if len(powers) != channels and (len(powers) > 1 or not per_mode):
                 where = f" for mode {number}" if per_mode else ""
-                raise KeyedError(
-                    "launch_power",
-                    f"{len(powers)} powers{where} given, there are {channels} channels; {POWER_FORMS}",
+                raise InputError(
+                    f"launch_power: {len(powers)} powers{where} given, there are {channels} channels; "
+                    f"{POWER_FORMS}"
                 )
 
-    def _check_band(self) -> None:
-        width = self.symbol_rate * (1 + self.rolloff)
-        # Compare with a margin below any real spacing, yet above the round-off of 193.4 THz.
-        margin = 1e-9 * width + 1.0
-        if (
-            self.channels
-            and self.centre_frequency
-            and self.channels * (self.spacing or 0) / 2 >= self.centre_frequency
-        ):
-            raise KeyedError("channels", f"{self.channels} given, the lowest would lie below 0 Hz")
-        grid = self.grid
-        gaps = [b - a for a, b in itertools.pairwise(grid)]
-        if gaps and min(gaps) < width - margin:
-            key = "frequencies" if self.frequencies is not None else "spacing"
-            raise KeyedError(
-                key,
-                f"channels {min(gaps) / 1e9:g} GHz apart overlap; at this symbol_rate "
-                f"and rolloff each is {width / 1e9:g} GHz wide",
-            )
-        band = grid[-1] - grid[0] + width
-        if band > self.bandwidth + margin:
-            raise KeyedError(
-                "samples_per_symbol",
-                f"{self.samples_per_symbol} given simulates "
-                f"{self.bandwidth / 1e9:g} GHz, but the channels occupy {band / 1e9:g} GHz; "
-                f"must be at least {math.ceil((band - margin) / self.symbol_rate)}",
-            )
 
-
-class Receiver(Table):
+class ReceiverTable(RunFileTable):
     """[receiver]: noise loading and where to receive. osnr in dB (0.1 nm, both polarisations).
 
     phase_window: symbols in the sliding window of the carrier-phase estimate, 0 for the whole sequence.
@@ -305,12 +269,12 @@ class Receiver(Table):
     noise_seed: Seed = 1
     phase_window: Annotated[StrictInt, Field(ge=0, le=MOST_SYMBOLS)] = 64
     back_to_back: StrictBool = True
-    at: Places = "each"
+    at: Spans = "each"
 
     @model_validator(mode="after")
     def _window_holds_neighbours(self) -> Self:
         if self.phase_window == 1:
-            raise KeyedError("phase_window", "1 given, must be 0 (one phase for all) or at least 2")
+            raise InputError("phase_window: 1 given, must be 0 (one phase for all) or at least 2")
         return self
 
     def spans(self, total: int) -> tuple[int, ...]:
@@ -320,45 +284,43 @@ class Receiver(Table):
         return (total,) if self.at == "end" else tuple(range(1, total + 1))
 
 
-class Solver(Table):
+class SolverTable(RunFileTable):
     """[solver]: integrator, step control and arithmetic. step in m, max_phase in rad.
 
     exchange: what several ranks exchange, powers of rows (dense) or of groups of rows (factored).
     """
 
-    integrator: Literal["ssfm_agrawal", "ssfm_rk4", "rk4ip", "strang", "blanes_moan", "erk43ip"] = "rk4ip"
+    integrator: Literal[tuple(INTEGRATORS)] = "rk4ip"  # type: ignore[valid-type]
     step: Length | None = None
     max_phase: Annotated[float, in_unit("rad", above=0)] | None = None
     tolerance: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
     precision: Literal["double", "single"] = "double"
-    kerr: Literal["auto", "dense", "factored", "svd"] = "auto"
+    kerr: Literal[KERR_FORMS] = "auto"  # type: ignore[valid-type]
     svd_tolerance: Annotated[float, Field(ge=0, lt=1, strict=True)] = 1e-12
-    exchange: Literal["auto", "dense", "factored"] = "auto"
+    exchange: Literal[EXCHANGE_FORMS] = "auto"  # type: ignore[valid-type]
     device: Annotated[StrictStr, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
     threads: Annotated[Count, Field(le=MOST_THREADS)] | None = None
 
     @model_validator(mode="after")
     def _one_step_control(self) -> Self:
-        given = [key for key in ("step", "max_phase", "tolerance") if getattr(self, key) is not None]
-        if len(given) != 1:
-            fault = "given together with " + given[0] if given else "missing"
-            raise KeyedError(
-                given[1] if given else "step", f"{fault}; allowed: exactly one of step, max_phase, tolerance"
-            )
-        if self.tolerance is not None and self.integrator != "erk43ip":
-            raise KeyedError(
-                "tolerance",
-                f'{self.tolerance:g} given with integrator = "{self.integrator}"; '
-                'only allowed with "erk43ip"',
+        controls = [key for key in ("step", "max_phase", "tolerance") if getattr(self, key) is not None]
+        if len(controls) != 1:
+            fault = f"{controls[1]}: given together with {controls[0]}" if controls else "step: missing"
+            raise InputError(f"{fault}; allowed: exactly one of step, max_phase, tolerance")
+        if self.tolerance is not None and not INTEGRATORS[self.integrator].adaptive:
+            adaptive = ", ".join(f'"{name}"' for name, kind in INTEGRATORS.items() if kind.adaptive)
+            raise InputError(
+                f'tolerance: {self.tolerance:g} given with integrator = "{self.integrator}"; '
+                f"only allowed with {adaptive}"
             )
         if "auto" not in (self.exchange, self.kerr) and self.kerr not in (self.exchange, "svd"):
-            raise KeyedError(
-                "exchange", f'"{self.exchange}" given with kerr = "{self.kerr}"; allowed: the same, or "auto"'
+            raise InputError(
+                f'exchange: "{self.exchange}" given with kerr = "{self.kerr}"; allowed: the same, or "auto"'
             )
         return self
 
 
-class Output(Table):
+class OutputTable(RunFileTable):
     """[output]: the result file and checkpoints. checkpoint_every in steps, checkpoint_interval in s."""
 
     file: Annotated[Path, BeforeValidator(output_file)] | None = None

@@ -12,14 +12,7 @@ from wavefabric.errors import InputError
 from wavefabric.units import EXAMPLES, quantity, show
 
 
-def _read(
-    value: Any,
-    info: ValidationInfo,
-    unit: str,
-    above: float | None,
-    least: float | None,
-    most: float | None,
-) -> float:
+def _read(value: Any, info: ValidationInfo, unit: str, above=None, least=None, most=None) -> float:
     context = info.context or {}
     if context.get("text") and unit not in ("", "rad") and not isinstance(value, str):
         raise ValueError(f"{show(value)} has no unit; give text with a unit such as {EXAMPLES[unit]}")
@@ -27,27 +20,24 @@ def _read(
         number = quantity(value, unit, "")
     except InputError as error:
         raise ValueError(str(error).removeprefix(": ")) from None
-    if above is not None and number <= above:
-        raise ValueError(f"{show(value)} given, must be above {above:g} {unit}".rstrip())
-    if least is not None and number < least:
-        raise ValueError(f"{show(value)} given, must be at least {least:g} {unit}".rstrip())
-    if most is not None and number > most:
-        raise ValueError(f"{show(value)} given, must be at most {most:g} {unit}".rstrip())
+    for limit, word, broken in (
+        (above, "above", above is not None and number <= above),
+        (least, "at least", least is not None and number < least),
+        (most, "at most", most is not None and number > most),
+    ):
+        if broken:
+            raise ValueError(f"{show(value)} given, must be {word} {limit:g} {unit}".rstrip())
     return number
 
 
-def in_unit(
-    unit: str, above: float | None = None, least: float | None = None, most: float | None = None
-) -> BeforeValidator:
-    """A quantity: text with a unit in a run file, an SI float once parsed."""
-    return BeforeValidator(partial(_read, unit=unit, above=above, least=least, most=most))
+def in_unit(unit: str, **limits: float) -> BeforeValidator:
+    """A quantity: text with a unit in a run file, then an SI float; limits ``above``, ``least``, ``most``."""
+    return BeforeValidator(partial(_read, unit=unit, **limits))
 
 
 def _file(value: Any, info: ValidationInfo) -> Path:
     """Path of an input file, relative to the run file; it must exist."""
-    if not isinstance(value, (str, Path)):
-        raise ValueError(f"{show(value)} given, must be the path of a file as text")
-    path = Path((info.context or {}).get("folder", "."), value)
+    path = Path((info.context or {}).get("folder", "."), output_file(value))
     if not path.is_file():
         fault = "is a folder" if path.is_dir() else "does not exist (paths are relative to the run file)"
         raise ValueError(f"{show(str(value))} {fault}")
@@ -61,7 +51,7 @@ def output_file(value: Any) -> Path:
     return Path(value)
 
 
-def _numbers(value: Any, words: tuple[str, ...]) -> Any:
+def _counts(value: Any, words: tuple[str, ...]) -> Any:
     """A count, a list of counts from 1, or one of some words; keeps Pydantic's unions out of the errors."""
     if isinstance(value, str) and value in words:
         return value
@@ -79,15 +69,15 @@ def _powers(value: Any, info: ValidationInfo) -> float | tuple:
     def read(item: Any, depth: int) -> float | tuple:
         if isinstance(item, (list, tuple)) and depth:
             return tuple(read(part, depth - 1) for part in item)
-        return _read(item, info, "W", 0.0, None, None)
+        return _read(item, info, "W", above=0.0)
 
     value = value.tolist() if hasattr(value, "tolist") else value
-    found = read(value, 2)
-    if isinstance(found, tuple):
-        nested = [isinstance(item, tuple) for item in found]
-        if not found or any(nested) != all(nested) or () in found:
+    powers = read(value, 2)
+    if isinstance(powers, tuple):
+        nested = [isinstance(item, tuple) for item in powers]
+        if not powers or any(nested) != all(nested) or () in powers:
             raise ValueError(f"{show(value)} given, {POWER_FORMS}")
-    return found
+    return powers
 
 
 POWER_FORMS = (
@@ -105,11 +95,11 @@ MOST_SPANS, MOST_CHANNELS, MOST_SYMBOLS, MOST_THREADS = 10_000, 10_000, 2**40, 4
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 InputFile = Annotated[Path, BeforeValidator(_file)]
 Powers = Annotated[Any, PlainValidator(_powers)]
-Groups = Annotated[int | list[int], PlainValidator(partial(_numbers, words=()))]
-Places = Annotated[str | list[int], PlainValidator(partial(_numbers, words=("each", "end")))]
+Groups = Annotated[int | list[int], PlainValidator(partial(_counts, words=()))]
+Spans = Annotated[str | list[int], PlainValidator(partial(_counts, words=("each", "end")))]
 
 
-class Table(BaseModel):
+class RunFileTable(BaseModel):
     """A table of the run file: no unknown keys, no infinities, never changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -112,7 +112,7 @@ class Amplifier:
         ----------
         device : Device
         field : complex128 or complex64 array, shape (rows, N), √W
-        grid : Grid
+        grid : WdmGrid
             Gives the simulated band and its centre frequency.
         seed, span : int
             Key of the noise; ``span`` counts the amplifiers of a link.

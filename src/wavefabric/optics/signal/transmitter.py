@@ -11,7 +11,7 @@ import numpy as np
 from wavefabric.device import philox
 from wavefabric.errors import InputError
 from wavefabric.optics.signal.constellation import Constellation
-from wavefabric.optics.signal.wdm import Grid
+from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.quantities import numbers
 
 
@@ -39,7 +39,7 @@ class Transmitter:
 
     Parameters
     ----------
-    grid : Grid
+    grid : WdmGrid
     constellation : Constellation or str
         ``"qpsk"``, ``"16qam"``, ``"64qam"`` or ``"gaussian"``.
     rolloff : float
@@ -58,7 +58,7 @@ class Transmitter:
         If a value is out of range, channels overlap, or the band does not fit the grid.
     """
 
-    grid: Grid
+    grid: WdmGrid
     constellation: Constellation | str
     rolloff: float
     launch_power: Any
@@ -177,7 +177,7 @@ class Transmitter:
         def write(row, out):
             sent = device.fft(self.row_symbols(device, row))
             gain = xp.asarray(amplitude[row // 2])[:, None]
-            # Channels never share a bin (Grid.check), and the bins are the same for every row.
+            # Channels never share a bin (WdmGrid.check), and the bins are the same for every row.
             spectrum[where] = (sent[:, tiled] * (shape * gain)).astype(dtype)
             out[...] = device.ifft(spectrum)
 

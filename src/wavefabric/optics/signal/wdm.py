@@ -4,16 +4,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from wavefabric.errors import InputError
+from wavefabric.optics.arguments import positive, whole
 from wavefabric.quantities import number, numbers
 
 
+def channels_about(centre, spacing, count: int) -> list[float]:
+    """Frequencies (Hz) of ``count`` channels ``spacing`` apart, symmetric about ``centre``."""
+    centre, spacing = number(centre, "Hz", "centre"), positive(spacing, "Hz", "spacing")
+    whole("count", count, 1)
+    return [centre + (k - (count - 1) / 2) * spacing for k in range(count)]
+
+
+def channels_between(first, last, spacing) -> list[float]:
+    """Frequencies (Hz) from ``first`` to ``last``, both included, every ``spacing``."""
+    first, last = number(first, "Hz", "first"), number(last, "Hz", "last")
+    steps = (last - first) / positive(spacing, "Hz", "spacing")
+    if steps < 0:
+        raise InputError(
+            f"last: {last / 1e12:g} THz given; allowed: {first / 1e12:g} THz, the first, or above"
+        )
+    spacing = number(spacing, "Hz", "spacing")
+    if abs(steps - round(steps)) > 1e-6 * max(1.0, steps):
+        raise InputError(
+            f"spacing: {spacing / 1e9:g} GHz given; allowed: a whole fraction of the "
+            f"{(last - first) / 1e9:g} GHz between the first and the last frequency"
+        )
+    return [first + k * spacing for k in range(round(steps) + 1)]
+
+
 @dataclass(frozen=True)
-class Grid:
+class WdmGrid:
     """WDM channels on a periodic time window of ``symbols`` symbols. Frequencies may be text with a unit.
 
     Parameters
@@ -29,13 +54,12 @@ class Grid:
     centre : float, optional
         Optical frequency that sits at frequency zero of the field, Hz. Default: the middle between
         the lowest and the highest channel.
-    guard : float
-        Width that must stay empty at either edge of the simulated band, Hz.
 
     Raises
     ------
     InputError
-        If a value is out of range, or a channel lies outside the simulated band.
+        If a value is out of range. Whether channels overlap or lie outside the simulated band depends on
+        their roll-off: `check`, which `Transmitter` calls.
 
     Notes
     -----
@@ -49,52 +73,28 @@ class Grid:
     samples_per_symbol: int
     symbols: int
     centre: float | None = None
-    guard: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self):
         channels = tuple(numbers(self.frequencies, "Hz", "frequencies").ravel().tolist())
-        object.__setattr__(self, "frequencies", channels)
-        for key in ("symbol_rate", "guard", *(("centre",) if self.centre is not None else ())):
-            object.__setattr__(self, key, number(getattr(self, key), "Hz", key))
         if not channels or not all(math.isfinite(f) and f > 0 for f in channels):
-            raise InputError("frequencies: one or more positive frequencies in Hz allowed")
-        if not (math.isfinite(self.symbol_rate) and self.symbol_rate > 0):
-            raise InputError(f"symbol_rate: {self.symbol_rate!r} given, a positive rate in Baud allowed")
-        for key in ("samples_per_symbol", "symbols"):
-            value = getattr(self, key)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 2:
-                raise InputError(f"{key}: {value!r} given, an integer of at least 2 allowed")
-        if self.centre is not None and not (math.isfinite(self.centre) and self.centre > 0):
-            raise InputError(f"centre: {self.centre!r} given, a positive frequency in Hz allowed")
-        if not 0 <= self.guard < self.sample_rate / 2:
-            raise InputError(f"guard: {self.guard!r} given, 0 to {self.sample_rate / 2:g} Hz allowed")
-        self.check(0.0)
+            lowest = min(channels, default="none")
+            raise InputError(f"frequencies: {lowest} given; allowed: positive frequencies, in Hz")
+        object.__setattr__(self, "frequencies", channels)
+        for key in ("symbol_rate", *(("centre",) if self.centre is not None else ())):
+            object.__setattr__(self, key, positive(getattr(self, key), "Hz", key))
+        whole("samples_per_symbol", self.samples_per_symbol, 2)
+        whole("symbols", self.symbols, 2)
 
     @classmethod
-    def centred(cls, centre, spacing, count, symbol_rate, samples_per_symbol, symbols, *, guard=0.0) -> Grid:
+    def centred(cls, centre, spacing, count, symbol_rate, samples_per_symbol, symbols) -> WdmGrid:
         """``count`` channels ``spacing`` Hz apart, symmetric about the optical frequency ``centre`` (Hz)."""
-        centre, spacing = number(centre, "Hz", "centre"), number(spacing, "Hz", "spacing")
-        if not spacing > 0:
-            raise InputError(f"spacing: {spacing!r} given, a positive spacing in Hz allowed")
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-            raise InputError(f"count: {count!r} given, an integer of at least 1 allowed")
-        channels = [centre + (k - (count - 1) / 2) * spacing for k in range(count)]
-        return cls(channels, symbol_rate, samples_per_symbol, symbols, centre, guard=guard)
+        frequencies = channels_about(centre, spacing, count)
+        return cls(frequencies, symbol_rate, samples_per_symbol, symbols, number(centre, "Hz", "centre"))
 
     @classmethod
-    def between(cls, first, last, spacing, symbol_rate, samples_per_symbol, symbols, *, guard=0.0) -> Grid:
+    def between(cls, first, last, spacing, symbol_rate, samples_per_symbol, symbols) -> WdmGrid:
         """Channels from ``first`` to ``last`` (both included) every ``spacing``, all in Hz."""
-        first, last = number(first, "Hz", "first"), number(last, "Hz", "last")
-        spacing = number(spacing, "Hz", "spacing")
-        if not spacing > 0:
-            raise InputError(f"spacing: {spacing!r} given, a positive spacing in Hz allowed")
-        steps = (last - first) / spacing
-        if steps < 0 or abs(steps - round(steps)) > 1e-6 * max(1.0, steps):
-            raise InputError(
-                f"spacing: {spacing:g} Hz given, a whole fraction of {last - first:g} Hz allowed"
-            )
-        channels = [first + k * spacing for k in range(round(steps) + 1)]
-        return cls(channels, symbol_rate, samples_per_symbol, symbols, guard=guard)
+        return cls(channels_between(first, last, spacing), symbol_rate, samples_per_symbol, symbols)
 
     @property
     def channels(self) -> int:
@@ -156,14 +156,16 @@ class Grid:
             raise InputError(f"rolloff: {rolloff!r} given, 0 to 1 allowed")
         half, bins = self.half_width(rolloff), np.sort(self.bins)
         width = self.symbol_rate * (1 + rolloff)
-        need = 2 * (np.abs(bins).max() + half) * self.resolution + 2 * self.guard
-        if need >= self.sample_rate:
+        if 2 * (np.abs(bins).max() + half) * self.resolution >= self.sample_rate:
+            band = 2 * float(np.abs(self.offsets).max()) + width
+            least = max(math.ceil(band / self.symbol_rate), self.samples_per_symbol + 1)
             raise InputError(
-                f"samples_per_symbol: {self.samples_per_symbol} given, more than "
-                f"{need / self.symbol_rate:.4g} needed by {self.channels} channels and the guard"
+                f"samples_per_symbol: {self.samples_per_symbol} given simulates "
+                f"{self.sample_rate / 1e9:g} GHz, but the channels occupy {band / 1e9:g} GHz; "
+                f"must be at least {least}"
             )
         if self.channels > 1 and (gap := int(np.diff(bins).min())) <= 2 * half:
             raise InputError(
-                f"frequencies: channels {gap * self.resolution / 1e9:.6g} GHz apart given, "
-                f"more than {width / 1e9:.6g} GHz needed at roll-off {rolloff:g}"
+                f"frequencies: channels {gap * self.resolution / 1e9:.6g} GHz apart overlap; at this "
+                f"symbol_rate and rolloff each is {width / 1e9:.6g} GHz wide"
             )

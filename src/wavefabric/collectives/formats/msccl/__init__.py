@@ -1,1 +1,1 @@
-"""MSCCL algorithm files (XML): written from schedules, read, and checked for races and deadlocks."""
+"""MSCCL's XML: schedules as thread blocks and steps, and back; limits, deadlocks and races checked."""

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavefabric.collectives.arguments import ragged
-from wavefabric.collectives.formats.msccl.buffers import hazards
+from wavefabric.collectives.formats.msccl.buffers import Touches, hazards
 from wavefabric.collectives.formats.msccl.format import (
     BLOCK,
     BLOCKS,
@@ -49,20 +48,29 @@ class TooMany(Exception):
 class Lanes:
     """Transfers told apart by who moves them: a lane is a thread block at each end, or one that copies.
 
-    Parameters
-    ----------
-    of : ndarray of int, shape (moves,)
-        Lane of each transfer.
-    ends : ndarray of int, shape (lanes, 2)
-        GPUs: sender and receiver, or with `shared` the two of a pair; twice the same for copies.
+    ``of``: the lane of each transfer. ``ends`` (lanes, 2): GPUs, sender and receiver (if blocks are shared,
+    the two of a pair), twice the same for copies. ``channel``: of each lane.
     """
 
     of: np.ndarray
     ends: np.ndarray
-    shared: bool
+    channel: np.ndarray
 
 
-def lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> Lanes:
+def build_blocks(moves: np.ndarray, gpus: int, shared: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks (`BLOCK`) and steps (`STEP`) within the limits, on as few channels as needed; else `TooMany`."""
+    longest = STEPS
+    while True:
+        lanes = _lanes(moves, gpus, shared, longest)
+        try:
+            return _thread_blocks(moves, lanes, gpus)
+        except TooMany as error:
+            if longest < 8 or "steps" not in str(error):
+                raise
+            longest //= 2
+
+
+def _lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> Lanes:
     """Lanes of at most `longest` transfers: for each pair (or each direction of it, unless `shared`)."""
     one, other = moves["src"], moves["dst"]
     if shared:
@@ -75,15 +83,15 @@ def lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> Lanes:
     parts = within // longest
     key = pair * (int(parts.max(initial=0)) + 1) + parts
     _, first, of = np.unique(key, return_index=True, return_inverse=True)
-    return Lanes(of.ravel(), np.stack((one[first], other[first]), axis=1), shared)
+    ends = np.stack((one[first], other[first]), axis=1)
+    return Lanes(of.ravel(), ends, _channels(ends.tolist(), gpus))
 
 
-def channels(found: Lanes, gpus: int) -> np.ndarray:
+def _channels(ends: list[list[int]], gpus: int) -> np.ndarray:
     """A channel for each lane: one that is free for the pair, and not full at either end."""
     used = np.zeros((gpus, CHANNELS), np.int64)
     taken: dict[tuple[int, int], int] = {}
-    chosen = np.zeros(len(found.ends), np.int64)
-    ends = found.ends.tolist()
+    chosen = np.zeros(len(ends), np.int64)
     # Copies first: they belong to no pair.
     for lane in sorted(range(len(ends)), key=lambda n: ends[n][0] != ends[n][1]):
         a, b = ends[lane]
@@ -93,49 +101,36 @@ def channels(found: Lanes, gpus: int) -> np.ndarray:
         if channel is None:
             raise TooMany(f"GPU {a}: more than {CHANNELS} channels")
         taken[a, b] = mask | 1 << channel
-        used[a, channel] += 1
-        if a != b:
-            used[b, channel] += 1
+        used[list({a, b}), channel] += 1
         chosen[lane] = channel
     return chosen
 
 
-def thread_blocks(moves: np.ndarray, found: Lanes, channel: np.ndarray, gpus: int):
-    """Blocks and steps of all GPUs.
-
-    Returns
-    -------
-    blocks : ndarray of `BLOCK`
-    steps : ndarray of `STEP`
-
-    Raises
-    ------
-    TooMany
-        Blocks of a GPU, or steps of a block.
-    """
-    local = found.ends[:, 0] == found.ends[:, 1]
+def _thread_blocks(moves: np.ndarray, lanes: Lanes, gpus: int) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks and steps of all GPUs."""
+    local = lanes.ends[:, 0] == lanes.ends[:, 1]
     # Ends of lanes are blocks: 2 n the first's, 2 n + 1 the second's.
-    gpu = found.ends.ravel()
+    gpu = lanes.ends.ravel()
     number = np.bincount(gpu[~(np.repeat(local, 2) & (np.arange(gpu.size) % 2 == 1))], minlength=gpus)
     if number.max(initial=0) > BLOCKS:
         raise TooMany(f"GPU {int(number.argmax())}: {int(number.max())} thread blocks, of {BLOCKS}")
-    owner, work = _work(moves, found)
+    owner, work = _work(moves, lanes)
     order = np.lexsort((np.arange(owner.size), owner))  # by block, in it as given
     owner, work = owner[order], work[order]
     later, earlier = _waits(work, owner, gpu, order)
-    return _number(work, owner, gpu, later, earlier, found, channel)
+    return _number(work, owner, gpu, later, earlier, lanes)
 
 
-def _work(moves: np.ndarray, found: Lanes) -> tuple[np.ndarray, np.ndarray]:
+def _work(moves: np.ndarray, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
     """Steps without numbers, two a transfer from GPU to GPU: the block of each, and a row of `STEP`."""
     away = moves["src"] != moves["dst"]
     at = np.arange(moves.size)
     turn = np.repeat(at, np.where(away, 2, 1))
     second = np.concatenate(([False], turn[1:] == turn[:-1]))[: turn.size]
     m = moves[turn]
-    lane = found.of[turn]
+    lane = lanes.of[turn]
     on = np.where(second, m["dst"], m["src"])
-    owner = 2 * lane + (on != found.ends[lane, 0])
+    owner = 2 * lane + (on != lanes.ends[lane, 0])
     work = np.zeros(turn.size, STEP)
     work["type"] = np.where(
         away[turn],
@@ -158,19 +153,13 @@ def _waits(work, owner, gpu, time) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of steps of different blocks of a GPU: the later waits for the earlier, each block's last."""
     highest = [work[key].max(initial=0) for key in ("srcoff", "dstoff", "cnt")]
     width = 1 + int(max(highest[:2])) + int(highest[2])
-    at = np.arange(work.size)
-    rows, chunks, writes = [], [], []
+    parts = []
     for side, skip, write in (("src", R, False), ("dst", S, True)):
-        row = at[work["type"] != skip]
-        count = work["cnt"][row].astype(np.int64)
-        step, within = ragged(count)
+        row = np.flatnonzero(work["type"] != skip)
         first = (gpu[owner[row]] * 3 + work[f"{side}buf"][row]) * width + work[f"{side}off"][row]
-        rows.append(row[step])
-        chunks.append(first[step] + within)
-        writes.append(np.full(within.size, write))
-    row, chunk, write = (np.concatenate(parts) for parts in (rows, chunks, writes))
-    later, earlier = hazards(chunk, time[row], write)
-    later, earlier = row[later], row[earlier]
+        parts.append((row, first, work["cnt"][row], write))
+    touched = Touches.of(parts)
+    later, earlier = (touched.row[at] for at in hazards(touched.chunk, time[touched.row], touched.writes))
     apart = owner[later] != owner[earlier]
     later, earlier = later[apart], earlier[apart]
     pair = owner[later].astype(np.int64) * (gpu.size + 1) + owner[earlier]
@@ -187,7 +176,7 @@ def _waits(work, owner, gpu, time) -> tuple[np.ndarray, np.ndarray]:
     return later[new], earlier[new]
 
 
-def _number(work, owner, gpu, later, earlier, found: Lanes, channel):
+def _number(work, owner, gpu, later, earlier, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
     """Steps with their numbers, with a nop for each further wait; blocks that are waited for come first."""
     order = np.argsort(later, kind="stable")
     later, earlier = later[order], earlier[order]
@@ -212,9 +201,9 @@ def _number(work, owner, gpu, later, earlier, found: Lanes, channel):
         raise TooMany(f"GPU {at}: more than {WAITED_BLOCK + 1} thread blocks that others wait for")
     blocks = np.zeros(there.size, BLOCK)
     lane, second = there // 2, there % 2 == 1
-    a, b = found.ends[lane].T
+    a, b = lanes.ends[lane].T
     peer = np.where(second, a, b)
-    blocks["gpu"], blocks["id"], blocks["chan"] = gpu[there], ids, channel[lane]
+    blocks["gpu"], blocks["id"], blocks["chan"] = gpu[there], ids, lanes.channel[lane]
     sends, receives = (np.zeros(gpu.size, bool) for _ in range(2))
     sends[owner[work["type"] == S]] = True
     receives[owner[np.isin(work["type"], (R, RRC))]] = True
@@ -253,22 +242,3 @@ def _keep_sums_apart(steps: np.ndarray) -> None:
     for key in ("dstbuf", "dstoff", "srcbuf"):
         joined &= a[key] == b[key]
     steps["hasdep"][:-1][joined] = 1
-
-
-def build_blocks(moves: np.ndarray, gpus: int, shared: bool):
-    """Blocks and steps within the limits, on as few channels as needed.
-
-    Raises
-    ------
-    TooMany
-    """
-    longest = STEPS
-    while True:
-        found = lanes(moves, gpus, shared, longest)
-        channel = channels(found, gpus)
-        try:
-            return thread_blocks(moves, found, channel, gpus)
-        except TooMany as error:
-            if longest < 8 or "steps" not in str(error):
-                raise
-            longest //= 2

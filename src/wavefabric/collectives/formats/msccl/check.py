@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from wavefabric.collectives.formats.msccl.deadlock import check_deadlock
@@ -19,10 +21,10 @@ from wavefabric.collectives.formats.msccl.format import (
     SLOTS,
     WAITED_BLOCK,
     WRITES,
-    Algorithm,
+    MscclAlgorithm,
     read_algorithm,
 )
-from wavefabric.collectives.formats.msccl.graph import match, waited
+from wavefabric.collectives.formats.msccl.graph import match, waited_steps
 from wavefabric.collectives.formats.msccl.races import check_races
 from wavefabric.errors import InputError
 
@@ -57,7 +59,7 @@ def check_msccl(text: str, *, slots: int = SLOTS) -> int | None:
     return check_algorithm(read_algorithm(text), slots)[1]
 
 
-def check_algorithm(algorithm: Algorithm, slots: int = SLOTS) -> tuple[np.ndarray, int | None]:
+def check_algorithm(algorithm: MscclAlgorithm, slots: int = SLOTS) -> tuple[np.ndarray, int | None]:
     """The same of an algorithm that is read already; what `match` finds, and the size."""
     _check_chunks(algorithm)
     _check_blocks(algorithm)
@@ -73,111 +75,90 @@ def _first(wrong: np.ndarray) -> int | None:
     return int(np.argmax(wrong)) if wrong.any() else None
 
 
-def _check_chunks(a: Algorithm) -> None:
-    for column, times in (
-        (0, a.gpus if a.coll == "allgather" else 1),
-        (1, a.gpus if a.coll == "reduce_scatter" else 1),
-    ):
+def _check_chunks(a: MscclAlgorithm) -> None:
+    for column, coll in enumerate(("allgather", "reduce_scatter")):
+        times = a.gpus if a.coll == coll else 1
         sizes = a.sizes[:, column]
-        gpu = _first((sizes > 0) & (sizes * times != a.chunks))
-        if gpu is not None:
-            rest = a.chunks % times
-            right = f"0 or {a.chunks // times}" if not rest else "0"
+        if (gpu := _first((sizes > 0) & (sizes * times != a.chunks))) is not None:
             given = f"{sizes[gpu]} with nchunksperloop {a.chunks} and coll {a.coll}"
-            raise InputError(f"gpu {gpu} {BUFFERS[column]}_chunks: {given}; allowed: {right}")
+            allowed = "0" if a.chunks % times else f"0 or {a.chunks // times}"
+            raise InputError(f"gpu {gpu} {BUFFERS[column]}_chunks: {given}; allowed: {allowed}")
 
 
-def _check_blocks(a: Algorithm) -> None:
+def _check_blocks(a: MscclAlgorithm) -> None:
     blocks = a.blocks
-    row = _first(blocks["chan"] >= a.channels)
-    if row is not None:
-        allowed = f"below nchannels, {a.channels}"
-        raise InputError(f"{_block_name(a, row)} chan: {blocks['chan'][row]}; allowed: {allowed}")
+
+    def refuse(row: int, key: str, given: object, allowed: str):
+        raise InputError(
+            f"gpu {blocks['gpu'][row]} tb {blocks['id'][row]} {key}: {given}; allowed: {allowed}"
+        )
+
+    if (row := _first(blocks["chan"] >= a.channels)) is not None:
+        refuse(row, "chan", blocks["chan"][row], f"below nchannels, {a.channels}")
     for way in ("send", "recv"):
-        used = np.flatnonzero(blocks[way] >= 0)
         seen: dict[tuple[int, int, int], int] = {}
-        number: dict[tuple[int, int], int] = {}
-        for row, (gpu, peer, chan) in zip(
-            used.tolist(), blocks[used][["gpu", way, "chan"]].tolist(), strict=True
-        ):
+        number: Counter[tuple[int, int]] = Counter()
+        for row in np.flatnonzero(blocks[way] >= 0).tolist():
+            gpu, peer, chan = blocks[row][["gpu", way, "chan"]].tolist()
             if (gpu, peer, chan) in seen:
                 other = blocks["id"][seen[gpu, peer, chan]]
-                given = f"gpu {peer} on channel {chan}, as tb {other}"
-                raise InputError(f"{_block_name(a, row)} {way}: {given}; allowed: one block for each")
+                refuse(row, way, f"gpu {peer} on channel {chan}, as tb {other}", "one block for each")
             seen[gpu, peer, chan] = row
-            number[gpu, chan] = number.get((gpu, chan), 0) + 1
+            number[gpu, chan] += 1
             if number[gpu, chan] > PER_CHANNEL:
                 given = f"more than {PER_CHANNEL} blocks on channel {chan}"
                 raise InputError(f"gpu {gpu} {way}: {given}; allowed: {PER_CHANNEL}")
 
 
-def _block_name(a: Algorithm, row: int) -> str:
-    return f"gpu {a.blocks['gpu'][row]} tb {a.blocks['id'][row]}"
-
-
-def _check_steps(a: Algorithm) -> None:
+def _check_steps(a: MscclAlgorithm) -> None:
     steps = a.steps
     kind, blocks = steps["type"], a.blocks[steps["block"]]
     for way, needs in (("send", SENDS), ("recv", RECEIVES)):
-        row = _first(needs[kind] & (blocks[way] < 0))
-        if row is not None:
+        if (row := _first(needs[kind] & (blocks[way] < 0))) is not None:
             raise InputError(f"{a.step_name(row)}: its block has {way} -1; allowed: a GPU")
     for side, used in (("src", READS), ("dst", WRITES)):
         size = a.sizes[blocks["gpu"], steps[f"{side}buf"]]
         first = steps[f"{side}off"].astype(np.int64)
-        row = _first(used[kind] & ((first < 0) | (first + steps["cnt"] > size)))
-        if row is not None:
+        if (row := _first(used[kind] & ((first < 0) | (first + steps["cnt"] > size)))) is not None:
             given = f"{first[row]} with cnt {steps['cnt'][row]}"
-            letter = BUFFERS[steps[f"{side}buf"][row]]
-            raise InputError(
-                f"{a.step_name(row)} {side}off: {given}; allowed: within the {size[row]} chunks of {letter}"
-            )
+            allowed = f"within the {size[row]} chunks of {BUFFERS[steps[f'{side}buf'][row]]}"
+            raise InputError(f"{a.step_name(row)} {side}off: {given}; allowed: {allowed}")
     apart = np.abs(steps["srcoff"].astype(np.int64) - steps["dstoff"])
     overlap = (steps["srcbuf"] == steps["dstbuf"]) & (apart < steps["cnt"])
     # A sum may replace what it was made from; nothing else may overlap.
-    row = _first(overlap & (np.isin(kind, (CPY, RE)) | np.isin(kind, (RRC, RRCS)) & (apart > 0)))
-    if row is not None:
+    overlap &= np.isin(kind, (CPY, RE)) | np.isin(kind, (RRC, RRCS)) & (apart > 0)
+    if (row := _first(overlap)) is not None:
         raise InputError(f"{a.step_name(row)}: source and destination overlap; allowed: apart")
 
 
-def _check_waits(a: Algorithm) -> None:
-    steps, waits = a.steps, a.steps["depid"] >= 0
+def _check_waits(a: MscclAlgorithm) -> None:
+    steps, depid, deps = a.steps, a.steps["depid"], a.steps["deps"]
+    waits = depid >= 0
     blocks = a.blocks[steps["block"]]
+
+    def refuse(row: int, text: str):
+        raise InputError(f"{a.step_name(row)}{text}")
+
     count = np.bincount(a.blocks["gpu"], minlength=a.gpus)
-    row = _first(waits & (steps["depid"] >= count[blocks["gpu"]]))
-    if row is not None:
-        raise InputError(f"{a.step_name(row)} depid: {steps['depid'][row]}; allowed: a tb of the GPU, or -1")
-    row = _first(steps["depid"] > WAITED_BLOCK)
-    if row is not None:
-        why = "the runtime keeps it in 8 bits"
-        raise InputError(
-            f"{a.step_name(row)} depid: {steps['depid'][row]}; allowed: to {WAITED_BLOCK}, {why}"
-        )
+    if (row := _first(waits & (depid >= count[blocks["gpu"]]))) is not None:
+        refuse(row, f" depid: {depid[row]}; allowed: a tb of the GPU, or -1")
+    if (row := _first(depid > WAITED_BLOCK)) is not None:
+        refuse(row, f" depid: {depid[row]}; allowed: to {WAITED_BLOCK}, the runtime keeps it in 8 bits")
     lengths = np.bincount(steps["block"], minlength=len(a.blocks))
     first_block = np.searchsorted(a.blocks["gpu"], np.arange(a.gpus))
-    there = np.where(waits, first_block[blocks["gpu"]] + steps["depid"], 0)
-    row = _first(waits & ((steps["deps"] < 0) | (steps["deps"] >= lengths[there])))
-    if row is not None:
-        allowed = f"a step of tb {steps['depid'][row]}, which has {lengths[there[row]]}"
-        raise InputError(f"{a.step_name(row)} deps: {steps['deps'][row]}; allowed: {allowed}")
-    own = waits & (steps["depid"] == blocks["id"])
-    row = _first(own & (steps["deps"] >= steps["s"]))
-    if row is not None:
-        raise InputError(
-            f"{a.step_name(row)} deps: {steps['deps'][row]} of its own tb; allowed: an earlier one"
-        )
-    target = waited(a)
-    row = _first(waits & ((steps["hasdep"][target] == 0) | (steps["type"][target] == NOP)))
-    if row is not None:
+    there = np.where(waits, first_block[blocks["gpu"]] + depid, 0)
+    if (row := _first(waits & ((deps < 0) | (deps >= lengths[there])))) is not None:
+        allowed = f"a step of tb {depid[row]}, which has {lengths[there[row]]}"
+        refuse(row, f" deps: {deps[row]}; allowed: {allowed}")
+    if (row := _first(waits & (depid == blocks["id"]) & (deps >= steps["s"]))) is not None:
+        refuse(row, f" deps: {deps[row]} of its own tb; allowed: an earlier one")
+    target = waited_steps(a)
+    if (row := _first(waits & ((steps["hasdep"][target] == 0) | (steps["type"][target] == NOP)))) is not None:
         other = a.step_name(int(target[row]))
-        raise InputError(
-            f"{a.step_name(row)} waits for {other}; allowed: steps with hasdep 1 that are no nop"
-        )
+        refuse(row, f" waits for {other}; allowed: steps with hasdep 1 that are no nop")
     # The runtime adds what nops wait for to the next step, and counts steps by that.
-    nop = steps["type"] == NOP
     last = np.ones(steps.size, bool)
     last[:-1] = steps["block"][1:] != steps["block"][:-1]
     next_waits = np.append(waits[1:], False) & ~last
-    row = _first(nop & (~waits | ~next_waits))
-    if row is not None:
-        raise InputError(f"{a.step_name(row)}: a nop; allowed: one that waits, before a step that waits too")
+    if (row := _first((steps["type"] == NOP) & (~waits | ~next_waits))) is not None:
+        refuse(row, ": a nop; allowed: one that waits, before a step that waits too")

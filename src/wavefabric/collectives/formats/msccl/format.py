@@ -29,7 +29,16 @@ SLOTS_PER_MESSAGE = {"Simple": 4, "LL": 1, "LL128": 1}
 #: Data bytes that a message holds at most, with NCCL's default buffers of 4 MiB, 512 KiB (half of it flags)
 #: and 4800 KiB (a sixteenth of it flags).
 MESSAGE_BYTES = {"Simple": 2_097_152, "LL": 32_768, "LL128": 576_000}
-COLLS = ("allreduce", "allgather", "reduce", "broadcast", "alltoall", "reduce_scatter", "custom")
+#: What MSCCL calls collectives, and what we do; others are ``custom``.
+COLLS = {
+    "allreduce": "all-reduce",
+    "allgather": "all-gather",
+    "reduce": "reduce",
+    "broadcast": "broadcast",
+    "alltoall": "all-to-all",
+    "reduce_scatter": "reduce-scatter",
+    "custom": None,
+}
 #: Types of steps: send; receive; receive, copy and send; receive, reduce and send; receive, reduce and copy;
 #: that and send; local copy; local reduce; residual addition; nothing.
 TYPES = ("s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "ra", "nop")
@@ -70,42 +79,28 @@ _NAME = re.compile(r"[A-Za-z0-9 .,:;=()_+/-]{1,63}")
 
 
 @dataclass(frozen=True, eq=False)
-class Algorithm:
-    """An MSCCL algorithm.
-
-    Parameters
-    ----------
-    name, proto, coll : str
-        ``proto`` of `PROTOCOLS`, ``coll`` of `COLLS`.
-    inplace : bool
-    chunks : int
-        ``nchunksperloop``.
-    channels : int
-    sizes : ndarray of int64, shape (gpus, 3)
-        Chunks of input, output and scratch of each GPU.
-    blocks : ndarray of `BLOCK`
-    steps : ndarray of `STEP`
-    collective, root : str, int or None
-        What `wavefabric` adds for collectives that MSCCL has no word for; other readers ignore it.
-    min_bytes, max_bytes : int, int or None
-        Sizes of the whole array that it is for (``minBytes``, ``maxBytes``); None: of any size.
-    declared : bool
-        Whether it says up to which size; `max_bytes` is None if not.
-    """
+class MscclAlgorithm:
+    """An MSCCL algorithm: ``proto`` of `PROTOCOLS`, ``coll`` of `COLLS`."""
 
     name: str
     proto: str
     coll: str
     inplace: bool
+    #: ``nchunksperloop``.
     chunks: int
     channels: int
+    #: Chunks of input, output and scratch of each GPU: int64, shape (gpus, 3).
     sizes: np.ndarray
+    #: Of `BLOCK` and of `STEP`.
     blocks: np.ndarray = field(repr=False)
     steps: np.ndarray = field(repr=False)
+    #: What we add for collectives that MSCCL has no word for; other readers ignore it.
     collective: str | None = None
     root: int | None = None
+    #: Sizes of the whole array that it is for (``minBytes``, ``maxBytes``); None: of any size.
     min_bytes: int = 0
     max_bytes: int | None = None
+    #: Whether it says up to which size; `max_bytes` is None if not.
     declared: bool = True
 
     @property
@@ -125,9 +120,8 @@ def is_algorithm_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text))
 
 
-def write_algorithm(algorithm: Algorithm) -> str:
+def write_algorithm(a: MscclAlgorithm) -> str:
     """The XML of an algorithm, one step a line."""
-    a = algorithm
     more = f' collective="{a.collective}"' if a.collective else ""
     more += f' root="{a.root}"' if a.root is not None else ""
     most = f' maxBytes="{_UNLIMITED if a.max_bytes is None else a.max_bytes}"' if a.declared else ""
@@ -155,16 +149,9 @@ def write_algorithm(algorithm: Algorithm) -> str:
     return "\n".join([*lines, "</algo>", ""])
 
 
-def read_algorithm(text: str) -> Algorithm:
+def read_algorithm(text: str) -> MscclAlgorithm:
     """The algorithm that XML text describes, each attribute checked by itself.
 
-    Raises
-    ------
-    InputError
-        In one line: which element and attribute, what was given, what is allowed.
-
-    Notes
-    -----
     Comments and unknown attributes and elements are passed over, as the runtime does.
     """
     root = parse_xml(text, "msccl")
@@ -180,32 +167,24 @@ def read_algorithm(text: str) -> Algorithm:
     sizes = np.zeros((gpus, 3), np.int64)
     blocks: list[tuple] = []
     steps: list[tuple] = []
-    elements = {}
-    for element in root.iterfind("gpu"):
-        number = whole_of(element, "gpu", "id", 0, gpus - 1)
-        if number in elements:
-            raise InputError(f"gpu id: {number} given twice; allowed: each from 0 to {gpus - 1} once")
-        elements[number] = element
-    for gpu in range(gpus):
-        if gpu not in elements:
-            raise InputError(f"gpu id: {gpu} is missing; allowed: each from 0 to {gpus - 1} once")
-        where = f"gpu {gpu}"
-        sizes[gpu] = [whole_of(elements[gpu], where, f"{b}_chunks", 0, MOST_CHUNKS // gpus) for b in BUFFERS]
-        tbs = _in_order(elements[gpu], where, "tb", "id", BLOCKS)
-        for number, tb in enumerate(tbs):
+    once = f"each from 0 to {gpus - 1} once"
+    for gpu, element in enumerate(_numbered(root, "gpu", "gpu", gpus, (once, once), gpus)):
+        most = MOST_CHUNKS // gpus
+        sizes[gpu] = [whole_of(element, f"gpu {gpu}", f"{b}_chunks", 0, most) for b in BUFFERS]
+        allowed = ("each number once", "0, 1, 2, … without a gap")
+        for number, tb in enumerate(_numbered(element, f"gpu {gpu} tb", "tb", BLOCKS, allowed)):
             _read_block(tb, gpu, number, gpus, blocks, steps)
-    collective = root.get("collective")
-    return Algorithm(
+    return MscclAlgorithm(
         name=name,
         proto=one_of(root, "algo", "proto", PROTOCOLS),
-        coll=one_of(root, "algo", "coll", COLLS),
+        coll=one_of(root, "algo", "coll", tuple(COLLS)),
         inplace=bool(inplace),
         chunks=whole_of(root, "algo", "nchunksperloop", 0, MOST_CHUNKS // gpus),
         channels=whole_of(root, "algo", "nchannels", 0, CHANNELS),
         sizes=sizes,
         blocks=np.array(blocks, BLOCK),
         steps=np.array(steps, STEP),
-        collective=collective,
+        collective=root.get("collective"),
         root=whole_of(root, "algo", "root", 0, gpus - 1) if "root" in root.attrib else None,
         min_bytes=low,
         max_bytes=high,
@@ -223,18 +202,21 @@ def _bytes(root) -> tuple[int, int | None]:
     return low, most if 0 < most < _UNLIMITED else None
 
 
-def _in_order(parent, where: str, tag: str, key: str, most: int) -> list:
-    """Children with numbers 0, 1, 2, …, in that order."""
-    found = {}
+def _numbered(
+    parent, where: str, tag: str, most: int, allowed: tuple[str, str], count: int | None = None
+) -> list:
+    """Children with ids 0, 1, 2, … below `most`, in that order; `allowed`: if one is twice or missing."""
+    by_id = {}
     for child in parent.iterfind(tag):
-        number = whole_of(child, f"{where} {tag}", key, 0, most - 1)
-        if number in found:
-            raise InputError(f"{where} {tag} {key}: {number} given twice; allowed: each number once")
-        found[number] = child
-    gap = next((n for n in range(len(found)) if n not in found), None)
-    if gap is not None:
-        raise InputError(f"{where} {tag} {key}: {gap} is missing; allowed: 0, 1, 2, … without a gap")
-    return [found[n] for n in range(len(found))]
+        number = whole_of(child, where, "id", 0, most - 1)
+        if number in by_id:
+            raise InputError(f"{where} id: {number} given twice; allowed: {allowed[0]}")
+        by_id[number] = child
+    count = len(by_id) if count is None else count
+    for number in range(count):
+        if number not in by_id:
+            raise InputError(f"{where} id: {number} is missing; allowed: {allowed[1]}")
+    return [by_id[number] for number in range(count)]
 
 
 def _read_block(tb, gpu: int, number: int, gpus: int, blocks: list, steps: list) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from wavefabric.collectives.arguments import whole
-from wavefabric.collectives.formats.msccl.buffers import Places, places, touches
+from wavefabric.collectives.formats.msccl.buffers import BufferMap, buffer_map, touches
 from wavefabric.collectives.formats.msccl.check import check_algorithm
-from wavefabric.collectives.formats.msccl.conditions import promise
+from wavefabric.collectives.formats.msccl.conditions import conditions
 from wavefabric.collectives.formats.msccl.format import (
     CPY,
     RCS,
@@ -19,7 +19,7 @@ from wavefabric.collectives.formats.msccl.format import (
     RRCS,
     RRS,
     SLOTS,
-    Algorithm,
+    MscclAlgorithm,
     R,
     S,
     read_algorithm,
@@ -65,7 +65,7 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
     Raises
     ------
     InputError
-        As `check_msccl`; or if the algorithm does not do what its collective promises.
+        As `check_msccl`; or if the algorithm does not do what its collective states.
 
     Notes
     -----
@@ -77,9 +77,9 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
         root = whole("root", root, 0, algorithm.gpus - 1)
         algorithm = replace(algorithm, root=root)
     senders, most = check_algorithm(algorithm, slots)
-    found = places(algorithm)
-    transfers, relayed = _transfers(algorithm, found, senders)
-    names, tables = list(found.names), list(found.there)
+    buffers = buffer_map(algorithm)
+    transfers, relayed = _transfers(algorithm, buffers, senders)
+    names, tables = list(buffers.names), list(buffers.present)
     if relayed.any():
         names.append("relay")
         tables.append(np.arange(int(relayed.max())) < relayed[:, None])
@@ -94,7 +94,7 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
         msccl=MscclOrigin(algorithm.proto, algorithm.channels, most),
     )
     check_structure(schedule)
-    pre, post = promise(algorithm, found, schedule)
+    pre, post = conditions(algorithm, buffers, schedule)
     schedule = replace(schedule, transfers=_in_rounds(schedule), pre=pre, post=post)
     verify(schedule)
     return schedule
@@ -109,8 +109,10 @@ def load_msccl(path: str | Path, **options) -> Schedule:
         raise type(error)(f"{path}: {error}") from None
 
 
-def _transfers(algorithm: Algorithm, found: Places, senders: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Transfers, each in a round of its own, and the chunks for relays of each GPU."""
+def _transfers(
+    algorithm: MscclAlgorithm, buffers: BufferMap, senders: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Transfers, each in a round of its own, and how many relay chunks each GPU has."""
     steps = algorithm.steps
     order = run_order(algorithm, senders)
     early = _overwritten(algorithm, senders, order)
@@ -119,13 +121,13 @@ def _transfers(algorithm: Algorithm, found: Places, senders: np.ndarray) -> tupl
     place = {}
     for side in ("src", "dst"):
         letter = steps[f"{side}buf"]
-        chunk = found.shift[gpus, letter] + steps[f"{side}off"]
-        place[side] = list(zip(found.buffer[letter].tolist(), chunk.tolist(), strict=True))
-    relay = len(found.names)
+        chunk = buffers.shift[gpus, letter] + steps[f"{side}off"]
+        place[side] = list(zip(buffers.buffer[letter].tolist(), chunk.tolist(), strict=True))
+    relay = len(buffers.names)
     relayed = np.zeros(algorithm.gpus, np.int64)
-    #: What a step hands on: GPU, buffer, chunk; and the same of what waits for a receive in a relay.
-    gives: dict[int, tuple[int, int, int]] = {}
-    parked: dict[int, tuple[int, int, int]] = {}
+    #: What a step passes on: GPU, buffer, chunk; and the same of what waits for a receive in a relay.
+    passed: dict[int, tuple[int, int, int]] = {}
+    relays: dict[int, tuple[int, int, int]] = {}
     rows: list[tuple] = []
 
     def move(source, target, count: int, reduce: bool) -> None:
@@ -136,36 +138,35 @@ def _transfers(algorithm: Algorithm, found: Places, senders: np.ndarray) -> tupl
         relayed[gpu] += count
         return gpu, relay, first
 
-    taker = np.full(steps.size, -1)
-    taker[senders[senders >= 0]] = np.flatnonzero(senders >= 0)
-    taker = taker.tolist()
+    receivers = np.full(steps.size, -1)
+    receivers[senders[senders >= 0]] = np.flatnonzero(senders >= 0)
     for row in order:
         kind, gpu, count = kinds[row], gpus[row], counts[row]
         src, dst = (gpu, *place["src"][row]), (gpu, *place["dst"][row])
         if kind in (R, RCS, RRC, RRS, RRCS):
-            given = parked.pop(row, None) or gives[int(senders[row])]
+            source = relays.pop(row, None) or passed[int(senders[row])]
             if kind in (RRC, RRCS, RRS):
                 target = new_relay(gpu, count) if kind == RRS else dst
                 if src != target:
                     move(src, target, count, False)
-                move(given, target, count, True)
+                move(source, target, count, True)
             else:
                 target = dst
-                move(given, target, count, False)
-            gives[row] = target
+                move(source, target, count, False)
+            passed[row] = target
         elif kind in (CPY, RE):
             move(src, dst, count, kind == RE)
         elif kind == S:
-            gives[row] = src
+            passed[row] = src
         if early[row]:
-            receiver = taker[row]
+            receiver = int(receivers[row])
             held = new_relay(gpus[receiver], count)
-            move(gives[row], held, count, False)
-            parked[receiver] = held
+            move(passed[row], held, count, False)
+            relays[receiver] = held
     return np.array(rows, TRANSFER), relayed
 
 
-def _overwritten(algorithm: Algorithm, senders: np.ndarray, order: list[int]) -> list[bool]:
+def _overwritten(algorithm: MscclAlgorithm, senders: np.ndarray, order: list[int]) -> list[bool]:
     """Whether what a step sends is written again, in this order, before it is received."""
     steps = algorithm.steps
     time = np.empty(steps.size, np.int64)
@@ -175,16 +176,15 @@ def _overwritten(algorithm: Algorithm, senders: np.ndarray, order: list[int]) ->
     received[senders[takes]] = time[takes]
     kind = steps["type"]
     # A step that sends reads the chunk that it sends from last: `src`, or `dst` after writing it.
-    found = touches(algorithm)
-    sends = np.where(found.writes, np.isin(kind[found.row], (RCS, RRCS)), kind[found.row] == S)
-    by_chunk = np.lexsort((time[found.row], found.chunk))
-    chunk, when = found.chunk[by_chunk], time[found.row][by_chunk]
-    writes, row = found.writes[by_chunk], found.row[by_chunk]
+    touched = touches(algorithm)
+    sends = np.where(touched.writes, np.isin(kind[touched.row], (RCS, RRCS)), kind[touched.row] == S)
+    by_chunk = np.lexsort((time[touched.row], touched.chunk))
+    chunk, writes, row = touched.chunk[by_chunk], touched.writes[by_chunk], touched.row[by_chunk]
     # The next write after each touch, if it is of the same chunk.
     at = np.where(writes, np.arange(chunk.size), chunk.size)
     after = np.append(np.minimum.accumulate(at[::-1])[::-1][1:], chunk.size)[: chunk.size]
     some = np.minimum(after, chunk.size - 1)
-    lost = sends[by_chunk] & (after < chunk.size) & (chunk[some] == chunk) & (when[some] < received[row])
+    lost = sends[by_chunk] & (after < chunk.size) & (chunk[some] == chunk) & (time[row[some]] < received[row])
     early = np.zeros(steps.size, bool)
     early[row[lost]] = True
     return early.tolist()

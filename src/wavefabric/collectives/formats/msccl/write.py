@@ -14,10 +14,11 @@ from wavefabric.collectives.formats.msccl.check import check_algorithm
 from wavefabric.collectives.formats.msccl.format import (
     BLOCKS,
     CHANNELS,
+    COLLS,
     COUNT,
     SLOTS,
     WAITED_BLOCK,
-    Algorithm,
+    MscclAlgorithm,
     is_algorithm_name,
     write_algorithm,
 )
@@ -27,16 +28,18 @@ from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError
 from wavefabric.files.text import write_text
 
-#: What MSCCL calls the collectives, and the letter of the buffer that is both input and output.
-_COLLS = {
-    "all-gather": ("allgather", "o"),
-    "reduce-scatter": ("reduce_scatter", "i"),
-    "all-reduce": ("allreduce", "i"),
-    "all-to-all": ("alltoall", ""),
-    "broadcast": ("broadcast", "o"),
-    "reduce": ("reduce", "i"),
-    "gather": ("custom", "i"),
-    "scatter": ("custom", "i"),
+#: What MSCCL calls the collectives.
+_COLLS = {collective: coll for coll, collective in COLLS.items()}
+#: The letter of the buffer that is both input and output, of collectives in place.
+_IN_PLACE = {
+    "all-gather": "o",
+    "reduce-scatter": "i",
+    "all-reduce": "i",
+    "all-to-all": "",
+    "broadcast": "o",
+    "reduce": "i",
+    "gather": "i",
+    "scatter": "i",
 }
 
 
@@ -77,7 +80,7 @@ def to_msccl(
     InputError
         In one line: sizes that differ, empty chunks, or a limit of the runtime that cannot be kept.
     ScheduleError
-        If the schedule does not do what it promises.
+        If the schedule does not do what it states.
 
     Notes
     -----
@@ -110,15 +113,15 @@ def to_msccl(
         allowed = "1 to 63 letters, digits, spaces and . , : ; = ( ) _ + / -"
         raise InputError(f"name: {title[:80]!r}; allowed: {allowed}")
     verify(schedule)
-    found = operation(schedule)
+    performed = operation(schedule)
     # MSCCL's words for collectives mean its own places of the data; others are written as what they do.
-    collective, root = (found.collective, found.root) if found.in_place else ("custom", None)
+    collective, root = (performed.collective, performed.root) if performed.in_place else ("custom", None)
     _check_sizes(schedule, collective)
     letters, shifts, sizes, inplace = _buffers(schedule, collective)
     moves = _moves(schedule, letters, shifts, instances)
     blocks, steps = _build(moves, schedule.ranks, shared)
-    coll = _COLLS.get(collective, ("custom", ""))[0]
-    algorithm = Algorithm(
+    coll = _COLLS.get(collective, "custom")
+    algorithm = MscclAlgorithm(
         name=title,
         proto=proto,
         coll=coll,
@@ -153,14 +156,14 @@ def _check_sizes(schedule: Schedule, collective: str) -> None:
     used = [flat[m.src], flat[m.dst]]
     for held in (schedule.pre, schedule.post):
         used.append(np.array([schedule.sizes[b][r, c] for r, b, c in held], np.int64))
-    if collective in _COLLS:
+    if collective in _IN_PLACE:
         used += [schedule.sizes[b].ravel() for b in range(2 if collective == "all-to-all" else 1)]
-    found = np.unique(np.concatenate(used))
-    if found.size > 1:
-        given = f"{int(found[0])} to {int(found[-1])} elements"
+    sizes = np.unique(np.concatenate(used))
+    if sizes.size > 1:
+        given = f"{int(sizes[0])} to {int(sizes[-1])} elements"
         multiple = "all of one size (elements a multiple of the number of chunks)"
         raise InputError(f"chunks: {given}; allowed by MSCCL: {multiple}")
-    if not found.size or not found[0]:
+    if not sizes.size or not sizes[0]:
         raise InputError("chunks: none with elements; allowed by MSCCL: at least one")
 
 
@@ -168,7 +171,7 @@ def _buffers(schedule: Schedule, collective: str) -> tuple[np.ndarray, np.ndarra
     """MSCCL's buffer of each of ours, the chunk of it that ours begins with, sizes of the three, in place."""
     begins = {b for _, b, _ in schedule.pre}
     ends = {b for _, b, _ in schedule.post}
-    letter = _COLLS.get(collective, ("", ""))[1]
+    letter = _IN_PLACE.get(collective, "")
     inplace = bool(letter) or bool(begins & ends)
     letters, shifts, sizes = [], [], [0, 0, 0]
     for b, table in enumerate(schedule.sizes):
@@ -199,12 +202,9 @@ def _moves(schedule: Schedule, letters: np.ndarray, shifts: np.ndarray, instance
     keys = ("round", "src", "dst", "srcbuf", "dstbuf", "reduce")
     moves = moves[np.lexsort((moves["srcoff"], *(moves[k] for k in reversed(keys))))]
     follows = np.zeros(moves.size, bool)
-    if moves.size:
-        a, b = moves[:-1], moves[1:]
-        same = np.logical_and.reduce([a[k] == b[k] for k in keys])
-        for side in ("srcoff", "dstoff"):
-            same &= a[side] + a["cnt"] == b[side]
-        follows[1:] = same
+    a, b = moves[:-1], moves[1:]
+    same = [a[k] == b[k] for k in keys] + [a[k] + a["cnt"] == b[k] for k in ("srcoff", "dstoff")]
+    follows[1:] = np.logical_and.reduce(same)
     first = np.flatnonzero(~follows)
     joined = moves[first]
     joined["cnt"] = np.add.reduceat(moves["cnt"], first) if moves.size else 0

@@ -1,0 +1,1 @@
+"""Circuits of light: what is free in a round, schedules known beforehand, and the models for the solvers."""

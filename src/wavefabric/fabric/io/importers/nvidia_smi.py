@@ -8,7 +8,7 @@ from pathlib import Path
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.importers import assumed
-from wavefabric.system.gpu_topology import SLOW_FIRST, Topology, parse
+from wavefabric.system.gpu_topology import SLOW_FIRST, GpuTopology, parse
 
 #: NVLinks of a GPU in all, by compute capability.
 _MOST_NVLINKS = ((90, 18), (86, 4), (80, 12), (70, 6), (0, 4))
@@ -86,7 +86,7 @@ def read_topo(
     )
 
 
-def _check(table: Topology) -> None:
+def _check(table: GpuTopology) -> None:
     for a, row in enumerate(table.links):
         for b, link in enumerate(row):
             if (link == "X") != (a == b) or link == "NV0":
@@ -97,7 +97,7 @@ def _check(table: Topology) -> None:
                 raise InputError(f"nvidia-smi topo -m: {given}; allowed: the same both ways")
 
 
-def _nvlinks(table: Topology, sm: int, nvswitch: bool | None, each: float) -> list[tuple]:
+def _nvlinks(table: GpuTopology, sm: int, nvswitch: bool | None, each: float) -> list[tuple]:
     """NVLinks between pairs, or between GPUs and a switch for each set of GPUs that are joined."""
     counts = [[int(link[2:]) if link.startswith("NV") else 0 for link in row] for row in table.links]
     most = next(n for least, n in _MOST_NVLINKS if sm >= least)
@@ -118,7 +118,7 @@ def _nvlinks(table: Topology, sm: int, nvswitch: bool | None, each: float) -> li
     ]
 
 
-def _joined(table: Topology, close) -> list[int]:
+def _joined(table: GpuTopology, close) -> list[int]:
     """For each GPU the first of those that it is joined to, directly or through others."""
     group = list(range(table.gpus))
     for a, b in combinations(range(table.gpus), 2):
@@ -128,7 +128,7 @@ def _joined(table: Topology, close) -> list[int]:
     return group
 
 
-def _tree(table: Topology, pcie: float, socket: float) -> tuple[list[str], list[tuple]]:
+def _tree(table: GpuTopology, pcie: float, socket: float) -> tuple[list[str], list[tuple]]:
     """Switches, and links from each node to the one above it."""
     top = [f"GPU{g}" for g in range(table.gpus)]  # what each GPU hangs on so far
     groups: list[list[int]] = []
@@ -157,7 +157,7 @@ def _tree(table: Topology, pcie: float, socket: float) -> tuple[list[str], list[
     return switches, pairs
 
 
-def _sockets(table: Topology, group: list[int]) -> list[int]:
+def _sockets(table: GpuTopology, group: list[int]) -> list[int]:
     """Groups of one NUMA node joined, where NVLinks hide what is between them."""
     for a, b in combinations(range(table.gpus), 2):
         if table.links[a][b].startswith("NV") and table.numa[a] == table.numa[b] and group[a] != group[b]:
@@ -166,7 +166,7 @@ def _sockets(table: Topology, group: list[int]) -> list[int]:
     return group
 
 
-def _check_tree(table: Topology, groups: list[list[int]]) -> None:
+def _check_tree(table: GpuTopology, groups: list[list[int]]) -> None:
     """Refuse classes that no tree has: two GPUs closer through a third than the table says."""
     classes = [name for name, _ in _TREE] + ["SYS"]
     for a, b in combinations(range(table.gpus), 2):

@@ -1,13 +1,14 @@
-"""Integrators of the multimode nonlinear Schrödinger equation, named as in the field."""
+"""Integrators of the multimode nonlinear Schrödinger equation, named as in the field; they call operators
+alone.
+
+To add one: write a class with ``name``, ``order`` and ``step`` beside these, and name it in `INTEGRATORS`.
+"""
 
 from wavefabric.optics.propagation.integrators.base import Integrator
-from wavefabric.optics.propagation.integrators.composition import BlanesMoan
-from wavefabric.optics.propagation.integrators.erk43ip import ERK43IP
-from wavefabric.optics.propagation.integrators.rk4ip import RK4IP
-from wavefabric.optics.propagation.integrators.ssfm import SSFMRK4, SSFMAgrawal
-from wavefabric.optics.propagation.integrators.strang import Strang
+from wavefabric.optics.propagation.integrators.rk4ip import ERK43IP, RK4IP
+from wavefabric.optics.propagation.integrators.split_step import SSFMRK4, BlanesMoan, SSFMAgrawal, Strang
 
-#: Integrator classes by the name used in run files.
+#: Integrator classes by the name used in run files and on the command line: the one list of them.
 INTEGRATORS: dict[str, type[Integrator]] = {
     kind.name: kind for kind in (SSFMAgrawal, SSFMRK4, RK4IP, Strang, BlanesMoan, ERK43IP)
 }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from wavefabric.optics.propagation.operators import Stages
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # reading a run file needs the names of integrators, not Numba
+    from wavefabric.optics.propagation.operators import FibreOperators
 
 
 class Integrator:
@@ -18,19 +21,25 @@ class Integrator:
         As in run files.
     order : int
         Global order in h.
-    extra_fields : int
-        Fields held beside A.
+    extra_fields, rate_arrays : int
+        Fields, and arrays of Kerr phase rates, held beside A.
     adaptive : bool
-        Whether ``trial`` gives a local error.
+        Whether ``trial`` and ``reject`` give steps of controlled local error.
     """
 
     name: str
     order: int
-    extra_fields: int
+    extra_fields = 0
+    rate_arrays = 0
     adaptive = False
 
-    def __init__(self, stages: Stages):
-        self.stages = stages
+    def __init__(self, operators: FibreOperators):
+        self.operators = operators
+
+    @classmethod
+    def nbytes(cls, field: int, rates: int) -> int:
+        """Bytes held beside A, from those of a field and of an array of phase rates."""
+        return cls.extra_fields * field + cls.rate_arrays * rates
 
     @staticmethod
     def lengths(h: float) -> tuple[float, ...]:

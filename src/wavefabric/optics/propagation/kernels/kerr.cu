@@ -1,11 +1,11 @@
 // Pointwise kernels of the multimode nonlinear Schroedinger equation for CUDA: same names, same
-// argument order and same formulas as kernels.py, which is the reference and explains them.
+// argument order and same formulas as kerr.py, which is the reference and explains them.
 //
 // Compiled once per field type and tile: REAL, REAL2 (float/float2 or double/double2), LANES (samples
 // a block), WARPS (rows of threads; blockDim = (LANES, WARPS)) and ROWS (field rows a thread). A
 // thread owns one sample of ROWS adjacent rows and keeps them in registers, so that a sweep reads
-// each field once. Sums over a cell go through shared memory: each row of threads adds its share of
-// the cell into a *slot* of its own, and slots are added in row order, so that answers are the same
+// each field once. Sums over a phase group go through shared memory: each row of threads adds its share of
+// the group into a *slot* of its own, and slots are added in row order, so that answers are the same
 // every time.
 
 #ifndef REAL
@@ -16,15 +16,15 @@
 #define ROWS 4
 #endif
 
-// Lies in device memory, written once by kernels_cuda.py.
+// Lies in device memory, written once by kerr_cuda.py.
 struct Layout {
-    int rows, cells, slots, rank;
-    const int* row_cell;        // (rows,) cell of each row
+    int rows, groups, slots, rank;
+    const int* row_group;        // (rows,) group of each row
     const int* row_slot;        // (rows,) slot of each row, times two, plus one for its first row
-    const int* cell_slot;       // (cells + 1,) first slot of each cell
-    const REAL* dense;          // (cells, cells)
-    const REAL* left;           // (cells, rank)
-    const REAL* right;          // (rank, cells)
+    const int* group_slot;       // (groups + 1,) first slot of each group
+    const REAL* dense;          // (groups, groups)
+    const REAL* left;           // (groups, rank)
+    const REAL* right;          // (rank, groups)
 };
 
 extern __shared__ unsigned char shared_bytes[];
@@ -53,14 +53,14 @@ __device__ __forceinline__ void product(int out_rows, int in_rows, const REAL* m
 }
 
 // out = gamma kappa p; low is scratch of the rank. All threads of the block enter and leave together.
-__device__ __forceinline__ void mix(const Layout& w, const REAL* p, REAL* low, REAL* out)
+__device__ __forceinline__ void phase_rates(const Layout& w, const REAL* p, REAL* low, REAL* out)
 {
     if (w.rank == 0) {
-        product(w.cells, w.cells, w.dense, p, out);
+        product(w.groups, w.groups, w.dense, p, out);
     } else {
-        product(w.rank, w.cells, w.right, p, low);
+        product(w.rank, w.groups, w.right, p, low);
         __syncthreads();
-        product(w.cells, w.rank, w.left, low, out);
+        product(w.groups, w.rank, w.left, low, out);
     }
     __syncthreads();
 }
@@ -72,28 +72,28 @@ __device__ __forceinline__ void add_to_slot(REAL* part, int slot, REAL v)
     *at = (slot & 1) ? v : *at + v;
 }
 
-// The sum of a cell's slots, in row order.
-__device__ __forceinline__ REAL cell_sum(const Layout& w, const REAL* part, int c)
+// The sum of a group's slots, in row order.
+__device__ __forceinline__ REAL group_sum(const Layout& w, const REAL* part, int c)
 {
     REAL total = 0;
-    for (int s = w.cell_slot[c]; s < w.cell_slot[c + 1]; ++s) total += part[s * LANES + threadIdx.x];
+    for (int s = w.group_slot[c]; s < w.group_slot[c + 1]; ++s) total += part[s * LANES + threadIdx.x];
     return total;
 }
 
 __device__ __forceinline__ REAL power(REAL2 a) { return a.x * a.x + a.y * a.y; }
 
 #define FOR_ROWS(i, r) _Pragma("unroll") for (int i = 0, r = threadIdx.y * ROWS; i < ROWS; ++i, ++r) if (live && r < w.rows)
-#define FOR_CELLS(c) for (int c = threadIdx.y; c < w.cells; c += WARPS)
+#define FOR_GROUPS(c) for (int c = threadIdx.y; c < w.groups; c += WARPS)
 #define AT(c) ((c) * LANES + threadIdx.x)
 
-// Loads the rows of this thread and leaves the power of every cell in p (block-wide).
+// Loads the rows of this thread and leaves the power of every group in p (block-wide).
 __device__ __forceinline__ void load_power(const Layout& w, const REAL2* A, long long n, long long t,
                                            bool live, REAL2* a, REAL* part, REAL* p)
 {
     FOR_ROWS(i, r) a[i] = A[r * n + t];
     FOR_ROWS(i, r) add_to_slot(part, w.row_slot[r], power(a[i]));
     __syncthreads();
-    FOR_CELLS(c) p[AT(c)] = cell_sum(w, part, c);
+    FOR_GROUPS(c) p[AT(c)] = group_sum(w, part, c);
     __syncthreads();
 }
 
@@ -101,19 +101,19 @@ __device__ __forceinline__ void load_power(const Layout& w, const REAL2* A, long
     const Layout w = *layout;                                           \
     const long long t = (long long)blockIdx.x * LANES + threadIdx.x;    \
     const bool live = t < n;                                            \
-    const int tall = max(max(w.cells, w.rank), 1) * LANES;              \
+    const int tall = max(max(w.groups, w.rank), 1) * LANES;              \
     REAL* const part = reinterpret_cast<REAL*>(shared_bytes);           \
-    REAL* const cell = part + 3 * w.slots * LANES;
+    REAL* const group = part + 3 * w.slots * LANES;
 
 extern "C" __global__ void kerr_derivative(const REAL2* A, REAL2* K, long long n, const Layout* layout)
 {
     PROLOGUE
-    REAL *p = cell, *rate = cell + tall, *low = cell + 2 * tall;
+    REAL *p = group, *rate = group + tall, *low = group + 2 * tall;
     REAL2 a[ROWS];
     load_power(w, A, n, t, live, a, part, p);
-    mix(w, p, low, rate);
+    phase_rates(w, p, low, rate);
     FOR_ROWS(i, r) {
-        const REAL v = rate[AT(w.row_cell[r])];
+        const REAL v = rate[AT(w.row_group[r])];
         K[r * n + t] = {-v * a[i].y, v * a[i].x};
     }
 }
@@ -138,14 +138,14 @@ __device__ __forceinline__ REAL2 turned(REAL2 a, REAL re, REAL im)
 extern "C" __global__ void kerr_rotate(REAL2* A, double h, long long n, const Layout* layout)
 {
     PROLOGUE
-    REAL *p = cell, *rate = cell + tall, *low = cell + 2 * tall;
+    REAL *p = group, *rate = group + tall, *low = group + 2 * tall;
     REAL2 a[ROWS];
     load_power(w, A, n, t, live, a, part, p);
-    mix(w, p, low, rate);
-    FOR_CELLS(c) rotation(REAL(h) * rate[AT(c)], &p[AT(c)], &low[AT(c)]);
+    phase_rates(w, p, low, rate);
+    FOR_GROUPS(c) rotation(REAL(h) * rate[AT(c)], &p[AT(c)], &low[AT(c)]);
     __syncthreads();
     FOR_ROWS(i, r) {
-        const int at = AT(w.row_cell[r]);
+        const int at = AT(w.row_group[r]);
         A[r * n + t] = turned(a[i], p[at], low[at]);
     }
 }
@@ -153,21 +153,21 @@ extern "C" __global__ void kerr_rotate(REAL2* A, double h, long long n, const La
 extern "C" __global__ void kerr_rotate_rk4(REAL2* A, double h, long long n, const Layout* layout)
 {
     PROLOGUE
-    REAL *p = cell, *q = cell + tall, *theta = cell + 2 * tall, *low = cell + 3 * tall;
-    REAL *mr = cell + 4 * tall, *mi = cell + 5 * tall, *sr = cell + 6 * tall, *si = cell + 7 * tall;
+    REAL *p = group, *q = group + tall, *theta = group + 2 * tall, *low = group + 3 * tall;
+    REAL *mr = group + 4 * tall, *mi = group + 5 * tall, *sr = group + 6 * tall, *si = group + 7 * tall;
     REAL2 a[ROWS];
     load_power(w, A, n, t, live, a, part, p);
-    FOR_CELLS(c) mr[AT(c)] = mi[AT(c)] = sr[AT(c)] = si[AT(c)] = 0;
+    FOR_GROUPS(c) mr[AT(c)] = mi[AT(c)] = sr[AT(c)] = si[AT(c)] = 0;
     for (int stage = 0; stage < 4; ++stage) {
         const REAL f = stage == 0 ? REAL(0) : (stage == 3 ? REAL(1) : REAL(0.5));
         const REAL weight = REAL(stage == 0 || stage == 3 ? 1 : 2) / REAL(6);
-        FOR_CELLS(c) {
+        FOR_GROUPS(c) {
             const REAL x = 1 + f * mr[AT(c)], y = f * mi[AT(c)];
             q[AT(c)] = p[AT(c)] * (x * x + y * y);
         }
         __syncthreads();
-        mix(w, q, low, theta);
-        FOR_CELLS(c) {
+        phase_rates(w, q, low, theta);
+        FOR_GROUPS(c) {
             const REAL x = 1 + f * mr[AT(c)], y = f * mi[AT(c)], u = REAL(h) * theta[AT(c)];
             mr[AT(c)] = -u * y;
             mi[AT(c)] = u * x;
@@ -177,7 +177,7 @@ extern "C" __global__ void kerr_rotate_rk4(REAL2* A, double h, long long n, cons
     }
     __syncthreads();
     FOR_ROWS(i, r) {
-        const int at = AT(w.row_cell[r]);
+        const int at = AT(w.row_group[r]);
         A[r * n + t] = turned(a[i], sr[at], si[at]);
     }
 }
@@ -185,11 +185,11 @@ extern "C" __global__ void kerr_rotate_rk4(REAL2* A, double h, long long n, cons
 extern "C" __global__ void kerr_phase_rate(const REAL2* A, REAL* rate, long long n, const Layout* layout)
 {
     PROLOGUE
-    REAL *p = cell, *out = cell + tall, *low = cell + 2 * tall;
+    REAL *p = group, *out = group + tall, *low = group + 2 * tall;
     REAL2 a[ROWS];
     load_power(w, A, n, t, live, a, part, p);
-    mix(w, p, low, out);
-    if (live) FOR_CELLS(c) rate[c * n + t] = out[AT(c)];
+    phase_rates(w, p, low, out);
+    if (live) FOR_GROUPS(c) rate[c * n + t] = out[AT(c)];
 }
 
 extern "C" __global__ void rotate_mean(const REAL2* H, REAL2* A, const REAL* rate0, const REAL* rate1,
@@ -197,12 +197,12 @@ extern "C" __global__ void rotate_mean(const REAL2* H, REAL2* A, const REAL* rat
 {
     PROLOGUE
     (void)part;
-    REAL *re = cell, *im = cell + tall;
-    if (live) FOR_CELLS(c)
+    REAL *re = group, *im = group + tall;
+    if (live) FOR_GROUPS(c)
         rotation(REAL(0.5 * h) * (rate0[c * n + t] + rate1[c * n + t]), &re[AT(c)], &im[AT(c)]);
     __syncthreads();
     FOR_ROWS(i, r) {
-        const int at = AT(w.row_cell[r]);
+        const int at = AT(w.row_group[r]);
         A[r * n + t] = turned(H[r * n + t], re[at], im[at]);
     }
 }
@@ -212,12 +212,12 @@ extern "C" __global__ void rotate_mean(const REAL2* H, REAL2* A, const REAL* rat
 extern "C" __global__ void max_phase_rate(const REAL2* A, unsigned long long* most, long long n, const Layout* layout)
 {
     PROLOGUE
-    REAL *p = cell, *rate = cell + tall, *low = cell + 2 * tall;
+    REAL *p = group, *rate = group + tall, *low = group + 2 * tall;
     REAL2 a[ROWS];
     load_power(w, A, n, t, live, a, part, p);
-    mix(w, p, low, rate);
+    phase_rates(w, p, low, rate);
     unsigned long long mine = 0;
-    if (live) FOR_CELLS(c) {
+    if (live) FOR_GROUPS(c) {
         const double v = fabs((double)rate[AT(c)]);
         const unsigned long long bits = __double_as_longlong(v);
         mine = bits > mine ? bits : mine;
@@ -234,8 +234,8 @@ rk4ip_middle(REAL2* A, REAL2* K, double step, long long n, const Layout* layout)
 {
     PROLOGUE
     const REAL h = step, half = REAL(0.5) * h;
-    REAL *saa = cell, *sbb = cell + tall, *sab = cell + 2 * tall, *theta2 = cell + 3 * tall;
-    REAL *theta3 = cell + 4 * tall, *low = cell + 5 * tall;
+    REAL *saa = group, *sbb = group + tall, *sab = group + 2 * tall, *theta2 = group + 3 * tall;
+    REAL *theta3 = group + 4 * tall, *low = group + 5 * tall;
     REAL *part_bb = part + w.slots * LANES, *part_ab = part + 2 * w.slots * LANES;
     REAL2 a[ROWS], d[ROWS];
     FOR_ROWS(i, r) {
@@ -252,22 +252,22 @@ rk4ip_middle(REAL2* A, REAL2* K, double step, long long n, const Layout* layout)
         add_to_slot(part_ab, slot, a[i].x * b.y - a[i].y * b.x);
     }
     __syncthreads();
-    FOR_CELLS(c) {
-        saa[AT(c)] = cell_sum(w, part, c);
-        sbb[AT(c)] = cell_sum(w, part_bb, c);
-        sab[AT(c)] = cell_sum(w, part_ab, c);
+    FOR_GROUPS(c) {
+        saa[AT(c)] = group_sum(w, part, c);
+        sbb[AT(c)] = group_sum(w, part_bb, c);
+        sab[AT(c)] = group_sum(w, part_ab, c);
     }
     __syncthreads();
-    mix(w, sbb, low, theta2);
-    FOR_CELLS(c) {
+    phase_rates(w, sbb, low, theta2);
+    FOR_GROUPS(c) {
         const REAL u = h * theta2[AT(c)];
         theta2[AT(c)] = u;
         saa[AT(c)] += u * (REAL(0.25) * u * sbb[AT(c)] - sab[AT(c)]);
     }
     __syncthreads();
-    mix(w, saa, low, theta3);
+    phase_rates(w, saa, low, theta3);
     FOR_ROWS(i, r) {
-        const int at = AT(w.row_cell[r]);
+        const int at = AT(w.row_group[r]);
         const REAL u = theta2[at], v = h * theta3[at];
         const REAL2 k2 = {-u * (a[i].y + d[i].y), u * (a[i].x + d[i].x)};
         const REAL2 k3 = {-v * (a[i].y + REAL(0.5) * k2.y), v * (a[i].x + REAL(0.5) * k2.x)};
@@ -283,8 +283,8 @@ rk4ip_last(REAL2* A, REAL2* K, double step, double* errors, long long n, const L
 {
     PROLOGUE
     const REAL sixth = REAL(step / 6.0);
-    REAL *scc = cell, *sss = cell + tall, *ssc = cell + 2 * tall, *theta = cell + 3 * tall;
-    REAL *rate = cell + 4 * tall, *low = cell + 5 * tall;
+    REAL *scc = group, *sss = group + tall, *ssc = group + 2 * tall, *theta = group + 3 * tall;
+    REAL *rate = group + 4 * tall, *low = group + 5 * tall;
     REAL *part_ss = part + w.slots * LANES, *part_sc = part + 2 * w.slots * LANES;
     REAL2 c[ROWS], s[ROWS];
     FOR_ROWS(i, r) {
@@ -298,23 +298,23 @@ rk4ip_last(REAL2* A, REAL2* K, double step, double* errors, long long n, const L
         add_to_slot(part_sc, slot, s[i].x * c[i].y - s[i].y * c[i].x);
     }
     __syncthreads();
-    FOR_CELLS(k) {
-        scc[AT(k)] = cell_sum(w, part, k);
-        sss[AT(k)] = cell_sum(w, part_ss, k);
-        ssc[AT(k)] = cell_sum(w, part_sc, k);
+    FOR_GROUPS(k) {
+        scc[AT(k)] = group_sum(w, part, k);
+        sss[AT(k)] = group_sum(w, part_ss, k);
+        ssc[AT(k)] = group_sum(w, part_sc, k);
     }
     __syncthreads();
-    mix(w, scc, low, theta);
-    FOR_CELLS(k) {
+    phase_rates(w, scc, low, theta);
+    FOR_GROUPS(k) {
         const REAL u = sixth * theta[AT(k)];
         theta[AT(k)] = u;
         sss[AT(k)] += u * (u * scc[AT(k)] - REAL(2) * ssc[AT(k)]);
     }
     __syncthreads();
-    mix(w, sss, low, rate);
+    phase_rates(w, sss, low, rate);
     double total = 0;
     FOR_ROWS(i, r) {
-        const int at = AT(w.row_cell[r]);
+        const int at = AT(w.row_group[r]);
         const REAL u = theta[at], v = rate[at];
         const REAL2 k4 = {-u * c[i].y, u * c[i].x};
         const REAL2 out = {s[i].x + k4.x, s[i].y + k4.y};

@@ -1,9 +1,9 @@
 // Kernels of the Kerr operator when rows are split over ranks, for CUDA: same names, same argument order and
-// same formulas as cells.py, which is the reference and explains them.
+// same formulas as kerr_ranks.py, which is the reference and explains them.
 //
 // Compiled once per field type: REAL, REAL2 (float/float2 or double/double2). A field row has n samples; a
 // chunk begins at sample t0 and has m. blockIdx.x and threadIdx.x run along the chunk; blockIdx.y counts
-// cells (sums) or rows (updates), so that neighbouring threads read neighbouring samples.
+// groups (sums) or rows (updates), so that neighbouring threads read neighbouring samples.
 
 #ifndef REAL
 #define REAL double
@@ -18,12 +18,12 @@ typedef long long Index;
 
 __device__ __forceinline__ REAL power(REAL2 a) { return a.x * a.x + a.y * a.y; }
 
-// Fields stream past the second-level cache (here and by __ldcs), so that the powers of cells stay in it.
+// Fields stream past the second-level cache (here and by __ldcs), so that the powers of groups stay in it.
 __device__ __forceinline__ void put(REAL2* at, REAL2 value) { __stcs(at, value); }
 
-// --- sums over the rows of a cell ---------------------------------------------------------------
+// --- sums over the rows of a group ---------------------------------------------------------------
 
-extern "C" __global__ void cell_power(const REAL2* A, Index t0, REAL* __restrict__ p, Index n, Index m,
+extern "C" __global__ void group_power(const REAL2* A, Index t0, REAL* __restrict__ p, Index n, Index m,
                                       const int* __restrict__ start)
 {
     SAMPLE
@@ -55,75 +55,75 @@ __device__ __forceinline__ void sums(const REAL2* x, const REAL2* y, bool add, R
     xy[c * m + t] = ab;
 }
 
-extern "C" __global__ void cell_sums_middle(const REAL2* A, const REAL2* K, Index t0, double h,
+extern "C" __global__ void group_sums_middle(const REAL2* A, const REAL2* K, Index t0, double h,
                                             REAL* saa, REAL* sbb, REAL* sab, Index n, Index m, const int* start)
 {
     sums(A, K, true, REAL(0.5 * h), saa, sbb, sab, t0, n, m, start);
 }
 
-extern "C" __global__ void cell_sums_last(const REAL2* A, const REAL2* K, Index t0, REAL* scc,
+extern "C" __global__ void group_sums_last(const REAL2* A, const REAL2* K, Index t0, REAL* scc,
                                           REAL* sss, REAL* ssc, Index n, Index m, const int* start)
 {
     sums(K, A, false, 0, sss, scc, ssc, t0, n, m, start);
 }
 
-// --- phase rates and powers of cells ------------------------------------------------------------
+// --- phase rates and powers of groups ------------------------------------------------------------
 
-// A thread forms CELLS outputs of one sample from one read of the inputs; blockIdx.y counts such tiles.
-#define CELLS 16
+// A thread forms OUTPUTS outputs of one sample from one read of the inputs; blockIdx.y counts such tiles.
+#define OUTPUTS 16
 
-extern "C" __global__ void mix_part(REAL* __restrict__ out, const REAL* __restrict__ part,
+extern "C" __global__ void couple(REAL* __restrict__ out, const REAL* __restrict__ part,
                                     const REAL* __restrict__ matrix, int first, int own, int others, Index m)
 {
     extern __shared__ unsigned char bytes[];
-    REAL* const weights = reinterpret_cast<REAL*>(bytes);  // (others, CELLS)
-    const int base = blockIdx.y * CELLS, here = min(CELLS, own - base);
-    for (int k = threadIdx.x; k < others * CELLS; k += blockDim.x) {
-        const int d = k / CELLS, c = k % CELLS;
+    REAL* const weights = reinterpret_cast<REAL*>(bytes);  // (others, OUTPUTS)
+    const int base = blockIdx.y * OUTPUTS, here = min(OUTPUTS, own - base);
+    for (int k = threadIdx.x; k < others * OUTPUTS; k += blockDim.x) {
+        const int d = k / OUTPUTS, c = k % OUTPUTS;
         weights[k] = c < here ? matrix[(base + c) * others + d] : REAL(0);
     }
     __syncthreads();
     SAMPLE
-    REAL sum[CELLS];
+    REAL sum[OUTPUTS];
 #pragma unroll
-    for (int c = 0; c < CELLS; ++c) sum[c] = first || c >= here ? REAL(0) : out[(base + c) * m + t];
+    for (int c = 0; c < OUTPUTS; ++c) sum[c] = first || c >= here ? REAL(0) : out[(base + c) * m + t];
 #pragma unroll 4
     for (int d = 0; d < others; ++d) {
         const REAL v = part[d * m + t];
 #pragma unroll
-        for (int c = 0; c < CELLS; ++c) sum[c] += weights[d * CELLS + c] * v;
+        for (int c = 0; c < OUTPUTS; ++c) sum[c] += weights[d * OUTPUTS + c] * v;
     }
 #pragma unroll
-    for (int c = 0; c < CELLS; ++c)
+    for (int c = 0; c < OUTPUTS; ++c)
         if (c < here) out[(base + c) * m + t] = sum[c];
 }
 
-// theta = matrix @ part, and saa += u (square u sbb - cross sab) with u = h theta: see power_of_sum.
-extern "C" __global__ void mix_power(REAL* __restrict__ theta, const REAL* __restrict__ part,
+// theta = matrix @ part, and saa += u (square u sbb - cross sab) with u = h theta: see add_power below.
+extern "C" __global__ void couple_power(REAL* __restrict__ theta, const REAL* __restrict__ part,
                                      const REAL* __restrict__ matrix, REAL* __restrict__ saa,
                                      const REAL* __restrict__ sbb, const REAL* __restrict__ sab, REAL h, REAL square,
                                      REAL cross, int own, int others, Index m)
 {
     extern __shared__ unsigned char bytes[];
-    REAL* const weights = reinterpret_cast<REAL*>(bytes);  // (others, CELLS)
-    const int base = blockIdx.y * CELLS, here = min(CELLS, own - base);
-    for (int k = threadIdx.x; k < others * CELLS; k += blockDim.x) {
-        const int d = k / CELLS, c = k % CELLS;
+    REAL* const weights = reinterpret_cast<REAL*>(bytes);  // (others, OUTPUTS)
+    const int base = blockIdx.y * OUTPUTS, here = min(OUTPUTS, own - base);
+    for (int k = threadIdx.x; k < others * OUTPUTS; k += blockDim.x) {
+        const int d = k / OUTPUTS, c = k % OUTPUTS;
         weights[k] = c < here ? matrix[(base + c) * others + d] : REAL(0);
     }
     __syncthreads();
     SAMPLE
-    REAL sum[CELLS];
+    REAL sum[OUTPUTS];
 #pragma unroll
-    for (int c = 0; c < CELLS; ++c) sum[c] = 0;
+    for (int c = 0; c < OUTPUTS; ++c) sum[c] = 0;
 #pragma unroll 4
     for (int d = 0; d < others; ++d) {
         const REAL v = part[d * m + t];
 #pragma unroll
-        for (int c = 0; c < CELLS; ++c) sum[c] += weights[d * CELLS + c] * v;
+        for (int c = 0; c < OUTPUTS; ++c) sum[c] += weights[d * OUTPUTS + c] * v;
     }
 #pragma unroll
-    for (int c = 0; c < CELLS; ++c)
+    for (int c = 0; c < OUTPUTS; ++c)
         if (c < here) {
             const Index at = (base + c) * m + t;
             const REAL u = h * sum[c];
@@ -133,7 +133,7 @@ extern "C" __global__ void mix_power(REAL* __restrict__ theta, const REAL* __res
 }
 
 // saa += u (square u sbb - cross sab), u = h theta; for power_middle and power_last.
-extern "C" __global__ void power_of_sum(REAL* saa, const REAL* __restrict__ sbb, const REAL* __restrict__ sab,
+extern "C" __global__ void add_power(REAL* saa, const REAL* __restrict__ sbb, const REAL* __restrict__ sab,
                                         const REAL* __restrict__ theta, REAL h, REAL square, REAL cross, Index m)
 {
     SAMPLE
@@ -165,13 +165,13 @@ extern "C" __global__ void stage_multiplier(const REAL* __restrict__ theta, REAL
 #define ROW                                        \
     SAMPLE                                         \
     const int r = blockIdx.y;                      \
-    const Index cell = row_cell[r] * m + t, at = r * n + t0 + t;
+    const Index group = row_group[r] * m + t, at = r * n + t0 + t;
 
 extern "C" __global__ void finish_derivative(const REAL2* A, REAL2* __restrict__ K, Index t0,
-                                             const REAL* __restrict__ rate, Index n, Index m, const int* row_cell)
+                                             const REAL* __restrict__ rate, Index n, Index m, const int* row_group)
 {
     ROW
-    const REAL v = rate[cell];
+    const REAL v = rate[group];
     const REAL2 a = __ldcs(A + at);
     put(K + at, {-v * a.y, v * a.x});
 }
@@ -185,27 +185,27 @@ __device__ __forceinline__ REAL2 turned(REAL2 a, REAL re, REAL im)
 }
 
 extern "C" __global__ void finish_rotate(REAL2* A, Index t0, const REAL* __restrict__ rate, double h, Index n, Index m,
-                                         const int* row_cell)
+                                         const int* row_group)
 {
     ROW
     REAL s, c;
-    sine_cosine(REAL(h) * rate[cell] * REAL(0.5), &s, &c);
+    sine_cosine(REAL(h) * rate[group] * REAL(0.5), &s, &c);
     put(A + at, turned(__ldcs(A + at), REAL(-2) * s * s, REAL(2) * s * c));
 }
 
 extern "C" __global__ void finish_multiply(REAL2* A, Index t0, const REAL* __restrict__ sr,
-                                           const REAL* __restrict__ si, Index n, Index m, const int* row_cell)
+                                           const REAL* __restrict__ si, Index n, Index m, const int* row_group)
 {
     ROW
-    put(A + at, turned(__ldcs(A + at), sr[cell], si[cell]));
+    put(A + at, turned(__ldcs(A + at), sr[group], si[group]));
 }
 
 extern "C" __global__ void finish_middle(REAL2* __restrict__ A, REAL2* __restrict__ K, Index t0,
                                          const REAL* __restrict__ theta2, const REAL* __restrict__ theta3, double h,
-                                         Index n, Index m, const int* row_cell)
+                                         Index n, Index m, const int* row_group)
 {
     ROW
-    const REAL u = REAL(h) * theta2[cell], v = REAL(h) * theta3[cell], half = REAL(0.5 * h);
+    const REAL u = REAL(h) * theta2[group], v = REAL(h) * theta3[group], half = REAL(0.5 * h);
     const REAL2 a = __ldcs(A + at), k = __ldcs(K + at);
     const REAL2 d = {half * k.x, half * k.y};
     const REAL2 k2 = {-u * (a.y + d.y), u * (a.x + d.x)};
@@ -217,14 +217,14 @@ extern "C" __global__ void finish_middle(REAL2* __restrict__ A, REAL2* __restric
 // errors: null, or one double a block for the squared local error.
 extern "C" __global__ void finish_last(REAL2* __restrict__ A, REAL2* __restrict__ K, Index t0,
                                        const REAL* __restrict__ theta, const REAL* __restrict__ rate, double h,
-                                       double* errors, Index n, Index m, const int* row_cell)
+                                       double* errors, Index n, Index m, const int* row_group)
 {
     const Index t = (Index)blockIdx.x * blockDim.x + threadIdx.x;
     const int r = blockIdx.y;
     double error = 0;
     if (t < m) {
-        const Index cell = row_cell[r] * m + t, at = r * n + t0 + t;
-        const REAL u = REAL(h / 6.0) * theta[cell], v = rate[cell];
+        const Index group = row_group[r] * m + t, at = r * n + t0 + t;
+        const REAL u = REAL(h / 6.0) * theta[group], v = rate[group];
         const REAL2 c = __ldcs(A + at), s = __ldcs(K + at);
         const REAL2 k4 = {-u * c.y, u * c.x};
         const REAL2 out = {s.x + k4.x, s.y + k4.y};

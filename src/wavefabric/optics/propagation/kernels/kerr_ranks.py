@@ -1,13 +1,10 @@
-"""Kernels of the Kerr operator when rows are split over ranks: Numba, the reference.
+"""Kerr operator when rows are split over ranks: Numba, the reference of ``kerr_ranks.cu``, same names.
 
-The same names with the same argument order exist for CUDA (``cells_cuda.py``, ``cells.cu``); one
-parametrised test compares the two. ``kernels.py`` explains fields and cells.
-
-A sweep of ``kernels.py`` is cut here where ranks exchange cell powers: sums over the rows of each own
-cell, phase rates from the sums of all ranks (`mix_part`), and the update of the rows. All work on one
-*chunk* of the field, samples ``t0`` to ``t0 + m``; cell arrays are (own cells, m), C-contiguous, real.
-A cell cut between ranks has a part on each; its sums are those of the rows that are here, and add up
-where the phases are formed. Phase rates are in rad/m, steps ``h`` in m.
+A sweep of ``kerr.py`` is cut here where ranks exchange the powers of phase groups: sums over the rows of each
+own group, phase rates from the sums of all ranks (`couple`), and the update of the rows. All work on one
+*chunk* of the field, samples ``t0`` to ``t0 + m``; group arrays are (own groups, m), C-contiguous, real. A
+group cut between ranks has a part on each; its sums are those of the rows that are here, and add up where the
+phases are formed.
 """
 
 from __future__ import annotations
@@ -15,39 +12,36 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
-from wavefabric.device.fma import fma
-from wavefabric.optics.propagation.kernels.kerr import (
-    _TILE_BYTES,
-    _bounds,
-    _parallel,
-    _power,
-    _real,
-    _rotation,
-    _serial,
+from wavefabric.optics.propagation.kernels.tiles import (
+    PARALLEL,
+    add_power,
+    add_product,
+    derivative,
+    group_powers,
+    group_sums,
+    largest,
+    multiply,
+    real_view,
+    rk4_multiplier,
+    rk4_power,
+    rotation,
+    tile_samples,
+    update_last,
+    update_middle,
+    worker_samples,
 )
 from wavefabric.system.numba_cache import njit
 
 
-class Cells:
-    """Rows of the own cells, laid out for the kernels.
-
-    Parameters
-    ----------
-    device : Device
-        The device whose kernels will use it.
-    start : array_like of int, (own cells + 1,)
-        First local row of each own cell, and the number of local rows last.
-    n : int
-        Samples a row.
-    dtype : dtype
-        complex64 or complex128.
+class RankKerrLayout:
+    """Rows of the own phase groups as these kernels read them; ``start`` (own groups + 1,) as in the
+    coupling.
     """
 
     def __init__(self, device, start, n: int, dtype):
         self.start = np.ascontiguousarray(start, np.int64)
-        tile = _TILE_BYTES // (int(self.start[-1]) * np.dtype(dtype).itemsize) // 16 * 16
-        self.tile = int(min(max(tile, 16), 1024))
-        self.scratch = device.empty((device.threads, 3, self.tile), np.finfo(dtype).dtype)
+        self.tile = tile_samples(int(self.start[-1]) * np.dtype(dtype).itemsize)
+        self.scratch = device.empty((device.threads, 2, self.tile), np.finfo(dtype).dtype)
         self.errors = np.zeros(-(-n // self.tile))
 
     @property
@@ -56,113 +50,84 @@ class Cells:
         return self.start, self.tile
 
 
-# --- sums over the rows of a cell ----------------------------------------------------------------
+def group_power(A, t0, p, layout):
+    """p[g] = Σ |A|² over the rows of group g, W."""
+    _group_power(real_view(A), t0, p, *layout.args)
 
 
-def cell_power(A, t0, p, layout):
-    """p[c] = Σ |A|² over the rows of cell c, W."""
-    _cell_power(_real(A), t0, p, *layout.args)
-
-
-@njit(**_parallel)
-def _cell_power(A, t0, p, start, tile):
+@njit(**PARALLEL)
+def _group_power(A, t0, p, start, tile):
     m = p.shape[1]
     for b in prange((m + tile - 1) // tile):
         lo, hi = b * tile, min((b + 1) * tile, m)
-        _power(A[:, 2 * (t0 + lo) : 2 * (t0 + hi)], start, p[:, lo:hi])
+        group_powers(A[:, 2 * (t0 + lo) : 2 * (t0 + hi)], start, p[:, lo:hi])
 
 
-def cell_sums_middle(A, K, t0, h, saa, sbb, sab, layout):
-    """Sums of |A|², |B|² and Im A*B over the rows of each cell, with B = A + h/2 K."""
+def group_sums_middle(A, K, t0, h, saa, sbb, sab, layout):
+    """Sums of |A|², |B|² and Im A*B over the rows of each group, with B = A + h/2 K."""
     half = saa.dtype.type(0.5 * h)
-    _cell_sums(_real(A), _real(K), t0, half, saa, sbb, sab, True, *layout.args)
+    _group_sums(real_view(A), real_view(K), t0, half, saa, sbb, sab, True, *layout.args)
 
 
-def cell_sums_last(A, K, t0, scc, sss, ssc, layout):
-    """Sums of |C|², |S|² and Im S*C over the rows of each cell; A holds C, K holds S."""
-    _cell_sums(_real(K), _real(A), t0, scc.dtype.type(0), sss, scc, ssc, False, *layout.args)
+def group_sums_last(A, K, t0, scc, sss, ssc, layout):
+    """Sums of |C|², |S|² and Im S*C over the rows of each group; A holds C, K holds S."""
+    _group_sums(real_view(K), real_view(A), t0, scc.dtype.type(0), sss, scc, ssc, False, *layout.args)
 
 
-@njit(**_parallel)
-def _cell_sums(A, K, t0, half, saa, sbb, sab, add, start, tile):
+@njit(**PARALLEL)
+def _group_sums(A, K, t0, half, saa, sbb, sab, add, start, tile):
     m = saa.shape[1]
     for b in prange((m + tile - 1) // tile):
         lo, hi = b * tile, min((b + 1) * tile, m)
         a, k = A[:, 2 * (t0 + lo) : 2 * (t0 + hi)], K[:, 2 * (t0 + lo) : 2 * (t0 + hi)]
-        for c in range(start.size - 1):
-            aa, bb, ab = saa[c, lo:hi], sbb[c, lo:hi], sab[c, lo:hi]
-            aa[:], bb[:], ab[:] = 0, 0, 0
-            for r in range(start[c], start[c + 1]):
-                x, y = a[r], k[r]
-                for t in range(hi - lo):
-                    ar, ai = x[2 * t], x[2 * t + 1]
-                    br, bi = y[2 * t], y[2 * t + 1]
-                    if add:
-                        br, bi = fma(half, br, ar), fma(half, bi, ai)
-                    aa[t] = fma(ar, ar, fma(ai, ai, aa[t]))
-                    bb[t] = fma(br, br, fma(bi, bi, bb[t]))
-                    ab[t] = fma(ar, bi, fma(-ai, br, ab[t]))
+        group_sums(a, k, start, half, add, saa[:, lo:hi], sbb[:, lo:hi], sab[:, lo:hi])
 
 
-# --- phase rates and powers of cells -------------------------------------------------------------
-
-
-def mix_part(out, part, matrix, first):
+def couple(out, part, matrix, first):
     """out = matrix @ part if ``first``, else out += matrix @ part.
 
-    ``out`` (own cells, m) in rad/m, ``part`` (cells of one rank, m) in W, ``matrix`` (own cells, cells
-    of that rank): γκ, rad/(W m).
+    ``out`` (own groups, m) in rad/m, ``part`` (groups of one rank, m) in W, ``matrix`` γκ between them,
+    rad/(W m).
     """
-    tile = max(16, min(1024, _TILE_BYTES // (out.itemsize * sum(matrix.shape)) // 16 * 16))
-    _mix_part(out, part, matrix, first, tile)
+    _couple(out, part, matrix, first, tile_samples(out.itemsize * sum(matrix.shape)))
 
 
-@njit(**_parallel)
-def _mix_part(out, part, matrix, first, tile):
+@njit(**PARALLEL)
+def _couple(out, part, matrix, first, tile):
     m = out.shape[1]
     for b in prange((m + tile - 1) // tile):
         lo, hi = b * tile, min((b + 1) * tile, m)
-        for c in range(matrix.shape[0]):
-            acc = out[c, lo:hi]
-            if first:
-                acc[:] = 0
-            for d in range(matrix.shape[1]):
-                g = matrix[c, d]
-                row = part[d, lo:hi]
-                for t in range(hi - lo):
-                    acc[t] = fma(g, row[t], acc[t])
+        add_product(matrix, part[:, lo:hi], first, out[:, lo:hi])
 
 
 def power_middle(saa, sbb, sab, theta, h):
     """saa ← power of A + k2/2 with k2 = i u B, u = h theta: saa + u (u sbb/4 − sab)."""
     real = saa.dtype.type
-    _power_of_sum(saa, sbb, sab, theta, real(h), real(0.25), real(1))
+    _add_power(saa, sbb, sab, theta, real(h), real(0.25), real(1))
 
 
 def power_last(sss, scc, ssc, theta, h):
     """sss ← power of S + k4/6 with k4/6 = i u C, u = h/6 theta: sss + u (u scc − 2 ssc)."""
     real = sss.dtype.type
-    _power_of_sum(sss, scc, ssc, theta, real(h) * real(1 / 6), real(1), real(2))
+    _add_power(sss, scc, ssc, theta, real(h) * real(1 / 6), real(1), real(2))
 
 
-def mix_middle(theta, part, matrix, saa, sbb, sab, h):
-    """`mix_part` of all ranks' cells at once, then `power_middle`."""
-    mix_part(theta, part, matrix, True)
+def couple_middle(theta, part, matrix, saa, sbb, sab, h):
+    """`couple` of all ranks' groups at once, then `power_middle`."""
+    couple(theta, part, matrix, True)
     power_middle(saa, sbb, sab, theta, h)
 
 
-def mix_last(theta, part, matrix, sss, scc, ssc, h):
-    """`mix_part` of all ranks' cells at once, then `power_last`."""
-    mix_part(theta, part, matrix, True)
+def couple_last(theta, part, matrix, sss, scc, ssc, h):
+    """`couple` of all ranks' groups at once, then `power_last`."""
+    couple(theta, part, matrix, True)
     power_last(sss, scc, ssc, theta, h)
 
 
-@njit(**_parallel)
-def _power_of_sum(saa, sbb, sab, theta, h, square, cross):
-    for c in prange(saa.shape[0]):
-        for t in range(saa.shape[1]):
-            u = h * theta[c, t]
-            saa[c, t] = fma(u, fma(square * u, sbb[c, t], -(cross * sab[c, t])), saa[c, t])
+@njit(**PARALLEL)
+def _add_power(saa, sbb, sab, theta, h, square, cross):
+    for g in prange(saa.shape[0]):
+        add_power(saa[g], sbb[g], sab[g], theta[g], h, square, cross)
 
 
 def stage_power(q, p, f, mr, mi):
@@ -170,178 +135,125 @@ def stage_power(q, p, f, mr, mi):
     _stage_power(q, p, p.dtype.type(f), mr, mi)
 
 
-@njit(**_parallel)
+@njit(**PARALLEL)
 def _stage_power(q, p, f, mr, mi):
-    one = p.dtype.type(1)
-    for c in prange(p.shape[0]):
-        for t in range(p.shape[1]):
-            x, y = one + f * mr[c, t], f * mi[c, t]
-            q[c, t] = p[c, t] * (x * x + y * y)
+    for g in prange(p.shape[0]):
+        rk4_power(q[g], p[g], f, mr[g], mi[g])
 
 
 def stage_multiplier(theta, h, f, weight, mr, mi, sr, si):
-    """m ← i h theta (1 + f m) and s ← s + weight m: one stage of RK4 (rotation of a cell)."""
+    """m ← i h theta (1 + f m) and s ← s + weight m: one stage of RK4 (rotation of a group)."""
     real = theta.dtype.type
     _stage_multiplier(theta, real(h), real(f), real(weight), mr, mi, sr, si)
 
 
-@njit(**_parallel)
+@njit(**PARALLEL)
 def _stage_multiplier(theta, h, f, weight, mr, mi, sr, si):
-    one = theta.dtype.type(1)
-    for c in prange(theta.shape[0]):
-        for t in range(theta.shape[1]):
-            u, x, y = h * theta[c, t], one + f * mr[c, t], f * mi[c, t]
-            mr[c, t], mi[c, t] = -u * y, u * x
-            sr[c, t] += weight * mr[c, t]
-            si[c, t] += weight * mi[c, t]
+    for g in prange(theta.shape[0]):
+        rk4_multiplier(theta[g], h, f, weight, mr[g], mi[g], sr[g], si[g])
 
 
-def rate_max(theta) -> float:
+def max_rate(theta) -> float:
     """Largest |theta|, rad/m (NaN if there is one)."""
-    return float(_rate_max(theta))
-
-
-@njit(**_serial)
-def _rate_max(theta):
-    most = theta.dtype.type(0)
-    for c in range(theta.shape[0]):
-        for t in range(theta.shape[1]):
-            v = abs(theta[c, t])
-            if v > most or v != v:  # nothing is above a NaN: it stays
-                most = v
-    return most
-
-
-# --- update of the rows --------------------------------------------------------------------------
+    return float(largest(theta.ravel(), theta.dtype.type(0)))
 
 
 def finish_derivative(A, K, t0, rate, layout):
     """K = i rate A."""
-    _finish_derivative(_real(A), _real(K), t0, rate, *layout.args)
+    _finish_derivative(real_view(A), real_view(K), t0, rate, *layout.args)
 
 
-@njit(**_parallel)
+@njit(**PARALLEL)
 def _finish_derivative(A, K, t0, rate, start, tile):
     m = rate.shape[1]
     for b in prange((m + tile - 1) // tile):
         lo, hi = b * tile, min((b + 1) * tile, m)
-        for c in range(start.size - 1):
-            v = rate[c, lo:hi]
-            for r in range(start[c], start[c + 1]):
-                x, y = A[r, 2 * (t0 + lo) : 2 * (t0 + hi)], K[r, 2 * (t0 + lo) : 2 * (t0 + hi)]
-                for t in range(hi - lo):
-                    re, im = x[2 * t], x[2 * t + 1]
-                    y[2 * t] = -v[t] * im
-                    y[2 * t + 1] = v[t] * re
+        a, k = A[:, 2 * (t0 + lo) : 2 * (t0 + hi)], K[:, 2 * (t0 + lo) : 2 * (t0 + hi)]
+        for g in range(start.size - 1):
+            for r in range(start[g], start[g + 1]):
+                derivative(a[r], rate[g, lo:hi], k[r])
 
 
 def finish_rotate(A, t0, rate, h, layout):
     """A ← exp(i h rate) A, as A + A (cos − 1 + i sin): small phases keep their precision."""
-    _finish_rotate(_real(A), t0, rate, rate.dtype.type(h), layout.scratch, *layout.args)
+    _finish_rotate(real_view(A), t0, rate, rate.dtype.type(h), layout.scratch, *layout.args)
 
 
-@njit(**_parallel)
+@njit(**PARALLEL)
 def _finish_rotate(A, t0, rate, h, scratch, start, tile):
     m, workers = rate.shape[1], scratch.shape[0]
     for w in prange(workers):
-        count, _, _ = _bounds(w, workers, m, tile, 0)
-        for b in range(count):
-            _, lo, hi = _bounds(w, workers, m, tile, b)
-            phase, re, im = scratch[w, 0, : hi - lo], scratch[w, 1, : hi - lo], scratch[w, 2, : hi - lo]
-            for c in range(start.size - 1):
-                for t in range(hi - lo):
-                    phase[t] = h * rate[c, lo + t]
-                _rotation(phase, re, im)
-                for r in range(start[c], start[c + 1]):
-                    _add_product(A[r, 2 * (t0 + lo) : 2 * (t0 + hi)], re, im)
+        first, last = worker_samples(w, workers, m, tile)
+        for lo in range(first, last, tile):
+            hi = min(lo + tile, m)
+            a, re, im = (
+                A[:, 2 * (t0 + lo) : 2 * (t0 + hi)],
+                scratch[w, 0, : hi - lo],
+                scratch[w, 1, : hi - lo],
+            )
+            for g in range(start.size - 1):
+                rotation(rate[g, lo:hi], h, re, im)
+                for r in range(start[g], start[g + 1]):
+                    multiply(a[r], re, im)
 
 
 def finish_multiply(A, t0, sr, si, layout):
-    """A ← A + A (sr + i si), one multiplier a cell."""
-    _finish_multiply(_real(A), t0, sr, si, *layout.args)
+    """A ← A + A (sr + i si), one multiplier a group."""
+    _finish_multiply(real_view(A), t0, sr, si, *layout.args)
 
 
-@njit(**_parallel)
+@njit(**PARALLEL)
 def _finish_multiply(A, t0, sr, si, start, tile):
     m = sr.shape[1]
     for b in prange((m + tile - 1) // tile):
         lo, hi = b * tile, min((b + 1) * tile, m)
-        for c in range(start.size - 1):
-            for r in range(start[c], start[c + 1]):
-                _add_product(A[r, 2 * (t0 + lo) : 2 * (t0 + hi)], sr[c, lo:hi], si[c, lo:hi])
-
-
-@njit(**_serial)
-def _add_product(row, re, im):
-    for t in range(re.size):
-        x, y = row[2 * t], row[2 * t + 1]
-        row[2 * t] = x + fma(x, re[t], -(y * im[t]))
-        row[2 * t + 1] = y + fma(x, im[t], y * re[t])
+        a = A[:, 2 * (t0 + lo) : 2 * (t0 + hi)]
+        for g in range(start.size - 1):
+            for r in range(start[g], start[g + 1]):
+                multiply(a[r], sr[g, lo:hi], si[g, lo:hi])
 
 
 def finish_middle(A, K, t0, theta2, theta3, h, layout):
-    """k2 and k3 of RK4IP, eq. (6c, 6d), from their phase rates.
-
-    In: A = A_I and K = k1/h. Out: A ← A_I + k3 and K ← A_I + k1/6 + k2/3 + k3/3.
-    """
-    _finish_middle(_real(A), _real(K), t0, theta2, theta3, float(h), *layout.args)
+    """k2 and k3 of RK4IP, eq. (6c, 6d), from their phase rates; A and K as in `rk4ip_middle`."""
+    _finish_middle(real_view(A), real_view(K), t0, theta2, theta3, float(h), *layout.args)
 
 
-@njit(**_parallel)
+@njit(**PARALLEL)
 def _finish_middle(A, K, t0, theta2, theta3, h, start, tile):
     m, real = theta2.shape[1], theta2.dtype.type
     step, half, third = real(h), real(0.5 * h), real(1 / 3)
     for b in prange((m + tile - 1) // tile):
         lo, hi = b * tile, min((b + 1) * tile, m)
-        for c in range(start.size - 1):
-            u, v = theta2[c, lo:hi], theta3[c, lo:hi]
-            for r in range(start[c], start[c + 1]):
-                x, y = A[r, 2 * (t0 + lo) : 2 * (t0 + hi)], K[r, 2 * (t0 + lo) : 2 * (t0 + hi)]
-                for t in range(hi - lo):
-                    p2, p3 = step * u[t], step * v[t]
-                    ar, ai = x[2 * t], x[2 * t + 1]
-                    dr, di = half * y[2 * t], half * y[2 * t + 1]
-                    k2r, k2i = -p2 * (ai + di), p2 * (ar + dr)
-                    k3r = -p3 * fma(real(0.5), k2i, ai)
-                    k3i = p3 * fma(real(0.5), k2r, ar)
-                    y[2 * t] = fma(third, dr + k2r + k3r, ar)
-                    y[2 * t + 1] = fma(third, di + k2i + k3i, ai)
-                    x[2 * t] = ar + k3r
-                    x[2 * t + 1] = ai + k3i
+        a, k = A[:, 2 * (t0 + lo) : 2 * (t0 + hi)], K[:, 2 * (t0 + lo) : 2 * (t0 + hi)]
+        for g in range(start.size - 1):
+            u, v = theta2[g, lo:hi], theta3[g, lo:hi]
+            for r in range(start[g], start[g + 1]):
+                update_middle(a[r], k[r], u, v, step, half, third)
 
 
 def finish_last(A, K, t0, theta, rate, h, layout, error=None):
     """k4 of RK4IP, eq. (6e, 6f), and N̂(A)A of the new field, from their phase rates.
 
-    In: A = the argument of k4, K = the propagated sum of (6f). Out: A ← K + k4/6, K ← N̂(A)A.
-    ``error`` (float64, one element) receives Σ|h (k4/h − N̂(A)A)/10|² of this chunk's own rows.
+    A, K and ``error`` as in `rk4ip_last` of ``kerr.py``; the error is that of this chunk's own rows.
     """
-    parts = layout.errors[: -(-theta.shape[1] // layout.tile)]
-    _finish_last(_real(A), _real(K), t0, theta, rate, float(h), error is not None, parts, *layout.args)
+    errors = layout.errors[: -(-theta.shape[1] // layout.tile)]
+    measure = error is not None
+    _finish_last(real_view(A), real_view(K), t0, theta, rate, float(h), measure, errors, *layout.args)
     if error is not None:
         # By tiles, not by threads: their number leaves the sum alone.
-        error[0] = parts.sum()
+        error[0] = errors.sum()
 
 
-@njit(**_parallel)
+@njit(**PARALLEL)
 def _finish_last(A, K, t0, theta, rate, h, measure, errors, start, tile):
     m, real = theta.shape[1], theta.dtype.type
     step, inverse = real(h) * real(1 / 6), real(1 / h)
     for b in prange((m + tile - 1) // tile):
         lo, hi = b * tile, min((b + 1) * tile, m)
+        a, k = A[:, 2 * (t0 + lo) : 2 * (t0 + hi)], K[:, 2 * (t0 + lo) : 2 * (t0 + hi)]
         total = 0.0
-        for c in range(start.size - 1):
-            u, v = theta[c, lo:hi], rate[c, lo:hi]
-            for r in range(start[c], start[c + 1]):
-                x, y = A[r, 2 * (t0 + lo) : 2 * (t0 + hi)], K[r, 2 * (t0 + lo) : 2 * (t0 + hi)]
-                for t in range(hi - lo):
-                    p4 = step * u[t]
-                    k4r, k4i = -p4 * x[2 * t + 1], p4 * x[2 * t]
-                    re, im = y[2 * t] + k4r, y[2 * t + 1] + k4i
-                    x[2 * t], x[2 * t + 1] = re, im
-                    y[2 * t], y[2 * t + 1] = -v[t] * im, v[t] * re
-                    if measure:
-                        er = real(6) * inverse * k4r + v[t] * im
-                        ei = real(6) * inverse * k4i - v[t] * re
-                        total += er * er + ei * ei
+        for g in range(start.size - 1):
+            u, v = theta[g, lo:hi], rate[g, lo:hi]
+            for r in range(start[g], start[g + 1]):
+                total = update_last(a[r], k[r], u, v, step, inverse, measure, total)
         errors[b] = total * 0.01 * h * h

@@ -7,12 +7,12 @@
 #endif
 
 extern "C" __global__ void transfer_table(double2* table, const double* coefficients, double domega,
-                                          double h, int cells, long long n)
+                                          double h, int table_rows, long long n)
 {
     const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     const double w = domega * (2 * i < n ? i : i - n);
-    for (int c = 0; c < cells; ++c) {
+    for (int c = 0; c < table_rows; ++c) {
         const double* k = coefficients + 5 * c;
         const double phase = h * w * (-k[1] + w * (k[2] / 2 + w * (-k[3] / 6 + w * k[4] / 24)));
         const double size = exp(-0.5 * k[0] * h) / n;
@@ -22,8 +22,8 @@ extern "C" __global__ void transfer_table(double2* table, const double* coeffici
     }
 }
 
-// One thread a frequency: a cell's factor is read once for all its rows. Four rows in flight.
-extern "C" __global__ void apply_transfer(REAL2* spectrum, const double2* table, const int* cell_of_row,
+// One thread a frequency: a factor is read once for all its rows. Four rows in flight.
+extern "C" __global__ void apply_transfer(REAL2* spectrum, const double2* table, const int* table_row,
                                           int rows, long long n)
 {
     const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -38,7 +38,7 @@ extern "C" __global__ void apply_transfer(REAL2* spectrum, const double2* table,
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
             if (r + k >= rows) break;
-            const int c = cell_of_row[r + k];
+            const int c = table_row[r + k];
             if (c != held) {
                 held = c;
                 d = table[c * n + i];

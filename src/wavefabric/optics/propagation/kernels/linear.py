@@ -1,7 +1,4 @@
-"""Linear part and norms on the CPU: Numba, the reference of ``linear.cu``.
-
-`wavefabric.optics.propagation.kernels.kerr` offers these names beside its own; shapes and units are explained there.
-"""
+"""Linear part and norms: Numba, the reference of ``linear.cu``. ``kerr.py`` offers these names too."""
 
 from __future__ import annotations
 
@@ -11,20 +8,21 @@ import numpy as np
 from numba import prange
 
 from wavefabric.device.fma import fma
+from wavefabric.optics.propagation.kernels.tiles import PARALLEL, SERIAL, real_view
 from wavefabric.system.numba_cache import njit
 
 
-@njit(parallel=True, error_model="numpy")
+@njit(**PARALLEL)
 def transfer_table(table, coefficients, domega, h):
     """exp(h L̂(ω))/N, so that it follows an unscaled inverse transform.
 
-    ``table`` (cells, N) complex128; ``coefficients`` (cells, 5): α, β1…β4 in SI; ``domega`` in
+    ``table`` (table rows, N) complex128; ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``domega`` in
     rad/s. L̂ = −α/2 − iβ1ω + iβ2ω²/2 − iβ3ω³/6 + iβ4ω⁴/24 (∂/∂t → +iω).
     """
-    cells, n = table.shape
+    rows, n = table.shape
     for i in prange(n):
         w = domega * (i if 2 * i < n else i - n)
-        for c in range(cells):
+        for c in range(rows):
             a, b1, b2 = coefficients[c, 0], coefficients[c, 1], coefficients[c, 2]
             b3, b4 = coefficients[c, 3], coefficients[c, 4]
             phase = h * w * (-b1 + w * (b2 / 2 + w * (-b3 / 6 + w * b4 / 24)))
@@ -32,16 +30,16 @@ def transfer_table(table, coefficients, domega, h):
             table[c, i] = complex(size * math.cos(phase), size * math.sin(phase))
 
 
-@njit(nogil=True, error_model="numpy")
-def apply_transfer(spectrum, table, cell_of_row):
-    """Multiply each row of ``spectrum`` (rows, N) by its cell's row of ``table``, in place.
+@njit(**SERIAL)
+def apply_transfer(spectrum, table, table_row):
+    """Multiply each row of ``spectrum`` (rows, N) by its row of ``table``, in place.
 
     The product is formed in double precision and rounded once: a table rounded to single would
     bias every step the same way.
     """
     rows, n = spectrum.shape
     for r in range(rows):
-        c = cell_of_row[r]
+        c = table_row[r]
         for i in range(n):
             x, y = np.float64(spectrum[r, i].real), np.float64(spectrum[r, i].imag)
             a, b = table[c, i].real, table[c, i].imag
@@ -50,15 +48,15 @@ def apply_transfer(spectrum, table, cell_of_row):
 
 def row_energy(A, out):
     """out[r] = Σ_t |A[r, t]|², W × samples, float64; NaN where the row holds one."""
-    _row_energy(A.view(A.real.dtype), out)
+    _row_energy(real_view(A), out)
 
 
 def row_distance(A, B, out):
     """out[r] = Σ_t |A[r, t] − B[r, t]|², float64."""
-    _row_distance(A.view(A.real.dtype), B.view(B.real.dtype), out)
+    _row_distance(real_view(A), real_view(B), out)
 
 
-@njit(parallel=True, error_model="numpy")
+@njit(**PARALLEL)
 def _row_energy(A, out):
     for r in prange(A.shape[0]):
         row, n = A[r], A.shape[1]
@@ -75,7 +73,7 @@ def _row_energy(A, out):
         out[r] = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
 
 
-@njit(parallel=True, error_model="numpy")
+@njit(**PARALLEL)
 def _row_distance(A, B, out):
     for r in prange(A.shape[0]):
         a, b, n = A[r], B[r], A.shape[1]
@@ -90,7 +88,7 @@ def _row_distance(A, B, out):
         out[r] = (s0 + s1) + (s2 + s3)
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(**SERIAL)
 def _add_square(x, total):
     v = np.float64(x)
     return fma(v, v, total)

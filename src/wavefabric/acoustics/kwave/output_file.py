@@ -1,0 +1,177 @@
+"""What stands in k-Wave's output file: its datasets with their chunks, its header, its compressed copy.
+
+Source: k-Wave manual 1.1, appendix B, and the files of the C++ programs 1.3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+
+import wavefabric
+from wavefabric.acoustics.kwave.format import (
+    corners_from_one,
+    put_array,
+    put_attribute,
+    put_scalar,
+    put_types,
+)
+from wavefabric.acoustics.kwave.input import KWaveInput
+from wavefabric.acoustics.problem import Cuboids
+from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
+
+#: How all output files are opened. A format that older readers know. Rows are written whole: HDF5's chunk
+#: cache would only copy them once more, and costs up to three quarters of the speed.
+OPEN_OPTIONS: dict[str, Any] = {"libver": ("earliest", "v110"), "rdcc_nbytes": 0}
+#: What HDF5 keeps about each chunk, about.
+_CHUNK_BYTES = 64
+# As in k-Wave: rows of more than 32 MB are cut into chunks of 4 MB. HDF5 itself allows below 4 GB.
+_LONG_ROW, _CUT_ROW = 1 << 23, 1 << 20
+#: Bytes that are compressed at a time.
+_COPY_BYTES = 1 << 26
+# Of texts that are known at the end only, and then written over what is there.
+_MEASURED_BYTES = 16
+
+_PHASES = {
+    "data_loading_phase_execution_time": "loading",
+    "pre-processing_phase_execution_time": "preprocessing",
+    "simulation_phase_execution_time": "simulation",
+    "post-processing_phase_execution_time": "postprocessing",
+}
+
+
+class OutputDataset(NamedTuple):
+    """A dataset to be: its path in the file, shape and chunk."""
+
+    path: str
+    shape: tuple[int, ...]
+    chunk: tuple[int, ...]
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes in the file."""
+        size = math.prod(self.shape)
+        return 4 * size + _CHUNK_BYTES * size // math.prod(self.chunk)
+
+
+def output_datasets(
+    layout: RecordingLayout, sensor: np.ndarray | Cuboids | None, grid: tuple[int, int, int]
+) -> dict[str, list[OutputDataset]]:
+    """The datasets of every quantity: one, or one a cuboid; ``grid`` is (Nz, Ny, Nx)."""
+    boxes = list(enumerate(sensor.shapes(), 1)) if isinstance(sensor, Cuboids) else None
+    datasets: dict[str, list[OutputDataset]] = {}
+
+    def add(name: str, rows: tuple[int, ...], samples: int) -> None:
+        """``rows`` is empty for a statistic, which has no time."""
+        if boxes is None:
+            one = OutputDataset(name, (1, *(rows or (1,)), samples), (1, 1, _row_chunk(samples)))
+            datasets[name] = [one]
+        else:
+            datasets[name] = [
+                OutputDataset(f"{name}/{i}", (*rows, *box), (*(1 for _ in rows), *_box_chunk(box)))
+                for i, box in boxes
+            ]
+
+    for name, (rows, samples) in layout.series.items():
+        add(name, (rows,), samples)
+    for name, samples in layout.points.items():
+        add(name, (), samples)
+    for name in layout.fields:
+        datasets[name] = [OutputDataset(name, grid, (1, *grid[1:]))]
+    return datasets
+
+
+def _row_chunk(samples: int) -> int:
+    return samples if samples <= _LONG_ROW else _CUT_ROW
+
+
+def _box_chunk(box: tuple[int, int, int]) -> tuple[int, ...]:
+    """All of a cuboid, or a plane where HDF5 takes no chunk that big."""
+    return box if math.prod(box) * 8 < 1 << 32 else (1, *box[1:])
+
+
+def allocate(file: h5py.File, dataset: OutputDataset) -> None:
+    """Create a dataset whose chunks all have their place in the file at once."""
+    settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    settings.set_chunk(dataset.chunk)
+    settings.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    # All of it will be written; zeros would cost as much again.
+    settings.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    folder, _, name = dataset.path.rpartition("/")
+    group = file.require_group(folder) if folder else file
+    space = h5py.h5s.create_simple(dataset.shape)
+    h5py.h5d.create(group.id, name.encode(), h5py.h5t.IEEE_F32LE, space, settings)
+    put_types(file[dataset.path])  # type: ignore[arg-type]
+
+
+def put_scalars(file: h5py.File, input: KWaveInput) -> None:
+    """What k-Wave copies from the input, and the number of steps."""
+    steps = input.problem.steps
+    for name, value in {**input.copied_scalars, "Nt": steps, "t_index": steps}.items():
+        put_scalar(file, name, value)
+
+
+def put_sensor_mask(file: h5py.File, sensor: np.ndarray | Cuboids) -> None:
+    """The sensor of the input, counted from 1."""
+    corners = isinstance(sensor, Cuboids)
+    put_scalar(file, "sensor_mask_type", int(corners))
+    name = "sensor_mask_corners" if corners else "sensor_mask_index"
+    mask = corners_from_one(sensor) if corners else (sensor[None, None] + 1).astype(np.uint64)
+    put_array(file, name, mask, (1, mask.shape[1], _row_chunk(mask.shape[2])))
+
+
+def put_header(file: h5py.File, description: str, threads: int, report: Report) -> None:
+    """The file's attributes; times and memory are written over what is there."""
+    seconds = {name: report.seconds.get(phase, 0.0) for name, phase in _PHASES.items()}
+    megabytes = report.peak_bytes >> 20
+    header = {
+        "created_by": f"wavefabric {wavefabric.__version__}",
+        "creation_date": time.strftime("%d/%m/%y, %H:%M:%S"),
+        "file_description": description,
+        "file_type": "output",
+        # Results are shared: no name of a computer.
+        "host_names": "-",
+        "major_version": "1",
+        "minor_version": "2",
+        "number_of_cpu_cores": str(threads),
+    }
+    measured = {
+        "peak_core_memory_in_use": f"{megabytes // threads} MB",
+        "total_memory_in_use": f"{megabytes} MB",
+        **{name: f"{value:8.2f}s" for name, value in seconds.items()},
+        "total_execution_time": f"{sum(seconds.values()):8.2f}s",
+    }
+    for name, text in header.items():
+        put_attribute(file, name, text)
+    for name, text in measured.items():
+        put_attribute(file, name, text, _MEASURED_BYTES)
+
+
+@contextlib.contextmanager
+def compressed_copy(file: h5py.File, path: Path, level: int) -> Iterator[h5py.File]:
+    """A deflated copy of all datasets in another file, some planes at a time."""
+
+    def copy(name: str, item: Any) -> None:
+        if not isinstance(item, h5py.Dataset):
+            return
+        options: dict[str, Any] = {}
+        if item.chunks:
+            options = {"chunks": item.chunks, "compression": "gzip", "compression_opts": level}
+        target = packed.create_dataset(name, item.shape, item.dtype, **options)
+        put_types(target)
+        axis = int(item.shape[0] == 1)
+        count = max(1, _COPY_BYTES * item.shape[axis] // max(item.nbytes, 1))
+        for first in range(0, item.shape[axis], count):
+            part = (slice(None),) * axis + (slice(first, first + count),)
+            target[part] = item[part]
+
+    with h5py.File(path, "w", **OPEN_OPTIONS) as packed:
+        file.visititems(copy)
+        yield packed

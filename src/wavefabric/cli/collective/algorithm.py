@@ -1,0 +1,181 @@
+"""Where a schedule comes from: a file, or an algorithm of the registry and its options."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wavefabric.cli.common.files import naming, read_text
+from wavefabric.cli.common.options import changed, option, options
+from wavefabric.cli.common.parse import parse_shape
+from wavefabric.errors import InputError
+from wavefabric.files.input import MOST_SCHEDULE
+
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
+    from wavefabric.fabric import AnyFabric
+
+_PANEL = "Of an algorithm"
+Words = Annotated[list[str] | None, typer.Argument(metavar="FILE | ALGORITHM COLLECTIVE", help="A schedule.")]
+_FABRIC = "A name (see `wavefabric fabric show`), such as lightpath:4x8, or a file."
+Fabric = Annotated[str | None, typer.Option("--fabric", "-f", help=_FABRIC)]
+
+
+@options(_PANEL)
+class AlgorithmOptions:
+    """Options of an algorithm, as given; for commands whose ranks are not said by ``--ranks``."""
+
+    ranks: int | None = None
+    elements: int | None = option("Of the whole array. \\[default: as many as divide evenly]")
+    pieces: int | None = option(
+        "Parts that follow each other in a pipeline. \\[default: 1; make optimal all-reduce, broadcast, "
+        "reduce: as many as GPUs]"
+    )
+    radix: int | None = option("Ranks that meet in a round. \\[default: 2]")
+    root: int = option("Of broadcast, reduce, gather, scatter.", default=0)
+    grid: str | None = option("Ranks as a grid, such as 4x8.")
+
+    @property
+    def parts(self) -> int:
+        """Pieces, 1 where none are given."""
+        return 1 if self.pieces is None else self.pieces
+
+    def given(self) -> list[str]:
+        """Names of the options that say something else than the default."""
+        return [f"--{name}" for name, value in changed(self).items() if (name, value) != ("pieces", 1)]
+
+    def shape(self) -> tuple[int, ...] | None:
+        """The grid as numbers."""
+        if self.grid is None:
+            return None
+        return parse_shape(self.grid, "--grid", "numbers from 1 with x between, such as 4x8")
+
+
+@options(_PANEL)
+class RankedAlgorithmOptions(AlgorithmOptions):
+    """Options of an algorithm with ``--ranks``."""
+
+    ranks: int | None = option("GPUs.", "--ranks", "-n")
+
+
+def schedule_from(
+    words: Sequence[str] | None, options: AlgorithmOptions, fabric: AnyFabric | None = None
+) -> Schedule:
+    """The schedule that a command is about, proved: read from a file, or built by algorithm and collective.
+
+    The fabric says how many ranks, if the options do not.
+    """
+    words = words or ()
+    if len(words) == 2:
+        return build_by_name(words[0], words[1], options, fabric)
+    if len(words) != 1:
+        given = " ".join(words) or "nothing"
+        raise InputError(f"schedule: {given} given; allowed: FILE, or ALGORITHM COLLECTIVE --ranks N")
+    from wavefabric.collectives.registry import ALGORITHMS
+
+    if words[0] in ALGORITHMS and not Path(words[0]).exists():
+        allowed = ", ".join(ALGORITHMS[words[0]].collectives)
+        raise InputError(f"COLLECTIVE: none given after {words[0]}; allowed: {allowed}")
+    for name in options.given():
+        raise InputError(f"{name}: given with the file {words[0]}; allowed: with ALGORITHM COLLECTIVE")
+    return read_proved(Path(words[0]))
+
+
+def build_by_name(
+    algorithm: str, collective: str, options: AlgorithmOptions, fabric: AnyFabric | None = None
+) -> Schedule:
+    """Build and prove a schedule of the registry."""
+    from wavefabric.collectives import verify
+    from wavefabric.collectives.arguments import MOST_RANKS
+    from wavefabric.collectives.registry import build
+
+    ranks = options.ranks if options.ranks is not None else fabric.ranks if fabric else None
+    if ranks is None:
+        raise InputError("--ranks: none given; allowed: a whole number from 1")
+    if ranks > MOST_RANKS:
+        raise InputError(f"--ranks: {ranks} given; allowed: 1 to {MOST_RANKS}")
+    if why := refusal(algorithm, collective, ranks, options, fabric):
+        raise InputError(why)
+    elements = default_elements(ranks, options.parts) if options.elements is None else options.elements
+    given = _registry_options(algorithm, ranks, options, fabric)
+    schedule = build(algorithm, collective, ranks, elements, **given)
+    verify(schedule)
+    return schedule
+
+
+def refusal(
+    algorithm: str, collective: str, ranks: int, options: AlgorithmOptions, fabric: AnyFabric | None
+) -> str | None:
+    """Why an algorithm cannot do a collective with these options, None if it can."""
+    from wavefabric.collectives.registry import accepts
+
+    return accepts(algorithm, collective, ranks, **_registry_options(algorithm, ranks, options, fabric))
+
+
+def _registry_options(
+    algorithm: str, ranks: int, options: AlgorithmOptions, fabric: AnyFabric | None
+) -> dict:
+    grid = options.shape() or grid_of(algorithm, ranks, fabric)
+    return {"pieces": options.parts, "radix": options.radix, "root": options.root, "grid": grid}
+
+
+def grid_of(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, ...] | None:
+    """The grid of a fabric, for an algorithm that takes one and all of its GPUs: tiles, a mesh or a torus."""
+    from wavefabric.collectives.registry import ALGORITHMS, accepts
+    from wavefabric.fabric import PhotonicFabric
+
+    if fabric is None or algorithm not in ALGORITHMS or "grid" not in ALGORITHMS[algorithm].options:
+        return None
+    if isinstance(fabric, PhotonicFabric):
+        grid = fabric.rows, fabric.columns
+    else:
+        family = re.fullmatch(r"(?:mesh|torus):(\d+(?:x\d+)*)", fabric.name)
+        grid = tuple(map(int, family[1].split("x"))) if family else ()
+    if not grid or math.prod(grid) != ranks or fabric.ranks != ranks:
+        return None
+    # Squares want two powers of two.
+    fits = accepts(algorithm, ALGORITHMS[algorithm].collectives[0], ranks, grid=grid) is None
+    return grid if fits else None
+
+
+def default_elements(ranks: int, pieces: int) -> int:
+    """Elements of an array that all algorithms cut evenly."""
+    return 2 * ranks * pieces
+
+
+def read_schedule(path: Path) -> Schedule:
+    """A schedule from a file, by content: our JSON, or MSCCL's XML; not proved."""
+    text = read_text(path, "schedule", MOST_SCHEDULE)
+    with naming(path):
+        if text.lstrip().startswith("<"):
+            from wavefabric.collectives.formats.msccl.read import from_msccl
+
+            return from_msccl(text)
+        from wavefabric.collectives import from_json
+
+        return from_json(text)
+
+
+def read_proved(path: Path) -> Schedule:
+    """A schedule from a file, proved."""
+    from wavefabric.collectives import verify
+
+    schedule = read_schedule(path)
+    with naming(path):
+        verify(schedule)
+    return schedule
+
+
+def whole_array(schedule: Schedule) -> int:
+    """Elements of the whole array, at least one."""
+    from wavefabric.collectives.conditions import whole_elements
+
+    elements = whole_elements(schedule)
+    if not elements:
+        raise InputError(f"schedule: {schedule.name} has no elements; allowed: one that holds some")
+    return elements

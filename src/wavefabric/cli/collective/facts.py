@@ -1,0 +1,155 @@
+"""What is worth knowing about a schedule, as plain values and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wavefabric.cli.common.files import write_all
+from wavefabric.cli.common.options import OutputOptions
+from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, rate_text
+
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
+    from wavefabric.fabric.photonic.plan import CircuitPlan
+
+#: What of an MSCCL file no cost model counts.
+MSCCL_NOT_COUNTED = ("protocol", "channels")
+
+
+def schedule_facts(schedule: Schedule) -> dict[str, Any]:
+    """Of a schedule that was verified."""
+    from wavefabric.collectives.conditions import kind, whole_elements
+
+    sent, received = volumes(schedule)
+    collective, root = kind(schedule)
+    facts = {
+        "schedule": schedule.name,
+        "collective": collective,
+        "ranks": schedule.ranks,
+        "elements": whole_elements(schedule),
+        "rounds": schedule.communication_rounds,
+        "local_rounds": schedule.rounds - schedule.communication_rounds,
+        "transfers": int(schedule.transfers.size),
+        "sent_elements": int(sent.max(initial=0)),
+        "received_elements": int(received.max(initial=0)),
+        "verified": True,
+    }
+    return facts if root is None else {**facts, "root": root}
+
+
+def volumes(schedule: Schedule):
+    """Elements that each rank sends to and receives from others: two arrays of shape (ranks,)."""
+    import numpy as np
+
+    from wavefabric.collectives.structure import transfer_elements
+
+    t = schedule.transfers
+    n = transfer_elements(schedule) * (t["src"] != t["dst"])
+    return np.stack([np.bincount(t[end], n, schedule.ranks) for end in ("src", "dst")])
+
+
+def show_made(
+    schedule: Schedule,
+    output: Path | None,
+    asked: OutputOptions,
+    *,
+    more_lines: Sequence[tuple[str, str]] = (),
+    more_facts: dict[str, Any] | None = None,
+    more_files: dict[Path, str] | None = None,
+) -> None:
+    """Write a schedule that was verified, and further files; print what was made."""
+    from wavefabric.collectives import to_json
+
+    texts = {} if output is None else {output: to_json(schedule)}
+    written = write_all(texts | (more_files or {}), asked.force)
+    facts = schedule_facts(schedule)
+    if asked.as_json:
+        print_json({**facts, **(more_facts or {}), "written": written})
+        return
+    local = f", and {facts['local_rounds']} that add or copy within ranks" if facts["local_rounds"] else ""
+    lines = [
+        ("schedule", facts["schedule"]),
+        ("ranks", str(facts["ranks"])),
+        ("rounds", f"{facts['rounds']}{local}"),
+        ("transfers", str(facts["transfers"])),
+        ("a rank sends", _share_text(facts, "sent_elements")),
+        ("and receives", _share_text(facts, "received_elements")),
+        ("proof", "verified: replayed, every rank ends with what it must hold"),
+    ]
+    console().print(pairs_table([*lines, *more_lines]))
+    print_written(written)
+
+
+def _share_text(facts: dict[str, Any], key: str) -> str:
+    """Elements in words, and as a multiple of the array if it is one of the named collectives."""
+    text = f"at most {facts[key]} element{'s' if facts[key] != 1 else ''}"
+    if facts["collective"] == "custom" or not facts["elements"]:
+        return text
+    return f"{text}, {facts[key] / facts['elements']:.4g} times the array ({facts['elements']})"
+
+
+def msccl_facts(schedule: Schedule) -> dict[str, Any]:
+    """What the MSCCL file that a schedule comes from says beyond transfers; nothing without one."""
+    return {} if schedule.msccl is None else {"msccl": vars(schedule.msccl)}
+
+
+def msccl_text(facts: dict[str, Any]) -> str:
+    """`msccl_facts` in words: ``MSCCL: LL, 1 channel, arrays up to 4 MiB``."""
+    from wavefabric.execution.report import size_words
+
+    most = facts["msccl"]["most_bytes"]
+    sizes = "of any size" if most is None else f"up to {size_words(most)}"
+    return f"MSCCL: {_protocol_text(facts['msccl'])}, arrays {sizes}"
+
+
+def _protocol_text(msccl: dict[str, Any]) -> str:
+    channels = msccl["channels"]
+    return f"{msccl['protocol']}, {channels} channel{'' if channels == 1 else 's'}"
+
+
+def msccl_notes(schedule: Schedule, sizes: Sequence[int]) -> list[str]:
+    """What a cost of the schedule leaves out, a line each."""
+    from wavefabric.execution.report import size_words
+
+    if schedule.msccl is None:
+        return []
+    msccl = vars(schedule.msccl)
+    slower = "with LL or few channels it may take many times as long"
+    lines = [f"not counted: {_protocol_text(msccl)} of the MSCCL file; {slower}"]
+    most = msccl["most_bytes"]
+    if most is not None and max(sizes) > most:
+        lines.append(f"the MSCCL file hangs above {size_words(most)}: its buffers are full then")
+    return lines
+
+
+def circuit_facts(plan: CircuitPlan) -> dict[str, Any]:
+    """What a plan asks of its fabric that costs take for granted.
+
+    ``slowest_circuit``: of the wavelengths that carry least by the link budget (B/s), None if all carry the
+    fabric's `laser_bandwidth`; ``wavelength_switches``: whether wavelengths of a waveguide part.
+    """
+    from wavefabric.fabric.photonic.budget import slowest
+    from wavefabric.fabric.photonic.check import needs_wavelength_switches
+
+    rate, bundle = slowest(plan)
+    least = None
+    if bundle is not None and rate < plan.fabric.laser_bandwidth:
+        least = {"src": bundle.src, "dst": bundle.dst, "edges": len(bundle.route) - 1, "bandwidth": rate}
+    return {"slowest_circuit": least, "wavelength_switches": needs_wavelength_switches(plan)}
+
+
+def circuit_notes(facts: dict[str, Any], bandwidth: float) -> list[str]:
+    """`circuit_facts` in words, if there is something to say; lasers are counted with ``bandwidth`` (B/s)."""
+    notes = []
+    if slow := facts.get("slowest_circuit"):
+        edges = f"{slow['edges']} edge{'s' if slow['edges'] > 1 else ''}"
+        rate = rate_text(slow["bandwidth"]) if slow["bandwidth"] else "nothing"
+        which = f"a wavelength of circuit {slow['src']} -> {slow['dst']} over {edges}"
+        notes.append(f"link budget: {which} carries {rate}, not {rate_text(bandwidth)}")
+    if facts.get("wavelength_switches"):
+        notes.append(
+            "switches: wavelengths of a waveguide part, so they need switches for single wavelengths"
+        )
+    return notes

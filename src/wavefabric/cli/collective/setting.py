@@ -1,0 +1,181 @@
+"""What a schedule is costed and drawn on: a fabric, the order of its GPUs, and options of circuits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wavefabric.cli.common.files import load_fabric
+from wavefabric.cli.common.options import changed, option, options
+from wavefabric.cli.common.parse import check_seed
+from wavefabric.errors import InputError
+
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
+    from wavefabric.fabric import AnyFabric
+    from wavefabric.fabric.photonic.plan import CircuitPlan
+
+_PANEL = "Photonic fabrics"
+#: Said where ranks are GPUs in order, and another order might take less time.
+ORDER_NOTE = "rank r is GPU r; --order auto looks for a better one"
+Order = Annotated[
+    str | None,
+    typer.Option("--order", help="GPU of rank 0, 1, …, such as 0,2,1,3; or auto: look for a better one."),
+]
+
+
+@options(_PANEL)
+class CircuitOptions:
+    """Options of photonic fabrics that pictures have too."""
+
+    routing: str = option("{wavefabric.fabric.photonic.routing.routes:METHODS}.", default="auto")
+    sharing: str = option(
+        "Lasers of a tile over its peers, {wavefabric.fabric.photonic.assign:SHARING}: evenly, or as the "
+        "paper does.",
+        default="even",
+    )
+    oversubscribed: str = "split"
+    incremental: bool = option("Circuits that stay are not set up anew.", default=False)
+    seed: int = option("Of random choices.", default=0)
+    circuits: Path | None = option("Circuits of this file (JSON), for its fabric.")
+    budget: bool = False
+
+    @property
+    def planning(self) -> dict[str, Any]:
+        """Options with which circuits are planned."""
+        return {name: getattr(self, name) for name in ("routing", "sharing", "oversubscribed", "seed")}
+
+
+@options(_PANEL)
+class AllCircuitOptions(CircuitOptions):
+    """Options of photonic fabrics where time is asked for."""
+
+    oversubscribed: str = option(
+        "Where not all circuits fit, {wavefabric.fabric.photonic.assign:OVERSUBSCRIBED}: split the round, or "
+        "thin them out to fewer wavelengths.",
+        default="split",
+    )
+    budget: bool = option(
+        "Wavelengths carry what their link budget allows, and no more than the fabric says.", default=False
+    )
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A fabric, its circuits if a file gave them, and the options of both."""
+
+    fabric: AnyFabric
+    options: CircuitOptions
+    plan: CircuitPlan | None
+    order: str | None
+    numbers: tuple[int, ...] | None
+
+    @property
+    def photonic(self) -> bool:
+        """Whether circuits carry the schedule."""
+        from wavefabric.fabric import PhotonicFabric
+
+        return isinstance(self.fabric, PhotonicFabric)
+
+    def plan_circuits(self, schedule: Schedule) -> CircuitPlan:
+        """The circuits of the file, or planned now; proved to carry the schedule if they come from a file."""
+        from wavefabric.fabric import PhotonicFabric
+        from wavefabric.fabric.photonic.assign import plan
+        from wavefabric.fabric.photonic.check import check_plan
+
+        assert isinstance(self.fabric, PhotonicFabric)
+        if self.plan is None:
+            return plan(schedule, self.fabric, **self.options.planning)
+        check_plan(self.plan, schedule)
+        return self.plan
+
+    def in_order(
+        self, schedule: Schedule, element_bytes: float, model: str = "auto"
+    ) -> tuple[AnyFabric, tuple[int, ...] | None]:
+        """The fabric with its GPUs in the order of ranks, and that order; None where it is as it was."""
+        from wavefabric.fabric import PhotonicFabric
+        from wavefabric.fabric.rank_order import best_order, reordered
+
+        if self.order is None or isinstance(self.fabric, PhotonicFabric):
+            return self.fabric, None
+        numbers = self.numbers
+        if numbers is None:
+            numbers = best_order(schedule, self.fabric, element_bytes, model=model, seed=self.options.seed)
+        elif len(numbers) < schedule.ranks:
+            given = f"{len(numbers)} GPUs given for the {schedule.ranks} ranks of {schedule.name}"
+            raise InputError(f"--order: {given}; allowed: a GPU for each rank")
+        return reordered(self.fabric, numbers), numbers[: schedule.ranks]
+
+    def order_may_matter(self, schedules: Sequence[Schedule]) -> bool:
+        """Whether in another order one of the schedules might take less time."""
+        from wavefabric.fabric.rank_order import depends_on_pair
+
+        return any(each.communication_rounds for each in schedules) and depends_on_pair(self.fabric)
+
+
+def make_setting(fabric: str | None, options: CircuitOptions, order: str | None) -> Setting:
+    """The fabric that was named, or else that of the circuits; refuses options that are of no use there."""
+    from wavefabric.fabric import PhotonicFabric
+
+    check_seed(options.seed)
+    named = None if fabric is None else load_fabric(fabric)
+    plan = None
+    if options.circuits is not None and (named is None or isinstance(named, PhotonicFabric)):
+        from wavefabric.cli.collective.circuits import load_circuits
+
+        plan = load_circuits(options.circuits)
+        if named not in (None, plan.fabric):
+            raise InputError(
+                f"--circuits: {options.circuits} is for {plan.fabric.name}; allowed: this fabric, or no "
+                "--fabric"
+            )
+        named = plan.fabric
+        for name, value in changed(options).items():
+            if name in options.planning:
+                raise InputError(f"--{name}: {value} given with --circuits; allowed: one of the two")
+    assert named is not None
+    if not isinstance(named, PhotonicFabric):
+        _check_electrical(named.name, options, order)
+    return Setting(named, options, plan, order, check_order(order, named))
+
+
+def _check_electrical(name: str, options: CircuitOptions, order: str | None) -> None:
+    for key, value in changed(options).items():
+        if key == "seed" and order == "auto":
+            continue
+        if key == "budget":
+            raise InputError(f"--budget: given with electrical {name}; allowed: with photonic ones")
+        allowed = "with photonic ones" + (", or --order auto" if key == "seed" else "")
+        raise InputError(f"--{key}: {value} given with electrical {name}; allowed: {allowed}")
+
+
+def check_order(text: str | None, fabric: AnyFabric) -> tuple[int, ...] | None:
+    """Numbers of ``--order``, GPUs of the fabric, each once; None without the option, and for ``auto``."""
+    from wavefabric.fabric import PhotonicFabric
+    from wavefabric.fabric.rank_order import reordered
+
+    if text is None:
+        return None
+    if isinstance(fabric, PhotonicFabric):
+        given = f"{text[:60]} given with photonic {fabric.name}"
+        raise InputError(f"--order: {given}; allowed: with electrical ones, rank r is tile r here")
+    if text == "auto":
+        return None
+    words = text.split(",")
+    if not all(word.isascii() and word.isdigit() and len(word) < 7 for word in words):
+        raise InputError(f"--order: {text[:60]} given; allowed: auto, or GPUs with a comma between")
+    numbers = tuple(map(int, words))
+    try:
+        reordered(fabric, numbers)
+    except InputError as error:
+        raise InputError(f"--{error}") from None
+    return numbers
+
+
+def order_text(order: Sequence[int]) -> str:
+    """An order as ``--order`` takes it."""
+    return ",".join(map(str, order))

@@ -1,0 +1,74 @@
+"""Output to terminals that lack characters: every command prints, with the nearest that there is."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+import sys
+import unicodedata
+
+_ERRORS = "wavefabric-nearest"
+_ASCII = "wavefabric-ascii"
+#: Where the name of a letter, or its parts, would not do.
+_NEAREST = {
+    **{"Δ": "d", "µ": "u", "μ": "u", "×": "x", "·": "*", "−": "-", "–": "-", "—": "-", "…": "..."},
+    **{"⁻": "^-", "√": "sqrt ", "→": "->", "≤": "<=", "≥": ">=", "≈": "~", "±": "+-", "°": " deg"},
+    **{"⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")", "‖": "||", "“": '"', "”": '"', "’": "'"},
+}
+
+
+def nearest(character: str) -> str:
+    """ASCII for a character: ``Δ`` is ``d``, ``β`` beta, ``×`` x, ``é`` e; else a question mark.
+
+    A byte of a file name that is no text is ``\\xNN``.
+    """
+    if character in _NEAREST:
+        return _NEAREST[character]
+    if "\udc80" <= character <= "\udcff":
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    words = unicodedata.name(character, "").split()
+    if words[:1] == ["GREEK"] and "LETTER" in words:
+        name = words[words.index("LETTER") + 1]
+        return name.title() if "CAPITAL" in words else name.lower()
+    if words[:2] == ["BOX", "DRAWINGS"]:
+        return "-" if words[-1] == "HORIZONTAL" else "|" if words[-1] == "VERTICAL" else "+"
+    plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+    raised = "^" if unicodedata.decomposition(character).startswith("<super>") else ""
+    return raised + plain if plain else "?"
+
+
+def print_anywhere() -> None:
+    """From now on nothing that is printed fails for want of a character."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            ascii_only = codecs.lookup(stream.encoding).name == "ascii"
+            # Click writes UTF-8 to a stream that is called ASCII.
+            stream.reconfigure(encoding=_ASCII if ascii_only else None, errors=_ERRORS)
+
+
+def _handle(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = ""
+    for character in error.object[error.start : error.end]:
+        try:
+            text += character.encode(error.encoding, "strict").decode(error.encoding)
+        except UnicodeError:
+            text += nearest(character)
+    # 10⁻¹² is 10^-12.
+    return re.sub(r"(?<=[-\d])\^", "", text), error.end
+
+
+def _search(name: str) -> codecs.CodecInfo | None:
+    if name.replace("_", "-") != _ASCII:
+        return None
+    plain = codecs.lookup("ascii")
+    return codecs.CodecInfo(
+        plain.encode, plain.decode, plain.streamreader, plain.streamwriter,
+        plain.incrementalencoder, plain.incrementaldecoder, name=_ASCII,
+    )  # fmt: skip
+
+
+codecs.register_error(_ERRORS, _handle)
+codecs.register(_search)

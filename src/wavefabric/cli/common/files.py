@@ -1,0 +1,114 @@
+"""Files that commands read and write: text, JSON, fabrics; several files written together."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wavefabric.errors import InputError
+from wavefabric.files.input import MOST_TEXT
+from wavefabric.files.output import check_output, replacing
+
+if TYPE_CHECKING:
+    from wavefabric.fabric import AnyFabric
+
+#: Endings of pictures.
+PICTURES = (".png", ".svg", ".pdf")
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put a file's name in front of what is wrong with it."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def read_text(path: Path, what: str, most: int = MOST_TEXT) -> str:
+    """Text of a file of at most so many bytes."""
+    from wavefabric.files import text
+
+    return text.read_text(path, what, most).removeprefix("\ufeff")
+
+
+def read_json(path: Path, what: str) -> Any:
+    """Content of a JSON file."""
+    text = read_text(path, what)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        fault = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else "too large"
+        raise InputError(f"{what}: {path} is not JSON ({fault}); allowed: a JSON file") from None
+
+
+def read_rows(path: Path, key: str, columns: str, most: int | None = None) -> list[Any]:
+    """Rows of whole numbers of a JSON file; ``columns`` names them, such as ``[src, dst]``."""
+    rows = read_json(path, key)
+    if not isinstance(rows, list):
+        raise InputError(f"{key}: {path} holds no list; allowed: a JSON list of {columns}")
+    limit = f"whole, from 0{'' if most is None else f' to {most}'}"
+    for number, row in enumerate(rows):
+        good = isinstance(row, list) and len(row) == columns.count(",") + 1
+        if not good or not all(type(v) is int and v >= 0 and (most is None or v <= most) for v in row):
+            given = f"{path}[{number}]: {str(row)[:40]} given"
+            raise InputError(f"{key}: {given}; allowed: {columns}, {limit}")
+    return [tuple(row) for row in rows]
+
+
+def check_target(
+    path: Path | None,
+    force: bool,
+    endings: Sequence[str],
+    key: str = "--output",
+    inputs: Sequence[str | Path | None] = (),
+) -> None:
+    """Refuse an output file before anything is computed; None is no output. See `check_output`."""
+    if path is not None:
+        check_output(path, force, key, endings=endings, inputs=inputs)
+
+
+def write_all(texts: Mapping[Path, str], force: bool = False, key: str = "--output") -> list[Path]:
+    """Write files; nothing is replaced before all of them are whole on the disk."""
+    paths = list(texts)
+    for path in paths:
+        check_output(path, force, key)
+    path = Path()
+    try:
+        with contextlib.ExitStack() as stack:
+            for path in paths:
+                stack.enter_context(replacing(path)).write_text(texts[path], encoding="utf-8")
+    except OSError as error:
+        fault = f"{path} cannot be written ({error.strerror})"
+        raise InputError(f"{key}: {fault}; allowed: a name in a folder that can be written") from None
+    return paths
+
+
+def load_fabric(text: str, lasers: int | None = None, waveguides: int | None = None) -> AnyFabric:
+    """A fabric by name or file, with other numbers of lasers and waveguides where given."""
+    from wavefabric.fabric import PhotonicFabric, load
+
+    path = Path(text)
+    if path.is_file() and path.suffix != ".toml":
+        head = read_text(path, "fabric").lstrip()[:400]
+        if head.startswith("<") or re.match(r"(?:\x1b\[\d*m|\s)*GPU0\s", head):
+            command = f"wavefabric fabric show {text} --save mine.toml"
+            raise InputError(f"fabric: {text} is no TOML; allowed: what `{command}` writes")
+    fabric = load(text)
+    for name, value in (("lasers", lasers), ("waveguides", waveguides)):
+        if value is None:
+            continue
+        if not isinstance(fabric, PhotonicFabric):
+            given = f"{value} given with electrical {fabric.name}"
+            raise InputError(f"--{name}: {given}; allowed: with photonic ones")
+        if not 1 <= value <= 4096:
+            raise InputError(f"--{name}: {value} given; allowed: 1 to 4096")
+        follows = {"serdes_ports": None} if name == "lasers" else {"fibres": min(fabric.fibres, value)}
+        label = f"{fabric.name}, {value} {name[:-1] if value == 1 else name}"
+        fabric = replace(fabric, name=label, **{name: value}, **follows)
+    return fabric

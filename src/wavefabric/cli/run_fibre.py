@@ -1,0 +1,224 @@
+"""`wavefabric run` with a run file of a fibre link: a result file, figures, and a penalty table."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wavefabric.cli.common import ranks as common_ranks
+from wavefabric.cli.common.guard import guarded
+from wavefabric.cli.common.progress import announce_compiling, make_progress
+from wavefabric.cli.common.ranks import RankOptions
+from wavefabric.cli.common.show import print_json
+from wavefabric.errors import visible
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from wavefabric.cli.run import RunOptions
+    from wavefabric.collectives import Schedule
+    from wavefabric.exchange import Communicator
+    from wavefabric.optics.run_file.run_file import RunFile
+    from wavefabric.results import Result
+
+
+def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
+    """Run a run file, draw its figures and print its table."""
+    from wavefabric.optics.run_file import run_file
+    from wavefabric.results import read_result
+    from wavefabric.results.checkpoint import checkpoint_path
+
+    settings = run_file.load(file)
+    given = {"device": ranks.device, "threads": ranks.threads, "exchange": asked.exchange}
+    given = {key: value for key, value in given.items() if value is not None}
+    if given:
+        settings = settings.with_solver(**given)
+    ranks = replace(ranks, device=settings.solver.device, threads=settings.solver.threads)
+    ranks.check()
+    target = asked.output or settings.output_path()
+    checkpoint = checkpoint_path(target)
+    comm = _open_ranks(settings, ranks, target, asked, checkpoint)
+
+    from wavefabric.optics.link.run import run_link
+
+    progress = make_progress(asked.silent)
+    announce_compiling(asked.silent)
+    command = "without --no-resume it" if asked.no_resume else "the same command"
+    with guarded(progress, checkpoint, command=command):
+        done = run_link(
+            settings,
+            output=target,
+            force=asked.force,
+            resume=not asked.no_resume,
+            progress=progress,
+            comm=comm,
+        )
+    if not common_ranks.is_rank_zero():
+        return
+
+    figures: list[Path] = []
+    if settings.output.figures:
+        from wavefabric.results.plots import plot_result
+
+        figures = plot_result(done.path)
+    result = read_result(done.path)
+    if asked.as_json:
+        print_json(summary(result, figures))
+    elif not asked.quiet:
+        show(result, settings.title, figures)
+
+
+def _open_ranks(
+    settings: RunFile, ranks: RankOptions, target: Path, asked: RunOptions, checkpoint: Path
+) -> Communicator | None:
+    """Start the ranks and exit when they have ended, or open the communicator of those that are there."""
+    from wavefabric.results import ResultWriter
+
+    if ranks.count == 1 or common_ranks.must_start(ranks):
+        ResultWriter(target, asked.force, settings.input_paths())  # ranks have one among them, in run_link
+    if common_ranks.must_start(ranks):
+        from wavefabric.optics.link.build import check_ranks
+
+        check_ranks(settings, ranks.count)
+        common_ranks.start(ranks, checkpoint, lambda: _traffic(ranks.count), asked.silent)
+    return common_ranks.open_ranks(ranks, lambda: _traffic(ranks.count), asked.silent)
+
+
+def _traffic(ranks: int) -> Schedule:
+    """What the ranks of a link exchange: every rank its powers with all others."""
+    from wavefabric.collectives import direct_all_gather
+
+    return direct_all_gather([1] * ranks)
+
+
+def group_rows(result: Result) -> list[dict[str, Any]]:
+    """Q² per mode group and distance: mean and minimum in dB, penalty of the mean against back-to-back in dB.
+
+    The penalty is None without back-to-back, or if that was received without noise.
+    """
+    import numpy as np
+
+    from wavefabric.results.plots import NOISELESS_DB, distance, mean_db, mode_groups, received
+
+    names = received(result)
+    if not names:
+        return []
+    q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
+    groups = mode_groups(result, len(q[names[0]]))
+    rows = []
+    for number in np.unique(groups):
+        inside = groups == number
+        row: dict[str, Any] = {"group": int(number), "modes": int(inside.sum()), "received": {}}
+        reference = None
+        for name in names:
+            # One number for the group: its modes and channels together, averaged in linear units.
+            mean = float(mean_db(q[name][inside].reshape(1, -1))[0])
+            if name == "back_to_back" and mean <= NOISELESS_DB:
+                reference = mean
+            row["received"][name] = {
+                "distance_m": distance(result, name),
+                "q_squared_mean_db": mean,
+                "q_squared_min_db": float(q[name][inside].min()),
+                "penalty_db": None if reference is None else mean - reference,
+            }
+        rows.append(row)
+    return rows
+
+
+def summary(result: Result, figures: list[Path]) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    return {
+        "output": str(result.path),
+        "figures": [str(path) for path in figures],
+        "solver": result.attrs("solver") if "solver" in result.groups() else {},
+        "warnings": list(result.get("solver/warnings", [])),
+        "groups": group_rows(result),
+    }
+
+
+def show(result: Result, title: str, figures: list[Path]) -> None:
+    """Print the penalty table, two distances side by side, and what was written."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if rows := group_rows(result):
+        if title:
+            console.print(visible(title), style="bold", markup=False)
+        far = [name for name in rows[0]["received"] if name != "back_to_back"]
+        for start in range(0, max(len(far), 1), 2):
+            console.print(_table(rows, far[start : start + 2]))
+        console.print("Q² in dB over modes and channels; penalty: mean minus back to back")
+        if "back_to_back" in rows[0]["received"] and not _has_reference(rows):
+            console.print("back to back is free of noise (no receiver.osnr): no reference for a penalty")
+    solver = result.attrs("solver") if "solver" in result.groups() else {}
+    if "local_error" in solver:
+        console.print(cost_line(solver))
+    if line := step_line(solver):
+        console.print(line, soft_wrap=True)
+    for path in [result.path, *figures]:
+        console.print(f"wrote {path}", soft_wrap=True, markup=False)
+
+
+def _has_reference(rows: list[dict[str, Any]]) -> bool:
+    return all(
+        "back_to_back" in r["received"] and r["received"]["back_to_back"]["penalty_db"] == 0 for r in rows
+    )
+
+
+def cost_line(solver: dict[str, Any]) -> str:
+    """One line on what the propagation cost and how exact it was."""
+    local = solver["local_error"]
+    error = "not measured" if local != local else f"{local:.1e}"
+    return (
+        f"{solver['integrator']} on {solver['device']}: {solver['steps']} steps, {solver['ffts']} FFTs, "
+        f"{solver['exchanges']} exchanges in {solver['seconds']:.1f} s; local error {error}, "
+        f"energy drift {solver['energy_drift']:.1e}"
+    )
+
+
+def step_line(solver: dict[str, Any]) -> str:
+    """One line on the step and the resonance limit, "" for results that do not hold it."""
+    limit, step = solver.get("resonance_step_m", math.nan), solver.get("step", math.nan)
+    if not (math.isfinite(limit) and math.isfinite(step)):
+        return ""
+    from wavefabric.optics.propagation.resonance import metres
+
+    def compared(limit: float) -> str:
+        return f"{'above' if step > limit else 'below'} the resonance limit of {metres(limit)}"
+
+    field = min(limit, solver["field_resonance_step_m"])
+    return f"step {metres(step)}: {compared(limit)} for the channels ({solver['resonance_cause']}), " + (
+        f"{compared(field).replace('the resonance limit', 'that')} for the whole field"
+    )
+
+
+def _table(rows: list[dict[str, Any]], names: list[str]) -> Table:
+    from rich.table import Table
+
+    def column(header: str, style: str = "") -> None:
+        table.add_column(header, justify="right", no_wrap=True, style=style)
+
+    table = Table()
+    column("\ngroup")
+    column("\nmodes")
+    reference = _has_reference(rows)
+    if reference:
+        column("back to\nback")
+    for name in names:
+        column(f"{rows[0]['received'][name]['distance_m'] / 1e3:g} km\nmean")
+        column("\nmin")
+        if reference:
+            column("\npenalty", "bold")
+    for row in rows:
+        cells = [str(row["group"]), str(row["modes"])]
+        if reference:
+            cells.append(f"{row['received']['back_to_back']['q_squared_mean_db']:.2f}")
+        for name in names:
+            here = row["received"][name]
+            cells += [f"{here['q_squared_mean_db']:.2f}", f"{here['q_squared_min_db']:.2f}"]
+            if reference:
+                cells.append(f"{here['penalty_db']:+.3f}")
+        table.add_row(*cells)
+    return table

@@ -1,0 +1,83 @@
+"""Transfers as whole arrays, and the schedule that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from wavefabric.collectives.arguments import ragged
+from wavefabric.collectives.conditions import Layout
+from wavefabric.collectives.schedule import TRANSFER, Schedule
+
+Numbers = int | np.ndarray
+_EQUAL = ("src", "dst", "src_buffer", "dst_buffer", "reduce", "round")
+
+
+def transfers(
+    round_: Numbers,
+    src: Numbers,
+    dst: Numbers,
+    src_chunk: Numbers,
+    dst_chunk: Numbers | None = None,
+    *,
+    count: Numbers = 1,
+    buffers: tuple[Numbers, Numbers] = (0, 0),
+    reduce: bool | np.ndarray = False,
+) -> np.ndarray:
+    """Transfers from numbers or arrays that broadcast; `dst_chunk` is `src_chunk` by default."""
+    dst_chunk = src_chunk if dst_chunk is None else dst_chunk
+    columns = (round_, src, dst, buffers[0], src_chunk, buffers[1], dst_chunk, count, reduce)
+    columns = np.broadcast_arrays(*columns)
+    table = np.zeros(columns[0].size, TRANSFER)
+    for name, column in zip(TRANSFER.names or (), columns, strict=True):
+        table[name] = column.ravel()
+    return table
+
+
+def assemble(
+    name: str, layout: Layout, parts: Iterable[np.ndarray], scratch: np.ndarray | None = None
+) -> Schedule:
+    """The schedule of transfers in any order; `scratch`: sizes (ranks, chunks) of one more buffer.
+
+    Empty chunks and rounds without transfers are left out; consecutive chunks become one transfer. In a round
+    rank + 1 is sent to before rank + 2, so that ranks that start together do not meet at one.
+    """
+    buffers, sizes = layout.buffers, layout.sizes
+    if scratch is not None and scratch.any():
+        buffers, sizes = (*buffers, "scratch"), (*sizes, scratch.astype(np.int64))
+    single = _single_chunks(np.concatenate([np.zeros(0, TRANSFER), *parts]), sizes)
+    joined = _joined(single, layout.ranks)
+    return Schedule(name, layout.ranks, buffers, sizes, joined, layout.pre, layout.post)
+
+
+def _single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
+    """One transfer a chunk, those of empty chunks left out."""
+    owner, within = ragged(t["count"].astype(np.int64))
+    single = t[owner]
+    single["src_chunk"] += within.astype(np.int32)
+    single["dst_chunk"] += within.astype(np.int32)
+    single["count"] = 1
+    elements = np.zeros(single.size, np.int64)
+    for number, table in enumerate(sizes):
+        here = single["src_buffer"] == number
+        elements[here] = table[single["src"][here], single["src_chunk"][here]]
+    return single[elements > 0]
+
+
+def _joined(t: np.ndarray, ranks: int) -> np.ndarray:
+    """Transfers of one chunk each, put in order and joined."""
+    if not t.size:
+        return t
+    wide = {name: t[name].astype(np.int64) for name in TRANSFER.names or ()}
+    pair = (wide["round"] * ranks + (wide["dst"] - wide["src"]) % ranks) * ranks + wide["src"]
+    kinds = (wide["src_buffer"] * (1 + wide["dst_buffer"].max()) + wide["dst_buffer"]) * 2 + wide["reduce"]
+    t = t[np.lexsort((wide["src_chunk"] + kinds * (1 + wide["src_chunk"].max()), pair))]
+    follows = np.logical_and.reduce([t[name][1:] == t[name][:-1] for name in _EQUAL])
+    for name in ("src_chunk", "dst_chunk"):
+        follows &= t[name][1:] == t[name][:-1] + 1
+    first = np.flatnonzero(np.concatenate(([True], ~follows)))
+    joined = t[first]
+    joined["count"] = np.diff(np.append(first, t.size))
+    joined["round"] = np.unique(joined["round"], return_inverse=True)[1]
+    return joined

@@ -1,0 +1,171 @@
+"""Schedules of circuits found without a solver: where to begin, and what there is if time runs out."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from wavefabric.collectives.synthesis.circuits.resources import FreeWavelengths, RoutedNetwork
+from wavefabric.collectives.synthesis.deadline import Deadline
+from wavefabric.collectives.synthesis.demand import ChunkDemand, Demand, Move
+from wavefabric.collectives.synthesis.edge_colouring import colours
+from wavefabric.collectives.synthesis.ring import ring_moves
+from wavefabric.collectives.synthesis.search import MovePlan, Way, ordered_plan
+
+
+def known(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Iterator[MovePlan]:
+    """Schedules, the promising ones first; `OutOfTime` when their deadline has passed."""
+    greedy_attempts = max(1, 4000 // (demand.ranks * len(demand.chunks) + 1))
+    tries = [
+        lambda: relayed(demand, net, stop),
+        *(lambda seed=seed: direct(demand, net, seed, stop) for seed in range(4)),
+        lambda: ring(demand, net, stop),
+        *(lambda seed=seed: greedy(demand, net, seed, stop) for seed in range(min(12, greedy_attempts))),
+    ]
+    yield from (plan for attempt in tries if (plan := attempt()) is not None)
+
+
+def direct(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> MovePlan | None:
+    """Every chunk straight from a rank that has it before, in the fewest rounds that lasers allow.
+
+    Circuits are edges between sources and destinations: their colouring gives each a round and a wavelength.
+    """
+    rng = np.random.default_rng(seed)
+    load: Counter[int] = Counter()
+    wanted: list[tuple[int, int, int]] = []
+    for number, chunk in enumerate(demand.chunks):
+        for d in sorted(chunk.need):
+            stop.check()
+            able = [s for s in sorted(chunk.have) if (s, d) in net.routes]
+            if not able:
+                return None
+            s = min(able, key=lambda s: (load[s], _hops(net, s, d)))
+            load[s] += 1
+            wanted.append((number, s, d))
+    wanted = [wanted[i] for i in rng.permutation(len(wanted))]
+    colour = colours([(s, d) for _, s, d in wanted], demand.ranks, demand.ranks, stop)
+    at_once = net.network.at_once
+    free: dict[int, FreeWavelengths] = defaultdict(lambda: FreeWavelengths(net))
+    ways: dict[Move, Way] = {}
+    # Long routes first: they have the least choice.
+    for c, (number, s, d) in sorted(zip(colour, wanted, strict=True), key=lambda x: -_hops(net, *x[1][1:])):
+        stop.check()
+        way = free[c // at_once].take(s, d, 1 << c % at_once)
+        if way is None:
+            return None
+        ways[c // at_once, number, s, d] = way
+    return ordered_plan(ways, "direct circuits by edge colouring")
+
+
+def relayed(demand: Demand, net: RoutedNetwork, stop: Deadline) -> MovePlan | None:
+    """Each chunk of one rank that several need to one of them, and from there to the others, straight.
+
+    Only where some ranks have far more to send than others, as the root of a broadcast has: in pieces, that
+    becomes a scatter and an all-gather (Thakur et al. 2005, doi:10.1177/1094342005051521).
+    """
+    sends: Counter[int] = Counter()
+    for chunk in demand.chunks:
+        sends[min(chunk.have)] += len(chunk.need)
+    if max(sends.values(), default=0) * demand.ranks <= 2 * sum(sends.values()):
+        return None
+    load: Counter[int] = Counter()
+    first: list[ChunkDemand] = []
+    second: list[ChunkDemand] = []
+    for chunk in demand.chunks:
+        if len(chunk.have) > 1 or len(chunk.need) < 2:
+            first.append(ChunkDemand(chunk.have, frozenset()))
+            second.append(chunk)
+            continue
+        by = min(sorted(chunk.need | chunk.have), key=lambda rank: load[rank])
+        load[by] += 1
+        first.append(ChunkDemand(chunk.have, frozenset({by}) - chunk.have))
+        second.append(ChunkDemand(frozenset({by}), chunk.need - {by}))
+    if not load:
+        return None
+    scatter, gather = (direct(Demand(demand.ranks, tuple(c)), net, 0, stop) for c in (first, second))
+    if scatter is None or gather is None:
+        return None
+    ways = dict(zip(scatter.moves, scatter.ways, strict=True))
+    for (r, number, s, d), way in zip(gather.moves, gather.ways, strict=True):
+        ways[scatter.rounds + r, number, s, d] = way
+    return ordered_plan(ways, "a scatter and an all-gather")
+
+
+def ring(demand: Demand, net: RoutedNetwork, stop: Deadline) -> MovePlan | None:
+    """Every chunk both ways round a ring of neighbours, if each rank has chunks that all others need."""
+    at_once = net.network.at_once
+    pairs = [pair for pair in net.routes if _hops(net, *pair) == 1]
+    moves = ring_moves(demand, pairs, max(1, at_once // 2), at_once > 1, stop)
+    free: dict[int, FreeWavelengths] = defaultdict(lambda: FreeWavelengths(net))
+    ways: dict[Move, Way] = {}
+    for move in moves or ():
+        stop.check()
+        way = free[move[0]].take(move[2], move[3])
+        if way is None:
+            return None
+        ways[move] = way
+    return None if moves is None else ordered_plan(ways, "ring of neighbours")
+
+
+def greedy(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> MovePlan | None:
+    """Round by round as many circuits as fit, ranks that miss most first."""
+    rng = np.random.default_rng(seed)
+    holders = [set(c.have) for c in demand.chunks]
+    missing: dict[int, set[int]] = defaultdict(set)
+    for number, chunk in enumerate(demand.chunks):
+        for d in chunk.need:
+            missing[d].add(number)
+    ways: dict[Move, Way] = {}
+    r = 0
+    while any(missing.values()):
+        queue = sorted((d for d in missing if missing[d]), key=lambda d: (-len(missing[d]), rng.random()))
+        sent = _greedy_round(net, queue, missing, holders, rng, stop)
+        if not sent:
+            return None
+        for (number, s, d), way in sent.items():
+            ways[r, number, s, d] = way
+            holders[number].add(d)
+            missing[d].discard(number)
+        r += 1
+    return ordered_plan(ways, "greedy rounds")
+
+
+def _greedy_round(
+    net: RoutedNetwork, queue: list[int], missing: dict[int, set[int]], holders: list[set[int]], rng, stop
+) -> dict[tuple[int, int, int], Way]:
+    """Chunk, source, destination and way of one round's circuits: one a rank of the queue in turn."""
+    free = FreeWavelengths(net)
+    copies = Counter({number: len(ranks) for number, ranks in enumerate(holders)})
+    wanted = {d: sorted(missing[d], key=lambda n: (copies[n], rng.random())) for d in queue}
+    sent: dict[tuple[int, int, int], Way] = {}
+
+    def send_one(d: int) -> bool:
+        """One of the chunks that `d` still wants; False if none can be sent."""
+        if not free.receives[d]:
+            return False
+        for i, number in enumerate(wanted[d]):
+            able = [s for s in holders[number] if free.sends[s] and (s, d) in net.routes]
+            for s in sorted(able, key=lambda s: (_hops(net, s, d), -free.sends[s]))[:4]:
+                way = free.take(s, d)
+                if way is not None:
+                    sent[number, s, d] = way
+                    copies[number] += 1
+                    del wanted[d][i]
+                    return True
+        return False
+
+    while queue:
+        left = []
+        for d in queue:
+            stop.check()
+            if send_one(d):
+                left.append(d)
+        queue = left
+    return sent
+
+
+def _hops(net: RoutedNetwork, s: int, d: int) -> int:
+    """Edges of the shortest route of a pair."""
+    return len(net.routes[s, d][0][0])

@@ -1,0 +1,128 @@
+"""Edges of an optical network by number, and which wavelengths are free on them during a round."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from wavefabric.collectives.synthesis.deadline import Deadline
+from wavefabric.collectives.synthesis.problem import Edge, OpticalNetwork
+from wavefabric.collectives.synthesis.search import Way
+
+#: Numbers of edges, and tiles.
+Route = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class RoutedNetwork:
+    """Routes as numbers of edges.
+
+    Constraint (6) of an edge: each wavelength is on it at most W times. As a wavelength leaves and reaches a
+    tile once, it holds where W ≥ min(tiles that send, tiles that receive over the edge): a *wide* edge.
+    """
+
+    def __init__(self, network: OpticalNetwork, deadline: float = math.inf):
+        self.network = network
+        stop = Deadline(deadline)
+        number: dict[Edge, int] = {}
+        sends: dict[int, set[int]] = defaultdict(set)
+        receives: dict[int, set[int]] = defaultdict(set)
+        numbered: dict[Edge, list[Route]] = {}
+        for (s, d), routes in network.routes.items():
+            stop.check()
+            for route in routes:
+                edges = []
+                for a, b in pairwise(route):
+                    edge = (min(a, b), max(a, b)) if network.shared else (a, b)
+                    edges.append(number.setdefault(edge, len(number)))
+                    sends[edges[-1]].add(s)
+                    receives[edges[-1]].add(d)
+                numbered.setdefault((s, d), []).append((tuple(edges), tuple(route)))
+        self.waveguides = [network.waveguides_of(a, b) for a, b in number]
+        self.wide = [w >= min(len(sends[e]), len(receives[e])) for e, w in enumerate(self.waveguides)]
+        #: Of each pair the routes that can be used, shortest first.
+        self.routes: dict[Edge, list[Route]] = {}
+        for pair, routes in numbered.items():
+            usable = [route for route in routes if all(self.waveguides[e] for e in route[0])]
+            if usable:
+                self.routes[pair] = sorted(usable, key=lambda r: len(r[0]))
+        #: Circuits that each edge carries in a round.
+        self.capacity = {e: w * network.lasers for e, w in zip(number, self.waveguides, strict=True)}
+
+    @property
+    def all_wide(self) -> bool:
+        """Whether waveguides never run out."""
+        return all(self.wide)
+
+    def one_route_a_pair(self) -> OpticalNetwork:
+        """The same network with a shortest route of each pair, of fewest turns, along rows first.
+
+        Where tiles are numbered row by row, that is dimension-order routing, which uses edges evenly.
+        """
+        chosen = {
+            pair: (min((tiles for _, tiles in routes), key=_turns),) for pair, routes in self.routes.items()
+        }
+        return replace(self.network, routes=chosen)
+
+    def narrow(self, edges: Iterable[int]) -> tuple[int, ...]:
+        """Those of some edges that are not wide, in order."""
+        return tuple(sorted(e for e in edges if not self.wide[e]))
+
+    def distinct_routes(self, s: int, d: int) -> dict[tuple[int, ...], Route]:
+        """Routes of a pair by their narrow edges: those that differ only in wide ones are alike."""
+        return {self.narrow(route[0]): route for route in reversed(self.routes[s, d])}
+
+
+def _turns(tiles: tuple[int, ...]) -> tuple[int, int, list[int]]:
+    moves = [b - a for a, b in pairwise(tiles)]
+    return len(moves), sum(a != b for a, b in pairwise(moves)), [abs(m) for m in moves]
+
+
+class FreeWavelengths:
+    """What is free in one round, wavelengths as bits."""
+
+    def __init__(self, net: RoutedNetwork):
+        self.net = net
+        ranks, all_free = net.network.ranks, (1 << net.network.lasers) - 1
+        self.lasers, self.photodiodes = [all_free] * ranks, [all_free] * ranks
+        self.sends, self.receives = [net.network.at_once] * ranks, [net.network.at_once] * ranks
+        self.free = [all_free] * len(net.waveguides)
+        #: Circuits of each wavelength on each edge that is used.
+        self.used: Counter[tuple[int, int]] = Counter()
+
+    def take(
+        self, src: int, dst: int, wavelengths: int = -1, routes: Sequence[Route] | None = None
+    ) -> Way | None:
+        """Set up a circuit on the first of the wavelengths (as bits) and routes that are free."""
+        if not (self.sends[src] and self.receives[dst]):
+            return None
+        ends = self.lasers[src] & self.photodiodes[dst] & wavelengths
+        if not ends:
+            return None
+        for edges, tiles in self.net.routes.get((src, dst), ()) if routes is None else routes:
+            free = ends
+            for e in edges:
+                free &= self.free[e]
+            if free:
+                bit = free & -free
+                self._occupy(src, dst, bit, edges)
+                return bit.bit_length() - 1, tiles
+        return None
+
+    def fits(self, src: int, dst: int, wavelength: int, tiles: tuple[int, ...]) -> bool:
+        """Set up one certain circuit; False if something it needs is not free."""
+        routes = [route for route in self.net.routes.get((src, dst), ()) if route[1] == tiles]
+        return self.take(src, dst, 1 << wavelength, routes) is not None
+
+    def _occupy(self, src: int, dst: int, bit: int, edges: tuple[int, ...]) -> None:
+        self.lasers[src] &= ~bit
+        self.photodiodes[dst] &= ~bit
+        self.sends[src] -= 1
+        self.receives[dst] -= 1
+        for e in edges:
+            if not self.net.wide[e]:
+                self.used[e, bit] += 1
+                if self.used[e, bit] >= self.net.waveguides[e]:
+                    self.free[e] &= ~bit

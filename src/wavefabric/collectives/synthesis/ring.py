@@ -1,0 +1,81 @@
+"""Every chunk both ways round a ring of neighbours: known before any search, over circuits and links."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from wavefabric.collectives.synthesis.deadline import Deadline
+from wavefabric.collectives.synthesis.demand import Demand, Move
+from wavefabric.collectives.synthesis.problem import Edge
+
+
+def ring_moves(
+    demand: Demand, pairs: list[Edge], width: int, both: bool, stop: Deadline
+) -> list[Move] | None:
+    """Moves round a ring whose neighbours take `width` chunks a round, in either direction if `both`.
+
+    None if there is no ring, or not every rank has chunks that all others need.
+    """
+    ranks = demand.ranks
+    own: dict[int, list[int]] = defaultdict(list)
+    for number, chunk in enumerate(demand.chunks):
+        if len(chunk.have) > 1 or len(chunk.have | chunk.need) < ranks:
+            return None
+        own[min(chunk.have)].append(number)
+    cycle = _hamiltonian_cycle(ranks, pairs) if ranks > 1 else None
+    if cycle is None:
+        return None
+    moves: list[Move] = []
+    for way in (1, -1) if both else (1,):
+        for start in range(ranks):
+            chunks = own[cycle[start]]
+            sent: list[tuple[int, int]] = []
+            for j, number in enumerate(chunks):
+                # The odd hop of an even ring goes one way with every other chunk.
+                hops = (ranks - (way == (1 if j % 2 else -1))) // 2 if both else ranks - 1
+                sent += [(hop, number) for hop in range(hops)]
+            taken: Counter[int] = Counter()
+            earliest: Counter[int] = Counter()
+            for hop, number in sorted(sent):
+                stop.check()
+                r = earliest[number]
+                while taken[r] == min(width, len(chunks)):
+                    r += 1
+                taken[r] += 1
+                earliest[number] = r + 1
+                here = start + way * hop
+                moves.append((r, number, cycle[here % ranks], cycle[(here + way) % ranks]))
+    return moves
+
+
+def _hamiltonian_cycle(ranks: int, pairs: list[Edge]) -> list[int] | None:
+    """All ranks in a cycle joined both ways: a search with a limit, neighbours with fewest ways out first."""
+    joined = set(pairs)
+    near: list[list[int]] = [[] for _ in range(ranks)]
+    for a, b in sorted(joined):
+        if (b, a) in joined:
+            near[a].append(b)
+    if ranks == 2:
+        return [0, 1] if near[0] else None
+    start = min(range(ranks), key=lambda t: len(near[t]))
+    path, on_path = [start], {start}
+
+    def ways_out(here: int) -> list[int]:
+        free = [n for n in near[here] if n not in on_path]
+        return sorted(free, key=lambda n: sum(m not in on_path for m in near[n]))
+
+    tries = [iter(ways_out(start))]
+    for _ in range(200 * ranks):
+        here = next(tries[-1], None)
+        if here is None:
+            tries.pop()
+            on_path.discard(path.pop())
+            if not path:
+                return None
+            continue
+        path.append(here)
+        on_path.add(here)
+        if len(path) == ranks and start in near[here]:
+            return path
+        tries.append(iter(ways_out(here)))
+    return None

@@ -1,0 +1,338 @@
+"""`wavefabric run --ranks K`: mpiexec started, watched and, if need be, stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wavefabric.errors import InputError
+from wavefabric.exchange.launch import environment, mpiexec, rank_status, shared_files
+from wavefabric.system.interrupt import INTERRUPTED
+from wavefabric.system.machine import usable_threads
+from wavefabric.system.processes import abandoned
+
+#: Signals of a program's own faults.
+_CRASHES = {getattr(signal, name, None) for name in ("SIGSEGV", "SIGABRT", "SIGFPE", "SIGILL", "SIGBUS")} - {
+    None
+}
+#: Seconds that ranks have to save when nobody waits for them any more.
+_ORPHANED = 60
+#: Seconds between looks at mpiexec, and at the program that started this one.
+_LOOK = 0.1
+#: Libraries that start threads of their own; the solvers bring their own number.
+_THREADED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+#: mpiexec goes when its launcher is gone, even if that was killed.
+_LEASH = """\
+import ctypes, os, signal, sys
+for name in ("SIGINT", "SIGQUIT", "SIGTERM"):  # ignored by what runs in the background of a script
+    if hasattr(signal, name):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+if sys.platform.startswith("linux"):
+    ctypes.CDLL(None).prctl(1, 15, 0, 0, 0)
+    if os.getppid() != int(sys.argv[1]):
+        sys.exit(143)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@dataclass
+class LaunchOptions:
+    """What to start.
+
+    Parameters
+    ----------
+    arguments : list of str
+        Of ``python -m wavefabric``, without ``--ranks``; or of the Python named in ``program``.
+    ranks : int
+    transport : str
+    placement : list of int
+        GPU of each rank; empty: not said.
+    threads : int
+        CPU threads of a rank.
+    checkpoint : Path, optional
+        Where the ranks save, for the message if one is killed.
+    program : list of str
+        Command that the arguments belong to.
+    """
+
+    arguments: list[str]
+    ranks: int
+    transport: str = "auto"
+    placement: list[int] = field(default_factory=list)
+    threads: int = 1
+    checkpoint: Path | None = None
+    program: list[str] = field(default_factory=lambda: [sys.executable, "-m", "wavefabric"])
+
+
+def launch(options: LaunchOptions) -> int:
+    """Start ranks, wait for them, and pass on what they print.
+
+    Ctrl-C goes to each rank once, by its own process: mpiexec is kept apart from the terminal, since some
+    kill their ranks at once. A third Ctrl-C kills all. SIGTERM and SIGHUP reach the ranks as SIGTERM, and so
+    does the end of the process that started this one and read what it prints.
+
+    Returns
+    -------
+    int
+        Their exit code; 128 + signal if one was killed, 130 after Ctrl-C, 143 after SIGTERM.
+
+    Raises
+    ------
+    MissingExtra
+        Without mpi4py or mpiexec.
+    InputError
+        If mpiexec and mpi4py belong to different MPIs, if this process is a rank itself, or if shared
+        memory is full.
+    """
+    if environment.RANKS in os.environ or environment.ranks() > 1:
+        # A rank that started ranks would fill the machine.
+        raise InputError("--ranks: given to a process that is one of several ranks already; allowed: once")
+    library = mpiexec.library()
+    program = mpiexec.find(library)
+    if library.family == "MPICH":
+        shared_files.check_room(options.ranks)
+    with tempfile.TemporaryDirectory(prefix="wavefabric-") as name:
+        folder = Path(name)
+        rank_status.create(folder)
+        command, variables = mpiexec.command(
+            program, library.family, options.ranks, options.transport, _environment(options, folder)
+        )
+        leash = [sys.executable, "-ISc", _LEASH, str(os.getpid())]
+        process = subprocess.Popen(
+            [*leash, *command, *options.program, *options.arguments],
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        return _Supervisor(options, process, folder).wait()
+
+
+def _environment(options: LaunchOptions, folder: Path) -> dict[str, str]:
+    variables = environment.without_ranks(dict(os.environ))
+    variables |= {
+        environment.RANKS: str(options.ranks),
+        environment.TRANSPORT: options.transport,
+        environment.THREADS: str(options.threads),
+        environment.FOLDER: str(folder),
+        # nvidia-smi counts GPUs by their bus; CUDA must count alike for a placement to mean the same.
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    variables.pop(environment.PLACEMENT, None)
+    if options.placement:
+        variables[environment.PLACEMENT] = " ".join(str(gpu) for gpu in options.placement)
+    for name in _THREADED:
+        variables.setdefault(name, str(options.threads))
+    if options.ranks > usable_threads():
+        # A rank that waits leaves its core to the others at once.
+        variables.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "0")
+    if sys.stderr is not None and sys.stderr.isatty():
+        with contextlib.suppress(OSError):
+            variables[environment.TERMINAL] = str(os.get_terminal_size(sys.stderr.fileno()).columns or 80)
+    return variables
+
+
+class _Supervisor:
+    """One launch: what its ranks print and report, and signals for them."""
+
+    def __init__(self, options: LaunchOptions, process: subprocess.Popen[bytes], folder: Path):
+        self._options, self._process, self._folder = options, process, folder
+        self._interrupts = 0
+        self._terminated = 0  # signal that this launcher was ended with
+        self._mpiexec_said: list[bytes] = []
+
+    def wait(self) -> int:
+        """Pass on what ranks print until all have ended; the exit code."""
+        lines_seen: set[bytes] = set()
+        outputs = [_Output(stream, lines_seen) for stream in (sys.stdout, sys.stderr)]
+        handlers = {signal.SIGINT: self._interrupt, signal.SIGTERM: self._terminate}
+        handlers[getattr(signal, "SIGHUP", signal.SIGTERM)] = self._terminate
+        with selectors.DefaultSelector() as selector, _signal_handlers(handlers):
+            for name, output in zip(rank_status.STREAMS, outputs, strict=True):
+                # Open for writing too: there is no end of file before the first rank has come.
+                pipe = os.open(self._folder / name, os.O_RDWR | os.O_NONBLOCK)
+                selector.register(pipe, selectors.EVENT_READ, output.write)
+            assert self._process.stdout is not None
+            selector.register(self._process.stdout, selectors.EVENT_READ, self._mpiexec_said.append)
+            self._pass_on(selector)
+            for key in list(selector.get_map().values()):
+                if isinstance(key.fileobj, int):
+                    os.close(key.fileobj)
+        for output in outputs:
+            output.close()
+        status = rank_status.read(self._folder)
+        shared_files.remove(status.shared)
+        return self._verdict(status, self._process.returncode)
+
+    def _pass_on(self, selector: selectors.BaseSelector) -> None:
+        parent, killed_at = os.getppid(), float("inf")
+        while self._process.poll() is None:
+            _read(selector, _LOOK)
+            if not self._terminated and abandoned(parent):
+                self._terminate(signal.SIGTERM)
+                killed_at = time.monotonic() + _ORPHANED
+            if time.monotonic() > killed_at:
+                self._kill()
+        while _read(selector, 0):
+            pass
+
+    # --- signals ----------------------------------------------------------------------------------------
+
+    def _interrupt(self, *_) -> None:
+        self._interrupts += 1
+        if self._interrupts > 2:
+            self._kill()
+        elif not self._signal_ranks(signal.SIGINT):
+            self._process.terminate()  # nothing has begun
+
+    def _terminate(self, number: int, *_) -> None:
+        # Another one, as batch systems send, changes nothing: ranks may be saving.
+        if not self._terminated:
+            self._terminated = number
+            if not self._signal_ranks(signal.SIGTERM):
+                self._process.terminate()  # mpiexec hands it on
+
+    def _kill(self) -> None:
+        self._signal_ranks(signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _signal_ranks(self, number: int) -> bool:
+        """Send every rank a signal; False if that does not reach all of them."""
+        processes = rank_status.read(self._folder).processes
+        if len(processes) < self._options.ranks:
+            return False
+        for process in processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+        return True
+
+    # --- the end ----------------------------------------------------------------------------------------
+
+    def _verdict(self, status: rank_status.RankStatus, code: int) -> int:
+        """The exit code, once it has been said why."""
+        complete = len(status.processes) == self._options.ranks
+        if self._terminated and code:
+            if not complete:
+                self._say("terminated")
+            return 128 + self._terminated
+        if self._interrupts and (code or self._interrupts > 2):
+            if self._interrupts > 2 or not complete:
+                self._say("interrupted")
+            return INTERRUPTED
+        if code == 0:
+            if not complete:  # ranks on other hosts print through mpiexec
+                self._pass_on_mpiexec(sys.stdout)
+            return 0
+        if status.lost:
+            self._say(f"{status.lost}; all ranks ended")
+            return 1
+        if status.first_dead is not None:
+            rank, ended = status.first_dead
+            self._say(f"rank {rank} {_cause(ended)}; all ranks stopped")
+            return 128 - ended if ended < 0 else max(ended, 1)
+        if status.code:
+            return status.code  # one rank has said why and stopped the others
+        self._pass_on_mpiexec(sys.stderr)
+        if not status.processes:
+            print("wavefabric: error: mpiexec could not start the ranks", file=sys.stderr)
+        return code if code > 0 else 128 - code
+
+    def _pass_on_mpiexec(self, stream) -> None:
+        stream.write(b"".join(self._mpiexec_said).decode(errors="replace"))
+
+    def _say(self, what: str) -> None:
+        checkpoint = self._options.checkpoint
+        if checkpoint is not None:
+            exists = checkpoint.exists()
+            what += f"; the same command goes on from {checkpoint}" if exists else "; no checkpoint yet"
+        print(f"wavefabric: {what}", file=sys.stderr, flush=True)
+
+
+def _cause(ended: int) -> str:
+    """How a rank died, of its exit code or minus a signal."""
+    if ended >= 0:
+        return f"ended without a word (exit code {ended})"
+    if -ended not in _CRASHES:
+        return f"was killed (signal {-ended})"
+    name = signal.strsignal(-ended) or f"signal {-ended}"
+    free = shared_files.free_bytes()
+    full = -ended == getattr(signal, "SIGBUS", None) and free is not None and free < 4e6
+    advice = f"; /dev/shm is full: {shared_files.ADVICE}" if full else ""
+    return f"crashed ({name[0].lower()}{name[1:]}{advice})"
+
+
+@contextlib.contextmanager
+def _signal_handlers(handlers: dict[signal.Signals, Callable]) -> Iterator[None]:
+    """Handlers while inside, those of before afterwards. Only the main thread may have any."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                before[number] = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _read(selector: selectors.BaseSelector, seconds: float) -> bool:
+    """Hand on what has come, or comes within so many seconds; whether there was anything."""
+    ready = selector.select(seconds)
+    for key, _ in ready:
+        if data := os.read(key.fd, 1 << 16):
+            key.data(data)
+        else:
+            selector.unregister(key.fileobj)  # the end of what mpiexec says
+    return bool(ready)
+
+
+class _Output:
+    """Passes on what ranks print, without messages of ours that another rank has printed before."""
+
+    _MESSAGE = re.compile(rb"wavefabric: (?:rank \d+ of \d+: )?(.*)")
+
+    def __init__(self, stream, messages: set[bytes]):
+        self._stream, self._messages = stream, messages
+        self._partial = b""
+
+    def write(self, data: bytes) -> None:
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        self._pass_on(b"".join(line + b"\n" for line in lines if not self._repeated(line)))
+        if b"\x1b" in self._partial or b"\r" in self._partial:
+            self.close()  # a progress bar, which ends no line
+
+    def close(self) -> None:
+        """Pass on what ends without a line end."""
+        self._pass_on(self._partial)
+        self._partial = b""
+
+    def _repeated(self, line: bytes) -> bool:
+        message = self._MESSAGE.fullmatch(line.rstrip())
+        if message is None or message[1] not in self._messages:
+            self._messages |= {message[1]} if message else set()
+            return False
+        return True
+
+    def _pass_on(self, data: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            raw = getattr(self._stream, "buffer", None)
+            if raw is None:  # a stream that takes only text, such as a test's
+                self._stream.write(data.decode(errors="replace"))
+            else:
+                self._stream.flush()
+                raw.write(data)
+            self._stream.flush()

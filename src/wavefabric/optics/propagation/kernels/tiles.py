@@ -1,0 +1,222 @@
+"""Work on one tile of samples, shared by the Kerr kernels of one rank and of several.
+
+A field tile is the real view (rows, 2m), real and imaginary parts interleaved; numbers of phase groups are
+(groups, m). Sums over a group run in row order, so that answers do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wavefabric.device.fma import fma
+from wavefabric.system.numba_cache import njit
+
+SERIAL: dict[str, Any] = dict(nogil=True, error_model="numpy")
+PARALLEL: dict[str, Any] = dict(parallel=True, error_model="numpy")
+#: Bytes of one tile of one field: two fields and the sums stay in a 2 MiB L2 cache.
+TILE_BYTES = 1 << 18
+
+
+def tile_samples(bytes_a_sample: int) -> int:
+    """Samples of a tile: a multiple of 16 from 16 to 1024."""
+    return int(min(max(TILE_BYTES // bytes_a_sample // 16 * 16, 16), 1024))
+
+
+def real_view(field):
+    """The (rows, 2N) real view of a field."""
+    return field.view(field.real.dtype)
+
+
+@njit(**SERIAL)
+def worker_samples(worker, workers, n, tile):
+    """First sample of a worker's tiles, and the one after its last."""
+    tiles = (n + tile - 1) // tile
+    return worker * tiles // workers * tile, min((worker + 1) * tiles // workers * tile, n)
+
+
+@njit(**SERIAL)
+def group_powers(a, start, out):
+    """out[g, t] = Σ |a|² over the rows of group g."""
+    for g in range(start.size - 1):
+        acc = out[g]
+        acc[:] = 0
+        for r in range(start[g], start[g + 1]):
+            row = a[r]
+            for t in range(row.size // 2):
+                x, y = row[2 * t], row[2 * t + 1]
+                acc[t] = fma(x, x, fma(y, y, acc[t]))
+
+
+@njit(**SERIAL)
+def group_sums(a, k, start, half, add, saa, sbb, sab):
+    """Sums of |a|², |b|² and Im a*b over the rows of each group; b is k, or a + half k if ``add``."""
+    for g in range(start.size - 1):
+        aa, bb, ab = saa[g], sbb[g], sab[g]
+        aa[:], bb[:], ab[:] = 0, 0, 0
+        for r in range(start[g], start[g + 1]):
+            x, y = a[r], k[r]
+            for t in range(aa.size):
+                ar, ai = x[2 * t], x[2 * t + 1]
+                br, bi = y[2 * t], y[2 * t + 1]
+                if add:
+                    br, bi = fma(half, br, ar), fma(half, bi, ai)
+                aa[t] = fma(ar, ar, fma(ai, ai, aa[t]))
+                bb[t] = fma(br, br, fma(bi, bi, bb[t]))
+                ab[t] = fma(ar, bi, fma(-ai, br, ab[t]))
+
+
+@njit(**SERIAL)
+def add_product(matrix, p, first, out):
+    """out = matrix @ p if ``first``, else out += matrix @ p."""
+    for c in range(matrix.shape[0]):
+        acc = out[c]
+        if first:
+            acc[:] = 0
+        for d in range(matrix.shape[1]):
+            factor = matrix[c, d]
+            row = p[d]
+            for t in range(acc.size):
+                acc[t] = fma(factor, row[t], acc[t])
+
+
+@njit(**SERIAL)
+def add_power(saa, sbb, sab, theta, h, square, cross):
+    """saa += u (square u sbb − cross sab), u = h theta: the power after a Runge–Kutta increment, one group.
+
+    |A + k2/2|² with k2 = iuB is |A|² − u Im A*B + u²|B|²/4; |S + k4/6|² with k4/6 = iuC is
+    |S|² − 2u Im S*C + u²|C|².
+    """
+    for t in range(saa.size):
+        u = h * theta[t]
+        saa[t] = fma(u, fma(square * u, sbb[t], -(cross * sab[t])), saa[t])
+
+
+@njit(**SERIAL)
+def rotation(rate, h, c1, s):
+    """c1 = cos(φ) − 1 and s = sin(φ), φ = h rate, without cancellation: −2 sin²(φ/2), 2 sin cos.
+
+    Taylor series on [−π/2, π/2]; the remainders y²³/23! and y²⁴/24! are below 2e-18.
+    """
+    real = rate.dtype.type
+    inv, hi, lo = real(0.15915494309189535), real(math.pi), real(math.pi - float(real(math.pi)))
+    half, one, two = real(0.5), real(1), real(2)
+    for t in range(rate.size):
+        phase = h * rate[t]
+        k = np.floor(fma(phase, inv, half))
+        y = fma(-k, lo, fma(-k, hi, half * phase))
+        q = y * y
+        sn = real(1.9572941063391263e-20)
+        sn = fma(sn, q, real(-8.2206352466243295e-18))
+        sn = fma(sn, q, real(2.8114572543455206e-15))
+        sn = fma(sn, q, real(-7.6471637318198164e-13))
+        sn = fma(sn, q, real(1.6059043836821613e-10))
+        sn = fma(sn, q, real(-2.5052108385441720e-08))
+        sn = fma(sn, q, real(2.7557319223985893e-06))
+        sn = fma(sn, q, real(-1.9841269841269841e-04))
+        sn = fma(sn, q, real(8.3333333333333332e-03))
+        sn = fma(sn, q, real(-1.6666666666666666e-01))
+        sn = fma(sn, q, one) * y
+        cs = real(-8.8967913924505741e-22)
+        cs = fma(cs, q, real(4.1103176233121648e-19))
+        cs = fma(cs, q, real(-1.5619206968586225e-16))
+        cs = fma(cs, q, real(4.7794773323873853e-14))
+        cs = fma(cs, q, real(-1.1470745597729725e-11))
+        cs = fma(cs, q, real(2.0876756987868100e-09))
+        cs = fma(cs, q, real(-2.7557319223985888e-07))
+        cs = fma(cs, q, real(2.4801587301587302e-05))
+        cs = fma(cs, q, real(-1.3888888888888889e-03))
+        cs = fma(cs, q, real(4.1666666666666664e-02))
+        cs = fma(cs, q, real(-0.5))
+        cs = fma(cs, q, one)
+        c1[t] = -two * sn * sn
+        s[t] = two * sn * cs
+
+
+@njit(**SERIAL)
+def multiply(row, re, im):
+    """row += row (re + i im): rounds less than row ← row (1 + re + i im)."""
+    for t in range(re.size):
+        x, y = row[2 * t], row[2 * t + 1]
+        row[2 * t] = x + fma(x, re[t], -(y * im[t]))
+        row[2 * t + 1] = y + fma(x, im[t], y * re[t])
+
+
+@njit(**SERIAL)
+def derivative(x, rate, y):
+    """y = i rate x."""
+    for t in range(rate.size):
+        re, im = x[2 * t], x[2 * t + 1]
+        y[2 * t] = -rate[t] * im
+        y[2 * t + 1] = rate[t] * re
+
+
+@njit(**SERIAL)
+def rk4_power(q, p, f, mr, mi):
+    """q = p |1 + f m|²: the power of A + f k when k = m A."""
+    one = p.dtype.type(1)
+    for t in range(p.size):
+        x, y = one + f * mr[t], f * mi[t]
+        q[t] = p[t] * (x * x + y * y)
+
+
+@njit(**SERIAL)
+def rk4_multiplier(theta, h, f, weight, mr, mi, sr, si):
+    """m ← i h theta (1 + f m), and s += weight m."""
+    one = theta.dtype.type(1)
+    for t in range(theta.size):
+        u, x, y = h * theta[t], one + f * mr[t], f * mi[t]
+        mr[t], mi[t] = -u * y, u * x
+        sr[t] += weight * mr[t]
+        si[t] += weight * mi[t]
+
+
+@njit(**SERIAL)
+def update_middle(x, y, theta2, theta3, h, half, third):
+    """k2 and k3 of RK4IP, eq. (6c, 6d), in a row: x = A_I, y = k1/h become A_I + k3, A_I + k1/6 + k2/3 +
+    k3/3.
+    """
+    real = theta2.dtype.type
+    for t in range(theta2.size):
+        p2, p3 = h * theta2[t], h * theta3[t]
+        ar, ai = x[2 * t], x[2 * t + 1]
+        dr, di = half * y[2 * t], half * y[2 * t + 1]
+        k2r, k2i = -p2 * (ai + di), p2 * (ar + dr)
+        k3r = -p3 * fma(real(0.5), k2i, ai)
+        k3i = p3 * fma(real(0.5), k2r, ar)
+        y[2 * t] = fma(third, dr + k2r + k3r, ar)
+        y[2 * t + 1] = fma(third, di + k2i + k3i, ai)
+        x[2 * t] = ar + k3r
+        x[2 * t + 1] = ai + k3i
+
+
+@njit(**SERIAL)
+def update_last(x, y, theta, rate, step, inverse, measure, total):
+    """k4 of RK4IP, eq. (6e, 6f), in a row: x ← y + k4/6, y ← N̂(x)x; ``total`` plus |k4/h − N̂(x)x|².
+
+    ``step`` is h/6, ``inverse`` 1/h.
+    """
+    real = theta.dtype.type
+    for t in range(theta.size):
+        p4 = step * theta[t]
+        k4r, k4i = -p4 * x[2 * t + 1], p4 * x[2 * t]
+        re, im = y[2 * t] + k4r, y[2 * t + 1] + k4i
+        x[2 * t], x[2 * t + 1] = re, im
+        y[2 * t], y[2 * t + 1] = -rate[t] * im, rate[t] * re
+        if measure:
+            er = real(6) * inverse * k4r + rate[t] * im
+            ei = real(6) * inverse * k4i - rate[t] * re
+            total += er * er + ei * ei
+    return total
+
+
+@njit(**SERIAL)
+def largest(rate, most):
+    """The larger of ``most`` and every |rate|; a NaN stays, since nothing is above it."""
+    for t in range(rate.size):
+        v = abs(rate[t])
+        if v > most or v != v:
+            most = v
+    return most
