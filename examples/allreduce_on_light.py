@@ -9,11 +9,10 @@ from pathlib import Path
 
 from wavefabric.collectives import save, verify
 from wavefabric.collectives.registry import build
-from wavefabric.fabric import load
-from wavefabric.fabric.cost import cost
-from wavefabric.fabric.draw.draw import draw_circuits
-from wavefabric.fabric.photonic.assign import plan
+from wavefabric.fabric import cost, load
+from wavefabric.fabric.draw.pictures import draw_circuits
 from wavefabric.fabric.photonic.check import check_plan
+from wavefabric.fabric.photonic.planning import plan_circuits
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 wafer = load("lightpath:4x8")
@@ -35,7 +34,7 @@ for name, schedule in schedules.items():
     print(f"{name:20} {schedule.communication_rounds:3} rounds  {seconds(schedule) * 1e6:6.1f} us")
 
 best = min(schedules.values(), key=seconds)
-circuits = plan(best, wafer)  # routes, wavelengths and waveguides of every round
+circuits = plan_circuits(best, wafer)  # routes, wavelengths and waveguides of every round
 check_plan(circuits, best)  # proved apart from how they were found
 time = cost(best, wafer, array / elements, plan=circuits)
 print(f"best: {best.name}, {time.seconds / time.bound.seconds:.2f} times what no schedule can beat")

@@ -95,9 +95,9 @@ def _trees(say) -> list[dict[str, Any]]:
 def _split(say) -> list[dict[str, Any]]:
     """Schedules over circuits that have to share a number of waveguides."""
     from wavefabric.collectives.registry import build
-    from wavefabric.fabric.cost.cost import cost
-    from wavefabric.fabric.photonic.assign import plan
+    from wavefabric.fabric.cost_models.cost import cost
     from wavefabric.fabric.photonic.check import check_plan
+    from wavefabric.fabric.photonic.planning import plan_circuits
 
     cases = []
     for way, (radices, options) in WAYS.items():
@@ -111,7 +111,7 @@ def _split(say) -> list[dict[str, Any]]:
                     continue
                 say(f"radix {number}, {waveguides} waveguides, {way}")
                 fabric = lightpath(RANKS, waveguides)
-                circuits = plan(schedule, fabric, **options)
+                circuits = plan_circuits(schedule, fabric, **options)
                 check_plan(circuits, schedule)
                 one = {
                     "radix": number,

@@ -101,14 +101,15 @@ def _homogeneous() -> dict[str, str]:
     """From link budgets with typical losses: of straight routes in a wafer, and of plans for 256 GPUs."""
 
     from wavefabric.collectives.registry import build
-    from wavefabric.fabric.photonic.assign import plan
-    from wavefabric.fabric.photonic.budget import rates, slowest
+    from wavefabric.fabric.photonic.budget import rates, slowest_circuit
+    from wavefabric.fabric.photonic.planning import plan_circuits
 
     fabric = lightpath(256)
     straight = [range(last + 1) for last in range(1, fabric.wafer_columns)]
     reach = int((rates(fabric, straight) >= fabric.laser_bandwidth).sum())
     worst = [
-        slowest(plan(build("recursive", "reduce-scatter", 256, 256, radix=radix), fabric))[0] * 8e-9
+        slowest_circuit(plan_circuits(build("recursive", "reduce-scatter", 256, 256, radix=radix), fabric))[0]
+        * 8e-9
         for radix in (2, 4)
     ]
     return _line(

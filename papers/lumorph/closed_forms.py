@@ -3,7 +3,7 @@
 The paper, "Programmable optical interconnects for server-scale multi-GPU systems", prints no formulas. Those
 under *as printed* reproduce all points of its figures 7 and 8. The others pay for what those leave out, or
 use what those leave idle. Every function takes bytes as a number or an array and gives seconds alike;
-schedules that are costed round by round (`wavefabric.fabric.cost.cost`) need none of this.
+schedules that are costed round by round (`wavefabric.fabric.cost_models.cost`) need none of this.
 
 ``alpha`` is paid once a round, however many messages a rank sends in it, and so is the reconfiguration.
 """

@@ -10,7 +10,7 @@ from typing import Any
 
 from papers.lumorph.closed_forms import PAPER
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 #: Rows and columns of tiles for each number of GPUs.
 GRIDS = {4: (2, 2), 8: (2, 4), 16: (4, 4), 32: (4, 8), 64: (8, 8), 128: (8, 16), 256: (16, 16)}

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 
 class Draws:
@@ -62,6 +62,6 @@ def _paths(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[tuple[int
 
 @cache
 def _shortest(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[tuple[int, ...]]:
-    from wavefabric.fabric.photonic.routing.routes import k_shortest
+    from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
 
     return k_shortest(fabric, src, dst, k)

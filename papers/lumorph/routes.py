@@ -10,7 +10,7 @@ import numpy as np
 
 from papers.lumorph.data import GRIDS, UPRIGHT, lightpath
 from papers.lumorph.random_routes import Draws
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 Pairs = tuple[tuple[int, int], ...]
 #: Figure 5 counts circuits of both directions of an edge.
@@ -75,7 +75,7 @@ def fewest_waveguides(ranks: int, radix: int) -> tuple[int, int]:
         be.
     """
     from wavefabric.fabric.photonic.routing.routes import route
-    from wavefabric.fabric.photonic.wavelengths import fewest_wavelengths, light
+    from wavefabric.fabric.photonic.wavelengths import assign_wavelengths, fewest_wavelengths
 
     plenty = lightpath(ranks)
     rounds = []
@@ -86,7 +86,7 @@ def fewest_waveguides(ranks: int, radix: int) -> tuple[int, int]:
         bound = max(bound, -(-ways.bound * int(lasers.min()) // plenty.lasers))
         rounds.append((ends, ways.routes, lasers))
     found = bound
-    while any(light(lightpath(ranks, found), *one) is None for one in rounds):
+    while any(assign_wavelengths(lightpath(ranks, found), *one) is None for one in rounds):
         found += 1
     return found, bound
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 
 def affine(
@@ -25,9 +25,9 @@ def affine(
     """
     from wavefabric.collectives.registry import build
     from wavefabric.collectives.verify import verify
-    from wavefabric.fabric.cost.cost import cost
-    from wavefabric.fabric.photonic.assign import plan
+    from wavefabric.fabric.cost_models.cost import cost
     from wavefabric.fabric.photonic.check import check_plan
+    from wavefabric.fabric.photonic.planning import plan_circuits
 
     elements = (
         2 * fabric.ranks * (options.get("pieces") or 1)
@@ -36,7 +36,7 @@ def affine(
     verify(schedule)
     circuits: dict[str, Any] = {}
     if isinstance(fabric, PhotonicFabric):
-        circuits["plan"] = plan(schedule, fabric, sharing=sharing)
+        circuits["plan"] = plan_circuits(schedule, fabric, sharing=sharing)
         check_plan(circuits["plan"], schedule)
     found = cost(schedule, fabric, 1.0, **circuits)
     latency = sum(one.latency + one.reconfiguration for one in found.rounds)

@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 from papers.common import DeviceName, Json, Output, Plot, Threads, run, show, start_ranks
 from wavefabric.acoustics.build import make_stages
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
-from wavefabric.acoustics.parallel.window import BELLS
+from wavefabric.acoustics.parallel.window import WINDOWS
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.ultrasound_cases import MEDIA, problem
@@ -46,7 +46,7 @@ def measure(
     ranks: Ranks,
     shape: tuple[int, int, int] | None = None,
     overlaps: Sequence[int] = OVERLAPS,
-    bells: Sequence[str] = BELLS,
+    bells: Sequence[str] = WINDOWS,
     media: Sequence[str] = MEDIA,
     grid: tuple[int, int, int] | None = None,
     steps: int = 150,
@@ -64,7 +64,7 @@ def measure(
         (Nx, Ny, Nz). By default 80 points a block along the axes that are cut, and 32 along others.
     overlaps : sequence of int
     bells : sequence of str
-        Of `wavefabric.acoustics.parallel.window.BELLS`.
+        Of `wavefabric.acoustics.parallel.window.WINDOWS`.
     media : sequence of {"homogeneous", "heterogeneous"}
         Uniform and lossless; or everything at once: arrays full, absorbing, nonlinear.
     grid : tuple of int, optional
@@ -131,7 +131,7 @@ def _stepped(comm: Communicator | None, device, given: Problem, dtype, options: 
     step = Step(stages := make_stages(device, given, dtype, comm=comm, decomposition=shared))
     for number in range(given.steps):
         step.take(number)
-    stages.settle()
+    stages.finish_exchanges()
     return stages.fields.p, shared
 
 
@@ -145,7 +145,7 @@ def _on_one_rank(ranks: Ranks, given: Problem, dtype) -> np.ndarray:
 
 def _errors(comm, given: Problem, dtype, options: Options, reference: np.ndarray) -> tuple[float, float]:
     p, shared = _stepped(comm, comm.device, given, dtype, options)
-    part = shared.parts[comm.rank]  # type: ignore[union-attr]
+    part = shared.subdomains[comm.rank]  # type: ignore[union-attr]
     mine = comm.device.to_host(p)[part.owned].astype(np.float64)
     starts = part.owned_first[::-1]
     block = tuple(slice(s, s + n) for s, n in zip(starts, mine.shape, strict=True))
@@ -237,7 +237,7 @@ def main(
     shape, cut = parse_points(size) if size else None, parse_blocks(blocks) if blocks else None
     widths, kinds = (
         parse_whole_numbers(overlaps, "--overlaps"),
-        BELLS if bells == "all" else parse_list(bells),
+        WINDOWS if bells == "all" else parse_list(bells),
     )
     start_ranks(ranks, threads)
     all_ranks = Ranks(("mpi",), device, threads)

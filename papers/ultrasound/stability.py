@@ -23,7 +23,7 @@ from wavefabric.acoustics.run import run as simulate
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import to_problem
 from wavefabric.acoustics.source import Source
-from wavefabric.acoustics.stability.energy_watch import TOLERANCE
+from wavefabric.acoustics.stability.energy import TOLERANCE
 from wavefabric.acoustics.stability.time_step import Stability, stability
 from wavefabric.cli.common.show import Status
 from wavefabric.device import get_device

@@ -8,6 +8,16 @@ from scipy.special import jv
 from wavefabric.acoustics.analytic import bowl_depth
 
 
+def piston_on_axis(z, diameter, frequency, sound_speed):
+    """Steady p/p₀ on the axis of a plane circular piston: e^{−ikz} − e^{−ik√(z² + a²)}.
+
+    Pierce, Acoustics (2019), doi:10.1007/978-3-030-11214-1, section 5.7.
+    """
+    z = np.asarray(z, float)
+    k = 2 * np.pi * frequency / sound_speed
+    return np.exp(-1j * k * z) - np.exp(-1j * k * np.hypot(z, diameter / 2))
+
+
 def rayleigh(axial, radial, diameter, frequency, sound_speed, radius=None, order=None):
     """Steady p/p₀ of a circular piston, or of a bowl of this radius, by quadrature of the Rayleigh integral.
 

@@ -134,7 +134,7 @@ class PlainSolver:
         self.number += 1
 
     def fields(self):
-        """By the names of `constants.Fields.named`."""
+        """By the names of `coefficients.Fields.named`."""
         axes = "xyz"[: self.problem.dimensions]
         found = {"p": self.p}
         found |= {f"u{a}": field for a, field in zip(axes, self.u, strict=True)}

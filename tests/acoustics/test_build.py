@@ -22,21 +22,21 @@ SHAPE = (40, 36, 30)
 
 @needs_fftw
 def test_stages_on_a_cpu(cpu):
-    from wavefabric.acoustics.solver.fused_cpu import PlaneStages
+    from wavefabric.acoustics.solver.fused_cpu import FusedCpuStages
 
     for shape in [(24, 20, 18), (13, 17, 11), (8, 8, 2)]:
-        assert type(make_stages(cpu, problem(shape, pml=False), np.float32)) is PlaneStages
+        assert type(make_stages(cpu, problem(shape, pml=False), np.float32)) is FusedCpuStages
     assert type(make_stages(cpu, problem((24, 20, 1)), np.float32)) is Stages
     assert type(make_stages(cpu, problem((24, 20, 18)), np.float32, plain=True)) is Stages
 
 
 @pytest.mark.gpu
 def test_stages_on_a_gpu():
-    from wavefabric.acoustics.solver.fused_cuda import AxisStages
+    from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
 
     gpu = get_device("cuda")
     for dtype in (np.float32, np.float64):
-        assert type(make_stages(gpu, problem((24, 20, 18)), dtype)) is AxisStages
+        assert type(make_stages(gpu, problem((24, 20, 18)), dtype)) is FusedCudaStages
         for shape in [(13, 20, 18), (24, 22, 18), (24, 20, 17), (24, 20, 1)]:
             assert type(make_stages(gpu, problem(shape), dtype)) is Stages
     assert type(make_stages(gpu, problem((24, 20, 18)), np.float32, plain=True)) is Stages

@@ -9,10 +9,10 @@ import pytest
 from wavefabric.cli.collective.circuits import circuits_text
 from wavefabric.collectives import ring_all_gather, to_json
 from wavefabric.fabric import load
-from wavefabric.fabric.photonic.assign import plan
-from wavefabric.fabric.presets import FOLDER
+from wavefabric.fabric.io.presets import PRESETS
+from wavefabric.fabric.photonic.planning import plan_circuits
 
-LIGHTPATH = (FOLDER / "lightpath.toml").read_text("utf-8")
+LIGHTPATH = (PRESETS / "lightpath.toml").read_text("utf-8")
 DIGITS = "1" * 5000
 HEX = "0x" + "f" * 5000
 DOTS = ".".join("a" * 50_000)
@@ -60,7 +60,7 @@ def core(diameter):
 PRESET = 'preset = "graded-index-62.5"\ngroups = 2'
 GRID = 'channels = 3\nspacing = "50 GHz"\ncentre_frequency = "193.4 THz"'
 RUN = ("run", "run.toml")
-CIRCUITS = circuits_text(plan(ring_all_gather([2, 2]), load("lightpath:1x2")))
+CIRCUITS = circuits_text(plan_circuits(ring_all_gather([2, 2]), load("lightpath:1x2")))
 MAKE, COST, LIGHT = ("collective", "make"), ("collective", "cost"), ("--fabric", "lightpath:1x2")
 PLACED = (*RUN, "--ranks", "2", "--placement")
 DRAW = ("collective", "draw", "s.json", "--fabric", "lightpath:1x2", "-o", "x.png")

@@ -18,9 +18,9 @@ from wavefabric.collectives.schedule import TRANSFER, Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric import load as load_fabric
 from wavefabric.fabric import save as save_fabric
-from wavefabric.fabric.photonic.assign import plan
 from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.check import check_plan
+from wavefabric.fabric.photonic.planning import plan_circuits
 
 
 def told(command, *words):
@@ -235,7 +235,7 @@ def test_verify_what_is_expected(command, tmp_path):
 def test_verify_names_the_circuit_at_fault(command, tmp_path):
     schedule, place = ring_all_gather([1] * 4), load_fabric("lightpath:2x2")
     save(tmp_path / "a.json", schedule)
-    found = plan(schedule, place)
+    found = plan_circuits(schedule, place)
     first = found.rounds[0]
     twice = replace(first, bundles=(*first.bundles, first.bundles[0]))
     (tmp_path / "c.json").write_text(circuits_text(replace(found, rounds=(twice, *found.rounds[1:]))))
@@ -251,7 +251,7 @@ def test_verify_names_the_circuit_at_fault(command, tmp_path):
 )
 def test_circuits_survive_their_file(tmp_path, collective, fabric):
     place = load_fabric(fabric)
-    found = plan(build("direct", collective, place.ranks, place.ranks), place)
+    found = plan_circuits(build("direct", collective, place.ranks, place.ranks), place)
     path = tmp_path / "c.json"
     path.write_text(circuits_text(found))
     assert load_circuits(path) == found
@@ -281,7 +281,7 @@ def test_circuits_survive_their_file(tmp_path, collective, fabric):
     ],
 )
 def test_bad_circuits_are_named(tmp_path, change, words):
-    content = json.loads(circuits_text(plan(ring_all_gather([1] * 4), load_fabric("lightpath:2x2"))))
+    content = json.loads(circuits_text(plan_circuits(ring_all_gather([1] * 4), load_fabric("lightpath:2x2"))))
     change(content)
     path = tmp_path / "c.json"
     path.write_text(json.dumps(content))
@@ -368,7 +368,7 @@ def test_options_of_light_reach_the_cost(command):
 def test_cost_of_a_file_with_its_circuits(command, tmp_path):
     schedule = build("recursive", "all-gather", 4, 8)
     save(tmp_path / "s.json", schedule)
-    (tmp_path / "c.json").write_text(circuits_text(plan(schedule, load_fabric("lightpath:2x2"))))
+    (tmp_path / "c.json").write_text(circuits_text(plan_circuits(schedule, load_fabric("lightpath:2x2"))))
     one = told(command, "cost", "s.json", "--circuits", "c.json")
     other = told(command, "cost", "s.json", "--fabric", "lightpath:2x2")
     assert one["costs"][0]["seconds"] == other["costs"][0]["seconds"]
@@ -498,7 +498,7 @@ def test_costs_refuse_what_has_no_use(command, tmp_path, words, message):
 
 def test_circuits_keep_their_link_budget(tmp_path):
     place = replace(load_fabric("lightpath:2x2"), budget=LinkBudget(launch_power=-3.0))
-    found = plan(ring_all_gather([1] * 4), place)
+    found = plan_circuits(ring_all_gather([1] * 4), place)
     path = tmp_path / "c.json"
     path.write_text(circuits_text(found))
     assert load_circuits(path) == found

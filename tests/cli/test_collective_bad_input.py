@@ -8,10 +8,10 @@ import pytest
 from wavefabric.cli.collective.circuits import circuits_text
 from wavefabric.collectives import ring_all_gather, to_json
 from wavefabric.fabric import load
-from wavefabric.fabric.photonic.assign import plan
+from wavefabric.fabric.photonic.planning import plan_circuits
 
 RING = to_json(ring_all_gather([2, 2]))
-SOUND = circuits_text(plan(ring_all_gather([2, 2]), load("lightpath:1x2")))
+SOUND = circuits_text(plan_circuits(ring_all_gather([2, 2]), load("lightpath:1x2")))
 
 
 def spoilt(change):

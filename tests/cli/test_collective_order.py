@@ -158,7 +158,7 @@ def test_schedules_by_name_are_proved_once(command, monkeypatch, tmp_path):
     from wavefabric.cli.collective.circuits import circuits_text
     from wavefabric.collectives import verify
     from wavefabric.fabric import load
-    from wavefabric.fabric.photonic.assign import plan
+    from wavefabric.fabric.photonic.planning import plan_circuits
 
     proved, loaded = [], []
     monkeypatch.setattr("wavefabric.collectives.verify", lambda s: proved.append(s) or verify(s))
@@ -166,7 +166,7 @@ def test_schedules_by_name_are_proved_once(command, monkeypatch, tmp_path):
     assert len(proved) == 1
     schedule = build("ring", "all-gather", 4, 4)
     save(tmp_path / "s.json", schedule)
-    (tmp_path / "c.json").write_text(circuits_text(plan(schedule, load("lightpath:2x2"))))
+    (tmp_path / "c.json").write_text(circuits_text(plan_circuits(schedule, load("lightpath:2x2"))))
     read = circuits.load_circuits
     monkeypatch.setattr(circuits, "load_circuits", lambda path: loaded.append(path) or read(path))
     told(command, "cost", "s.json", "--circuits", "c.json")

@@ -127,10 +127,10 @@ PASSES = [
 
 @pytest.mark.parametrize(("arch", "shape", "real", "nonlinear", "absorption", "passes"), PASSES)
 def test_passes_compile(arch, shape, real, nonlinear, absorption, passes):
-    """axes.cu with what the launcher puts before it."""
+    """axis_passes.cu with what the launcher puts before it."""
     from wavefabric.acoustics.solver import axis_passes_cuda
 
-    assert axis_passes_cuda.usable(shape, real) == (passes == "XYZ")
+    assert axis_passes_cuda.usable(*shape[::-1], real) == (passes == "XYZ")
     before = [
         files(place.rpartition("/")[0]).joinpath(place.rpartition("/")[2])
         for place in axis_passes_cuda.BEFORE
@@ -162,7 +162,7 @@ def test_kernels_have_their_launchers():
     from wavefabric.optics.propagation.kernels import kerr, kerr_cuda, linear
 
     light = public(kerr, linear)
-    assert {"kerr_rotate", "transfer_table", "rk4ip_last", "row_energy", "Coupling"} <= light
+    assert {"kerr_rotate", "transfer_table", "rk4ip_last", "row_energy", "KerrLayout"} <= light
     assert light <= set(dir(kerr_cuda.Kernels))
     assert {"fill_operator", "update_density", "set_points", "sample", "tick"} <= public(sound)
     assert public(sound) <= set(dir(sound_cuda.Kernels))

@@ -18,7 +18,7 @@ from wavefabric.execution.fitted_fabric import fabric_of
 from wavefabric.execution.patterns import PATTERNS, additions, busiest, pattern, relay
 from wavefabric.execution.ranks import Ranks
 from wavefabric.execution.run_schedule import as_run
-from wavefabric.fabric.cost.cost import cost
+from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.io.files import from_toml
 
 _SIZES = np.array(measure_fabric.SIZES["cuda"], float)

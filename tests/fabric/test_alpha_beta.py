@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from wavefabric.collectives import point_to_point, ring_all_reduce
 from wavefabric.collectives.registry import build
-from wavefabric.fabric.cost.alpha_beta import alpha_beta
+from wavefabric.fabric.cost_models.alpha_beta import alpha_beta
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.electrical.resources import transfer_bytes
-from wavefabric.fabric.electrical.routing import paths
+from wavefabric.fabric.electrical.routing import static_routes
 from wavefabric.fabric.io.files import load
 
 ALPHA, RATE = 0.7e-6, 300 * 2.0**30
@@ -105,7 +105,7 @@ def cases(draw):
 def plainly(schedule, fabric, element_bytes):
     """The model, one transfer after the other."""
     total = 0.0
-    routes = paths(fabric)
+    routes = static_routes(fabric)
     w = routes.wires
     for number in np.unique(schedule.transfers["round"]):
         load_of: dict = {}
@@ -113,7 +113,7 @@ def plainly(schedule, fabric, element_bytes):
         for t, size in zip(schedule.transfers, transfer_bytes(schedule, element_bytes), strict=True):
             if t["round"] != number or t["src"] == t["dst"]:
                 continue
-            way = routes.route(int(t["src"]), int(t["dst"]))
+            way = routes.wires_of(np.array([t["src"]]), np.array([t["dst"]]))[1].tolist()
             latency = max(latency or 0.0, sum(w.latency[k] for k in way))
             for k in way:
                 load_of[k] = load_of.get(k, 0) + size / w.bandwidth[k]
@@ -142,7 +142,7 @@ def test_it_is_the_plain_sum(case, element_bytes):
 def test_the_table_of_loads_is_worked_off_in_parts(monkeypatch):
     schedule, fabric = ring_all_reduce(8, 8), load("torus:2x4")
     whole = alpha_beta(schedule, fabric, 1e6)
-    monkeypatch.setattr("wavefabric.fabric.cost.alpha_beta._TABLE", 100)
+    monkeypatch.setattr("wavefabric.fabric.cost_models.alpha_beta._TABLE", 100)
     parts = alpha_beta(schedule, fabric, 1e6)
     assert parts.rounds == whole.rounds
     assert parts.busiest == whole.busiest

@@ -16,8 +16,8 @@ from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric.bounds import bottleneck as bottleneck_module
 from wavefabric.fabric.bounds.bottleneck import bottleneck
-from wavefabric.fabric.bounds.bounds import bound
-from wavefabric.fabric.bounds.cuts import ports, restrict, sampled
+from wavefabric.fabric.bounds.bound import bound
+from wavefabric.fabric.bounds.cuts import port_rates, restrict, sampled
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.files import load
 
@@ -85,7 +85,7 @@ def test_rooted_operations_are_bound_by_the_tightest_cut(fabric, root):
     n, size = fabric.ranks, 12.0
     out = {s: flow_out(fabric, s) for s in subsets(n)}
     into = {s: flow_out(fabric, s, reverse=True) for s in subsets(n)}
-    volume = (n - 1) * size / sum(ports(fabric)[0]), (n - 1) * size / sum(ports(fabric)[1])
+    volume = (n - 1) * size / sum(port_rates(fabric)[0]), (n - 1) * size / sum(port_rates(fabric)[1])
     expected = {
         "broadcast": max(*volume, *(size / out[s] for s in out if root in s)),
         "reduce": max(*volume, *(size / into[s] for s in into if root in s)),
@@ -189,16 +189,16 @@ def test_a_part_of_a_fabric():
     least = bound("all-gather", load("dgx-2"), 4e9, ranks=4)
     assert least.transfer == pytest.approx(3e9 / 150e9)
     assert bound("all-reduce", load("dgx-2"), 1e9, ranks=1).seconds == 0
-    sends, receives = ports(load("hgx-h200"))
+    sends, receives = port_rates(load("hgx-h200"))
     assert set(sends) == set(receives) == {394e9}
 
 
 def test_symmetric_gpus_are_searched_once_with_the_same_answer(monkeypatch):
     for name, classes in (("torus:4x4", 1), ("mesh:4x4", 3), ("hypercube:4", 1), ("ring:7", 1), ("dgx-1", 8)):
-        assert len(bottleneck_module._different(load(name))) == classes
+        assert len(bottleneck_module._distinct_gpus(load(name))) == classes
     lopsided = load("torus:4x4")
     lopsided = replace(lopsided, links=(replace(lopsided.links[0], bandwidth=1e9), *lopsided.links[1:]))
-    assert len(bottleneck_module._different(lopsided)) > 1
+    assert len(bottleneck_module._distinct_gpus(lopsided)) > 1
 
 
 def test_bad_arguments():

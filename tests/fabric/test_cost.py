@@ -11,9 +11,8 @@ from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import ROOTED
 from wavefabric.collectives.registry import ALGORITHMS, accepts, build
 from wavefabric.errors import InputError
-from wavefabric.fabric import load
-from wavefabric.fabric.cost import cost
-from wavefabric.fabric.cost.alpha_beta import alpha_beta
+from wavefabric.fabric import cost, load
+from wavefabric.fabric.cost_models.alpha_beta import alpha_beta
 
 FABRICS = ["switch:8", "ring:6", "mesh:2x4", "torus:3x3", "hypercube:3", "dgx-1", "pny-p40", "hgx-h200"]
 

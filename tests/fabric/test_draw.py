@@ -18,22 +18,25 @@ from wavefabric.collectives import (
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import load
-from wavefabric.fabric.cost.result import Bound, Cost, RoundCost
-from wavefabric.fabric.draw import draw, graph_layout, photonic
+from wavefabric.fabric.cost_models.result import Cost, LowerBound, RoundCost
+from wavefabric.fabric.draw import graph_layout, pictures, style
 from wavefabric.fabric.draw.gantt import _lanes
 from wavefabric.fabric.draw.page import page
-from wavefabric.fabric.draw.scene import HALF, evenly, flat, scene, time_words
-from wavefabric.fabric.draw.state import story
-from wavefabric.fabric.photonic.assign import plan
+from wavefabric.fabric.draw.replay import replay
+from wavefabric.fabric.draw.scene import HALF, flat, scene
+from wavefabric.fabric.draw.style import evenly, time_words
+from wavefabric.fabric.photonic.planning import plan_circuits
 
 
 @pytest.fixture(scope="module")
 def small():
     """A ring on 2 x 2 tiles, its circuits, and a cost."""
     schedule = ring_all_reduce(4, 8)
-    found = plan(schedule, load("lightpath:2x2"))
+    found = plan_circuits(schedule, load("lightpath:2x2"))
     rounds = tuple(RoundCost(r, 1, 2e-6, 1e-6, 0.0, 1e-6, 8.0, "tile0 sends") for r in range(6))
-    cost = Cost(schedule.name, "lightpath:2x2", "photonic", 12e-6, rounds, Bound(1e-6, 1e-6, 2e-6, "why"))
+    cost = Cost(
+        schedule.name, "lightpath:2x2", "photonic", 12e-6, rounds, LowerBound(1e-6, 1e-6, 2e-6, "why")
+    )
     return schedule, found, cost
 
 
@@ -41,34 +44,34 @@ def small():
 
 
 def test_levels_of_a_ring_grow_to_all():
-    told = story(ring_all_reduce(4, 8))
-    assert told.collective == "all-reduce"
-    assert np.allclose(told.levels[0], 1 / 4)  # a rank's own terms
+    progress = replay(ring_all_reduce(4, 8))
+    assert progress.collective == "all-reduce"
+    assert np.allclose(progress.levels[0], 1 / 4)  # a rank's own terms
     # After three rounds a rank has one chunk complete, and parts of 3, 2 and 1 terms.
-    assert np.allclose(told.levels[3], (1 + 3 / 4 + 2 / 4 + 1 / 4) / 4)
-    assert np.allclose(told.levels[-1], 1)
-    assert (np.diff(told.levels, axis=0) >= 0).all()
-    assert told.gathering.tolist() == [False] * 3 + [True] * 3
-    assert [told.phase(r) for r in (0, 3)] == ["adding up", "gathering sums"]
+    assert np.allclose(progress.levels[3], (1 + 3 / 4 + 2 / 4 + 1 / 4) / 4)
+    assert np.allclose(progress.levels[-1], 1)
+    assert (np.diff(progress.levels, axis=0) >= 0).all()
+    assert progress.gathering.tolist() == [False] * 3 + [True] * 3
+    assert [progress.phase(r) for r in (0, 3)] == ["adding up", "gathering sums"]
 
 
 def test_levels_count_elements_and_who_is_promised_nothing():
-    told = story(ring_all_gather([1, 3]))
-    assert np.allclose(told.levels, [[1 / 4, 3 / 4], [1, 1]])
-    told = story(point_to_point("one", 3, [(0, 1, 5)]))
-    assert np.isnan(told.levels[:, [0, 2]]).all()
-    assert told.levels[:, 1].tolist() == [0, 1]
+    progress = replay(ring_all_gather([1, 3]))
+    assert np.allclose(progress.levels, [[1 / 4, 3 / 4], [1, 1]])
+    progress = replay(point_to_point("one", 3, [(0, 1, 5)]))
+    assert np.isnan(progress.levels[:, [0, 2]]).all()
+    assert progress.levels[:, 1].tolist() == [0, 1]
 
 
 def test_rounds_left_out_change_nothing():
     ring = ring_all_gather([1, 1, 1])
     later = ring.transfers.copy()
     later["round"] += 2
-    told = story(replace(ring, transfers=later))
-    assert told.levels.shape == (3, 3)
-    assert all(np.allclose(told.before(r), 1 / 3) for r in range(3))
-    assert (told.before(3) > 1 / 3).all()
-    assert np.allclose(told.levels[-1], 1)
+    progress = replay(replace(ring, transfers=later))
+    assert progress.levels.shape == (3, 3)
+    assert all(np.allclose(progress.before(r), 1 / 3) for r in range(3))
+    assert (progress.before(3) > 1 / 3).all()
+    assert np.allclose(progress.levels[-1], 1)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,7 @@ def test_rounds_left_out_change_nothing():
 def test_no_two_lights_of_a_round_coincide(fabric, ranks):
     place = load(fabric)
     schedule = build("direct" if ranks < 16 else "recursive", "all-gather", ranks, ranks)
-    shown = scene(schedule, plan(schedule, place))
+    shown = scene(schedule, plan_circuits(schedule, place))
     for now in shown.frames:
         # Straight pieces, as (axis, place across, from, to).
         pieces = []
@@ -111,7 +114,7 @@ def test_lines_begin_and_end_at_their_tiles_and_cross_none(small):
 def test_shares_are_of_the_whole_array():
     # Scratch is longer than the array here: each of three others sends all of its own to be added.
     schedule = build("direct", "all-reduce", 4, 8)
-    shown = scene(schedule, plan(schedule, load("lightpath:2x2")))
+    shown = scene(schedule, plan_circuits(schedule, load("lightpath:2x2")))
     for now in shown.frames:
         assert all(c.words.endswith(", 100 % of the array") for c in now.circuits), now.circuits[0].words
 
@@ -132,10 +135,12 @@ def test_times_and_titles(small):
 def test_parts_of_a_round_share_its_time_and_its_levels():
     place = replace(load("lightpath:2x3"), lasers=2, waveguides=1, fibres=1)
     schedule = build("direct", "all-gather", 6, 6)
-    found = plan(schedule, place)
+    found = plan_circuits(schedule, place)
     parts = len(found.rounds)
     assert parts > 1
-    cost = Cost("s", "f", "photonic", 1.0, (RoundCost(0, parts, 1.0, 0, 0, 1.0, 1, ""),), Bound(0, 0, 0, ""))
+    cost = Cost(
+        "s", "f", "photonic", 1.0, (RoundCost(0, parts, 1.0, 0, 0, 1.0, 1, ""),), LowerBound(0, 0, 0, "")
+    )
     shown = scene(schedule, found, cost)
     assert shown.frames[0].title == f"round 1 of 1, part 1 of {parts}"
     assert [f.end for f in shown.frames] == pytest.approx([(k + 1) / parts for k in range(parts)])
@@ -146,7 +151,7 @@ def test_parts_of_a_round_share_its_time_and_its_levels():
 def test_tiles_left_over_are_drawn_empty():
     schedule = ring_all_gather([1, 1, 1])
     place = load("lightpath:2x2")
-    shown = scene(schedule, plan(schedule, place))
+    shown = scene(schedule, plan_circuits(schedule, place))
     assert np.isnan(shown.frames[0].after[3])
     assert shown.tiles.shape == (4, 2)
 
@@ -168,10 +173,10 @@ def test_words_of_times():
 
 
 def test_colours_tell_all_from_nearly_all():
-    assert photonic.level_colour(1.0) != photonic.level_colour(0.999)
-    assert len({photonic.hue(k / 15) for k in range(16)}) == 16
+    assert style.level_colour(1.0) != style.level_colour(0.999)
+    assert len({style.wavelength_colour(k / 15) for k in range(16)}) == 16
     for share in (-1, 0, 0.3, 1, 2):
-        assert re.fullmatch("#[0-9a-f]{6}", photonic.hue(share))
+        assert re.fullmatch("#[0-9a-f]{6}", style.wavelength_colour(share))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +220,7 @@ def test_bars_of_a_lane_do_not_overlap(bars):
 def test_loads_of_links_by_hand():
     # Around a ring of 4 every link carries three of four chunks, one way.
     fabric = load("ring:4")
-    found = draw.loads(ring_all_gather([10] * 4), fabric, 1.0, 1.0)
+    found = pictures.link_loads(ring_all_gather([10] * 4), fabric, 1.0, 1.0)
     assert sorted(np.round(found * fabric.links[0].bandwidth, 9)) == [0] * 4 + [30] * 4
 
 
@@ -224,7 +229,7 @@ def test_loads_of_links_by_hand():
 
 def test_a_page_needs_nothing_from_elsewhere(small, tmp_path):
     schedule, found, cost = small
-    path = draw.draw_circuits(schedule, found, tmp_path / "x.html", cost)
+    path = pictures.draw_circuits(schedule, found, tmp_path / "x.html", cost)
     text = path.read_text("utf-8")
     assert not re.search(r"https?:|//[a-z]|@import|url\(|src=|href=", text.replace("// ", ""))
     for word in ('type="range"', "Pause", "<svg", schedule.name):
@@ -253,21 +258,21 @@ def test_an_animation_moves_and_rests(small, tmp_path):
     from PIL import Image
 
     schedule, found, cost = small
-    told = []
+    progress = []
 
     class Progress:
         def start(self, total, label):
-            told.append(total)
+            progress.append(total)
 
         def update(self, done, message=""):
-            told.append(done)
+            progress.append(done)
 
         def finish(self):
             pass
 
-    path = draw.draw_circuits(schedule, found, tmp_path / "x.gif", cost, most=2, progress=Progress())
+    path = pictures.draw_circuits(schedule, found, tmp_path / "x.gif", cost, most=2, progress=Progress())
     with Image.open(path) as picture:
-        assert picture.n_frames == told[0] == told[-1] > 4
+        assert picture.n_frames == progress[0] == progress[-1] > 4
         assert picture.info["loop"] == 0
         seen, lasting = set(), []
         for k in range(picture.n_frames):
@@ -281,7 +286,7 @@ def test_an_animation_moves_and_rests(small, tmp_path):
 @pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
 def test_pictures_that_stand_still(small, tmp_path, ending):
     schedule, found, cost = small
-    path = draw.draw_circuits(schedule, found, tmp_path / f"x{ending}", cost, most=3)
+    path = pictures.draw_circuits(schedule, found, tmp_path / f"x{ending}", cost, most=3)
     head = path.read_bytes()[:200]
     assert {".png": b"\x89PNG", ".svg": b"<svg", ".pdf": b"%PDF"}[ending] in head or ending == ".svg"
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
@@ -293,14 +298,14 @@ def test_an_electrical_fabric_with_loads_and_transfers(tmp_path):
     ring = ring_all_reduce(8, 64)
     times = np.stack([ring.transfers["round"], ring.transfers["round"] + 1.0], axis=1) * 1e-6
     cost = Cost(
-        ring.name, "dgx-1", "flow", 14e-6, (), Bound(0, 1e-6, 1e-6, "why"), times, "link GPU0 -> GPU1"
+        ring.name, "dgx-1", "flow", 14e-6, (), LowerBound(0, 1e-6, 1e-6, "why"), times, "link GPU0 -> GPU1"
     )
-    path = draw.draw_flow(ring, load("dgx-1"), 1e3, tmp_path / "x.png", cost)
+    path = pictures.draw_flow(ring, load("dgx-1"), 1e3, tmp_path / "x.png", cost)
     with Image.open(path) as picture:
         colours = picture.convert("RGB").getcolors(1 << 20)
         assert len(colours) > 500
     for name in ("dgx-1", "lightpath:2x3"):
-        assert draw.draw_fabric(load(name), tmp_path / f"{name[:3]}.png").stat().st_size > 5000
+        assert pictures.draw_fabric(load(name), tmp_path / f"{name[:3]}.png").stat().st_size > 5000
 
 
 def test_existing_files_stay(small, tmp_path):
@@ -308,11 +313,11 @@ def test_existing_files_stay(small, tmp_path):
     there = tmp_path / "there.png"
     there.write_text("mine")
     with pytest.raises(InputError, match=r"output: .*there\.png exists; allowed: another name, or --force"):
-        draw.draw_circuits(schedule, found, there, cost)
+        pictures.draw_circuits(schedule, found, there, cost)
     with pytest.raises(InputError, match="exists"):
-        draw.draw_fabric(load("ring:4"), there)
+        pictures.draw_fabric(load("ring:4"), there)
     assert there.read_text() == "mine"
-    draw.draw_circuits(schedule, found, there, cost, most=1, force=True)
+    pictures.draw_circuits(schedule, found, there, cost, most=1, force=True)
     assert there.read_bytes()[:4] == b"\x89PNG"
 
 
@@ -323,7 +328,7 @@ def test_existing_files_stay(small, tmp_path):
 def test_names_that_cannot_be(small, tmp_path, name, words):
     schedule, found, cost = small
     with pytest.raises(InputError, match=words) as refused:
-        draw.draw_circuits(schedule, found, tmp_path / name, cost, most=1)
+        pictures.draw_circuits(schedule, found, tmp_path / name, cost, most=1)
     assert "\n" not in str(refused.value)
     assert not list(tmp_path.iterdir())
 
@@ -331,13 +336,13 @@ def test_names_that_cannot_be(small, tmp_path, name, words):
 def test_electrical_fabrics_do_not_move(tmp_path):
     ring = ring_all_gather([1] * 4)
     with pytest.raises(InputError, match=r"allowed for electrical fabrics: names that end in \.png"):
-        draw.draw_flow(ring, load("ring:4"), 1.0, tmp_path / "x.gif")
+        pictures.draw_flow(ring, load("ring:4"), 1.0, tmp_path / "x.gif")
 
 
 def test_nothing_to_draw(tmp_path):
     still = point_to_point("still", 4, [(0, 0, 1)])
     place = load("lightpath:2x2")
     with pytest.raises(InputError, match="sends nothing"):
-        draw.draw_circuits(still, plan(still, place), tmp_path / "x.png")
+        pictures.draw_circuits(still, plan_circuits(still, place), tmp_path / "x.png")
     with pytest.raises(InputError, match="sends nothing"):
-        draw.draw_flow(still, load("ring:4"), 1.0, tmp_path / "x.png")
+        pictures.draw_flow(still, load("ring:4"), 1.0, tmp_path / "x.png")

@@ -7,8 +7,8 @@ import pytest
 
 from wavefabric.collectives import point_to_point, ring_all_gather
 from wavefabric.collectives.registry import build
-from wavefabric.fabric.cost.cost import cost
-from wavefabric.fabric.cost.ends import additions, issue_time
+from wavefabric.fabric.cost_models.cost import cost
+from wavefabric.fabric.cost_models.local_work import issue_time, reduction_times
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.electrical.resources import transfer_bytes
 from wavefabric.fabric.io.files import from_toml, to_toml
@@ -55,10 +55,10 @@ def test_sums_in_rounds_of_their_own(model):
 
 def test_the_gpu_that_adds_most_counts():
     reduce = build("direct", "reduce", 4, 3, root=2)
-    rounds, latency, seconds, gpu = additions(reduce, SUMS, transfer_bytes(reduce, MB))
+    rounds, latency, seconds, gpu = reduction_times(reduce, SUMS, transfer_bytes(reduce, MB))
     assert gpu.tolist() == [2] * len(rounds)
     assert latency.sum() + seconds.sum() == pytest.approx(3 * (2e-6 + 750e-6))
-    assert additions(reduce, PLAIN, transfer_bytes(reduce, MB))[0].size == 0
+    assert reduction_times(reduce, PLAIN, transfer_bytes(reduce, MB))[0].size == 0
 
 
 @pytest.mark.parametrize("model", ["alpha-beta", "flow"])
@@ -88,7 +88,7 @@ def test_who_receives_adds():
     size = transfer_bytes(chain, MB)
     t = chain.transfers
     assert (t["src"] != t["dst"]).all()
-    rounds, latency, seconds, gpu = additions(chain, SUMS, size)
+    rounds, latency, seconds, gpu = reduction_times(chain, SUMS, size)
     assert gpu.tolist() == [int(t["dst"][t["round"] == r][0]) for r in rounds]
     np.testing.assert_allclose(latency, 2e-6)
     np.testing.assert_allclose(seconds, size / 4e9)
@@ -96,6 +96,6 @@ def test_who_receives_adds():
     pair = point_to_point("pair", 3, [(1, 0, 3), (2, 0, 1)])
     rows = pair.transfers.copy()
     rows["reduce"] = True
-    rounds, latency, seconds, gpu = additions(replace(pair, transfers=rows), SUMS, np.array([3e6, 1e6]))
+    rounds, latency, seconds, gpu = reduction_times(replace(pair, transfers=rows), SUMS, np.array([3e6, 1e6]))
     assert (rounds.tolist(), gpu.tolist()) == ([0], [0])
     assert (latency[0], seconds[0]) == pytest.approx((4e-6, 1e-3))

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.fabric.io import text as file_text
+from wavefabric.fabric.io import writing as file_text
 from wavefabric.fabric.io.files import check_connected, from_toml, load, save, to_toml
 from wavefabric.fabric.photonic.budget import LinkBudget, budget
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.units import quantity
 
 NAMES = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), min_size=1, max_size=6).filter(
@@ -223,7 +223,7 @@ def test_families_have_the_links_of_their_textbooks():
     assert len(load("hypercube:4").links) == 4 * 16
     assert len(load("switch:9").links) == 18
     for kind, sizes in (("mesh", (2, 3)), ("torus", (3, 3)), ("hypercube", (3,)), ("ring", (4,))):
-        ends = {(link.source, link.target) for link in families.links(kind, sizes, 1.0, 0.0, "wire")}
+        ends = {(link.source, link.target) for link in families.make_links(kind, sizes, 1.0, 0.0, "wire")}
         assert ends == {(b, a) for a, b in ends}
 
 

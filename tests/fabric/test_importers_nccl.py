@@ -4,16 +4,17 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.collectives import ring_all_gather
 from wavefabric.errors import InputError
-from wavefabric.fabric.cost import cost
-from wavefabric.fabric.electrical.routing import paths
+from wavefabric.fabric import cost
+from wavefabric.fabric.electrical.routing import static_routes
 from wavefabric.fabric.io.files import from_toml, to_toml
-from wavefabric.fabric.io.importers import assumed
+from wavefabric.fabric.io.importers import bandwidths
 from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
 
 DATA = Path(__file__).parents[1] / "data" / "fabric"
@@ -22,9 +23,10 @@ FILES = sorted(DATA.glob("nccl-*.xml"))
 
 def way(fabric, src, dst):
     """Nodes between two GPUs, and GB/s of each link of the way."""
-    found = paths(fabric)
-    speeds = [round(float(found.wires.bandwidth[w]) / 1e9, 3) for w in found.route(src, dst)]
-    return found.nodes(src, dst)[1:-1], speeds
+    routes = static_routes(fabric)
+    _, wires = routes.wires_of(np.array([src]), np.array([dst]))
+    speeds = [round(float(routes.wires.bandwidth[w]) / 1e9, 3) for w in wires]
+    return routes.nodes(src, dst)[1:-1], speeds
 
 
 def test_nvswitches_are_one_node():
@@ -259,7 +261,7 @@ def test_nvlink_speeds(sm, each):
     body = '<nvlink target="fffffff:ff:ff.0" count="5" tclass="0x068000"/>'
     text = system(cpu("".join(gpu(f"0000:0{n}:00.0", body, f'sm="{sm}"') for n in (1, 2))))
     assert way(read_nccl_xml(text), 0, 1) == (["NVSwitch"], [5 * each] * 2)
-    assert assumed.nvlink(sm) == pytest.approx(each * 1e9)
+    assert bandwidths.nvlink(sm) == pytest.approx(each * 1e9)
 
 
 def test_links_to_a_cpu():

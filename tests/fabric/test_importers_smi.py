@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
-from wavefabric.fabric.electrical.routing import paths
+from wavefabric.fabric.electrical.routing import static_routes
 from wavefabric.fabric.io.files import check_connected, from_toml, to_toml
 from wavefabric.fabric.io.importers.nvidia_smi import read_topo
 from wavefabric.system.gpu_topology import parse
@@ -18,9 +19,10 @@ FILES = sorted(DATA.glob("smi-*.txt"))
 
 def way(fabric, src, dst):
     """Nodes between two GPUs, and GB/s of each link of the way."""
-    found = paths(fabric)
-    speeds = [round(float(found.wires.bandwidth[w]) / 1e9, 3) for w in found.route(src, dst)]
-    return found.nodes(src, dst)[1:-1], speeds
+    routes = static_routes(fabric)
+    _, wires = routes.wires_of(np.array([src]), np.array([dst]))
+    speeds = [round(float(routes.wires.bandwidth[w]) / 1e9, 3) for w in wires]
+    return routes.nodes(src, dst)[1:-1], speeds
 
 
 def table(links, numa=None):

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
-from wavefabric.fabric import Fabric, Link, load
-from wavefabric.fabric.cost import cost
+from wavefabric.fabric import Fabric, Link, cost, load
 from wavefabric.fabric.draw.graph_layout import positions
-from wavefabric.fabric.electrical.routing import paths
+from wavefabric.fabric.electrical.routing import static_routes
 from wavefabric.fabric.rank_order import best_order, depends_on_pair, reordered
 
 MIB = float(1 << 20)
@@ -92,7 +91,7 @@ def test_data_go_the_same_ways_whatever_the_order(order):
     for a in range(0, 12, 5):
         for b in range(12):
             if a != b:
-                ways = paths(other).nodes(a, b), paths(machine).nodes(order[a], order[b])
+                ways = static_routes(other).nodes(a, b), static_routes(machine).nodes(order[a], order[b])
                 assert ways[0] == ways[1]
     assert reordered(other, np.argsort(order).tolist()).gpus == machine.gpus
     drawn, known = positions(other), positions(machine)

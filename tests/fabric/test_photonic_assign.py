@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
-from wavefabric.fabric.photonic.assign import plan
 from wavefabric.fabric.photonic.check import check_plan, check_switches
-from wavefabric.fabric.photonic.colouring import Colouring, groups
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.colouring import Colouring, split_by_degree
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.planning import plan_circuits
 
 
 def wafer(rows, columns, **changes):
@@ -90,7 +90,7 @@ def test_any_messages_on_any_wafer_get_circuits_that_fit(data):
         "oversubscribed": data.draw(st.sampled_from(("split", "thin"))),
     }
     schedule = messages(fabric.ranks, pairs)
-    circuits = plan(schedule, fabric, **options, seed=1)
+    circuits = plan_circuits(schedule, fabric, **options, seed=1)
     assert_sound(circuits, schedule)
     check_plan(circuits, schedule)
     assert len(circuits.rounds) >= circuits.rounds[0].parts_bound
@@ -101,7 +101,7 @@ def test_any_messages_on_any_wafer_get_circuits_that_fit(data):
 )
 def test_lasers_are_shared_among_peers(radix, sharing, lasers):
     schedule = build("recursive", "all-reduce", 64, 64, radix=radix)
-    circuits = plan(schedule, wafer(8, 8), sharing=sharing)
+    circuits = plan_circuits(schedule, wafer(8, 8), sharing=sharing)
     assert len(circuits.rounds) == schedule.communication_rounds
     assert {b.lasers for r in circuits.rounds for b in r.bundles} == {lasers}
     assert all(r.overlap == r.overlap_bound for r in circuits.rounds)
@@ -110,13 +110,13 @@ def test_lasers_are_shared_among_peers(radix, sharing, lasers):
 
 def test_both_ends_of_a_pair_must_have_the_lasers():
     # Rank 0 sends to 1, 2, 3; rank 4 to 3 only: what 3 spares is half, what 0 spares a third.
-    circuits = plan(messages(6, [(0, 1), (0, 2), (0, 3), (4, 3), (5, 0)]), wafer(2, 3, lasers=12))
+    circuits = plan_circuits(messages(6, [(0, 1), (0, 2), (0, 3), (4, 3), (5, 0)]), wafer(2, 3, lasers=12))
     assert lasers_of(circuits) == {(0, 1): 4, (0, 2): 4, (0, 3): 4, (4, 3): 6, (5, 0): 12}
 
 
 def test_ports_limit_what_lasers_could_do():
     schedule = build("recursive", "all-gather", 16, 16, radix=4)
-    circuits = plan(schedule, wafer(4, 4, serdes_ports=8))
+    circuits = plan_circuits(schedule, wafer(4, 4, serdes_ports=8))
     assert {b.lasers for r in circuits.rounds for b in r.bundles} == {2}
     check_plan(circuits, schedule)
 
@@ -127,7 +127,7 @@ def test_ports_limit_what_lasers_could_do():
 )
 def test_more_peers_than_ports_take_the_fewest_parts(ports, sharing, parts):
     schedule = build("direct", "all-to-all", 16, 256)
-    circuits = plan(schedule, wafer(4, 4, serdes_ports=ports), sharing=sharing)
+    circuits = plan_circuits(schedule, wafer(4, 4, serdes_ports=ports), sharing=sharing)
     assert len(circuits.rounds) == parts == circuits.rounds[0].parts_bound
     assert_sound(circuits, schedule)
     check_plan(circuits, schedule)
@@ -137,7 +137,7 @@ def test_more_peers_than_ports_take_the_fewest_parts(ports, sharing, parts):
 def test_halves_of_a_wafer_are_exchanged_in_the_fewest_parts(waveguides):
     # Eight tiles of each row talk across its middle, each with all of its lasers.
     schedule = messages(32, [(t, t ^ 8) for t in range(32)])
-    circuits = plan(schedule, wafer(2, 16, waveguides=waveguides))
+    circuits = plan_circuits(schedule, wafer(2, 16, waveguides=waveguides))
     assert len(circuits.rounds) == -(-8 // waveguides) == circuits.rounds[0].parts_bound
     assert {b.lasers for r in circuits.rounds for b in r.bundles} == {16}
     assert_sound(circuits, schedule)
@@ -147,7 +147,7 @@ def test_halves_of_a_wafer_are_exchanged_in_the_fewest_parts(waveguides):
 @pytest.mark.parametrize(("waveguides", "lasers"), [(8, 16), (4, 8), (2, 4), (1, 2)])
 def test_thin_circuits_are_up_together(waveguides, lasers):
     schedule = messages(32, [(t, t ^ 8) for t in range(32)])
-    circuits = plan(schedule, wafer(2, 16, waveguides=waveguides), oversubscribed="thin")
+    circuits = plan_circuits(schedule, wafer(2, 16, waveguides=waveguides), oversubscribed="thin")
     assert len(circuits.rounds) == 1
     assert set(lasers_of(circuits).values()) == {lasers}
     check_plan(circuits, schedule)
@@ -156,7 +156,7 @@ def test_thin_circuits_are_up_together(waveguides, lasers):
 def test_wavelengths_let_more_circuits_pass_than_there_are_waveguides():
     # Sixteen routes on an edge, five wavelengths each: eight waveguides are enough for all of them.
     schedule = build("recursive", "all-gather", 256, 256, radix=4)
-    circuits = plan(schedule, wafer(16, 16, waveguides=8))
+    circuits = plan_circuits(schedule, wafer(16, 16, waveguides=8))
     assert len(circuits.rounds) == schedule.communication_rounds
     assert max(r.overlap for r in circuits.rounds) == 16
     check_plan(circuits, schedule)
@@ -168,14 +168,14 @@ def test_circuits_take_another_way_before_a_round_is_split():
     # Rows first, the first two would share an edge; columns first, the others.
     schedule = messages(16, [(0, 7), (1, 2), (14, 5), (10, 6)])
     fabric = wafer(4, 4, waveguides=1)
-    assert len(plan(schedule, fabric).rounds) == 1
-    assert len(plan(schedule, fabric, routing="xy").rounds) > 1
+    assert len(plan_circuits(schedule, fabric).rounds) == 1
+    assert len(plan_circuits(schedule, fabric, routing="xy").rounds) > 1
 
 
 def test_fibres_are_capacity_too():
     fabric = wafer(4, 8, wafer_rows=4, wafer_columns=4, fibres=2)
     schedule = messages(32, [(t, t ^ 4) for t in range(32)])
-    circuits = plan(schedule, fabric)
+    circuits = plan_circuits(schedule, fabric)
     assert len(circuits.rounds) == 2 == circuits.rounds[0].parts_bound
     check_plan(circuits, schedule)
     assert max(g for r in circuits.rounds for b in r.bundles for g in b.waveguides) == 1
@@ -183,7 +183,7 @@ def test_fibres_are_capacity_too():
 
 def test_rounds_with_the_same_pairs_share_their_circuits():
     ring = build("ring", "all-reduce", 16, 16)
-    circuits = plan(ring, wafer(4, 4))
+    circuits = plan_circuits(ring, wafer(4, 4))
     assert len(circuits.rounds) == 30
     assert len({id(r.bundles) for r in circuits.rounds}) == 1
     assert [r.round for r in circuits.rounds] == sorted({int(n) for n in ring.transfers["round"]})
@@ -191,15 +191,15 @@ def test_rounds_with_the_same_pairs_share_their_circuits():
 
 def test_local_rounds_have_no_circuits():
     schedule = build("direct", "all-reduce", 4, 8)
-    circuits = plan(schedule, wafer(2, 2))
+    circuits = plan_circuits(schedule, wafer(2, 2))
     assert len(circuits.rounds) == schedule.communication_rounds < schedule.rounds
     check_plan(circuits, schedule)
-    assert plan(messages(4, [(1, 1)]), wafer(2, 2)).rounds == ()
+    assert plan_circuits(messages(4, [(1, 1)]), wafer(2, 2)).rounds == ()
 
 
 def test_tiles_may_be_left_over():
     schedule = build("ring", "all-gather", 5, 5)
-    circuits = plan(schedule, wafer(2, 4))
+    circuits = plan_circuits(schedule, wafer(2, 4))
     check_plan(circuits, schedule)
     assert_sound(circuits, schedule)
 
@@ -215,7 +215,7 @@ def test_colourings_are_proper_with_as_many_colours_as_the_busiest_tile_needs(ti
     lines = [
         np.array(data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True))) for _ in units
     ]
-    for extra in ({}, {"lines": lines, "room": np.array([1, 2, 3, 30])}):
+    for extra in ({}, {"edges": lines, "capacity": np.array([1, 2, 3, 30])}):
         made = Colouring(src, dst, tiles, int(colours), **extra)
         for ends in (src, dst):
             assert len(set(zip(ends, made.colour, strict=True))) == len(units)
@@ -224,7 +224,7 @@ def test_colourings_are_proper_with_as_many_colours_as_the_busiest_tile_needs(ti
         for c, line in zip(made.colour, lines, strict=True):
             load[c, line] += 1
         if extra:
-            assert made.fits == bool((load <= extra["room"]).all())
+            assert made.fits == bool((load <= extra["capacity"]).all())
 
 
 @settings(max_examples=30, deadline=None)
@@ -232,7 +232,7 @@ def test_colourings_are_proper_with_as_many_colours_as_the_busiest_tile_needs(ti
 def test_groups_are_the_fewest_in_which_no_tile_has_too_many_peers(tiles, limit, data):
     every = [(s, d) for s in range(tiles) for d in range(tiles) if s != d]
     pairs = np.array(data.draw(st.lists(st.sampled_from(every), min_size=1, unique=True)))
-    made = groups(pairs, tiles, limit)
+    made = split_by_degree(pairs, tiles, limit)
     busiest = max(np.bincount(pairs[:, 0]).max(), np.bincount(pairs[:, 1]).max())
     assert len(made) == -(-busiest // limit)
     assert sorted(np.concatenate(made).tolist()) == list(range(len(pairs)))
@@ -251,9 +251,9 @@ def test_groups_are_the_fewest_in_which_no_tile_has_too_many_peers(tiles, limit,
 )
 def test_unknown_options_are_refused(options, words):
     with pytest.raises(InputError, match=words):
-        plan(messages(4, [(0, 1)]), wafer(2, 2), **options)
+        plan_circuits(messages(4, [(0, 1)]), wafer(2, 2), **options)
 
 
 def test_more_ranks_than_tiles_are_refused():
     with pytest.raises(InputError, match="ranks: 5 given; allowed: 1 to 4, the tiles of wafer"):
-        plan(messages(5, [(0, 1)]), wafer(2, 2))
+        plan_circuits(messages(5, [(0, 1)]), wafer(2, 2))

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
-from wavefabric.fabric.photonic.assign import plan
 from wavefabric.fabric.photonic.check import PlanError, check_plan, check_switches, needs_wavelength_switches
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.planning import plan_circuits
 
 
 def wafer(rows, columns, **changes):
@@ -137,7 +137,7 @@ def test_bounds_that_nothing_proves_are_refused():
     with pytest.raises(PlanError, match="round 0, part 0: overlap bound 2; allowed: 1 to 1, as proved"):
         check_plan(shared, messages(6, PAIRS))
     schedule = build("direct", "all-to-all", 6, 36)
-    circuits = plan(schedule, wafer(2, 3))
+    circuits = plan_circuits(schedule, wafer(2, 3))
     assert circuits.rounds[0].parts_bound == 2 <= len(circuits.rounds)
     check_plan(circuits, schedule)
     for claim in (0, len(circuits.rounds) + 1):
@@ -150,20 +150,20 @@ def test_narrow_edges_need_switches_that_part_wavelengths():
     schedule = build("recursive", "all-gather", 16, 16, radix=4)
     for waveguides, needed in ((2, True), (4, False)):
         fabric = wafer(4, 4, lasers=16, waveguides=waveguides)
-        assert needs_wavelength_switches(plan(schedule, fabric)) is needed
+        assert needs_wavelength_switches(plan_circuits(schedule, fabric)) is needed
 
 
 def test_a_bound_above_the_cuts_is_proved_again():
     pairs = ((7, 6), (7, 4), (5, 6), (6, 2), (4, 2), (5, 3))
     schedule, fabric = messages(9, pairs), wafer(3, 3)
-    circuits = plan(schedule, fabric, routing="exact")
+    circuits = plan_circuits(schedule, fabric, routing="exact")
     assert circuits.rounds[0].overlap_bound == 2
     check_plan(circuits, schedule)
 
 
 def test_rounds_that_are_not_the_schedule_s_are_refused():
     schedule = build("ring", "all-gather", 6, 6)
-    circuits = plan(schedule, wafer(2, 3))
+    circuits = plan_circuits(schedule, wafer(2, 3))
     check_plan(circuits, schedule)
     for rounds, words in changed_rounds(circuits, schedule):
         with pytest.raises(PlanError) as error:
@@ -263,7 +263,9 @@ SCHEDULES = (
     build("direct", "all-to-all", 6, 36),
     build("ring", "all-gather", 6, 6),
 )
-CIRCUITS = tuple(plan(s, wafer(2, 3, waveguides=w)) for s, w in zip(SCHEDULES, (1, 2, 3), strict=True))
+CIRCUITS = tuple(
+    plan_circuits(s, wafer(2, 3, waveguides=w)) for s, w in zip(SCHEDULES, (1, 2, 3), strict=True)
+)
 
 
 @settings(max_examples=100, deadline=None)

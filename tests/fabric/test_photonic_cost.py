@@ -14,10 +14,10 @@ from wavefabric.collectives import point_to_point, verify
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import load
-from wavefabric.fabric.cost.photonic import photonic
-from wavefabric.fabric.photonic.assign import plan
+from wavefabric.fabric.cost_models.photonic import photonic
 from wavefabric.fabric.photonic.budget import LinkBudget
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.planning import plan_circuits
 
 ALPHA, RHO, BANDWIDTH = 0.7e-6, 3.7e-6, 300 * 2.0**30
 GRIDS = {4: (2, 2), 8: (2, 4), 16: (4, 4), 64: (8, 8), 256: (16, 16)}
@@ -168,7 +168,7 @@ def test_no_schedule_beats_the_bound(algorithm, collective, incremental):
 def test_a_plan_that_is_given_is_used_and_checked():
     schedule = build("recursive", "all-reduce", 16, 16)
     fabric = wafer(4, 4)
-    made = plan(schedule, fabric, sharing="paper", routing="shortest")
+    made = plan_circuits(schedule, fabric, sharing="paper", routing="shortest")
     faster = replace(fabric, laser_bandwidth=2 * fabric.laser_bandwidth)
     assert photonic(schedule, faster, 1e5, plan=made).seconds < photonic(schedule, fabric, 1e5).seconds
     first = made.rounds[0]
@@ -201,7 +201,7 @@ def test_a_link_budget_slows_circuits_down_and_refuses_dark_ones():
 )
 def test_more_bytes_never_take_less_time(which, sizes, incremental):
     schedule, fabric = build(which[0], which[1], 8, 64), wafer(2, 4, waveguides=2)
-    circuits = plan(schedule, fabric)
+    circuits = plan_circuits(schedule, fabric)
     done = [photonic(schedule, fabric, b, plan=circuits, incremental=incremental) for b in sizes]
     for less, more in pairwise(done):
         assert less.seconds <= more.seconds

@@ -9,11 +9,12 @@ from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.synthesis import synthesise
 from wavefabric.collectives.synthesis.problem import Circuit, Synthesis
 from wavefabric.errors import InputError
-from wavefabric.fabric.cost.photonic import photonic
+from wavefabric.fabric.cost_models.photonic import photonic
 from wavefabric.fabric.photonic.check import PlanError, check_plan
-from wavefabric.fabric.photonic.from_synthesis import lights, plan_of
-from wavefabric.fabric.photonic.routing.routes import k_shortest, xy
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
+from wavefabric.fabric.photonic.routing.xy import xy
+from wavefabric.fabric.photonic.synthesis import circuit_plan, optical_network
 
 
 def wafer(rows, columns, **changes):
@@ -31,26 +32,26 @@ def by_hand(circuits):
 
 def test_lights_are_the_fabric_as_plain_data():
     fabric = wafer(2, 4, wafer_columns=2, fibres=1, serdes_ports=3)
-    made = lights(fabric)
+    made = optical_network(fabric)
     assert (made.ranks, made.lasers, made.waveguides, made.ports) == (8, 4, 2, 3)
     assert made.routes.keys() == {(s, d) for s in range(8) for d in range(8) if s != d}
     assert made.routes[0, 6] == (xy(fabric, 0, 6), xy(fabric, 0, 6, column_first=True))
     assert made.routes[0, 2] == ((0, 1, 2),)
     assert made.capacity == {(1, 2): 1, (2, 1): 1, (5, 6): 1, (6, 5): 1}
     assert all(made.waveguides_of(*e) == fabric.capacity(*e) for e in fabric.edges())
-    assert lights(wafer(2, 2)).capacity is None
-    assert lights(fabric, 3, "shortest").routes[0, 6] == tuple(k_shortest(fabric, 0, 6, 3))
+    assert optical_network(wafer(2, 2)).capacity is None
+    assert optical_network(fabric, 3, "shortest").routes[0, 6] == tuple(k_shortest(fabric, 0, 6, 3))
     with pytest.raises(InputError, match="method: 'best' given; allowed: xy, shortest"):
-        lights(fabric, method="best")
+        optical_network(fabric, method="best")
     with pytest.raises(InputError, match="k: 0; allowed"):
-        lights(fabric, 0, "shortest")
+        optical_network(fabric, 0, "shortest")
 
 
 @pytest.mark.parametrize("collective", ["all-gather", "all-reduce"])
 def test_a_synthesised_schedule_runs_on_its_fabric(collective):
     fabric = wafer(2, 2, lasers=2, waveguides=1)
-    found = synthesise(layout(collective, 4, 4), lights(fabric), time_limit=20.0)
-    circuits = plan_of(found, fabric)
+    found = synthesise(layout(collective, 4, 4), optical_network(fabric), time_limit=20.0)
+    circuits = circuit_plan(found, fabric)
     check_plan(circuits, found.schedule)
     assert len(circuits.rounds) == found.rounds == found.schedule.communication_rounds
     assert sum(b.lasers for r in circuits.rounds for b in r.bundles) == len(found.circuits)
@@ -61,7 +62,7 @@ def test_a_synthesised_schedule_runs_on_its_fabric(collective):
 def test_circuits_of_one_way_become_one_bundle_and_share_waveguides_only_if_they_must():
     way = (0, 1, 2)
     circuits = [Circuit(0, 0, 2, w, way) for w in (0, 3)] + [Circuit(0, 0, 2, 1, (0, 3, 4, 5, 2))]
-    made = plan_of(by_hand([*circuits, Circuit(0, 1, 5, 0, (1, 2, 5))]), wafer(2, 3))
+    made = circuit_plan(by_hand([*circuits, Circuit(0, 1, 5, 0, (1, 2, 5))]), wafer(2, 3))
     (only,) = made.rounds
     masks = {(b.src, b.dst, b.route): b.wavelengths for b in only.bundles}
     assert masks == {(0, 2, way): 0b1001, (0, 2, (0, 3, 4, 5, 2)): 0b0010, (1, 5, (1, 2, 5)): 0b0001}
@@ -90,11 +91,11 @@ def test_circuits_that_do_not_fit_are_refused(circuits, words):
     else:
         given = by_hand(circuits)
     with pytest.raises(InputError) as error:
-        plan_of(given, wafer(2, 3, waveguides=1))
+        circuit_plan(given, wafer(2, 3, waveguides=1))
     assert words in str(error.value)
 
 
 def test_circuits_of_another_schedule_are_refused():
     given = by_hand([Circuit(0, 0, 1, 0, (0, 1))])
     with pytest.raises(PlanError, match="round 0: no circuit from tile 0 to 1"):
-        plan_of(replace(given, circuits=(Circuit(0, 0, 3, 0, (0, 3)),)), wafer(2, 3))
+        circuit_plan(replace(given, circuits=(Circuit(0, 0, 3, 0, (0, 3)),)), wafer(2, 3))

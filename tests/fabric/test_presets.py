@@ -10,7 +10,7 @@ import pytest
 from wavefabric.fabric import Fabric, load, presets
 from wavefabric.fabric.bounds.bottleneck import bottleneck
 from wavefabric.fabric.electrical.families import FAMILIES
-from wavefabric.fabric.electrical.routing import paths, wires
+from wavefabric.fabric.electrical.routing import static_routes, wires
 from wavefabric.fabric.io.files import check_connected, from_toml, to_toml
 
 GIB = 2.0**30
@@ -37,7 +37,7 @@ def test_each_can_be_used(name):
     if isinstance(fabric, Fabric):
         check_connected(fabric)
         for src, dst in permutations(range(fabric.ranks), 2):
-            assert paths(fabric).route(src, dst)
+            assert static_routes(fabric).nodes(src, dst)
 
 
 def test_all_families_are_presets():
@@ -66,10 +66,10 @@ def test_a_dgx_1_is_a_hybrid_cube_mesh():
             found[int(link.source[3:]), int(link.target[3:])] += 1
     np.testing.assert_array_equal(found, DGX_1)
     for src, dst in permutations(range(8), 2):
-        way = paths(fabric).nodes(src, dst)
+        way = static_routes(fabric).nodes(src, dst)
         assert not any(node.startswith("GPU") for node in way[1:-1])
         assert (len(way) == 2) == (DGX_1[src][dst] > 0)
-    assert paths(fabric).nodes(0, 7) == ["GPU0", "PLX0", "CPU0", "CPU1", "PLX3", "GPU7"]
+    assert static_routes(fabric).nodes(0, 7) == ["GPU0", "PLX0", "CPU0", "CPU1", "PLX3", "GPU7"]
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,18 @@ def test_servers(name, into_each, hops):
     w = wires(fabric)
     nodes = fabric.ranks + len(fabric.switches)
     np.testing.assert_allclose(np.bincount(w.target, w.bandwidth, nodes)[: fabric.ranks], into_each)
-    longest = max(len(paths(fabric).route(*pair)) for pair in permutations(range(fabric.ranks), 2))
+    longest = max(
+        len(static_routes(fabric).nodes(*pair)) - 1 for pair in permutations(range(fabric.ranks), 2)
+    )
     assert longest == hops
 
 
 def test_on_the_p40_server_quads_share_one_qpi():
     fabric = load("pny-p40")
     crossing = [
-        p for p in permutations(range(8), 2) if "CPU1" in (way := paths(fabric).nodes(*p)) and "CPU0" in way
+        p
+        for p in permutations(range(8), 2)
+        if "CPU1" in (way := static_routes(fabric).nodes(*p)) and "CPU0" in way
     ]
     assert sorted(crossing) == sorted(p for p in permutations(range(8), 2) if (p[0] < 4) != (p[1] < 4))
 
@@ -110,7 +114,7 @@ def test_the_package_is_imported_without_what_is_slow():
     code = (
         "import sys, wavefabric.fabric as f; f.presets(); f.cost; f.presets\n"
         "assert not {'pydantic', 'numba', 'scipy', 'networkx', 'pint', 'numpy'} & sys.modules.keys()\n"
-        "import wavefabric.fabric.cost.cost, wavefabric.fabric.presets\n"
+        "import wavefabric.fabric.cost_models.cost, wavefabric.fabric.io.presets\n"
         "assert callable(f.cost) and callable(f.presets) and f.load('ring').ranks == 8\n"
         "assert f.AnyFabric == f.Fabric | f.PhotonicFabric\n"
         "assert not hasattr(f, 'nothing')"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.fabric.electrical.resources import uses
-from wavefabric.fabric.electrical.routing import hops, paths
+from wavefabric.fabric.electrical.resources import resource_use
+from wavefabric.fabric.electrical.routing import hop_counts, static_routes
 from wavefabric.fabric.io.files import load
 
 
@@ -54,17 +54,17 @@ def test_ways_are_the_shortest_and_of_these_the_widest(fabric):
         allowed = _allowed(fabric, fabric.gpus[src], fabric.gpus[dst])
         if not allowed:
             with pytest.raises(InputError, match=f"no way from g{src} to g{dst}.*; allowed: pairs with one"):
-                paths(fabric).route(src, dst)
+                static_routes(fabric).nodes(src, dst)
             continue
         widest = max(width for _, width in allowed)
-        assert (paths(fabric).nodes(src, dst), widest) in allowed
+        assert (static_routes(fabric).nodes(src, dst), widest) in allowed
 
 
 @settings(max_examples=30, deadline=None)
 @given(fabrics())
 def test_hops_count_through_anything(fabric):
     g = nx.DiGraph((link.source, link.target) for link in fabric.links)
-    apart, bandwidth = hops(fabric)
+    apart, bandwidth = hop_counts(fabric)
     for src, dst in permutations(range(fabric.ranks), 2):
         assert apart[src, dst] == nx.shortest_path_length(g, fabric.gpus[src], fabric.gpus[dst])
     assert bandwidth == pytest.approx(sum(link.bandwidth for link in fabric.links))
@@ -75,7 +75,7 @@ def test_hops_count_through_anything(fabric):
 def test_grids_are_crossed_one_dimension_after_the_other(kind, sizes):
     fabric = load(f"{kind}:{'x'.join(map(str, sizes))}")
     for src, dst in permutations(range(fabric.ranks), 2):
-        way = [int(node[3:]) for node in paths(fabric).nodes(src, dst)]
+        way = [int(node[3:]) for node in static_routes(fabric).nodes(src, dst)]
         places = np.array(np.unravel_index(way, sizes)).T
         steps = [np.flatnonzero(a != b).tolist() for a, b in pairwise(places)]
         axes = [axis for step in steps for axis in step]
@@ -86,7 +86,7 @@ def test_grids_are_crossed_one_dimension_after_the_other(kind, sizes):
 def test_cubes_are_crossed_from_the_lowest_dimension():
     fabric = load("hypercube:4")
     for src, dst in permutations(range(16), 2):
-        way = [int(node[3:]) for node in paths(fabric).nodes(src, dst)]
+        way = [int(node[3:]) for node in static_routes(fabric).nodes(src, dst)]
         turned = [a ^ b for a, b in pairwise(way)]
         assert turned == [1 << d for d in range(4) if (src ^ dst) >> d & 1]
 
@@ -95,11 +95,13 @@ def test_cubes_are_crossed_from_the_lowest_dimension():
 def test_all_to_all_loads_all_links_of_a_regular_fabric_alike(name):
     fabric = load(name)
     src, dst = np.array(list(permutations(range(fabric.ranks), 2))).T
-    used = uses(fabric, src, dst)
+    used = resource_use(fabric, src, dst)
     load_of = np.bincount(used.resource, minlength=used.capacity.size)
-    for axis in np.unique(wire_axes := np.abs(paths(fabric).wires.source - paths(fabric).wires.target)):
+    for axis in np.unique(
+        wire_axes := np.abs(static_routes(fabric).wires.source - static_routes(fabric).wires.target)
+    ):
         assert np.ptp(load_of[wire_axes == axis]) <= 1e-12 * load_of.max()
-    assert load_of.sum() == hops(fabric)[0].sum()
+    assert load_of.sum() == hop_counts(fabric)[0].sum()
 
 
 def test_parallel_links_add_up_and_latencies_along_the_way():
@@ -110,7 +112,7 @@ def test_parallel_links_add_up_and_latencies_along_the_way():
         Link("b", "a", 1.0),
     )
     fabric = Fabric("x", ("a", "b"), ("s",), links, 0.0, copy_bandwidth=2.5)
-    used = uses(fabric, np.array([0, 1]), np.array([1, 0]))
+    used = resource_use(fabric, np.array([0, 1]), np.array([1, 0]))
     assert used.latency.tolist() == pytest.approx([7e-6, 0])
     names = [(p, used.name(r), used.capacity[r]) for p, r in zip(used.pair, used.resource, strict=True)]
     assert names == [
@@ -128,11 +130,11 @@ def test_gpus_that_do_not_forward_say_so():
     links = tuple(Link(a, b, 1.0) for a, b in ("ab", "ba", "bc", "cb"))
     line = Fabric("line", ("a", "b", "c"), (), links, 0.0)
     with pytest.raises(InputError) as error:
-        paths(line).route(0, 2)
+        static_routes(line).nodes(0, 2)
     assert str(error.value) == (
         "fabric line: no way from a to c (GPUs of this fabric do not forward); allowed: pairs with one"
     )
-    assert paths(Fabric("line", ("a", "b", "c"), (), links, 0.0, forwards=True)).nodes(0, 2) == [
+    assert static_routes(Fabric("line", ("a", "b", "c"), (), links, 0.0, forwards=True)).nodes(0, 2) == [
         "a",
         "b",
         "c",

@@ -97,10 +97,10 @@ def test_one_point_is_no_transform():
 
 
 def test_usable_grids():
-    assert axis_passes_cuda.usable((256, 256, 256), np.float64)
-    assert axis_passes_cuda.usable((21, 27, 35), np.float32)
+    assert axis_passes_cuda.usable(256, 256, 256, np.float64)
+    assert axis_passes_cuda.usable(35, 27, 21, np.float32)
     for shape in ((22, 24, 24), (24, 26, 24), (24, 24, 34), (1, 24, 24), (2**15, 8, 8), (8, 8, 2**15)):
-        assert not axis_passes_cuda.usable(shape, np.float32)
+        assert not axis_passes_cuda.usable(*shape[::-1], np.float32)
 
 
 @pytest.mark.parametrize("real", [np.float32, np.float64])

@@ -5,7 +5,12 @@ import sys
 
 import numpy as np
 
-WORDS = "import numpy as np; from wavefabric.system.machine import peak_memory; x = np.ones({}); print(peak_memory())"
+WORDS = """\
+import numpy as np
+from wavefabric.system.machine import peak_memory
+x = np.ones({})
+print(peak_memory())
+"""
 
 
 def started(numbers):

@@ -20,7 +20,7 @@ _EXPORTS = {
     "disc": "transducers.elements",
     "from_kwave": "kwave.objects",
     "linear_array": "transducers.elements",
-    "max_frequency": "stability.time_step",
+    "max_frequency": "check.source_band",
     "rectangle": "transducers.elements",
     "simulate": "simulation",
     "simulate_kwave": "kwave.objects",

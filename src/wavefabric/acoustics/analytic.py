@@ -1,4 +1,4 @@
-"""Closed forms of a transducer's field on its axis, to place one before a run.
+"""The closed form of a focused bowl's field on its axis, to place one before a run.
 
 Steady waves follow exp(+iωt): a wave that travels along +z is exp(−ikz). All in float64.
 """
@@ -11,27 +11,6 @@ from typing import Any
 import numpy as np
 
 from wavefabric.errors import InputError
-
-
-def bowl_depth(radius: float, diameter: float) -> float:
-    """Depth of a spherical bowl from its rim to its apex, m.
-
-    Parameters
-    ----------
-    radius, diameter : float
-        Radius of curvature and diameter of the aperture, m.
-
-    Raises
-    ------
-    InputError
-        If a length is not positive, or the aperture is wider than the sphere.
-    """
-    _check_positive(radius=radius, diameter=diameter)
-    if diameter > 2 * radius:
-        raise InputError(
-            f"diameter: {diameter:g} m; allowed: up to {2 * radius:g} m, twice the radius of curvature"
-        )
-    return radius - math.sqrt(radius**2 - (diameter / 2) ** 2)
 
 
 def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound_speed: float) -> np.ndarray:
@@ -58,7 +37,7 @@ def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound
     Raises
     ------
     InputError
-        As `bowl_depth`, or for a frequency or speed that is not positive.
+        For a length, frequency or speed that is not positive, or an aperture wider than the sphere.
 
     References
     ----------
@@ -74,37 +53,14 @@ def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound
     return 2j * radius * k * h / (rim + z) * sinc * np.exp(-0.5j * k * (rim + z))
 
 
-def piston_on_axis(z: Any, diameter: float, frequency: float, sound_speed: float) -> np.ndarray:
-    """Steady pressure on the axis of a plane circular piston, as a multiple of its surface pressure ρcu.
-
-    p/p₀ = e^{−ikz} − e^{−ik√(z² + a²)}.
-
-    Parameters
-    ----------
-    z : array_like
-        Distance from the piston, m, at least 0.
-    diameter : float
-        2a, m.
-    frequency, sound_speed : float
-        Hz and m/s.
-
-    Returns
-    -------
-    ndarray of complex128
-
-    Raises
-    ------
-    InputError
-        For a length, frequency or speed that is not positive.
-
-    References
-    ----------
-    Pierce, Acoustics (2019), doi:10.1007/978-3-030-11214-1, section 5.7.
-    """
-    _check_positive(diameter=diameter, frequency=frequency, sound_speed=sound_speed)
-    z = np.asarray(z, float)
-    k = 2 * np.pi * frequency / sound_speed
-    return np.exp(-1j * k * z) - np.exp(-1j * k * np.hypot(z, diameter / 2))
+def bowl_depth(radius: float, diameter: float) -> float:
+    """Depth of a spherical bowl from its rim to its apex, m, of its radius of curvature and aperture, m."""
+    _check_positive(radius=radius, diameter=diameter)
+    if diameter > 2 * radius:
+        raise InputError(
+            f"diameter: {diameter:g} m; allowed: up to {2 * radius:g} m, twice the radius of curvature"
+        )
+    return radius - math.sqrt(radius**2 - (diameter / 2) ** 2)
 
 
 def _check_positive(**values: float) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, real
+from wavefabric.acoustics.problem import Problem
 from wavefabric.errors import InputError
 from wavefabric.units import show
 
@@ -132,7 +133,26 @@ class Grid:
         """
         from wavefabric.acoustics.stability.time_step import stable_step
 
-        return stable_step(self, medium, cfl)
+        return stable_step(self.silent_problem(medium, self.cfl_step(medium, cfl)))
+
+    def cfl_step(self, medium: Medium, cfl: float) -> float:
+        """Time step, s, of a CFL number, whether that is stable or not."""
+        if isinstance(cfl, str) or not 0 < cfl < math.inf:
+            raise InputError(f"cfl: {show(cfl)}; allowed: a number above 0")
+        return cfl * min(self.spacing) / medium.speeds[1]
+
+    def silent_problem(self, medium: Medium, dt: float, steps: int = 1) -> Problem:
+        """This grid and a medium as the numbers that the solver takes, without sources."""
+        x, y, *z = self.spacing
+        return Problem(
+            shape=self.total_shape,
+            spacing=(x, y, *(z or [x])),  # type: ignore[arg-type]
+            dt=dt,
+            steps=steps,
+            pml_size=(*self.pml_size, 0)[:3],  # type: ignore[arg-type]
+            pml_alpha=(*self.pml_alpha, 0.0)[:3],  # type: ignore[arg-type]
+            **medium.on(self),
+        )
 
     def steps(self, medium: Medium, dt: float | str, t_end: float | str | None = None) -> int:
         """Steps from t = 0 to ``t_end``, both included.

@@ -2,8 +2,8 @@
 
 The terms are k-Wave's (Treeby & Cox 2010, doi:10.1117/1.3360308; Treeby et al. 2012,
 doi:10.1121/1.4712021). Grids are in memory order, x fastest: C-order ``(Nz, Ny, Nx)``, with Nz = 1 in
-2-D. Point indices are flat and 0-based in that order, so a k-Wave (1-based, column-major) index is ours
-plus one.
+2-D. Point indices are flat, int64 and 0-based in that order, so a k-Wave (1-based, column-major) index is
+ours plus one.
 """
 
 from __future__ import annotations
@@ -29,22 +29,17 @@ QUANTITIES = (
 class PressureSource:
     """A mass source, scaled to density already: its signal goes into each of the split densities."""
 
-    index: np.ndarray
-    """Flat grid indices, int64, each once."""
-    signal: np.ndarray
-    """kg/m³ a time step, (steps, points), or (steps, 1) for all points."""
-    mode: SourceMode = "additive"
-    """``"additive"`` is k-space corrected."""
+    index: np.ndarray  # grid points, each once
+    signal: np.ndarray  # kg/m³ a time step, (steps, points), or (steps, 1) for all points
+    mode: SourceMode = "additive"  # which is k-space corrected
 
 
 @dataclass(frozen=True)
 class VelocitySource:
     """A force source, scaled to velocity already."""
 
-    index: np.ndarray
-    """Flat grid indices, int64, each once."""
-    signals: tuple[np.ndarray | None, ...]
-    """One a dimension: m/s a time step, (steps, points) or (steps, 1); None where there is no source."""
+    index: np.ndarray  # grid points, each once
+    signals: tuple[np.ndarray | None, ...]  # one a dimension, m/s a time step, shaped as a PressureSource's
     mode: SourceMode = "additive"
 
 
@@ -52,24 +47,18 @@ class VelocitySource:
 class TransducerSource:
     """One signal, delayed at each point, added to the x velocity without correction."""
 
-    index: np.ndarray
-    """Flat grid indices, int64, each once."""
-    delay: np.ndarray
-    """Time steps, int64: point i gets ``signal[delay[i] + step]``, nothing beyond the signal's end."""
-    signal: np.ndarray
-    """m/s a time step, (samples,)."""
-    steps: int
-    """Time steps for which the source is on."""
+    index: np.ndarray  # grid points, each once
+    delay: np.ndarray  # time steps: point i gets signal[delay[i] + step], nothing beyond the signal's end
+    signal: np.ndarray  # m/s a time step, (samples,)
+    steps: int  # for which the source is on
 
 
 @dataclass(frozen=True)
 class Interpolation:
     """Points between the grid's: value = Σ weight · field[corner]; each row of weights adds up to one."""
 
-    corners: np.ndarray
-    """Flat indices of the corners of the cell around each point, (points, 2^dimensions), int64."""
-    weights: np.ndarray
-    """Bi- or trilinear weights, same shape, float64."""
+    corners: np.ndarray  # of the cell around each point, (points, 2^dimensions), flat indices
+    weights: np.ndarray  # bi- or trilinear, same shape, float64
 
 
 @dataclass(frozen=True)
@@ -95,14 +84,14 @@ class Cuboids:
 
 @dataclass(frozen=True)
 class Recording:
-    """What is recorded, where, and from when."""
+    """What is recorded, where (flat grid indices, boxes or points), and from which time step, 0-based.
 
-    quantities: tuple[str, ...] = ("p_raw",)
-    """Of `QUANTITIES`."""
+    ``where`` is None if only ``*_all`` and ``*_final`` are recorded.
+    """
+
+    quantities: tuple[str, ...] = ("p_raw",)  # of QUANTITIES
     where: np.ndarray | Cuboids | Interpolation | None = None
-    """Flat grid indices, boxes or points; None if only ``*_all`` and ``*_final`` are recorded."""
     start: int = 0
-    """First time step recorded, 0-based."""
 
     @property
     def samples(self) -> int:
@@ -116,60 +105,24 @@ class Recording:
 
 @dataclass(frozen=True)
 class Problem:
-    """Grid, medium and sources of one simulation. Arrays may have any real dtype.
+    """Grid, medium and sources of one simulation. Arrays may have any real dtype."""
 
-    Parameters
-    ----------
-    shape : tuple of int
-        (Nx, Ny, Nz); Nz = 1 in 2-D.
-    spacing : tuple of float
-        dx, dy, dz, m; dz is not used in 2-D.
-    dt : float
-        Time step, s.
-    steps : int
-        Number of time steps.
-    reference_speed : float
-        c_ref of the k-space correction, m/s.
-    pml_size : tuple of int
-        Points of the perfectly matched layer on each side, inside the grid; 0 for none.
-    pml_alpha : tuple of float
-        Its absorption, Np per grid point.
-    sound_speed, density : float or ndarray (Nz, Ny, Nx)
-        c₀, m/s; ρ₀, kg/m³.
-    density_staggered : tuple of (float or ndarray), one a dimension
-        ρ₀ at the staggered points of u_x, u_y(, u_z).
-    nonlinearity : float, ndarray or None
-        B/A; None for linear propagation.
-    absorption : str
-        ``"none"``, ``"power_law"`` (fractional Laplacians) or ``"stokes"``.
-    alpha_coeff : float or ndarray
-        dB/(MHz^y cm).
-    alpha_power : float
-        y; not 1 with dispersion.
-    dispersion : bool
-        Without it the power law absorbs but does not change the speed.
-    initial_pressure : ndarray (Nz, Ny, Nx) or None
-        p₀, Pa.
-    pressure_source, velocity_source, transducer
-        Time-varying sources.
-    """
-
-    shape: tuple[int, int, int]
-    spacing: tuple[float, float, float]
-    dt: float
+    shape: tuple[int, int, int]  # Nx, Ny, Nz; Nz = 1 in 2-D
+    spacing: tuple[float, float, float]  # m; dz is not used in 2-D
+    dt: float  # s
     steps: int
-    reference_speed: float
-    pml_size: tuple[int, int, int]
-    pml_alpha: tuple[float, float, float]
-    sound_speed: float | np.ndarray
-    density: float | np.ndarray
-    density_staggered: tuple[float | np.ndarray, ...]
-    nonlinearity: float | np.ndarray | None = None
-    absorption: Absorption = "none"
-    alpha_coeff: float | np.ndarray = 0.0
-    alpha_power: float = 0.0
-    dispersion: bool = True
-    initial_pressure: np.ndarray | None = None
+    reference_speed: float  # c_ref of the k-space correction, m/s
+    pml_size: tuple[int, int, int]  # points on each side, inside the grid; 0 for none
+    pml_alpha: tuple[float, float, float]  # absorption in the PML, Np per grid point
+    sound_speed: float | np.ndarray  # c₀, m/s
+    density: float | np.ndarray  # ρ₀, kg/m³
+    density_staggered: tuple[float | np.ndarray, ...]  # at the points of u_x, u_y(, u_z)
+    nonlinearity: float | np.ndarray | None = None  # B/A; None for linear propagation
+    absorption: Absorption = "none"  # power_law: fractional Laplacians
+    alpha_coeff: float | np.ndarray = 0.0  # dB/(MHz^y cm)
+    alpha_power: float = 0.0  # y; not 1 with dispersion
+    dispersion: bool = True  # without it the power law absorbs but does not change the speed
+    initial_pressure: np.ndarray | None = None  # p₀, Pa
     pressure_source: PressureSource | None = None
     velocity_source: VelocitySource | None = None
     transducer: TransducerSource | None = None

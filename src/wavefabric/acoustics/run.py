@@ -14,8 +14,7 @@ import numpy as np
 from wavefabric.acoustics.identity import identity
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.sinks import Report, Sink
-from wavefabric.acoustics.stability.energy import Energy
-from wavefabric.acoustics.stability.energy_watch import Watch
+from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
 from wavefabric.acoustics.stability.time_step import suspects
 from wavefabric.acoustics.threads import default_threads
 from wavefabric.device import get_device
@@ -166,7 +165,7 @@ class _Run:
         self._decomposition, layout = self._decompose(options)
         self._checkpoint: RunCheckpoint | None = None
         if checkpoints is not None:
-            parts = "" if self._decomposition is None else repr(self._decomposition.parts)
+            parts = "" if self._decomposition is None else repr(self._decomposition.subdomains)
             self._checkpoint = RunCheckpoint(comm, checkpoints, f"{digest} {dtype} {parts}", layout)
 
     def _decompose(self, options: Options | None) -> tuple[Decomposition | None, str]:
@@ -218,19 +217,19 @@ class _Run:
         from wavefabric.acoustics.solver.step import Step
 
         device, problem, comm, shared = self._device, self._problem, self._comm, self._decomposition
-        owned = None
         if shared is None:
             self._stages = build.make_stages(device, problem, self._dtype)
             self._recorder = Recorder(self._stages, self._recording, self._sink)
         else:
-            owned = shared.parts[comm.rank].owned
             self._stages = build.make_stages(device, problem, self._dtype, comm=comm, decomposition=shared)
-            self._recorder = Recorder(self._stages, self._recording, self._sink, problem, comm, shared.parts)
+            self._recorder = Recorder(
+                self._stages, self._recording, self._sink, problem, comm, shared.subdomains
+            )
         self._step = Step(self._stages)
-        self._energy = Energy(self._stages, owned)
+        self._energy = Energy(self._stages)
         #: Steps from one look at the fields to the next.
         self._look = max(1, min(problem.steps // 100, 100))
-        self._watch = Watch(problem, max(self._look, _ENERGY_STEPS))
+        self._watch = EnergyWatch(problem, max(self._look, _ENERGY_STEPS))
 
     def _resume_or_begin(self, state: dict[str, Any] | None) -> None:
         """Fields and position from the checkpoint, if there is one."""
@@ -244,7 +243,7 @@ class _Run:
             self._earlier = state["seconds"]
             self._watch.restore(state["watch"])
             self._stages.fields.clock[...] = self._done
-            self._stages.ready()
+            self._stages.transform_pressure()
         elif self._checkpoint is not None and not self._checkpoint.policy.resume:
             self._checkpoint.remove()  # the rows it goes with are about to be replaced
         self._token = token
@@ -265,7 +264,7 @@ class _Run:
             with interrupt:
                 self._take_steps(interrupt)
                 report.steps = self._done
-                self._stages.settle()
+                self._stages.finish_exchanges()
                 if self._done < self._problem.steps:
                     keep = True
                     self._close_report()
@@ -340,7 +339,7 @@ class _Run:
         self._last_status = (self._done, now)
         lost = self._lost(status, watches)
         if status.interrupted or lost:
-            self._stages.settle()
+            self._stages.finish_exchanges()
         if status.interrupted:
             self._agreed = True
             interrupt.stop()
@@ -364,7 +363,7 @@ class _Run:
         """Largest |p| here; reading it also waits for the device, so progress is honest."""
         p = self._stages.fields.p
         if self._decomposition is not None:
-            p = p[self._decomposition.parts[self._comm.rank].owned]
+            p = p[self._decomposition.subdomains[self._comm.rank].owned]
         return max(abs(float(p.max())), abs(float(p.min())))
 
     # --- Checkpoints and report -------------------------------------------------------------------------

@@ -60,22 +60,8 @@ def to_problem(
         if not hasattr(value, "on"):
             raise InputError(f"{key}: {value!r} given; allowed: a {kind}, such as {kind}()")
     recording = sensor.on(grid)
-    problem = silent_problem(grid, medium, dt, int(steps))
+    problem = grid.silent_problem(medium, dt, int(steps))
     return replace(problem, **source.on(grid, problem.sound_speed, dt)), recording
-
-
-def silent_problem(grid: Grid, medium: Medium, dt: float, steps: int = 1) -> Problem:
-    """The numbers of grid and medium, without sources."""
-    x, y, *z = grid.spacing
-    return Problem(
-        shape=grid.total_shape,
-        spacing=(x, y, *(z or [x])),  # type: ignore[arg-type]
-        dt=dt,
-        steps=steps,
-        pml_size=(*grid.pml_size, 0)[:3],  # type: ignore[arg-type]
-        pml_alpha=(*grid.pml_alpha, 0.0)[:3],  # type: ignore[arg-type]
-        **medium.on(grid),
-    )
 
 
 def simulate(
@@ -109,8 +95,7 @@ def simulate(
     grid, medium, source
         What is simulated.
     sensor : Sensor, optional
-        What is recorded, and where. Not needed for quantities of the whole domain: by default ``p_max_all``
-        and ``p_final`` are recorded.
+        What is recorded, and where; by default ``p_max_all`` and ``p_final``, of the whole domain.
     record : str or sequence of str, optional
         Instead of a sensor: other quantities of the whole domain, such as ``"u_max_all"``.
     dt : float or str, optional
@@ -175,7 +160,8 @@ def simulate(
             raise InputError("record: is given along with a sensor; allowed: Sensor(record=...) instead")
         sensor = Sensor(record=record)
     if dt is None:
-        dt = stable_step(grid, medium, cfl, comm, PRECISIONS.get(precision, np.float32), decomposition)
+        silent = grid.silent_problem(medium, grid.cfl_step(medium, cfl))
+        dt = stable_step(silent, comm, PRECISIONS.get(precision, np.float32), decomposition)
     if steps is None:
         steps = grid.steps(medium, dt, t_end)
     problem, recording = to_problem(grid, medium, source, sensor, dt, steps)

@@ -14,9 +14,6 @@ POINTS_2D, POINTS_3D = 1 << 20, 1 << 16
 
 
 def default_threads(shape: tuple[int, int, int]) -> int:
-    """CPU threads for a grid of (Nx, Ny, Nz) points, the PML included.
-
-    One for each `POINTS_2D` or `POINTS_3D` points, at least one, at most as many as may be used.
-    """
-    each = POINTS_2D if shape[2] == 1 else POINTS_3D
-    return max(1, min(usable_threads(), math.prod(shape) // each))
+    """One CPU thread for each `POINTS_2D` or `POINTS_3D` points of (Nx, Ny, Nz), at most all usable ones."""
+    points_each = POINTS_2D if shape[2] == 1 else POINTS_3D
+    return max(1, min(usable_threads(), math.prod(shape) // points_each))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
-from wavefabric.acoustics.parallel.stages_local import Halo
+from wavefabric.acoustics.parallel.stages import HaloExchange
 from wavefabric.bench import ultrasound_ranks as shared
 from wavefabric.bench.modified_communicators import without_transfers
 from wavefabric.errors import InputError
@@ -143,7 +143,7 @@ class _Case:
     def run(self, compute: float) -> dict[str, Any]:
         medium, _, _, options = self.case
         stepper = self.stepper()
-        halo: Halo = stepper.stages.halo  # type: ignore[attr-defined]
+        halo: HaloExchange = stepper.stages.halo  # type: ignore[attr-defined]
         counted = {count: _Counted(exchange) for count, exchange in halo.exchanges.items()}
         halo.exchanges = counted  # type: ignore[assignment]
         before = [exchange.started for exchange in counted.values()]
@@ -184,8 +184,8 @@ class _Case:
 
     def packing(self, stepper, counted, each) -> Callable[[], None]:
         """Packing and unpacking of a step, with exchanges that move nothing."""
-        shape, dtype = stepper.stages.constants.shape, stepper.stages.constants.dtype
-        halo = Halo(without_transfers(self.comm), stepper.decomposition, shape, dtype, list(counted))
+        shape, dtype = stepper.stages.coefficients.shape, stepper.stages.coefficients.dtype
+        halo = HaloExchange(without_transfers(self.comm), stepper.decomposition, shape, dtype, set(counted))
         fields = {count: exchange.fields for count, exchange in counted.items() if exchange.fields}
 
         def work() -> None:

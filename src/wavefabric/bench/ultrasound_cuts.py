@@ -59,7 +59,7 @@ def run(
             left_out.append(str(error))
             continue
         shared.check_memory(ranks, medium, shape, precision, options)
-        halo = max(math.prod(part.size) - math.prod(part.owned_size) for part in cut.parts)
+        halo = max(math.prod(part.size) - math.prod(part.owned_size) for part in cut.subdomains)
         plans.append((options, {"grid": list(grid), "halo_points": halo}))
     cases = []
     for comm in ranks.each():

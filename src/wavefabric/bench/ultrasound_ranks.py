@@ -84,7 +84,7 @@ class RankStepper:
 
     def finite(self) -> bool:
         """Whether the field still is one, after all steps; collective."""
-        self.stages.settle()
+        self.stages.finish_exchanges()
         return math.isfinite(float(abs(self.stages.fields.p).max()))
 
 

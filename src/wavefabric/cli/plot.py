@@ -77,9 +77,9 @@ def command(
 
 
 def _ultrasound(recorded: RecordedFile, asked: PlotOptions) -> list[Path]:
-    from wavefabric.acoustics.pictures.plot_recorded import chosen, plot_recorded
+    from wavefabric.acoustics.pictures.plot_recorded import plot_recorded, select_quantities
 
-    names = chosen(recorded, asked.quantity or [])
+    names = select_quantities(recorded, asked.quantity or [])
     positions = _positions(asked.slice or [], len(recorded.shape))
     targets = _targets(recorded.path, names, asked.output, asked.format)
     for target in targets.values():

@@ -268,12 +268,12 @@ def _counts(
             rank, chunk = np.repeat(np.arange(n), chunks), np.tile(chunk, n)
         else:
             rank = chunk // pieces if at == _SHARE else np.full(chunks, root)
-        place = chunk % pieces if at == _SHARE and compact else chunk
-        if place.max() >= widths[side]:
+        position = chunk % pieces if at == _SHARE and compact else chunk
+        if position.max() >= widths[side]:
             return None
         name = chunk
         if collective == "all-to-all":
-            # What lies after at the place of rank r's share is r's chunk for this rank.
+            # What lies after at the position of rank r's share is r's chunk for this rank.
             src = rank if not side else chunk // pieces
             chunk = chunk if not side else rank * pieces + chunk % pieces
             who, name = src, src * chunks + chunk
@@ -281,11 +281,11 @@ def _counts(
             who = np.full(rank.size, _ALL if n > 1 else 0) if side else rank
         else:
             who = np.full(rank.size, root) if where[0] == _ROOT else chunk // pieces
-        size = schedule.sizes[end.buffer][rank, place]
+        size = schedule.sizes[end.buffer][rank, position]
         full = np.flatnonzero(size)
         if full.size != end.rank.size or (size != counts[chunk]).any():
             return None
-        for held, expected in ((end.rank, rank), (end.chunk, place), (end.who, who)):
+        for held, expected in ((end.rank, rank), (end.chunk, position), (end.who, who)):
             if (held != expected[full]).any():
                 return None
         names.append(name[full])

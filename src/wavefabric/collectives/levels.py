@@ -1,9 +1,10 @@
-"""Levels of transfers: what may run at the same time."""
+"""What must wait for what: levels of transfers, and accesses to chunks that must stay in order."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import batches, checked_structure, moves
 
@@ -65,3 +66,27 @@ def levels(schedule: Schedule) -> np.ndarray:
 def _distinct(numbers: np.ndarray) -> int:
     ordered = np.sort(numbers)
     return 1 + int(np.count_nonzero(np.diff(ordered)))
+
+
+def hazards(chunk: np.ndarray, time: np.ndarray, writes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Accesses (later, earlier) that must stay in order: a write and its reads, a read and the next write, ….
+
+    Entries are accesses to chunks; `time` orders those of a chunk, and of equal times reads come first. All
+    other orders of a chunk follow from these.
+    """
+    order = np.lexsort((writes, time, chunk))
+    chunk, written = chunk[order], writes[order]
+    at = np.arange(chunk.size)
+    begin = np.searchsorted(chunk, chunk)  # of each access's chunk
+    last = np.maximum.accumulate(np.where(written, at, -1))
+    before = np.concatenate(([-1], last[:-1]))[: at.size]  # last write before each access
+    before = np.where(before >= begin, before, -1)
+    read = ~written & (before >= 0)
+    # A write comes after all reads since the last write, and after that write if there were none.
+    lowest = np.where(before >= 0, before + 1, begin)
+    reads = np.where(written, at - lowest, 0)
+    alone = written & (reads == 0) & (before >= 0)
+    write, within = ragged(reads)
+    later = np.concatenate((at[read], at[alone], write))
+    earlier = np.concatenate((before[read], before[alone], lowest[write] + within))
+    return order[later], order[earlier]

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.fft
 
 from wavefabric.device import compiling
-from wavefabric.device.cpu_fft import CpuAxisFFT, CpuRealFFT, CpuRowFFT
+from wavefabric.device.cpu_fft import CpuRowFFT, axis_fft, real_fft
 from wavefabric.errors import InputError
 from wavefabric.system.machine import host_memory, usable_threads
 
@@ -43,11 +43,7 @@ class CpuDevice:
         out[...] = 0
         return out
 
-    def asarray(self, array, dtype=None):
-        return np.asarray(array, dtype)
-
-    def to_host(self, array):
-        return np.asarray(array)
+    asarray, to_host = staticmethod(np.asarray), staticmethod(np.asarray)
 
     def fft(self, array, axis: int = -1):
         return scipy.fft.fft(array, axis=axis, workers=self.threads)
@@ -58,13 +54,13 @@ class CpuDevice:
     def row_fft(self, rows: int, n: int, dtype) -> CpuRowFFT:
         return CpuRowFFT(n, dtype, max(1, self.threads // rows))
 
-    def real_fft(self, shape, dtype, axes: tuple[int, ...] = (0, 1, 2)) -> CpuRealFFT:
+    def real_fft(self, shape, dtype, axes: tuple[int, ...] = (0, 1, 2)):
         # Threads gain nothing on small fields; with one, plans and so bits are the same for any number.
         threads = max(1, min(self.threads, math.prod(shape) >> 16))
-        return CpuRealFFT(shape, dtype, threads, axes)
+        return real_fft(shape, dtype, axes, threads)
 
-    def axis_fft(self, shape, dtype, axis: int) -> CpuAxisFFT:
-        return CpuAxisFFT(shape, dtype, axis, self.threads)
+    def axis_fft(self, shape, dtype, axis: int):
+        return axis_fft(shape, dtype, axis, self.threads)
 
     def export(self, array):
         return lambda: array

@@ -20,8 +20,8 @@ class CpuRowFFT:
         self._n, self._dtype, self._threads = n, np.dtype(dtype), threads
         # Rows after the first are aligned only if a row is a whole number of vectors.
         self._flags = () if n * self._dtype.itemsize % 64 == 0 else ("FFTW_UNALIGNED",)
-        self._of_thread = threading.local() if fftw.pyfftw else None
-        if self._of_thread:
+        self._of_thread = threading.local()
+        if fftw.pyfftw:
             with fftw.planning():
                 self._make_plans()
 
@@ -32,7 +32,7 @@ class CpuRowFFT:
         self._run(rows, 1)
 
     def _run(self, rows, sign: int) -> None:
-        plan = self._plans()[sign] if self._of_thread else None
+        plan = self._plans()[sign] if fftw.pyfftw else None
         for row in rows if rows.ndim == 2 else (rows,):
             if plan:
                 fftw.execute(plan, row, row)
@@ -48,62 +48,67 @@ class CpuRowFFT:
     def _plans(self) -> tuple:
         if not hasattr(self._of_thread, "plans"):
             with fftw.lock:
-                self._of_thread.plans = self._make_plans()  # type: ignore[union-attr]
-        return self._of_thread.plans  # type: ignore[union-attr]
+                self._of_thread.plans = self._make_plans()
+        return self._of_thread.plans
 
 
-class CpuRealFFT:
-    """Transforms of real fields with all threads, along all axes or some, the last among them."""
+class FftwPair:
+    """Plans there and back of arrays like those planned for."""
 
-    def __init__(self, shape, dtype, threads: int, axes: tuple[int, ...] = (0, 1, 2)):
-        self._axes = tuple(axis for axis in axes if shape[axis] > 1 or axis == 2)
-        self._sizes = [shape[axis] for axis in self._axes]
-        self._threads = threads
-        self._plans = None
-        if fftw.pyfftw:
-            half, complex_ = (*shape[:-1], shape[-1] // 2 + 1), np.result_type(dtype, np.complex64)
-            with fftw.planning():
-                real, spectrum = fftw.aligned(shape, dtype), fftw.aligned(half, complex_)
-                common = self._axes, threads
-                self._plans = (
-                    fftw.plan(real, spectrum, fftw.SIGNS[0], *common),
-                    fftw.plan(spectrum, real, fftw.SIGNS[1], *common, "FFTW_DESTROY_INPUT"),
-                )
+    def __init__(self, forward, backward):
+        self._forward, self._backward = forward, backward
+
+    def forward(self, source, target=None) -> None:
+        fftw.execute(self._forward, source, source if target is None else target)
+
+    def backward(self, source, target=None) -> None:
+        fftw.execute(self._backward, source, source if target is None else target)
+
+
+class ScipyRealFFT:
+    """Transforms of real fields by scipy.fft."""
+
+    def __init__(self, shape, axes: tuple[int, ...], threads: int):
+        self._sizes, self._options = [shape[axis] for axis in axes], {"axes": axes, "workers": threads}
 
     def forward(self, real, spectrum) -> None:
-        if self._plans:
-            fftw.execute(self._plans[0], real, spectrum)
-        else:
-            spectrum[...] = scipy.fft.rfftn(real, axes=self._axes, workers=self._threads)
+        spectrum[...] = scipy.fft.rfftn(real, **self._options)
 
     def backward(self, spectrum, real) -> None:
-        if self._plans:
-            fftw.execute(self._plans[1], spectrum, real)
-        else:
-            real[...] = scipy.fft.irfftn(
-                spectrum, self._sizes, axes=self._axes, norm="forward", workers=self._threads
-            )
+        real[...] = scipy.fft.irfftn(spectrum, self._sizes, norm="forward", **self._options)
 
 
-class CpuAxisFFT:
-    """In-place complex transforms along one axis of a 3-D array, with all threads."""
+class ScipyAxisFFT:
+    """In-place complex transforms along one axis by scipy.fft."""
 
-    def __init__(self, shape, dtype, axis: int, threads: int):
-        self._axis, self._threads = axis, threads
-        self._plans = None
-        if fftw.pyfftw:
-            with fftw.planning():
-                array = fftw.aligned(shape, dtype)
-                self._plans = [fftw.plan(array, array, sign, (axis,), threads) for sign in fftw.SIGNS]
+    def __init__(self, axis: int, threads: int):
+        self._options = {"axis": axis, "workers": threads}
 
     def forward(self, array) -> None:
-        if self._plans:
-            fftw.execute(self._plans[0], array, array)
-        else:
-            array[...] = scipy.fft.fft(array, axis=self._axis, workers=self._threads)
+        array[...] = scipy.fft.fft(array, **self._options)
 
     def backward(self, array) -> None:
-        if self._plans:
-            fftw.execute(self._plans[1], array, array)
-        else:
-            array[...] = scipy.fft.ifft(array, axis=self._axis, norm="forward", workers=self._threads)
+        array[...] = scipy.fft.ifft(array, norm="forward", **self._options)
+
+
+def real_fft(shape, dtype, axes: tuple[int, ...], threads: int) -> FftwPair | ScipyRealFFT:
+    """Transforms of real fields with all threads, along all axes or some, the last among them."""
+    axes = tuple(axis for axis in axes if shape[axis] > 1 or axis == 2)
+    if not fftw.pyfftw:
+        return ScipyRealFFT(shape, axes, threads)
+    half, complex_ = (*shape[:-1], shape[-1] // 2 + 1), np.result_type(dtype, np.complex64)
+    with fftw.planning():
+        real, spectrum = fftw.aligned(shape, dtype), fftw.aligned(half, complex_)
+        forward = fftw.plan(real, spectrum, fftw.SIGNS[0], axes, threads)
+        return FftwPair(
+            forward, fftw.plan(spectrum, real, fftw.SIGNS[1], axes, threads, "FFTW_DESTROY_INPUT")
+        )
+
+
+def axis_fft(shape, dtype, axis: int, threads: int) -> FftwPair | ScipyAxisFFT:
+    """In-place complex transforms along one axis of a 3-D array, with all threads."""
+    if not fftw.pyfftw:
+        return ScipyAxisFFT(axis, threads)
+    with fftw.planning():
+        array = fftw.aligned(shape, dtype)
+        return FftwPair(*(fftw.plan(array, array, sign, (axis,), threads) for sign in fftw.SIGNS))

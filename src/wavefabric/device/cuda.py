@@ -127,32 +127,15 @@ class CudaDevice:
         self._capture = cupy.cuda.Stream(non_blocking=True)
         self._copies = cupy.cuda.Stream(non_blocking=True)
 
-    def empty(self, shape, dtype):
-        return cupy.empty(shape, dtype)
-
-    def zeros(self, shape, dtype):
-        return cupy.zeros(shape, dtype)
-
-    def asarray(self, array, dtype=None):
-        return cupy.asarray(array, dtype)
-
-    def to_host(self, array):
-        return cupy.asnumpy(array)
+    empty, zeros = staticmethod(cupy.empty), staticmethod(cupy.zeros)
+    asarray, to_host = staticmethod(cupy.asarray), staticmethod(cupy.asnumpy)
+    row_fft, real_fft, axis_fft = CudaRowFFT, CudaRealFFT, CudaAxisFFT
 
     def fft(self, array, axis: int = -1):
         return cupy.fft.fft(array, axis=axis)
 
     def ifft(self, array, axis: int = -1):
         return cupy.fft.ifft(array, axis=axis)
-
-    def row_fft(self, rows: int, n: int, dtype) -> CudaRowFFT:
-        return CudaRowFFT(rows, n, dtype)
-
-    def real_fft(self, shape, dtype, axes: tuple[int, ...] = (0, 1, 2)) -> CudaRealFFT:
-        return CudaRealFFT(shape, dtype, axes)
-
-    def axis_fft(self, shape, dtype, axis: int) -> CudaAxisFFT:
-        return CudaAxisFFT(shape, dtype, axis)
 
     def export(self, array):
         """Copies on a stream of its own once the current stream has come this far."""
@@ -186,8 +169,7 @@ class CudaDevice:
     ):
         """Compile a ``.cu`` file of a package; CuPy keeps the cubin on disk for the next process.
 
-        ``before`` names sources, as ``"package/file.cu"``, that are put in front of it, and ``prelude`` is
-        text before those.
+        ``before`` names sources (``"package/file.cu"``) to put in front, ``prelude`` is text before all.
         """
         parts = [path.rsplit("/", 1) for path in (*before, f"{package}/{source}")]
         code = prelude + "\n".join(

@@ -12,7 +12,6 @@ import hashlib
 import io
 import os
 import pickle
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.errors import InputError
+from wavefabric.files.output import replacing
 from wavefabric.system.machine import cpu_model
 from wavefabric.system.user_cache import cache_directory
 
@@ -124,20 +124,14 @@ def _stamp(file: Path) -> tuple[int, int]:
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """One process of this machine plans at a time: of ranks that plan at once, all take the same plans."""
-    try:
-        import fcntl
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
 
-        path = _wisdom_file().with_suffix(".lock")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = open(path, "w")  # noqa: SIM115 - closed below, and with it unlocked
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    except (ImportError, OSError):
-        lock = None
-    try:
+            path = _wisdom_file().with_suffix(".lock")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fcntl.flock(stack.enter_context(open(path, "w")), fcntl.LOCK_EX)
         yield
-    finally:
-        if lock is not None:
-            lock.close()
 
 
 def _store() -> None:
@@ -152,10 +146,8 @@ def _store() -> None:
             with contextlib.suppress(*_UNREADABLE):
                 kept = _wisdom_tuple(file.read_bytes())
                 wisdom = tuple(_joined(old, new) for old, new in zip(kept, wisdom, strict=True))
-        handle, name = tempfile.mkstemp(dir=file.parent)
-        with os.fdopen(handle, "wb") as out:
-            out.write(pickle.dumps(wisdom))
-        os.replace(name, file)
+        with replacing(file) as partial:
+            partial.write_bytes(pickle.dumps(wisdom))
         if _stored != _FIXED:
             _stored = _stamp(file)
 

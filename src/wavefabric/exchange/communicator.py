@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import wavefabric
-from wavefabric.collectives import Schedule, direct_all_gather
+from wavefabric.collectives import Schedule
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange.agreement import abort_on_uncaught_error, check_agreement, mpi_world
@@ -39,7 +39,6 @@ class Communicator:
         self.rank, self.size = control.rank, control.size
         self._transport = transport
         self._exchanges: dict[tuple, tuple[Any, Exchange]] = {}
-        self._reductions: dict[tuple, tuple] = {}
 
     @property
     def transport(self) -> str:
@@ -90,43 +89,11 @@ class Communicator:
     def own_collective(self, collective: str, buffers: list[Any], root: int = 0) -> Callable[[], None]:
         """The transport library's own form of a collective operation, to be run many times; collective.
 
-        Parameters
-        ----------
-        collective : str
-            Of `wavefabric.collectives.conditions.COLLECTIVES`.
-        buffers : list of 1-D contiguous array
-            As `wavefabric.collectives.conditions.layout` lays them out, whole: the operation is in place in
-            the one buffer, all-to-all goes from the first to the second. Ranks' shares are equal.
-        root : int
-
-        Raises
-        ------
-        InputError
-            If the transport is not NCCL, or cannot do this.
+        ``collective`` is one of `wavefabric.collectives.conditions.COLLECTIVES`, with buffers as its `layout`
+        has them, whole: the operation is in place in the one buffer, all-to-all goes from the first to the
+        second. Ranks' shares are equal. `InputError` if the transport is not NCCL, or cannot do this.
         """
         return self._transport.own_collective(collective, buffers, root)
-
-    def all_reduce(self, array) -> None:
-        """Sum a device array over ranks, in place and in rank order: the same bits everywhere."""
-        if self.size == 1:
-            return
-        if not array.flags.c_contiguous:
-            raise ValueError(
-                f"an array of shape {array.shape} is not contiguous; it cannot be summed in place"
-            )
-        key = (array.size, np.dtype(array.dtype).str)
-        if key not in self._reductions:
-            schedule = direct_all_gather([array.size] * self.size)
-            parts = self.allocate((self.size * array.size,), array.dtype)
-            self._reductions[key] = parts, self.bind(schedule, {"data": parts})
-        parts, exchange = self._reductions[key]
-        rows = parts.reshape(self.size, array.size)
-        rows[self.rank] = array.reshape(-1)
-        exchange.run()
-        flat = array.reshape(-1)
-        flat[...] = rows[0]
-        for row in rows[1:]:
-            flat += row
 
     def describe(self) -> dict[str, Any]:
         """Ranks, transport and device, in words."""

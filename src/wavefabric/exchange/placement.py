@@ -67,24 +67,15 @@ def crossings(counts: np.ndarray, topology: GpuTopology, gpus: list[int]) -> dic
 
 @dataclass(frozen=True)
 class Placement:
-    """GPUs of ranks, and what crosses the slowest links for them.
-
-    Parameters
-    ----------
-    gpus : list of int
-        GPU of each rank.
-    slowest : str
-        Class of the slowest links of the host; empty if it has one GPU.
-    crossing, worst : int
-        Messages over links of that class, in both directions: here, and in the worst placement found.
-    exact : bool
-        Whether all placements were compared.
-    """
+    """GPU of each rank, and what crosses the slowest links."""
 
     gpus: list[int]
+    #: Class of the slowest links of the host; empty if it has one GPU.
     slowest: str
+    #: Messages over links of that class, in both directions: here, and in the worst placement found.
     crossing: int
     worst: int
+    #: Whether all placements were compared.
     exact: bool
 
     def __str__(self) -> str:

@@ -35,18 +35,9 @@ def _shape(box: Box) -> tuple[int, ...]:
 class RegionExchange:
     """Messages between boxes of arrays, packed and unpacked by one kernel each.
 
-    Parameters
-    ----------
-    comm : Communicator
-    messages : list of Message
-        All messages of all ranks, the same list everywhere; within one rank they are copied. Boxes that a
-        rank receives must not overlap.
-    send_shape, recv_shape : tuple of int
-        Of this rank's arrays, (Nz, Ny, Nx).
-    dtype : dtype
-        Real or complex, single or double.
-    fields : int
-        Arrays that travel together.
+    ``messages`` are those of all ranks, the same list everywhere; within one rank they are copied. Boxes that
+    a rank receives must not overlap. Shapes are those of this rank's arrays, (Nz, Ny, Nx), of a real or
+    complex ``dtype``; so many ``fields`` travel together.
     """
 
     def __init__(

@@ -202,7 +202,7 @@ def _load(fabric: Any, ranks: int) -> Any:
 
 
 def _predict(plan: Plan, fabric, width: int, model: str) -> None:
-    from wavefabric.fabric.cost.cost import cost
+    from wavefabric.fabric.cost_models.cost import cost
 
     predicted = cost(as_run(plan.schedule), fabric, width, model=model)
     plan.predicted, plan.model = predicted.seconds, predicted.model

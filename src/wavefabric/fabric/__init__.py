@@ -1,58 +1,70 @@
-"""Fabrics between GPUs, electrical and photonic, and what a schedule costs on them."""
+"""Fabrics between GPUs, electrical and photonic, and what a collective schedule costs on them.
+
+Rooms: electrical, photonic (fabrics and routes); cost_models, bounds (time); io (files); draw (pictures).
+Imports collectives, files, system and units; of the rooms, draw imports all others.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
-# These two share their names with modules: imported here, the functions keep them.
-from wavefabric.fabric.cost.cost import cost
-from wavefabric.fabric.presets import presets
-
 if TYPE_CHECKING:
-    from wavefabric.fabric.cost.result import Bound, Cost, RoundCost
+    from wavefabric.fabric.cost_models.cost import cost
+    from wavefabric.fabric.cost_models.result import Cost, LowerBound, RoundCost
+    from wavefabric.fabric.draw.pictures import draw_circuits, draw_fabric
     from wavefabric.fabric.electrical.fabric import Fabric, Link
     from wavefabric.fabric.io.files import load, save
-    from wavefabric.fabric.photonic.wafer import PhotonicFabric
+    from wavefabric.fabric.io.presets import presets
+    from wavefabric.fabric.photonic.check import check_plan
+    from wavefabric.fabric.photonic.fabric import PhotonicFabric
+    from wavefabric.fabric.photonic.planning import plan_circuits
 
     AnyFabric: TypeAlias = Fabric | PhotonicFabric
 
+_MODULES = {
+    "Cost": "cost_models.result",
+    "LowerBound": "cost_models.result",
+    "RoundCost": "cost_models.result",
+    "cost": "cost_models.cost",
+    "Fabric": "electrical.fabric",
+    "Link": "electrical.fabric",
+    "PhotonicFabric": "photonic.fabric",
+    "check_plan": "photonic.check",
+    "plan_circuits": "photonic.planning",
+    "draw_circuits": "draw.pictures",
+    "draw_fabric": "draw.pictures",
+    "load": "io.files",
+    "presets": "io.presets",
+    "save": "io.files",
+}
+
 __all__ = [
     "AnyFabric",
-    "Bound",
     "Cost",
     "Fabric",
     "Link",
+    "LowerBound",
     "PhotonicFabric",
     "RoundCost",
+    "check_plan",
     "cost",
+    "draw_circuits",
+    "draw_fabric",
     "load",
+    "plan_circuits",
     "presets",
     "save",
 ]
-
-_HOMES = {
-    "Bound": "cost.result",
-    "Cost": "cost.result",
-    "RoundCost": "cost.result",
-    "Fabric": "electrical.fabric",
-    "Link": "electrical.fabric",
-    "PhotonicFabric": "photonic.wafer",
-    "load": "io.files",
-    "save": "io.files",
-}
 
 
 def __getattr__(name: str):
     # Pydantic and NumPy are slow to import: only whoever needs them waits.
     if name == "AnyFabric":
-        from wavefabric.fabric.electrical.fabric import Fabric
-        from wavefabric.fabric.photonic.wafer import PhotonicFabric
-
-        found = Fabric | PhotonicFabric
-    elif name in _HOMES:
-        found = getattr(import_module(f"wavefabric.fabric.{_HOMES[name]}"), name)
+        value = __getattr__("Fabric") | __getattr__("PhotonicFabric")
+    elif name in _MODULES:
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value

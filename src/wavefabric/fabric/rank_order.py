@@ -1,4 +1,4 @@
-"""Which GPU is which rank: a search for an order in which a schedule takes less time."""
+"""Which GPU is which rank: reordered fabrics, and a search for an order in which a schedule is faster."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import check_structure
 from wavefabric.errors import InputError
-from wavefabric.fabric.cost.cost import check_sizes, cost
+from wavefabric.fabric.cost_models.cost import cost
+from wavefabric.fabric.cost_models.result import check_sizes
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.resources import transfer_bytes, uses
-from wavefabric.fabric.electrical.routing import paths
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.electrical.resources import resource_use, transfer_bytes
+from wavefabric.fabric.electrical.routing import static_routes
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
-#: Most GPUs for which orders are searched: ways of all pairs are kept.
+#: Most GPUs for which orders are searched: routes of all pairs are kept.
 MOST_GPUS = 512
 #: Uses of links that are added up in all: a bound on the time of the search, 1 to 3 s.
 _WORK = 1 << 27
@@ -32,23 +33,10 @@ _FINAL = 4
 
 
 def reordered(fabric: Fabric | PhotonicFabric, order: Sequence[int]) -> Fabric:
-    """The same fabric with its GPUs in another order.
+    """The same fabric, with the same links and routes, but its GPUs in another order.
 
-    Parameters
-    ----------
-    fabric : Fabric
-    order : sequence of int
-        Rank r is GPU ``order[r]``. GPUs that are not named follow in their order.
-
-    Returns
-    -------
-    Fabric
-        With the same links and routes.
-
-    Raises
-    ------
-    InputError
-        For a GPU that is not there or named twice, or for a photonic fabric.
+    Rank r is GPU ``order[r]``; GPUs that are not named follow in their order. `InputError` for a GPU that is
+    not there or named twice, or for a photonic fabric.
 
     Examples
     --------
@@ -63,26 +51,26 @@ def reordered(fabric: Fabric | PhotonicFabric, order: Sequence[int]) -> Fabric:
         given = f"{shown} given for photonic {fabric.name}"
         raise InputError(f"order: {given}; allowed: electrical fabrics, rank r is tile r of a photonic one")
     n = fabric.ranks
-    places = [whole(f"order[{i}]", g, 0, n - 1) for i, g in enumerate(order)]
-    if len(set(places)) < len(places):
+    numbers = [whole(f"order[{i}]", g, 0, n - 1) for i, g in enumerate(order)]
+    if len(set(numbers)) < len(numbers):
         raise InputError(f"order: {shown} given; allowed: GPUs from 0 to {n - 1}, each once")
-    places += sorted(set(range(n)) - set(places))
-    names = tuple(fabric.gpus[g] for g in places)
+    numbers += sorted(set(range(n)) - set(numbers))
+    names = tuple(fabric.gpus[g] for g in numbers)
     return replace(fabric, gpus=names, numbering=fabric.numbering or fabric.gpus)
 
 
 def depends_on_pair(fabric: Fabric | PhotonicFabric) -> bool:
-    """Whether some GPUs are closer, or joined by faster ways, than others: only then can an order matter."""
+    """Whether some GPUs are closer, or joined by faster routes, than others: else no order matters."""
     if isinstance(fabric, PhotonicFabric) or fabric.ranks < 3:
         return False
     n = fabric.ranks
     # Of very many GPUs, what some of them see.
     src, dst = np.divmod(np.arange(min(n, _PAIRS // n + 1) * n), n)
     src, dst = src[src != dst], dst[src != dst]
-    routes = paths(fabric)
+    routes = static_routes(fabric)
     if (routes.table[src, dst] < 0).any():
         return True
-    pair, wire = routes.incidence(src, dst)
+    pair, wire = routes.wires_of(src, dst)
     hops = np.bincount(pair)
     first = np.cumsum(hops) - hops
     narrowest = np.minimum.reduceat(routes.wires.bandwidth[wire], first)
@@ -100,12 +88,13 @@ def best_order(
     starts: int = 12,
     evaluations: int = 20_000,
 ) -> tuple[int, ...]:
-    """An order of GPUs in which a schedule takes less time, if one is found.
+    """An order of GPUs in which a schedule takes less time, if one is found: rank r is GPU ``order[r]``.
 
-    All orders are tried where there are few. Else the search goes from several orders (as they are; along the
-    widest and shortest ways; at random) downhill: two GPUs change places, a part is reversed, or a GPU moves
-    elsewhere. What is compared is the time of all rounds one after the other, then the sum of squares of the
-    times that links are in use.
+    All orders are tried where there are few. Else the search descends from each of `starts` orders (as they
+    are; along the widest and shortest routes; at random): two GPUs are exchanged, a part is reversed, or a
+    GPU moves elsewhere. What is compared is the time of all rounds one after the other, then the sum of
+    squares of the times that links are in use. `model` chooses among the best few and the order as it is, so
+    that the result is never worse than 0, 1, 2, …
 
     Parameters
     ----------
@@ -116,21 +105,10 @@ def best_order(
     element_bytes : float
         B an element.
     model : {"auto", "alpha-beta", "flow"}
-        Has the last word, among the best few and the order as it is.
     seed : int
         Of random choices.
-    starts : int
-    evaluations : int
-        Orders tried at most, fewer for large schedules.
-
-    Returns
-    -------
-    tuple of int
-        Rank r is GPU ``order[r]``; all GPUs of the fabric. Never worse under `model` than 0, 1, 2, …
-
-    Raises
-    ------
-    InputError
+    starts, evaluations : int
+        Orders to begin with, and orders tried at most (fewer for large schedules).
 
     Examples
     --------
@@ -155,22 +133,22 @@ def best_order(
     if fabric.ranks > MOST_GPUS:
         given = f"auto given with the {fabric.ranks} GPUs of {fabric.name}"
         raise InputError(f"order: {given}; allowed: at most {MOST_GPUS}, or numbers")
-    times = _Times(schedule, fabric, element_bytes)
-    found = _search(times, np.random.default_rng(seed), starts, min(evaluations, times.affordable))
+    times = _OrderTimes(schedule, fabric, element_bytes)
+    orders = _search(times, np.random.default_rng(seed), starts, min(evaluations, times.affordable))
     least, best = cost(schedule, fabric, element_bytes, model).seconds, same
-    for order in found:
+    for order in orders:
         seconds = cost(schedule, reordered(fabric, order), element_bytes, model).seconds
         if seconds < least * (1 - 1e-9):
             least, best = seconds, order
     return best
 
 
-class _Times:
-    """Time of the rounds of a schedule for any order of GPUs, without building anything anew."""
+class _OrderTimes:
+    """Time of the rounds of a schedule for any order of GPUs."""
 
     def __init__(self, schedule: Schedule, fabric: Fabric, element_bytes: float):
         self.gpus, self._alpha = fabric.ranks, fabric.alpha
-        kinds = _kinds(schedule, transfer_bytes(schedule, element_bytes))
+        kinds = _distinct_rounds(schedule, transfer_bytes(schedule, element_bytes))
         self._times = np.array([k.times for k in kinds], float)
         self._src = np.concatenate([k.src for k in kinds])
         self._dst = np.concatenate([k.dst for k in kinds])
@@ -179,34 +157,35 @@ class _Times:
         self._first = np.cumsum(count) - count
         n = fabric.ranks
         src, dst = np.divmod(np.arange(n * n), n)
-        there = (src != dst) & (paths(fabric).table[src, dst] >= 0)
-        used = uses(fabric, src[there], dst[there])
-        hops = np.bincount(used.pair, minlength=int(there.sum()))
-        # Resources of every pair of GPUs side by side, filled up with one that is never busy.
-        table = np.full((hops.size, int(hops.max())), used.capacity.size)
-        place = np.arange(used.pair.size) - np.repeat(np.cumsum(hops) - hops, hops)
-        table[used.pair, place] = used.resource
-        self._table = np.full((n * n, table.shape[1]), used.capacity.size)
+        there = (src != dst) & (static_routes(fabric).table[src, dst] >= 0)
+        use = resource_use(fabric, src[there], dst[there])
+        hops = np.bincount(use.pair, minlength=int(there.sum()))
+        # Resources of every pair of GPUs as a row, padded with one that is never busy.
+        table = np.full((hops.size, int(hops.max())), use.capacity.size)
+        slot = np.arange(use.pair.size) - np.repeat(np.cumsum(hops) - hops, hops)
+        table[use.pair, slot] = use.resource
+        self._table = np.full((n * n, table.shape[1]), use.capacity.size)
         self._table[there] = table
         self._latency = np.full(n * n, math.inf)
-        self._latency[there] = used.latency
-        self._used = used.capacity.size + 1
-        self._capacity = np.append(used.capacity, math.inf)
+        self._latency[there] = use.latency
+        self._resources = use.capacity.size + 1
+        self._capacity = np.append(use.capacity, math.inf)
         row = np.repeat(np.arange(len(kinds)), count)
-        self._row = row[:, None] * self._used
+        self._row = row[:, None] * self._resources
         self._weights = np.repeat(self._size, table.shape[1])
-        self.affordable = max(_WORK // (_OVERHEAD + self._weights.size + len(kinds) * self._used), 1)
+        self.affordable = max(_WORK // (_OVERHEAD + self._weights.size + len(kinds) * self._resources), 1)
         # How close any two GPUs are: for a first order.
         slowest = np.where(there, (1 / self._capacity[self._table]).max(axis=1), math.inf)
         with np.errstate(invalid="ignore"):
-            self.distance = (slowest * (1 + 1e-3 * (self._table < self._used - 1).sum(axis=1))).reshape(n, n)
+            hops = (self._table < self._resources - 1).sum(axis=1)
+            self.distance = (slowest * (1 + 1e-3 * hops)).reshape(n, n)
 
     def __call__(self, order: np.ndarray) -> tuple[float, float]:
         """s, and the sum of squares of the times in which resources are used."""
         pair = order[self._src] * self.gpus + order[self._dst]
         cells = self._row + self._table[pair]
-        load = np.bincount(cells.ravel(), self._weights, self._times.size * self._used)
-        load = load.reshape(-1, self._used) / self._capacity
+        load = np.bincount(cells.ravel(), self._weights, self._times.size * self._resources)
+        load = load.reshape(-1, self._resources) / self._capacity
         late = np.maximum.reduceat(self._latency[pair], self._first)
         seconds = float(self._times @ (load.max(axis=1) + late + self._alpha))
         # Rounded, so that noise of the last bit does not pass for less time.
@@ -214,8 +193,8 @@ class _Times:
 
 
 @dataclass(frozen=True, eq=False)
-class _Kind:
-    """Rounds that are alike: how many, and what each moves between which ranks."""
+class _DistinctRound:
+    """Rounds that are alike: how many, and what each moves between which ranks (size in B)."""
 
     times: int
     src: np.ndarray
@@ -223,46 +202,53 @@ class _Kind:
     size: np.ndarray
 
 
-def _kinds(schedule: Schedule, size: np.ndarray) -> list[_Kind]:
+def _distinct_rounds(schedule: Schedule, size: np.ndarray) -> list[_DistinctRound]:
     t, n = schedule.transfers, schedule.ranks
     away = np.flatnonzero(t["src"] != t["dst"])
     pair = t["src"][away].astype(np.int64) * n + t["dst"][away]
-    flows, place = np.unique(t["round"][away].astype(np.int64) * (n * n) + pair, return_inverse=True)
+    flows, flow = np.unique(t["round"][away].astype(np.int64) * (n * n) + pair, return_inverse=True)
     rounds, pairs = np.divmod(flows, n * n)
-    moved = np.bincount(place, size[away])
+    moved = np.bincount(flow, size[away])
     edges = [0, *(np.flatnonzero(np.diff(rounds)) + 1).tolist(), flows.size]
-    found: dict[bytes, list[int]] = {}
+    alike: dict[bytes, list[int]] = {}
     for k in range(len(edges) - 1):
         here = slice(edges[k], edges[k + 1])
-        found.setdefault(pairs[here].tobytes() + moved[here].tobytes(), []).append(k)
+        alike.setdefault(pairs[here].tobytes() + moved[here].tobytes(), []).append(k)
     kinds = []
-    for members in found.values():
+    for members in alike.values():
         here = slice(edges[members[0]], edges[members[0] + 1])
-        kinds.append(_Kind(len(members), pairs[here] // n, pairs[here] % n, moved[here]))
+        kinds.append(_DistinctRound(len(members), pairs[here] // n, pairs[here] % n, moved[here]))
     return kinds
 
 
-def _search(times: _Times, rng: np.random.Generator, starts: int, evaluations: int) -> list[tuple[int, ...]]:
+def _search(
+    times: _OrderTimes, rng: np.random.Generator, starts: int, evaluations: int
+) -> list[tuple[int, ...]]:
     """The best few orders, best first."""
     n = times.gpus
     if math.factorial(min(n, 20)) <= evaluations:
         every = [(times(np.array(order)), order) for order in permutations(range(n))]
         return [order for _, order in sorted(every)[:_FINAL]]
-    found: dict[tuple[int, ...], tuple[float, float]] = {}
+    values: dict[tuple[int, ...], tuple[float, float]] = {}
     left = evaluations
     for number in range(starts):
         if left <= 0:
             break
-        order = np.arange(n) if not number else _along(times, rng) if number % 2 else rng.permutation(n)
+        if not number:
+            order = np.arange(n)
+        elif number % 2:
+            order = _nearest_neighbour_order(times, rng)
+        else:
+            order = rng.permutation(n)
         # The first ones may take half of what is left, so that others have a chance.
-        order, value, used = _downhill(times, order, rng, max(left // 2, min(left, 64)))
+        order, value, used = _hill_descent(times, order, rng, max(left // 2, min(left, 64)))
         left -= used
-        found[tuple(order.tolist())] = value
-    return sorted(found, key=lambda order: (found[order], order))[:_FINAL]
+        values[tuple(order.tolist())] = value
+    return sorted(values, key=lambda order: (values[order], order))[:_FINAL]
 
 
-def _along(times: _Times, rng: np.random.Generator) -> np.ndarray:
-    """From a GPU to the closest that is left, and so on; a GPU at random of those that are as close."""
+def _nearest_neighbour_order(times: _OrderTimes, rng: np.random.Generator) -> np.ndarray:
+    """From a GPU to the closest that is left, and so on; at random among those that are as close."""
     n = times.gpus
     order = [int(rng.integers(n))]
     free = np.ones(n, bool)
@@ -275,17 +261,17 @@ def _along(times: _Times, rng: np.random.Generator) -> np.ndarray:
     return np.array(order)
 
 
-def _downhill(
-    times: _Times, order: np.ndarray, rng: np.random.Generator, evaluations: int
+def _hill_descent(
+    times: _OrderTimes, order: np.ndarray, rng: np.random.Generator, evaluations: int
 ) -> tuple[np.ndarray, tuple[float, float], int]:
-    """The order at the foot of the hill, its value, and how many were tried."""
+    """A local minimum, its value, and how many orders were tried."""
     value, used = times(order), 1
-    steps = _steps(times.gpus, rng)
+    moves = _moves(times.gpus, rng)
     since = 0  # orders tried since the last that was better
-    for kind, i, j in steps:
+    for kind, i, j in moves:
         if used >= evaluations or since >= 2 * times.gpus**2:
             break
-        changed = _changed(order, kind, i, j)
+        changed = _apply_move(order, kind, i, j)
         now = times(changed)
         used, since = used + 1, since + 1
         if now < value:
@@ -293,8 +279,8 @@ def _downhill(
     return order, value, used
 
 
-def _steps(n: int, rng: np.random.Generator) -> Iterator[tuple[int, int, int]]:
-    """All small changes in random order, again and again: the kind, and two places."""
+def _moves(n: int, rng: np.random.Generator) -> Iterator[tuple[int, int, int]]:
+    """All small changes in random order, again and again: the kind, and two positions."""
     first, second = np.triu_indices(n, 1)
     every = [(kind, i, j) for kind in range(4) for i, j in zip(first.tolist(), second.tolist(), strict=True)]
     while True:
@@ -302,8 +288,8 @@ def _steps(n: int, rng: np.random.Generator) -> Iterator[tuple[int, int, int]]:
             yield every[k]
 
 
-def _changed(order: np.ndarray, kind: int, i: int, j: int) -> np.ndarray:
-    """Two places exchanged, what is between reversed, or the one moved to the other."""
+def _apply_move(order: np.ndarray, kind: int, i: int, j: int) -> np.ndarray:
+    """Two positions exchanged, what is between reversed, or the one moved to the other."""
     new = order.copy()
     if kind == 0:
         new[i], new[j] = order[j], order[i]

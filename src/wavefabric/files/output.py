@@ -33,29 +33,10 @@ def check_output(
 ) -> Path:
     """Refuse an output file that cannot or must not be written; nothing on the disk changes.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    force : bool
-        A regular file of that name may be replaced.
-    key : str
-        What an error calls it.
-    inputs : sequence of path
-        Files that the run reads, or None; the output must be none of them.
-    endings : sequence of str
-        Allowed endings in lower case, with the dot; empty allows all.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    InputError
-        If the name is no name of a file or not UTF-8, has another ending, is an input, or names a folder, a
-        device, a pipe or a symbolic link; if it exists (without `force`); if its folder is missing or cannot
-        be written.
+    ``key`` is what an error calls it; ``force`` allows to replace a regular file; ``inputs`` are files that
+    the run reads (or None); ``endings`` are those allowed, in lower case with the dot, or all. `InputError`
+    if the name is none of a file or not UTF-8, has another ending, is an input, or names a folder, a device,
+    a pipe or a symbolic link; if it exists (without ``force``); if its folder cannot be written.
     """
     path = Path(path)
     _check_name(path, key, endings)

@@ -104,17 +104,8 @@ class _Transpose:
 class DistributedRealFFT:
     """Transforms of one real field over all ranks, planned once; collective.
 
-    Same interface as `device.RealFFT`, with this rank's boxes.
-
-    Parameters
-    ----------
-    comm : Communicator
-    shape : tuple of int
-        Grid points (Nx, Ny, Nz).
-    grid : tuple of int
-        Blocks along x (1), y and z, one a rank: (1, 1, K) is slabs, else pencils.
-    dtype : dtype
-        float32 or float64.
+    Same interface as `device.base.RealFFT`, with this rank's boxes. ``shape`` is (Nx, Ny, Nz); ``grid`` has
+    the blocks along x (1), y and z, one a rank: (1, 1, K) is slabs, else pencils; ``dtype`` is real.
     """
 
     def __init__(self, comm: Communicator, shape: Triple, grid: Triple, dtype):

@@ -31,7 +31,7 @@ SOURCES = (
     "device/fftw_direct.py",
     "device/fma.py",
     "device/philox.py",
-    "fabric/cost/flow_kernel.py",
+    "fabric/cost_models/flow_kernel.py",
     "optics/propagation/kernels/kerr.py",
     "optics/propagation/kernels/kerr_ranks.py",
     "optics/propagation/kernels/linear.py",

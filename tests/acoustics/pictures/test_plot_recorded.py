@@ -8,7 +8,7 @@ import pytest
 from matplotlib.image import AxesImage
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
-from wavefabric.acoustics.pictures.plot_recorded import chosen, recorded_figure
+from wavefabric.acoustics.pictures.plot_recorded import recorded_figure, select_quantities
 from wavefabric.acoustics.pictures.recorded import open_recorded
 from wavefabric.errors import InputError
 
@@ -151,12 +151,12 @@ def test_series_are_a_picture_over_time_or_curves(ours):
 
 def test_what_is_asked_for(ours):
     with open_recorded(ours["points"][0]) as file:
-        assert chosen(file, []) == list(file.items)
-        assert chosen(file, ["u_rms", "p"]) == ["ux_rms", "uy_rms", "uz_rms", "p"]
+        assert select_quantities(file, []) == list(file.items)
+        assert select_quantities(file, ["u_rms", "p"]) == ["ux_rms", "uy_rms", "uz_rms", "p"]
         with pytest.raises(InputError, match=r'--quantity: "q" is not in .*; allowed: .*p_final'):
-            chosen(file, ["q"])
+            select_quantities(file, ["q"])
     with open_recorded(KWAVE / "pressure_source_corners_out.h5") as file:
-        assert chosen(file, ["p"]) == ["p/1", "p/2"]
+        assert select_quantities(file, ["p"]) == ["p/1", "p/2"]
 
 
 def test_other_files(tmp_path, ours):

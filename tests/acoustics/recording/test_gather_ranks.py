@@ -1,7 +1,6 @@
 """Columns and blocks of all ranks come together in the right places, one whole field at a time."""
 
 import gc
-import threading
 import time
 import weakref
 
@@ -10,7 +9,7 @@ import pytest
 
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.recording.delivery import Delivery
-from wavefabric.acoustics.recording.gather import GridBlocks, SensorColumns, broadcast
+from wavefabric.acoustics.recording.gather import RankParts, broadcast
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 
 SAMPLES, SHAPE = 23, (12, 10, 9)
@@ -32,7 +31,7 @@ def mine(comm, owners):
 def test_columns(comm, owners, dtype):
     whole = np.random.default_rng(4).standard_normal((5, SAMPLES)).astype(dtype)
     here = mine(comm, owners)
-    columns = SensorColumns(comm, here, SAMPLES)
+    columns = RankParts.of_columns(comm, here, SAMPLES)
     for values in (whole[:, here], np.asfortranarray(whole[:, here]), whole[2, here]):
         found = columns.gather(values)
         if comm.rank:
@@ -46,7 +45,7 @@ def test_columns(comm, owners, dtype):
 def test_shares_are_added_in_the_order_of_ranks(comm):
     """In double precision; a sum in another order would give 0, not 1."""
     shares = np.array([1e17, -1e17, 1.0])
-    columns = SensorColumns(comm, np.array([4, 1]), 6)
+    columns = RankParts.of_columns(comm, np.array([4, 1]), 6)
     found = columns.summed(np.array([shares[comm.rank], comm.rank], np.float64))
     if comm.rank == 0:
         np.testing.assert_array_equal(found, [0, 3, 0, 0, 1, 0])
@@ -60,10 +59,10 @@ def test_shares_are_added_in_the_order_of_ranks(comm):
 @pytest.mark.parallel(3)
 @pytest.mark.parametrize("options", [Options(), Options(grid=(1, 3, 1)), Options("local", (3, 1, 1), 2)])
 def test_blocks(comm, options):
-    parts = decompose(SHAPE, comm.size, options).parts
+    parts = decompose(SHAPE, comm.size, options).subdomains
     part, whole = parts[comm.rank], np.arange(np.prod(SHAPE), dtype=np.float32).reshape(SHAPE[::-1])
     local = whole[np.ix_(part.indices(2), part.indices(1), part.indices(0))]
-    found = GridBlocks(comm, parts).gather(local[part.owned])
+    found = RankParts.of_blocks(comm, parts).gather(local[part.owned])
     assert (found is None) == (comm.rank > 0)
     if found is not None:
         np.testing.assert_array_equal(found, whole)
@@ -102,20 +101,19 @@ class Careful:
 @pytest.mark.parallel(3)
 @pytest.mark.parametrize("delay", [0.0, 0.01])
 def test_a_sink_for_all_ranks(comm, delay):
-    parts = decompose(SHAPE, comm.size).parts
+    parts = decompose(SHAPE, comm.size).subdomains
     here = mine(comm, "mixed")
     fields = ("p_final", "ux_final", "uy_final", "p_max_all")
     layout = RecordingLayout({"p": (6, SAMPLES)}, {"p_max": SAMPLES}, fields, np.dtype(np.float32))
     real = Careful(delay) if comm.rank == 0 else None
-    delivery = Delivery(real, layout, comm, SensorColumns(comm, here, SAMPLES), GridBlocks(comm, parts))
+    columns, blocks = RankParts.of_columns(comm, here, SAMPLES), RankParts.of_blocks(comm, parts)
+    delivery = Delivery(real, layout, comm, columns, blocks)
     series = np.random.default_rng(5).standard_normal((6, SAMPLES)).astype(np.float32)
     delivery.begin("", 0)
     block = np.empty((2, here.size), np.float32)
     for first in (0, 2, 4):
         block[...] = series[first : first + 2, here]
-        done = threading.Event()
-        delivery.put_rows("p", first, lambda: block, done)
-        assert done.is_set()
+        assert delivery.put_rows("p", first, lambda: block) is None
     block[...] = np.nan  # it is the recorder's again as soon as it was handed over
     delivery.flush()
     owned = tuple(slice(n) for n in parts[comm.rank].owned_size[::-1])

@@ -24,10 +24,10 @@ class Counting(dict):
 def test_sums_look_at_no_place_twice(ranks, monkeypatch):
     # Every rank's part of every sum arrives in one round: ranks − 2 places in scratch for each of them.
     writer = ScheduleWriter(task(layout("reduce-scatter", ranks, ranks)))
-    writer.places = Counting(writer.places)
+    writer.locations = Counting(writer.locations)
     monkeypatch.setattr(Counting, "read", 0)
     writer.sums([(0, c, s, c) for c in range(ranks) for s in range(ranks) if s != c])
-    assert Counting.read <= len(writer.places)
+    assert Counting.read <= len(writer.locations)
     assert all(len(slots) == ranks - 2 for slots in writer.slots.values())
     made = writer.schedule()
     verify(made)

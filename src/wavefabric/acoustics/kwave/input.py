@@ -37,30 +37,14 @@ _SMALL = 1 << 28
 
 @dataclass(frozen=True)
 class KWaveInput:
-    """What an input file holds.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    problem : Problem
-        Arrays are float32, indices int64 and 0-based.
-    sensor : ndarray of int64 (points,), Cuboids or None
-        Where to record.
-    attributes : dict of str to str
-        The file's header.
-    copied_scalars : dict of str to int or float
-        Scalars that k-Wave copies into its output.
-    version : tuple of int
-        Of the file's format: (1, 0) to (1, 2).
-    """
+    """What an input file holds."""
 
     path: Path
-    problem: Problem
-    sensor: np.ndarray | Cuboids | None
-    attributes: dict[str, str]
-    copied_scalars: dict[str, int | float]
-    version: tuple[int, int]
+    problem: Problem  # arrays are float32
+    sensor: np.ndarray | Cuboids | None  # where to record; an array holds flat grid indices, 0-based
+    attributes: dict[str, str]  # the file's header
+    copied_scalars: dict[str, int | float]  # which k-Wave copies into its output
+    version: tuple[int, int]  # of the file's format: (1, 0) to (1, 2)
 
 
 def read_input(path: str | Path, device: Device | None = None) -> KWaveInput:
@@ -69,7 +53,6 @@ def read_input(path: str | Path, device: Device | None = None) -> KWaveInput:
     Parameters
     ----------
     path : str or Path
-        The file.
     device : Device, optional
         That will run it alone: if it is a CPU, its memory must hold the run as well.
 

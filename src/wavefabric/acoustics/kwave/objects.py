@@ -98,7 +98,7 @@ def simulate_kwave(
     Parameters
     ----------
     kgrid, medium, source, sensor, pml_size, pml_alpha, pml_inside, smooth_p0, signal_order
-        As in `from_kwave`.
+        As in `from_kwave`, as are errors.
     **options
         As in `simulate`, from ``device`` on.
 

@@ -16,8 +16,8 @@ _RECORDED = {
     **dict.fromkeys(("u", "u_non_staggered"), "u_non_staggered"),
     "u_staggered": "u",
     **dict.fromkeys(("u_max", "u_min", "u_rms"), "u_non_staggered"),
-    **{word: word for word in ("p", "p_max", "p_min", "p_rms", "p_max_all", "p_min_all", "p_final")},
-    **{word: word for word in ("u_max_all", "u_min_all", "u_final", "I", "I_avg")},
+    **{name: name for name in ("p", "p_max", "p_min", "p_rms", "p_max_all", "p_min_all", "p_final")},
+    **{name: name for name in ("u_max_all", "u_min_all", "u_final", "I", "I_avg")},
 }
 _REDUCE = {
     "max": lambda series: series.max(axis=0),
@@ -43,13 +43,13 @@ class RecordRequest:
         """Read ``sensor.record``; None is what ``kspaceFirstOrder`` takes it for, ``p`` and ``p_final``."""
         record = ("p", "p_final") if record is None else record
         recorded, names = [], []
-        for word in (record,) if isinstance(record, str) else tuple(record):
-            stem, axis = word, None
-            if len(word) > 1 and word[0] in "uI" and word[1] in "xyz":
-                stem, axis = word[0] + word[2:], word[1]
+        for name in (record,) if isinstance(record, str) else tuple(record):
+            stem, axis = name, None
+            if len(name) > 1 and name[0] in "uI" and name[1] in "xyz":
+                stem, axis = name[0] + name[2:], name[1]
             if stem not in _RECORDED:
                 raise InputError(
-                    f"sensor.record: {show(word)}; allowed: {', '.join(_RECORDED)}, or one axis of them"
+                    f"sensor.record: {show(name)}; allowed: {', '.join(_RECORDED)}, or one axis of them"
                 )
             recorded.append(_RECORDED[stem])
             axes = ("",) if stem[0] == "p" else (axis,) if axis else ("x", "y", "z")

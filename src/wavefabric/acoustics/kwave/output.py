@@ -13,7 +13,6 @@ import json
 import math
 import os
 import shutil
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -34,37 +33,11 @@ from wavefabric.results.checkpoint import read_state
 
 
 class KWaveOutput:
-    """A `Sink` that writes what k-Wave would write.
+    """A `Sink` that writes what k-Wave would write, float32 whatever the precision of the run.
 
-    Parameters
-    ----------
-    path : str or Path
-        The output file. It appears under this name only when the run is complete.
-    input : KWaveInput
-        The run's input.
-    compression : int
-        0 for none, to 9: HDF5's deflate, applied when the run is complete.
-    copy_sensor_mask : bool
-        Put the sensor mask into the file too.
-    force : bool
-        Replace a file that is there.
-    start : int
-        First time step recorded, 0-based: a file begun with another one is not gone on with.
-    threads : int, optional
-        CPU threads, for the header only.
-    checkpoint : path, optional
-        Checkpoint of the run: an unfinished file of this output that another checkpoint goes on from is kept.
-
-    Raises
-    ------
-    InputError
-        If the file exists (without `force`), is no regular file or the input, cannot be written, or is
-        unfinished and belongs to a run that can go on (without `force`).
-
-    Notes
-    -----
-    ``finished`` tells whether the file is complete. Everything is stored as float32, k-Wave's only real type,
-    whatever the precision of the run.
+    The file gets its name when it is ``finished``; deflate at level ``compression`` is applied then.
+    ``start`` is the first time step recorded (0-based), ``threads`` is for the header only. An unfinished
+    file that another run than that of ``checkpoint`` can go on from is kept, unless `force`.
     """
 
     def __init__(
@@ -96,7 +69,6 @@ class KWaveOutput:
         self._file: h5py.File | None = None
         self._items: dict[str, list[h5py.Dataset]] = {}
         self._begun = False
-        self._lock = threading.Lock()
 
     # --- Sink ----------------------------------------------------------------------------------------
 
@@ -105,81 +77,76 @@ class KWaveOutput:
         datasets = output_datasets(layout, self._input.sensor, self._input.problem.array_shape)
         shapes = {name: [item.shape for item in items] for name, items in sorted(datasets.items())}
         described = json.dumps({"parts": shapes, "start": self._start})
-        with self._lock:
-            # Once more, now that nobody else writes here: another run may have ended since the first look.
-            check_output(self.path, self._force)
-            if rows_done:
-                self._reopen(described, layout.run)
-                self._begun = True
-            else:
-                self._check_unfinished()
-                self._check_room(datasets)
-                self._begun = True
-                run = {"parts": described, "run": layout.run, "checkpoint": str(self._checkpoint or "")}
-                write_text(self._run_file, json.dumps(run), "output", force=True)
-                self._create(datasets)
-            assert self._file is not None
-            file = self._file
-            self._items = {name: [file[item.path] for item in items] for name, items in datasets.items()}  # type: ignore[misc]
+        # Once more, now that nobody else writes here: another run may have ended since the first look.
+        check_output(self.path, self._force)
+        if rows_done:
+            self._reopen(described, layout.run)
+            self._begun = True
+        else:
+            self._check_unfinished()
+            self._check_room(datasets)
+            self._begun = True
+            run = {"parts": described, "run": layout.run, "checkpoint": str(self._checkpoint or "")}
+            write_text(self._run_file, json.dumps(run), "output", force=True)
+            self._create(datasets)
+        assert self._file is not None
+        file = self._file
+        self._items = {name: [file[item.path] for item in items] for name, items in datasets.items()}  # type: ignore[misc]
 
     def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
         """Write rows of a time series."""
         rows = slice(first, first + len(block))
-        with self._lock:
-            items = self._items[name]
-            if not isinstance(self._input.sensor, Cuboids):
-                items[0][0, rows] = block
-                return
-            parts = _split(block, [item.shape[1:] for item in items])
-            for item, part in zip(items, parts, strict=True):
-                item[rows] = part
+        items = self._items[name]
+        if not isinstance(self._input.sensor, Cuboids):
+            items[0][0, rows] = block
+            return
+        parts = _split(block, [item.shape[1:] for item in items])
+        for item, part in zip(items, parts, strict=True):
+            item[rows] = part
 
     def flush(self) -> None:
         """Put all rows so far on the disk."""
-        with self._lock:
-            self._sync()
+        self._sync()
 
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
         """Add statistics, fields and header, and give the file its name."""
-        with self._lock:
-            assert self._file is not None
-            try:
-                for name, array in arrays:
-                    items = self._items[name]
-                    parts = _split(array.reshape(-1), [item.shape for item in items])
-                    for item, part in zip(items, parts, strict=True):
-                        item[...] = part
-                if self._level:
-                    with output_file.compressed_copy(self._file, self._packed, self._level) as packed:
-                        self._put_header(packed, report)
-                else:
-                    self._put_header(self._file, report)
-                    self._sync()
-                self._close()
-                complete = self._packed if self._level else self._partial
-                with open(complete, "rb+") as handle:
-                    os.fsync(handle.fileno())
-                os.replace(complete, self.path)
-            finally:
-                self._close()
-                self._packed.unlink(missing_ok=True)
-            sync_folder(self.path.parent)
-            self._remove_working_files()
-            self._begun = False
-            self.finished = True
+        assert self._file is not None
+        try:
+            for name, array in arrays:
+                items = self._items[name]
+                parts = _split(array.reshape(-1), [item.shape for item in items])
+                for item, part in zip(items, parts, strict=True):
+                    item[...] = part
+            if self._level:
+                with output_file.compressed_copy(self._file, self._packed, self._level) as packed:
+                    self._put_header(packed, report)
+            else:
+                self._put_header(self._file, report)
+                self._sync()
+            self._close()
+            complete = self._packed if self._level else self._partial
+            with open(complete, "rb+") as handle:
+                os.fsync(handle.fileno())
+            os.replace(complete, self.path)
+        finally:
+            self._close()
+            self._packed.unlink(missing_ok=True)
+        sync_folder(self.path.parent)
+        self._remove_working_files()
+        self._begun = False
+        self.finished = True
 
     def abandon(self, keep: bool) -> None:
         """Close the file; remove it if no checkpoint refers to it."""
-        with self._lock:
-            # One that never began leaves alone what belongs to an earlier leg.
-            if not self._begun:
-                return
-            if keep and self._file is not None:
-                self._sync()
-            self._close()
-            if not keep:
-                self._remove_working_files()
-            self._begun = False
+        # One that never began leaves alone what belongs to an earlier leg.
+        if not self._begun:
+            return
+        if keep and self._file is not None:
+            self._sync()
+        self._close()
+        if not keep:
+            self._remove_working_files()
+        self._begun = False
 
     # --- The file ------------------------------------------------------------------------------------
 

@@ -38,19 +38,13 @@ def write_input(
     Parameters
     ----------
     path : str or Path
-        The file.
     problem : Problem
-        What is simulated.
     sensor : ndarray of int64 (flat grid indices), Cuboids or None
         Where to record. k-Wave itself will not run a file without one.
     force : bool
         Replace a file that is there.
     description : str
         Kept in the file.
-
-    Returns
-    -------
-    Path
 
     Raises
     ------

@@ -1,10 +1,10 @@
-"""How an axis is cut: block sizes that tile it, made of small prime factors where that is possible."""
+"""Block sizes that tile an axis, made of small prime factors where that is possible."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-#: A block may be so much longer than an even cut would make it, to have a size of small factors.
+#: A block may be so much longer than an even division would make it, to have a size of small factors.
 SLACK = 0.15
 
 
@@ -37,8 +37,8 @@ def widened(n: int, blocks: int, overlap: int) -> tuple[int, ...]:
     total = n + 2 * overlap * blocks
     longest = -(-total // blocks)
     for limit in range(longest, int((1 + SLACK) * longest) + 1):
-        if smooth(limit) and (found := _filled(total, blocks, limit, 3 * overlap)):
-            return tuple(size - 2 * overlap for size in found)
+        if smooth(limit) and (sizes := _filled(total, blocks, limit, 3 * overlap)):
+            return tuple(size - 2 * overlap for size in sizes)
     return equal
 
 
@@ -48,13 +48,14 @@ def _filled(total: int, blocks: int, limit: int, least: int) -> list[int] | None
     The fewest steps from ``blocks`` · ``limit`` down to ``total``, each the shortening of one block.
     """
     excess = blocks * limit - total
-    cuts = [limit - size for size in range(max(least, 1), limit) if smooth(size)]
-    cuts = [cut for cut in cuts if cut <= excess]
+    shortenings = [
+        limit - size for size in range(max(least, 1), limit) if smooth(size) and limit - size <= excess
+    ]
     count, last = [0] + [blocks + 1] * excess, [0] * (excess + 1)
     for amount in range(1, excess + 1):
-        for cut in cuts:
-            if cut <= amount and count[amount - cut] + 1 < count[amount]:
-                count[amount], last[amount] = count[amount - cut] + 1, cut
+        for less in shortenings:
+            if less <= amount and count[amount - less] + 1 < count[amount]:
+                count[amount], last[amount] = count[amount - less] + 1, less
     if count[excess] > blocks:
         return None
     sizes = []

@@ -2,7 +2,7 @@
 
 *Global*: exact; transforms are distributed, by transposes between ranks (`spectral.distributed`).
 *Local*: blocks on a torus, each widened by overlaps that are filled from its neighbours before every
-transform and faded out by a bell, after which a block is periodic by itself; an approximation, as good as
+transform and faded out by a window, after which a block is periodic by itself; an approximation, as good as
 the overlap is wide (Israeli, Vozovoi & Averbuch 1993, J. Sci. Comput. 8, 135).
 """
 
@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from wavefabric.acoustics.parallel.block_sizes import smooth, widened
-from wavefabric.acoustics.parallel.window import BELLS
-from wavefabric.acoustics.solver.parts import Part, Triple, whole
+from wavefabric.acoustics.parallel.window import check_window
+from wavefabric.acoustics.solver.subdomain import Subdomain, Triple
 from wavefabric.errors import InputError
 from wavefabric.exchange.regions import Message
 from wavefabric.spectral.distributed import boxes
@@ -38,9 +37,9 @@ class Options:
     grid : tuple of int, optional
         Blocks along x, y and z; their product is the number of ranks. By default what moves the least data.
     overlap : int
-        Local: points that a block is widened by on each side of a cut axis.
+        Local: points that a block is widened by on each side of an axis that is divided.
     bell : str
-        Local: see `bell.bell`.
+        Local: the window, one of `window.WINDOWS`.
 
     Raises
     ------
@@ -56,8 +55,7 @@ class Options:
     def __post_init__(self):
         if self.kind not in KINDS:
             raise InputError(f"decomposition: {self.kind!r} given; allowed: {', '.join(KINDS)}")
-        if self.bell not in BELLS:
-            raise InputError(f"bell: {self.bell!r} given; allowed: {', '.join(BELLS)}")
+        check_window(self.bell)
         if not _whole_number(self.overlap):
             raise InputError(f"overlap: {self.overlap!r} given; allowed: a whole number of points, 1 or more")
         if self.grid is not None and not (len(self.grid) == 3 and all(map(_whole_number, self.grid))):
@@ -70,26 +68,18 @@ def _whole_number(value) -> bool:
 
 @dataclass(frozen=True)
 class Decomposition:
-    """Parts of all ranks.
+    """The subdomains of all ranks, rank by rank: blocks count along z fastest, then y, then x."""
 
-    Parameters
-    ----------
-    options : Options
-        With the grid that was chosen.
-    parts : list of Part
-        Rank by rank; blocks count along z fastest, then y, then x.
-    notes : list of str
-        Advice, one sentence each.
-    """
-
+    #: With the grid that was chosen.
     options: Options
-    parts: list[Part]
+    subdomains: list[Subdomain]
+    #: Advice, one sentence each.
     notes: list[str] = field(default_factory=list)
 
     @property
     def ranks(self) -> int:
-        """Number of parts."""
-        return len(self.parts)
+        """Number of subdomains."""
+        return len(self.subdomains)
 
     @property
     def grid(self) -> Triple:
@@ -100,7 +90,7 @@ class Decomposition:
     @property
     def shape(self) -> Triple:
         """The whole grid, (Nx, Ny, Nz)."""
-        return self.parts[0].shape
+        return self.subdomains[0].shape
 
     def describe(self) -> dict:
         """In words and numbers, for results and `info`."""
@@ -134,33 +124,32 @@ def decompose(shape: Triple, ranks: int, options: Options | None = None) -> Deco
         given = "x".join(map(str, options.grid))
         raise InputError(f"grid: {given} is {math.prod(options.grid)} blocks; allowed: one a rank, {ranks}")
     if ranks == 1:
-        return Decomposition(replace(options, grid=(1, 1, 1)), [whole(shape)])
+        return Decomposition(replace(options, grid=(1, 1, 1)), [Subdomain.whole(shape)])
     if options.kind == "global":
         grid = options.grid or _global_grid(shape, ranks)
         _check_global(shape, grid, ranks)
-        return Decomposition(replace(options, grid=grid), _global_parts(shape, grid))
+        return Decomposition(replace(options, grid=grid), _global_subdomains(shape, grid))
     grid = options.grid or _local_grid(shape, ranks, options.overlap)
     _check_local(shape, grid, options.overlap)
     options = replace(options, grid=grid)
-    return Decomposition(options, _local_parts(shape, grid, options.overlap), _notes(shape, options))
+    return Decomposition(options, _local_subdomains(shape, grid, options.overlap), _notes(shape, options))
 
 
-def blocks_of(grid: Triple) -> Iterator[Triple]:
-    """Coordinates of the blocks, in the order of ranks."""
-    return itertools.product(*map(range, grid))  # type: ignore[return-value]
+def _divisors(n: int) -> list[int]:
+    return [d for d in range(1, n + 1) if n % d == 0]
 
 
 # --- Global ------------------------------------------------------------------------------------------------
 
 
-def _global_fits(shape: Triple, grid: Triple) -> bool:
-    return all(blocks <= most for blocks, most in zip(grid, _global_limits(shape), strict=True))
-
-
 def _global_limits(shape: Triple) -> Triple:
-    """Most blocks along each axis: in space, and for the axis of the spectrum that is cut instead."""
+    """Most blocks along each axis: in space, and for the axis of the spectrum that is divided instead."""
     nx, ny, nz = shape
     return 1, min(ny, nx // 2 + 1), min(ny, max(1, nz // 2))  # two planes, or a block would be taken for 2-D
+
+
+def _global_fits(shape: Triple, grid: Triple) -> bool:
+    return all(blocks <= most for blocks, most in zip(grid, _global_limits(shape), strict=True))
 
 
 def _global_grid(shape: Triple, ranks: int) -> Triple:
@@ -168,7 +157,8 @@ def _global_grid(shape: Triple, ranks: int) -> Triple:
     slabs = (1, 1, ranks)
     if _global_fits(shape, slabs):
         return slabs
-    fitting = [(1, ranks // bz, bz) for bz in _divisors(ranks) if _global_fits(shape, (1, ranks // bz, bz))]
+    pencils = [(1, ranks // bz, bz) for bz in _divisors(ranks)]
+    fitting = [grid for grid in pencils if _global_fits(shape, grid)]
     return min(fitting, key=lambda grid: (max(grid[1:]) / min(grid[1:]), grid[1]), default=slabs)
 
 
@@ -183,53 +173,44 @@ def _check_global(shape: Triple, grid: Triple, ranks: int) -> None:
         )
 
 
-def _global_parts(shape: Triple, grid: Triple) -> list[Part]:
+def _global_subdomains(shape: Triple, grid: Triple) -> list[Subdomain]:
     space, _, _, spectral = boxes(shape, grid)
-    parts = []
-    for box, held in zip(space, spectral, strict=True):
+    subdomains = []
+    for box, spectrum in zip(space, spectral, strict=True):
         first: Triple = tuple(start for start, _ in box)  # type: ignore[assignment]
         size: Triple = tuple(stop - start for start, stop in box)  # type: ignore[assignment]
-        parts.append(Part(shape, first, size, first, size, shape, held))
-    return parts
+        subdomains.append(Subdomain(shape, first, size, first, size, shape, spectrum))
+    return subdomains
 
 
 # --- Local -------------------------------------------------------------------------------------------------
 
 
-def _divisors(n: int) -> list[int]:
-    return [d for d in range(1, n + 1) if n % d == 0]
-
-
-def _sizes(shape: Triple, grid: Triple, overlap: int) -> list[tuple[int, ...]]:
-    """Owned sizes of the blocks along each axis."""
-    return [widened(n, blocks, overlap) for n, blocks in zip(shape, grid, strict=True)]
-
-
 def _too_short(n: int, blocks: int, overlap: int) -> bool:
-    """Whether a neighbour's overlap would reach beyond some block of a cut axis."""
+    """Whether an overlap would reach beyond some block of an axis that is divided."""
     return blocks > 1 and (blocks > n or min(widened(n, blocks, overlap)) < overlap)
 
 
 def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
-    """The grid of least halo on any rank; where equal, the one that cuts z most, then y."""
-    found = []
-    for bz in _divisors(ranks):
-        for by in _divisors(ranks // bz):
-            grid = (ranks // (bz * by), by, bz)
-            if not any(_too_short(n, b, overlap) for n, b in zip(shape, grid, strict=True)):
-                found.append((_halo(shape, grid, overlap), -bz, -by, grid))
-    if not found:
+    """The grid of least halo on any rank; where equal, the one with most blocks along z, then y."""
+    grids = [(ranks // (bz * by), by, bz) for bz in _divisors(ranks) for by in _divisors(ranks // bz)]
+    fitting = [
+        grid
+        for grid in grids
+        if not any(_too_short(n, blocks, overlap) for n, blocks in zip(shape, grid, strict=True))
+    ]
+    if not fitting:
         given = "x".join(map(str, shape))
         raise InputError(
             f"overlap: {overlap} points between {ranks} ranks on a grid of {given}; allowed: blocks of "
             f"{overlap} points or more along each cut axis: fewer ranks, a narrower overlap or a larger grid"
         )
-    return min(found)[-1]
+    return min(fitting, key=lambda grid: (_halo(shape, grid, overlap), -grid[2], -grid[1]))
 
 
 def _halo(shape: Triple, grid: Triple, overlap: int) -> int:
     """Overlap points of the rank that has most."""
-    owned = [max(sizes) for sizes in _sizes(shape, grid, overlap)]
+    owned = [max(widened(n, blocks, overlap)) for n, blocks in zip(shape, grid, strict=True)]
     wide = [n + 2 * overlap * (blocks > 1) for n, blocks in zip(owned, grid, strict=True)]
     return math.prod(wide) - math.prod(owned)
 
@@ -245,77 +226,74 @@ def _check_local(shape: Triple, grid: Triple, overlap: int) -> None:
             )
 
 
-def _local_parts(shape: Triple, grid: Triple, overlap: int) -> list[Part]:
-    sizes = _sizes(shape, grid, overlap)
-    edges = [[0, *itertools.accumulate(along)] for along in sizes]
-    over = [overlap if blocks > 1 else 0 for blocks in grid]
-    parts = []
-    for block in blocks_of(grid):
-        start: Triple = tuple(edges[axis][b] for axis, b in enumerate(block))  # type: ignore[assignment]
-        owned: Triple = tuple(sizes[axis][b] for axis, b in enumerate(block))  # type: ignore[assignment]
+def _local_subdomains(shape: Triple, grid: Triple, overlap: int) -> list[Subdomain]:
+    axes = []  # for each axis and block: first owned point, owned points, overlap on each side
+    for n, blocks in zip(shape, grid, strict=True):
+        sizes = widened(n, blocks, overlap)
+        starts = itertools.accumulate(sizes[:-1], initial=0)
+        axes.append(
+            [(start, size, overlap * (blocks > 1)) for start, size in zip(starts, sizes, strict=True)]
+        )
+    subdomains = []
+    for block in itertools.product(*axes):
+        start, owned, over = zip(*block, strict=True)
         first: Triple = tuple(s - o for s, o in zip(start, over, strict=True))  # type: ignore[assignment]
         size: Triple = tuple(n + 2 * o for n, o in zip(owned, over, strict=True))  # type: ignore[assignment]
-        parts.append(replace(whole(size), shape=shape, first=first, owned_first=start, owned_size=owned))
-    return parts
+        alone = Subdomain.whole(size)
+        subdomains.append(replace(alone, shape=shape, first=first, owned_first=start, owned_size=owned))
+    return subdomains
 
 
 def _notes(shape: Triple, options: Options) -> list[str]:
     """Advice where transforms have sizes with large prime factors."""
     assert options.grid is not None
-    found = []
+    notes = []
     for axis, n, blocks in zip(_AXES, shape, options.grid, strict=True):
-        sizes = [size + 2 * options.overlap * (blocks > 1) for size in widened(n, blocks, options.overlap)]
+        overlap = options.overlap
+        sizes = [size + 2 * overlap * (blocks > 1) for size in widened(n, blocks, overlap)]
         if all(map(smooth, sizes)):
             continue
         given = " and ".join(map(str, sorted(set(sizes))))
         text = (
             f"transforms along {axis} have {given} points, with prime factors above 7, which makes them slow"
         )
-        better = [
-            o
-            for o in range(options.overlap + 1, 2 * options.overlap + 9)
-            if blocks > 1 and n // blocks >= o and all(smooth(s + 2 * o) for s in widened(n, blocks, o))
-        ]
-        if better:
-            size = max(widened(n, blocks, better[0])) + 2 * better[0]
-            text += f"; an overlap of {better[0]} would give {size}"
-        found.append(text)
-    return found
+        wider = range(overlap + 1, min(2 * overlap + 8, n // blocks) + 1) if blocks > 1 else ()
+        for better in wider:
+            sizes = [size + 2 * better for size in widened(n, blocks, better)]
+            if all(map(smooth, sizes)):
+                text += f"; an overlap of {better} would give {max(sizes)}"
+                break
+        notes.append(text)
+    return notes
 
 
 def halo_messages(decomposition: Decomposition) -> list[Message]:
     """What fills all overlaps: from each block's edge to each of up to 26 neighbours, on a torus."""
     grid, over = decomposition.grid, decomposition.options.overlap
-    blocks = list(blocks_of(grid))
+    blocks = list(itertools.product(*map(range, grid)))
     number = {block: rank for rank, block in enumerate(blocks)}
     steps = [(-1, 0, 1) if count > 1 else (0,) for count in grid]
-    found = []
+    messages = []
     for dst, block in enumerate(blocks):
         for offset in itertools.product(*steps):
-            if not any(offset):
-                continue
-            neighbour = tuple((b + o) % count for b, o, count in zip(block, offset, grid, strict=True))
-            src = number[neighbour]  # type: ignore[index]
-            found.append(
-                Message(
-                    src,
-                    dst,
-                    _box(decomposition.parts[src], offset, over, owned=True),
-                    _box(decomposition.parts[dst], offset, over, owned=False),
-                )
-            )
-    return found
+            if any(offset):
+                neighbour = ((b + o) % count for b, o, count in zip(block, offset, grid, strict=True))
+                src = number[tuple(neighbour)]
+                source = _box(decomposition.subdomains[src], offset, over, owned=True)
+                target = _box(decomposition.subdomains[dst], offset, over, owned=False)
+                messages.append(Message(src, dst, source, target))
+    return messages
 
 
-def _box(part: Part, offset, over: int, owned: bool) -> tuple[slice, slice, slice]:
-    """(z, y, x) slices: a part's overlap towards ``offset``, or what it owns of its opposite neighbour's."""
-    found = []
-    for step, inside in zip(reversed(offset), part.owned, strict=True):
+def _box(subdomain: Subdomain, offset, over: int, owned: bool) -> tuple[slice, slice, slice]:
+    """(z, y, x) slices: a rank's overlap towards ``offset``, or what it owns of its opposite neighbour's."""
+    box = []
+    for step, inside in zip(reversed(offset), subdomain.owned, strict=True):
         low, high = inside.start, inside.stop
         if step < 0:
-            found.append(slice(high - over, high) if owned else slice(low - over, low))
+            box.append(slice(high - over, high) if owned else slice(low - over, low))
         elif step > 0:
-            found.append(slice(low, low + over) if owned else slice(high, high + over))
+            box.append(slice(low, low + over) if owned else slice(high, high + over))
         else:
-            found.append(inside)
-    return tuple(found)  # type: ignore[return-value]
+            box.append(inside)
+    return tuple(box)  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""The fused GPU stages of slabs of a grid that has one Fourier basis (`stages_axes`, `stages_global`).
+"""The fused GPU stages of slabs of a grid that has one Fourier basis.
 
 A rank holds planes for the passes along x and y, and columns for those along z; spectra change between the
 two by transposes. Those of the three velocities follow one another, each under the work on its neighbours.
@@ -6,128 +6,129 @@ two by transposes. Those of the three velocities follow one another, each under 
 
 from __future__ import annotations
 
+import math
+
 from wavefabric.acoustics.parallel.decomposition import Decomposition
-from wavefabric.acoustics.solver import axis_passes_cuda, operators
-from wavefabric.acoustics.solver.coefficients import Constants, Fields
-from wavefabric.acoustics.solver.fused_cuda import AxisStages
-from wavefabric.acoustics.solver.parts import whole
+from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.solver import operators
+from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
+from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
+from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.exchange import Communicator
 from wavefabric.exchange.regions import RegionExchange
 from wavefabric.spectral.distributed import boxes, transpose_messages
 
 
-def usable(decomposition: Decomposition, dtype) -> bool:
-    """Whether these stages can serve on GPUs: slabs, three dimensions, sizes made of 2, 3, 5 and 7."""
-    nx, ny, nz = decomposition.shape
-    slabs = decomposition.grid[:2] == (1, 1)
-    return slabs and nz > 1 and axis_passes_cuda.usable((nz, ny, nx), dtype)
+class FusedCudaGlobalStages(FusedCudaStages):
+    """Same answers as `GlobalStages`, to round-off."""
 
-
-class GlobalAxisStages(AxisStages):
-    """Same answers as `GlobalStages`, to round-off; see there for the arguments."""
+    _local_axes = "XY"
 
     def __init__(
-        self, constants: Constants, fields: Fields, comm: Communicator, decomposition: Decomposition
+        self, coefficients: Coefficients, fields: Fields, comm: Communicator, decomposition: Decomposition
     ):
-        c = constants
+        c = coefficients
         nx, ny, _ = decomposition.shape
-        pitch = c.half_shape[2]
-        self._planes_shape = (c.shape[0], ny, pitch)
+        self._planes_shape = (c.shape[0], ny, c.half_shape[2])
         _, planes, _, columns = boxes(decomposition.shape, decomposition.grid)
-        there, back = transpose_messages(planes, columns), transpose_messages(columns, planes)
+        forth, back = transpose_messages(planes, columns), transpose_messages(columns, planes)
         flat, tall = self._planes_shape, c.half_shape
-        self._there = [RegionExchange(comm, there, flat, tall, c.complex) for _ in range(3)]
+        self._forth = [RegionExchange(comm, forth, flat, tall, c.complex) for _ in range(3)]
         self._back = [RegionExchange(comm, back, tall, flat, c.complex) for _ in range(3)]
         self._columns = [c.device.empty(c.half_shape, c.complex) for _ in range(3)]
         # Along y a rank has all of k_y, unlike in its columns.
-        everything = whole((nx, ny, c.part.basis[2]))
-        self._full_up, self._full_down = (
-            [c.device.asarray(d, c.complex) for d in operators.derivatives(c.problem, sign, everything)[:2]]
-            for sign in (1, -1)
-        )
-        unstagger = operators.unstaggering(c.problem, everything)[1]
-        self._unstagger_y = c.device.asarray(unstagger, c.complex)
+        whole = Subdomain.whole((nx, ny, c.subdomain.basis[2]))
+        self._up = [c.device.asarray(d, c.complex) for d in operators.derivatives(c.problem, 1, whole)[:2]]
+        self._unstagger_y = c.device.asarray(operators.unstaggering(c.problem, whole)[1], c.complex)
         self._z = self._passes(c, (*c.half_shape[:2], nx), "Z")
-        super().__init__(constants, fields)
+        super().__init__(coefficients, fields, comm, decomposition)
 
-    @staticmethod
-    def _passes(constants: Constants, shape, axes: str) -> axis_passes_cuda.Kernels:
-        return AxisStages._passes(constants, shape, "XY" if axes == "XYZ" else axes)
+    @classmethod
+    def supports(cls, decomposition: Decomposition, dtype) -> bool:
+        """Slabs alone."""
+        return decomposition.grid[:2] == (1, 1) and super().supports(decomposition, dtype)
 
-    def _empty_spectrum(self):
-        return self.constants.device.empty(self._planes_shape, self.constants.complex)
+    @classmethod
+    def nbytes(cls, problem: Problem, dtype, device, decomposition: Decomposition, rank: int) -> int:
+        """With three spectra once more as columns, and what leaves and comes of each, there and back."""
+        subdomain = decomposition.subdomains[rank]
+        nx, ny, _ = decomposition.shape
+        columns = math.prod(subdomain.spectral_shape)
+        planes = subdomain.size[2] * ny * (nx // 2 + 1)
+        stays = subdomain.size[2] * subdomain.spectral_shape[1] * subdomain.spectral_shape[2]
+        exchanged = 2 * dtype.itemsize * (3 * columns + 6 * (planes + columns - 2 * stays))
+        return super().nbytes(problem, dtype, device, decomposition, rank) + exchanged
 
-    def _send(self, number: int) -> None:
-        self._there[number].start([self._spectra[number]])
+    def _spectrum_shape(self) -> tuple[int, ...]:
+        return self._planes_shape
 
-    def _receive(self, number: int) -> None:
-        self._there[number].finish([self._columns[number]])
+    # --- Transposes: from planes to columns and back --------------------------------------------------------
 
-    def _return(self, number: int) -> None:
+    def _send_planes(self, number: int) -> None:
+        self._forth[number].start([self._spectra[number]])
+
+    def _receive_columns(self, number: int) -> None:
+        self._forth[number].finish([self._columns[number]])
+
+    def _send_columns(self, number: int) -> None:
         self._back[number].start([self._columns[number]])
 
-    def _home(self, number: int) -> None:
+    def _receive_planes(self, number: int) -> None:
         self._back[number].finish([self._spectra[number]])
 
     def _gradient_spectra(self) -> None:
-        c = self.constants
+        c = self.coefficients
         self._axes.y_transform(self._spectra[:1], False)
-        self._send(0)
-        self._receive(0)
+        self._send_planes(0)
+        self._receive_columns(0)
         self._z.z_gradient(self._columns[0], self._columns[1], c.kappa, c.up[2])
-        self._return(0)
-        self._return(1)
-        self._home(0)
-        self._home(1)
-        self._axes.y_gradient(*self._spectra, *self._full_up)
+        self._send_columns(0)
+        self._send_columns(1)
+        self._receive_planes(0)
+        self._receive_planes(1)
+        self._axes.y_gradient(*self._spectra, *self._up)
+
+    def _pipeline(self, spectra: list, along_z) -> None:
+        """Along y, transposed, ``along_z(number)``, transposed back, and back along y; one after another."""
+        for number, spectrum in enumerate(spectra):
+            self._axes.y_transform([spectrum], False)
+            self._send_planes(number)
+        for number in range(len(spectra)):
+            self._receive_columns(number)
+            along_z(number)
+            self._send_columns(number)
+        for number, spectrum in enumerate(spectra):
+            self._receive_planes(number)
+            self._axes.y_transform([spectrum], True)
 
     def _divergence_spectra(self) -> None:
-        c = self.constants
-        for number, spectrum in enumerate(self._spectra):
-            self._axes.y_transform([spectrum], False)
-            self._send(number)
-        for number in range(3):
-            self._receive(number)
-            self._z.z_divergence(self._columns, c.kappa, c.down, only=number)
-            self._return(number)
-        for number, spectrum in enumerate(self._spectra):
-            self._home(number)
-            self._axes.y_transform([spectrum], True)
+        c = self.coefficients
+        self._pipeline(
+            self._spectra, lambda number: self._z.z_divergence(self._columns, c.kappa, c.down, only=number)
+        )
 
-    def _absorption_spectra(self, both: list) -> None:
-        c = self.constants
-        for number, spectrum in enumerate(both):
-            self._axes.y_transform([spectrum], False)
-            self._send(number)
-        for number in range(len(both)):
-            self._receive(number)
-            operator, column = (c.nabla1, c.nabla2)[number], self._columns[number]
+    def _absorption_spectra(self, spectra: list) -> None:
+        operators_of_k = self.coefficients.nabla1, self.coefficients.nabla2
+
+        def along_z(number: int) -> None:
+            column, operator = self._columns[number], operators_of_k[number]
             self._z.z_scale(column, column, operator, operator, 1)
-            self._return(number)
-        for number, spectrum in enumerate(both):
-            self._home(number)
-            self._axes.y_transform([spectrum], True)
 
-    def _multiply_spectrum(self, spectrum, operator) -> None:
-        column = self._columns[2]
-        self._axes.y_transform([spectrum], False)
-        self._send(2)
-        self._receive(2)
-        self._z.z_scale(column, column, operator, operator, 1)
-        self._return(2)
-        self._home(2)
-        self._axes.y_transform([spectrum], True)
+        self._pipeline(spectra, along_z)
 
-    def _translate_y(self, spectrum, factor, scale) -> None:
-        super()._translate_y(spectrum, self._unstagger_y, scale)
+    def _transposed(self, along_z) -> None:
+        """``along_z(column)`` on the columns of the last spectrum."""
+        self._send_planes(2)
+        self._receive_columns(2)
+        along_z(self._columns[2])
+        self._send_columns(2)
+        self._receive_planes(2)
 
-    def _translate_z(self, spectrum, factor, scale) -> None:
-        self._send(2)
-        self._receive(2)
-        self._z.z_translate(self._columns[2], factor, scale)
-        self._return(2)
-        self._home(2)
+    def _scale_along_z(self, spectrum, operator) -> None:
+        self._transposed(lambda column: self._z.z_scale(column, column, operator, operator, 1))
 
-    def graph(self, work):
-        # A captured step could not wait for other ranks.
-        return work
+    def _factor_y(self, factor):
+        return self._unstagger_y
+
+    def _translate_along_z(self, spectrum, factor, scale) -> None:
+        self._transposed(lambda column: self._z.z_translate(column, factor, scale))

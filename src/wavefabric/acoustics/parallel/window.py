@@ -1,8 +1,7 @@
-"""Bells: what makes a block with its overlaps periodic, so that it has a Fourier basis of its own.
+"""Windows (bell functions) that make a block with its overlaps periodic, for a Fourier basis of its own.
 
-A bell is 1 on the owned points and falls to 0 over the overlap (Israeli, Vozovoi & Averbuch 1993, J. Sci.
-Comput. 8, 135). Overlap point i, from the outer edge, has t = (i + ½)/overlap, so that rise and fall add up
-to one.
+A window is 1 on the owned points and falls to 0 over the overlap (Israeli, Vozovoi & Averbuch 1993, J. Sci.
+Comput. 8, 135).
 """
 
 from __future__ import annotations
@@ -38,27 +37,20 @@ _RISES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "erf": _erf,
 }
 #: Their names.
-BELLS = tuple(_RISES)
+WINDOWS = tuple(_RISES)
 
 
-def bell(name: str, owned: int, overlap: int) -> np.ndarray:
-    """Factors along one axis, shape (owned + 2 overlap,).
-
-    Parameters
-    ----------
-    name : str
-        One of `BELLS`; ``"none"`` is 1 everywhere.
-    owned : int
-        Points of the block.
-    overlap : int
-        Points on each side of it.
-
-    Raises
-    ------
-    InputError
-        For another name.
-    """
+def check_window(name: str) -> None:
+    """Refuse (`InputError`) a name that is none of `WINDOWS`; users know it as the option ``bell``."""
     if name not in _RISES:
-        raise InputError(f"bell: {name!r} given; allowed: {', '.join(BELLS)}")
+        raise InputError(f"bell: {name!r} given; allowed: {', '.join(WINDOWS)}")
+
+
+def window(name: str, owned: int, overlap: int) -> np.ndarray:
+    """Factors along one axis, shape (owned + 2 overlap,); ``"none"`` is 1 everywhere.
+
+    Overlap point i, from the outer edge, has t = (i + ½)/overlap, so that rise and fall add up to one.
+    """
+    check_window(name)
     rise = _RISES[name]((np.arange(overlap) + 0.5) / overlap) if overlap else np.ones(0)
     return np.concatenate([rise, np.ones(owned), rise[::-1]])

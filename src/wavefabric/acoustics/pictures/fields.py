@@ -23,38 +23,17 @@ _LINE_COLOURS = (BLUE, RED, ORANGE, INK)
 
 
 def plane(field: Any, grid: Grid, normal: str = "y", at: float | str = 0.0) -> np.ndarray:
-    """The grid plane of a field that is nearest to a place.
-
-    Parameters
-    ----------
-    field : array_like, grid's shape
-        Values.
-    grid : Grid
-        Where they are; in 2-D the plane is the field itself.
-    normal : str
-        ``"x"``, ``"y"`` or ``"z"``: the axis across the plane.
-    at : float or str
-        Coordinate along it, m.
-
-    Returns
-    -------
-    ndarray, 2-D
-
-    Raises
-    ------
-    InputError
-        If the shape, the axis or the place does not fit the grid.
-    """
+    """The grid plane of a field nearest to a coordinate (m) on its ``normal``; in 2-D the field itself."""
     values = np.asarray(field)
     if values.shape != grid.shape:
         raise InputError(f"field: has the shape {values.shape}; allowed: {grid.shape}, the grid's")
     if grid.dimensions == 2:
         return values
     axis = _axis(normal, "xyz", "normal")
-    x, place = grid.coordinates[axis], in_unit(at, "m", "at")
-    if not x[0] <= place <= x[-1]:
+    x, coordinate = grid.coordinates[axis], in_unit(at, "m", "at")
+    if not x[0] <= coordinate <= x[-1]:
         raise InputError(f"at: {show(at)}; allowed: {x[0]:g} to {x[-1]:g} m, inside the grid")
-    return np.take(values, int(np.argmin(np.abs(x - place))), axis)
+    return np.take(values, int(np.argmin(np.abs(x - coordinate))), axis)
 
 
 def plot_field(
@@ -82,9 +61,10 @@ def plot_field(
     field : array_like, grid's shape
         Pa.
     grid : Grid
-        Where.
-    normal, at
-        Which plane of a 3-D grid, as in `plane`.
+    normal : str
+        The axis across the plane, of a 3-D grid.
+    at : float or str
+        Where the plane is on it, m.
     horizontal : str, optional
         The axis that goes to the right; the longer one by default.
     outlines : array_like, grid's shape, optional
@@ -105,10 +85,6 @@ def plot_field(
         Draw here; a figure of its own by default.
     path : str or Path, optional
         Save the figure (160 dots per inch).
-
-    Returns
-    -------
-    Figure
 
     Raises
     ------

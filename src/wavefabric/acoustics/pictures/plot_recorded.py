@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wavefabric.acoustics.pictures.frame import (
-    add_colour_bar,
-    new_axes,
-    save,
-    show_image,
-    style,
-)
+from wavefabric.acoustics.pictures.frame import add_colour_bar, new_axes, save, show_image, style
 from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
 from wavefabric.acoustics.result import describe
 from wavefabric.errors import InputError
@@ -40,29 +34,12 @@ _SCALES = {
 
 
 def plot_recorded(
-    file: RecordedFile,
-    targets: Mapping[str, Path],
-    cuts: Mapping[str, float] | None = None,
+    file: RecordedFile, targets: Mapping[str, Path], cuts: Mapping[str, float] | None = None
 ) -> list[Path]:
-    """Draw quantities of a file, a figure each.
+    """Draw quantities of a file, a figure each: ``targets`` are their pictures by name.
 
-    Parameters
-    ----------
-    file : RecordedFile
-    targets : mapping of str to Path
-        Name of a quantity to the picture (PNG, PDF or SVG by its ending; 160 dots per inch).
-    cuts : mapping of str to float, optional
-        Where fields in 3-D are cut, m by axis (``{"x": 1e-3}``), in the grid's coordinates; through the
-        largest magnitude by default.
-
-    Returns
-    -------
-    list of Path
-
-    Raises
-    ------
-    InputError
-        If a cut is outside the grid, a value not finite, or a picture cannot be written.
+    Fields in 3-D are cut at ``cuts`` (m, by axis, in the grid's coordinates), or through the largest
+    magnitude.
     """
     for name, target in targets.items():
         save(recorded_figure(file, name, cuts), target, "--output")
@@ -142,20 +119,20 @@ def _panels(lengths: list[tuple[float, float]]) -> tuple[Figure, Any]:
 def _cuts(
     file: RecordedFile, item: RecordedArray, peak: tuple[int, ...], cuts: Mapping[str, float]
 ) -> list[int]:
-    """Index along each axis where a field is cut: at its peak, unless another place was asked for."""
+    """Index along each axis where a field is cut: at its peak, unless elsewhere."""
     at = list(peak)
     if item.kind != "field" or len(peak) < 3:
         return at
-    for name, place in cuts.items():
+    for name, coordinate in cuts.items():
         axis = "xyz".index(name)
         x = _coordinates(file, item, axis)
         half = abs(x[1] - x[0]) / 2
-        if not x[0] - half <= place <= x[-1] + half:
+        if not x[0] - half <= coordinate <= x[-1] + half:
             raise InputError(
-                f"--slice: {name}={place * 1e3:g}mm is outside the grid; allowed: {x[0] * 1e3:.4g} to "
+                f"--slice: {name}={coordinate * 1e3:g}mm is outside the grid; allowed: {x[0] * 1e3:.4g} to "
                 f"{x[-1] * 1e3:.4g} mm"
             )
-        at[axis] = int(np.argmin(np.abs(x - place)))
+        at[axis] = int(np.argmin(np.abs(x - coordinate)))
     return at
 
 
@@ -255,22 +232,16 @@ def _scale(item: RecordedArray, top: float) -> tuple[float, str, str]:
     return 1 / size, f"{quantity} ({unit})", unit
 
 
-def chosen(file: RecordedFile, asked: Sequence[str]) -> list[str]:
-    """Names of the quantities asked for, ``u_final`` for its components, ``p`` for all boxes; all if none is.
-
-    Raises
-    ------
-    InputError
-        If one is not in the file.
-    """
-    if not asked:
+def select_quantities(file: RecordedFile, wanted: Sequence[str]) -> list[str]:
+    """Names of the quantities wanted, all if none is: ``u_final`` has components, ``p`` may have boxes."""
+    if not wanted:
         return list(file.items)
     names: list[str] = []
-    for word in asked:
-        matches = [name for name in file.items if word in (name, name.partition("/")[0], _vector(name))]
+    for quantity in wanted:
+        matches = [name for name in file.items if quantity in (name, name.partition("/")[0], _vector(name))]
         if not matches:
             raise InputError(
-                f"--quantity: {show(word)} is not in {file.path}; allowed: {', '.join(file.items)}"
+                f"--quantity: {show(quantity)} is not in {file.path}; allowed: {', '.join(file.items)}"
             )
         names += matches
     return list(dict.fromkeys(names))

@@ -28,28 +28,17 @@ _STATISTICS = ("max", "min", "rms", "avg", "final")
 
 @dataclass(frozen=True)
 class RecordedArray:
-    """One recorded array."""
+    """One recorded array: whole domain, points over time, a value a point, or a value a point of a box."""
 
-    name: str
-    """As in the file: ``p_final``, ``ux_max``, ``p/1`` (the first box)."""
+    name: str  # as in the file: p_final, ux_max, p/1 (the first box)
     kind: Literal["field", "series", "points", "box"]
-    """Whole domain; points over time; a value a point; a value a point of a box."""
-    path: str
-    """Of the dataset."""
+    path: str  # of the dataset
 
 
 class RecordedFile:
-    """A file with recorded quantities, open to read; a context manager.
+    """A file with recorded quantities (``items`` by name), open to read; a context manager.
 
-    Attributes
-    ----------
-    path : Path
-    items : dict of str to RecordedArray
-        By name, in the order of the file.
-    shape, spacing : tuple
-        Points and m along x, y(, z) of whole-domain fields.
-    dt : float
-        Time step, s.
+    ``shape`` and ``spacing`` (m) are those of whole-domain fields along x, y(, z), ``dt`` is in s.
     """
 
     def __init__(self, file: h5py.File, shape, spacing, dt: float, *, prefix: str = "", steps: int = 0):
@@ -152,13 +141,7 @@ class RecordedFile:
 
 
 def open_recorded(path: str | Path) -> RecordedFile | None:
-    """A file of recorded quantities, or None if it is something else.
-
-    Raises
-    ------
-    InputError
-        If it is a k-Wave input file, records nothing, or is damaged.
-    """
+    """A file of recorded quantities; None if it is something else, an error if it is damaged or an input."""
     path = Path(path)
     with open_hdf5(path, "a result file (HDF5)") as file:
         try:

@@ -2,70 +2,19 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from wavefabric.acoustics.recording.gather import GridBlocks, SensorColumns
+from wavefabric.acoustics.recording.gather import RankParts
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, Sink
 from wavefabric.lifecycle.agreement import on_first_rank
 
 _T = TypeVar("_T")
-
-
-class WriterThread:
-    """Copies blocks to the host and gives them to the sink, in order, while the next steps run."""
-
-    def __init__(self, sink: Sink):
-        self._sink, self._error = sink, None
-        self._queue: queue.Queue = queue.Queue()
-        self._thread = threading.Thread(target=self._work, daemon=True, name="wavefabric-writer")
-        self._thread.start()
-
-    def put(self, name: str, first: int, host: Callable[[], Any], done: threading.Event) -> None:
-        """Write the rows that ``host()`` returns, then set ``done``."""
-        self.check()
-        self._queue.put((name, first, host, done))
-
-    def wait(self) -> None:
-        """Until all is written."""
-        self._queue.join()
-        self.check()
-
-    def wait_for(self, done: threading.Event) -> None:
-        """Until one block is written."""
-        while not done.wait(0.2):
-            self.check()
-
-    def check(self) -> None:
-        """Raise here what went wrong in the thread."""
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-
-    def close(self) -> None:
-        """End the thread."""
-        self._queue.put(None)
-        self._thread.join()
-
-    def _work(self) -> None:
-        failed = False
-        while (item := self._queue.get()) is not None:
-            name, first, host, done = item
-            try:
-                if not failed:
-                    self._sink.write_rows(name, first, host())
-            except BaseException as error:
-                self._error, failed = error, True
-            finally:
-                done.set()
-                self._queue.task_done()
-        self._queue.task_done()
 
 
 class Delivery:
@@ -80,14 +29,16 @@ class Delivery:
         sink: Sink | None,
         layout: RecordingLayout,
         comm: Any = None,
-        columns: SensorColumns | None = None,
-        blocks: GridBlocks | None = None,
+        columns: RankParts | None = None,
+        blocks: RankParts | None = None,
     ):
         self._comm, self._columns, self._blocks, self._layout = comm, columns, blocks, layout
         self._first = comm is None or comm.rank == 0
         self._sink: Any = sink if self._first else None
-        self._writer: Any = None
-        self._written: dict[str, threading.Event] = {}
+        self._thread: Any = None
+        # Writes that nobody has waited for; those of each series may need two blocks of memory, no more.
+        self._writes: deque[Future] = deque()
+        self._last_write: dict[str, Future] = {}
 
     def _on_first(self, call: Callable[[], _T]) -> _T:
         """Call on rank 0; its errors on all ranks."""
@@ -98,37 +49,39 @@ class Delivery:
         layout = replace(self._layout, run=run)
         self._on_first(lambda: self._sink.begin(layout, rows_done))
         if self._first:
-            self._writer = WriterThread(self._sink)
+            self._thread = ThreadPoolExecutor(1, "wavefabric-writer")
 
-    def put_rows(self, name: str, first: int, host: Callable[[], np.ndarray], done: threading.Event) -> None:
-        """Rows of a series at this rank's points, which may change once ``done`` is set."""
+    def put_rows(self, name: str, first: int, host: Callable[[], np.ndarray]) -> Future | None:
+        """Rows of a series at this rank's points; they may change once the future, if any, is done."""
         if self._comm is None:
-            self._writer.put(name, first, host, done)
-            return
-        self._on_first(lambda: self._check_written(name))
+            self._check_writes()
+            return self._write(name, first, host)
+        self._on_first(lambda: self._check_writes(name))
         assert self._columns is not None
         whole = self._columns.gather(host())
-        done.set()
         if self._first:
-            written = self._written[name] = threading.Event()
-            self._writer.put(name, first, lambda: whole, written)
+            self._last_write[name] = self._write(name, first, lambda: whole)
+        return None
 
-    def _check_written(self, name: str) -> None:
-        """Wait for the last rows of this series: no more than two blocks of it are in memory."""
-        if name in self._written:
-            self._writer.wait_for(self._written[name])
-        self._writer.check()
+    def _write(self, name: str, first: int, host: Callable[[], Any]) -> Future:
+        """Write in the other thread what ``host()`` returns."""
+        future = self._thread.submit(lambda: self._sink.write_rows(name, first, host()))
+        self._writes.append(future)
+        return future
 
-    def wait_for(self, done: threading.Event) -> None:
-        """Until rows that were put may change."""
-        if not done.is_set():
-            self._writer.wait_for(done)
+    def _check_writes(self, name: str = "") -> None:
+        """Raise what went wrong with a write; wait for the last one of the series ``name``."""
+        if name in self._last_write:
+            self._last_write[name].result()
+        while self._writes and self._writes[0].done():
+            self._writes.popleft().result()
 
     def flush(self) -> None:
         """Make all rows so far last through a kill."""
 
         def write_all() -> None:
-            self._writer.wait()
+            while self._writes:
+                self._writes.popleft().result()
             self._sink.flush()
 
         self._on_first(write_all)
@@ -163,7 +116,7 @@ class Delivery:
             self._sink.abandon(keep)
 
     def close(self) -> None:
-        """End the writer thread."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        """End the writing thread; rows that nobody waited for may be left out."""
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+            self._thread = None

@@ -1,70 +1,80 @@
-"""What ranks hold of sensor points and fields, put together on rank 0; collective, over the control plane.
-
-Sums over ranks are in rank order, so that results repeat bit for bit.
-"""
+"""What ranks hold of sensor points and fields, put together on rank 0; collective, over the control plane."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 
-class SensorColumns:
-    """Where the sensor points of each rank are among all ``samples`` points of a sensor.
+class RankParts:
+    """The parts of an array that ranks hold, by their indices into its last axes, which have this shape."""
 
-    ``columns`` are this rank's; those of different ranks differ, unless their values are `summed`.
-    """
+    def __init__(self, comm, shape: tuple[int, ...], indices: list[tuple], sizes: list[tuple[int, ...]]):
+        self._comm, self._shape, self._indices, self._sizes = comm, shape, indices, sizes
 
-    def __init__(self, comm, columns: np.ndarray, samples: int):
-        self._comm, self.samples = comm, samples
-        self._own = np.ascontiguousarray(columns, np.int64)
-        self._of_ranks: list[tuple[int, Any]] = []
-        counts = comm.control.gather(self._own.size)
+    @classmethod
+    def of_columns(cls, comm, columns: np.ndarray, samples: int) -> RankParts:
+        """Sensor points, of which this rank has some; a point may be shared if values are `summed`."""
+        columns = np.ascontiguousarray(columns, np.int64)
+        sizes = [(count,) for count in comm.control.all_gather(columns.size)]
         if comm.rank:
-            comm.control.send_array(0, self._own)
-            return
-        for rank, count in enumerate(counts):
-            columns = self._own
-            if rank:
-                columns = np.empty(count, np.int64)
-                comm.control.recv_array(rank, columns)
-            self._of_ranks.append((count, _as_slice(columns)))
+            comm.control.send_array(0, columns)
+            return cls(comm, (samples,), [], sizes)
+        indices = [(_as_slice(columns),)]
+        for rank, size in enumerate(sizes[1:], 1):
+            received = np.empty(size, np.int64)
+            comm.control.recv_array(rank, received)
+            indices.append((_as_slice(received),))
+        return cls(comm, (samples,), indices, sizes)
+
+    @classmethod
+    def of_blocks(cls, comm, parts: list) -> RankParts:
+        """The blocks of the grid that ranks own; ``parts`` are the `Part` of all of them."""
+        indices = [
+            tuple(slice(o, o + n) for o, n in zip(part.owned_first[::-1], part.owned_size[::-1], strict=True))
+            for part in parts
+        ]
+        return cls(comm, parts[0].shape[::-1], indices, [part.owned_size[::-1] for part in parts])
 
     def gather(self, values: np.ndarray) -> np.ndarray | None:
-        """All points (…, samples) on rank 0, from each rank's (…, own points); None on the others."""
+        """The whole array on rank 0, from each rank's part; None on the others."""
         whole = None
-        for columns, part in self._parts(values):
+        for index, part in self._parts(values):
             if whole is None:
-                whole = np.empty((*values.shape[:-1], self.samples), values.dtype)
-            whole[..., columns] = part
+                whole = np.empty((*self._leading(values), *self._shape), values.dtype)
+            whole[(..., *index)] = part
         return whole
 
     def summed(self, values: np.ndarray) -> np.ndarray | None:
-        """As `gather`, but points that several ranks have a share in are sums, in double precision."""
+        """As `gather`, but shares of different ranks are added in their order, in double precision."""
         whole = None
-        for columns, part in self._parts(values):
+        for index, part in self._parts(values):
             if whole is None:
-                whole = np.zeros((*values.shape[:-1], self.samples))
-            # Each rank has a column once, so that this adds up right.
-            whole[..., columns] += part
+                whole = np.zeros((*self._leading(values), *self._shape))
+            # Each rank has an index once, so that this adds up right.
+            whole[(..., *index)] += part
         return whole
 
-    def _parts(self, values: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
-        """On rank 0: columns and values of all ranks, in their order; nothing on the others, which send."""
-        control = self._comm.control
-        if self._comm.rank:
-            if self._own.size:
-                control.send_array(0, np.ascontiguousarray(values))
+    def _leading(self, values: np.ndarray) -> tuple[int, ...]:
+        """Axes that all ranks hold whole."""
+        return values.shape[: values.ndim - len(self._shape)]
+
+    def _parts(self, values: np.ndarray) -> Iterator[tuple[tuple, np.ndarray]]:
+        """On rank 0: indices and values of all ranks, in their order; nothing on the others, which send."""
+        comm = self._comm
+        if comm.rank:
+            if math.prod(self._sizes[comm.rank]):
+                comm.control.send_array(0, np.ascontiguousarray(values))
             return
-        for rank, (count, columns) in enumerate(self._of_ranks):
-            if rank == 0:
-                yield columns, values
-            elif count:
-                part = np.empty((*values.shape[:-1], count), values.dtype)
-                control.recv_array(rank, part)
-                yield columns, part
+        yield self._indices[0], values
+        for rank in range(1, comm.size):
+            if math.prod(self._sizes[rank]):
+                part = np.empty((*self._leading(values), *self._sizes[rank]), values.dtype)
+                comm.control.recv_array(rank, part)
+                yield self._indices[rank], part
 
 
 def _as_slice(index: np.ndarray) -> Any:
@@ -72,32 +82,6 @@ def _as_slice(index: np.ndarray) -> Any:
     if index.size and (np.diff(index) == 1).all():
         return slice(int(index[0]), int(index[-1]) + 1)
     return index
-
-
-class GridBlocks:
-    """The owned blocks of all ranks (their `Part`), which together are the grid."""
-
-    def __init__(self, comm, parts: list):
-        self._comm = comm
-        self._shape = parts[0].shape[::-1]
-        self._boxes = [
-            tuple(slice(o, o + n) for o, n in zip(part.owned_first[::-1], part.owned_size[::-1], strict=True))
-            for part in parts
-        ]
-
-    def gather(self, block: np.ndarray) -> np.ndarray | None:
-        """The whole field (Nz, Ny, Nx) on rank 0, from each rank's owned block; None on the others."""
-        control = self._comm.control
-        if self._comm.rank:
-            control.send_array(0, np.ascontiguousarray(block))
-            return None
-        whole = np.empty(self._shape, block.dtype)
-        whole[self._boxes[0]] = block
-        for rank, box in enumerate(self._boxes[1:], 1):
-            part = np.empty(tuple(s.stop - s.start for s in box), block.dtype)
-            control.recv_array(rank, part)
-            whole[box] = part
-        return whole
 
 
 def broadcast(comm, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

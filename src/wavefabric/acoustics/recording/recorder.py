@@ -8,8 +8,8 @@ over at the same steps (`delivery`).
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -17,12 +17,13 @@ import numpy as np
 
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import Delivery
-from wavefabric.acoustics.recording.gather import GridBlocks
+from wavefabric.acoustics.recording.gather import RankParts
 from wavefabric.acoustics.recording.intensity import Intensity
 from wavefabric.acoustics.recording.sampling import Sampler
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, Sink
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.subdomain import Subdomain
 
 #: Bytes of all blocks of time series on the device, at most (one row of each if that is more).
 BLOCK_BYTES = 64 << 20
@@ -52,6 +53,17 @@ def _names(quantity: str, axes: str) -> list[str]:
     return [base] if base.startswith("p") else [base[0] + axis + base[1:] for axis in axes]
 
 
+def recorder_bytes(problem: Problem, recording: Recording, subdomain: Subdomain, dtype: np.dtype) -> int:
+    """Bytes of a rank's statistics, of a component at the points of the pressure, and of blocks of series."""
+    d, size, names = problem.dimensions, math.prod(subdomain.size), recording.quantities
+    statistics = sum(d if name.startswith("u") else 1 for name in names if name.endswith("_all"))
+    shifted = any("non_staggered" in name or name.startswith("I") for name in names)
+    samples = recording.samples if subdomain.is_whole else min(recording.samples, size)
+    series = sum(d if name[0] in "uI" else 1 for name in names if name.endswith("_raw"))
+    block = min(BLOCK_BYTES, 2 * series * samples * dtype.itemsize * problem.steps)
+    return dtype.itemsize * (statistics + shifted) * size + block + 64 * samples
+
+
 class _Series:
     """One time series: two blocks of rows on the device, one of which is filled."""
 
@@ -59,9 +71,7 @@ class _Series:
         self.name, self.rows = name, rows
         self._device = device
         self._blocks = [device.empty((rows, samples), dtype) for _ in range(2)]
-        self._free = [threading.Event(), threading.Event()]
-        for event in self._free:
-            event.set()
+        self._writes: list[Future | None] = [None, None]
         self._current, self.filled, self.first = 0, 0, 0
 
     @property
@@ -77,13 +87,13 @@ class _Series:
     def hand_over(self, delivery: Delivery) -> None:
         """Give the filled rows away and go on with the other block."""
         if self.filled:
-            event = self._free[self._current]
-            event.clear()
-            part = self.block[: self.filled]
-            delivery.put_rows(self.name, self.first, self._device.export(part), event)
+            part = self._device.export(self.block[: self.filled])
+            self._writes[self._current] = delivery.put_rows(self.name, self.first, part)
             self.first += self.filled
             self.filled, self._current = 0, 1 - self._current
-        delivery.wait_for(self._free[self._current])
+        write = self._writes[self._current]
+        if write is not None:
+            write.result()
 
 
 class Recorder:
@@ -102,14 +112,14 @@ class Recorder:
         comm=None,
         parts: list | None = None,
     ):
-        c = stages.constants
+        c = stages.coefficients
         self._stages, self._device, self._kernels = stages, c.device, c.kernels
         self._recording, self._problem = recording, problem or c.problem
         self._comm = comm if comm is not None and comm.size > 1 else None
         self._sampler = Sampler(stages, recording, self._problem.shape, self._comm)
         self.samples = self._sampler.samples
         self._layout = layout_of(self._problem, recording, c.dtype)
-        blocks = GridBlocks(self._comm, parts) if self._comm is not None and parts is not None else None
+        blocks = None if self._comm is None else RankParts.of_blocks(self._comm, parts or [])
         self._delivery = Delivery(sink, self._layout, self._comm, self._sampler.columns, blocks)
         self._axes = "xyz"[: self._problem.dimensions]
         self._staggered = ["p", *("u" + axis for axis in self._axes)]
@@ -147,11 +157,11 @@ class Recorder:
         self._shifted, self.intensity = None, None
         intensity = any(q.startswith("I") for q in self._recording.quantities)
         if intensity or "u_non_staggered_raw" in self._recording.quantities:
-            constants = self._stages.constants
+            coefficients = self._stages.coefficients
             self._shifted = device.empty(self._stages.fields.named()["p"].shape, dtype)
-            factors = operators.unstaggering(self._problem, constants.part)
-            factors[0] = np.pad(factors[0], (0, constants.half_shape[2] - factors[0].size))
-            self._factors = [device.asarray(f, constants.complex) for f in factors]
+            factors = operators.unstaggering(self._problem, coefficients.subdomain)
+            factors[0] = np.pad(factors[0], (0, coefficients.half_shape[2] - factors[0].size))
+            self._factors = [device.asarray(f, coefficients.complex) for f in factors]
         if intensity:
             self.intensity = Intensity(device, self._axes, self.samples, dtype)
 
@@ -205,7 +215,7 @@ class Recorder:
     def _shift(self, axis: int):
         """The velocity along an axis at the pressure's points."""
         u = self._stages.fields.named()["u" + self._axes[axis]]
-        self._stages.translated(u, axis, self._factors[axis], self._shifted)
+        self._stages.translate(u, axis, self._factors[axis], self._shifted)
         return self._shifted
 
     def _sample(self, field, series: _Series | None):
@@ -274,14 +284,14 @@ class Recorder:
         return np.array(self._device.to_host(self._owned(field)))
 
     def _owned(self, field):
-        return field if self._comm is None else field[self._stages.constants.part.owned]
+        return field if self._comm is None else field[self._stages.coefficients.subdomain.owned]
 
     def abandon(self, keep: bool) -> None:
-        """The run ends early: end the writer thread; the sink keeps its files if a checkpoint needs them."""
+        """The run ends early: end the writing thread; the sink keeps its files if a checkpoint needs them."""
         self._delivery.abandon(keep)
 
     def close(self) -> None:
-        """End the writer thread."""
+        """End the writing thread."""
         self._delivery.close()
 
     def state(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.problem import Cuboids, Interpolation, Recording
-from wavefabric.acoustics.recording.gather import SensorColumns
+from wavefabric.acoustics.recording.gather import RankParts
 
 
 class Sampler:
@@ -18,12 +18,12 @@ class Sampler:
     """
 
     def __init__(self, stages, recording: Recording, shape: tuple[int, int, int], comm=None):
-        c, where = stages.constants, recording.where
+        c, where = stages.coefficients, recording.where
         self._device, self._kernels = c.device, c.kernels
         self._interpolates = isinstance(where, Interpolation)
-        self._shares: SensorColumns | None = None
+        self._shares: RankParts | None = None
         #: Where the points of this rank are among all, with several ranks.
-        self.columns: SensorColumns | None = None
+        self.columns: RankParts | None = None
         corners, weights = np.zeros((0, 1), np.int64), np.zeros((0, 1))
         if isinstance(where, Interpolation):
             corners, weights = where.corners, where.weights
@@ -34,10 +34,10 @@ class Sampler:
         #: Values that this rank records.
         self.samples = len(corners)
         if comm is not None and self._interpolates:
-            corners, weights = self._share(corners, weights, stages.constants.part, comm)
+            corners, weights = self._share(corners, weights, stages.coefficients.subdomain, comm)
         elif comm is not None:
-            mask, local = stages.constants.part.local_index(corners[:, 0])
-            self.columns = SensorColumns(comm, np.flatnonzero(mask), len(corners))
+            mask, local = stages.coefficients.subdomain.local_index(corners[:, 0])
+            self.columns = RankParts.of_columns(comm, np.flatnonzero(mask), len(corners))
             corners = local[:, None]
             self.samples = len(corners)
         self._corners = self._device.asarray(np.ascontiguousarray(corners, np.int64))
@@ -51,10 +51,10 @@ class Sampler:
         index, own = np.zeros(corners.shape, np.int64), np.where(mask, weights, 0.0)
         index[mask] = local
         here = mask.any(axis=1)
-        self._shares = SensorColumns(comm, np.flatnonzero(here), self.samples)
+        self._shares = RankParts.of_columns(comm, np.flatnonzero(here), self.samples)
         if comm.rank:
             self.samples = 0
-        self.columns = SensorColumns(comm, np.arange(self.samples), len(corners))
+        self.columns = RankParts.of_columns(comm, np.arange(self.samples), len(corners))
         # A corner that is elsewhere has no weight: any point of this one's own serves.
         spare = np.where(mask, index, index.max(axis=1, keepdims=True, where=mask, initial=0))
         return spare[here], own[here]

@@ -21,37 +21,28 @@ _SERIES_ENDING = ".series.partial"
 class RecordingLayout:
     """Names and sizes of all that a run records."""
 
-    series: dict[str, tuple[int, int]]
-    """Time series ``p``, ``ux``, ``ux_non_staggered``, ``Ix`` … to (time steps, sensor points)."""
-    points: dict[str, int]
-    """Statistics over time ``p_max``, ``ux_rms``, ``Ix_avg`` … to the number of sensor points."""
-    fields: tuple[str, ...]
-    """Whole-domain quantities ``p_max_all``, ``ux_final`` …, shape (Nz, Ny, Nx) each."""
+    series: dict[str, tuple[int, int]]  # p, ux, ux_non_staggered, Ix …: (time steps, sensor points)
+    points: dict[str, int]  # statistics over time, p_max, ux_rms, Ix_avg …: sensor points
+    fields: tuple[str, ...]  # whole-domain quantities, p_max_all, ux_final …, (Nz, Ny, Nx) each
     dtype: np.dtype
-    run: str = ""
-    """Identifies the run in its checkpoint and in the files that go with it; empty if there are none."""
+    run: str = ""  # identifies the run in its checkpoint and in the files that go with it, if any
 
 
 @dataclass
 class Report:
-    """What a run cost: steps done now, all steps, seconds by phase, bytes; the same on all ranks."""
+    """What a run cost; the same on all ranks."""
 
-    steps: int = 0
+    steps: int = 0  # done now
     total_steps: int = 0
     device: str = ""
-    seconds: dict[str, float] = field(default_factory=dict)
-    """``"loading"``, ``"preprocessing"``, ``"simulation"``, ``"postprocessing"``, over all legs, rank 0's."""
+    seconds: dict[str, float] = field(default_factory=dict)  # by phase, over all legs, rank 0's
     transforms_per_step: float = 0.0
-    peak_bytes: int = 0
-    """Of the rank that used most."""
+    peak_bytes: int = 0  # of the rank that used most
     resumed_at: int = 0
     ranks: int = 1
-    transport: str = ""
-    """How the ranks talked; empty for one."""
-    decomposition: str = ""
-    """How the grid was shared, in words; empty for one rank."""
-    notes: list[str] = field(default_factory=list)
-    """Advice: sizes of blocks that slow the run down."""
+    transport: str = ""  # how the ranks exchanged fields; empty for one
+    decomposition: str = ""  # how the grid was shared, in words; empty for one rank
+    notes: list[str] = field(default_factory=list)  # advice: sizes of blocks that slow the run down
 
 
 class Sink(Protocol):
@@ -118,16 +109,15 @@ class MemorySink:
         """Nothing to undo."""
 
 
-class SeriesFiles:
+class SeriesFiles(MemorySink):
     """Keeps each series in a file beside the checkpoint during the run; everything is in memory at its end.
 
     Series ``p`` of a run goes to ``<checkpoint>.<run>.p.series.partial``: no other run takes it for its own.
     """
 
     def __init__(self, checkpoint: str | Path):
-        self.arrays: dict[str, np.ndarray] = {}
+        super().__init__()
         self._checkpoint = Path(checkpoint)
-        self._maps: dict[str, np.memmap] = {}
         self._run = ""
 
     def _path(self, name: str) -> Path:
@@ -142,7 +132,7 @@ class SeriesFiles:
         for name, shape in layout.series.items():
             path = self._path(name)
             if not rows_done:
-                self._maps[name] = np.lib.format.open_memmap(path, "w+", layout.dtype, shape)
+                self.arrays[name] = np.lib.format.open_memmap(path, "w+", layout.dtype, shape)
                 continue
             try:
                 series = np.lib.format.open_memmap(path, "r+")
@@ -153,27 +143,24 @@ class SeriesFiles:
                     f"checkpoint: {self._checkpoint.name} has no matching {path.name} beside it; "
                     "allowed: both, or none to start again"
                 )
-            self._maps[name] = series
-
-    def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
-        """Store rows."""
-        self._maps[name][first : first + len(block)] = block
+            self.arrays[name] = series
 
     def flush(self) -> None:
         """Bring all rows to the disk."""
-        for series in self._maps.values():
-            series.flush()
+        for series in self.arrays.values():
+            series.flush()  # type: ignore[attr-defined]
 
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
         """Take the series into memory and remove their files."""
-        self.arrays = {name: np.array(series) for name, series in self._maps.items()} | dict(arrays)
+        results = {name: np.array(series) for name, series in self.arrays.items()} | dict(arrays)
         self._remove()
+        self.arrays = results
 
     def abandon(self, keep: bool) -> None:
         """Leave the files only if a checkpoint refers to them."""
         if keep:
             self.flush()
-            self._maps.clear()
+            self.arrays.clear()
         else:
             self._remove()
 
@@ -185,8 +172,8 @@ class SeriesFiles:
                 path.unlink(missing_ok=True)
 
     def _remove(self) -> None:
-        names = list(self._maps)
+        names = list(self.arrays)
         # Windows removes no file that is mapped.
-        self._maps.clear()
+        self.arrays.clear()
         for name in names:
             self._path(name).unlink(missing_ok=True)

@@ -1,5 +1,5 @@
-// Passes of the fused time step on a GPU, one axis each, with all pointwise work inside; see axes_cuda.py.
-// Real grids are (NZ, NY, NX), spectra (NZ, NY, HALF); the names of `acoustics/planes.py` and its formulas.
+// Passes of the fused time step on a GPU, one axis each, with all pointwise work inside; see axis_passes_cuda.py.
+// Real grids are (NZ, NY, NX), spectra (NZ, NY, HALF); the names of plane_passes.py and its formulas.
 // A row of a spectrum is padded to PITCH, whole sectors of memory. Along x, pairs of real rows travel as one
 // complex row. Spectra hold F{u_y} or d/dy in s0, x in s2, z in s1. WITH_X, WITH_Y, WITH_Z: which axes are
 // transformed here; of another, only the number of points is known.
@@ -120,9 +120,8 @@ struct Source {  // a pattern times a signal, or nothing
     __device__ __forceinline__ REAL amplitude(const Index *clock) const { return pattern ? signal[*clock] : (REAL)0; }
 };
 
-extern "C" __global__ void __launch_bounds__(PX *TX) x_forward(const REAL *__restrict__ field, Complex *spectrum,
-                                                               const Complex *__restrict__ twiddle) {
-    const Pair pair;
+__device__ __forceinline__ void field_forth(const REAL *field, Complex *spectrum, const Pair &pair,
+                                            const Complex *twiddle) {
     Complex v[AxisX::values];
     AxisX::near(v, [&](Complex &value, int n) {
         value.x = pair.here ? field[pair.first * NX + n] : (REAL)0;
@@ -131,18 +130,18 @@ extern "C" __global__ void __launch_bounds__(PX *TX) x_forward(const REAL *__res
     rows_forth(v, spectrum, pair, twiddle);
 }
 
+extern "C" __global__ void __launch_bounds__(PX *TX) x_forward(const REAL *__restrict__ field, Complex *spectrum,
+                                                               const Complex *__restrict__ twiddle) {
+    field_forth(field, spectrum, Pair(), twiddle);
+}
+
 // Only some pairs of rows, of up to three fields, one a block layer.
 extern "C" __global__ void __launch_bounds__(PX *TX)
     x_forward_pairs(const REAL *f0, const REAL *f1, const REAL *f2, Complex *s0, Complex *s1, Complex *s2,
                     const int *__restrict__ list, int count, const Complex *__restrict__ twiddle) {
     const Pair pair(list, count);
     const REAL *field = blockIdx.y == 0 ? f0 : blockIdx.y == 1 ? f1 : f2;
-    Complex v[AxisX::values];
-    AxisX::near(v, [&](Complex &value, int n) {
-        value.x = pair.here ? field[pair.first * NX + n] : (REAL)0;
-        value.y = pair.both ? field[(pair.first + 1) * NX + n] : (REAL)0;
-    });
-    rows_forth(v, blockIdx.y == 0 ? s0 : blockIdx.y == 1 ? s1 : s2, pair, twiddle);
+    field_forth(field, blockIdx.y == 0 ? s0 : blockIdx.y == 1 ? s1 : s2, pair, twiddle);
 }
 
 extern "C" __global__ void __launch_bounds__(PX *TX) x_backward(const Complex *__restrict__ spectrum, REAL *field,
@@ -369,32 +368,30 @@ extern "C" __global__ void __launch_bounds__(PY *TY)
     });
 }
 
+// Back along y: target <- after(F^-1 before(s)).
+template <class F, class G>
+__device__ __forceinline__ void back_along_y(Complex *target, const Complex *s, const Column &c,
+                                             const Complex *twiddle, F before, G after) {
+    Complex v[AxisY::values];
+    load<AxisY>(v, s, c);
+    AxisY::near(v, [&](Complex &value, int n) { value = swapped(before(value, n)); });
+    AxisY::forth(v, (Complex *)memory, twiddle);
+    AxisY::far(v, [&](Complex &value, int n) {
+        if (c.here) target[c.first + n * c.step] = after(swapped(value));
+    });
+}
+
 // s0 = kappa F{p}, s1 = d/dz of it: back along y into d/dx (s2), d/dy (s0), d/dz (s1).
 extern "C" __global__ void __launch_bounds__(PY *TY)
     y_gradient(Complex *s0, Complex *s1, Complex *s2, const Complex *__restrict__ dx, const Complex *__restrict__ dy,
                const Complex *__restrict__ twiddle) {
     const Column c(TY, true);
-    Complex *shared = (Complex *)memory;
     const Complex factor = c.here ? dx[c.kx] : Complex{0, 0};
-    Complex v[AxisY::values];
-    load<AxisY>(v, s0, c);
-    AxisY::near(v, [&](Complex &value, int) { value = swapped(value); });
-    AxisY::forth(v, shared, twiddle);
-    AxisY::far(v, [&](Complex &value, int n) {
-        if (c.here) s2[c.first + n * c.step] = swapped(value) * factor;
-    });
-    load<AxisY>(v, s0, c);  // again, from the second-level cache: registers are dearer
-    AxisY::near(v, [&](Complex &value, int n) { value = swapped(value * dy[n]); });
-    AxisY::forth(v, shared, twiddle);
-    AxisY::far(v, [&](Complex &value, int n) {
-        if (c.here) s0[c.first + n * c.step] = swapped(value);
-    });
-    load<AxisY>(v, s1, c);
-    AxisY::near(v, [&](Complex &value, int) { value = swapped(value); });
-    AxisY::forth(v, shared, twiddle);
-    AxisY::far(v, [&](Complex &value, int n) {
-        if (c.here) s1[c.first + n * c.step] = swapped(value);
-    });
+    const auto same = [](Complex value, int = 0) { return value; };
+    back_along_y(s2, s0, c, twiddle, same, [&](Complex value) { return value * factor; });
+    // s0 again, from the second-level cache: registers are dearer.
+    back_along_y(s0, s0, c, twiddle, [&](Complex value, int n) { return value * dy[n]; }, same);
+    back_along_y(s1, s1, c, twiddle, same, same);
 }
 
 #endif
@@ -403,28 +400,39 @@ extern "C" __global__ void __launch_bounds__(PY *TY)
 typedef Columns<NZ, PZ, TZ> LayoutZ;
 typedef Axis<LayoutZ, Radices<RADICES_Z>, Radices<REVERSED_Z>> AxisZ;
 
+// The far end back along z, into s.
+__device__ __forceinline__ void back_along_z(Complex *v, Complex *s, const Column &c, const Complex *twiddle) {
+    AxisZ::back(v, (Complex *)memory, twiddle);
+    AxisZ::near(v, [&](Complex &value, int n) {
+        if (c.here) s[c.first + n * c.step] = swapped(value);
+    });
+}
+
+// Along z there and back: s <- F^-1 f(F s).
+template <class F>
+__device__ __forceinline__ void multiply_along_z(Complex *s, const Column &c, const Complex *twiddle, F f) {
+    Complex v[AxisZ::values];
+    load<AxisZ>(v, s, c);
+    AxisZ::forth(v, (Complex *)memory, twiddle);
+    AxisZ::far(v, [&](Complex &value, int n) { value = swapped(f(value, n)); });
+    back_along_z(v, s, c, twiddle);
+}
+
 // s0 <- kappa F{p} and s1 <- d/dz of it, back along z.
 extern "C" __global__ void __launch_bounds__(PZ *TZ)
     z_gradient(Complex *s0, Complex *s1, const REAL *__restrict__ kappa, const Complex *__restrict__ dz,
                const Complex *__restrict__ twiddle) {
     const Column c(TZ, false);
-    Complex *shared = (Complex *)memory;
     Complex v[AxisZ::values], w[AxisZ::values];
     load<AxisZ>(v, s0, c);
-    AxisZ::forth(v, shared, twiddle);
+    AxisZ::forth(v, (Complex *)memory, twiddle);
     AxisZ::far(v, [&](Complex &value, int n) {
         value = value * (c.here ? kappa[c.first + n * c.step] : (REAL)0);
         w[&value - v] = swapped(value * dz[n]);
         value = swapped(value);
     });
-    AxisZ::back(v, shared, twiddle);
-    AxisZ::near(v, [&](Complex &value, int n) {
-        if (c.here) s0[c.first + n * c.step] = swapped(value);
-    });
-    AxisZ::back(w, shared, twiddle);
-    AxisZ::near(w, [&](Complex &value, int n) {
-        if (c.here) s1[c.first + n * c.step] = swapped(value);
-    });
+    back_along_z(v, s0, c, twiddle);
+    back_along_z(w, s1, c, twiddle);
 }
 
 // Layer 0: u_y in s0, 1: u_z in s1, 2: u_x in s2; each times kappa and its derivative, back along z.
@@ -434,18 +442,10 @@ extern "C" __global__ void __launch_bounds__(PZ *TZ)
                  const Complex *__restrict__ twiddle) {
     const Column c(TZ, false);
     const int layer = first + blockIdx.z;
-    Complex *s = layer == 0 ? s0 : layer == 1 ? s1 : s2, *shared = (Complex *)memory;
-    Complex v[AxisZ::values];
-    load<AxisZ>(v, s, c);
-    AxisZ::forth(v, shared, twiddle);
     const Complex uniform = layer == 0 ? dy[blockIdx.y] : c.here ? dx[c.kx] : Complex{0, 0};
-    AxisZ::far(v, [&](Complex &value, int n) {
+    multiply_along_z(layer == 0 ? s0 : layer == 1 ? s1 : s2, c, twiddle, [&](Complex value, int n) {
         const REAL k = c.here ? kappa[c.first + n * c.step] : (REAL)0;
-        value = swapped(value * ((layer == 1 ? dz[n] : uniform) * k));
-    });
-    AxisZ::back(v, shared, twiddle);
-    AxisZ::near(v, [&](Complex &value, int n) {
-        if (c.here) s[c.first + n * c.step] = swapped(value);
+        return value * ((layer == 1 ? dz[n] : uniform) * k);
     });
 }
 
@@ -454,17 +454,9 @@ extern "C" __global__ void __launch_bounds__(PZ *TZ)
     z_scale(Complex *s0, Complex *s1, const REAL *__restrict__ operator0, const REAL *__restrict__ operator1,
             const Complex *__restrict__ twiddle) {
     const Column c(TZ, false);
-    Complex *s = blockIdx.z == 0 ? s0 : s1, *shared = (Complex *)memory;
     const REAL *scale = blockIdx.z == 0 ? operator0 : operator1;
-    Complex v[AxisZ::values];
-    load<AxisZ>(v, s, c);
-    AxisZ::forth(v, shared, twiddle);
-    AxisZ::far(v, [&](Complex &value, int n) {
-        value = swapped(value * (c.here ? scale[c.first + n * c.step] : (REAL)0));
-    });
-    AxisZ::back(v, shared, twiddle);
-    AxisZ::near(v, [&](Complex &value, int n) {
-        if (c.here) s[c.first + n * c.step] = swapped(value);
+    multiply_along_z(blockIdx.z == 0 ? s0 : s1, c, twiddle, [&](Complex value, int n) {
+        return value * (c.here ? scale[c.first + n * c.step] : (REAL)0);
     });
 }
 
@@ -472,14 +464,6 @@ extern "C" __global__ void __launch_bounds__(PZ *TZ)
 extern "C" __global__ void __launch_bounds__(PZ *TZ)
     z_translate(Complex *s, const Complex *__restrict__ factor, REAL scale, const Complex *__restrict__ twiddle) {
     const Column c(TZ, false);
-    Complex *shared = (Complex *)memory;
-    Complex v[AxisZ::values];
-    load<AxisZ>(v, s, c);
-    AxisZ::forth(v, shared, twiddle);
-    AxisZ::far(v, [&](Complex &value, int n) { value = swapped(value * (factor[n] * scale)); });
-    AxisZ::back(v, shared, twiddle);
-    AxisZ::near(v, [&](Complex &value, int n) {
-        if (c.here) s[c.first + n * c.step] = swapped(value);
-    });
+    multiply_along_z(s, c, twiddle, [&](Complex value, int n) { return value * (factor[n] * scale); });
 }
 #endif

@@ -1,4 +1,4 @@
-"""Launches of ``axes.cu``: the passes of the fused time step on a GPU.
+"""Launches of ``axis_passes.cu``: the passes of the fused time step on a GPU.
 
 A pass along one axis reads each array once and writes it once, with the transforms of that axis and all
 pointwise work in between. A lossless step moves 52 fields, instead of about 100 with whole-array transforms.
@@ -10,33 +10,13 @@ import math
 
 import numpy as np
 
-#: Sources that `axes.cu` needs before it.
+#: Sources that ``axis_passes.cu`` needs before it.
 BEFORE = ("wavefabric.spectral/axis_fft.cu",)
 # Values of a transform that a thread holds. More mean fewer threads, but room for two blocks, one loading
 # while the other computes. Measured on an H200 (docs/performance.md).
 _HELD = {"X": 8, "Y": 32, "Z": 16}
 _THREADS = {"X": 64, "Y": 512, "Z": 512}
 _SHARED = {"X": 200 * 1024, "Y": 96 * 1024, "Z": 96 * 1024}
-
-
-def radices(n: int) -> list[int]:
-    """Factors of a transform length, of 8, 7, 5, 4, 3, 2; empty if others are needed (or n < 2)."""
-    found = []
-    for radix in (8, 7, 5, 4, 3, 2):
-        while n % radix == 0:
-            found.append(radix)
-            n //= radix
-    return found if n == 1 else []
-
-
-def usable(shape: tuple[int, int, int], dtype) -> bool:
-    """Whether a grid (Nz, Ny, Nx) can be transformed by these kernels along all its axes."""
-    item = 2 * np.dtype(dtype).itemsize
-    nz, ny, nx = shape
-    fits = max(ny, nz) * 4 * item <= _SHARED["Y"] and _row_words(nx) * item <= _SHARED["X"]
-    return fits and all(radices(n) for n in shape)
-
-
 #: Half spectra and fields, a pair of rows of each, that a pass along x stages in shared memory.
 _STAGED = {
     "x_forward": (0, 0),
@@ -47,11 +27,29 @@ _STAGED = {
     "x_density_points": (3, 4),
     "x_pressure": (2, 3),
 }
+_KERNELS = (*_STAGED, "y_transform", "y_gradient", "z_gradient", "z_divergence", "z_scale", "z_translate")
 
 
-def _row_words(n: int, name: str = "x_density") -> int:
+def radices(n: int) -> list[int]:
+    """Factors of a transform length, of 8, 7, 5, 4, 3, 2; empty if others are needed (or n < 2)."""
+    factors = []
+    for radix in (8, 7, 5, 4, 3, 2):
+        while n % radix == 0:
+            factors.append(radix)
+            n //= radix
+    return factors if n == 1 else []
+
+
+def usable(nx: int, ny: int, nz: int, dtype) -> bool:
+    """Whether a grid can be transformed by these kernels along all its axes."""
+    item = 2 * np.dtype(dtype).itemsize
+    fits = max(ny, nz) * 4 * item <= _SHARED["Y"] and _pair_words(nx) * item <= _SHARED["X"]
+    return fits and all(map(radices, (nx, ny, nz)))
+
+
+def _pair_words(n: int, kernel: str = "x_density") -> int:
     """Complex words that a pair of rows takes in shared memory: room for exchange, and what is staged."""
-    spectra, fields = _STAGED[name]
+    spectra, fields = _STAGED[kernel]
     return n + n // 8 + 1 + 2 * spectra * (n // 2 + 1) + fields * n
 
 
@@ -63,10 +61,9 @@ class _Axis:
 
     def __init__(self, name: str, n: int, item: int):
         self.n, self._item = n, item
-        self.radices = radices(n)
         self.threads = -(-n // _HELD[name])
         rows = name == "X"
-        words = _row_words(n) if rows else n
+        words = _pair_words(n) if rows else n
         self.tile = max(1, _THREADS[name] // self.threads) if rows else 128 // item
         while self.tile > 1 and (
             self.tile * self.threads > _THREADS[name] or self.tile * words * item > _SHARED[name]
@@ -76,16 +73,17 @@ class _Axis:
 
     def shared(self, kernel: str) -> int:
         """Bytes of shared memory of a block."""
-        words = _row_words(self.n, kernel) if kernel in _STAGED else self.n
+        words = _pair_words(self.n, kernel) if kernel in _STAGED else self.n
         return self.tile * words * self._item
 
     def definitions(self, name: str) -> dict[str, object]:
         """Macros of this axis."""
+        factors = [str(radix) for radix in radices(self.n)]
         return {
             f"P{name}": self.threads,
             f"T{name}": self.tile,
-            f"RADICES_{name}": ",".join(map(str, self.radices)),
-            f"REVERSED_{name}": ",".join(map(str, self.radices[::-1])),
+            f"RADICES_{name}": ",".join(factors),
+            f"REVERSED_{name}": ",".join(factors[::-1]),
         }
 
 
@@ -96,27 +94,24 @@ def _axes(shape, real, passes: str) -> dict[str, _Axis]:
 
 def pitch(nx: int, real) -> int:
     """Length of a padded row of a half spectrum: whole cache lines."""
-    whole = 128 // (2 * np.dtype(real).itemsize)
-    return -(-(nx // 2 + 1) // whole) * whole
+    line = 128 // (2 * np.dtype(real).itemsize)
+    return -(-(nx // 2 + 1) // line) * line
 
 
 def prelude(shape: tuple[int, int, int], real, nonlinear: bool, absorption: str, passes: str = "XYZ") -> str:
-    """Definitions to put before the sources, for a grid (Nz, Ny, Nx) of a real dtype and a medium.
-
-    ``passes`` names the axes that are transformed.
-    """
-    letter = "float" if np.dtype(real).itemsize == 4 else "double"
-    found: dict[str, object] = {
-        "REAL": letter,
+    """Definitions to put before the sources, for a grid (Nz, Ny, Nx), a real dtype, a medium, and the axes
+    that are transformed."""
+    macros: dict[str, object] = {
+        "REAL": "float" if np.dtype(real).itemsize == 4 else "double",
         "PITCH": pitch(shape[2], real),
         "NONLINEAR": int(nonlinear),
         "ABSORPTION": ("none", "stokes", "power_law").index(absorption),
     }
     for name, n in zip("ZYX", shape, strict=True):
-        found |= {f"N{name}": n, f"WITH_{name}": int(name in passes)}
+        macros |= {f"N{name}": n, f"WITH_{name}": int(name in passes)}
     for name, axis in _axes(shape, real, passes).items():
-        found |= axis.definitions(name)
-    return "".join(f"#define {name} {value}\n" for name, value in found.items())
+        macros |= axis.definitions(name)
+    return "".join(f"#define {name} {value}\n" for name, value in macros.items())
 
 
 def twiddles(n: int, real) -> np.ndarray:
@@ -125,64 +120,35 @@ def twiddles(n: int, real) -> np.ndarray:
     return (np.cos(angle) + 1j * np.sin(angle)).astype(np.result_type(real, np.complex64))
 
 
-class Kernels:
-    """The passes for grids of one shape, precision and kind of medium on one CUDA device.
+class AxisPasses:
+    """The passes for grids (Nz, Ny, Nx) of one shape, precision and kind of medium on one CUDA device.
 
-    Parameters
-    ----------
-    device : Device
-    shape : tuple of int
-        (Nz, Ny, Nx), each a product of 2, 3, 5 and 7 if it is transformed.
-    dtype : dtype
-        float32 or float64.
-    nonlinear : bool
-    absorption : str
-        As in `problem.Problem`.
-    passes : str
-        Axes that are transformed here; ranks hold planes or columns.
+    ``passes`` names the axes that are transformed, each a product of 2, 3, 5 and 7: ranks hold planes or
+    columns.
     """
 
-    def __init__(
-        self,
-        device,
-        shape: tuple[int, int, int],
-        dtype,
-        nonlinear: bool,
-        absorption: str,
-        passes: str = "XYZ",
-    ):
-        self._device, self._real = device, np.dtype(dtype)
+    def __init__(self, device, shape, dtype, nonlinear: bool, absorption: str, passes: str):
+        self._device = device
         self._axes = _axes(shape, dtype, passes)
         self._twiddles = {name: device.asarray(twiddles(axis.n, dtype)) for name, axis in self._axes.items()}
         nz, ny, nx = shape
-        half = nx // 2 + 1
-        pairs = (ny * nz + 1) // 2
+        half, pairs = nx // 2 + 1, (ny * nz + 1) // 2
         tile = {name: axis.tile for name, axis in self._axes.items()}
         self._x_blocks = -(-pairs // tile.get("X", 1))
         self._y_grid = (-(-half // tile.get("Y", 1)), nz)
         self._z_grid = (-(-half // tile.get("Z", 1)), ny)
-        module = device.module(
-            "wavefabric.acoustics.solver",
-            "axis_passes.cu",
-            before=BEFORE,
-            prelude=prelude(shape, dtype, nonlinear, absorption, passes),
-        )
-        names = "x_forward", "x_backward", "x_velocity", "x_density", "x_density_points", "x_pressure"
-        names += "x_forward_pairs", "y_transform", "y_gradient"
-        names += "z_gradient", "z_divergence", "z_scale", "z_translate"
-        self._functions = {name: module.get_function(name) for name in names if name[0].upper() in self._axes}
+        definitions = prelude(shape, dtype, nonlinear, absorption, passes)
+        module = device.module(__package__, "axis_passes.cu", before=BEFORE, prelude=definitions)
+        self._functions = {k: module.get_function(k) for k in _KERNELS if k[0].upper() in self._axes}
         for name, function in self._functions.items():
             function.max_dynamic_shared_size_bytes = self._axes[name[0].upper()].shared(name)
 
     def _launch(self, name: str, grid: tuple[int, ...], *arguments) -> None:
-        axis = self._axes[name[0].upper()]
-        grid = (*grid, 1, 1)[:3]
+        letter = name[0].upper()
+        axis = self._axes[letter]
+        arguments = *arguments, self._twiddles[letter]
         self._device.launch(
-            self._functions[name],
-            grid,
-            axis.block,
-            (*arguments, self._twiddles[name[0].upper()]),
-            axis.shared(name),
+            self._functions[name], (*grid, 1, 1)[:3], axis.block, arguments, axis.shared(name)
         )
 
     def x_forward(self, field, spectrum) -> None:
@@ -193,10 +159,9 @@ class Kernels:
         """Rows 2i and 2i + 1 of one to three fields, for each i in ``pairs`` (int32), to half spectra."""
         if not pairs.size:
             return
-        many = len(fields)
         blocks = -(-pairs.size // self._axes["X"].tile)
-        three = [*fields, *fields[:1] * (3 - many), *spectra, *spectra[:1] * (3 - many)]
-        self._launch("x_forward_pairs", (blocks, many), *three, pairs, np.int32(pairs.size))
+        grid = blocks, len(fields)
+        self._launch("x_forward_pairs", grid, *_three(fields), *_three(spectra), pairs, np.int32(pairs.size))
 
     def x_backward(self, spectrum, field) -> None:
         """Half spectra to rows of a real field, unscaled."""
@@ -217,9 +182,8 @@ class Kernels:
 
     def y_transform(self, spectra, inverse: bool) -> None:
         """One to three spectra along y, in place; or the same planes of each."""
-        padded = [*spectra, *spectra[:1] * (3 - len(spectra))]
         grid = self._y_grid[0], spectra[0].shape[0], len(spectra)
-        self._launch("y_transform", grid, *padded, np.int32(inverse))
+        self._launch("y_transform", grid, *_three(spectra), np.int32(inverse))
 
     def y_gradient(self, s0, s1, s2, dx, dy) -> None:
         """From κF{p} (s0) and its ∂z (s1) back along y: ∂y in s0, ∂z in s1, ∂x in s2."""
@@ -230,13 +194,9 @@ class Kernels:
         self._launch("z_gradient", self._z_grid, s0, s1, kappa, dz)
 
     def z_divergence(self, spectra, kappa, derivatives, only: int | None = None) -> None:
-        """Derivatives of u_y, u_z and u_x, in this order, along z there and back; (dx, dy, dz) are given.
-
-        ``only`` takes one of them.
-        """
+        """Derivatives of u_y, u_z and u_x, in this order, or ``only`` one of them, along z there and back."""
         first, layers = (0, 3) if only is None else (only, 1)
-        grid = (*self._z_grid, layers)
-        self._launch("z_divergence", grid, *spectra, kappa, *derivatives, np.int32(first))
+        self._launch("z_divergence", (*self._z_grid, layers), *spectra, kappa, *derivatives, np.int32(first))
 
     def z_scale(self, s0, s1, operator0, operator1, count: int) -> None:
         """s0 (and s1, if ``count`` is 2) times real operators, along z there and back."""
@@ -250,28 +210,34 @@ class Kernels:
 
     def component(self, spectrum, u, pml, density, pattern=None, signal=None) -> list[int]:
         """One velocity component for `x_velocity`; three of them, joined, go to `pack`."""
-        return [spectrum.data.ptr, u.data.ptr, pml.data.ptr, *_grid(density), *_source(pattern, signal)]
+        return [*_addresses(spectrum, u, pml), *_parameter(density), *self.source(pattern, signal)]
 
-    def state(self, rho, p, pml, speed, density, ratio, tau, eta, wanted=None) -> list[int]:
-        """Densities, pressure and medium; ``wanted`` may hold ρ₀∇·u, Σρ or None, and flags of rows (uint8)
-        where the first two are stored as fields too."""
-        grids = [word for grid in (speed, density, ratio, tau, eta) for word in _grid(grid)]
-        arrays = (*rho, p, *pml)
-        stored = [0 if array is None else array.data.ptr for array in wanted or (None,) * 3]
-        return [*(array.data.ptr for array in arrays), *grids, *stored]
+    def state(self, rho, p, pml, medium, exchanged=None) -> list[int]:
+        """Densities, pressure, and c₀, ρ₀, B/A, τ, η.
+
+        ``exchanged`` may hold ρ₀∇·u, Σρ or None, and flags of rows (uint8) where these are stored as fields.
+        """
+        parameters = [word for parameter in medium for word in _parameter(parameter)]
+        return [*_addresses(*rho, p, *pml), *parameters, *_addresses(*(exchanged or (None,) * 3))]
 
     def source(self, pattern=None, signal=None) -> list[int]:
         """A pattern times a signal, or nothing."""
-        return _source(pattern, signal)
+        return _addresses(pattern, signal)
 
     def pack(self, words: list[int]):
         """A structure on the device. It holds addresses only: keep what they point to."""
         return self._device.asarray(np.array(words, np.uint64))
 
 
-def _grid(parameter) -> list[int]:
+def _three(arrays: list) -> list:
+    """One to three arrays for a kernel that takes three."""
+    return [*arrays, *arrays[:1] * (3 - len(arrays))]
+
+
+def _addresses(*arrays) -> list[int]:
+    return [0 if array is None else array.data.ptr for array in arrays]
+
+
+def _parameter(parameter) -> list[int]:
+    """Address of a medium parameter, and whether it is a full grid."""
     return [parameter.data.ptr, int(math.prod(parameter.shape[:2]) > 1)]
-
-
-def _source(pattern, signal) -> list[int]:
-    return [0, 0] if pattern is None else [pattern.data.ptr, signal.data.ptr]

@@ -1,157 +1,159 @@
-"""What a time step reads and never writes: medium, operators, PML, on one device."""
+"""What a time step reads (medium, operators, PML) and what it changes (the fields), on one device."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver import operators
-from wavefabric.acoustics.solver.parts import Part, whole
+from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.spectral.wavenumbers import squared
 
 
-class Constants:
+class Coefficients:
     """Medium and operators of a problem, in one precision, on one device.
 
-    A uniform parameter is one row ``(1, 1, Nx)``; what a problem does not need is an empty array or a row
-    of zeros.
-
-    Parameters
-    ----------
-    device : Device
-    problem : Problem
-        Of this rank: of the shape that ``part`` has here (`localise`).
-    dtype : dtype
-        float32 or float64.
-    pitch : int, optional
-        Length of the rows of spectra and their operators, if they are padded.
-    part : Part, optional
-        What this rank holds of the grid and of the spectrum; everything by default.
+    The problem is that of this rank, restricted to its ``subdomain``; ``pitch`` is the length of the rows of
+    spectra and their operators, if they are padded.
 
     Attributes
     ----------
-    part : Part
     shape, half_shape : tuple of int
         C-order shapes of this rank's fields and spectra.
-    speed, density, ratio, tau, eta : arrays
-        c₀, ρ₀, B/A, absorption and dispersion coefficients: (Nz, Ny, Nx) or (1, 1, Nx).
-    staggered : list of arrays
-        ρ₀ where the velocity components live.
+    speed, density, staggered, ratio, tau, eta : arrays, full grids or rows (1, 1, Nx)
+        c₀, ρ₀, ρ₀ where the velocity components live, B/A, absorption and dispersion.
     kappa, nabla1, nabla2 : arrays (Nz, Ny, Nx//2+1)
         sinc(c_ref |k| Δt/2)/N, |k|^(y−2)/N, |k|^(y−1)/N; N points of the Fourier basis.
     up, down : lists of complex vectors
         i k e^{±i k Δ/2} along x (half), y and z.
-    pml, pml_staggered : lists of vectors
-    dt, half_dt : scalars of ``dtype``
-    lossy, disperses, nonlinear, stokes, three : bool
     """
 
-    def __init__(self, device, problem: Problem, dtype, pitch: int | None = None, part: Part | None = None):
+    def __init__(
+        self, device, problem: Problem, dtype, pitch: int | None = None, subdomain: Subdomain | None = None
+    ):
         self.device, self.problem = device, problem
-        self.part = part = part or whole(problem.shape)
+        self.subdomain = subdomain = subdomain or Subdomain.whole(problem.shape)
         self.dtype = real = np.dtype(dtype)
         self.complex = np.result_type(real, np.complex64)
         self.three = problem.dimensions == 3
         self.nonlinear = problem.nonlinearity is not None
         self.stokes = problem.absorption == "stokes"
         self.lossy = problem.absorption != "none"
+        self.disperses = operators.disperses(problem)
         self.kernels = device.kernels("wavefabric.acoustics.solver.kernels")
-        nz, ny, half = part.spectral_shape
+        nz, ny, half = subdomain.spectral_shape
         self.shape, self.half_shape = problem.array_shape, (nz, ny, pitch or half)
-        self.speed, self.density = self._grid(problem.sound_speed), self._grid(problem.density)
-        self.staggered = [self._grid(rho) for rho in problem.density_staggered]
-        self.ratio = self._grid(
-            problem.nonlinearity or 0.0 if _scalar(problem.nonlinearity) else problem.nonlinearity
-        )
+        self.speed, self.density = self._parameter(problem.sound_speed), self._parameter(problem.density)
+        self.staggered = [self._parameter(density) for density in problem.density_staggered]
+        self.ratio = self._parameter(problem.nonlinearity)
         self._absorption()
-        self._operators()
-        self.pml = [device.asarray(f, real) for f in operators.pml_factors(problem, False, part)]
-        self.pml_staggered = [device.asarray(f, real) for f in operators.pml_factors(problem, True, part)]
+        self._spectral_operators()
+        self.pml, self.pml_staggered = (
+            [device.asarray(f, real) for f in operators.pml_factors(problem, staggered, subdomain)]
+            for staggered in (False, True)
+        )
         self.up, self.down = (
-            [device.asarray(d, self.complex) for d in operators.derivatives(problem, sign, part)]
+            [device.asarray(d, self.complex) for d in operators.derivatives(problem, sign, subdomain)]
             for sign in (1, -1)
         )
         for vectors in (self.pml, self.pml_staggered, self.up, self.down):
             vectors += [vectors[-1][:1]] * (3 - len(vectors))  # 2-D: z is never read
         self.dt, self.half_dt = real.type(problem.dt), real.type(problem.dt / 2)
-        self.parts = real.type(problem.dimensions)
+        self.dimensions = real.type(problem.dimensions)
 
-    def _grid(self, value):
-        if _scalar(value):
+    @staticmethod
+    def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype, device) -> int:
+        """Bytes of the arrays of a rank; on a CPU float32 input of the whole grid serves as it is."""
+        shared = dtype.itemsize == 4 and device.name == "cpu" and subdomain.is_whole
+        medium = (problem.sound_speed, problem.density, *problem.density_staggered, problem.nonlinearity)
+        fields = 0 if shared else sum(not _uniform(parameter) for parameter in medium)
+        if problem.absorption != "none" and not _uniform_absorption(problem):
+            fields += 1 + operators.disperses(problem)  # tau, eta
+        spectra = 3 if problem.absorption == "power_law" else 1  # kappa, nabla1, nabla2
+        size, half = math.prod(subdomain.size), math.prod(subdomain.spectral_shape)
+        return dtype.itemsize * (fields * size + spectra * half)
+
+    def _parameter(self, value):
+        if _uniform(value):
             return self.device.asarray(np.full((1, 1, self.shape[2]), value or 0.0, self.dtype))
         return self.device.asarray(value, self.dtype)
 
     def _absorption(self) -> None:
         problem, device = self.problem, self.device
-        self.disperses = self.lossy and not self.stokes and problem.dispersion
-        self.tau = self.eta = self._grid(0.0)
+        self.tau = self.eta = self._parameter(0.0)
         if not self.lossy:
             return
         a, b = operators.absorption_factors(problem)
-        alpha, power = self._grid(problem.alpha_coeff), float(problem.alpha_power)
-        uniform = _scalar(problem.alpha_coeff) and _scalar(problem.sound_speed)
-        shape = (1, 1, self.shape[2]) if uniform else self.shape
+        alpha, power = self._parameter(problem.alpha_coeff), float(problem.alpha_power)
+        shape = (1, 1, self.shape[2]) if _uniform_absorption(problem) else self.shape
         self.tau = device.empty(shape, self.dtype)
         self.kernels.fill_absorption(self.tau, self.speed, alpha, a, power - 1)
         if self.disperses:
             self.eta = device.empty(shape, self.dtype)
             self.kernels.fill_absorption(self.eta, self.speed, alpha, b, power)
 
-    def _operators(self) -> None:
-        problem, part = self.problem, self.part
+    def _spectral_operators(self) -> None:
+        problem, subdomain = self.problem, self.subdomain
         kx2, ky2, kz2 = (
-            part.spectrum(k2, axis) for axis, k2 in enumerate(squared(part.basis, problem.spacing))
+            subdomain.spectrum(k2, axis) for axis, k2 in enumerate(squared(subdomain.basis, problem.spacing))
         )
         kx2 = np.pad(kx2, (0, self.half_shape[2] - kx2.size))
         self._squares = [self.device.asarray(k2, np.float64) for k2 in (kx2, ky2, kz2)]
-        half = problem.reference_speed * problem.dt / 2
-        self.kappa = self.operator(operators.SINC, half)
+        self.kappa = self._operator(operators.SINC, problem.reference_speed * problem.dt / 2)
         self.nabla1 = self.nabla2 = self.kappa
         if self.lossy and not self.stokes:
-            self.nabla1 = self.operator(operators.POWER, problem.alpha_power - 2)
+            self.nabla1 = self._operator(operators.POWER, problem.alpha_power - 2)
         if self.disperses:
-            self.nabla2 = self.operator(operators.POWER, problem.alpha_power - 1)
+            self.nabla2 = self._operator(operators.POWER, problem.alpha_power - 1)
 
     def source_kappa(self):
-        """cos(c_ref |k| Δt/2)/N, the correction of additive sources (Cox & Treeby 2018,
-        doi:10.1121/1.5019468)."""
-        return self.operator(operators.COS, self.problem.reference_speed * self.problem.dt / 2)
+        """cos(c_ref |k| Δt/2)/N for additive sources (Cox & Treeby 2018, doi:10.1121/1.5019468)."""
+        return self._operator(operators.COS, self.problem.reference_speed * self.problem.dt / 2)
 
-    def operator(self, kind: int, parameter: float):
+    def _operator(self, kind: int, parameter: float):
         """A new operator of |k| with the transforms' 1/N in it, shape (Nz, Ny, Nx//2+1)."""
         out = self.device.empty(self.half_shape, self.dtype)
-        self.kernels.fill_operator(out, *self._squares, kind, float(parameter), 1.0 / self.part.points)
+        scale = 1.0 / self.subdomain.basis_points
+        self.kernels.fill_operator(out, *self._squares, kind, float(parameter), scale)
         return out
 
 
-def _scalar(value) -> bool:
+def _uniform(value) -> bool:
     return value is None or np.ndim(value) == 0
 
 
-class Fields:
-    """What a time step changes: pressure p, velocity u and split density rho, each (Nz, Ny, Nx).
+def _uniform_absorption(problem: Problem) -> bool:
+    return _uniform(problem.alpha_coeff) and _uniform(problem.sound_speed)
 
-    ``clock`` holds the number of the time step, for kernels. In 2-D the third component is that of y,
-    and no kernel touches it.
+
+class Fields:
+    """Pressure p, velocity u and split density rho, each (Nz, Ny, Nx), and the number of the time step.
+
+    ``clock`` holds that number for kernels. In 2-D the third component is that of y; no kernel touches it.
     """
 
-    def __init__(self, constants: Constants):
-        device, shape, dtype = constants.device, constants.shape, constants.dtype
-        self.dimensions = constants.problem.dimensions
+    def __init__(self, coefficients: Coefficients):
+        device, shape, dtype = coefficients.device, coefficients.shape, coefficients.dtype
+        self.dimensions = coefficients.problem.dimensions
         self.p = device.zeros(shape, dtype)
         self.u = [device.zeros(shape, dtype) for _ in range(self.dimensions)]
         self.rho = [device.zeros(shape, dtype) for _ in range(self.dimensions)]
         self.clock = device.zeros(1, np.int64)
 
+    @staticmethod
+    def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype) -> int:
+        """Bytes of p, u and rho of a rank."""
+        return dtype.itemsize * (1 + 2 * problem.dimensions) * math.prod(subdomain.size)
+
     def named(self) -> dict:
         """Arrays by name: p, ux, …, rhox, …"""
         axes = "xyz"[: self.dimensions]
-        return {
-            "p": self.p,
-            **{f"u{a}": field for a, field in zip(axes, self.u, strict=True)},
-            **{f"rho{a}": field for a, field in zip(axes, self.rho, strict=True)},
-        }
+        velocities = {f"u{axis}": field for axis, field in zip(axes, self.u, strict=True)}
+        densities = {f"rho{axis}": field for axis, field in zip(axes, self.rho, strict=True)}
+        return {"p": self.p, **velocities, **densities}
 
-    def three(self, parts: list) -> list:
+    def three(self, components: list) -> list:
         """Components for a kernel that takes three."""
-        return parts if self.dimensions == 3 else [*parts, parts[-1]]
+        return components if self.dimensions == 3 else [*components, components[-1]]

@@ -34,15 +34,9 @@ _JIT: dict[str, Any] = dict(parallel=True, nogil=True, error_model="numpy")
 
 @njit(**_JIT)
 def fill_operator(out, kx2, ky2, kz2, kind, parameter, scale):
-    """A real operator of |k|: scale × sinc(parameter |k|), cos(parameter |k|) or |k|^parameter.
+    """A real operator of |k|, from squared wavenumbers in double precision, times ``scale``.
 
-    Parameters
-    ----------
-    out : (Nz, Ny, Nx//2+1) real
-    kx2, ky2, kz2 : vectors of float64
-        Squared wavenumbers, (rad/m)².
-    kind : int
-        0 sinc x = sin x / x, 1 cosine, 2 power (0 where k = 0 and the power is not 0).
+    Kind 0: sin(a |k|)/(a |k|); 1: cos(a |k|); 2: |k|^a, 0 where k = 0 and a is not 0; a is ``parameter``.
     """
     for z in prange(out.shape[0]):
         for y in range(out.shape[1]):
@@ -62,7 +56,7 @@ def fill_operator(out, kx2, ky2, kz2, kind, parameter, scale):
 
 @njit(**_JIT)
 def fill_absorption(out, sound_speed, alpha_coeff, factor, power):
-    """out = factor · α₀ · c₀^power, for τ and η; each argument a full grid or one row."""
+    """out = factor · α₀ · c₀^power, for τ and η."""
     for z in prange(out.shape[0]):
         for y in range(out.shape[1]):
             c, alpha, row = row_of(sound_speed, z, y), row_of(alpha_coeff, z, y), out[z, y]
@@ -72,17 +66,7 @@ def fill_absorption(out, sound_speed, alpha_coeff, factor, power):
 
 @njit(**_JIT)
 def gradient_spectra(sx, sy, sz, kappa, dx, dy, dz, three):
-    """Spectra of ∂p/∂x, ∂p/∂y, ∂p/∂z from that of p, given in ``sx``: i k e^{ikΔ/2} κ F{p}.
-
-    Parameters
-    ----------
-    sx, sy, sz : complex half spectra
-        ``sx`` holds F{p}; all three are written (``sz`` only if ``three``).
-    kappa : real half spectrum
-        sinc(c_ref |k| Δt/2) / N.
-    dx, dy, dz : complex vectors
-        Derivative operators of the axes.
-    """
+    """Spectra of ∂p/∂x, ∂p/∂y and, if ``three``, ∂p/∂z from that of p in ``sx``: i k e^{ikΔ/2} κ F{p}."""
     for z in prange(sx.shape[0]):
         for y in range(sx.shape[1]):
             a, b, c, k = sx[z, y], sy[z, y], sz[z, y], kappa[z, y]
@@ -129,18 +113,7 @@ def translate_spectrum(spectrum, factor, axis, scale):
 
 @njit(**_JIT)
 def update_velocity(u, gradient, density, pml, axis, dt):
-    """u ← pml (pml u − Δt/ρ₀ ∂p) for one component (Treeby & Cox 2010, eq. (17a) with (14)).
-
-    Parameters
-    ----------
-    u, gradient : (Nz, Ny, Nx)
-        Velocity component and pressure derivative at its staggered points.
-    density : full grid or row
-        ρ₀ at the staggered points.
-    pml : vector
-        Along ``axis`` (0 = x).
-    dt : scalar of the fields' dtype
-    """
+    """u ← pml (pml u − Δt/ρ₀ ∂p) for one component (Treeby & Cox 2010, eq. (17a) with (14))."""
     for z in prange(u.shape[0]):
         for y in range(u.shape[1]):
             rho = row_of(density, z, y)
@@ -164,16 +137,7 @@ def initial_velocity(u, gradient, density, half_dt):
 def update_density(rx, ry, rz, gx, gy, gz, density, px, py, pz, dt, nonlinear, three):
     """ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ/∂ξ), with ρ = ρ₀ or, nonlinear, 2Σρ_ξ + ρ₀.
 
-    Treeby et al. 2012 (doi:10.1121/1.4712021), eq. (7) and (8).
-
-    Parameters
-    ----------
-    rx, ry, rz, gx, gy, gz : (Nz, Ny, Nx)
-        Split densities and velocity derivatives; z is not touched in 2-D (``three`` false).
-    density : full grid or row
-    px, py, pz : vectors
-        PML factors.
-    dt : scalar of the fields' dtype
+    Treeby et al. 2012 (doi:10.1121/1.4712021), eq. (7) and (8). In 2-D (not ``three``) z is not touched.
     """
     for z in prange(rx.shape[0]):
         mass = np.empty(rx.shape[2], rx.dtype)
@@ -200,14 +164,7 @@ def update_pressure(
 ):
     """p = c₀² (Σρ_ξ [+ B/A Σρ_ξ² / (2ρ₀)] [+ τ loss − η shift]), eq. (9) of Treeby et al. 2012.
 
-    Parameters
-    ----------
-    ratio : full grid or row
-        B/A, read if ``nonlinear``.
-    tau, eta : full grid or row
-        Absorption and dispersion coefficients, read if ``lossy`` and ``disperses``.
-    loss, shift : (Nz, Ny, Nx)
-        L1{ρ₀ ∇·u} and L2{Σρ}; Stokes: ρ₀ ∇·u itself.
+    ``ratio`` is B/A; ``loss`` and ``shift`` are L1{ρ₀ ∇·u} and L2{Σρ}, or ρ₀ ∇·u itself (Stokes).
     """
     for z in prange(p.shape[0]):
         extra = np.empty(p.shape[2], p.dtype)
@@ -225,19 +182,16 @@ def update_pressure(
 
 
 @njit(**_JIT)
-def split_density(rx, ry, rz, p, sound_speed, parts, three):
-    """Split densities of an initial pressure: each is p/(D c₀²), D dimensions (``parts``, a real scalar)."""
+def split_density(rx, ry, rz, p, sound_speed, dimensions, three):
+    """Split densities of an initial pressure: each is p/(D c₀²), D ``dimensions`` (a real scalar)."""
     for z in prange(p.shape[0]):
         for y in range(p.shape[1]):
             a, source, speed = rx[z, y], p[z, y], row_of(sound_speed, z, y)
             for x in range(p.shape[2]):
-                a[x] = source[x] / (parts * speed[x] * speed[x])
+                a[x] = source[x] / (dimensions * speed[x] * speed[x])
             ry[z, y] = a
             if three:
                 rz[z, y] = a
-
-
-# --- Sources -------------------------------------------------------------------------------------------
 
 
 @njit(**_JIT)
@@ -278,9 +232,6 @@ def add_field(field, other):
             a, b = field[z, y], other[z, y]
             for x in range(field.shape[2]):
                 a[x] += b[x]
-
-
-# --- Recording -----------------------------------------------------------------------------------------
 
 
 @njit(**_JIT)

@@ -130,14 +130,7 @@ def _put(spectrum, block, y):
 
 @njit(**_JIT)
 def gradient_columns(fft, s0, s1, kappa, dz, scratch):
-    """Along z: s0 ← κ F{p}, from which ∂x and ∂y follow in the planes, and s1 ← ∂z of it.
-
-    Parameters
-    ----------
-    s0, s1 : complex
-        ``s0`` holds the planes' spectra of p.
-    scratch : (threads, 2, Nz, slab, Nx//2+1) complex
-    """
+    """Along z: s0 (planes' spectra of p) ← κ F{p}, from which ∂x and ∂y follow, and s1 ← ∂z of it."""
     slab = scratch.shape[3]
     for number in prange(s0.shape[1] // slab):
         a, b, y = scratch[get_thread_id(), 0], scratch[get_thread_id(), 1], number * slab
@@ -161,21 +154,10 @@ def velocity_planes(
 ):  # fmt: skip
     """In the planes: ∂p, u ← pml (pml u − Δt/ρ₀ ∂p), sources, and the new planes' spectra of u.
 
-    Parameters
-    ----------
-    s0, s1, s2 : complex
-        In: κ F{p} (s0) and ∂z of it (s1). Out: spectra of u_y (s0), u_x (s1), u_z (s2).
-    nx, ny, nz : full grids or rows
-        ρ₀ at the staggered points.
-    patterns, amplitudes : three of each
-        Fields (or empty arrays) added to u_x, u_y, u_z, times a scalar.
-    points : (offsets of the planes (Nz+1,), sorted indices within a plane)
-    values : three vectors
-        For the points: one each, one for all, or none.
-    delayed_points, delayed : as ``points`` and one of ``values``
-        Added to u_x last.
-    spectra, real : (threads, Ny, Nx//2+1) complex, (threads, rows, Nx) real
-        Scratch.
+    In: κ F{p} (s0), its ∂z (s1). Out: spectra of u_y (s0), u_x (s1), u_z (s2). ``nx``, ``ny``, ``nz`` are ρ₀
+    at the staggered points. Sources of each component: a pattern (or an empty array) times an amplitude, and
+    values (one each, one for all, or none) at ``points``: offsets of the planes (Nz+1,), and sorted indices
+    within a plane. ``delayed`` values are added to u_x last.
     """
     first_point, index = points
     first_delayed, delayed_index = delayed_points
@@ -253,18 +235,9 @@ def density_planes(
 ):  # fmt: skip
     """In the planes: ∂u, ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ), sources, and what follows from it in the same row.
 
-    Parameters
-    ----------
-    s0, s1, s2 : complex
-        In: derivatives of u_y, u_x (without its factor ``dx``), u_z. Out: see ``mode``.
-    pattern, amplitude, points, values : as in `velocity_planes`
-        A pressure source, put into each density.
-    mode : int
-        0: pressure by the equation of state, and its planes' spectrum into s0; 1: the same with Stokes
-        absorption; 2: for the power law, planes' spectra of ρ₀ ∇·u (s0) and, if the medium ``disperses``,
-        Σρ (s1) instead.
-    real, row : (threads, 3 rows, Nx), (threads, 2, Nx)
-        Scratch.
+    In: derivatives of u_y, u_x (without its factor ``dx``), u_z. A source goes into each density. Out, by
+    ``mode``: 0, pressure by the equation of state, and its planes' spectrum in s0; 1, the same with Stokes
+    absorption; 2, for the power law, planes' spectra of ρ₀ ∇·u (s0) and, if it disperses, Σρ (s1) instead.
     """
     first_point, index = points
     for z in prange(rx.shape[0]):
@@ -343,12 +316,9 @@ def absorption_columns(fft, s0, s1, nabla1, nabla2, disperses, scratch):
 def pressure_planes(
     fft, batch, s0, s1, rx, ry, rz, p, density, speed, ratio, tau, eta, nonlinear, disperses, real, row
 ):
-    """In the planes: p = c₀² (Σρ + B/A Σρ²/(2ρ₀) + τ L1 − η L2), and its planes' spectrum into s0.
+    """In the planes, from spectra of L1 (s0) and L2 (s1): p = c₀² (Σρ + B/A Σρ²/(2ρ₀) + τ L1 − η L2).
 
-    Parameters
-    ----------
-    s0, s1 : complex
-        Planes' spectra of L1 and, if ``disperses``, L2.
+    The planes' spectrum of p goes into s0.
     """
     for z in prange(rx.shape[0]):
         me = get_thread_id()

@@ -5,51 +5,73 @@ The order is k-Wave's (Treeby et al. 2012, doi:10.1121/1.4712021, eq. (7)-(10)).
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from wavefabric.acoustics.solver.coefficients import Constants, Fields
-from wavefabric.acoustics.solver.source_terms import Sources
+from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
+from wavefabric.acoustics.solver.source_terms import SourceTerms
+from wavefabric.acoustics.solver.subdomain import Subdomain
+
+if TYPE_CHECKING:
+    from wavefabric.acoustics.parallel.decomposition import Decomposition
+    from wavefabric.exchange import Communicator
 
 
 class Stages:
-    """Plain stages: the reference for faster ones.
+    """Plain stages: the reference for faster ones, and the base of those over ranks, which are collective."""
 
-    Parameters
-    ----------
-    constants : Constants
-    fields : Fields
+    #: Fields between a transform and the next sweep, for each dimension; fused stages have none.
+    _scratch_fields = 1
 
-    Attributes
-    ----------
-    transforms : int
-        3-D transforms so far.
-    """
+    def __init__(
+        self,
+        coefficients: Coefficients,
+        fields: Fields,
+        comm: Communicator | None = None,
+        decomposition: Decomposition | None = None,
+    ):
+        self.coefficients, self.fields = coefficients, fields
+        self._comm, self._decomposition = comm, decomposition
+        self.transforms = 0  # 3-D transforms so far
+        c, d = coefficients, coefficients.problem.dimensions
+        self._spectra = [c.device.empty(self._spectrum_shape(), c.complex) for _ in range(d)]
+        self._real = [c.device.empty(c.shape, c.dtype) for _ in range(d * self._scratch_fields)]
+        self.sources = SourceTerms(coefficients, self.apply_operator)
 
-    def __init__(self, constants: Constants, fields: Fields):
-        self.constants, self.fields = constants, fields
-        self.transforms = 0
-        parts = 3 if constants.three else 2
-        self._spectra = [self._empty_spectrum() for _ in range(parts)]
-        self._real = self._scratch(parts)
-        self.sources = Sources(constants, self.multiply)
+    @classmethod
+    def supports(cls, decomposition: Decomposition, dtype) -> bool:
+        """Whether these stages can serve such a grid, on the devices that they are for."""
+        return True
 
-    def _empty_spectrum(self):
-        c = self.constants
-        return c.device.empty(c.half_shape, c.complex)
+    @classmethod
+    def pitch(cls, subdomain: Subdomain, dtype) -> int | None:
+        """Padded length of a row of a half spectrum; None without padding."""
+        return None
 
-    def _scratch(self, parts: int) -> list:
-        c = self.constants
-        return [c.device.empty(c.shape, c.dtype) for _ in range(parts)]
+    @classmethod
+    def nbytes(cls, problem: Problem, dtype, device, decomposition: Decomposition, rank: int) -> int:
+        """Bytes of spectra, scratch fields and exchanges on a rank."""
+        d, subdomain = problem.dimensions, decomposition.subdomains[rank]
+        scratch = cls._scratch_fields * (
+            d if device.name == "cpu" else d + 2
+        )  # cuFFT has work areas of its own
+        fields, spectra = scratch * math.prod(subdomain.size), 2 * d * math.prod(subdomain.spectral_shape)
+        return dtype.itemsize * (fields + spectra)
+
+    def _spectrum_shape(self) -> tuple[int, ...]:
+        return self.coefficients.half_shape
 
     @cached_property
     def _fft(self):
-        return self.constants.device.real_fft(self.constants.shape, self.constants.dtype)
+        return self.coefficients.device.real_fft(self.coefficients.shape, self.coefficients.dtype)
 
     # --- The stages ------------------------------------------------------------------------------------
 
     def velocity(self, active: tuple[bool, ...]) -> None:
         """u ← pml (pml u − Δt/ρ₀ ∂p), and velocity sources."""
-        c, f = self.constants, self.fields
+        c, f = self.coefficients, self.fields
         for axis, gradient in enumerate(self._gradient(f.p)):
             c.kernels.update_velocity(
                 f.u[axis], gradient, c.staggered[axis], c.pml_staggered[axis], axis, c.dt
@@ -58,8 +80,8 @@ class Stages:
 
     def density(self, active: tuple[bool, ...]) -> None:
         """ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ), and pressure sources."""
-        c, f = self.constants, self.fields
-        self.enter(f.u)
+        c, f = self.coefficients, self.fields
+        self.fill_overlaps(f.u)
         for component, spectrum in zip(f.u, self._spectra, strict=True):
             self._forward(component, spectrum)
         c.kernels.divergence_spectra(*f.three(self._spectra), c.kappa, *c.down, c.three)
@@ -72,12 +94,12 @@ class Stages:
 
     def pressure(self) -> None:
         """p by the equation of state, with absorption from the velocity gradients of `density`."""
-        c, f = self.constants, self.fields
+        c, f = self.coefficients, self.fields
         loss, shift = self._real[0], self._real[1]
         if c.lossy:
             c.kernels.absorption_terms(shift, loss, *f.three(f.rho), *f.three(self._real), c.density, c.three)
             if not c.stokes:
-                self.enter([loss, shift] if c.disperses else [loss])
+                self.fill_overlaps([loss, shift] if c.disperses else [loss])
                 self._multiply(loss, c.nabla1)
                 if c.disperses:
                     self._multiply(shift, c.nabla2)
@@ -88,53 +110,63 @@ class Stages:
 
     def initial_pressure(self, p0) -> None:
         """Replace the first step's result: p = p₀, ρ_ξ = p₀/(D c₀²), u = Δt/(2ρ₀) ∂p₀."""
-        c, f = self.constants, self.fields
-        f.p[...] = p0
-        c.kernels.split_density(*f.three(f.rho), f.p, c.speed, c.parts, c.three)
+        c, f = self.coefficients, self.fields
+        f.p[...] = c.device.asarray(p0, c.dtype)
+        c.kernels.split_density(*f.three(f.rho), f.p, c.speed, c.dimensions, c.three)
+        self._initial_velocity()
+
+    def _initial_velocity(self) -> None:
+        c, f = self.coefficients, self.fields
         for axis, gradient in enumerate(self._gradient(f.p)):
             c.kernels.initial_velocity(f.u[axis], gradient, c.staggered[axis], c.half_dt)
 
-    def ready(self) -> None:
-        """The fields were set from outside; nothing is kept between steps here."""
+    def tick(self) -> None:
+        """Count a time step."""
+        self.coefficients.kernels.tick(self.fields.clock)
 
-    def prepare(self, active: tuple[bool, ...]) -> None:
-        """Before a step with these sources is captured: copy to the device what it will need."""
+    # --- What other forms of the stages do besides ------------------------------------------------------
 
-    def graph(self, work):
-        """What repeats the launches of ``work``."""
-        return self.constants.device.graph(work)
+    def transform_pressure(self) -> None:
+        """Make anew what is kept of the spectrum of p between steps, after p was set from outside."""
 
-    def enter(self, fields: list) -> None:
-        """Fields are about to be transformed: where a rank holds a block, fill its overlaps."""
+    def prepare_sources(self, active: tuple[bool, ...]) -> None:
+        """Copy to the device what a step with these sources needs, before it is captured."""
 
-    def settle(self) -> None:
-        """No exchange stays under way: before the fields are freed, or steps end for good; collective."""
+    def capture(self, work):
+        """What repeats the launches of ``work``; a captured step could not wait for other ranks."""
+        return self.coefficients.device.graph(work) if self._comm is None else work
+
+    def fill_overlaps(self, fields: list) -> None:
+        """Bring overlaps from the neighbours, where there are any, before fields are transformed."""
+
+    def finish_exchanges(self) -> None:
+        """End exchanges under way, before the fields are freed or steps end for good; collective."""
 
     # --- Transforms ------------------------------------------------------------------------------------
 
-    def multiply(self, field, operator) -> None:
+    def apply_operator(self, field, operator) -> None:
         """field ← F⁻¹{operator F{field}} for a real operator that holds 1/N."""
-        self.enter([field])
+        self.fill_overlaps([field])
         self._multiply(field, operator)
 
     def _multiply(self, field, operator) -> None:
         # The last: the first may hold what a faster form of these stages keeps between steps.
         self._forward(field, self._spectra[-1])
-        self.constants.kernels.scale_spectrum(self._spectra[-1], operator)
+        self.coefficients.kernels.scale_spectrum(self._spectra[-1], operator)
         self._backward(self._spectra[-1], field)
 
-    def translated(self, component, axis: int, factor, out) -> None:
+    def translate(self, component, axis: int, factor, out) -> None:
         """out ← F⁻¹{factor F{component}} along one axis: a velocity at the points of the pressure."""
-        c = self.constants
+        c = self.coefficients
         spectrum = self._spectra[-1]
-        self.enter([component])
+        self.fill_overlaps([component])
         self._forward(component, spectrum)
-        c.kernels.translate_spectrum(spectrum, factor, axis, c.dtype.type(1 / c.part.points))
+        c.kernels.translate_spectrum(spectrum, factor, axis, c.dtype.type(1 / c.subdomain.basis_points))
         self._backward(spectrum, out)
 
     def _gradient(self, p):
-        c, f = self.constants, self.fields
-        self.enter([p])
+        c, f = self.coefficients, self.fields
+        self.fill_overlaps([p])
         self._forward(p, self._spectra[0])
         c.kernels.gradient_spectra(*f.three(self._spectra), c.kappa, *c.up, c.three)
         for spectrum, real in zip(self._spectra, self._real, strict=True):

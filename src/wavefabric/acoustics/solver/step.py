@@ -13,48 +13,45 @@ from wavefabric.acoustics.solver.stages import Stages
 
 
 class Step:
-    """Advances the fields by Δt.
-
-    Parameters
-    ----------
-    stages : Stages
-    """
+    """Advances the fields of some stages by Δt."""
 
     def __init__(self, stages: Stages):
         self.stages = stages
-        self._device = stages.constants.device
-        self._clock, self._tick = stages.fields.clock, stages.constants.kernels.tick
-        self._initial = stages.constants.problem.initial_pressure
-        self._replay: dict[tuple, tuple[Callable[[], None], int]] = {}
+        #: For each set of active sources: what repeats the step, and how many transforms that is.
+        self._captured: dict[tuple[bool, ...], tuple[Callable[[], None], int]] = {}
 
     def take(self, number: int) -> None:
         """Time step ``number``, 0-based."""
-        active = self.stages.sources.active(number)
+        stages = self.stages
+        active = stages.sources.active(number)
         if number == 0:
-            self._work(active)
-            if self._initial is not None:
-                self.stages.initial_pressure(self._device.asarray(self._initial, self.stages.constants.dtype))
-            self._tick(self._clock)
+            self._advance(active)
+            initial = stages.coefficients.problem.initial_pressure
+            if initial is not None:
+                stages.initial_pressure(initial)
+            stages.tick()
             return
-        if active not in self._replay:
-            self.stages.prepare(active)
-            self._replay[active] = self._record(active)
-        replay, transforms = self._replay[active]
-        replay()
-        self.stages.transforms += transforms
+        if active not in self._captured:
+            stages.prepare_sources(active)
+            self._captured[active] = self._capture(active)
+        repeat, transforms = self._captured[active]
+        repeat()
+        stages.transforms += transforms
 
-    def _record(self, active: tuple[bool, ...]) -> tuple[Callable[[], None], int]:
-        """A replay of a step, and the transforms of it that nobody counts because no Python runs."""
-        before = self.stages.transforms
-        replay = self.stages.graph(lambda: self._whole(active))
-        recorded, self.stages.transforms = self.stages.transforms - before, before
-        return replay, recorded
+    def _capture(self, active: tuple[bool, ...]) -> tuple[Callable[[], None], int]:
+        """What repeats a step, and the transforms in it that nobody counts because no Python runs."""
+        stages = self.stages
 
-    def _whole(self, active: tuple[bool, ...]) -> None:
-        self._work(active)
-        self._tick(self._clock)
+        def work() -> None:
+            self._advance(active)
+            stages.tick()
 
-    def _work(self, active: tuple[bool, ...]) -> None:
+        before = stages.transforms
+        repeat = stages.capture(work)
+        captured, stages.transforms = stages.transforms - before, before
+        return repeat, captured
+
+    def _advance(self, active: tuple[bool, ...]) -> None:
         self.stages.velocity(active)  # u ← pml (pml u − Δt/ρ₀ ∂p), sources of velocity
         self.stages.density(active)  # ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ), sources of pressure
         self.stages.pressure()  # p = c₀² (Σρ + B/A Σρ²/(2ρ₀) + τ L1{ρ₀ ∇·u} − η L2{Σρ})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.operators import neper_coefficient, wavenumber_range
+from wavefabric.acoustics.solver.operators import disperses, neper_coefficient, wavenumber_range
 
 #: Up to so many points a uniform medium is judged by the grid's own wavenumbers, which lie far apart.
 _FEW = 1 << 14
@@ -17,10 +17,8 @@ _FEW = 1 << 14
 def proved_limit(problem: Problem) -> float:
     """Time step, s, up to which the extremes of the medium prove every one stable; inf if there is no limit.
 
-    Notes
-    -----
     Without absorption: c_eff sin(c_ref |k| Δt/2) ≤ c_ref for all k up to the grid's largest, √Σ(π/Δ_i)², or
-    c_eff ≤ c_ref; see `stability.stability`. With a uniform medium: sin(c_ref k Δt/2) ≤ c_ref/c (Tabei,
+    c_eff ≤ c_ref; see `time_step.stability`. With a uniform medium: sin(c_ref k Δt/2) ≤ c_ref/c (Tabei,
     Mast & Waag 2002, doi:10.1121/1.1421344).
 
     Of a plane wave in a uniform medium that absorbs, with s = sin(c_ref |k| Δt/2), one step multiplies
@@ -34,13 +32,13 @@ def proved_limit(problem: Problem) -> float:
     That is exact for a uniform medium; for others c is c_eff and T and E are the largest there are, and it is
     no proof, since absorption that varies along with density can make waves grow at any time step.
     """
-    medium, c_ref = Extremes.of(problem), problem.reference_speed
+    medium, c_ref = MediumExtremes.of(problem), problem.reference_speed
     k_min, k_max = wavenumber_range(problem)
     if not medium.lossy:
         if medium.effective_speed <= c_ref:
             return math.inf
         return 2 / (c_ref * k_max) * math.asin(c_ref / medium.effective_speed)
-    k, losses = np.geomspace(k_min, k_max, 256), Losses.of(problem)
+    k, losses = np.geomspace(k_min, k_max, 256), AbsorptionExtremes.of(problem)
     if float(np.min(_stiffness(medium, losses, k))) < 0:
         return 0.0
 
@@ -51,19 +49,36 @@ def proved_limit(problem: Problem) -> float:
     return _first_root(excess, math.pi / (c_ref * k_max))
 
 
-def _stiffness(medium: Extremes, losses: Losses, k: np.ndarray) -> np.ndarray:
+def uniform_and_stable(problem: Problem, medium: MediumExtremes) -> bool:
+    """Whether the time step is stable for the wavenumbers that a small grid has, in a uniform medium."""
+    if not medium.uniform or problem.points > _FEW:
+        return False
+    axes = [
+        2 * math.pi * np.fft.fftfreq(problem.shape[i], problem.spacing[i]) for i in range(problem.dimensions)
+    ]
+    k = np.sqrt(sum(component**2 for component in np.meshgrid(*axes))).ravel()
+    k, dt, c_ref = k[k > 0], problem.dt, problem.reference_speed
+    losses = AbsorptionExtremes.of(problem)
+    if float(np.min(_stiffness(medium, losses, k))) < 0:
+        return False
+    return _excess(medium, losses, k, np.sin(c_ref * k * dt / 2) / c_ref, dt) <= 0
+
+
+def _stiffness(medium: MediumExtremes, losses: AbsorptionExtremes, k: np.ndarray) -> np.ndarray:
     """Largest c_eff² E for each k; where E falls below 0 somewhere, the least."""
     stiffer = (medium.effective_speed / medium.speed) ** 2
-    found = np.full_like(k, medium.speed**2)
+    squared_speed = np.full_like(k, medium.speed**2)
     if not losses.tangent:
-        return stiffer * found
+        return stiffer * squared_speed
     y = losses.power
     if losses.tangent > 0 and losses.steepest * losses.tangent * np.max(k ** (y - 1)) > 1:
-        return -found
-    return stiffer * (found - losses.tangent * losses.dispersion * k ** (y - 1))
+        return -squared_speed
+    return stiffer * (squared_speed - losses.tangent * losses.dispersion * k ** (y - 1))
 
 
-def _excess(medium: Extremes, losses: Losses, k: np.ndarray, sine: np.ndarray, dt: float) -> float:
+def _excess(
+    medium: MediumExtremes, losses: AbsorptionExtremes, k: np.ndarray, sine: np.ndarray, dt: float
+) -> float:
     """(c_eff/c_ref)² s² (E + 2|T|/Δt) − 1, the largest of all k; ``sine`` is s/c_ref."""
     stiff = _stiffness(medium, losses, k)
     if losses.absorption:
@@ -72,32 +87,12 @@ def _excess(medium: Extremes, losses: Losses, k: np.ndarray, sine: np.ndarray, d
     return float(np.max(sine**2 * stiff)) - 1
 
 
-def uniform_and_stable(problem: Problem, medium: Extremes) -> bool:
-    """Whether the time step is stable for the wavenumbers that a small grid has, in a uniform medium."""
-    if not medium.even or problem.points > _FEW:
-        return False
-    n = problem.dimensions
-    axes = [2 * math.pi * np.fft.fftfreq(problem.shape[i], problem.spacing[i]) for i in range(n)]
-    k = np.sqrt(sum(one**2 for one in np.meshgrid(*axes))).ravel()
-    k, dt, losses, c_ref = k[k > 0], problem.dt, Losses.of(problem), problem.reference_speed
-    if float(np.min(_stiffness(medium, losses, k))) < 0:
-        return False
-    return _excess(medium, losses, k, np.sin(c_ref * k * dt / 2) / c_ref, dt) <= 0
-
-
 @dataclass(frozen=True)
-class Losses:
-    """What of the absorption matters to the time step, found once: fields may be large.
+class AbsorptionExtremes:
+    """What of the absorption matters to the time step; α₀ in Np (rad/s)^−y/m.
 
-    Parameters
-    ----------
-    power : float
-        y.
-    tangent : float
-        tan(πy/2); 0 without dispersion.
-    steepest, absorption, dispersion : float
-        Extremes over the medium of 2α₀cʸ, 2α₀c^(y+1) = |τ| and 2α₀c^(y+2), with α₀ in Np (rad/s)^−y/m. The
-        largest, and of the last the smallest where tan(πy/2) > 0.
+    ``power`` is y, ``tangent`` tan(πy/2) or 0 without dispersion. The others are the largest 2α₀cʸ,
+    2α₀c^(y+1) = |τ| and 2α₀c^(y+2), the last the smallest where the tangent is above 0.
     """
 
     power: float = 2.0
@@ -107,67 +102,71 @@ class Losses:
     dispersion: float = 0.0
 
     @staticmethod
-    def of(problem: Problem) -> Losses:
+    def of(problem: Problem) -> AbsorptionExtremes:
+        """Those of a problem's medium."""
         if problem.absorption == "none" or not np.any(problem.alpha_coeff):
-            return Losses()
+            return AbsorptionExtremes()
         y = 2.0 if problem.absorption == "stokes" else problem.alpha_power
-        c, alpha, twice = problem.sound_speed, problem.alpha_coeff, 2 * neper_coefficient(y)
+        twice = 2 * neper_coefficient(y)
 
         def extreme(pick, power: float) -> float:
-            return _extreme(pick, lambda c, alpha: twice * alpha * c**power, c, alpha)
+            return _extreme(
+                pick, lambda c, alpha: twice * alpha * c**power, problem.sound_speed, problem.alpha_coeff
+            )
 
-        tangent = (
-            math.tan(math.pi * y / 2) if problem.absorption == "power_law" and problem.dispersion else 0.0
-        )
-        if not tangent:
-            return Losses(y, 0.0, 0.0, extreme(np.max, y + 1), 0.0)
+        absorption = extreme(np.max, y + 1)
+        if not disperses(problem):
+            return AbsorptionExtremes(y, absorption=absorption)
+        tangent = math.tan(math.pi * y / 2)
         least = extreme(np.min if tangent > 0 else np.max, y + 2)
-        return Losses(y, tangent, extreme(np.max, y), extreme(np.max, y + 1), least)
+        return AbsorptionExtremes(y, tangent, extreme(np.max, y), absorption, least)
 
 
 @dataclass(frozen=True)
-class Extremes:
-    """What of a medium matters to the time step."""
+class MediumExtremes:
+    """What of a medium matters to the time step; c_eff² = max(ρ₀c₀²)/min(ρ₀)."""
 
-    speed: float
     effective_speed: float
     speeds: tuple[float, float]
     densities: tuple[float, float]
-    even: bool
+    uniform: bool
     lossy: bool
 
     @staticmethod
-    def of(problem: Problem) -> Extremes:
+    def of(problem: Problem) -> MediumExtremes:
+        """Those of a problem's medium."""
         c, rho = problem.sound_speed, problem.density
         speeds, densities = _range(c), _range(rho)
         effective = speeds[1]
-        staggered = [_range(one) for one in problem.density_staggered]
-        if densities[0] < densities[1] or any(one != densities for one in staggered):
+        staggered = [_range(density) for density in problem.density_staggered]
+        if densities[0] < densities[1] or any(density != densities for density in staggered):
             stiffest = _extreme(np.max, lambda c, rho: rho * c * c, c, rho)
             effective = math.sqrt(stiffest / min(low for low, _ in staggered))
         lossy = problem.absorption != "none" and bool(np.any(problem.alpha_coeff))
         ranges = [speeds, densities, *staggered, *([_range(problem.alpha_coeff)] if lossy else [])]
-        return Extremes(
-            speeds[1], effective, speeds, densities, all(low == high for low, high in ranges), lossy
-        )
+        uniform = all(low == high for low, high in ranges)
+        return MediumExtremes(effective, speeds, densities, uniform, lossy)
+
+    @property
+    def speed(self) -> float:
+        """Largest sound speed, m/s."""
+        return self.speeds[1]
 
     def cause(self, problem: Problem) -> str:
         """What makes a time step unstable, in words."""
-        found = []
+        causes = []
         if self.densities[0] < self.densities[1]:
-            found.append("density from {:.6g} to {:.6g} kg/m³".format(*self.densities))
-        if found and self.speeds[0] < self.speeds[1]:
-            found.append("sound speed from {:.6g} to {:.6g} m/s".format(*self.speeds))
+            causes.append("density from {:.6g} to {:.6g} kg/m³".format(*self.densities))
+        if causes and self.speeds[0] < self.speeds[1]:
+            causes.append("sound speed from {:.6g} to {:.6g} m/s".format(*self.speeds))
         if self.speed > problem.reference_speed:
-            found.append(
+            causes.append(
                 f"a reference speed of {problem.reference_speed:.6g} m/s below the largest sound speed, "
                 f"{self.speed:.6g} m/s"
             )
-        if self.lossy and not found:
-            found.append("strong absorption")
-        elif self.lossy:
-            found.append("absorption")
-        return ", ".join(found) or "the sound speed"
+        if self.lossy:
+            causes.append("absorption" if causes else "strong absorption")
+        return ", ".join(causes) or "the sound speed"
 
 
 def _range(value) -> tuple[float, float]:

@@ -1,31 +1,29 @@
-"""Acoustic energy of the fields of a run, and what its sources may put in."""
+"""Acoustic energy of the fields of a run, what its sources may put in, and whether it grows beyond that."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.problem import PressureSource, Problem, TransducerSource, VelocitySource
-from wavefabric.acoustics.solver.operators import absorption_factors, wavenumber_range
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.operators import absorption_factors, disperses, wavenumber_range
+from wavefabric.acoustics.solver.stages import Stages
 
 #: Points that are summed at a time, on a CPU and on a GPU: temporary arrays stay small.
-_CHUNK = {True: 1 << 16, False: 1 << 22}
+_CHUNK_CPU, _CHUNK_GPU = 1 << 16, 1 << 22
 #: Samples of a signal that are squared at a time.
 _SAMPLES = 1 << 20
+#: The energy may be so many times what the sources can have put in. `Energy` takes p and u half a step
+#: apart, so that it moves up and down about what the scheme conserves, most for the shortest waves.
+TOLERANCE = 16.0
+#: What is left of a field is not looked at below this share of the largest √energy: round-off lives there.
+_FLOOR = 1e-3
 
 
 class Energy:
-    """Sums the energy of the fields as they are.
-
-    Parameters
-    ----------
-    stages : Stages
-    owned : tuple of slice, optional
-        The block (z, y, x) that counts here; all of it by default.
+    """Sums the energy of the fields as they are, of the block (z, y, x) that this rank owns.
 
     Notes
     -----
@@ -33,26 +31,20 @@ class Energy:
     c₀² Σρ_ξ, and the first term p²/(ρ₀c₀²). With dispersion p Σρ_ξ is what the scheme conserves, p² is not.
     """
 
-    def __init__(self, stages: Stages, owned: tuple[slice, slice, slice] | None = None):
-        c, self._fields = stages.constants, stages.fields
+    def __init__(self, stages: Stages):
+        c, fields = stages.coefficients, stages.fields
         self._xp = c.device.xp
-        owned = owned or (slice(None), slice(None), slice(None))
-        self._blocks = [[field[owned] for field in group] for group in ([self._fields.p], self._fields.rho)]
-        self._u = [field[owned] for field in self._fields.u]
-        self._density = self._cut(c.density, owned)
-        self._staggered = [self._cut(rho, owned) for rho in c.staggered]
-        self._planes = self._slices(_CHUNK[c.device.name == "cpu"])
+        owned = c.subdomain.owned
+        self._p, self._u = fields.p[owned], [component[owned] for component in fields.u]
+        self._rho = [component[owned] for component in fields.rho]
+        self._density = _block(c.density, owned)
+        self._staggered = [_block(density, owned) for density in c.staggered]
+        self._chunks = self._slices(_CHUNK_CPU if c.device.name == "cpu" else _CHUNK_GPU)
 
-    @staticmethod
-    def _cut(medium, owned):
-        """A parameter of the medium on the block; one row ``(1, 1, Nx)`` stays one."""
-        z, y, x = owned
-        return medium[:, :, x] if medium.shape[:2] == (1, 1) else medium[z, y, x]
-
-    def _slices(self, chunk: int) -> list[tuple[slice, slice]]:
+    def _slices(self, points: int) -> list[tuple[slice, slice]]:
         """Runs of planes, or of rows of one plane, of about so many points."""
-        nz, ny, nx = self._blocks[0][0].shape
-        rows = max(1, chunk // max(nx, 1))
+        nz, ny, nx = self._p.shape
+        rows = max(1, points // max(nx, 1))
         if rows < ny:
             return [(slice(z, z + 1), slice(y, y + rows)) for z in range(nz) for y in range(0, ny, rows)]
         planes = max(1, rows // max(ny, 1))
@@ -61,22 +53,27 @@ class Energy:
     def __call__(self) -> float:
         """The energy now; it waits for the device. Not finite if the fields are not."""
         xp = self._xp
-        (p,), rho = self._blocks
         total: Any = 0.0
         # What overflows is lost, and the sum says so.
         with np.errstate(over="ignore", invalid="ignore"):
-            for z, y in self._planes:
-                part = sum((field[z, y] for field in rho[1:]), rho[0][z, y])
-                part = xp.abs(part * p[z, y]) / _at(self._density, z, y)
-                total = total + xp.sum(part, dtype=np.float64)
+            for z, y in self._chunks:
+                density = sum((component[z, y] for component in self._rho[1:]), self._rho[0][z, y])
+                potential = xp.abs(density * self._p[z, y]) / _rows(self._density, z, y)
+                total = total + xp.sum(potential, dtype=np.float64)
                 for component, density in zip(self._u, self._staggered, strict=True):
-                    part = component[z, y] * component[z, y] * _at(density, z, y)
-                    total = total + xp.sum(part, dtype=np.float64)
+                    kinetic = component[z, y] * component[z, y] * _rows(density, z, y)
+                    total = total + xp.sum(kinetic, dtype=np.float64)
         return float(total)
 
 
-def _at(medium, z: slice, y: slice):
-    return medium if medium.shape[:2] == (1, 1) else medium[z, y]
+def _block(parameter, owned):
+    """A parameter of the medium on the owned block; one row ``(1, 1, Nx)`` stays one."""
+    z, y, x = owned
+    return parameter[:, :, x] if parameter.shape[:2] == (1, 1) else parameter[z, y, x]
+
+
+def _rows(parameter, z: slice, y: slice):
+    return parameter if parameter.shape[:2] == (1, 1) else parameter[z, y]
 
 
 def source_strength(problem: Problem) -> np.ndarray:
@@ -85,11 +82,6 @@ def source_strength(problem: Problem) -> np.ndarray:
     A step of the scheme without sources cannot raise the energy, whose square root is a norm. With sources it
     grows by no more than this in each step, whatever field they meet; a Dirichlet source, which replaces
     what is there, included. In the units of `Energy`. Initial pressure is not counted.
-
-    Parameters
-    ----------
-    problem : Problem
-        Of the whole grid.
     """
     strength = np.zeros(problem.steps)
     p, u, transducer = problem.pressure_source, problem.velocity_source, problem.transducer
@@ -104,7 +96,7 @@ def source_strength(problem: Problem) -> np.ndarray:
     return strength
 
 
-def _taken(value, index: np.ndarray) -> np.ndarray:
+def _at_points(value, index: np.ndarray) -> np.ndarray:
     """A parameter of the medium at flat indices, double precision."""
     if np.ndim(value) == 0:
         return np.full(index.shape, float(value))
@@ -113,7 +105,7 @@ def _taken(value, index: np.ndarray) -> np.ndarray:
 
 def _pressure_weights(problem: Problem, source: PressureSource) -> np.ndarray:
     """c₀² D²/ρ₀: the signal goes into each of D split densities."""
-    c, rho = _taken(problem.sound_speed, source.index), _taken(problem.density, source.index)
+    c, rho = _at_points(problem.sound_speed, source.index), _at_points(problem.density, source.index)
     weights = c * c / rho
     if source.mode == "additive":
         # The k-space correction spreads it over neighbours, among which the medium may change.
@@ -124,7 +116,7 @@ def _pressure_weights(problem: Problem, source: PressureSource) -> np.ndarray:
 
 def _stiffening(problem: Problem) -> float:
     """Largest 1 − η k^(y−1): with dispersion an element of fluid may be stiffer than ρ₀c₀²."""
-    if problem.absorption != "power_law" or not problem.dispersion:
+    if not disperses(problem):
         return 1.0
     y, (_, b) = problem.alpha_power, absorption_factors(problem)
     eta = abs(b) * np.max(np.asarray(problem.alpha_coeff) * np.asarray(problem.sound_speed, np.float64) ** y)
@@ -134,7 +126,7 @@ def _stiffening(problem: Problem) -> float:
 def _velocity_weights(source: VelocitySource, density) -> np.ndarray:
     if source.mode == "additive":
         return np.full(source.index.shape, float(np.max(density)))
-    return _taken(density, source.index)
+    return _at_points(density, source.index)
 
 
 def _squares(steps: int, signal: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -143,19 +135,59 @@ def _squares(steps: int, signal: np.ndarray, weights: np.ndarray) -> np.ndarray:
     steps = min(len(signal), steps)
     rows = max(1, _SAMPLES // max(signal.shape[1], 1))
     for first in range(0, steps, rows):
-        part = np.asarray(signal[first : min(first + rows, steps)], np.float64)
-        sums = part[:, 0] ** 2 * weights.sum() if part.shape[1] == 1 else part**2 @ weights
-        squares[first : first + len(part)] += sums
+        block = np.asarray(signal[first : min(first + rows, steps)], np.float64)
+        sums = block[:, 0] ** 2 * weights.sum() if block.shape[1] == 1 else block**2 @ weights
+        squares[first : first + len(block)] += sums
     return squares
 
 
 def _delayed(problem: Problem, source: TransducerSource) -> np.ndarray:
     """The same of a transducer: each point takes the signal from its delay on."""
     steps = min(source.steps, problem.steps)
-    weights = np.bincount(source.delay, _taken(problem.density_staggered[0], source.index))
+    weights = np.bincount(source.delay, _at_points(problem.density_staggered[0], source.index))
     signal = np.asarray(source.signal, np.float64) ** 2
     squares = np.zeros(problem.steps)
     for delay in np.flatnonzero(weights):
-        part = signal[delay : delay + steps]
-        squares[: len(part)] += weights[delay] * part
+        heard = signal[delay : delay + steps]
+        squares[: len(heard)] += weights[delay] * heard
     return squares
+
+
+class EnergyWatch:
+    """Keeps account of the energy, look by look: every so many time steps, at the first and at the last.
+
+    √energy may rise by the strength of the sources (`source_strength`), and falls where the field is absorbed
+    or leaves the grid; from there on it may only rise with the sources again.
+    """
+
+    def __init__(self, problem: Problem, every: int):
+        self._every, self._steps = every, problem.steps
+        self._sum = np.concatenate([[0.0], np.cumsum(source_strength(problem))])
+        self._allowed = self._largest = 0.0
+        self._at = 0
+
+    def due(self, done: int) -> bool:
+        """Whether to look after ``done`` steps."""
+        return done == 1 or done % self._every == 0 or done == self._steps
+
+    def excess(self, done: int, energy: float) -> float:
+        """Energy over what there can be, after ``done`` steps; 0 while it is within `TOLERANCE`."""
+        root = math.sqrt(energy)
+        allowed = self._allowed + float(self._sum[done] - self._sum[self._at])
+        if self._at == 0:
+            # An initial pressure is in the field now, and nowhere else.
+            allowed = max(allowed, root)
+        self._at = done
+        excess = energy / allowed**2 if allowed else math.inf * bool(energy)
+        self._largest = max(self._largest, allowed)
+        self._allowed = max(min(allowed, root), _FLOOR * self._largest)
+        return excess if excess > TOLERANCE else 0.0
+
+    def state(self) -> list[float]:
+        """For a checkpoint."""
+        return [self._at, self._allowed, self._largest]
+
+    def restore(self, state: list[float]) -> None:
+        """Go on from a checkpoint's."""
+        at, self._allowed, self._largest = state
+        self._at = int(at)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.parts import Part, whole
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.parallel.decomposition import Decomposition, Options
-    from wavefabric.exchange import Communicator
+from wavefabric.acoustics.build import make_stages, needed_bytes
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.solver.step import Step
+from wavefabric.acoustics.solver.subdomain import Subdomain
+from wavefabric.acoustics.stability.energy import Energy
+from wavefabric.exchange import Communicator
 
 #: Steps that every trial may take; and, up to so many steps times points, an ordinary one and a long one.
 _LEAST = 64
@@ -27,20 +28,10 @@ _LOOK = 8
 class Trials:
     """Takes time steps of a problem without its sources; collective with several ranks.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of the whole grid.
-    comm : Communicator
-    dtype : dtype
-        float32 or float64.
-    options : Options, optional
-        How ranks share the grid.
-
     Notes
     -----
     Without sources, absorption and PML the step is a leapfrog with a symmetric operator M, and stable as long
-    as M has no eigenvalue λ above 4 (see `stability.stability`). The square root of the energy then stays
+    as M has no eigenvalue λ above 4 (see `time_step.stability`). The square root of the energy then stays
     below 3n + 1 times the first after n steps, from any field, since Chebyshev polynomials of the second kind
     are at most n + 1 on [−1, 1]; an eigenvalue 4 (1 + ε) makes it grow by exp(2n √ε). More than 3n + 1 is
     therefore a proof of growth. After 64 steps from noise on 10⁹ points ε ≈ 0.015 shows, which is less than
@@ -58,11 +49,7 @@ class Trials:
             transducer=None,
             steps=_LONG[0],
         )
-        self._shared: Decomposition | None = None
-        if comm.size > 1:
-            from wavefabric.acoustics.parallel.decomposition import decompose
-
-            self._shared = decompose(problem.shape, comm.size, options)
+        self._decomposition = decompose(problem.shape, comm.size, options if comm.size > 1 else None)
         #: Steps taken so far.
         self.steps = 0
 
@@ -76,25 +63,15 @@ class Trials:
 
     def fits(self) -> bool:
         """Whether every rank has the memory."""
-        from wavefabric.acoustics.build import needed_bytes
-        from wavefabric.acoustics.problem import Recording
-
-        shared = [] if self._shared is None else [self._shared]
-        device = self._comm.device
-        need = needed_bytes(self._problem, Recording(()), self._dtype, device, *shared)
-        sharing = self._comm.size if device.name == "cpu" else 1
-        enough = need * sharing <= device.memory()[0]
-        return (self._comm.size == 1 and enough) or all(self._comm.control.all_gather(enough))
+        comm, device = self._comm, self._comm.device
+        needed = needed_bytes(self._problem, Recording(()), self._dtype, device, self._decomposition)
+        sharing = comm.size if device.name == "cpu" else 1
+        return all(comm.control.all_gather(needed * sharing <= device.memory()[0]))
 
     def growth(self, dt: float) -> float:
-        """Growth of the field in a step, ln; 0 if none is seen. With the margin: `MARGIN`.
+        """Growth of the field in a step of ``dt`` seconds and the `MARGIN`, ln; 0 if none is seen.
 
         Takes 64 steps on a large grid and up to 500 on a small one; fewer where the field grows.
-
-        Parameters
-        ----------
-        dt : float
-            Time step, s.
         """
         return self._growth(dt, self._steps(*_SHORT), MARGIN)
 
@@ -103,31 +80,23 @@ class Trials:
         return self._growth(dt, self._steps(*_LONG), 0.0)
 
     def _growth(self, dt: float, steps: int, margin: float) -> float:
-        from wavefabric.acoustics.build import make_stages
-        from wavefabric.acoustics.solver.step import Step
-        from wavefabric.acoustics.stability.energy import Energy
-
         more = math.sqrt(1 + margin)
         # κ depends on the product of the two alone.
-        given = replace(
+        problem = replace(
             self._problem, dt=dt * more, reference_speed=self._problem.reference_speed / more, steps=steps
         )
-        device, shared = self._comm.device, self._shared
-        if shared is None:
-            stages, part = make_stages(device, given, self._dtype), whole(given.shape)
-        else:
-            stages = make_stages(device, given, self._dtype, comm=self._comm, decomposition=shared)
-            part = shared.parts[self._comm.rank]
-        _noise(stages.fields.p, part, device.xp)
-        stages.ready()
-        step, energy = Step(stages), Energy(stages, part.owned)
+        comm, device = self._comm, self._comm.device
+        stages = make_stages(device, problem, self._dtype, comm=comm, decomposition=self._decomposition)
+        _noise(stages.fields.p, stages.coefficients.subdomain, device.xp)
+        stages.transform_pressure()
+        step, energy = Step(stages), Energy(stages)
         try:
             return self._grow(step, energy, steps)
         finally:
-            stages.settle()
+            stages.finish_exchanges()
             device.synchronize()
 
-    def _grow(self, step: Any, energy: Any, steps: int) -> float:
+    def _grow(self, step: Step, energy: Energy, steps: int) -> float:
         step.take(0)
         first = before = self._sum(energy())
         for number in range(1, steps + 1):
@@ -146,17 +115,18 @@ class Trials:
         return energy if self._comm.size == 1 else sum(self._comm.control.all_gather(energy))
 
 
-def _noise(field: Any, part: Part, xp: Any) -> None:
-    """Noise between −1 and 1 that depends on the place in the whole grid alone: a hash of its index."""
-    nx, ny, _ = part.shape
-    x, y, z = (part.indices(axis).astype(np.uint64) for axis in range(3))
+def _noise(field: Any, subdomain: Subdomain, xp: Any) -> None:
+    """Noise between −1 and 1 that depends on the place in the whole grid alone: a hash of its index.
+
+    SplitMix64 (Steele, Lea & Flood 2014, doi:10.1145/2714064.2660195).
+    """
+    nx, ny, _ = subdomain.shape
+    x, y, z = (subdomain.indices(axis).astype(np.uint64) for axis in range(3))
     plane = xp.asarray(y[:, None] * np.uint64(nx) + x)
+    real = field.dtype.type
     for i, at in enumerate(z):
-        # SplitMix64 (Steele, Lea & Flood 2014, doi:10.1145/2714064.2660195).
         bits = (plane + at * np.uint64(nx * ny)) * np.uint64(0x9E3779B97F4A7C15)
         bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         bits = bits ^ (bits >> np.uint64(31))
-        field[i] = (bits >> np.uint64(40)).astype(field.dtype) * field.dtype.type(
-            2.0**-23
-        ) - field.dtype.type(1)
+        field[i] = (bits >> np.uint64(40)).astype(field.dtype) * real(2.0**-23) - real(1)

@@ -40,7 +40,6 @@ def bowl(
     Parameters
     ----------
     grid : Grid
-        Where.
     position : sequence of float or str
         Its apex, m, in the grid's coordinates.
     radius, diameter : float or str
@@ -96,21 +95,12 @@ def disc(
 
     Parameters
     ----------
-    grid : Grid
-        Where.
     position : sequence of float or str
         Its centre, m.
     diameter : float or str
-        Diameter, m.
-    focus : sequence of float or str
-        Any point on the axis in front of it, m; only the direction counts.
-    upsampling, tolerance : float
-        As in `bowl`.
-
-    Raises
-    ------
-    InputError
-        For a size that is not positive, or a disc that leaves the grid.
+        m.
+    grid, focus, upsampling, tolerance
+        As in `bowl`, as are errors.
     """
     centre, axes = _placed(grid, position, focus)
     diameter = positive(diameter, "m", "diameter")
@@ -138,25 +128,15 @@ def rectangle(
 
     Parameters
     ----------
-    grid : Grid
-        Where; of 3 dimensions.
     position : sequence of float or str
         Its centre, m.
     width, height : float or str
         Sides, m; the width lies along ``along``.
-    focus : sequence of float or str
-        Any point on the axis in front of it, m; only the direction counts.
     along : sequence of float, optional
         Direction of the width; its part across the axis counts. Default: the grid axis that is most nearly
         across, x before y before z.
-    upsampling, tolerance : float
-        As in `bowl`.
-
-    Raises
-    ------
-    InputError
-        For a grid of 2 dimensions, a size that is not positive, a width along the axis, or a rectangle
-        that leaves the grid.
+    grid, focus, upsampling, tolerance
+        As in `bowl`, as are errors; a grid of 2 dimensions and a width along the axis are refused too.
     """
     if grid.dimensions == 2:
         raise InputError("grid: has 2 dimensions; allowed: 3, or transducers.disc, which is a line in 2-D")
@@ -185,8 +165,6 @@ def linear_array(
 
     Parameters
     ----------
-    grid : Grid
-        Where.
     position : sequence of float or str
         Centre of the array, m.
     elements : int
@@ -195,17 +173,10 @@ def linear_array(
         Size of one along and across the row, m; no length in 2-D (None).
     pitch : float or str
         From centre to centre, m; at least the width.
-    focus : sequence of float or str
-        Any point straight in front of the centre, m; only the direction counts.
     along : sequence of float, optional
         Direction of the row, as in `rectangle`; not used in 2-D.
-    upsampling, tolerance : float
-        As in `bowl`.
-
-    Raises
-    ------
-    InputError
-        For a size or number that is not positive, overlapping elements, or an array that leaves the grid.
+    grid, focus, upsampling, tolerance
+        As in `bowl`, as are errors; elements that overlap are refused too.
     """
     n = grid.dimensions
     if not is_whole(elements) or elements < 1:

@@ -29,23 +29,14 @@ Point = Sequence[Length]
 class TransducerMask:
     """A transducer on a grid: the weight of each of its elements at each grid point.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the grid, [x, y(, z)].
-    index : ndarray of int64, shape (points,)
-        Flat grid indices, x fastest, ascending.
-    weights : sparse array, shape (points, elements)
-        A column adds up to about the element's area over Δy Δz (length over Δy in 2-D).
-    centres, areas : ndarray, shape (elements, dimensions) and (elements,)
-        m; m² (m in 2-D).
+    A column of ``weights`` adds up to about the element's area over Δy Δz (length over Δy in 2-D).
     """
 
-    shape: tuple[int, ...]
-    index: np.ndarray
-    weights: csr_array
-    centres: np.ndarray
-    areas: np.ndarray
+    shape: tuple[int, ...]  # of the grid, [x, y(, z)]
+    index: np.ndarray  # flat grid indices, x fastest, ascending
+    weights: csr_array  # (points, elements)
+    centres: np.ndarray  # (elements, dimensions), m
+    areas: np.ndarray  # (elements,), m²; m in 2-D
 
     @property
     def elements(self) -> int:
@@ -72,20 +63,14 @@ class TransducerMask:
         signal : array_like, shape (steps,) or (elements, steps)
             Pressure at the surface, Pa: one signal for all elements, or one for each.
         mode : str
-            ``"additive"`` or ``"additive_no_correction"``.
+            As of `Source`, but not ``"dirichlet"``.
         precision : str
-            ``"single"`` or ``"double"``: of the signals at the grid points, which take 4 or 8 bytes a point
-            and step.
+            Of the signals at the grid points, which take 4 or 8 bytes a point and step.
 
         Returns
         -------
         Source
             With one signal a grid point.
-
-        Raises
-        ------
-        InputError
-            If the shape fits neither.
         """
         signal = np.asarray(signal)
         fits = signal.ndim == 1 or (signal.ndim == 2 and len(signal) == self.elements)
@@ -121,11 +106,6 @@ class TransducerMask:
         -------
         ndarray of float64, shape (elements,)
             s.
-
-        Raises
-        ------
-        InputError
-            If both or neither are given, or one makes no sense.
         """
         speed = positive(sound_speed, "m/s", "sound_speed")
         if (focus is None) == (steering is None):
@@ -154,11 +134,6 @@ class TransducerMask:
         -------
         ndarray of float64, shape (elements, steps + largest delay)
             Shifted in Fourier space: exact for signals below the Nyquist frequency.
-
-        Raises
-        ------
-        InputError
-            If a shape is wrong or a delay is negative.
         """
         signal, delays = np.asarray(signal, float), np.asarray(delays, float)
         if signal.ndim != 1 or not signal.size:

@@ -14,8 +14,8 @@ from wavefabric.cli.common.files import naming, read_json
 from wavefabric.errors import InputError
 from wavefabric.fabric.io.errors import one_line
 from wavefabric.fabric.photonic.budget import LinkBudget
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
 
 _FORMAT = "wavefabric circuits"
 #: What is written of a round besides its circuits.
@@ -27,9 +27,9 @@ Number = Annotated[float, Field(strict=True, ge=0, lt=1e18)]
 _TYPES: dict[str, Any] = {
     "str": str,
     "int": Whole,
-    "int | None": Whole | None,
+    "int | None": Annotated[int | None, Field(strict=True, ge=0, lt=1 << 31)],
     "float": Number,
-    "LinkBudget | None": dict[str, float] | None,
+    "LinkBudget | None": dict[str, int | float] | None,
 }
 _SIDES = ("rows", "columns", "wafer_rows", "wafer_columns", "lasers")
 

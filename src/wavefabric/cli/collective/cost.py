@@ -41,7 +41,7 @@ class CostOptions(OutputOptions):
     algorithms: str | None = option(
         "Compare these, such as ring,recursive:4,double-tree:8 (radix, or pieces), or all."
     )
-    model: str = option("{wavefabric.fabric.cost.cost:MODELS}.", default="auto")
+    model: str = option("{wavefabric.fabric.cost_models.cost:MODELS}.", default="auto")
     engines: int | None = option("flow: transfers that a GPU sends at once. \\[default: any]")
     rounds: bool = option("Show every round.", default=False)
     output: Path | None = option("Picture: time over size.", "--output", "-o")
@@ -91,7 +91,7 @@ def command(
     costed = {name: _costed(each, setting, bytes_each, asked) for name, each in costed.items()}
     written = []
     if asked.output is not None:
-        from wavefabric.fabric.draw.cost import draw_costs
+        from wavefabric.fabric.draw.costs import draw_costs
 
         costs = {name: list(each.costs) for name, each in costed.items()}
         written.append(draw_costs(asked.output, bytes_each, costs, setting.fabric.name))
@@ -120,7 +120,7 @@ def _costed(each: Costed, setting: Setting, sizes: list[int], asked: CostOptions
 def _planned(schedule: Schedule, setting: Setting) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of the photonic model with one plan for all sizes, and facts about it; none for electrical."""
     from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.cost.cost import check_sizes
+    from wavefabric.fabric.cost_models.result import check_sizes
     from wavefabric.fabric.photonic.budget import LinkBudget
 
     if not isinstance(setting.fabric, PhotonicFabric):
@@ -135,6 +135,6 @@ def _planned(schedule: Schedule, setting: Setting) -> tuple[dict[str, Any], dict
 
 def cost_at(schedule: Schedule, fabric: AnyFabric, size: float, model: str, options: dict[str, Any]) -> Cost:
     """Cost of one size in bytes of the whole array."""
-    from wavefabric.fabric.cost.cost import cost
+    from wavefabric.fabric.cost_models.cost import cost
 
     return cost(schedule, fabric, size / whole_array(schedule), model, **options)

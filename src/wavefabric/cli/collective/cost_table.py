@@ -102,7 +102,7 @@ def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:
     from rich.text import Text
 
     from wavefabric.execution.report import size_words
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     many = len(costed) > 1
     any_cost = next(iter(costed.values())).costs[0]
@@ -141,7 +141,7 @@ def _parts(cost: Cost) -> dict[str, str]:
 
 def _rounds_table(cost: Cost, title: str) -> Table | str:
     """Every round of one cost."""
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     if not cost.rounds:
         return f"{title}: the {cost.model} model has no rounds: they overlap"

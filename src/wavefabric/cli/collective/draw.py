@@ -57,20 +57,20 @@ def command(
     wavefabric collective draw ring all-reduce --fabric dgx-1 --bytes 64M -o ring.png
     """
     from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.draw import draw
+    from wavefabric.fabric.draw import pictures
     from wavefabric.fabric.photonic.check import check_plan
 
     output, most = asked.output, asked.rounds
     if output is None:
         raise InputError("--output: none given; allowed: a name that ends in .png, .svg, .pdf, .gif or .html")
-    check_target(output, asked.force, draw.ENDINGS, inputs=words or ())
+    check_target(output, asked.force, pictures.ENDINGS, inputs=words or ())
     if fabric is None and circuit.circuits is None:
         raise InputError("--fabric: none given; allowed: a name such as lightpath:4x8 or dgx-1, or a file")
     if most is not None and most < 1:
         raise InputError(f"--rounds: {most} given; allowed: 1 or more")
     array_bytes = parse_size(asked.bytes)
     setting = make_setting(fabric, circuit, order)
-    draw.check_ending(output, setting.fabric)
+    pictures.check_ending(output, setting.fabric)
     if most is not None and not setting.photonic:
         given = f"{most} given with electrical {setting.fabric.name}"
         raise InputError(f"--rounds: {given}; allowed: with photonic ones")
@@ -84,12 +84,12 @@ def command(
             check_plan(plan, schedule)
             options = {"plan": plan, "incremental": circuit.incremental}
             cost = cost_at(schedule, ordered, array_bytes, "photonic", options)
-            path = draw.draw_circuits(
+            path = pictures.draw_circuits(
                 schedule, plan, output, cost, most=most, progress=progress, force=asked.force
             )
         else:
             cost = cost_at(schedule, ordered, array_bytes, "flow", {})
-            path = draw.draw_flow(schedule, ordered, element_bytes, output, cost, force=asked.force)
+            path = pictures.draw_flow(schedule, ordered, element_bytes, output, cost, force=asked.force)
     finally:
         progress.finish()
     if asked.as_json:

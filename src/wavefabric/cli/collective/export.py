@@ -71,12 +71,12 @@ def command(
     if fabric is not None:
         from wavefabric.cli.collective.circuits import circuits_text
         from wavefabric.fabric import PhotonicFabric
-        from wavefabric.fabric.photonic.assign import plan
+        from wavefabric.fabric.photonic.planning import plan_circuits
 
         wafer = load_fabric(fabric)
         if not isinstance(wafer, PhotonicFabric):
             raise InputError(f"--fabric: {fabric} is electrical; allowed: photonic, or without")
-        texts[circuits] = circuits_text(plan(schedule, wafer))
+        texts[circuits] = circuits_text(plan_circuits(schedule, wafer))
     written = write_all(texts, asked.force)
     if asked.as_json:
         print_json({"schedule": schedule.name, "written": written})

@@ -130,10 +130,10 @@ def circuit_facts(plan: CircuitPlan) -> dict[str, Any]:
     ``slowest_circuit``: of the wavelengths that carry least by the link budget (B/s), None if all carry the
     fabric's `laser_bandwidth`; ``wavelength_switches``: whether wavelengths of a waveguide part.
     """
-    from wavefabric.fabric.photonic.budget import slowest
+    from wavefabric.fabric.photonic.budget import slowest_circuit
     from wavefabric.fabric.photonic.check import needs_wavelength_switches
 
-    rate, bundle = slowest(plan)
+    rate, bundle = slowest_circuit(plan)
     least = None
     if bundle is not None and rate < plan.fabric.laser_bandwidth:
         least = {"src": bundle.src, "dst": bundle.dst, "edges": len(bundle.route) - 1, "bandwidth": rate}

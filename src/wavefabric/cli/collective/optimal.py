@@ -96,13 +96,13 @@ def _connections(fabric: AnyFabric, solver: SolverOptions, until: float) -> Opti
     """The fabric as plain data, unless that takes until after `until`."""
     from wavefabric.collectives.synthesis.deadline import OutOfTime
     from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.photonic.from_synthesis import lights
+    from wavefabric.fabric.photonic.synthesis import optical_network
 
     if not isinstance(fabric, PhotonicFabric):
         return links_of(fabric)
     method, k = solver.parse_routes()
     try:
-        return lights(fabric, k, method, until)
+        return optical_network(fabric, k, method, until)
     except OutOfTime:
         raise _too_short(solver) from None
 
@@ -188,8 +188,8 @@ def _about(
     from wavefabric.cli.collective.circuits import circuits_text
     from wavefabric.collectives.conditions import whole_elements
     from wavefabric.fabric import PhotonicFabric
-    from wavefabric.fabric.cost.cost import cost
-    from wavefabric.fabric.photonic.from_synthesis import plan_of
+    from wavefabric.fabric.cost_models.cost import cost
+    from wavefabric.fabric.photonic.synthesis import circuit_plan
 
     facts: dict[str, Any] = {
         "fabric": fabric.name,
@@ -209,7 +209,7 @@ def _about(
     files = {}
     options: dict[str, Any] = {}
     if isinstance(fabric, PhotonicFabric):
-        options["plan"] = plan_of(answer, fabric)
+        options["plan"] = circuit_plan(answer, fabric)
         facts["circuits"] = sum(b.lasers for r in options["plan"].rounds for b in r.bundles)
         if circuits is not None:
             files[circuits] = circuits_text(options["plan"])
@@ -243,7 +243,7 @@ def _count_text(number: int, what: str) -> str:
 def _time_text(price: Cost, size: int) -> str:
     """What a size takes, and how far that is from the bound."""
     from wavefabric.execution.report import size_words
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     text = f"{size_words(size)} in {time_words(price.seconds)} on {price.fabric}, {price.model} model"
     if price.bound.seconds:

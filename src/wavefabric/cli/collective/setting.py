@@ -34,7 +34,7 @@ class CircuitOptions:
 
     routing: str = option("{wavefabric.fabric.photonic.routing.routes:METHODS}.", default="auto")
     sharing: str = option(
-        "Lasers of a tile over its peers, {wavefabric.fabric.photonic.assign:SHARING}: evenly, or as the "
+        "Lasers of a tile over its peers, {wavefabric.fabric.photonic.planning:SHARING}: evenly, or as the "
         "paper does.",
         default="even",
     )
@@ -55,8 +55,8 @@ class AllCircuitOptions(CircuitOptions):
     """Options of photonic fabrics where time is asked for."""
 
     oversubscribed: str = option(
-        "Where not all circuits fit, {wavefabric.fabric.photonic.assign:OVERSUBSCRIBED}: split the round, or "
-        "thin them out to fewer wavelengths.",
+        "Where not all circuits fit, {wavefabric.fabric.photonic.planning:OVERSUBSCRIBED}: split the round, "
+        "or thin them out to fewer wavelengths.",
         default="split",
     )
     budget: bool = option(
@@ -84,12 +84,12 @@ class Setting:
     def plan_circuits(self, schedule: Schedule) -> CircuitPlan:
         """The circuits of the file, or planned now; proved to carry the schedule if they come from a file."""
         from wavefabric.fabric import PhotonicFabric
-        from wavefabric.fabric.photonic.assign import plan
         from wavefabric.fabric.photonic.check import check_plan
+        from wavefabric.fabric.photonic.planning import plan_circuits
 
         assert isinstance(self.fabric, PhotonicFabric)
         if self.plan is None:
-            return plan(schedule, self.fabric, **self.options.planning)
+            return plan_circuits(schedule, self.fabric, **self.options.planning)
         check_plan(self.plan, schedule)
         return self.plan
 

@@ -28,7 +28,7 @@ class DecompositionOptions:
     grid: str | None = option("Blocks along x, y and z, such as 1x2x2. \\[default: chosen]")
     overlap: int | None = option("Local: points of overlap on each side of a block. \\[default: 16]")
     bell: str | None = option(
-        "Local: how a block fades out: {wavefabric.acoustics.parallel.window:BELLS}. \\[default: nested-sine]"
+        "Local: how a block fades out: {wavefabric.acoustics.parallel.window:WINDOWS}. \\[default: nested-sine]"
     )
 
     def read(self, ranks: RankOptions) -> Options | None:

@@ -91,10 +91,9 @@ def command(
     rows = [_row(fabric, label, routing) for label, routing in routed]
     written = []
     if output is not None:
-        from wavefabric.fabric.draw.draw import _save
-        from wavefabric.fabric.draw.routes import routes_figure
+        from wavefabric.fabric.draw.pictures import draw_routes
 
-        written.append(_save(output, routes_figure(fabric, f"{pattern} pairs, {method} routes", routed[:12])))
+        written.append(draw_routes(fabric, f"{pattern} pairs, {method} routes", routed[:12], output))
     if asked.as_json:
         facts = {"fabric": fabric.name, "pattern": pattern, "method": method}
         print_json({**facts, "routes": rows, "written": written})
@@ -157,7 +156,7 @@ def _proof(row: dict[str, Any]) -> str:
 
 def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
     """Print a line for each set of pairs."""
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     made = table(title=f"routes over {fabric.name}")
     for heading in ("pairs", "proof", "method"):

@@ -119,7 +119,7 @@ def command(
         save_fabric(save, fabric, asked.force)
         written.append(save)
     if output is not None:
-        from wavefabric.fabric.draw.draw import draw_fabric
+        from wavefabric.fabric.draw.pictures import draw_fabric
 
         written.append(draw_fabric(fabric, output, force=asked.force))
     if asked.as_json:
@@ -195,7 +195,7 @@ def _notes(fabric: AnyFabric) -> list[str]:
 
 def bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
     """For the common collectives: least latency, most bytes a second, and why."""
-    from wavefabric.fabric.bounds.bounds import bound
+    from wavefabric.fabric.bounds.bound import bound
 
     rows = []
     for collective in (
@@ -209,7 +209,7 @@ def bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
 
 def show(facts: dict[str, Any]) -> None:
     """Print a fabric's tables."""
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     out = console()
     lines = _photonic_lines(facts) if facts["kind"] == "photonic" else _electrical_lines(facts)
@@ -228,7 +228,7 @@ def show(facts: dict[str, Any]) -> None:
 
 
 def _photonic_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     wafers = -(-facts["rows"] // facts["wafer_rows"]) * -(-facts["columns"] // facts["wafer_columns"])
     ports, plural = facts["serdes_ports"], "s" if wafers > 1 else ""
@@ -254,7 +254,7 @@ def _photonic_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _electrical_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    from wavefabric.fabric.draw.scene import time_words
+    from wavefabric.fabric.draw.style import time_words
 
     lines = [("fabric", facts["name"]), ("what", facts["description"]), ("source", facts["source"])]
     switches = ", ".join(facts["switches"][:12]) + (", …" if len(facts["switches"]) > 12 else "")

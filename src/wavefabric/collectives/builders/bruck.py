@@ -40,13 +40,13 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
     shares = conditions.sizes[0][0].reshape(ranks, pieces)
     rank = np.arange(ranks)[:, None]
     send, recv, scratch = 0, 1, 2
-    buffer, place = np.full(ranks, send), (rank + np.arange(ranks)) % ranks * pieces
+    buffer, chunk_of = np.full(ranks, send), (rank + np.arange(ranks)) % ranks * pieces
     sizes, base, step, weight = [], 0, 0, 1
 
     def move(round_, dst, source, target, buffers) -> np.ndarray:
         return transfers(round_, rank, dst, source, target, count=pieces, buffers=buffers)
 
-    def new_place(blocks: np.ndarray, passed: int) -> np.ndarray:
+    def new_chunks(blocks: np.ndarray, passed: int) -> np.ndarray:
         """Chunks of ``scratch`` for blocks of which digits below the weight `passed` are done."""
         nonlocal base
         first = base + np.arange(blocks.size) * pieces
@@ -61,21 +61,21 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
             ahead = np.arange(ranks)
             # Backwards, as they lie in ``recv``.
             blocks = ahead[ahead // weight % radix == digit][::-1]
-            source, held = buffer[blocks], place[:, blocks]
+            source, held = buffer[blocks], chunk_of[:, blocks]
             if blocks.size > 1:
-                packed = np.tile(new_place(blocks, weight), (ranks, 1))
+                packed = np.tile(new_chunks(blocks, weight), (ranks, 1))
                 parts.append(move(step, rank, held, packed, (source, scratch)))
                 source, held = scratch, packed
             peer = (rank + digit * weight) % ranks
             if last:
-                buffer[blocks], place[:, blocks] = recv, (rank - blocks) % ranks * pieces
+                buffer[blocks], chunk_of[:, blocks] = recv, (rank - blocks) % ranks * pieces
             else:
-                buffer[blocks], place[:, blocks] = scratch, new_place(blocks, radix * weight)
-            arrived = place[peer[:, 0]][:, blocks]
+                buffer[blocks], chunk_of[:, blocks] = scratch, new_chunks(blocks, radix * weight)
+            arrived = chunk_of[peer[:, 0]][:, blocks]
             parts.append(move(step + 1, peer, held, arrived, (source, buffer[blocks])))
         weight, step = radix * weight, step + 2
     on_the_way = np.flatnonzero(buffer == scratch)
     target = (rank - on_the_way) % ranks * pieces
-    parts.append(move(step, rank, place[:, on_the_way], target, (scratch, recv)))
+    parts.append(move(step, rank, chunk_of[:, on_the_way], target, (scratch, recv)))
     table = np.concatenate(sizes, axis=1) if sizes else None
     return assemble(name, conditions, parts, table)

@@ -12,7 +12,7 @@ from wavefabric.collectives.builders.trees import depths, in_order_tree
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
 
-#: An edge of the two trees: number of the tree, and the place below.
+#: An edge of the two trees: number of the tree, and the position below.
 TreeEdge = tuple[int, int]
 
 
@@ -30,8 +30,8 @@ def double_tree(collective: str, ranks: int, elements: int, pieces: int = 1, roo
     conditions = layout(collective, ranks, elements, 2 * pieces, root)
     piece, parts = np.arange(pieces), []
     for which, parent in enumerate(trees):
-        place = np.arange(1, parent.size)
-        child = (place if rooted else place[parent[1:] > 0])[:, None]
+        position = np.arange(1, parent.size)
+        child = (position if rooted else position[parent[1:] > 0])[:, None]
         above = parent[child]
         chunk = which * pieces + piece
         if collective != "broadcast":
@@ -45,22 +45,22 @@ def double_tree(collective: str, ranks: int, elements: int, pieces: int = 1, roo
     return assemble(f"double-tree {collective}", conditions, parts)
 
 
-def complementary_trees(places: int) -> tuple[np.ndarray, np.ndarray]:
-    """Parents, as of `in_order_tree`, in two trees over places 1, 2, …, of which none has children in both.
+def complementary_trees(positions: int) -> tuple[np.ndarray, np.ndarray]:
+    """Parents, as of `in_order_tree`, in two trees of the same positions; none has children in both.
 
-    The second is the first mirrored if the places are even in number, and moved on by one if they are odd.
+    The second is the first mirrored if the positions are even in number, and moved on by one if they are odd.
     """
-    first = in_order_tree(places)
-    place = np.arange(1, places + 1)
-    # Where each place of the first tree lies in the second.
-    moved = np.concatenate(([0], place % places + 1 if places % 2 else places + 1 - place))
+    first = in_order_tree(positions)
+    position = np.arange(1, positions + 1)
+    # Where each position of the first tree lies in the second.
+    moved = np.concatenate(([0], position % positions + 1 if positions % 2 else positions + 1 - position))
     second = np.zeros_like(first)
     second[moved] = moved[first]
     return first, second
 
 
 def _offsets(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> tuple[np.ndarray, ...]:
-    """Round of a broadcast in which each place receives the first piece of each tree, shape (places + 1,).
+    """Round of a broadcast in which each position receives the first piece of each tree.
 
     Place 0 is above both roots if `rooted`; without it roots receive nothing, −1.
     """
@@ -77,7 +77,7 @@ def _offsets(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> tuple[np.nda
 
 
 def _two_colours(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> np.ndarray:
-    """0 or 1 (even or odd rounds) for the edge above each place in each tree, shape (2, places + 1).
+    """0 or 1 (even or odd rounds) for the edge above each position in each tree, shape (2, positions + 1).
 
     Edges with the same sender differ, and those with the same receiver: they form paths and cycles of even
     length, since a sender's edges and a receiver's take turns along them.

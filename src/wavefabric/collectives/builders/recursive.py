@@ -66,18 +66,18 @@ def recursive_exchange(
 ) -> Schedule:
     """All-reduce in which groups of at most `radix` ranks, groups of groups, … exchange whole arrays.
 
-    One round of communication for each of `groups`. Rank ``order[i]`` takes place i; all members of a group
-    add in the order of their places, a + b = b + a being exact, so all ranks end with the same bits.
+    One round of communication for each of `groups`. Rank ``order[i]`` takes position i; all members of a
+    group add in the order of positions, a + b = b + a being exact: all ranks end with the same bits.
     """
     conditions = layout(collective, ranks, elements, pieces)
     groups = (factors(ranks, radix) or ()) if groups is None else groups
     order = np.arange(ranks) if order is None else order
-    place, parts, first, stride = np.arange(ranks), [], 0, 1
+    position, parts, first, stride = np.arange(ranks), [], 0, 1
     for factor in groups:
-        digit = place // stride % factor
+        digit = position // stride % factor
         for ahead in range(1, factor):
             to = (digit + ahead) % factor
-            peer = order[place + (to - digit) * stride]
+            peer = order[position + (to - digit) * stride]
             slot = np.where(digit < to, digit, digit - 1) * pieces
             parts.append(transfers(first, order, peer, 0, slot, count=pieces, buffers=(0, 1)))
         parts += sums_in_order(first + 1, order, digit, factor, 0, 0, pieces)
@@ -102,8 +102,8 @@ def squares(
     weights = []
     while axes[0] or axes[1]:
         weights += [axis.pop(0) for axis in axes if axis]
-    place = np.arange(ranks)
-    order = sum(((place >> b & 1) * w for b, w in enumerate(weights)), np.zeros_like(place))
+    position = np.arange(ranks)
+    order = sum(((position >> b & 1) * w for b, w in enumerate(weights)), np.zeros_like(position))
     groups = (4, *(2 for _ in weights[2:]))
     name = "squares all-reduce"
     return recursive_exchange(collective, ranks, elements, pieces, name=name, groups=groups, order=order)
@@ -118,7 +118,7 @@ def sums_in_order(first: int, rank, digit, factor: int, base: int, chunk, count:
     parts = []
     for t in range(factor - 1):
         beyond = t + 1 >= digit
-        # The slot of place e is e before one's own and e − 1 behind it.
+        # The slot of position e is e before one's own and e − 1 behind it.
         slot = base + np.where(t + 1 < digit, t + 1, np.where(t + 1 == digit, 0, t)) * count
         target, buffers = np.where(beyond, chunk, base), (1, np.where(beyond, 0, 1))
         part = transfers(first + t, rank, rank, slot, target, count=count, buffers=buffers, reduce=True)

@@ -99,8 +99,8 @@ def bidirectional_ring(collective: str, ranks: int, elements: int, pieces: int =
         first = last + 1
         if home.any():
             n, skip = int(count[home][0]), int(lowest[home][0])
-            place = own * pieces + skip
-            parts.append(transfers(first, own, own, skip, place, count=n, buffers=(1, 0), reduce=True))
+            target_chunk = own * pieces + skip
+            parts.append(transfers(first, own, own, skip, target_chunk, count=n, buffers=(1, 0), reduce=True))
             first += 1
         held = own[:, None] * pieces + np.arange(pieces)
         kept = np.arange(pieces) >= lowest[home].min(initial=pieces)

@@ -10,22 +10,22 @@ from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
 
 
-def in_order_tree(places: int) -> np.ndarray:
-    """Parents in the binary tree whose places 1, 2, … are numbered in order: shape (places + 1,).
+def in_order_tree(positions: int) -> np.ndarray:
+    """Parents in the binary tree whose positions 1, 2, … are numbered in order: shape (positions + 1,).
 
-    Odd places are leaves; an even one has lower places on its left and higher ones on its right. The root,
-    the largest power of two, and entry 0 have parent 0. The depth is ⌊log₂ places⌋.
+    Odd positions are leaves; an even one has lower ones on its left and higher ones on its right. The root,
+    the largest power of two, and entry 0 have parent 0. The depth is ⌊log₂ positions⌋.
     """
-    place = np.arange(places + 1)
-    low = place & -place
-    parent = (place ^ low) | (low << 1)
-    parent = np.where(parent > places, place ^ low, parent)
+    position = np.arange(positions + 1)
+    low = position & -position
+    parent = (position ^ low) | (low << 1)
+    parent = np.where(parent > positions, position ^ low, parent)
     parent[0] = 0
     return parent
 
 
 def depths(parent: np.ndarray) -> np.ndarray:
-    """Edges from each place to the root, for parents as of `in_order_tree`; entry 0 is −1."""
+    """Edges from each position to the root, for parents as of `in_order_tree`; entry 0 is −1."""
     depth, above = np.full(parent.size, -1), np.arange(parent.size)
     while above.any():
         depth += above > 0
@@ -69,8 +69,8 @@ def tree(collective: str, ranks: int, elements: int, pieces: int = 1, root: int 
 def binomial(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:
     """Broadcast, reduce, gather or scatter along a binomial tree, in ⌈log₂ N⌉ rounds.
 
-    Counted cyclically from the root, place v hands half of the places that it stands for to place v + 2^j,
-    largest j first. A gather or reduce is the reverse. Every rank sends, and receives, one message a round.
+    Counted cyclically from the root, rank v sends to rank v + 2^j, largest j first, half of what it stands
+    for. A gather or reduce is the reverse. Every rank sends, and receives, one message a round.
     """
     up = collective in ("reduce", "gather")
     parts, last = [], max(0, (ranks - 1).bit_length() - 1)

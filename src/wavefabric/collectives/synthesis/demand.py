@@ -9,7 +9,7 @@ from wavefabric.collectives.conditions import Layout
 from wavefabric.errors import InputError
 
 #: Buffer and chunk.
-Place = tuple[int, int]
+Location = tuple[int, int]
 #: (round, chunk, from, to)
 Move = tuple[int, int, int, int]
 
@@ -39,26 +39,26 @@ class Demand:
 class Task:
     """A layout taken apart into sums and copies.
 
-    ``sums``: the parts of chunk c come together at its root; stated with time reversed, from the root to all.
-    ``copies``: of sums that several ranks need, from the root. ``places`` where a rank (chunk, rank) keeps a
-    chunk, if the layout says so; ``local_copies``: (chunk, rank, further place that must hold it).
+    ``sums``: the parts of chunk c come together at its root; stated with time reversed, from the root to
+    all. ``copies``: of sums that several ranks need, from the root. ``locations`` of (chunk, rank), if the
+    layout says so; ``local_copies``: (chunk, rank, further location that must hold it).
     """
 
     layout: Layout
     sums: Demand | None
     copies: Demand | None
-    places: dict[tuple[int, int], Place] = field(repr=False)
-    local_copies: list[tuple[int, int, Place]] = field(repr=False)
+    locations: dict[tuple[int, int], Location] = field(repr=False)
+    local_copies: list[tuple[int, int, Location]] = field(repr=False)
 
 
 def task(layout: Layout) -> Task:
     """Take a layout apart.
 
-    Refused are sums that are not of one contribution a rank or not kept in place, a chunk whose place holds
-    another one before, and an item that nobody has.
+    Refused are sums that are not of one contribution a rank or not kept in place, a chunk whose location
+    holds another one before, and an item that nobody has.
     """
-    pre: dict[int, dict[int, tuple[Place, int]]] = defaultdict(dict)
-    post: dict[int, dict[int, list[tuple[Place, int]]]] = defaultdict(lambda: defaultdict(list))
+    pre: dict[int, dict[int, tuple[Location, int]]] = defaultdict(dict)
+    post: dict[int, dict[int, list[tuple[Location, int]]]] = defaultdict(lambda: defaultdict(list))
     for (rank, buffer, chunk), (item, origins) in sorted(layout.pre.items()):
         pre[item].setdefault(rank, ((buffer, chunk), origins))
     for (rank, buffer, chunk), (item, origins) in sorted(layout.post.items()):
@@ -69,19 +69,19 @@ def task(layout: Layout) -> Task:
             raise InputError(
                 f"layout: {where} holds item {before[0]} before and {item} after; allowed: one item"
             )
-    places: dict[tuple[int, int], Place] = {}
-    local_copies: list[tuple[int, int, Place]] = []
+    locations: dict[tuple[int, int], Location] = {}
+    local_copies: list[tuple[int, int, Location]] = []
     sums: list[ChunkDemand] = []
     copies: list[ChunkDemand] = []
     for number, item in enumerate(sorted(post)):
         have, need = pre[item], post[item]
         if not have:
             raise InputError(f"layout: item {item} must be held after; allowed: items that are held before")
-        for rank, (place, _) in have.items():
-            places[number, rank] = place
+        for rank, (location, _) in have.items():
+            locations[number, rank] = location
         for rank, wanted in need.items():
-            place = places.setdefault((number, rank), wanted[0][0])
-            local_copies += [(number, rank, other) for other, _ in wanted if other != place]
+            location = locations.setdefault((number, rank), wanted[0][0])
+            local_copies += [(number, rank, other) for other, _ in wanted if other != location]
         if len({origins for _, origins in have.values()} | _origins(need)) > 1:
             ranks = _sum_ranks(item, have, need)
             root = frozenset({ranks[number * len(ranks) // len(post)]})  # spread evenly over the ranks
@@ -93,15 +93,15 @@ def task(layout: Layout) -> Task:
         raise InputError("layout: sums and copies; allowed: only sums, or only copies")
     first = Demand(layout.ranks, tuple(sums)) if sums else None
     second = Demand(layout.ranks, tuple(copies)) if not sums or any(c.need for c in copies) else None
-    return Task(layout, first, second, places, local_copies)
+    return Task(layout, first, second, locations, local_copies)
 
 
-def _origins(need: dict[int, list[tuple[Place, int]]]) -> set[int]:
+def _origins(need: dict[int, list[tuple[Location, int]]]) -> set[int]:
     return {origins for wanted in need.values() for _, origins in wanted}
 
 
 def _sum_ranks(item: int, have: dict, need: dict) -> list[int]:
-    """The ranks that need a sum, all of whose parts are there and which keep it in place of their own."""
+    """The ranks that need a sum, all of whose parts are there and which keep it where theirs is."""
     total = 0
     for _, origins in have.values():
         if total & origins:
@@ -111,6 +111,6 @@ def _sum_ranks(item: int, have: dict, need: dict) -> list[int]:
         raise InputError(f"layout: item {item} is part of a sum after; allowed: sums of all contributions")
     ranks = sorted(need)
     for rank in ranks:
-        if rank not in have or any(place != have[rank][0] for place, _ in need[rank]):
+        if rank not in have or any(location != have[rank][0] for location, _ in need[rank]):
             raise InputError(f"layout: the sum of item {item} at rank {rank}; allowed: where its own part is")
     return ranks

@@ -24,16 +24,16 @@ def main() -> None:
     size = model["upper"].size
     rows = csr_array((model["data"], model["indices"], model["indptr"]), shape=(model["low"].size, size))
     options = {} if np.isinf(model["time_limit"]) else {"time_limit": float(model["time_limit"])}
-    found = milp(
+    result = milp(
         np.zeros(size),
         constraints=LinearConstraint(rows, model["low"], model["high"]),
         integrality=np.ones(size),
         bounds=Bounds(model["lower"], model["upper"]),
         options=options,
     )
-    values = np.zeros(0) if found.x is None else np.rint(found.x)
+    values = np.zeros(0) if result.x is None else np.rint(result.x)
     answer = io.BytesIO()
-    np.savez(answer, status=np.array(found.status), values=values)
+    np.savez(answer, status=np.array(result.status), values=values)
     sys.stdout.buffer.write(answer.getvalue())
 
 

@@ -185,13 +185,13 @@ class Search:
 
     def _why(self) -> str:
         best = self.best
-        found = f"{self._count(best.rounds)} found by {best.method}"
+        text = f"{self._count(best.rounds)} found by {best.method}"
         if best.rounds == self.lower:
-            return f"{found}; fewer are impossible: proved by {self.proof}"
+            return f"{text}; fewer are impossible: proved by {self.proof}"
         missing = f"{self.lower}" if best.rounds == self.lower + 1 else f"{self.lower} to {best.rounds - 1}"
         verdict = self.verdicts.get(self.lower, "unknown: out of time").removeprefix("unknown: ")
         fewer = f"; fewer than {self.lower} are impossible: proved by {self.proof}" if self.lower > 1 else ""
-        return f"{found}; {missing} not decided ({verdict}){fewer}"
+        return f"{text}; {missing} not decided ({verdict}){fewer}"
 
     def _beyond(self, given: int | None, limit: int, others: int, times: int) -> InputError:
         """Why there is no answer; in rounds of everything, as was `given`."""

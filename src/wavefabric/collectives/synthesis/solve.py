@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +62,7 @@ def decide(model: Model, deadline: float, workers: int) -> Answer:
     return answer if answer.feasible is not None else _wait([_CpSat(model, deadline, workers)], deadline)
 
 
-def _wait(solvers: Sequence[_CpSat | _Highs], deadline: float) -> Answer:
+def _wait(solvers: Sequence[_Solver], deadline: float) -> Answer:
     """The first answer; whatever happens, all are stopped."""
     try:
         pause = _PAUSE / 8
@@ -80,8 +81,38 @@ def _wait(solvers: Sequence[_CpSat | _Highs], deadline: float) -> Answer:
             s.stop()
 
 
-class _CpSat:
-    """CP-SAT in a thread: its own handling of Ctrl-C would swallow the signal."""
+class _Solver(ABC):
+    """A solver in a thread: Ctrl-C reaches the thread that waits."""
+
+    def _start(self) -> None:
+        self._answer: Answer | BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._answer = self._solve()
+        except BaseException as error:  # raised in the thread that waits
+            self._answer = error
+
+    @abstractmethod
+    def _solve(self) -> Answer: ...
+
+    @abstractmethod
+    def stop(self) -> None: ...
+
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def answer(self) -> Answer:
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+        assert self._answer is not None
+        return self._answer
+
+
+class _CpSat(_Solver):
+    """CP-SAT: its own handling of Ctrl-C would swallow the signal."""
 
     def __init__(self, model: Model, deadline: float, workers: int, seconds: float = math.inf):
         try:
@@ -89,45 +120,27 @@ class _CpSat:
         except ImportError as error:
             raise MissingExtra("synthesis of schedules", "schedules") from error
         self._library: Any = cp_model
-        self._status: Any = None
-        self._error: BaseException | None = None
-        self._values = np.zeros(0, np.int64)
         self._solver = cp_model.CpSolver()
         limits = self._solver.parameters
         limits.num_workers = workers
         limits.random_seed = 1
         limits.catch_sigint_signal = False
-        copy, variables = _cp_sat_model(cp_model, model, deadline)
+        self._model, self._variables = _cp_sat_model(cp_model, model, deadline)
         #: The deadline given, or so many seconds after the model was written down.
         self.deadline = min(deadline, clock.now() + seconds)
         left = self.deadline - clock.now()
         if math.isfinite(left):
             limits.max_time_in_seconds = max(left, 1e-3)
-        self._thread = threading.Thread(target=self._run, args=(copy, variables), daemon=True)
-        self._thread.start()
+        self._start()
 
-    def _run(self, model: Any, variables: list[Any]) -> None:
-        try:
-            status = self._solver.solve(model)
-            if status in (self._library.OPTIMAL, self._library.FEASIBLE):
-                self._values = np.array([self._solver.value(v) for v in variables], np.int64)
-            self._status = status
-        except BaseException as error:  # raised in the thread that waits
-            self._error = error
-
-    def done(self) -> bool:
-        return not self._thread.is_alive()
-
-    def answer(self) -> Answer:
-        if self._error is not None:
-            raise self._error
-        if self._status in (self._library.OPTIMAL, self._library.FEASIBLE):
-            return Answer(True, self._values, "CP-SAT")
-        if self._status == self._library.INFEASIBLE:
-            return Answer(False, None, "CP-SAT")
-        if self._status == self._library.MODEL_INVALID:
+    def _solve(self) -> Answer:
+        status = self._solver.solve(self._model)
+        if status in (self._library.OPTIMAL, self._library.FEASIBLE):
+            values = np.array([self._solver.value(v) for v in self._variables], np.int64)
+            return Answer(True, values, "CP-SAT")
+        if status == self._library.MODEL_INVALID:
             raise RuntimeError("CP-SAT refused the model")
-        return Answer(None, None, "CP-SAT")
+        return Answer(False if status == self._library.INFEASIBLE else None, None, "CP-SAT")
 
     def stop(self) -> None:
         # A solver that has not begun yet forgets that it was stopped: say it until it ends.
@@ -162,14 +175,14 @@ def _cp_sat_model(cp_model: Any, model: Model, deadline: float) -> tuple[Any, li
     return copy, variables
 
 
-class _Highs:
+class _Highs(_Solver):
     """HiGHS in a process, which can be ended at any time."""
 
     def __init__(self, model: Model, deadline: float):
         self._model = model
         arrays: dict[str, Any] = {"time_limit": np.array(max(deadline - clock.now(), 0.1)), **model.arrays()}
-        content = io.BytesIO()
-        np.savez(content, **arrays)
+        self._content = io.BytesIO()
+        np.savez(self._content, **arrays)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "wavefabric.collectives.synthesis.highs"],
             stdin=subprocess.PIPE,
@@ -177,20 +190,13 @@ class _Highs:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C at a terminal is ours to pass on
         )
-        self._output = b""
-        self._thread = threading.Thread(target=self._talk, args=(content.getvalue(),), daemon=True)
-        self._thread.start()
+        self._start()
 
-    def _talk(self, content: bytes) -> None:
-        self._output = self._process.communicate(content)[0]
-
-    def done(self) -> bool:
-        return not self._thread.is_alive()
-
-    def answer(self) -> Answer:
+    def _solve(self) -> Answer:
+        output = self._process.communicate(self._content.getvalue())[0]
         if self._process.returncode:
             return Answer(None, None, "HiGHS")
-        answer = np.load(io.BytesIO(self._output))
+        answer = np.load(io.BytesIO(output))
         if answer["status"] == 2:
             return Answer(False, None, "HiGHS")
         values = answer["values"].astype(np.int64)

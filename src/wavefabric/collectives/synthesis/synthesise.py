@@ -82,10 +82,10 @@ def synthesise(
     >>> from wavefabric.collectives import layout
     >>> from wavefabric.collectives.synthesis import OpticalNetwork, synthesise
     >>> routes = {(a, b): ((a, b),) for a in range(3) for b in range(3) if a != b}
-    >>> found = synthesise(layout("all-gather", 3, 3), OpticalNetwork(3, 1, 1, None, routes))
-    >>> found.rounds, found.optimal
+    >>> result = synthesise(layout("all-gather", 3, 3), OpticalNetwork(3, 1, 1, None, routes))
+    >>> result.rounds, result.optimal
     (2, True)
-    >>> found.circuits[0]
+    >>> result.circuits[0]
     Circuit(round=0, src=0, dst=1, wavelength=0, route=(0, 1))
     """
     run = _Run(layout, network, time_limit, workers, progress)
@@ -140,11 +140,8 @@ def synthesise_links(
     steps : int
     rounds : int, optional
         `steps` by default.
-    time_limit : float
-        s, for everything: writing down the models and the schedule included.
-    workers : int
-        Threads and processes of the solvers.
-    progress : function of one str, optional
+    time_limit, workers, progress
+        As of `synthesise`.
 
     Returns
     -------
@@ -176,8 +173,8 @@ def synthesise_links(
     2
     """
     options = {"rounds": rounds, "time_limit": time_limit, "workers": workers, "progress": progress}
-    found = decide_links(layout, links, steps, **options)  # type: ignore[arg-type]
-    return None if isinstance(found, str) else found
+    result = decide_links(layout, links, steps, **options)  # type: ignore[arg-type]
+    return None if isinstance(result, str) else result
 
 
 def decide_links(
@@ -190,10 +187,7 @@ def decide_links(
     workers: int = 2,
     progress: Callable[[str], None] | None = None,
 ) -> Synthesis | str:
-    """The schedule that `synthesise_links` finds, or what proves that there is none, in one line.
-
-    Parameters and errors are those of `synthesise_links`.
-    """
+    """The schedule that `synthesise_links` finds, or what proves that there is none, in one line."""
     run = _Run(layout, links, time_limit, workers, progress)
     steps = whole("steps", steps, 1)
     rounds = whole("rounds", steps if rounds is None else rounds, steps)
@@ -238,12 +232,8 @@ def least_steps(
 
     Raises
     ------
-    InputError
-        If the layout cannot be met over these links or within `max_steps`.
-    Undecided
-        If no schedule, or none of at most `max_steps`, was found in time.
-    MissingExtra
-        If solvers are needed and ortools is absent.
+    InputError, Undecided, MissingExtra
+        As by `synthesise`.
 
     Examples
     --------

@@ -10,7 +10,7 @@ import numpy as np
 
 from wavefabric.collectives.conditions import kind
 from wavefabric.collectives.schedule import TRANSFER, Schedule
-from wavefabric.collectives.synthesis.demand import Move, Place, Task
+from wavefabric.collectives.synthesis.demand import Location, Move, Task
 from wavefabric.collectives.verify import verify
 
 
@@ -19,14 +19,14 @@ class ScheduleWriter:
 
     def __init__(self, task: Task):
         self.task = task
-        self.places = dict(task.places)
+        self.locations = dict(task.locations)
         self.scratch = len(task.layout.buffers)
         #: Elements of each chunk.
         self.size = {
             number: int(task.layout.sizes[buffer][rank, chunk])
-            for (number, rank), (buffer, chunk) in task.places.items()
+            for (number, rank), (buffer, chunk) in task.locations.items()
         }
-        #: Sizes of each rank's places in the scratch buffer.
+        #: Sizes of each rank's locations in the scratch buffer.
         self.slots: dict[int, list[int]] = defaultdict(list)
         #: Those of (rank, size) that are free again after each round.
         self.passing: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -52,13 +52,13 @@ class ScheduleWriter:
             for _, number, src, dst in sorted(of_round[r]):
                 n = arrived[number, dst]
                 arrived[number, dst] += 1
-                place = self._place(number, dst)
+                target, source = self._location(number, dst), self._location(number, src)
                 if not n:
-                    self._row(self.round, src, dst, self._place(number, src), place, (number, dst) in holds)
+                    self._row(self.round, src, dst, source, target, (number, dst) in holds)
                 else:
                     slot = self._slot(dst, self.size[number], taken)
-                    self._row(self.round, src, dst, self._place(number, src), slot, False)
-                    later[n].append((dst, dst, slot, place, True))
+                    self._row(self.round, src, dst, source, slot, False)
+                    later[n].append((dst, dst, slot, target, True))
             holds |= set(arrived)
             became.append(self.round)
             self.round += 1
@@ -72,14 +72,14 @@ class ScheduleWriter:
         """Write moves of copies, and then copies within ranks; what `sums` returns."""
         first = self.round
         for r, number, src, dst in moves:
-            self._row(first + r, src, dst, self._place(number, src), self._place(number, dst), False)
+            self._row(first + r, src, dst, self._location(number, src), self._location(number, dst), False)
         rounds = 1 + max((m[0] for m in moves), default=-1)
         self.round += rounds
         received = {(number, dst) for _, number, _, dst in moves}
-        for number, rank, place in self.task.local_copies:
+        for number, rank, location in self.task.local_copies:
             # What was there before is copied at once; what arrives, in a round of its own.
             at = self.round if (number, rank) in received or not rounds else first
-            self._row(at, rank, rank, self.places[number, rank], place, False)
+            self._row(at, rank, rank, self.locations[number, rank], location, False)
         return list(range(first, first + rounds))
 
     def schedule(self) -> Schedule:
@@ -100,18 +100,18 @@ class ScheduleWriter:
         verify(made)
         return made
 
-    def _row(self, r: int, src: int, dst: int, source: Place, target: Place, reduce: bool) -> None:
+    def _row(self, r: int, src: int, dst: int, source: Location, target: Location, reduce: bool) -> None:
         self.rows.append((r, src, dst, *source, *target, 1, reduce))
 
-    def _place(self, number: int, rank: int) -> Place:
+    def _location(self, number: int, rank: int) -> Location:
         """Where a rank keeps a chunk; one that only passes it on, in scratch."""
-        if (number, rank) not in self.places:
+        if (number, rank) not in self.locations:
             self.slots[rank].append(self.size[number])
-            self.places[number, rank] = (self.scratch, len(self.slots[rank]) - 1)
-        return self.places[number, rank]
+            self.locations[number, rank] = (self.scratch, len(self.slots[rank]) - 1)
+        return self.locations[number, rank]
 
-    def _slot(self, rank: int, size: int, taken: Counter[tuple[int, int]]) -> Place:
-        """A place in scratch that nothing else uses in this round; it is used again in later rounds."""
+    def _slot(self, rank: int, size: int, taken: Counter[tuple[int, int]]) -> Location:
+        """A location in scratch that nothing else uses in this round; it is used again in later rounds."""
         n = taken[rank, size]
         taken[rank, size] += 1
         alike = self.passing[rank, size]

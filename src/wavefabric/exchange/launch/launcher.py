@@ -48,29 +48,16 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @dataclass
 class LaunchOptions:
-    """What to start.
-
-    Parameters
-    ----------
-    arguments : list of str
-        Of ``python -m wavefabric``, without ``--ranks``; or of the Python named in ``program``.
-    ranks : int
-    transport : str
-    placement : list of int
-        GPU of each rank; empty: not said.
-    threads : int
-        CPU threads of a rank.
-    checkpoint : Path, optional
-        Where the ranks save, for the message if one is killed.
-    program : list of str
-        Command that the arguments belong to.
-    """
+    """What to start: a program with arguments, on so many ranks."""
 
     arguments: list[str]
     ranks: int
     transport: str = "auto"
+    #: GPU of each rank; empty where each takes its own.
     placement: list[int] = field(default_factory=list)
+    #: CPU threads of a rank.
     threads: int = 1
+    #: Where the ranks save, for the message if one is killed.
     checkpoint: Path | None = None
     program: list[str] = field(default_factory=lambda: [sys.executable, "-m", "wavefabric"])
 
@@ -80,20 +67,8 @@ def launch(options: LaunchOptions) -> int:
 
     Ctrl-C goes to each rank once, by its own process: mpiexec is kept apart from the terminal, since some
     kill their ranks at once. A third Ctrl-C kills all. SIGTERM and SIGHUP reach the ranks as SIGTERM, and so
-    does the end of the process that started this one and read what it prints.
-
-    Returns
-    -------
-    int
-        Their exit code; 128 + signal if one was killed, 130 after Ctrl-C, 143 after SIGTERM.
-
-    Raises
-    ------
-    MissingExtra
-        Without mpi4py or mpiexec.
-    InputError
-        If mpiexec and mpi4py belong to different MPIs, if this process is a rank itself, or if shared
-        memory is full.
+    does the end of the process that started this one and read what it prints. The result is their exit code;
+    128 + signal if one was killed, 130 after Ctrl-C, 143 after SIGTERM.
     """
     if environment.RANKS in os.environ or environment.ranks() > 1:
         # A rank that started ranks would fill the machine.

@@ -106,25 +106,16 @@ def _write(event: str, value: object) -> bool:
 
 @dataclass
 class RankStatus:
-    """What the ranks have reported so far.
+    """What the ranks have reported so far."""
 
-    Parameters
-    ----------
-    processes : dict of int to int
-        Process of each rank that has started.
-    first_dead : tuple of int, optional
-        Rank and status (exit code, or minus a signal) of the first that died without a word, if none had
-        left with an error before.
-    code : int
-        Highest exit code with which a rank has left by itself.
-    lost : str
-        Why a rank ended all, since another one does not come any more.
-    """
-
+    #: Process of each rank that has started, and files of MPI in shared memory.
     processes: dict[int, int] = field(default_factory=dict)
     shared: list[Path] = field(default_factory=list)
+    #: Rank and status of the first that died without a word, if none had left with an error before.
     first_dead: tuple[int, int] | None = None
+    #: Highest exit code with which a rank has left by itself.
     code: int = 0
+    #: Why a rank ended all, since another one does not come any more.
     lost: str = ""
 
 

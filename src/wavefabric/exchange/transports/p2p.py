@@ -8,6 +8,8 @@ Peers that cannot be reached are served through MPI and host memory.
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
+from typing import Any
 
 import cupy
 import numpy as np
@@ -17,6 +19,22 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.program import Level
 from wavefabric.exchange.transports.base import Exchange, Transport
 from wavefabric.exchange.transports.shared_memory import SharedPool
+
+#: Addresses of flags on the device, and how many.
+Flags = tuple[Any, np.int32]
+
+
+@dataclass
+class _Copies:
+    """What a level copies, and flags: of room at the receiver, and of data that have arrived."""
+
+    sends: dict[int, list]  # peer → target, source, bytes
+    sources: list[int]  # peers that data come from
+    room_there: Flags
+    data_here: dict[int | None, Flags]  # None: of all sources
+    room_here: dict[int, Flags]
+    data_there: dict[int, Flags]
+    sent: dict[int, Any]  # peer → event
 
 
 class P2PExchange(Exchange):
@@ -31,38 +49,36 @@ class P2PExchange(Exchange):
         self._transport, self._rest = transport, rest
         self._turn = 0
         self._ready = cupy.cuda.Event(disable_timing=True)
-        reachable = transport.reachable
-        self._sends: list[dict[int, list]] = []
-        self._froms: list[list[int]] = []
-        targets = self._exchange_addresses(program, buffers, scratch)
-        flags, there = transport.new_flags(len(program.levels))
-        self._flags = flags  # keeps the memory
-        control = transport.control
-        self._room_there, self._data_there, self._room_here, self._data_here = [], [], [], []
-        for number, level in enumerate(program.levels):
-            sends: dict[int, list] = {}
-            for span in level.sends:
-                if reachable[span.peer]:
-                    part = span.of(buffers)
-                    sends.setdefault(span.peer, []).append((targets[span.number], part.data.ptr, part.nbytes))
-            froms = sorted({span.peer for span in level.receives if reachable[span.peer]})
-            self._sends.append(sends)
-            self._froms.append(froms)
+        targets = self._exchange_addresses(program)
+        self._flags, there = transport.new_flags(len(program.levels))  # keeps the memory
+        self._levels = [self._copies(number, targets, there) for number in range(len(program.levels))]
 
-            def flag(base, kind, peer, number=number):
-                # Flags of a rank: (level, room or data, rank at the other end).
-                return base + 4 * ((number * 2 + kind) * control.size + peer)
+    def _copies(self, number: int, targets: dict[int, int], there: list[int]) -> _Copies:
+        transport, level = self._transport, self._program.levels[number]
+        own, ranks, pack = transport.control.rank, transport.control.size, transport.pack
+        sends: dict[int, list] = {}
+        for span in level.sends:
+            if transport.reachable[span.peer]:
+                part = span.of(self._buffers)
+                sends.setdefault(span.peer, []).append((targets[span.number], part.data.ptr, part.nbytes))
+        sources = sorted({span.peer for span in level.receives if transport.reachable[span.peer]})
 
-            me = control.rank
-            pack = transport.pack
-            self._room_there.append(pack([flag(there[p], 0, me) for p in froms]))
-            self._data_here.append({p: pack([flag(there[me], 1, p)]) for p in froms})
-            self._data_here[-1][None] = pack([flag(there[me], 1, p) for p in froms])
-            self._room_here.append({p: pack([flag(there[me], 0, p)]) for p in sends})
-            self._data_there.append({p: pack([flag(there[p], 1, me)]) for p in sends})
-        self._sent = [{p: cupy.cuda.Event(disable_timing=True) for p in sends} for sends in self._sends]
+        def flag(owner: int, kind: int, peer: int) -> int:
+            # Flags of a rank: (level, room or data, rank at the other end).
+            return there[owner] + 4 * ((number * 2 + kind) * ranks + peer)
 
-    def _exchange_addresses(self, program, buffers, scratch) -> dict[int, int]:
+        arrived = {p: flag(own, 1, p) for p in sources}
+        return _Copies(
+            sends,
+            sources,
+            pack([flag(p, 0, own) for p in sources]),
+            {**{p: pack([at]) for p, at in arrived.items()}, None: pack(list(arrived.values()))},
+            {p: pack([flag(own, 0, p)]) for p in sends},
+            {p: pack([flag(p, 1, own)]) for p in sends},
+            {p: cupy.cuda.Event(disable_timing=True) for p in sends},
+        )
+
+    def _exchange_addresses(self, program) -> dict[int, int]:
         """Where each of this rank's sends goes, as an address that this process may write to."""
         transport = self._transport
         mine: dict[int, dict[int, tuple]] = {}
@@ -92,33 +108,40 @@ class P2PExchange(Exchange):
         if peer is None or self._transport.reachable[peer]:
             super().arrived(peer)
 
+    @property
+    def _value(self) -> np.uint32:
+        """What flags come to in this turn."""
+        return np.uint32(self._turn & 0xFFFFFFFF)
+
     def _begin(self, number):
         self._turn += number == 0
-        transport, turn = self._transport, np.uint32(self._turn & 0xFFFFFFFF)
-        if self._froms[number]:
-            transport.signal(self._room_there[number], turn)
-        if not self._sends[number]:
+        transport, level, value = self._transport, self._levels[number], self._value
+        if level.sources:
+            transport.signal(level.room_there, value)
+        if not level.sends:
             return
         self._ready.record()
-        for peer, copies in self._sends[number].items():
+        for peer, copies in level.sends.items():
             stream = transport.streams[peer]
             stream.wait_event(self._ready)
             with stream:
-                transport.wait(self._room_here[number][peer], turn)
+                transport.wait(level.room_here[peer], value)
                 for target, source, size in copies:
                     runtime.memcpyAsync(target, source, size, runtime.memcpyDeviceToDevice, stream.ptr)
-                transport.signal(self._data_there[number][peer], turn)
-            self._sent[number][peer].record(stream)
+                transport.signal(level.data_there[peer], value)
+            level.sent[peer].record(stream)
 
     def _wait(self, number, peer):
-        if peer in self._data_here[number] and self._froms[number]:
-            self._transport.wait(self._data_here[number][peer], np.uint32(self._turn & 0xFFFFFFFF))
+        level = self._levels[number]
+        if peer in level.data_here and level.sources:
+            self._transport.wait(level.data_here[peer], self._value)
 
     def _complete(self, number):
-        if self._froms[number]:
-            self._transport.wait(self._data_here[number][None], np.uint32(self._turn & 0xFFFFFFFF))
+        level = self._levels[number]
+        if level.sources:
+            self._transport.wait(level.data_here[None], self._value)
         current = cupy.cuda.get_current_stream()
-        for event in self._sent[number].values():
+        for event in level.sent.values():
             current.wait_event(event)
 
 
@@ -161,8 +184,6 @@ class P2PTransport(Transport):
         """Whether all ranks reach all others."""
         return all(self.control.all_gather(all(self.reachable)))
 
-    # --- Memory -----------------------------------------------------------------------------------------
-
     def new_flags(self, levels: int):
         """Zeroed flags for so many levels, and their addresses on all ranks as seen from here."""
         flags = self.allocate((max(1, levels) * 2 * self.control.size,), np.uint32)
@@ -176,21 +197,17 @@ class P2PTransport(Transport):
         there[self.control.rank] = flags.data.ptr
         return flags, there
 
-    # --- Signals ----------------------------------------------------------------------------------------
-
-    def pack(self, addresses: list[int]):
-        """Addresses of flags for a kernel."""
+    def pack(self, addresses: list[int]) -> Flags:
+        """Addresses of flags, as the kernels take them."""
         return self._device.asarray(np.array(addresses or [0], np.uint64)), np.int32(len(addresses))
 
-    def signal(self, flags, value) -> None:
-        addresses, count = flags
-        self._signal((1,), (32,), (addresses, value, count))
+    def signal(self, flags: Flags, value) -> None:
+        """Set flags, in the current stream."""
+        self._signal((1,), (32,), (flags[0], value, flags[1]))
 
-    def wait(self, flags, value) -> None:
-        addresses, count = flags
-        self._await((1,), (32,), (addresses, value, count))
-
-    # --- Transport --------------------------------------------------------------------------------------
+    def wait(self, flags: Flags, value) -> None:
+        """Have the current stream wait until flags have come to a value."""
+        self._await((1,), (32,), (flags[0], value, flags[1]))
 
     def bind(self, program, buffers, scratch) -> Exchange:
         rest = None

@@ -12,43 +12,28 @@ import numpy as np
 
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.electrical.routing import Wires, wires
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A set of GPUs, and what can leave it.
-
-    Parameters
-    ----------
-    gpus : frozenset of int
-    capacity : float
-        B/s out of it (or into it, of a cut that was asked for in reverse).
-    """
+    """A set of GPUs, and what can leave it (or enter it, of a cut in reverse)."""
 
     gpus: frozenset[int]
-    capacity: float
+    capacity: float  # B/s
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
-    """A fabric as a capacitated graph; node g < GPUs is the memory of GPU g.
-
-    Parameters
-    ----------
-    gpus, nodes : int
-    source, target : ndarray of int, shape (edges,)
-    capacity : tuple of Fraction or None, one an edge
-        B/s; None: no limit.
-    """
+class CapacityGraph:
+    """A fabric as a graph with capacities; node g < GPUs is the memory of GPU g."""
 
     gpus: int
     nodes: int
-    source: np.ndarray
+    source: np.ndarray  # nodes, shape (edges,)
     target: np.ndarray
-    capacity: tuple[Fraction | None, ...]
+    capacity: tuple[Fraction | None, ...]  # B/s of each edge; None: no limit
 
-    def reverse(self) -> Graph:
+    def reverse(self) -> CapacityGraph:
         """The same, every edge turned round."""
         return replace(self, source=self.target, target=self.source)
 
@@ -85,7 +70,7 @@ def restrict(fabric: Fabric, ranks: int) -> Fabric:
 
 
 @lru_cache(maxsize=8)
-def ports(fabric: Fabric) -> tuple[np.ndarray, np.ndarray]:
+def port_rates(fabric: Fabric) -> tuple[np.ndarray, np.ndarray]:
     """What each GPU can send, and receive, in all: two arrays of shape (GPUs,), B/s."""
     w = wires(fabric)
     most = float(_port_limit(fabric) or np.inf)
@@ -103,7 +88,7 @@ def _port_limit(fabric: Fabric) -> Fraction | None:
     return min(limits, default=None)
 
 
-def graph(fabric: Fabric) -> Graph:
+def capacity_graph(fabric: Fabric) -> CapacityGraph:
     """The graph of a fabric: where a GPU's memory has a limit of its own, ports lie between it and links."""
     w = wires(fabric)
     n, nodes = fabric.ranks, fabric.ranks + len(fabric.switches)
@@ -125,78 +110,71 @@ def graph(fabric: Fabric) -> Graph:
             source, target = np.concatenate((source, a)), np.concatenate((target, b))
             capacity += [most] * n
         nodes += 2 * n
-    return Graph(n, nodes, source, target, tuple(capacity))
+    return CapacityGraph(n, nodes, source, target, tuple(capacity))
 
 
 @lru_cache(maxsize=8)
 def sampled(fabric: Fabric) -> list[tuple[frozenset[int], float, float]]:
-    """Cuts of every number of GPUs: with the first k in order of rank, or of column and rank of any grid.
+    """Cuts of every number of GPUs, as (gpus, B/s out, B/s into).
 
-    Returns
-    -------
-    list of (gpus, out, into)
-        B/s that wires let out of the set, and into it (without switches), or what a maximum flow finds.
+    The first k in order of rank, or of column and rank of any grid; with switches by a maximum flow.
     """
     w = wires(fabric)
     n = fabric.ranks
-    found = []
+    cuts = []
     if fabric.switches:
-        g = graph(fabric)
-        both = g, g.reverse()
+        forth = capacity_graph(fabric)
+        back = forth.reverse()
         for k in sorted({n * i // 16 for i in range(1, 16)} - {0}):
             first = frozenset(range(k))
-            flows = [_between(h, first) for h in both]
-            found.append((first, flows[0], flows[1]))
-        return found
+            cuts.append((first, _largest_flow(forth, first), _largest_flow(back, first)))
+        return cuts
     ranks, back = np.arange(n), Wires(w.target, w.source, w.bandwidth, w.latency)
     for columns in [d for d in range(1, n) if n % d == 0]:
         order = np.lexsort((ranks // columns, ranks % columns))
-        place = np.empty(n, np.int64)
-        place[order] = ranks
-        out, into = _crossing(w, place, n), _crossing(back, place, n)
-        found += [(frozenset(order[: k + 1].tolist()), out[k], into[k]) for k in _worth(out, into, n)]
-    return found
+        position = np.empty(n, np.int64)
+        position[order] = ranks
+        out, into = _crossing(w, position, n), _crossing(back, position, n)
+        cuts += [(frozenset(order[: k + 1].tolist()), out[k], into[k]) for k in _tight_prefixes(out, into, n)]
+    return cuts
 
 
-def _crossing(w: Wires, place: np.ndarray, n: int) -> np.ndarray:
-    """Bandwidth from the first k + 1 places to the others: shape (n − 1,)."""
-    a, b = place[w.source], place[w.target]
+def _crossing(w: Wires, position: np.ndarray, n: int) -> np.ndarray:
+    """Bandwidth from the first k + 1 positions to the others: shape (n − 1,)."""
+    a, b = position[w.source], position[w.target]
     forth = a < b
-    change = np.bincount(a[forth], w.bandwidth[forth], n) - np.bincount(b[forth], w.bandwidth[forth], n)
+    begin, end = (np.bincount(x[forth], w.bandwidth[forth], n) for x in (a, b))
+    crossing = np.cumsum(begin - end)[: n - 1]
     # Sums in floating point: a little more is on the safe side of a bound.
-    return np.cumsum(change)[: n - 1] * (1 + 1e-12)
+    rounding = n * np.finfo(float).eps * np.cumsum(begin + end)[: n - 1]
+    return np.maximum(crossing * (1 + 1e-12), crossing + rounding)
 
 
-def _worth(out: np.ndarray, into: np.ndarray, n: int) -> list[int]:
+def _tight_prefixes(out: np.ndarray, into: np.ndarray, n: int) -> list[int]:
+    """Numbers of GPUs, less one, at which any collective has most to move for the capacity."""
     k = np.arange(1, n)
-    found = set()
+    tight = set()
     for capacity in (out, into):
         with np.errstate(divide="ignore"):
             for demand in (k, n - k, k * (n - k), np.ones(n - 1)):
-                found.add(int(np.argmax(demand / capacity)))
-    return sorted(found)
+                tight.add(int(np.argmax(demand / capacity)))
+    return sorted(tight)
 
 
-def _between(g: Graph, gpus: frozenset[int]) -> float:
+def _largest_flow(g: CapacityGraph, gpus: frozenset[int]) -> float:
     """Greatest flow from a set of GPUs to the others, B/s."""
-    network = Network(g, sinks=tuple(i for i in range(g.gpus) if i not in gpus))
+    network = FlowNetwork(g, sinks=tuple(i for i in range(g.gpus) if i not in gpus))
     return float(network.capacity(network.cut(gpus)))
 
 
-class Network:
-    """A graph with a super-source before the GPUs, as SciPy's maximum flow wants it.
+class FlowNetwork:
+    """A graph with a super-source before the GPUs, and a super-sink behind `sinks`, for SciPy's maximum flow.
 
-    SciPy counts in 32 bits. Where that is too little, links are rounded up and what is offered down: a cut
-    found so is a cut, and its capacity is taken from the exact numbers.
-
-    Parameters
-    ----------
-    g : Graph
-    sinks : tuple of int
-        GPUs behind a super-sink; none: each flow names its own.
+    SciPy counts in 32 bits. Where that is too little, links are rounded up and what is offered down: the side
+    so obtained is a cut all the same, and its capacity is taken from the exact numbers.
     """
 
-    def __init__(self, g: Graph, sinks: tuple[int, ...] = ()):
+    def __init__(self, g: CapacityGraph, sinks: tuple[int, ...] = ()):
         from scipy.sparse import csr_matrix
 
         self.graph = g
@@ -210,14 +188,8 @@ class Network:
     def cut(self, gpus: Iterable[int], ratio: Fraction | None = None, sink: int | None = None) -> np.ndarray:
         """Nodes on the source's side of a least cut: shape (nodes,), bool.
 
-        Parameters
-        ----------
-        gpus : set of int
-            Those that the super-source feeds: each with one, or without limit if no ratio is given.
-        ratio : Fraction, optional
-            A link of capacity c, in `unit`, carries `ratio` c.
-        sink : int, optional
-            GPU; by default the super-sink.
+        The super-source feeds each of `gpus` with one and a link of capacity c, in `unit`, carries `ratio` c;
+        without a ratio neither has a limit but c. `sink` is a GPU, by default the super-sink.
         """
         edges = len(self.units)
         most = 2**31 - 2

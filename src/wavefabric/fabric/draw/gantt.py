@@ -7,74 +7,55 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.fabric.draw.photonic import DIM, RIM, TEXT, WAFER, hue
-from wavefabric.fabric.draw.scene import evenly
+from wavefabric.fabric.draw.style import DIM, RIM, WAFER, axes_points, evenly, wavelength_colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
 
 #: Share of a bar by which it may begin before another in its lane ends: latencies overlap.
 _TOUCH = 0.05
 
 
 def gantt(axes: Axes, schedule: Schedule, times: np.ndarray) -> None:
-    """Draw the transfers between ranks.
-
-    Parameters
-    ----------
-    axes : Axes
-    schedule : Schedule
-    times : ndarray, shape (transfers, 2)
-        When each begins and ends, s.
-    """
+    """Draw the transfers between ranks; `times`: begin and end of each, s, shape (transfers, 2)."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
     t = schedule.transfers
-    away = np.flatnonzero(t["src"] != t["dst"])
+    remote = np.flatnonzero(t["src"] != t["dst"])
     last = float(times[:, 1].max(initial=0.0))
     scale, unit = _unit(last)
     ranks, rounds = schedule.ranks, max(int(t["round"].max(initial=0)), 1)
     axes.set(xlim=(0, max(last * scale, 1e-12)), ylim=(ranks - 0.4, -0.6))
-    lanes = _lanes(t["src"][away], times[away])
-    boxes, tints = [], []
-    width, height = _points(axes)
-    for number, (lane, count) in zip(away, lanes, strict=True):
+    lanes = _lanes(t["src"][remote], times[remote])
+    bars, colours = [], []
+    width, height = axes_points(axes)
+    label: dict[str, Any] = {"color": "#0b1220", "ha": "center", "va": "center", "zorder": 4}
+    for number, (lane, count) in zip(remote, lanes, strict=True):
         begin, end = times[number] * scale
         high = 0.8 / count
         top = int(t["src"][number]) - 0.4 + lane * high
-        boxes.append(Rectangle((begin, top), max(end - begin, 1e-12), high * 0.94))
-        tints.append(hue(int(t["round"][number]) / rounds))
+        bars.append(Rectangle((begin, top), max(end - begin, 1e-12), high * 0.94))
+        colours.append(wavelength_colour(int(t["round"][number]) / rounds))
         tall, wide = high * height / ranks, (end - begin) / max(last * scale, 1e-12) * width
         if tall > 7 and wide > 16:
             size = min(8.0, tall * 0.8)
-            middle = (begin + end) / 2, top + high * 0.47
-            axes.text(
-                *middle,
-                f"{t['dst'][number]}",
-                fontsize=size,
-                color="#0b1220",
-                ha="center",
-                va="center",
-                zorder=4,
-            )
-    axes.add_collection(PatchCollection(boxes, facecolor=tints, edgecolor=WAFER, linewidth=0.4, zorder=3))
+            axes.text((begin + end) / 2, top + high * 0.47, f"{t['dst'][number]}", fontsize=size, **label)
+    axes.add_collection(PatchCollection(bars, facecolor=colours, edgecolor=WAFER, linewidth=0.4, zorder=3))
     axes.set_facecolor(WAFER)
     shown = evenly(ranks, min(ranks, max(4, int(height / 11))))
     axes.set_yticks(shown, [str(r) for r in shown])
     for rank in range(ranks if ranks <= 32 else 0):
         axes.axhline(rank + 0.5, color=RIM, lw=0.5, zorder=1)
-    style: dict[str, Any] = {"color": DIM, "fontsize": 9}
-    axes.set_xlabel(f"time ({unit})", **style)
-    axes.set_ylabel("from rank", **style)
+    axes.set_xlabel(f"time ({unit})", color=DIM, fontsize=9)
+    axes.set_ylabel("from rank", color=DIM, fontsize=9)
     axes.tick_params(colors=DIM, labelsize=8, length=0)
     axes.grid(True, axis="x", color=RIM, lw=0.6)
     axes.set_axisbelow(True)
     for spine in axes.spines.values():
         spine.set_color(RIM)
-    what = "bars: transfers, the number is the rank they go to; colour: round"
-    axes.set_title(what, color=DIM, fontsize=8.5, loc="left", pad=5)
+    title = "bars: transfers, the number is the rank they go to; colour: round"
+    axes.set_title(title, color=DIM, fontsize=8.5, loc="left", pad=5)
 
 
 def _unit(seconds: float) -> tuple[float, str]:
@@ -84,30 +65,18 @@ def _unit(seconds: float) -> tuple[float, str]:
     return 1e6, "µs"
 
 
-def _points(axes: Axes) -> tuple[float, float]:
-    """Width and height of the axes in points."""
-    figure: Any = axes.figure
-    box, (wide, high) = axes.get_position(), figure.get_size_inches() * 72
-    return box.width * wide, box.height * high
-
-
 def _lanes(sources: np.ndarray, times: np.ndarray) -> list[tuple[int, int]]:
     """For each transfer its lane within its sender's row, and how many lanes that row needs."""
     lane = np.zeros(len(sources), int)
     count: dict[int, int] = {}
     for source in np.unique(sources):
         mine = np.flatnonzero(sources == source)
-        free: list[float] = []
+        free_from: list[float] = []  # end of the last bar of each lane
         for number in mine[np.argsort(times[mine, 0], kind="stable")]:
             begin, end = times[number]
-            at = next((k for k, until in enumerate(free) if until - begin <= _TOUCH * (end - begin)), None)
-            if at is None:
-                free.append(end)
-                at = len(free) - 1
-            free[at] = end
+            touch = _TOUCH * (end - begin)
+            at = next((k for k, until in enumerate(free_from) if until - begin <= touch), len(free_from))
+            free_from[at : at + 1] = [end]
             lane[number] = at
-        count[int(source)] = len(free)
+        count[int(source)] = len(free_from)
     return [(int(k), count[int(s)]) for k, s in zip(lane, sources, strict=True)]
-
-
-__all__ = ["TEXT", "gantt"]

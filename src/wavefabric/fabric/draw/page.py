@@ -1,4 +1,4 @@
-"""A circuit plan as one HTML page: moving, with controls, and without anything from elsewhere."""
+"""A circuit plan as one HTML page: animated, with controls, and without anything from elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.fabric.draw import photonic
+from wavefabric.fabric.draw import style
+from wavefabric.fabric.draw.circuits import streets
 from wavefabric.fabric.draw.scene import HALF, Scene, rounded
 
 #: Units of the drawing a tile pitch.
@@ -17,17 +18,7 @@ _UNIT = 100
 
 
 def page(scene: Scene) -> str:
-    """The page's text.
-
-    Parameters
-    ----------
-    scene : Scene
-        With at least one frame.
-
-    Notes
-    -----
-    Circuits that several rounds share are written once, and so are lines.
-    """
+    """The text of a page; circuits and lines that recur are written once."""
     paths: dict[str, int] = {}
     ends: list[list[float]] = []
     colours: dict[str, int] = {}
@@ -38,7 +29,7 @@ def page(scene: Scene) -> str:
             tip, before = each.points[-1], each.points[-2]
             angle = float(np.degrees(np.arctan2(*(tip - before)[::-1])))
             ends.append([*_numbers(tip), round(angle, 1)])
-        tint = photonic.hue(each.hue)
+        tint = style.wavelength_colour(each.wavelength)
         width = round(max(each.width * _UNIT * 0.85, 0.5), 2)
         return [paths.setdefault(text, len(paths)), colours.setdefault(tint, len(colours)), width]
 
@@ -63,19 +54,19 @@ def page(scene: Scene) -> str:
             }
         )
     lasers = scene.fabric.lasers
-    streets, fibres = photonic.streets(scene)
+    waveguides, fibres = streets(scene)
     content: dict[str, Any] = {
         "title": scene.title,
         "subtitle": scene.subtitle,
         "half": HALF * _UNIT,
         "box": _numbers(scene.box),
         "wafers": [_numbers(w) for w in scene.wafers],
-        "streets": [_numbers(s) for s in streets],
+        "streets": [_numbers(s) for s in waveguides],
         "fibres": [_numbers(s) for s in fibres],
         "tiles": [_numbers(t) for t in scene.tiles],
-        "spectrum": [photonic.hue(k / max(lasers - 1, 1)) for k in range(lasers)],
-        "levels": [photonic.level_colour(k / 32) for k in range(32)],
-        "full": photonic.level_colour(1.0),
+        "spectrum": [style.wavelength_colour(k / max(lasers - 1, 1)) for k in range(lasers)],
+        "levels": [style.level_colour(k / 32) for k in range(32)],
+        "full": style.level_colour(1.0),
         "paths": list(paths),
         "ends": ends,
         "colours": list(colours),

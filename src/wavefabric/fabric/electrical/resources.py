@@ -10,34 +10,24 @@ from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.routing import paths
+from wavefabric.fabric.electrical.routing import static_routes
 
 
 @dataclass(frozen=True, eq=False)
-class Uses:
-    """Resources that each of several pairs of GPUs uses.
+class ResourceUse:
+    """Resources that each of a number of pairs of GPUs uses.
 
     Resources are numbered: wires, then what each GPU sends, then what each receives.
-
-    Parameters
-    ----------
-    fabric : Fabric
-    pair, resource : ndarray of int, shape (uses,)
-        In order of pair.
-    capacity : ndarray, shape (resources,)
-        B/s, infinite where the fabric has no such limit.
-    latency : ndarray, shape (pairs,)
-        s, of the way.
     """
 
     fabric: Fabric
-    pair: np.ndarray
-    resource: np.ndarray
-    capacity: np.ndarray
-    latency: np.ndarray
+    pair: np.ndarray  # shape (uses,), ascending
+    resource: np.ndarray  # shape (uses,)
+    capacity: np.ndarray  # B/s of each resource, infinite where the fabric has no such limit
+    latency: np.ndarray  # s of the route of each pair
 
     def of(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Resources of any pairs, which may repeat: places in `pairs`, and resources, in order of place."""
+        """Resources of any pairs, which may repeat: indices into `pairs`, ascending, and resources."""
         first = np.searchsorted(self.pair, np.arange(self.latency.size + 1))
         count = np.diff(first)[pairs]
         which, within = ragged(count)
@@ -46,7 +36,7 @@ class Uses:
     def name(self, resource: int) -> str:
         """A resource in words."""
         f = self.fabric
-        w = paths(f).wires
+        w = static_routes(f).wires
         if resource < w.source.size:
             names = (*f.gpus, *f.switches)
             return f"link {names[w.source[resource]]} -> {names[w.target[resource]]}"
@@ -54,22 +44,10 @@ class Uses:
         return f"{f.gpus[gpu % f.ranks]} {'receives' if receives else 'sends'}"
 
 
-def uses(fabric: Fabric, src: np.ndarray, dst: np.ndarray) -> Uses:
-    """Resources of pairs of GPUs, by the fabric's static routes.
-
-    Parameters
-    ----------
-    fabric : Fabric
-    src, dst : ndarray of int, shape (pairs,)
-        GPUs, never the same.
-
-    Raises
-    ------
-    InputError
-        If a pair has no way.
-    """
-    routes = paths(fabric)
-    pair, wire = routes.incidence(src, dst)
+def resource_use(fabric: Fabric, src: np.ndarray, dst: np.ndarray) -> ResourceUse:
+    """Resources of pairs of GPUs by the static routes; `InputError` if a pair has no route."""
+    routes = static_routes(fabric)
+    pair, wire = routes.wires_of(src, dst)
     latency = np.bincount(pair, routes.wires.latency[wire], len(src))
     capacity = routes.wires.bandwidth
     if fabric.copy_bandwidth is not None:
@@ -79,7 +57,7 @@ def uses(fabric: Fabric, src: np.ndarray, dst: np.ndarray) -> Uses:
         order = np.argsort(pair, kind="stable")
         pair, wire = pair[order], wire[order]
         capacity = np.concatenate((capacity, np.full(2 * fabric.ranks, fabric.copy_bandwidth)))
-    return Uses(fabric, pair, wire, capacity, latency)
+    return ResourceUse(fabric, pair, wire, capacity, latency)
 
 
 def transfer_bytes(schedule: Schedule, element_bytes: float) -> np.ndarray:

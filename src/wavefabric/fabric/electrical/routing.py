@@ -1,4 +1,4 @@
-"""Static routes of an electrical fabric, and what a transfer uses on its way."""
+"""Static routes of an electrical fabric: on which wire data for each GPU leaves each node."""
 
 from __future__ import annotations
 
@@ -11,78 +11,38 @@ import numpy as np
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric
 
-#: GPUs to which distances are found at a time.
+#: GPUs to which distances are computed at a time.
 _BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
 class Wires:
-    """Links as numbers: parallel ones between the same two nodes are one wire.
+    """Links as arrays: parallel ones between the same two nodes are one wire. GPUs are numbered first."""
 
-    Nodes are numbered GPUs first, then switches.
-
-    Parameters
-    ----------
-    source, target : ndarray of int, shape (wires,)
-        Nodes.
-    bandwidth, latency : ndarray, shape (wires,)
-        B/s, the sum over parallel links; s, the greatest of them.
-    """
-
-    source: np.ndarray
+    source: np.ndarray  # nodes, shape (wires,)
     target: np.ndarray
-    bandwidth: np.ndarray
-    latency: np.ndarray
+    bandwidth: np.ndarray  # B/s, the sum over parallel links
+    latency: np.ndarray  # s, the greatest of parallel links
 
 
 @dataclass(frozen=True, eq=False)
-class Paths:
-    """Routes between all GPUs of a fabric, each found when it is asked for.
-
-    Parameters
-    ----------
-    fabric : Fabric
-    wires : Wires
-    table : ndarray of int, shape (nodes, GPUs)
-        The wire on which data for a GPU leaves a node; −1: no way.
-    """
+class StaticRoutes:
+    """Routes between all GPUs of a fabric."""
 
     fabric: Fabric
     wires: Wires
-    table: np.ndarray
-
-    def route(self, src: int, dst: int) -> list[int]:
-        """Wires from GPU src to GPU dst.
-
-        Raises
-        ------
-        InputError
-            If there is no way.
-        """
-        return self.incidence(np.array([src]), np.array([dst]))[1].tolist()
+    table: np.ndarray  # shape (nodes, GPUs): the wire on which data for a GPU leaves a node; −1: none
 
     def nodes(self, src: int, dst: int) -> list[str]:
         """Names of the nodes that data from GPU src to GPU dst passes, ends included."""
         names = [*self.fabric.gpus, *self.fabric.switches]
-        return [names[src], *(names[self.wires.target[w]] for w in self.route(src, dst))]
+        wires = self.wires_of(np.array([src]), np.array([dst]))[1]
+        return [names[src], *(names[self.wires.target[w]] for w in wires)]
 
-    def incidence(self, src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which wires each of several routes uses.
+    def wires_of(self, src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Wires of the routes of pairs of different GPUs; `InputError` if a pair has no route.
 
-        Parameters
-        ----------
-        src, dst : ndarray of int, shape (pairs,)
-            GPUs, never the same.
-
-        Returns
-        -------
-        pair, wire : ndarray of int, shape (uses,)
-            In order of pair, then along the way.
-
-        Raises
-        ------
-        InputError
-            If a pair has no way.
+        Returns pair and wire of each use, shape (uses,): in order of pair, then along the route.
         """
         pairs, wires = [], []
         at, left = np.asarray(src).copy(), np.arange(len(src))
@@ -105,22 +65,15 @@ class Paths:
         order = np.argsort(pair, kind="stable")
         return pair[order], wire[order]
 
-    def latency(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """Sum of the latencies of the wires of each route, s: shape (pairs,)."""
-        if not self.wires.latency.any():
-            return np.zeros(len(src))
-        pair, wire = self.incidence(src, dst)
-        return np.bincount(pair, self.wires.latency[wire], len(src))
-
 
 def wires(fabric: Fabric) -> Wires:
     """Links of a fabric, parallel ones joined."""
     number = {name: i for i, name in enumerate((*fabric.gpus, *fabric.switches))}
     total: dict[tuple[int, int], list[float]] = {}
     for link in fabric.links:
-        found = total.setdefault((number[link.source], number[link.target]), [0.0, 0.0])
-        found[0] += link.bandwidth
-        found[1] = max(found[1], link.latency)
+        sums = total.setdefault((number[link.source], number[link.target]), [0.0, 0.0])
+        sums[0] += link.bandwidth
+        sums[1] = max(sums[1], link.latency)
     ends = sorted(total)
     nodes = np.array(ends, np.int64).reshape(-1, 2)
     values = np.array([total[e] for e in ends], float).reshape(-1, 2)
@@ -128,34 +81,21 @@ def wires(fabric: Fabric) -> Wires:
 
 
 @lru_cache(maxsize=8)
-def paths(fabric: Fabric) -> Paths:
+def static_routes(fabric: Fabric) -> StaticRoutes:
     """Static routes between all GPUs: fewest hops, then the widest.
 
-    Data passes switches, and other GPUs only where the fabric says that they forward.
-
-    Parameters
-    ----------
-    fabric : Fabric
-
-    Returns
-    -------
-    Paths
-
-    Notes
-    -----
-    Each node sends all that is bound for a GPU the same way. Of several that are as short and as wide (by
-    their narrowest link) it takes the neighbour whose number is closest to its own: along the last axis of a
-    mesh or torus first, and from the lowest dimension of a hypercube (dimension-order and e-cube routing,
-    Dally & Seitz 1987, doi:10.1109/TC.1987.1676939). Half-way around a torus even places go up, odd ones
-    down, so that both directions carry as much.
-
-    Parallel links between the same two nodes carry equal shares by bandwidth.
+    Data passes switches, and other GPUs only where the fabric says that they forward. Each node sends all
+    that is bound for a GPU the same way. Of routes that are as short and as wide (by their narrowest link) it
+    takes the neighbour whose number is closest to its own: along the last axis of a mesh or torus first, and
+    from the lowest dimension of a hypercube (dimension-order and e-cube routing, Dally & Seitz 1987,
+    doi:10.1109/TC.1987.1676939). Half-way around a torus GPUs with an even coordinate send upwards, others
+    downwards, so that both directions carry as much.
 
     Examples
     --------
     >>> from wavefabric.fabric import load
-    >>> from wavefabric.fabric.electrical.routing import paths
-    >>> paths(load("mesh:2x3")).nodes(0, 5)
+    >>> from wavefabric.fabric.electrical.routing import static_routes
+    >>> static_routes(load("mesh:2x3")).nodes(0, 5)
     ['GPU0', 'GPU1', 'GPU2', 'GPU5']
     """
     w = wires(fabric)
@@ -166,28 +106,28 @@ def paths(fabric: Fabric) -> Paths:
         number[: fabric.ranks] = [fabric.numbering.index(name) for name in fabric.gpus]
     source, target = number[w.source], number[w.target]
     apart = np.abs(source - target)
-    # Which of two neighbours equally close in number: up from even places of their axis, down from odd ones.
-    place = source // np.maximum(apart, 1) % 2
-    turn = (target > source) == (place == 1)
+    # Which of two neighbours equally close in number: up from even coordinates, down from odd ones.
+    coordinate = source // np.maximum(apart, 1) % 2
+    turn = (target > source) == (coordinate == 1)
     table = np.full((nodes, fabric.ranks), -1, np.int64)
-    first_choice = np.lexsort((target, turn, apart, w.source))
-    even = not w.bandwidth.size or (w.bandwidth == w.bandwidth[0]).all()
+    preferred = np.lexsort((target, turn, apart, w.source))
+    uniform = not w.bandwidth.size or (w.bandwidth == w.bandwidth[0]).all()
     for gpu, hops in enumerate(_hops(w, nodes, fabric.ranks, fabric.forwards)):
         near, far = hops[w.target], hops[w.source]
         usable = (near >= 0) & (far == near + 1) & (passes[w.target] | (w.target == gpu))
-        order = first_choice[usable[first_choice]]
-        if not even:
+        order = preferred[usable[preferred]]
+        if not uniform:
             width = _widths(w, hops, usable, gpu)
             order = order[np.lexsort((-width[order], w.source[order]))]
         source = w.source[order]
         first = np.ones(source.size, bool)
         first[1:] = source[1:] != source[:-1]
         table[source[first], gpu] = order[first]
-    return Paths(fabric, w, table)
+    return StaticRoutes(fabric, w, table)
 
 
 def _hops(w: Wires, nodes: int, gpus: int, forwards: bool) -> Iterator[np.ndarray]:
-    """For one GPU after the other the number of links from each node to it, −1: no way; shape (nodes,)."""
+    """For one GPU after the other the number of links from each node to it, −1: no route; shape (nodes,)."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import dijkstra
 
@@ -207,7 +147,7 @@ def _hops(w: Wires, nodes: int, gpus: int, forwards: bool) -> Iterator[np.ndarra
 
 
 def _widths(w: Wires, hops: np.ndarray, usable: np.ndarray, gpu: int) -> np.ndarray:
-    """Narrowest bandwidth from each wire on to a GPU, by the widest way: shape (wires,)."""
+    """Narrowest bandwidth from each wire on to a GPU, by the widest route: shape (wires,)."""
     best = np.zeros(hops.size)
     best[gpu] = np.inf
     width = np.zeros(w.source.size)
@@ -219,16 +159,8 @@ def _widths(w: Wires, hops: np.ndarray, usable: np.ndarray, gpu: int) -> np.ndar
 
 
 @lru_cache(maxsize=8)
-def hops(fabric: Fabric) -> tuple[np.ndarray, float]:
-    """Least number of links between GPUs, through others' memory too, and the bandwidth of all links.
-
-    Returns
-    -------
-    apart : ndarray of int, shape (GPUs, GPUs)
-        −1 where there is no way.
-    bandwidth : float
-        B/s.
-    """
+def hop_counts(fabric: Fabric) -> tuple[np.ndarray, float]:
+    """Least number of links between GPUs, through others' memory too (−1: no route), and B/s of all links."""
     w = wires(fabric)
     nodes = fabric.ranks + len(fabric.switches)
     to = [far[: fabric.ranks] for far in _hops(w, nodes, fabric.ranks, True)]

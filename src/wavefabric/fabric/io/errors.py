@@ -54,7 +54,7 @@ def _holder(model: type[BaseModel], path: tuple) -> type[BaseModel]:
 def _submodel(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for a in get_args(annotation) if (found := _submodel(a))), None)
+    return next((model for a in get_args(annotation) if (model := _submodel(a))), None)
 
 
 def _what(fault: Any, holder: type[BaseModel]) -> str:

@@ -14,11 +14,11 @@ from wavefabric.errors import InputError
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.errors import one_line
-from wavefabric.fabric.io.models import ElectricalTable, FamilyTable, LinkTable, PhotonicTable
-from wavefabric.fabric.io.text import electrical_text, photonic_text
+from wavefabric.fabric.io.presets import PRESETS, presets
+from wavefabric.fabric.io.tables import ElectricalTable, FamilyTable, LinkTable, PhotonicTable
+from wavefabric.fabric.io.writing import to_toml
 from wavefabric.fabric.photonic.budget import LinkBudget
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
-from wavefabric.fabric.presets import FOLDER, presets
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.files.text import read_text, write_text
 from wavefabric.files.toml import parse_toml
 from wavefabric.units import show
@@ -53,9 +53,9 @@ def load(text: str | Path) -> Fabric | PhotonicFabric:
         return _read(Path(text))
     kind, colon, sizes = name.partition(":")
     if colon and kind in families.FAMILIES:
-        return _sized(kind, families.numbers(kind, sizes))
-    if (FOLDER / f"{name}.toml").is_file() and name in presets():
-        return _read(FOLDER / f"{name}.toml")
+        return _sized(kind, families.parse_sizes(kind, sizes))
+    if (PRESETS / f"{name}.toml").is_file() and name in presets():
+        return _read(PRESETS / f"{name}.toml")
     if Path(name).exists() and name:
         return _read(Path(name))
     known = [*presets(), *families.EXAMPLES.values()]
@@ -63,13 +63,7 @@ def load(text: str | Path) -> Fabric | PhotonicFabric:
 
 
 def from_toml(text: str) -> Fabric | PhotonicFabric:
-    """The fabric that TOML text describes.
-
-    Raises
-    ------
-    InputError
-        In one line: the key, what was given, what is allowed.
-    """
+    """The fabric that TOML text describes."""
     try:
         data = parse_toml(text)
     except tomllib.TOMLDecodeError as error:
@@ -83,11 +77,6 @@ def from_toml(text: str) -> Fabric | PhotonicFabric:
     except ValidationError as error:
         raise InputError(one_line(error, model)) from None
     return _photonic(table) if isinstance(table, PhotonicTable) else _electrical(table)
-
-
-def to_toml(fabric: Fabric | PhotonicFabric) -> str:
-    """A fabric as TOML text, from which `from_toml` makes an equal one."""
-    return photonic_text(fabric) if isinstance(fabric, PhotonicFabric) else electrical_text(fabric)
 
 
 def save(path: str | Path, fabric: Fabric | PhotonicFabric, force: bool = False) -> Path:
@@ -119,7 +108,7 @@ def _read(path: Path) -> Fabric | PhotonicFabric:
 def _sized(kind: str, sizes: tuple[int, ...]) -> Fabric | PhotonicFabric:
     """A family's preset with other numbers."""
     name = f"{kind}:{'x'.join(map(str, sizes))}"
-    text = (FOLDER / f"{kind}.toml").read_text("utf-8")
+    text = (PRESETS / f"{kind}.toml").read_text("utf-8")
     if kind == "lightpath":
         wafer = from_toml(text)
         assert isinstance(wafer, PhotonicFabric)
@@ -167,23 +156,8 @@ def _electrical(table: ElectricalTable) -> Fabric:
         gpus = _names("gpus", "GPU", table.gpus)
         switches = _names("switches", "SW", table.switches)
         links = _links(table.links or [], gpus, switches)
-    fabric = Fabric(
-        name=table.name,
-        gpus=gpus,
-        switches=switches,
-        links=links,
-        alpha=table.alpha,
-        copy_bandwidth=table.copy_bandwidth,
-        flow_bandwidth=table.flow_bandwidth,
-        forwards=table.forwards,
-        description=table.description,
-        source=table.source,
-        reduce_bandwidth=table.reduce_bandwidth,
-        reduce_alpha=table.reduce_alpha,
-        round_overhead=table.round_overhead,
-        peer_overhead=table.peer_overhead,
-        reduce_overhead=table.reduce_overhead,
-    )
+    values = table.model_dump(exclude={"kind", "gpus", "switches", "links", "family"})
+    fabric = Fabric(gpus=gpus, switches=switches, links=links, **values)
     if table.family is None:
         check_connected(fabric)
     return fabric
@@ -199,9 +173,9 @@ def _family(table: ElectricalTable, family: FamilyTable) -> tuple[tuple, tuple, 
             fault = "missing" if key == wanted else "given"
             raise InputError(f"family.{key}: {fault} for {family.kind}; allowed: {wanted} alone")
     value = getattr(family, wanted)
-    sizes = families.check_numbers(family.kind, tuple(value) if wanted == "grid" else (value,), "family")
-    links = families.links(family.kind, sizes, family.bandwidth, family.latency, family.link)
-    ranks = families.ranks(family.kind, sizes)
+    sizes = families.check_sizes(family.kind, tuple(value) if wanted == "grid" else (value,), "family")
+    links = families.make_links(family.kind, sizes, family.bandwidth, family.latency, family.link)
+    ranks = families.count_gpus(family.kind, sizes)
     return tuple(f"GPU{r}" for r in range(ranks)), ("switch",) if family.kind == "switch" else (), links
 
 
@@ -241,28 +215,25 @@ def _links(tables: list[LinkTable], gpus: tuple[str, ...], switches: tuple[str, 
 
 
 def check_connected(fabric: Fabric) -> None:
-    """Refuse a fabric on which data cannot get from some GPU to another, by whatever ways.
-
-    Raises
-    ------
-    InputError
-    """
-    reached: dict[bool, set[str]] = {}
-    for forward in (True, False):
-        ways: dict[str, list[str]] = {}
-        for link in fabric.links:
-            a, b = (link.source, link.target) if forward else (link.target, link.source)
-            ways.setdefault(a, []).append(b)
-        seen, todo = {fabric.gpus[0]}, [fabric.gpus[0]]
-        while todo:
-            for b in ways.get(todo.pop(), ()):
-                if b not in seen:
-                    seen.add(b)
-                    todo.append(b)
-        reached[forward] = seen
+    """Refuse a fabric on which data cannot get from some GPU to another over whatever nodes."""
+    first = fabric.gpus[0]
+    from_first = _reached(first, [(link.source, link.target) for link in fabric.links])
+    to_first = _reached(first, [(link.target, link.source) for link in fabric.links])
     for gpu in fabric.gpus:
-        for forward, seen in reached.items():
-            if gpu not in seen:
-                a, b = (fabric.gpus[0], gpu) if forward else (gpu, fabric.gpus[0])
-                fault = f"no way from {a} to {b}"
-                raise InputError(f"links: {fault}; allowed: links that join all GPUs in both directions")
+        for reached, ends in ((from_first, f"{first} to {gpu}"), (to_first, f"{gpu} to {first}")):
+            if gpu not in reached:
+                allowed = "links that join all GPUs in both directions"
+                raise InputError(f"links: no way from {ends}; allowed: {allowed}")
+
+
+def _reached(start: str, edges: list[tuple[str, str]]) -> set[str]:
+    """Nodes that a directed graph's edges lead to from one node."""
+    successors: dict[str, list[str]] = {}
+    for a, b in edges:
+        successors.setdefault(a, []).append(b)
+    reached, waiting = {start}, [start]
+    while waiting:
+        new = set(successors.get(waiting.pop(), ())) - reached
+        reached |= new
+        waiting += new
+    return reached

@@ -1,7 +1,8 @@
-"""Whether circuits can be up together and carry their schedule: from the plan alone, however it was made."""
+"""Proof that circuits can be up together and carry their schedule, from the plan alone."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from itertools import pairwise
 
 import numpy as np
@@ -9,9 +10,9 @@ import numpy as np
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.colouring import degrees
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
 from wavefabric.fabric.photonic.wavelengths import SHARING, fewest_wavelengths, most_peers
 
 #: Seconds for a solver to prove a bound again that is above what cuts prove.
@@ -19,7 +20,7 @@ _PROOF = 20.0
 
 
 class PlanError(InputError):
-    """Circuits that cannot be, or do not carry their schedule; the message names the first that is wrong."""
+    """Circuits that cannot be up together or do not carry their schedule; names the first fault."""
 
 
 def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
@@ -45,10 +46,10 @@ def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
     proves it again. For each round: its parts are numbered from 0; every pair that has something to send has
     circuits, all in one part; no circuit is idle; `parts_bound` is at most what ports and cuts prove.
 
-    Of a tile's four 1 × 3 switches, routes without a tile twice ensure what is sure of any of them: light
-    never leaves on the side it came from. A Mach–Zehnder switch sends all wavelengths of a waveguide the same
-    way; whether that does is `check_switches`. Which waveguides a switch can join with which, crossings
-    inside a tile and the order of events while switches turn are not modelled.
+    Routes pass no tile twice, so light never leaves a tile's 1 × 3 switch on the side it came from. A
+    Mach–Zehnder switch sends all wavelengths of a waveguide the same way; whether that does is
+    `check_switches`. Which waveguides a switch can join with which, crossings inside a tile and the order of
+    events while switches turn are not modelled.
     """
     _check_same(plan, schedule)
     # Rounds with the same pairs share their bundles: those are looked at once.
@@ -68,9 +69,9 @@ def check_switches(plan: CircuitPlan) -> None:
     """Refuse a plan that broadband switches could not do: wavelengths that share a waveguide and then part.
 
     A Mach–Zehnder switch turns all that a waveguide carries. So bundles that share a waveguide on an edge
-    must end there together, or go on over the same edge in the same waveguide. `assign.plan` gives each
-    bundle waveguides of its own wherever there are enough; where there are not, the parting needs switches
-    that tell wavelengths apart (rings).
+    must end there together, or go on over the same edge in the same waveguide. `planning.plan_circuits` gives
+    each bundle waveguides of its own wherever there are enough; where there are not, the parting needs
+    switches that separate wavelengths (rings).
 
     Raises
     ------
@@ -82,9 +83,9 @@ def check_switches(plan: CircuitPlan) -> None:
         for b in part.bundles:
             for i, guide in enumerate(b.waveguides):
                 last = i + 2 == len(b.route)
-                way = "stay" if last else (b.route[i + 2], b.waveguides[i + 1])
+                goes_on = "stay" if last else (b.route[i + 2], b.waveguides[i + 1])
                 a, c = b.route[i : i + 2]
-                if onward.setdefault((a, c, guide), way) != way:
+                if onward.setdefault((a, c, guide), goes_on) != goes_on:
                     raise PlanError(
                         f"round {part.round}, part {part.part}: edge {a} -> {c}, waveguide {guide}:"
                         f" wavelengths part at tile {c}; allowed: one way on for all"
@@ -92,10 +93,8 @@ def check_switches(plan: CircuitPlan) -> None:
 
 
 def needs_wavelength_switches(plan: CircuitPlan) -> bool:
-    """Whether wavelengths that share a waveguide part, so that broadband switches do not do.
-
-    See `check_switches`, which says where.
-    """
+    """Whether wavelengths that share a waveguide part, so that broadband switches do not do
+    (`check_switches`)."""
     try:
         check_switches(plan)
     except PlanError:
@@ -123,18 +122,18 @@ def _check_order(rounds: tuple[CircuitRound, ...], number: int, where: str) -> N
 
 
 def _check_part(fabric: PhotonicFabric, part: CircuitRound, where: str) -> None:
-    rooms = {edge: fabric.capacity(*edge) for edge in fabric.edges()}
-    rows = [_lines(fabric, rooms, b, where) for b in part.bundles]
+    capacity = {edge: fabric.capacity(*edge) for edge in fabric.edges()}
+    rows = [_edges_and_guides(fabric, capacity, b, where) for b in part.bundles]
     lit = np.array([[b.wavelengths >> w & 1 for w in range(fabric.lasers)] for b in part.bundles], bool)
     for end, what in ((0, "laser"), (1, "photodiode")):
         tile = np.array([(b.src, b.dst)[end] for b in part.bundles])
         _check_tiles(fabric, tile, lit, what, where)
     owner = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
-    table = np.array([line for row in rows for line in row], np.int64)
-    place = (table[:, 0] * fabric.ranks + table[:, 1]) * (table[:, 2].max() + 1) + table[:, 2]
+    table = np.array([entry for row in rows for entry in row], np.int64)
+    guide_key = (table[:, 0] * fabric.ranks + table[:, 1]) * (table[:, 2].max() + 1) + table[:, 2]
     for w in range(fabric.lasers):
         here = np.flatnonzero(lit[owner, w])
-        _, first, count = np.unique(place[here], return_index=True, return_counts=True)
+        _, first, count = np.unique(guide_key[here], return_index=True, return_counts=True)
         if (count > 1).any():
             a, c, guide = table[here[first[np.argmax(count > 1)]]]
             raise PlanError(
@@ -142,10 +141,10 @@ def _check_part(fabric: PhotonicFabric, part: CircuitRound, where: str) -> None:
             )
 
 
-def _lines(
-    fabric: PhotonicFabric, rooms: dict[tuple[int, int], int], b: Bundle, where: str
+def _edges_and_guides(
+    fabric: PhotonicFabric, capacity: dict[tuple[int, int], int], b: Bundle, where: str
 ) -> list[tuple[int, int, int]]:
-    """Edges and waveguides of one bundle; `rooms`: waveguides of each edge."""
+    """Edges and waveguides of one bundle; `capacity`: waveguides of each edge."""
     which = f"{where}: circuit {b.src} -> {b.dst}"
     for tile in (b.src, b.dst, *b.route):
         if not 0 <= tile < fabric.ranks:
@@ -161,14 +160,14 @@ def _lines(
         raise PlanError(f"{which}: the route passes tile {twice} twice; allowed: once")
     if len(b.waveguides) != len(b.route) - 1:
         raise PlanError(f"{which}: {len(b.waveguides)} waveguides; allowed: {len(b.route) - 1}, one an edge")
-    lines = list(zip(b.route[:-1], b.route[1:], b.waveguides, strict=True))
-    for a, c, guide in lines:
-        room = rooms.get((a, c))
-        if room is None:
+    entries = list(zip(b.route[:-1], b.route[1:], b.waveguides, strict=True))
+    for a, c, guide in entries:
+        guides = capacity.get((a, c))
+        if guides is None:
             raise PlanError(f"{which}: edge {a} -> {c}; allowed: edges between neighbours")
-        if not 0 <= guide < room:
-            raise PlanError(f"{which}: edge {a} -> {c}, waveguide {guide}; allowed: 0 to {room - 1}")
-    return lines
+        if not 0 <= guide < guides:
+            raise PlanError(f"{which}: edge {a} -> {c}, waveguide {guide}; allowed: 0 to {guides - 1}")
+    return entries
 
 
 def _check_tiles(fabric: PhotonicFabric, tile: np.ndarray, lit: np.ndarray, what: str, where: str) -> None:
@@ -184,13 +183,9 @@ def _check_tiles(fabric: PhotonicFabric, tile: np.ndarray, lit: np.ndarray, what
 
 
 def _overlap(part: CircuitRound) -> int:
-    """Most circuits on one edge; bundles of a pair that take the same way count once."""
-    ways = {(b.src, b.dst, b.route) for b in part.bundles}
-    counts: dict[tuple[int, int], int] = {}
-    for _, _, route in ways:
-        for edge in pairwise(route):
-            counts[edge] = counts.get(edge, 0) + 1
-    return max(counts.values())
+    """Most circuits on one edge; bundles of a pair that take the same route count once."""
+    routes = {(b.src, b.dst, b.route) for b in part.bundles}
+    return max(Counter(edge for _, _, route in routes for edge in pairwise(route)).values())
 
 
 def _check_overlap(part: CircuitRound, most: int, where: str) -> None:
@@ -203,11 +198,11 @@ def _check_overlap(part: CircuitRound, most: int, where: str) -> None:
 
 
 def _check_bounds(plan: CircuitPlan) -> None:
-    """Bounds are claims of whoever made the plan; 1 needs no proof."""
+    """Refuse lower bounds that cannot be proved again; 1 needs no proof."""
     proved: dict[int, int] = {}
-    rounds: dict[int, list[CircuitRound]] = {}
+    rounds: dict[int, list[CircuitRound]] = defaultdict(list)
     for part in plan.rounds:
-        rounds.setdefault(part.round, []).append(part)
+        rounds[part.round].append(part)
         if part.overlap_bound > proved.get(id(part.bundles), 1):
             proved[id(part.bundles)] = _least_overlap(plan.fabric, part)
         if part.overlap_bound > proved.get(id(part.bundles), 1):
@@ -232,13 +227,13 @@ def _check_bounds(plan: CircuitPlan) -> None:
 
 def _least_overlap(fabric: PhotonicFabric, part: CircuitRound) -> int:
     """What cuts prove of the overlap, or, where more is claimed, a solver."""
-    ways = {(b.src, b.dst): b.route for b in part.bundles}
-    least = overlap_bound(fabric, list(ways))
+    routes = {(b.src, b.dst): b.route for b in part.bundles}
+    least = overlap_bound(fabric, list(routes))
     if part.overlap_bound <= least:
         return least
     from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
 
-    return minimum_overlap(fabric, list(ways), list(ways.values()), least, _PROOF)[1]
+    return minimum_overlap(fabric, list(routes), list(routes.values()), least, _PROOF)[1]
 
 
 def _least_parts(fabric: PhotonicFabric, parts: list[CircuitRound]) -> int:
@@ -257,21 +252,21 @@ def _check_carried(plan: CircuitPlan, schedule: Schedule) -> None:
     """Each pair of a round has circuits in one part, and each circuit something to carry."""
     t = schedule.transfers
     t = t[t["src"] != t["dst"]]
-    wanted: dict[int, set[tuple[int, int]]] = {}
-    for number, src, dst in zip(t["round"].tolist(), t["src"].tolist(), t["dst"].tolist(), strict=True):
-        wanted.setdefault(number, set()).add((src, dst))
-    parts: dict[int, list[set[tuple[int, int]]]] = {}
+    wanted: dict[int, set[tuple[int, int]]] = defaultdict(set)
+    for number, src, dst in t[["round", "src", "dst"]].tolist():
+        wanted[number].add((src, dst))
+    parts: dict[int, list[set[tuple[int, int]]]] = defaultdict(list)
     for part in plan.rounds:
-        parts.setdefault(part.round, []).append({(b.src, b.dst) for b in part.bundles})
-    for number in sorted(wanted.keys() | parts.keys()):
+        parts[part.round].append({(b.src, b.dst) for b in part.bundles})
+    for number in sorted({*wanted, *parts}):
         carried: set[tuple[int, int]] = set()
-        for index, pairs in enumerate(parts.get(number, [])):
+        for index, pairs in enumerate(parts[number]):
             for src, dst in sorted(pairs & carried):
                 raise PlanError(
                     f"round {number}, part {index}: circuits {src} -> {dst} in an earlier part; allowed: one"
                 )
             carried |= pairs
-        needed = wanted.get(number, set())
+        needed = wanted[number]
         for src, dst in sorted(needed - carried):
             raise PlanError(
                 f"round {number}: no circuit from tile {src} to {dst}; allowed: circuits for all transfers"

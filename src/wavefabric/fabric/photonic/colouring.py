@@ -18,18 +18,11 @@ _SWAPS = 50_000
 
 
 class Colouring:
-    """A proper colouring that grows circuit by circuit.
+    """A proper edge colouring that grows circuit by circuit: `colour` of each, as many as `colours`.
 
-    Parameters
-    ----------
-    src, dst : sequence of int
-        Ends of each circuit.
-    tiles, colours : int
-        No tile may send, or receive, more circuits than there are colours.
-    lines : sequence of ndarray, optional
-        Numbers of the edges each circuit passes; with `room` given, colours are spread over the edges.
-    room : ndarray of int, optional
-        How many circuits of one colour an edge can carry.
+    No tile may send, or receive, more circuits than there are colours. With `edges` (numbers of the edges
+    that each circuit passes) and `capacity` (circuits of one colour that each edge can carry), colours are
+    chosen, and exchanged along alternating chains (Kempe), so that edges are not overloaded.
     """
 
     def __init__(
@@ -38,21 +31,21 @@ class Colouring:
         dst: Sequence[int],
         tiles: int,
         colours: int,
-        lines: Sequence[np.ndarray] | None = None,
-        room: np.ndarray | None = None,
+        edges: Sequence[np.ndarray] | None = None,
+        capacity: np.ndarray | None = None,
     ):
-        self.ends = list(zip(src, dst, strict=True))
+        self._ends = list(zip(src, dst, strict=True))
         self.colours = colours
-        self.colour = [-1] * len(self.ends)
+        self.colour = [-1] * len(self._ends)
         # Which circuit a sender, or receiver, uses each colour for; and the colours that are left, as bits.
         self._at = [[[-1] * colours for _ in range(tiles)] for _ in range(2)]
         self._free = [[(1 << colours) - 1] * tiles for _ in range(2)]
         self._swaps = 0
-        self._spreads = lines is not None and room is not None
-        self.lines: Sequence[np.ndarray] = lines if lines is not None else ()
-        self.room = room if room is not None else np.zeros(0, np.int64)
-        self.load = np.zeros((colours, self.room.size), np.int64)
-        for i in range(len(self.ends)):
+        self._spreads = edges is not None and capacity is not None
+        self._edges: Sequence[np.ndarray] = edges if edges is not None else ()
+        self._capacity = capacity if capacity is not None else np.zeros(0, np.int64)
+        self._load = np.zeros((colours, self._capacity.size), np.int64)
+        for i in range(len(self._ends)):
             self._add(i)
         if self._spreads:
             self._spread()
@@ -60,10 +53,10 @@ class Colouring:
     @property
     def fits(self) -> bool:
         """Whether no edge has more circuits of one colour than there is room for."""
-        return not (self.load > self.room).any()
+        return not (self._load > self._capacity).any()
 
     def _add(self, i: int) -> None:
-        s, d = self.ends[i]
+        s, d = self._ends[i]
         common = self._free[0][s] & self._free[1][d]
         if common:
             self._set(i, self._choose(i, common))
@@ -78,28 +71,28 @@ class Colouring:
         if not self._spreads:
             return _lowest(common)
         candidates = [c for c in range(self.colours) if common >> c & 1]
-        there = self.load[candidates][:, self.lines[i]] - self.room[self.lines[i]]
+        there = self._load[candidates][:, self._edges[i]] - self._capacity[self._edges[i]]
         return candidates[int(np.argmin(there.max(axis=1)))]
 
-    def _set(self, i: int, c: int, put: bool = True) -> None:
+    def _set(self, i: int, c: int, add: bool = True) -> None:
         """Give circuit i the colour c, or take it away."""
-        for side, tile in enumerate(self.ends[i]):
-            self._at[side][tile][c] = i if put else -1
+        for side, tile in enumerate(self._ends[i]):
+            self._at[side][tile][c] = i if add else -1
             self._free[side][tile] ^= 1 << c
-        self.colour[i] = c if put else -1
+        self.colour[i] = c if add else -1
         if self._spreads:
-            self.load[c, self.lines[i]] += 1 if put else -1
+            self._load[c, self._edges[i]] += 1 if add else -1
 
     def _chain(self, side: int, tile: int, a: int, b: int) -> list[int]:
         """Circuits of colours a, b, a, … from a tile on, once round if that is a circle."""
-        found = []
+        chain = []
         i = self._at[side][tile][a]
-        while i >= 0 and (not found or i != found[0]):
-            found.append(i)
+        while i >= 0 and (not chain or i != chain[0]):
+            chain.append(i)
             side = 1 - side
             a, b = b, a
-            i = self._at[side][self.ends[i][side]][a]
-        return found
+            i = self._at[side][self._ends[i][side]][a]
+        return chain
 
     def _swap(self, chain: list[int], a: int, b: int) -> None:
         self._swaps += len(chain)
@@ -110,12 +103,12 @@ class Colouring:
             self._set(i, b if c == a else a)
 
     def _spread(self) -> None:
-        """Swap two colours along chains as long as that lowers what edges carry too much."""
+        """Exchange two colours along chains as long as that lowers the overload of edges."""
         for _ in range(_PASSES):
-            over = np.maximum(self.load - self.room, 0)
+            over = np.maximum(self._load - self._capacity, 0)
             if not over.any():
                 return
-            crowded = [i for i, line in enumerate(self.lines) if over[self.colour[i], line].any()]
+            crowded = [i for i, edges in enumerate(self._edges) if over[self.colour[i], edges].any()]
             changed = False
             for i in crowded:
                 changed |= self._recolour(i)
@@ -126,29 +119,29 @@ class Colouring:
 
     def _recolour(self, i: int) -> bool:
         a = self.colour[i]
-        if not (self.load[a, self.lines[i]] > self.room[self.lines[i]]).any():
+        if not (self._load[a, self._edges[i]] > self._capacity[self._edges[i]]).any():
             return False
         for b in range(self.colours):
             if b == a:
                 continue
-            before = self._too_much(a, b)
-            chain = self._both_ways(i, a, b)
+            before = self._overload(a, b)
+            chain = self._component(i, a, b)
             self._swap(chain, a, b)
-            if self._too_much(a, b) < before:
+            if self._overload(a, b) < before:
                 return True
             self._swap(chain, a, b)
         return False
 
-    def _both_ways(self, i: int, a: int, b: int) -> list[int]:
-        """All circuits of colours a and b that hang together with circuit i, of colour a."""
-        s, d = self.ends[i]
+    def _component(self, i: int, a: int, b: int) -> list[int]:
+        """All circuits of colours a and b that are connected with circuit i, of colour a."""
+        s, d = self._ends[i]
         onwards = self._chain(0, s, a, b)
         if len(onwards) > 1 and self._at[0][s][b] == onwards[-1]:  # a circle
             return onwards
         return onwards + self._chain(1, d, a, b)[1:]
 
-    def _too_much(self, a: int, b: int) -> int:
-        return int(np.maximum(self.load[[a, b]] - self.room, 0).sum())
+    def _overload(self, a: int, b: int) -> int:
+        return int(np.maximum(self._load[[a, b]] - self._capacity, 0).sum())
 
 
 def _lowest(bits: int) -> int:
@@ -161,19 +154,11 @@ def degrees(src: np.ndarray, dst: np.ndarray, tiles: int) -> tuple[np.ndarray, n
     return np.bincount(src, minlength=tiles), np.bincount(dst, minlength=tiles)
 
 
-def groups(pairs: np.ndarray, tiles: int, limit: int) -> list[np.ndarray]:
-    """Pairs in the fewest groups in which no tile sends to, or receives from, more than `limit`.
+def split_by_degree(pairs: np.ndarray, tiles: int, limit: int) -> list[np.ndarray]:
+    """Indices of pairs in the fewest groups in which no tile sends to, or receives from, more than `limit`.
 
-    Parameters
-    ----------
-    pairs : ndarray of int, shape (pairs, 2)
-    tiles, limit : int
-
-    Returns
-    -------
-    list of ndarray of int
-        Indices of the pairs of each group, in order: ⌈peers of the busiest tile / limit⌉ groups. All but the
-        last are as full as they can be: lasers are best used by as many peers as there are lasers.
+    ⌈peers of the busiest tile / limit⌉ groups. All but the last are as full as they can be: lasers are best
+    used by as many peers as there are lasers.
     """
     src, dst = pairs.T
     most = int(max(d.max() for d in degrees(src, dst, tiles)))

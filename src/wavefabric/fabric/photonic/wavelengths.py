@@ -1,4 +1,4 @@
-"""One part of a round: wavelengths and waveguides for circuits whose routes are known."""
+"""Wavelengths and waveguides for circuits that are up together and whose routes are known."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.colouring import Colouring, degrees
-from wavefabric.fabric.photonic.edges import Route, flat_edges, grid
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import Bundle
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.tile_grid import Route, flat_edges, tile_grid
 
 #: How a tile's ports are shared among its peers; `share` says what each means.
 SHARING = ("even", "paper")
@@ -46,51 +46,42 @@ def fewest_wavelengths(fabric: PhotonicFabric, sharing: str, pairs: np.ndarray) 
     return np.minimum(share(fabric, sharing, sent[src]), share(fabric, sharing, received[dst]))
 
 
-def light(
+def assign_wavelengths(
     fabric: PhotonicFabric, pairs: np.ndarray, routes: Sequence[Route], wavelengths: np.ndarray
 ) -> list[int] | None:
-    """Wavelengths of each pair, as bit masks, such that all circuits can be up together.
+    """Wavelengths of each pair, as bit masks, such that all circuits can be up together; None if not found.
 
-    Parameters
-    ----------
-    fabric : PhotonicFabric
-    pairs : ndarray of int, shape (pairs, 2)
-    routes : sequence of tuple of int, one a pair
-    wavelengths : ndarray of int, shape (pairs,)
-        How many each gets.
-
-    Returns
-    -------
-    list of int, or None
-        None if, on some edge, more circuits were left with one wavelength than it has waveguides. That others
-        would fit is possible: the colouring is improved step by step, not searched through.
+    `wavelengths` says how many each pair gets. With None, on some edge more circuits were left with one
+    wavelength than it has waveguides. An assignment may exist all the same: the colouring is improved step
+    by step, not searched through.
     """
     size = int(wavelengths.min())
     alike = size == wavelengths.max()
     # If all have the same number, a colour is a block of so many wavelengths.
     colours = fabric.lasers // size if alike else fabric.lasers
-    unit = np.arange(len(pairs)) if alike else np.repeat(np.arange(len(pairs)), wavelengths)
-    src, dst = pairs[unit].T.tolist()
-    room = grid(fabric).capacity
+    owner = np.arange(len(pairs)) if alike else np.repeat(np.arange(len(pairs)), wavelengths)
+    src, dst = pairs[owner].T.tolist()
+    capacity = tile_grid(fabric).capacity
     edges, first = flat_edges(fabric.columns, routes)
-    load = np.bincount(edges, None if alike else np.repeat(wavelengths, np.diff(first)), minlength=room.size)
-    if (load > room * colours).any():
+    weight = None if alike else np.repeat(wavelengths, np.diff(first))
+    load = np.bincount(edges, weight, minlength=capacity.size)
+    if (load > capacity * colours).any():
         return None
-    if (np.bincount(edges, minlength=room.size) <= room).all():
+    if (np.bincount(edges, minlength=capacity.size) <= capacity).all():
         colouring = Colouring(src, dst, fabric.ranks, colours)
     else:
-        lines = [edges[first[i] : first[i + 1]] for i in unit]
-        colouring = Colouring(src, dst, fabric.ranks, colours, lines, room)
+        passed = [edges[first[i] : first[i + 1]] for i in owner]
+        colouring = Colouring(src, dst, fabric.ranks, colours, passed, capacity)
     if not colouring.fits:
         return None
     masks = [0] * len(pairs)
     block = (1 << size) - 1 if alike else 1
-    for i, c in zip(unit.tolist(), colouring.colour, strict=True):
+    for i, c in zip(owner.tolist(), colouring.colour, strict=True):
         masks[i] |= block << (c * size if alike else c)
     return masks
 
 
-def bundles(
+def make_bundles(
     fabric: PhotonicFabric, pairs: np.ndarray, routes: Sequence[Route], masks: Sequence[int]
 ) -> tuple[Bundle, ...]:
     """Circuits with a waveguide on each edge, which must have enough of them for each wavelength.
@@ -99,12 +90,12 @@ def bundles(
     them; a bundle is taken apart only if whole bundles do not fit.
     """
     ends = [(int(s), int(d)) for s, d in pairs]
-    guides = _guides(fabric, routes, masks)
+    guides = _waveguides(fabric, routes, masks)
     if guides is not None:
         rows = zip(ends, masks, routes, guides, strict=True)
         return tuple(Bundle(s, d, m, r, g) for (s, d), m, r, g in rows)
     singles = [(i, w) for i, m in enumerate(masks) for w in range(m.bit_length()) if m >> w & 1]
-    guides = _guides(fabric, [routes[i] for i, _ in singles], [1 << w for _, w in singles])
+    guides = _waveguides(fabric, [routes[i] for i, _ in singles], [1 << w for _, w in singles])
     if guides is None:
         raise AssertionError("more circuits of one wavelength than waveguides")
     joined: dict[tuple[int, Route], int] = {}
@@ -113,12 +104,12 @@ def bundles(
     return tuple(Bundle(*ends[i], m, routes[i], g) for (i, g), m in joined.items())
 
 
-def _guides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence[int]) -> list[Route] | None:
+def _waveguides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence[int]) -> list[Route] | None:
     """Waveguides on each route's edges, or None where the simple choice runs out of them."""
-    room = grid(fabric).capacity
+    capacity = tile_grid(fabric).capacity
     edges, first = flat_edges(fabric.columns, routes)
     number = _numbered(edges)
-    crowded = np.bincount(edges, minlength=room.size) > room
+    crowded = np.bincount(edges, minlength=capacity.size) > capacity
     if crowded.any():
         owner = np.repeat(np.arange(len(routes)), np.diff(first))
         sets = {mask: i for i, mask in enumerate(dict.fromkeys(masks))}
@@ -126,13 +117,14 @@ def _guides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence[int
             # Sets of wavelengths are the same or have none in common: each fills the waveguides by itself.
             which = np.array([sets[mask] for mask in masks])
             number = np.where(crowded[edges], _numbered(edges * len(sets) + which[owner]), number)
-            if (number >= room[edges]).any():
+            if (number >= capacity[edges]).any():
                 return None
         else:
             order = np.argsort(edges, kind="stable")
             at = order[crowded[edges[order]]]
             for run in np.split(at, np.flatnonzero(np.diff(edges[at])) + 1):
-                if not _share_guides(run, owner[run].tolist(), masks, int(room[edges[run[0]]]), number):
+                guides = int(capacity[edges[run[0]]])
+                if not _share_waveguides(run, [masks[i] for i in owner[run]], guides, number):
                     return None
     flat, cuts = number.tolist(), first.tolist()
     return [tuple(flat[i:j]) for i, j in pairwise(cuts)]
@@ -146,14 +138,14 @@ def _numbered(keys: np.ndarray) -> np.ndarray:
     return number
 
 
-def _share_guides(places: np.ndarray, owner: list[int], masks, room: int, number: np.ndarray) -> bool:
-    """First fit, the largest bundles first, on one edge; `number` is written at `places`."""
-    used = [0] * room
-    for j in sorted(range(len(owner)), key=lambda j: (-masks[owner[j]].bit_count(), masks[owner[j]], j)):
-        mask = masks[owner[j]]
-        guide = next((g for g in range(room) if not used[g] & mask), None)
+def _share_waveguides(positions: np.ndarray, masks: list[int], guides: int, number: np.ndarray) -> bool:
+    """First fit, the largest bundles first, on one edge; `number` is written at `positions`."""
+    used = [0] * guides
+    for j in sorted(range(len(masks)), key=lambda j: (-masks[j].bit_count(), masks[j], j)):
+        mask = masks[j]
+        guide = next((g for g in range(guides) if not used[g] & mask), None)
         if guide is None:
             return False
         used[guide] |= mask
-        number[places[j]] = guide
+        number[positions[j]] = guide
     return True

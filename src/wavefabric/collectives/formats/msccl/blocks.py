@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavefabric.collectives.formats.msccl.buffers import Touches, hazards
+from wavefabric.collectives.formats.msccl.buffers import Touches
 from wavefabric.collectives.formats.msccl.format import (
     BLOCK,
     BLOCKS,
@@ -22,21 +22,12 @@ from wavefabric.collectives.formats.msccl.format import (
     R,
     S,
 )
+from wavefabric.collectives.levels import hazards
 
 #: A transfer in terms of MSCCL's buffers, in the order in which all of a GPU are done.
 MOVE = np.dtype(
-    [
-        ("round", np.int64),
-        ("src", np.int64),
-        ("dst", np.int64),
-        ("srcbuf", np.int64),
-        ("srcoff", np.int64),
-        ("dstbuf", np.int64),
-        ("dstoff", np.int64),
-        ("cnt", np.int64),
-        ("reduce", np.bool_),
-        ("instance", np.int64),
-    ]
+    [(name, np.int64) for name in ("round", "src", "dst", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt")]
+    + [("reduce", np.bool_), ("instance", np.int64)]
 )
 
 

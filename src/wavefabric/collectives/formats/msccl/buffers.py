@@ -85,27 +85,3 @@ def touches(algorithm: MscclAlgorithm) -> Touches:
         within = base[buffers.buffer[letter]] + buffers.shift[gpu[row], letter] + steps[f"{side}off"][row]
         parts.append((row, gpu[row] * base[-1] + within, steps["cnt"][row], write))
     return Touches.of(parts)
-
-
-def hazards(chunk: np.ndarray, time: np.ndarray, writes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Touches (later, earlier) that must stay in order: a write and its reads, a read and the next write, ….
-
-    `time` orders those of a chunk; of equal times (a step that reads and writes it) reads come first. All
-    other orders of a chunk follow from these.
-    """
-    order = np.lexsort((writes, time, chunk))
-    chunk, written = chunk[order], writes[order]
-    at = np.arange(chunk.size)
-    begin = np.searchsorted(chunk, chunk)  # of each touch's chunk
-    last = np.maximum.accumulate(np.where(written, at, -1))
-    before = np.concatenate(([-1], last[:-1]))[: at.size]  # last write before each touch
-    before = np.where(before >= begin, before, -1)
-    read = ~written & (before >= 0)
-    # A write comes after all reads since the last write, and after that write if there were none.
-    lowest = np.where(before >= 0, before + 1, begin)
-    reads = np.where(written, at - lowest, 0)
-    alone = written & (reads == 0) & (before >= 0)
-    write, within = ragged(reads)
-    later = np.concatenate((at[read], at[alone], write))
-    earlier = np.concatenate((before[read], before[alone], lowest[write] + within))
-    return order[later], order[earlier]

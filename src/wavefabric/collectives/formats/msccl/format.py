@@ -52,24 +52,11 @@ WRITES = np.isin(np.arange(len(TYPES)), (R, RCS, RRC, RRCS, CPY, RE, RA))
 BUFFERS = ("i", "o", "s")
 
 #: Thread blocks, in the order of GPU and id.
-BLOCK = np.dtype(
-    [("gpu", np.int32), ("id", np.int32), ("send", np.int32), ("recv", np.int32), ("chan", np.int32)]
-)
+BLOCK = np.dtype([(name, np.int32) for name in ("gpu", "id", "send", "recv", "chan")])
 #: Steps, in the order of their blocks; ``block`` is a row of the table of blocks, ``s`` the number in it.
 STEP = np.dtype(
-    [
-        ("block", np.int32),
-        ("s", np.int32),
-        ("type", np.int8),
-        ("srcbuf", np.int8),
-        ("srcoff", np.int32),
-        ("dstbuf", np.int8),
-        ("dstoff", np.int32),
-        ("cnt", np.int32),
-        ("depid", np.int32),
-        ("deps", np.int32),
-        ("hasdep", np.int8),
-    ]
+    [(name, np.int32) for name in ("block", "s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt")]
+    + [(name, np.int32) for name in ("depid", "deps", "hasdep")]
 )
 
 _MOST = 2**31 - 1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from wavefabric.collectives.formats.msccl.buffers import hazards, touches
+from wavefabric.collectives.formats.msccl.buffers import touches
 from wavefabric.collectives.formats.msccl.format import MscclAlgorithm
 from wavefabric.collectives.formats.msccl.graph import run_order, waited_steps
+from wavefabric.collectives.levels import hazards
 from wavefabric.errors import InputError
 
 #: Numbers held at once.

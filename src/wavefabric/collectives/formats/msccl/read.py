@@ -118,11 +118,11 @@ def _transfers(
     early = _overwritten(algorithm, senders, order)
     gpus = algorithm.blocks["gpu"][steps["block"]].tolist()
     kinds, counts = steps["type"].tolist(), steps["cnt"].tolist()
-    place = {}
+    location = {}
     for side in ("src", "dst"):
         letter = steps[f"{side}buf"]
         chunk = buffers.shift[gpus, letter] + steps[f"{side}off"]
-        place[side] = list(zip(buffers.buffer[letter].tolist(), chunk.tolist(), strict=True))
+        location[side] = list(zip(buffers.buffer[letter].tolist(), chunk.tolist(), strict=True))
     relay = len(buffers.names)
     relayed = np.zeros(algorithm.gpus, np.int64)
     #: What a step passes on: GPU, buffer, chunk; and the same of what waits for a receive in a relay.
@@ -142,7 +142,7 @@ def _transfers(
     receivers[senders[senders >= 0]] = np.flatnonzero(senders >= 0)
     for row in order:
         kind, gpu, count = kinds[row], gpus[row], counts[row]
-        src, dst = (gpu, *place["src"][row]), (gpu, *place["dst"][row])
+        src, dst = (gpu, *location["src"][row]), (gpu, *location["dst"][row])
         if kind in (R, RCS, RRC, RRS, RRCS):
             source = relays.pop(row, None) or passed[int(senders[row])]
             if kind in (RRC, RRCS, RRS):

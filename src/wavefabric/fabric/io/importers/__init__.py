@@ -1,1 +1,1 @@
-"""Fabrics from what machines say about themselves: NCCL's topology files, tables of nvidia-smi."""
+"""Fabrics from what machines say about themselves: topology files of NCCL, tables of nvidia-smi."""

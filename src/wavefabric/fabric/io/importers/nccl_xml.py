@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.fabric.io.importers import assumed
+from wavefabric.fabric.io.importers import bandwidths
 from wavefabric.files.xml import parse_xml, text_of
 from wavefabric.units import show
 
@@ -66,16 +66,15 @@ def read_nccl_xml(
 
     Notes
     -----
-    Bandwidths are those that NCCL and RCCL derive (see `wavefabric.fabric.io.importers.assumed`). Files for
-    virtual machines may name no GPUs: PCI devices of class 0x03 or 0x12 are taken for them, and NVLinks are
-    then not known.
+    Bandwidths are those that NCCL and RCCL derive (see `importers.bandwidths`). Files for virtual machines
+    may name no GPUs: PCI devices of class 0x03 or 0x12 are taken for them, and NVLinks are then not known.
     NCCL adds a fifth to the PCIe traffic between GPUs on two Intel CPUs; here it is not added. NVSwitches are
     one node a host, or one for all hosts if they are not seen as PCI devices (targets ``fffffff:ff:ff.0``),
     as with NVLink between hosts.
     """
     if isinstance(source, str) and source.strip() and "<" not in source:
         source = Path(source)
-    root = parse_xml(assumed.source_text(source, "nccl topology"), "nccl topology")
+    root = parse_xml(bandwidths.source_text(source, "nccl topology"), "nccl topology")
     if root.tag != "system":
         raise InputError(f"nccl topology: root element {root.tag[:60]!r}; allowed: system")
     if text_of(root, "system", "version") not in _VERSIONS:
@@ -93,9 +92,8 @@ def read_nccl_xml(
         raise InputError(f"sm: {sm} given without nvlinks; allowed: with a number of NVLinks")
     reader.join()
     direct = any(kind in _DIRECT for _, _, _, kind in reader.links)
-    return reader.fabric(
-        name, assumed.least("alpha", alpha, assumed.NVLINK_ALPHA if direct else assumed.PCIE_ALPHA), nvlinks
-    )
+    default = bandwidths.NVLINK_ALPHA if direct else bandwidths.PCIE_ALPHA
+    return reader.fabric(name, bandwidths.positive("alpha", alpha, default), nvlinks)
 
 
 #: End of the description of a fabric whose file names no direct links between GPUs: NCCL's, RCCL's.
@@ -151,12 +149,12 @@ class _Reader:
         cpu = self.node(f"CPU{numa}", host)
         arch, vendor = element.get("arch", "x86_64"), element.get("vendor", "")
         numbers = (_number(element, where, key, 0) for key in ("familyid", "modelid"))
-        self.cpus[host, numa] = cpu, assumed.sockets(arch, vendor, *numbers)
+        self.cpus[host, numa] = cpu, bandwidths.sockets(arch, vendor, *numbers)
         for place, child in enumerate(element):
             if child.tag == "pci":
                 self.pci(child, cpu, cpu, host)
             elif child.tag == "nic":  # without a bus id
-                self.nic(child, cpu, f"NIC {place} on CPU{numa}", host, assumed.LOCAL)
+                self.nic(child, cpu, f"NIC {place} on CPU{numa}", host, bandwidths.LOCAL)
 
     def pci(self, element: Element, parent: str, cpu: str, host: int) -> None:
         bus = _bus(element, "pci", "busid")
@@ -168,7 +166,7 @@ class _Reader:
         lanes = _number(element, where, "link_width", 0)
         if not 0 <= lanes <= 64:
             raise InputError(f"{where} link_width: {lanes}; allowed: 0 to 64")
-        bandwidth = assumed.pcie(float(rate[1]) if rate else None, lanes)
+        bandwidth = bandwidths.pcie(float(rate[1]) if rate else None, lanes)
         gpus = element.findall("gpu")
         if gpus or (not self.named and kind.startswith(_GPU_CLASS)):
             self.device(gpus, parent, cpu, host, bus, bandwidth)
@@ -205,7 +203,7 @@ class _Reader:
             sm = _number(taking[number], name, "sm", 0) or None if taking else None
             self.gpus.append(_Gpu(node, host, bus, rank, sm))
             if shared:
-                self.both(node, shared, assumed.LOCAL, "wire")
+                self.both(node, shared, bandwidths.LOCAL, "wire")
         at = shared or self.gpus[-1].node
         self.devices[host, bus] = at
         self.both(at, parent, bandwidth, "pcie")
@@ -214,10 +212,10 @@ class _Reader:
         self.amd = self.amd or "gcn" in taking[0].attrib
         for child in taking[0]:
             if child.tag == "nvlink":
-                each = assumed.nvlink(_number(taking[0], "gpu", "sm"))
+                each = bandwidths.nvlink(_number(taking[0], "gpu", "sm"))
                 self.direct.append((at, cpu, host, child, each))
             elif child.tag == "xgmi":
-                self.direct.append((at, cpu, host, child, assumed.xgmi(taking[0].get("gcn", ""))))
+                self.direct.append((at, cpu, host, child, bandwidths.xgmi(taking[0].get("gcn", ""))))
             elif child.tag == "c2c":
                 count, speed = (_number(child, "c2c", key) for key in ("count", "bw"))
                 if count < 1 or speed < 1:
@@ -247,7 +245,7 @@ class _Reader:
         for host, bus, element in self.pcilinks:
             target = self.devices.get((host, _bus(element, "pcilink", "target")))
             if target in self.nodes:
-                self.links.append((self.devices[host, bus], target, assumed.LOCAL, "pcie"))
+                self.links.append((self.devices[host, bus], target, bandwidths.LOCAL, "pcie"))
         for (host, numa), (cpu, speed) in self.cpus.items():
             for (other_host, other), (target, _) in self.cpus.items():
                 if host == other_host and numa != other:
@@ -290,7 +288,7 @@ class _Reader:
         if not 1 <= nvlinks <= 1024:
             raise InputError(f"nvlinks: {nvlinks} given; allowed: 1 to 1024")
         for (host, bus), speed in {(g.host, g.bus): g.sm for g in self.gpus}.items():
-            each = assumed.nvlink(sm or speed or 80)
+            each = bandwidths.nvlink(sm or speed or 80)
             self.switched(self.devices[host, bus], host, nvlinks * each, "nvlink")
 
     def fabric(self, name: str, alpha: float, nvlinks: int | None = None) -> Fabric:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.fabric.io.importers import assumed
+from wavefabric.fabric.io.importers import bandwidths
 from wavefabric.system.gpu_topology import SLOW_FIRST, GpuTopology, parse
 
 #: NVLinks of a GPU in all, by compute capability.
@@ -62,17 +62,18 @@ def read_topo(
     InputError
         In one line; also if the classes contradict one another.
     """
-    table = parse(assumed.source_text(source, "nvidia-smi topo -m"))
+    table = parse(bandwidths.source_text(source, "nvidia-smi topo -m"))
     _check(table)
     nvlinks = any(link.startswith("NV") for row in table.links for link in row)
-    each = assumed.least("nvlink_bandwidth", nvlink_bandwidth, assumed.nvlink(sm))
-    pcie = assumed.least("pcie_bandwidth", pcie_bandwidth, assumed.pcie_of(sm))
-    socket = assumed.least("socket_bandwidth", socket_bandwidth, 16e9)
+    each = bandwidths.positive("nvlink_bandwidth", nvlink_bandwidth, bandwidths.nvlink(sm))
+    pcie = bandwidths.positive("pcie_bandwidth", pcie_bandwidth, bandwidths.pcie_of(sm))
+    socket = bandwidths.positive("socket_bandwidth", socket_bandwidth, 16e9)
     switches, pairs = _tree(table, pcie, socket)
     if nvlinks:
         found = _nvlinks(table, sm, nvswitch, each)
         switches += sorted({b for _, b, _, _ in found if not b.startswith("GPU")})
         pairs += found
+    default_alpha = bandwidths.NVLINK_ALPHA if nvlinks else bandwidths.PCIE_ALPHA
     links = [Link(a, b, w, 0.0, kind) for a, b, w, kind in pairs]
     links += [Link(b, a, w, 0.0, kind) for a, b, w, kind in pairs]
     return Fabric(
@@ -80,7 +81,7 @@ def read_topo(
         gpus=tuple(f"GPU{g}" for g in range(table.gpus)),
         switches=tuple(switches),
         links=tuple(links),
-        alpha=assumed.least("alpha", alpha, assumed.NVLINK_ALPHA if nvlinks else assumed.PCIE_ALPHA),
+        alpha=bandwidths.positive("alpha", alpha, default_alpha),
         description=f"{table.gpus} GPUs, from nvidia-smi topo -m",
         source=f"classes of the table; bandwidths assumed for compute capability {sm / 10:.1f}",
     )

@@ -10,71 +10,54 @@ from itertools import product
 
 import numpy as np
 
-from wavefabric.fabric.photonic.edges import Pair, grid
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.tile_grid import Pair, tile_grid
 
 #: Above this number of tiles only half planes, bands of rows and of columns, and single tiles are looked at.
 _MOST_TILES = 1024
 
 
 def overlap_bound(fabric: PhotonicFabric, pairs: Sequence[Pair]) -> int:
-    """No choice of one route a pair has fewer routes on its busiest edge, in one direction.
+    """Every choice of one route a pair has at least so many routes on its busiest edge, in one direction.
 
-    Parameters
-    ----------
-    fabric : PhotonicFabric
-    pairs : sequence of (int, int)
-
-    Returns
-    -------
-    int
-        max over rectangles of ⌈pairs that leave (or enter) / edges of the rim⌉; 0 without pairs.
+    The maximum over rectangles of ⌈pairs that leave (or enter) / edges of the rim⌉; 0 without pairs.
     """
     if not len(pairs):
         return 0
-    edges = (grid(fabric).capacity > 0).astype(np.int64)
+    edges = (tile_grid(fabric).capacity > 0).astype(np.int64)
     return _ceil_most(fabric, np.asarray(pairs, np.int64), np.ones(len(pairs), np.int64), edges)
 
 
 def parts_bound(
     fabric: PhotonicFabric, pairs: Sequence[Pair], wavelengths: Sequence[int] | np.ndarray
 ) -> int:
-    """Least number of parts in which a round fits through every rectangle's rim.
+    """Least number of parts in which a round fits through every rectangle's rim, 0 without pairs.
 
-    Parameters
-    ----------
-    fabric : PhotonicFabric
-    pairs : sequence of (int, int)
-    wavelengths : sequence of int, one a pair
-        The fewest with which a pair is served.
-
-    Returns
-    -------
-    int
-        max of ⌈Σ wavelengths that cross / (lasers × waveguides of the rim)⌉; 0 without pairs.
+    The maximum of ⌈Σ wavelengths that cross / (lasers × waveguides of the rim)⌉, with the fewest wavelengths
+    by which each pair is served.
     """
     if not len(pairs):
         return 0
-    room = grid(fabric).capacity * fabric.lasers
-    return _ceil_most(fabric, np.asarray(pairs, np.int64), np.asarray(wavelengths, np.int64), room)
+    capacity = tile_grid(fabric).capacity * fabric.lasers
+    return _ceil_most(fabric, np.asarray(pairs, np.int64), np.asarray(wavelengths, np.int64), capacity)
 
 
-def _ceil_most(fabric: PhotonicFabric, pairs: np.ndarray, weight: np.ndarray, room: np.ndarray) -> int:
+def _ceil_most(fabric: PhotonicFabric, pairs: np.ndarray, weight: np.ndarray, capacity: np.ndarray) -> int:
     rows, columns = fabric.rows, fabric.columns
-    room = room.reshape(rows, columns, 4)
+    capacity = capacity.reshape(rows, columns, 4)
     # What lies between row i − 1 and row i, between column j − 1 and column j; nothing at the border. Both
     # directions have the same.
     down, right = np.zeros((rows + 1, columns), np.int64), np.zeros((rows, columns + 1), np.int64)
-    down[1:], right[:, 1:] = room[:, :, 2], room[:, :, 0]
+    down[1:], right[:, 1:] = capacity[:, :, 2], capacity[:, :, 0]
     src, dst = pairs.T
     at = [*np.divmod(src, columns), *np.divmod(dst, columns)]
     if rows * columns <= _MOST_TILES:
         return _rectangles(at, weight, down, right)
     zero = np.zeros_like(src)
     bands = _rectangles([at[0], zero, at[2], zero], weight, down.sum(axis=1)[:, None], np.zeros((rows, 2)))
-    columns_ = [zero, at[1], zero, at[3]]
-    bands = max(bands, _rectangles(columns_, weight, np.zeros((2, columns)), right.sum(axis=0)[None]))
-    rim = room.sum(axis=2).ravel()
+    column_ends = [zero, at[1], zero, at[3]]
+    bands = max(bands, _rectangles(column_ends, weight, np.zeros((2, columns)), right.sum(axis=0)[None]))
+    rim = capacity.sum(axis=2).ravel()
     ends = [np.bincount(t, weight, rows * columns) for t in (src, dst)]
     return max(bands, *(int(np.ceil(e / np.maximum(rim, 1)).max()) for e in ends))
 
@@ -96,9 +79,9 @@ def _rectangles(at: list[np.ndarray], weight: np.ndarray, down: np.ndarray, righ
         _boxes(sources, top, bottom, left, end), _boxes(destinations, top, bottom, left, end)
     )
     along = np.pad(down, ((0, 0), (1, 0))).cumsum(axis=1)
-    beside = np.pad(right, ((1, 0), (0, 0))).cumsum(axis=0)
+    across = np.pad(right, ((1, 0), (0, 0))).cumsum(axis=0)
     rim = along[top, end] - along[top, left] + along[bottom, end] - along[bottom, left]
-    rim = rim + beside[bottom, left] - beside[top, left] + beside[bottom, end] - beside[top, end]
+    rim = rim + across[bottom, left] - across[top, left] + across[bottom, end] - across[top, end]
     return int(np.ceil((crossing - inside) / np.maximum(rim, 1)).max())
 
 

@@ -1,4 +1,4 @@
-"""Routes with the least possible overlap, as an integer program (the LUMORPH paper's algorithm 2, mended)."""
+"""Routes with the least possible overlap, as an integer program (LUMORPH paper, algorithm 2, corrected)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.fabric.photonic.edges import Grid, Pair, Route, edge_loads, grid
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.tile_grid import Pair, Route, TileGrid, edge_loads, tile_grid
 
 _INFEASIBLE = 2
 
@@ -20,48 +20,28 @@ def minimum_overlap(
     bound: int,
     time_limit: float,
 ) -> tuple[list[Route], int]:
-    """Improve on known routes as far as possible, or prove that it is not possible.
+    """Routes with a smaller overlap than known ones, if any are found in time, and a proved lower bound.
 
-    Parameters
-    ----------
-    fabric : PhotonicFabric
-    pairs : sequence of (int, int)
-    routes : sequence of tuple of int, one a pair
-        Known; only routes with a smaller overlap are looked for.
-    bound : int
-        A known lower bound on the overlap.
-    time_limit : float
-        s, of the solver (HiGHS through SciPy).
-
-    Returns
-    -------
-    routes : list of tuple of int
-        Those given, if none better were found in time.
-    bound : int
-        What the solver proved, or `bound`.
-
-    Notes
-    -----
     The paper has a binary variable a pair and edge, with (16) wrong: the edges into a destination must carry
     1, not 0. Circuits of one source can be exchanged among each other, so here a variable counts all circuits
     of a source on an edge: at its destinations one stays, elsewhere as many leave as come, and what they
     carry is taken apart into paths afterwards. Bounds are the same and there are fewer variables. Circles are
     kept out by a price on length, so small that it never outweighs one route of overlap, and those that a
-    solver with tolerances leaves are cut off.
+    solver with tolerances leaves are cut off. The solver is HiGHS through SciPy; `time_limit` in s.
     """
     known = int(edge_loads(fabric, routes).max(initial=0)) if len(pairs) else 0
     if known <= bound:
         return list(routes), bound
-    flows, proved = _solve(grid(fabric), pairs, bound, known - 1, time_limit)
+    flows, proved = _solve(tile_grid(fabric), pairs, bound, known - 1, time_limit)
     bound = max(bound, min(proved, known))
     if flows is None:
         return list(routes), bound
-    found = _paths(grid(fabric), pairs, flows)
-    better = int(edge_loads(fabric, found).max()) < known
-    return (found if better else list(routes)), bound
+    solved = _paths(tile_grid(fabric), pairs, flows)
+    better = int(edge_loads(fabric, solved).max()) < known
+    return (solved if better else list(routes)), bound
 
 
-def _solve(g: Grid, pairs, low: int, high: int, time_limit: float) -> tuple[np.ndarray | None, int]:
+def _solve(g: TileGrid, pairs, low: int, high: int, time_limit: float) -> tuple[np.ndarray | None, int]:
     """Circuits of each source on each edge (as in `g.edge`), or None; and a lower bound on the overlap."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array, csr_array, hstack, kron, vstack
@@ -110,20 +90,20 @@ def _solve(g: Grid, pairs, low: int, high: int, time_limit: float) -> tuple[np.n
     return np.rint(result.x[:-1]).astype(np.int64).reshape(sources.size, edges), max(low, proved)
 
 
-def _paths(g: Grid, pairs, flows: np.ndarray) -> list[Route]:
+def _paths(g: TileGrid, pairs, flows: np.ndarray) -> list[Route]:
     """Counts of circuits taken apart into one simple path a pair."""
     row = {s: i for i, s in enumerate(np.unique([s for s, _ in pairs]).tolist())}
     entries = [range(g.indptr[t], g.indptr[t + 1]) for t in range(g.tiles)]
-    found = []
+    paths = []
     for s, d in pairs:
         left = flows[row[s]]
         path, edges = _walk(g, entries, left, s, d)
         left[edges] -= 1
-        found.append(path)
-    return found
+        paths.append(path)
+    return paths
 
 
-def _walk(g: Grid, entries, left: np.ndarray, src: int, dst: int) -> tuple[Route, list[int]]:
+def _walk(g: TileGrid, entries, left: np.ndarray, src: int, dst: int) -> tuple[Route, list[int]]:
     """A shortest path over edges with circuits left, and the entries of its edges."""
     came: dict[int, tuple[int, int]] = {src: (src, -1)}
     queue = [src]

@@ -1,7 +1,7 @@
-"""Fewer routes on the busiest edge: routes over it are taken out and laid again where there is room.
+"""Rip-up and reroute: routes over the busiest edges are removed and laid again where there is capacity.
 
-Negotiated congestion (McMurchie & Ebeling 1995, doi:10.1145/201310.201328): an edge that is too full too
-often becomes dearer, so that routes with another way leave it to those without.
+Negotiated congestion (McMurchie & Ebeling 1995, doi:10.1145/201310.201328): the price of an edge rises each
+time it is overloaded, so that routes with an alternative leave it to those without.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from wavefabric.fabric.photonic.edges import Grid, Route, flat_edges, grid, route_edges
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.tile_grid import Route, TileGrid, flat_edges, route_edges, tile_grid
+
+#: Passes in which all routes over overloaded edges are laid again, and paths searched in all.
+_PASSES, _SEARCHES = 20, 6000
 
 
-class Ways:
+class CheapestPaths:
     """Cheapest paths on a grid whose edges have prices."""
 
-    def __init__(self, g: Grid):
+    def __init__(self, g: TileGrid):
         from scipy.sparse import csr_array
 
         self.grid = g
@@ -43,64 +46,46 @@ def ripup(
     bound: int,
     *,
     seed: int = 0,
-    passes: int = 20,
-    searches: int = 6000,
 ) -> list[Route]:
-    """Routes with a busiest edge that carries no more than before, fewer where that is found.
+    """Routes whose busiest edge carries no more than before, fewer where that is found; stops at `bound`.
 
-    Parameters
-    ----------
-    fabric : PhotonicFabric
-    pairs : sequence of (int, int)
-    routes : sequence of tuple of int, one a pair
-        To begin with.
-    bound : int
-        Routes on the busiest edge at which to stop.
-    seed : int
-        For the order in which routes are taken out.
-    passes : int
-        How often all routes over edges that are too full are laid again before one gives up.
-    searches : int
-        Paths looked for in all.
-
-    Returns
-    -------
-    list of tuple of int
+    `seed` sets the order in which routes are removed.
     """
-    g = grid(fabric)
-    ways, rng = Ways(g), np.random.default_rng(seed)
+    g = tile_grid(fabric)
+    paths, rng = CheapestPaths(g), np.random.default_rng(seed)
     best = list(routes)
-    edges, first = flat_edges(g.columns, best)
-    load = np.bincount(edges, minlength=g.capacity.size)
-    lines = [edges[i:j] for i, j in pairwise(first)]
+    flat, first = flat_edges(g.columns, best)
+    load = np.bincount(flat, minlength=g.capacity.size)
+    edges = [flat[i:j] for i, j in pairwise(first)]
     now = list(best)
-    left = searches
+    left = _SEARCHES
     while load.max(initial=0) > max(bound, 1):
         target = int(load.max()) - 1
-        left = _relieve(ways, pairs, now, lines, load, target, rng, passes, left)
+        left = _relieve(paths, pairs, now, edges, load, target, rng, left)
         if load.max() > target:
             break
         best = list(now)
     return best
 
 
-def _relieve(ways: Ways, pairs, routes, lines, load, target: int, rng, passes: int, left: int) -> int:
-    """Lay routes again, in place, until no edge has more than `target`; returns what is left of `left`."""
+def _relieve(paths: CheapestPaths, pairs, routes, edges, load, target: int, rng, left: int) -> int:
+    """Lay routes again, in place, until no edge has more than `target`; returns what is left of the searches
+    `left`."""
     history = np.zeros(load.size)
-    for _ in range(passes):
+    for _ in range(_PASSES):
         over = load > target
         if not over.any() or left <= 0:
             break
         history += over
-        users = np.array([i for i, line in enumerate(lines) if over[line].any()])
+        users = np.array([i for i, used in enumerate(edges) if over[used].any()])
         rng.shuffle(users)
         for i in users:
-            if not (load[lines[i]] > target).any():
+            if not (load[edges[i]] > target).any():
                 continue
-            load[lines[i]] -= 1
+            load[edges[i]] -= 1
             price = 1 + (load / target) ** 2 + (load >= target) * (8 + 8 * history)
-            routes[i], _ = ways.cheapest(pairs[i][0], pairs[i][1], price)
-            lines[i] = route_edges(ways.grid.columns, routes[i])
-            load[lines[i]] += 1
+            routes[i], _ = paths.cheapest(pairs[i][0], pairs[i][1], price)
+            edges[i] = route_edges(paths.grid.columns, routes[i])
+            load[edges[i]] += 1
             left -= 1
     return left

@@ -1,4 +1,4 @@
-"""Which way each circuit takes, and proof of how good that is."""
+"""The route of each circuit, and a lower bound that says how good the choice is."""
 
 from __future__ import annotations
 
@@ -11,61 +11,36 @@ import numpy as np
 
 from wavefabric.collectives.arguments import whole
 from wavefabric.errors import InputError
-from wavefabric.fabric.photonic.edges import Pair, Route, check_pairs, edge_loads, grid
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound
+from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
 from wavefabric.fabric.photonic.routing.ripup import ripup
 from wavefabric.fabric.photonic.routing.xy import xy, xy_overlap
-from wavefabric.fabric.photonic.routing.yen import k_shortest
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.tile_grid import Pair, Route, check_pairs, edge_loads, tile_grid
 
 if TYPE_CHECKING:
     from wavefabric.fabric.photonic.budget import LinkBudget
 
-#: Ways of choosing routes; `route` says what each is.
+#: Methods of choosing routes; `route` says what each is.
 METHODS = ("auto", "xy", "shortest", "random", "ripup", "exact")
 
-#: "auto" asks the solver where the integer program has at most so many variables (sources × edges).
+#: "auto" uses the solver where the integer program has at most so many variables (sources × edges).
 _SMALL = 4000
 
 
 @dataclass(frozen=True)
 class Routing:
-    """One route for each pair.
-
-    Parameters
-    ----------
-    pairs : tuple of (int, int)
-    routes : tuple of tuple of int
-        Tiles, source first and destination last; one a pair.
-    overlap : int
-        Most routes on one edge in one direction.
-    bound : int
-        No choice of routes has fewer.
-    certified : bool
-        Whether ``overlap == bound``: no choice of routes is better.
-    method : str
-        What found the routes: ``"xy"``, ``"xy, column first"``, ``"shortest"``, ``"random"``, ``"ripup"`` or
-        ``"exact"``.
-    seconds : float
-        Wall time it took.
-    set_ups : int
-        Least number of parts in which circuits that each fill a waveguide are up: 1 if no edge has fewer
-        waveguides than routes.
-    """
+    """One route for each pair."""
 
     pairs: tuple[Pair, ...]
-    routes: tuple[Route, ...]
-    overlap: int
-    bound: int
-    certified: bool
-    method: str
-    seconds: float
+    routes: tuple[Route, ...]  # tiles, source first and destination last; one a pair
+    overlap: int  # most routes on one edge in one direction
+    bound: int  # no choice of routes has fewer
+    certified: bool  # whether ``overlap == bound``: no choice of routes is better
+    method: str  # ``"xy"``, ``"xy, column first"``, ``"shortest"``, ``"random"``, ``"ripup"`` or ``"exact"``
+    seconds: float  # wall time
+    #: Least number of parts in which circuits that each fill a waveguide are up.
     set_ups: int = 1
-
-    @property
-    def gap(self) -> int:
-        """``overlap − bound``."""
-        return self.overlap - self.bound
 
 
 def route(
@@ -78,7 +53,7 @@ def route(
     time_limit: float = 5.0,
     budget: LinkBudget | None = None,
 ) -> Routing:
-    """A route for each pair of tiles, such that few share an edge.
+    """A route for each pair of tiles, such that few share an edge, and a lower bound on the overlap.
 
     Parameters
     ----------
@@ -87,7 +62,7 @@ def route(
         Source and destination; every pair once.
     method : str
         ``"xy"``: along the row first, or for all along the column first if that is better.
-        ``"shortest"``: the first that Yen's algorithm finds.
+        ``"shortest"``: the first that Yen's algorithm yields.
         ``"random"``: one of the `k` shortest simple paths at random.
         ``"ripup"``: row–column routes; those over the busiest edges are laid again (`ripup`).
         ``"exact"``: the least overlap as an integer program (`minimum_overlap`), within `time_limit`.
@@ -95,18 +70,13 @@ def route(
         routes: they are shortest, so no others take less time. Else what takes least time of these, ripup,
         and exact if that is small enough.
     seed : int
-        For ``"random"``, ``"ripup"`` and what uses it: the same seed gives the same routes.
+        Of random choices.
     k : int
     time_limit : float
         s, of the solver.
     budget : LinkBudget, optional
         ``"auto"`` counts what wavelengths carry by it, up to the fabric's `laser_bandwidth`. By default that
         over any route.
-
-    Returns
-    -------
-    Routing
-        With a lower bound on the overlap: from cuts, or better if the solver proved it.
 
     Raises
     ------
@@ -115,7 +85,7 @@ def route(
 
     Examples
     --------
-    >>> from wavefabric.fabric.photonic.wafer import PhotonicFabric
+    >>> from wavefabric.fabric.photonic.fabric import PhotonicFabric
     >>> wafer = PhotonicFabric("w", 4, 4, 4, 4, 16, None, 28e9, 8, 8, 0.7e-6, 3.7e-6)
     >>> halves = route(wafer, [(t, t ^ 8) for t in range(16)])
     >>> halves.overlap, halves.bound, halves.method
@@ -127,78 +97,78 @@ def route(
     if not time_limit > 0:
         raise InputError(f"time_limit: {time_limit} given; allowed: more than 0 s")
     begin = time.perf_counter()
-    asked = check_pairs(fabric, pairs)
-    bound = overlap_bound(fabric, asked)
+    checked = check_pairs(fabric, pairs)
+    bound = overlap_bound(fabric, checked)
     if method == "shortest":
-        made = _made(fabric, asked, [k_shortest(fabric, s, d, 1)[0] for s, d in asked], bound, "shortest")
+        shortest = [k_shortest(fabric, s, d, 1)[0] for s, d in checked]
+        made = _routing(fabric, checked, shortest, bound, "shortest")
     elif method == "random":
-        made = _made(fabric, asked, random_routes(fabric, asked, k, seed), bound, "random")
+        made = _routing(fabric, checked, random_routes(fabric, checked, k, seed), bound, "random")
     else:
-        made = _better(fabric, _straight(fabric, asked, bound), method, seed, time_limit, budget)
+        straight = _straight(fabric, checked, bound)
+        made = _improve(fabric, straight, method, seed=seed, time_limit=time_limit, budget=budget)
     return replace(made, seconds=time.perf_counter() - begin)
 
 
 def random_routes(fabric: PhotonicFabric, pairs: Iterable[Pair], k: int, seed: int) -> list[Route]:
     """For each pair one of its k shortest simple paths, all equally likely."""
     rng = np.random.default_rng(seed)
-    found = []
+    routes = []
     for s, d in pairs:
         paths = k_shortest(fabric, s, d, k)
-        found.append(paths[int(rng.integers(len(paths)))])
-    return found
+        routes.append(paths[int(rng.integers(len(paths)))])
+    return routes
 
 
 def _straight(fabric: PhotonicFabric, pairs: list[Pair], bound: int) -> Routing:
     column_first = xy_overlap(fabric, pairs, True) < xy_overlap(fabric, pairs)
     routes = [xy(fabric, s, d, column_first) for s, d in pairs]
-    return _made(fabric, pairs, routes, bound, "xy, column first" if column_first else "xy")
+    return _routing(fabric, pairs, routes, bound, "xy, column first" if column_first else "xy")
 
 
-def _better(
+def _improve(
     fabric: PhotonicFabric,
     straight: Routing,
     method: str,
+    *,
     seed: int,
     time_limit: float,
     budget: LinkBudget | None,
 ) -> Routing:
     """What `method` makes of row–column routes."""
-    pairs, found = list(straight.pairs), straight
+    pairs, best = list(straight.pairs), straight
     if method == "xy" or (method == "auto" and (straight.certified or straight.set_ups == 1)):
         return straight
-    if not found.certified:
-        routes = ripup(fabric, pairs, found.routes, found.bound, seed=seed)
-        relaid = _made(fabric, pairs, routes, found.bound, "ripup")
-        found = relaid if relaid.overlap < found.overlap else found
+    if not best.certified:
+        routes = ripup(fabric, pairs, best.routes, best.bound, seed=seed)
+        relaid = _routing(fabric, pairs, routes, best.bound, "ripup")
+        best = relaid if relaid.overlap < best.overlap else best
     small = len({s for s, _ in pairs}) * len(fabric.edges()) <= _SMALL
-    tried = [straight, found]
-    if method == "exact" or (method == "auto" and small and not found.certified):
+    candidates = [straight, best]
+    if method == "exact" or (method == "auto" and small and not best.certified):
         from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
 
-        routes, bound = minimum_overlap(fabric, pairs, found.routes, found.bound, time_limit)
-        found = _made(fabric, pairs, routes, bound, "exact")
-        tried.append(found)
+        routes, bound = minimum_overlap(fabric, pairs, best.routes, best.bound, time_limit)
+        best = _routing(fabric, pairs, routes, bound, "exact")
+        candidates.append(best)
     if method != "auto":
-        return found
-    best = min(tried, key=lambda one: (_time(fabric, one, budget), one.overlap))
-    return replace(best, bound=found.bound, certified=best.overlap == found.bound)
+        return best
+    fastest = min(candidates, key=lambda one: (_time(fabric, one, budget), one.overlap))
+    return replace(fastest, bound=best.bound, certified=fastest.overlap == best.bound)
 
 
-def _time(fabric: PhotonicFabric, found: Routing, budget: LinkBudget | None) -> float:
+def _time(fabric: PhotonicFabric, routing: Routing, budget: LinkBudget | None) -> float:
     """s a byte when all pairs send as much: set-ups, each as long as its slowest wavelength at worst."""
-    if budget is None or not found.routes:
-        return found.set_ups / fabric.laser_bandwidth
+    if budget is None or not routing.routes:
+        return routing.set_ups / fabric.laser_bandwidth
     from wavefabric.fabric.photonic.budget import rates
 
-    slowest = min(float(rates(fabric, found.routes, budget).min()), fabric.laser_bandwidth)
-    return found.set_ups / slowest if slowest else np.inf
+    slowest = min(float(rates(fabric, routing.routes, budget).min()), fabric.laser_bandwidth)
+    return routing.set_ups / slowest if slowest else np.inf
 
 
-def _made(fabric: PhotonicFabric, pairs, routes, bound: int, method: str) -> Routing:
+def _routing(fabric: PhotonicFabric, pairs, routes, bound: int, method: str) -> Routing:
     loads = edge_loads(fabric, routes) if routes else np.zeros(1, np.int64)
     overlap, used = int(loads.max(initial=0)), np.flatnonzero(loads)
-    set_ups = int(np.ceil(loads[used] / grid(fabric).capacity[used]).max(initial=1))
+    set_ups = int(np.ceil(loads[used] / tile_grid(fabric).capacity[used]).max(initial=1))
     return Routing(tuple(pairs), tuple(routes), overlap, bound, overlap == bound, method, 0.0, set_ups)
-
-
-__all__ = ["METHODS", "Routing", "k_shortest", "random_routes", "route", "xy"]

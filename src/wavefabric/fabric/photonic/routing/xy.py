@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wavefabric.fabric.photonic.edges import Pair, Route
-from wavefabric.fabric.photonic.wafer import PhotonicFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.tile_grid import Pair, Route
 
 
 def xy(fabric: PhotonicFabric, src: int, dst: int, column_first: bool = False) -> Route:
@@ -15,7 +15,7 @@ def xy(fabric: PhotonicFabric, src: int, dst: int, column_first: bool = False) -
 
     Examples
     --------
-    >>> from wavefabric.fabric.photonic.wafer import PhotonicFabric
+    >>> from wavefabric.fabric.photonic.fabric import PhotonicFabric
     >>> wafer = PhotonicFabric("w", 4, 4, 4, 4, 16, None, 28e9, 8, 8, 0.7e-6, 3.7e-6)
     >>> xy(wafer, 1, 11), xy(wafer, 1, 11, column_first=True)
     ((1, 2, 3, 7, 11), (1, 5, 9, 10, 11))
@@ -24,12 +24,12 @@ def xy(fabric: PhotonicFabric, src: int, dst: int, column_first: bool = False) -
     row, column = divmod(src, columns)
     last_row, last_column = divmod(dst, columns)
     corner = last_row * columns + column if column_first else row * columns + last_column
-    way: Route = ()
+    route: Route = ()
     for a, b in ((src, corner), (corner, dst)):
         if a != b:
             step = 1 if a // columns == b // columns else columns
-            way += tuple(range(a, b, step if b > a else -step))
-    return (*way, dst)
+            route += tuple(range(a, b, step if b > a else -step))
+    return (*route, dst)
 
 
 def xy_overlap(fabric: PhotonicFabric, pairs: Sequence[Pair], column_first: bool = False) -> int:

@@ -1,0 +1,87 @@
+"""A problem as one rank sees it: arrays on its subdomain, sources at the points that it owns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from wavefabric.acoustics.problem import PressureSource, Problem, TransducerSource, VelocitySource
+from wavefabric.acoustics.solver.source_terms import (
+    LocalPressureSource,
+    LocalVelocitySource,
+    SourceForm,
+    source_forms,
+)
+from wavefabric.acoustics.solver.subdomain import Subdomain
+
+_ARRAYS = ("sound_speed", "density", "nonlinearity", "alpha_coeff", "initial_pressure")
+
+
+def restrict_problem(problem: Problem, subdomain: Subdomain) -> Problem:
+    """The problem of a rank, of the shape ``subdomain.size``.
+
+    Sources keep the points that the rank owns, with indices into its own arrays, and are left out where there
+    are none; but one whose application needs all ranks (``"additive"``, which is transformed) stays, with the
+    form that the whole source has. The PML stays that of the whole grid: see `operators.pml_factors`.
+    """
+    if subdomain.is_whole:
+        return problem
+    arrays = {name: restrict_array(getattr(problem, name), subdomain) for name in _ARRAYS}
+    return replace(
+        problem,
+        shape=subdomain.size,
+        **arrays,
+        density_staggered=tuple(restrict_array(rho, subdomain) for rho in problem.density_staggered),
+        pressure_source=_restrict_source(problem.pressure_source, subdomain),
+        velocity_source=_restrict_source(problem.velocity_source, subdomain),
+        transducer=_restrict_transducer(problem.transducer, subdomain),
+    )
+
+
+def restrict_array(value, subdomain: Subdomain):
+    """What a rank holds of a whole-grid array (Nz, Ny, Nx), contiguous; scalars and None as they are."""
+    if value is None or np.ndim(value) == 0:
+        return value
+    for axis, (first, size, n) in enumerate(
+        zip(subdomain.first, subdomain.size, subdomain.shape, strict=True)
+    ):
+        at = 2 - axis
+        if first >= 0 and first + size <= n:
+            value = value[(slice(None),) * at + (slice(first, first + size),)]
+        else:
+            value = np.take(value, subdomain.indices(axis), at)
+    return np.ascontiguousarray(value)
+
+
+def _restrict_signal(signal: np.ndarray | None, mask: np.ndarray) -> np.ndarray | None:
+    """Signals of the points kept; one for all stays one for all."""
+    if signal is None or signal.shape[1] == 1:
+        return signal
+    return np.ascontiguousarray(signal[:, mask])
+
+
+def _restrict_form(form: SourceForm | None, mask: np.ndarray) -> SourceForm | None:
+    if form is None or form.weights is None or form.weights.size == 1:
+        return form
+    return replace(form, weights=form.weights[mask])
+
+
+def _restrict_source(source: PressureSource | VelocitySource | None, subdomain: Subdomain):
+    if source is None:
+        return None
+    mask, index = subdomain.local_index(source.index)
+    if source.mode != "additive" and not mask.any():
+        return None
+    forms = tuple(_restrict_form(form, mask) for form in source_forms(source))
+    if isinstance(source, PressureSource):
+        return LocalPressureSource(index, _restrict_signal(source.signal, mask), source.mode, forms)  # type: ignore[arg-type]
+    signals = tuple(_restrict_signal(signal, mask) for signal in source.signals)
+    return LocalVelocitySource(index, signals, source.mode, forms)
+
+
+def _restrict_transducer(source: TransducerSource | None, subdomain: Subdomain) -> TransducerSource | None:
+    if source is None:
+        return None
+    mask, index = subdomain.local_index(source.index)
+    return replace(source, index=index, delay=source.delay[mask]) if mask.any() else None

@@ -1,0 +1,225 @@
+"""Pictures of schedules and fabrics, written to files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.fabric.draw.style import NIGHT, header, time_words, without_formulae
+from wavefabric.fabric.electrical.fabric import Fabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.files.output import check_output, replacing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from wavefabric.collectives.schedule import Schedule
+    from wavefabric.fabric.cost_models.result import Cost
+    from wavefabric.fabric.photonic.plan import CircuitPlan
+    from wavefabric.fabric.photonic.routing.routes import Routing
+    from wavefabric.system.progress import Progress
+
+#: What files may end in: still pictures, and animated ones.
+STILL, ANIMATED = (".png", ".svg", ".pdf"), (".gif", ".html")
+ENDINGS = (*STILL, *ANIMATED)
+#: Rounds of a still picture, of an animated one; a page has all up to `scene.MOST_FRAMES`.
+PANELS, FILM = 12, 40
+
+
+def check_ending(path: Path, fabric: Fabric | PhotonicFabric) -> str:
+    """The ending of a picture's name, in lower case; `InputError` if no picture of this fabric ends so."""
+    allowed = ENDINGS if isinstance(fabric, PhotonicFabric) else STILL
+    if path.suffix.lower() not in allowed:
+        kind = "photonic" if isinstance(fabric, PhotonicFabric) else "electrical"
+        raise InputError(
+            f"output: {path} given; allowed for {kind} fabrics: names that end in {', '.join(allowed)}"
+        )
+    return path.suffix.lower()
+
+
+@without_formulae
+def draw_circuits(
+    schedule: Schedule,
+    plan: CircuitPlan,
+    path: str | Path,
+    cost: Cost | None = None,
+    *,
+    most: int | None = None,
+    progress: Progress | None = None,
+    force: bool = False,
+) -> Path:
+    """Circuits over the tiles, round by round.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Verified.
+    plan : CircuitPlan
+        Its circuits.
+    path : str or Path
+        ``.png``, ``.svg``, ``.pdf``: rounds side by side; ``.gif``: an animation; ``.html``: a page.
+    cost : Cost, optional
+        For times.
+    most : int, optional
+        Rounds at most, evenly chosen. By default 12, in an animation 40, in a page 600.
+    progress : Progress, optional
+        Counts the pictures of an animation.
+    force : bool
+        Replace a file that is there.
+
+    Raises
+    ------
+    InputError
+        If nothing is sent, or the file exists, has another ending or cannot be written.
+    """
+    from wavefabric.fabric.draw.scene import MOST_FRAMES, scene
+
+    path = Path(path)
+    ending = check_ending(path, plan.fabric)
+    check_output(path, force)
+    if not plan.rounds:
+        raise InputError(
+            f"schedule: {schedule.name} sends nothing; allowed: a schedule with circuits to draw"
+        )
+    default = {".gif": FILM, ".html": MOST_FRAMES}.get(ending, PANELS)
+    shown = scene(schedule, plan, cost, default if most is None else min(most, MOST_FRAMES))
+    if ending == ".html":
+        from wavefabric.fabric.draw.page import page
+
+        return _write(path, lambda partial: partial.write_text(page(shown), encoding="utf-8"))
+    if ending == ".gif":
+        from wavefabric.fabric.draw.animate import gif
+
+        return _write(path, lambda partial: gif(shown, partial, progress))
+    from wavefabric.fabric.draw.circuits import panels
+
+    return save_figure(path, panels(shown))
+
+
+@without_formulae
+def draw_flow(
+    schedule: Schedule,
+    fabric: Fabric,
+    element_bytes: float,
+    path: str | Path,
+    cost: Cost | None = None,
+    *,
+    force: bool = False,
+) -> Path:
+    """An electrical fabric with the loads of its links, and when each transfer of a verified schedule runs.
+
+    `cost` has times for these `element_bytes` (B); by default that of the flow model. Raises as
+    `draw_circuits`.
+    """
+    from matplotlib.figure import Figure
+
+    from wavefabric.fabric.draw import graph
+    from wavefabric.fabric.draw.gantt import gantt
+
+    path = Path(path)
+    check_ending(path, fabric)
+    check_output(path, force)
+    if not schedule.communication_rounds:
+        raise InputError(
+            f"schedule: {schedule.name} sends nothing; allowed: a schedule with transfers to draw"
+        )
+    if cost is None:
+        from wavefabric.fabric.cost_models.flow import flow
+
+        cost = flow(schedule, fabric, element_bytes)
+    assert cost.times is not None
+    figure = Figure(figsize=(12.6, 6.3), facecolor=NIGHT)
+    loads = link_loads(schedule, fabric, element_bytes, cost.seconds)
+    graph.graph(figure.add_axes((0.015, 0.07, 0.45, 0.80)), fabric, loads)
+    gantt(figure.add_axes((0.525, 0.115, 0.455, 0.715)), schedule, cost.times)
+    graph.load_legend(figure, (0.02, 0.015, 0.42, 0.05))
+    rounds = schedule.communication_rounds
+    words = f"{fabric.name}{_order_words(fabric, schedule.ranks)}, {rounds} round{'s' if rounds != 1 else ''}"
+    words += f", {time_words(cost.seconds)}"
+    if cost.bound.seconds:
+        words += f" ({cost.seconds / cost.bound.seconds:.2f} times the bound)"
+    words += f"; busiest: {cost.busiest}" if cost.busiest else ""
+    header(figure, 0.02, (0.955, 0.912), (schedule.name, words))
+    return save_figure(path, figure)
+
+
+def _order_words(fabric: Fabric, ranks: int) -> str:
+    """Which GPUs the ranks are, if they are in another order than in the machine."""
+    order = [fabric.numbering.index(name) for name in fabric.gpus[:ranks]] if fabric.numbering else []
+    if order == list(range(len(order))):
+        return ""
+    return f" in the order {','.join(map(str, order))}" if ranks <= 16 else " in another order"
+
+
+def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds: float) -> np.ndarray:
+    """Share of so many seconds that each wire needs for its bytes: shape (wires,), see `routing.wires`."""
+    from wavefabric.fabric.electrical.resources import transfer_bytes
+    from wavefabric.fabric.electrical.routing import static_routes
+
+    routes = static_routes(fabric)
+    t = schedule.transfers
+    remote = np.flatnonzero(t["src"] != t["dst"])
+    pair, wire = routes.wires_of(t["src"][remote].astype(np.int64), t["dst"][remote].astype(np.int64))
+    size = transfer_bytes(schedule, element_bytes)[remote][pair]
+    carried = np.bincount(wire, size, routes.wires.source.size)
+    return carried / routes.wires.bandwidth / max(seconds, 1e-300)
+
+
+@without_formulae
+def draw_fabric(fabric: Fabric | PhotonicFabric, path: str | Path, *, force: bool = False) -> Path:
+    """A fabric alone: tiles and waveguides, or GPUs, switches and kinds of links.
+
+    Raises
+    ------
+    InputError
+        If the file exists, has another ending or cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    path = Path(path)
+    if path.suffix.lower() not in STILL:
+        raise InputError(f"output: {path} given; allowed: names that end in {', '.join(STILL)}")
+    check_output(path, force)
+    if isinstance(fabric, PhotonicFabric):
+        from wavefabric.fabric.draw.routes import fabric_figure
+
+        return save_figure(path, fabric_figure(fabric))
+    from wavefabric.fabric.draw import graph
+
+    figure = Figure(figsize=(7.4, 7.6), facecolor=NIGHT)
+    graph.graph(figure.add_axes((0.02, 0.06, 0.96, 0.83)), fabric)
+    graph.kind_legend(figure, (0.03, 0.015, 0.9, 0.04), fabric)
+    header(figure, 0.03, (0.957, 0.917), (fabric.name, fabric.description[:110]), sizes=(15.0, 9.0))
+    return save_figure(path, figure)
+
+
+@without_formulae
+def draw_routes(
+    fabric: PhotonicFabric, title: str, routings: Sequence[tuple[str, Routing]], path: str | Path
+) -> Path:
+    """How many routes share each edge; `routings`: what each panel is called, and its routes."""
+    from wavefabric.fabric.draw.routes import routes_figure
+
+    return save_figure(Path(path), routes_figure(fabric, title, routings))
+
+
+def save_figure(path: Path, figure: Figure) -> Path:
+    """Write a figure in the format of the path's ending, whole or not at all."""
+    suffix = path.suffix.lower().removeprefix(".")
+    colour = figure.get_facecolor()
+    return _write(path, lambda partial: figure.savefig(partial, dpi=130, format=suffix, facecolor=colour))
+
+
+def _write(path: Path, make: Callable[[Path], object]) -> Path:
+    try:
+        with replacing(path) as partial:
+            make(partial)
+    except OSError as error:
+        raise InputError(
+            f"output: {path} cannot be written ({error.strerror}); allowed: another name"
+        ) from None
+    return path

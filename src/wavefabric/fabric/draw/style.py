@@ -1,0 +1,123 @@
+"""Colours, headers, legends and words that all pictures of fabrics share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Background, wafer, its rim, streets, tile, its rim, text, dim text.
+NIGHT, WAFER, RIM, STREETS = "#0b1220", "#111b2e", "#24344f", "#16223a"
+TILE, TILE_RIM, TEXT, DIM = "#1b2942", "#3a5078", "#eef4ff", "#8fa3c4"
+#: A tile that holds all of its result.
+FULL = "#1fa971"
+#: A tile's level from nothing to nearly all; loads from nothing to all of the time.
+_LEVELS = ("#234f8f", "#2293ab")
+_LOADS = ("#2a3b5c", "#2c6fa8", "#2fc4c4", "#f4e45a", "#ffa24a", "#ff5d6c")
+#: Wavelengths from the first to the last: from violet to red, light enough for the dark.
+_SPECTRUM = ("#8c6bff", "#4f9cff", "#2fd6e6", "#6cf08c", "#f4e45a", "#ffa24a", "#ff5d6c")
+
+_Params = ParamSpec("_Params")
+_Result = TypeVar("_Result")
+
+
+def without_formulae(function: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
+    """Have a function draw text as it is: a name may hold dollar signs, and need not be TeX."""
+
+    @wraps(function)
+    def draw(*args: _Params.args, **options: _Params.kwargs) -> _Result:
+        import matplotlib as mpl
+
+        with mpl.rc_context({"text.parse_math": False}):
+            return function(*args, **options)
+
+    return draw
+
+
+def _gradient(stops: Sequence[str], share: float) -> str:
+    """A colour between equidistant stops, share 0 to 1."""
+    rgb = np.array([list(bytes.fromhex(stop[1:])) for stop in stops])
+    at = float(np.clip(share, 0, 1)) * (len(rgb) - 1)
+    low = min(int(at), len(rgb) - 2)
+    mixed = rgb[low] + (at - low) * (rgb[low + 1] - rgb[low])
+    return "#" + "".join(f"{round(float(v)):02x}" for v in mixed)
+
+
+def wavelength_colour(share: float) -> str:
+    """Colour of a wavelength, or a round, from the first (0) to the last (1)."""
+    return _gradient(_SPECTRUM, share)
+
+
+def level_colour(level: float) -> str:
+    """Colour of what a tile holds."""
+    return FULL if level > 1 - 1e-9 else _gradient(_LEVELS, level)
+
+
+def load_colour(share: float) -> str:
+    """Colour of a link that is busy for a share of the time, 0 to 1."""
+    return _gradient(_LOADS, share)
+
+
+def header(
+    figure: Figure, x: float, y: tuple[float, float], texts: tuple[str, str], sizes=(15.0, 9.5)
+) -> None:
+    """Title and subtitle."""
+    figure.text(x, y[0], texts[0], color=TEXT, fontsize=sizes[0], fontweight="bold", va="center")
+    figure.text(x, y[1], texts[1], color=DIM, fontsize=sizes[1], va="center")
+
+
+def legend_axes(figure: Figure, box: tuple[float, float, float, float], width: float = 100) -> Axes:
+    """Empty axes from 0 to `width`."""
+    axes = figure.add_axes(box)
+    axes.set(xlim=(0, width), ylim=(0, 10))
+    axes.axis("off")
+    return axes
+
+
+def legend_text(axes: Axes, x: float, text: str, ha: Any = "left") -> None:
+    """Small dim text half-way up a legend."""
+    axes.text(x, 5, text, ha=ha, color=DIM, fontsize=8.5, va="center")
+
+
+def colour_strip(
+    axes: Axes, colours: Sequence[str], left: float, step: float, width: float, height: float = 0.36
+) -> None:
+    """Colours side by side; `height` is a share of the axes."""
+    for k, colour in enumerate(colours):
+        x = left + k * step
+        axes.axvspan(x, x + width, 0.5 - height / 2, 0.5 + height / 2, color=colour, lw=0)
+
+
+def points_per_unit(axes: Axes) -> float:
+    """Points of a line one unit of the axes long."""
+    (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
+    wide, high = axes_points(axes)
+    return min(wide / abs(x1 - x0), high / abs(y1 - y0))
+
+
+def axes_points(axes: Axes) -> tuple[float, float]:
+    """Width and height of axes in points."""
+    figure: Any = axes.figure
+    box, (wide, high) = axes.get_position(), figure.get_size_inches() * 72
+    return box.width * wide, box.height * high
+
+
+def time_words(seconds: float) -> str:
+    """A time with a unit that suits."""
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size * 0.9995:  # that is rounded to 1
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def evenly(count: int, most: int) -> list[int]:
+    """At most so many of 0 … count − 1, first and last among them."""
+    if count <= most:
+        return list(range(count))
+    return sorted({int(i) for i in np.linspace(0, count - 1, most).round()})

@@ -1,0 +1,231 @@
+"""What a fabric's TOML file may hold, with the unit of each key."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+)
+
+from wavefabric.errors import InputError
+from wavefabric.units import quantity, show
+
+#: Absurd numbers are kept out of the arithmetic.
+LEAST_BANDWIDTH, MOST_BANDWIDTH = 1.0, 1e18
+MOST_SECONDS = 1e6
+
+
+@dataclass(frozen=True)
+class Quantity(ABC):
+    """How a number with a unit is read; writers ask for the unit."""
+
+    unit: str
+
+    @abstractmethod
+    def read(self, value: Any) -> float:
+        """The number; ValueError says what was given and what is allowed."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler):
+        return BeforeValidator(self.read).__get_pydantic_core_schema__(source, handler)
+
+
+@dataclass(frozen=True)
+class Converted(Quantity):
+    """Text with any unit of the same dimension, as SI."""
+
+    most: float
+    least: float = 0.0
+    above: float | None = None
+
+    def read(self, value: Any) -> float:
+        unit = self.unit
+        try:
+            number = quantity(value, unit, "")
+        except InputError as error:
+            raise ValueError(str(error).removeprefix(": ").replace(" is ", " given, is ", 1)) from None
+        if not isinstance(value, str):
+            raise ValueError(f'{show(value)} given; allowed: text with a unit, such as "1 {unit}"')
+        if self.above is not None and number <= self.above:
+            raise ValueError(f"{show(value)} given; allowed: above {self.above:g} {unit}")
+        if number < self.least:
+            raise ValueError(f"{show(value)} given; allowed: from {self.least:g} {unit}")
+        if number > self.most:
+            raise ValueError(f"{show(value)} given; allowed: up to {self.most:g} {unit}")
+        return number
+
+
+@dataclass(frozen=True)
+class AsWritten(Quantity):
+    """Text with exactly this unit: a level, or a root of a unit, which is not converted."""
+
+    example: str
+
+    def read(self, value: Any) -> float:
+        number = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)"
+        form = rf"\s*{number}\s*{re.escape(self.unit)}\s*"
+        match = re.fullmatch(form, value) if isinstance(value, str) else None
+        if match is None:
+            example = f'"{self.example} {self.unit}"'
+            raise ValueError(f"{show(value)} given; allowed: text with its unit, such as {example}")
+        return float(match[1])
+
+
+@dataclass(frozen=True)
+class Plain(Quantity):
+    """A number without a unit."""
+
+    unit: str = ""
+
+    def read(self, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
+            raise ValueError(f"{show(value)} given; allowed: a number from 0 to 1e6")
+        return float(value)
+
+
+def _name(value: Any) -> str:
+    # One line that can stand in an error.
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise ValueError(f"{show(value)} given; allowed: text of one line, not empty")
+    return value
+
+
+def _nodes(value: Any) -> int | list[str]:
+    if isinstance(value, list):
+        return [_name(v) for v in value]
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 4096:
+        raise ValueError(f"{show(value)} given; allowed: a number up to 4096, or a list of names")
+    return value
+
+
+def _ends(value: Any) -> list[str]:
+    names = value if isinstance(value, list) else [value]
+    if not names:
+        raise ValueError("[] given; allowed: a name, or a list of names")
+    return [_name(v) for v in names]
+
+
+Bandwidth = Annotated[float, Converted("B/s", most=MOST_BANDWIDTH, least=LEAST_BANDWIDTH)]
+Seconds = Annotated[float, Converted("s", most=MOST_SECONDS)]
+Metres = Annotated[float, Converted("m", most=1e6, above=0)]
+Decibels = Annotated[float, AsWritten("dB", "0.3")]
+Ratio = Annotated[float, Plain()]
+Name = Annotated[str, BeforeValidator(_name)]
+Nodes = Annotated[int | list[str], BeforeValidator(_nodes)]
+Ends = Annotated[list[str], BeforeValidator(_ends)]
+Count = Annotated[StrictInt, Field(ge=1, le=10**6)]
+Side = Annotated[StrictInt, Field(ge=1, le=4096)]
+
+
+class FabricFileTable(BaseModel):
+    """No unknown keys, no infinities."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class LinkTable(FabricFileTable):
+    """`count` parallel links from each of `from` to each of `to`; `both`: and back."""
+
+    from_: Ends = Field(alias="from")
+    to: Ends
+    bandwidth: Bandwidth
+    latency: Seconds = 0.0
+    kind: Name = "wire"
+    count: Count = 1
+    both: StrictBool = True
+
+
+class FamilyTable(FabricFileTable):
+    """Links made from a few numbers; see `wavefabric.fabric.electrical.families`."""
+
+    kind: Literal["switch", "ring", "mesh", "torus", "hypercube"]
+    ranks: Side | None = None
+    grid: Annotated[list[Side], Field(min_length=1, max_length=8)] | None = None
+    dimensions: Annotated[StrictInt, Field(ge=0, le=12)] | None = None
+    bandwidth: Bandwidth
+    latency: Seconds = 0.0
+    link: Name = "wire"
+
+
+class ElectricalTable(FabricFileTable):
+    """An electrical fabric."""
+
+    name: Name
+    kind: Literal["electrical"] = "electrical"
+    description: StrictStr = ""
+    source: StrictStr = ""
+    alpha: Seconds
+    gpus: Nodes | None = None
+    switches: Nodes = Field(default_factory=list, validate_default=False)
+    links: list[LinkTable] | None = None
+    family: FamilyTable | None = None
+    copy_bandwidth: Bandwidth | None = None
+    flow_bandwidth: Bandwidth | None = None
+    forwards: StrictBool = False
+    reduce_bandwidth: Bandwidth | None = None
+    reduce_alpha: Seconds = 0.0
+    round_overhead: Seconds = 0.0
+    peer_overhead: Seconds = 0.0
+    reduce_overhead: Seconds = 0.0
+
+
+class BudgetTable(FabricFileTable):
+    """A link budget; defaults are those of `wavefabric.fabric.photonic.budget.LinkBudget`."""
+
+    launch_power: Annotated[float, AsWritten("dBm", "10")] | None = None
+    modulator_loss: Decibels | None = None
+    extinction_ratio: Decibels | None = None
+    switch_loss: Decibels | None = None
+    crossing_loss: Decibels | None = None
+    crossings: Ratio | None = None
+    reticle_loss: Decibels | None = None
+    propagation_loss: Annotated[float, AsWritten("dB/m", "40")] | None = None
+    coupling_loss: Decibels | None = None
+    receiver_loss: Decibels | None = None
+    responsivity: Annotated[float, AsWritten("A/W", "0.9")] | None = None
+    noise_current: Annotated[float, AsWritten("A/sqrt(Hz)", "18e-12")] | None = None
+    bandwidth_ratio: Ratio | None = None
+    nrz_limit: Ratio | None = None
+    pam4_limit: Ratio | None = None
+
+
+class PhotonicTable(FabricFileTable):
+    """A photonic fabric; see `wavefabric.fabric.photonic.fabric.PhotonicFabric`."""
+
+    name: Name
+    kind: Literal["photonic"]
+    description: StrictStr = ""
+    source: StrictStr = ""
+    rows: Side
+    columns: Side
+    wafer_rows: Side | None = None
+    wafer_columns: Side | None = None
+    lasers: Annotated[StrictInt, Field(ge=1, le=1024)]
+    serdes_ports: Annotated[StrictInt, Field(ge=1, le=1024)] | None = None
+    laser_bandwidth: Bandwidth
+    waveguides: Count
+    fibres: Count
+    alpha: Seconds
+    reconfiguration: Seconds
+    synchronisation: Seconds = 0.0
+    tile_pitch: Metres = 0.025
+    budget: BudgetTable | None = None
+
+
+def unit_of(table: type[FabricFileTable], key: str) -> str | None:
+    """The unit of a key, empty for a plain number with a fraction; None for all else."""
+    field = table.model_fields.get(key)
+    if field is None:
+        return None
+    metadata = [*field.metadata, *(m for option in get_args(field.annotation) for m in get_args(option)[1:])]
+    return next((m.unit for m in metadata if isinstance(m, Quantity)), None)

@@ -1,0 +1,111 @@
+"""A fabric as TOML text; units are those of `wavefabric.fabric.io.tables`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any
+
+from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.io import tables
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.units import PLAIN, quantity
+
+#: Units in which a quantity is written, preferred first, and the least value in SI units that each is for.
+_WRITTEN_UNITS = {
+    "B/s": {"GB/s": 1e8, "GiB/s": 2.0**26, "MB/s": 1e5, "kB/s": 1e2, "B/s": 0.0},
+    "s": {"s": 1.0, "ms": 1e-3, "us": 1e-7, "ns": 0.0},
+    "m": {"mm": 1e-5, "um": 0.0},
+}
+#: Keys of an electrical fabric in the order of the file; those of a measured one are left out if 0.
+_MEASURED = ("reduce_bandwidth", "reduce_alpha", "round_overhead", "peer_overhead", "reduce_overhead")
+_ELECTRICAL = (
+    *("description", "source", "alpha", "copy_bandwidth", "flow_bandwidth"),
+    *_MEASURED,
+    *("forwards", "gpus", "switches"),
+)
+
+
+def to_toml(fabric: Fabric | PhotonicFabric) -> str:
+    """A fabric as TOML text, from which `from_toml` makes an equal one."""
+    lines = _photonic(fabric) if isinstance(fabric, PhotonicFabric) else _electrical(fabric)
+    return "\n".join(lines) + "\n"
+
+
+def _electrical(fabric: Fabric) -> list[str]:
+    values = {key: getattr(fabric, key) for key in _ELECTRICAL}
+    values = {key: value for key, value in values.items() if value or key not in _MEASURED}
+    lines = _entries(tables.ElectricalTable, {"name": fabric.name, "kind": "electrical", **values})
+    for link, count, both in _grouped(fabric.links):
+        values = {"from": link.source, "to": link.target, "bandwidth": link.bandwidth}
+        values |= {"latency": link.latency or None, "kind": link.kind, "count": count if count > 1 else None}
+        lines += ["", "[[links]]", *_entries(tables.LinkTable, {**values, "both": both})]
+    return lines
+
+
+def _photonic(fabric: PhotonicFabric) -> list[str]:
+    keys = [f.name for f in fields(fabric) if f.name not in ("name", "description", "source", "budget")]
+    values = {key: getattr(fabric, key) for key in ("description", "source", *keys)}
+    lines = _entries(tables.PhotonicTable, {"name": fabric.name, "kind": "photonic", **values})
+    if fabric.budget is not None:
+        lines += ["", "[budget]", *_entries(tables.BudgetTable, vars(fabric.budget))]
+    return lines
+
+
+def _entries(table: type[tables.FabricFileTable], values: dict[str, Any]) -> list[str]:
+    """A line for each key, but for None and empty text."""
+    lines = []
+    for key, value in values.items():
+        if value is None or value == "":
+            continue
+        unit = tables.unit_of(table, key)
+        if unit in _WRITTEN_UNITS:
+            text = _quantity(value, unit)
+        elif unit is not None:
+            text = f'"{float(value)!r} {unit}"' if unit else repr(float(value))
+        elif isinstance(value, tuple):
+            text = f"[{', '.join(map(_text, value))}]"
+        else:
+            text = _text(value) if isinstance(value, str) else str(value).lower()
+        lines.append(f"{key} = {text}")
+    return lines
+
+
+@lru_cache(maxsize=4096)
+def _quantity(value: float, unit: str) -> str:
+    """Text that reads back as exactly this number: in a unit of its size, with few digits."""
+    if not value:
+        return f'"0 {unit}"'
+    fitting = [name for name, least in _WRITTEN_UNITS[unit].items() if value >= least]
+    for name in fitting:
+        text = f"{value / PLAIN[unit][name]:.12g} {name}"
+        if quantity(text, unit) == value:
+            return f'"{text}"'
+    # The SI unit itself always fits, as its factor is one.
+    texts = [f"{float(value) / PLAIN[unit][name]!r} {name}" for name in (*fitting, unit)]
+    return f'"{min((t for t in texts if quantity(t, unit) == value), key=len)}"'
+
+
+def _text(value: str) -> str:
+    # JSON's escapes are TOML's too, but TOML also wants DEL escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _grouped(links: tuple[Link, ...]) -> list[tuple[Link, int, bool]]:
+    """Links, equal ones that follow each other counted; whether as many lead back right after them."""
+    runs: list[tuple[Link, int]] = []
+    for link in links:
+        if runs and runs[-1][0] == link:
+            runs[-1] = link, runs[-1][1] + 1
+        else:
+            runs.append((link, 1))
+    groups = []
+    i = 0
+    while i < len(runs):
+        link, count = runs[i]
+        back = Link(link.target, link.source, link.bandwidth, link.latency, link.kind)
+        both = i + 1 < len(runs) and runs[i + 1] == (back, count)
+        groups.append((link, count, both))
+        i += 1 + both
+    return groups

@@ -1,0 +1,206 @@
+"""Circuits for every round of a schedule: routes, wavelengths, waveguides, parts where all do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.structure import batches
+from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.colouring import degrees, split_by_degree
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.plan import CircuitPlan, CircuitRound
+from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
+from wavefabric.fabric.photonic.routing.routes import METHODS, Routing, route
+from wavefabric.fabric.photonic.splitting import circuit_orders, first_fit, negotiate
+from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, tile_grid
+from wavefabric.fabric.photonic.wavelengths import (
+    SHARING,
+    assign_wavelengths,
+    fewest_wavelengths,
+    make_bundles,
+    most_peers,
+)
+
+#: What becomes of circuits for which an edge has too few waveguides.
+OVERSUBSCRIBED = ("split", "thin")
+
+#: Most circuits for which fewer parts than first fit takes are searched, and numbers of parts tried.
+_MANY = 1024
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class _Options:
+    fabric: PhotonicFabric
+    routing: str
+    sharing: str
+    oversubscribed: str
+    seed: int
+
+    @property
+    def reroutes(self) -> bool:
+        """Whether circuits may leave their first routes: not where a rule was asked for."""
+        return self.routing in ("auto", "ripup", "exact")
+
+
+def plan_circuits(
+    schedule: Schedule,
+    fabric: PhotonicFabric,
+    *,
+    routing: str = "auto",
+    sharing: str = "even",
+    oversubscribed: str = "split",
+    seed: int = 0,
+) -> CircuitPlan:
+    """Circuits for every round in which ranks talk to others.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Rank r runs on tile r; tiles may be left over.
+    fabric : PhotonicFabric
+    routing : str
+        See `routes.route`.
+    sharing : str
+        ``"even"``: all ports split over a tile's peers; ``"paper"``: ports // (peers + 1) for each of several
+        peers. A pair gets what both of its ends can spare.
+    oversubscribed : str
+        Where edges have too few waveguides, after other routes were tried. ``"split"``: the round is done in
+        parts, each with circuits of its own. ``"thin"``: circuits get fewer wavelengths, so that all are up
+        together; the bytes take as long, and nothing is set up twice. Parts only follow if one wavelength
+        each is too much.
+    seed : int
+
+    Returns
+    -------
+    CircuitPlan
+        Rounds with the same pairs have the same circuits. Each `CircuitRound` says how many parts its round
+        must have at least (`parts_bound`) and how many bundles meet on an edge, at least and in fact.
+
+    Raises
+    ------
+    InputError
+        For more ranks than tiles, or an option that is unknown.
+
+    Notes
+    -----
+    A tile with more peers than ports is served in ⌈peers / ports⌉ parts, the least possible
+    (`colouring.split_by_degree`). A waveguide carries a wavelength once (the LUMORPH paper's (6)); a laser
+    and a photodiode serve one circuit ((4) and (5)).
+    """
+    for key, value, allowed in (
+        ("routing", routing, METHODS),
+        ("sharing", sharing, SHARING),
+        ("oversubscribed", oversubscribed, OVERSUBSCRIBED),
+    ):
+        if value not in allowed:
+            raise InputError(f"{key}: {value!r} given; allowed: {', '.join(allowed)}")
+    if schedule.ranks > fabric.ranks:
+        raise InputError(
+            f"ranks: {schedule.ranks} given; allowed: 1 to {fabric.ranks}, the tiles of {fabric.name}"
+        )
+    tile_grid(fabric)
+    options = _Options(fabric, routing, sharing, oversubscribed, seed)
+    known: dict[bytes, list[CircuitRound]] = {}
+    rounds: list[CircuitRound] = []
+    for number, pairs in _round_pairs(schedule):
+        key = pairs.tobytes()
+        if key not in known:
+            known[key] = _plan_round(options, pairs)
+        rounds += [replace(part, round=number) for part in known[key]]
+    return CircuitPlan(schedule.name, fabric, tuple(rounds))
+
+
+def _round_pairs(schedule: Schedule) -> list[tuple[int, np.ndarray]]:
+    """Each round in which ranks talk to others, and its (src, dst): sorted, shape (pairs, 2)."""
+    t = schedule.transfers
+    t = t[t["src"] != t["dst"]]
+    rounds = []
+    for first, last in batches(t["round"]):
+        key = np.unique(t["src"][first:last].astype(np.int64) * schedule.ranks + t["dst"][first:last])
+        rounds.append((int(t["round"][first]), np.stack(np.divmod(key, schedule.ranks), axis=1)))
+    return rounds
+
+
+def _plan_round(options: _Options, pairs: np.ndarray) -> list[CircuitRound]:
+    """Parts in which all pairs are served, numbered from 0, of round 0."""
+    fabric = options.fabric
+    least = int(fewest_wavelengths(fabric, options.sharing, pairs).min())
+    peers = max(int(d.max()) for d in degrees(pairs[:, 0], pairs[:, 1], fabric.ranks))
+    limit = most_peers(fabric, options.sharing)
+    thinnest = least if options.oversubscribed == "split" else 1
+    bound = max(-(-peers // limit), parts_bound(fabric, pairs.tolist(), np.full(len(pairs), thinnest)))
+    parts, too_many = [], []
+    routes: list[Route] = []
+    for group in split_by_degree(pairs, fabric.ranks, limit):
+        routing = route(fabric, pairs[group].tolist(), options.routing, seed=options.seed)
+        part = _at_once(options, pairs[group], routing)
+        if part is None and options.routing == "auto" and not routing.method.startswith("xy"):
+            # Regular routes are easier to colour than those with the least overlap.
+            part = _at_once(options, pairs[group], route(fabric, pairs[group].tolist(), "xy"))
+        if part is not None:
+            parts.append(part)
+        else:
+            too_many.append(group)
+            routes += routing.routes
+    if too_many:
+        parts += _split(options, pairs[np.concatenate(too_many)], routes)
+    return [replace(p, part=i, parts_bound=bound) for i, p in enumerate(parts)]
+
+
+def _at_once(options: _Options, pairs: np.ndarray, routing: Routing) -> CircuitRound | None:
+    """One part, if all circuits fit."""
+    fabric = options.fabric
+    wanted = fewest_wavelengths(fabric, options.sharing, pairs)
+    least = 1 if options.oversubscribed == "thin" else int(wanted.max())
+    for most in range(int(wanted.max()), least - 1, -1):
+        masks = assign_wavelengths(fabric, pairs, routing.routes, np.minimum(wanted, most))
+        if masks is not None:
+            return _part(fabric, pairs, routing.routes, masks, routing.bound)
+    return None
+
+
+def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[CircuitRound]:
+    """Parts that each fit; as few as are found, beginning with what the cuts demand."""
+    fabric = options.fabric
+    wanted = fewest_wavelengths(fabric, options.sharing, pairs)
+    size = 1 if options.oversubscribed == "thin" else int(wanted.min())
+    peers = max(int(d.max()) for d in degrees(pairs[:, 0], pairs[:, 1], fabric.ranks))
+    # Sets of wavelengths: a tile with few peers has ports for all that it may be given.
+    colours = (fabric.lasers if peers * size <= fabric.ports else fabric.ports) // size
+    layer = min((first_fit(fabric, routes, o) for o in circuit_orders(fabric, routes)), key=np.max)
+    parts = -(-(int(layer.max()) + 1) // colours)
+    least = parts_bound(fabric, pairs.tolist(), np.full(len(pairs), size))
+    least = max(least, -(-peers // colours))
+    if len(pairs) <= _MANY:
+        for fewer in range(least, min(parts, least + _TRIES)):
+            assignment = negotiate(fabric, routes, fewer * colours, options.reroutes, options.seed)
+            if assignment is not None:
+                layer, routes = assignment
+                break
+    masks = ((1 << size) - 1 << layer % colours * size).tolist()
+    rounds = []
+    for p in np.unique(layer // colours):
+        which = np.flatnonzero(layer // colours == p).tolist()
+        rounds.append(_refill(options, pairs[which], [routes[i] for i in which], [masks[i] for i in which]))
+    return rounds
+
+
+def _refill(options: _Options, pairs: np.ndarray, routes: list[Route], masks: list[int]) -> CircuitRound:
+    """One part; all its circuits get more wavelengths if other parts leave enough ports, and if that fits."""
+    fabric = options.fabric
+    more = int(fewest_wavelengths(fabric, options.sharing, pairs).min())
+    if more > masks[0].bit_count():
+        masks = assign_wavelengths(fabric, pairs, routes, np.full(len(pairs), more)) or masks
+    return _part(fabric, pairs, routes, masks, overlap_bound(fabric, pairs.tolist()))
+
+
+def _part(
+    fabric: PhotonicFabric, pairs: np.ndarray, routes: Sequence[Route], masks: list[int], bound: int
+) -> CircuitRound:
+    overlap = int(edge_loads(fabric, routes).max())
+    return CircuitRound(0, 0, make_bundles(fabric, pairs, routes, masks), overlap, bound)

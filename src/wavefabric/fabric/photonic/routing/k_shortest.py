@@ -1,0 +1,87 @@
+"""The k shortest simple paths between two tiles (Yen's algorithm, doi:10.1090/qam/253822)."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from wavefabric.collectives.arguments import whole
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.tile_grid import Route, TileGrid, check_pairs, tile_grid
+
+
+def k_shortest(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[Route]:
+    """Up to k simple paths, shortest first; of equal length in the order of Yen's algorithm.
+
+    A path is left at each of its tiles in turn: the shortest continuation that avoids the tiles before, and
+    the edges by which known paths with the same beginning went on, is a candidate. As a path shares its
+    beginning with the one it was split from, tiles before that need not be tried again (Lawler 1972,
+    doi:10.1287/mnsc.18.7.401). On grids this is several times as fast as `networkx.shortest_simple_paths`,
+    since the distance to the destination is known.
+
+    Examples
+    --------
+    >>> from wavefabric.fabric.photonic.fabric import PhotonicFabric
+    >>> wafer = PhotonicFabric("w", 2, 2, 2, 2, 16, None, 28e9, 8, 8, 0.7e-6, 3.7e-6)
+    >>> k_shortest(wafer, 0, 1, 5)
+    [(0, 1), (0, 2, 3, 1)]
+    """
+    check_pairs(fabric, [(src, dst)])
+    whole("k", k, 1)
+    g = tile_grid(fabric)
+    away = _distances(g, dst)
+    first = _shortest(g, away, src, dst, frozenset(), frozenset())
+    paths: list[Route] = []
+    # Candidates: length, order of arrival, path, index of the tile at which it left its parent.
+    heap: list[tuple[int, int, Route, int]] = [] if first is None else [(len(first), 0, first, 0)]
+    seen = {path for _, _, path, _ in heap}
+    while heap and len(paths) < k:
+        _, _, path, split = heappop(heap)
+        paths.append(path)
+        if len(paths) == k:
+            break
+        for at in range(split, len(path) - 1):
+            root = path[: at + 1]
+            used = frozenset(other[at + 1] for other in paths if other[: at + 1] == root)
+            spur = _shortest(g, away, path[at], dst, frozenset(path[:at]), used)
+            if spur is not None:
+                candidate = root[:-1] + spur
+                if candidate not in seen:
+                    seen.add(candidate)
+                    heappush(heap, (len(candidate), len(seen), candidate, at))
+    return paths
+
+
+def _distances(g: TileGrid, dst: int) -> list[int]:
+    """Edges from each tile to `dst` on the whole grid."""
+    row, column = divmod(dst, g.columns)
+    return [abs(t // g.columns - row) + abs(t % g.columns - column) for t in range(g.tiles)]
+
+
+def _shortest(
+    g: TileGrid, away: list[int], src: int, dst: int, tiles: frozenset[int], first: frozenset[int]
+) -> Route | None:
+    """A shortest path that avoids some tiles, and does not begin with a step to a tile of `first`.
+
+    A* with the distance on the whole grid: every step brings the path nearer, or makes it two longer. So two
+    stacks do for a queue.
+    """
+    parent = {src: src}
+    done = set(tiles)
+    near, far = [(src, src)], []
+    while near or far:
+        if not near:
+            near, far = far, []
+        tile, before = near.pop()
+        if tile in done:
+            continue
+        done.add(tile)
+        parent[tile] = before
+        if tile == dst:
+            path = [dst]
+            while path[-1] != src:
+                path.append(parent[path[-1]])
+            return tuple(reversed(path))
+        for step in g.neighbours[tile]:
+            if step not in done and not (tile == src and step in first):
+                (near if away[step] < away[tile] else far).append((step, tile))
+    return None

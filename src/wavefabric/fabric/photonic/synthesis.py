@@ -1,0 +1,115 @@
+"""A photonic fabric as a problem for schedule synthesis, and the circuits of a synthesised schedule."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wavefabric.collectives.arguments import whole
+from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.check import check_plan
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.plan import CircuitPlan, CircuitRound
+from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
+from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
+from wavefabric.fabric.photonic.routing.xy import xy
+from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, tile_grid
+from wavefabric.fabric.photonic.wavelengths import make_bundles
+
+if TYPE_CHECKING:
+    from wavefabric.collectives.synthesis.problem import OpticalNetwork, Synthesis
+
+#: Which routes a synthesis may use: row–column ones (one or two a pair), or the k shortest.
+METHODS = ("xy", "shortest")
+#: In all routes together: a bound on memory.
+_MOST_TILES = 1 << 24
+
+
+def optical_network(
+    fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float = math.inf
+) -> OpticalNetwork:
+    """A photonic fabric as the problem that a synthesis takes.
+
+    Each pair has the routes of ``"xy"`` (row first, and column first) or its `k` ``"shortest"`` simple ones.
+    After `until`, of `wavefabric.collectives.synthesis.deadline.now`, `OutOfTime` is raised. `InputError`
+    for an unknown method, k below 1, or more tiles than routes are written down for.
+    """
+    from wavefabric.collectives.synthesis.deadline import check
+    from wavefabric.collectives.synthesis.problem import OpticalNetwork
+
+    if method not in METHODS:
+        raise InputError(f"method: {method!r} given; allowed: {', '.join(METHODS)}")
+    whole("k", k, 1)
+    length = (fabric.rows + fabric.columns) // 3 + 1
+    if fabric.ranks**2 * (2 if method == "xy" else k) * length > _MOST_TILES:
+        given = f"{fabric.ranks} tiles given, whose routes have some {length} tiles each"
+        raise InputError(f"fabric: {given}; allowed: {_MOST_TILES} in all routes, as of 24x24 tiles by xy")
+    tile_grid(fabric)
+    routes: dict[tuple[int, int], tuple[Route, ...]] = {}
+    for s in range(fabric.ranks):
+        check(until)
+        for d in range(fabric.ranks):
+            if s == d:
+                continue
+            if method == "xy":
+                routes[s, d] = tuple(dict.fromkeys((xy(fabric, s, d), xy(fabric, s, d, column_first=True))))
+            else:
+                routes[s, d] = tuple(k_shortest(fabric, s, d, k))
+    fibres = {e: fabric.fibres for e in fabric.edges() if fabric.wafer(e[0]) != fabric.wafer(e[1])}
+    return OpticalNetwork(
+        fabric.ranks, fabric.lasers, fabric.waveguides, fabric.serdes_ports, routes, fibres or None
+    )
+
+
+def circuit_plan(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
+    """The circuits of a schedule synthesised for this fabric, with waveguides; every round is one part.
+
+    `InputError` if a wavelength is used more often on an edge than it has waveguides, or the plan is not one
+    of this fabric; checked by `check.check_plan`.
+    """
+    of_round: dict[int, dict[tuple[int, int, Route], int]] = {}
+    for c in synthesis.circuits:
+        masks = of_round.setdefault(c.round, {})
+        key = c.src, c.dst, tuple(c.route)
+        if masks.get(key, 0) >> c.wavelength & 1:
+            raise InputError(
+                f"round {c.round}: circuit {c.src} -> {c.dst}, wavelength {c.wavelength} twice; allowed: one"
+            )
+        masks[key] = masks.get(key, 0) | 1 << c.wavelength
+    rounds = []
+    for number in sorted(of_round):
+        masks = of_round[number]
+        pairs = np.array([key[:2] for key in masks], np.int64)
+        routes = [key[2] for key in masks]
+        served = sorted({key[:2] for key in masks})
+        _check_waveguides(fabric, number, routes, list(masks.values()))
+        rounds.append(
+            CircuitRound(
+                round=number,
+                part=0,
+                bundles=make_bundles(fabric, pairs, routes, list(masks.values())),
+                overlap=int(edge_loads(fabric, routes).max()),
+                overlap_bound=overlap_bound(fabric, served),
+                parts_bound=max(1, parts_bound(fabric, served, [1] * len(served))),
+            )
+        )
+    plan = CircuitPlan(synthesis.schedule.name, fabric, tuple(rounds))
+    check_plan(plan, synthesis.schedule)
+    return plan
+
+
+def _check_waveguides(fabric: PhotonicFabric, number: int, routes: list[Route], masks: list[int]) -> None:
+    g = tile_grid(fabric)
+    for r in routes:
+        if min(r) < 0 or max(r) >= fabric.ranks:
+            raise InputError(f"round {number}: route {list(r)}; allowed: tiles 0 to {fabric.ranks - 1}")
+    for w in range(max(masks).bit_length()):
+        load = edge_loads(fabric, [r for r, m in zip(routes, masks, strict=True) if m >> w & 1])
+        if (load > g.capacity).any():
+            edge = int(np.argmax(load > g.capacity))
+            raise InputError(
+                f"round {number}: wavelength {w} {load[edge]} times on edge {g.name(edge)};"
+                f" allowed: {g.capacity[edge]}, its waveguides"
+            )

@@ -1,0 +1,128 @@
+"""The fused GPU stages of several ranks, against the plain ones on the same ranks and one rank's answer.
+
+Run with ``mpirun -n K pytest -m multigpu`` and WAVEFABRIC_TEST_TRANSPORT set (see conftest.py).
+"""
+
+import numpy as np
+import pytest
+import random_problems as random
+
+from wavefabric.acoustics.build import make_stages
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.parallel.fused_cuda_global import FusedCudaGlobalStages
+from wavefabric.acoustics.parallel.fused_cuda_local import FusedCudaLocalStages
+from wavefabric.acoustics.solver.step import Step
+
+pytestmark = [pytest.mark.multigpu, pytest.mark.parallel([2, 4])]
+_STEPS = 6
+
+
+def _problem(shape, absorption, nonlinear, seed):
+    """Noise in a mixed medium, with another kind of sources for each seed."""
+    mode = ("additive", "dirichlet", "additive_no_correction", "additive")[seed % 4]
+    return random.problem(
+        shape,
+        mixed="crba",
+        seed=seed,
+        nonlinearity=True if nonlinear else None,
+        absorption=absorption,
+        pressure_source=random.pressure_source(shape, mode, rank_one=seed == 3),
+        velocity_source=random.velocity_source(shape, mode),
+        transducer=random.transducer(shape),
+    )
+
+
+def _owned(stages, comm, name):
+    """A field of the whole grid, on every rank."""
+    part = stages.coefficients.subdomain
+    mine = np.ascontiguousarray(comm.device.to_host(stages.fields.named()[name][part.owned]))
+    out = np.empty(part.shape[::-1], mine.dtype)
+    for block, first, size in comm.control.all_gather((mine, part.owned_first, part.owned_size)):
+        out[tuple(slice(f, f + n) for f, n in zip(first[::-1], size[::-1], strict=True))] = block
+    return out
+
+
+def _run(comm, problem, dtype, options, plain):
+    stages = make_stages(
+        comm.device, problem, dtype, plain, comm, decompose(problem.shape, comm.size, options)
+    )
+    step = Step(stages)
+    for number in range(_STEPS):
+        step.take(number)
+    return stages, {name: _owned(stages, comm, name) for name in ("p", "ux", "uy", "uz", "rhox", "rhoz")}
+
+
+def _alone(comm, problem, dtype):
+    stages = make_stages(comm.device, problem, dtype, plain=True)
+    step = Step(stages)
+    for number in range(_STEPS):
+        step.take(number)
+    return {name: comm.device.to_host(field) for name, field in stages.fields.named().items()}
+
+
+def _grids(size):
+    return [(1, 1, size), (1, size, 1), (size, 1, 1)] + (
+        [(1, 2, 2), (2, 1, 2), (2, 2, 1)] if size == 4 else []
+    )
+
+
+CASES = [(absorption, nonlinear, seed) for seed, (absorption, nonlinear) in enumerate(
+    [("none", False), ("power_law", True), ("stokes", False), ("power_law", False)])]  # fmt: skip
+
+
+@pytest.mark.parametrize(("absorption", "nonlinear", "seed"), CASES)
+@pytest.mark.parametrize("number", range(6))
+def test_local(comm, absorption, nonlinear, seed, number):
+    grids = _grids(comm.size)
+    if number >= len(grids):
+        pytest.skip("no such cut of so few ranks")
+    problem = _problem((40, 40, 40), absorption, nonlinear, seed)
+    options = Options("local", grids[number], overlap=5)
+    fused, found = _run(comm, problem, np.float64, options, False)
+    assert isinstance(fused, FusedCudaLocalStages)
+    _, wanted = _run(comm, problem, np.float64, options, True)
+    for name, field in wanted.items():
+        np.testing.assert_allclose(found[name], field, rtol=0, atol=1e-11 * np.abs(field).max(), err_msg=name)
+
+
+def test_local_pairs_of_rows_that_reach_into_the_next_plane(comm):
+    """Planes of an odd number of rows, an odd overlap: rows are transformed in pairs."""
+    problem, options = _problem((40, 35, 40), "power_law", True, 0), Options("local", (1, 1, comm.size), 5)
+    _, found = _run(comm, problem, np.float64, options, False)
+    _, wanted = _run(comm, problem, np.float64, options, True)
+    for name, field in wanted.items():
+        np.testing.assert_allclose(found[name], field, rtol=0, atol=1e-11 * np.abs(field).max(), err_msg=name)
+
+
+@pytest.mark.parametrize(("absorption", "nonlinear", "seed"), CASES)
+@pytest.mark.parametrize("shape", [(12, 10, 14), (9, 7, 5)])
+def test_global(comm, absorption, nonlinear, seed, shape):
+    problem = _problem(shape, absorption, nonlinear, seed)
+    fused, found = _run(comm, problem, np.float64, Options("global"), False)
+    assert isinstance(fused, FusedCudaGlobalStages)
+    for name, field in _alone(comm, problem, np.float64).items():
+        if name in found:
+            np.testing.assert_allclose(
+                found[name], field, rtol=0, atol=1e-12 * np.abs(field).max(), err_msg=name
+            )
+
+
+@pytest.mark.parametrize("kind", ["local", "global"])
+def test_translated_and_multiplied(comm, kind):
+    from wavefabric.acoustics.solver import operators
+
+    problem = _problem((20, 24, 40), "none", False, 9)
+    options = Options(kind, overlap=5) if kind == "local" else Options(kind)
+    fused, _ = _run(comm, problem, np.float64, options, False)
+    plain, _ = _run(comm, problem, np.float64, options, True)
+    for axis in range(3):
+        results = []
+        for stages in (fused, plain):
+            c = stages.coefficients
+            factor = operators.unstaggering(c.problem, c.subdomain)[axis]
+            if axis == 0:
+                factor = np.pad(factor, (0, c.half_shape[2] - factor.size))
+            out = c.device.zeros(c.shape, c.dtype)
+            stages.translate(stages.fields.u[axis], axis, c.device.asarray(factor, c.complex), out)
+            results.append(c.device.to_host(out[c.subdomain.owned]))
+        np.testing.assert_allclose(*results, rtol=0, atol=1e-11 * np.abs(results[1]).max())

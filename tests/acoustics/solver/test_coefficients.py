@@ -1,0 +1,170 @@
+"""Coefficients of the time step against closed forms and an evaluation apart from the package."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from random_problems import DX, C, problem
+
+from wavefabric.acoustics.solver import operators
+from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
+
+
+def test_layer_at_its_ends():
+    n, size, alpha, dt = 30, 6, 2.0, 2e-8
+    strength = dt / 2 * alpha * C / DX
+    plain = operators.pml(n, size, alpha, C, DX, dt, staggered=False)
+    moved = operators.pml(n, size, alpha, C, DX, dt, staggered=True)
+    # The outermost point on the left is a full layer deep, its inner neighbour one point less.
+    assert plain[0] == math.exp(-strength)
+    assert plain[size - 1] == pytest.approx(math.exp(-strength / size**4), rel=1e-15)
+    # On the right the layer ends half-way between points of the two grids: depth counts from its inner edge.
+    assert plain[-1] == math.exp(-strength)
+    assert plain[n - size] == pytest.approx(math.exp(-strength / size**4), rel=1e-15)
+    assert moved[0] == pytest.approx(math.exp(-strength * ((size - 0.5) / size) ** 4), rel=1e-15)
+    assert moved[-1] == pytest.approx(math.exp(-strength * ((size + 0.5) / size) ** 4), rel=1e-15)
+    for factor in (plain, moved):
+        assert (factor[size : n - size] == 1).all()
+        assert (np.diff(factor[:size]) > 0).all()
+        assert (np.diff(factor[n - size :]) < 0).all()
+
+
+def test_staggered_layer_is_the_same_curve_half_a_point_on():
+    """A layer of twice the points at half the spacing holds both grids."""
+    fine = operators.pml(40, 10, 1.5, C, DX / 2, 1e-8, staggered=False)
+    coarse = operators.pml(20, 5, 1.5, C, DX / 2, 1e-8, staggered=False)
+    moved = operators.pml(20, 5, 1.5, C, DX / 2, 1e-8, staggered=True)
+    np.testing.assert_allclose(coarse[:5], fine[:10:2], rtol=1e-15)
+    np.testing.assert_allclose(moved[:5], fine[1:10:2], rtol=1e-15)
+    np.testing.assert_allclose(coarse[15:], fine[31::2], rtol=1e-15)
+    np.testing.assert_allclose(moved[15:-1], fine[32::2], rtol=1e-15)
+
+
+@pytest.mark.parametrize("size", [0, 5])
+def test_layer_of_any_size(size):
+    factor = operators.pml(10, size, 2.0, C, DX, 1e-8, staggered=False)
+    assert (factor < 1).sum() == 2 * size
+
+
+def test_layers_of_a_problem():
+    given = problem((24, 20, 18))
+    for staggered in (False, True):
+        factors = operators.pml_factors(given, staggered)
+        for axis, factor in enumerate(factors):
+            wanted = operators.pml(
+                given.shape[axis], given.pml_size[axis], given.pml_alpha[axis], given.reference_speed,
+                given.spacing[axis], given.dt, staggered=staggered,
+            )  # fmt: skip
+            assert (factor == wanted).all()
+    assert len(operators.pml_factors(problem((24, 20, 1)), False)) == 2
+
+
+def test_neper_coefficient():
+    """1 dB/(MHz^y cm) at 1 MHz is 100 dB/m: a factor 1e-5 in amplitude over a metre."""
+    for y in (0.5, 1.05, 1.5, 2.0):
+        at_one_megahertz = operators.neper_coefficient(y) * (2 * math.pi * 1e6) ** y
+        assert math.exp(-at_one_megahertz) == pytest.approx(1e-5, rel=1e-12)
+        at_three = operators.neper_coefficient(y) * (2 * math.pi * 3e6) ** y
+        assert at_three / at_one_megahertz == pytest.approx(3**y, rel=1e-12)
+
+
+@pytest.mark.parametrize("y", [0.6, 1.1, 1.5, 1.9])
+def test_absorption_factors_give_the_power_law(y):
+    """The dispersion relation of the scheme's equation, k²c² = ω²(1 + …), evaluated apart.
+
+    With p = c²(ρ + τ L1 ∂ρ/∂t·(−1) − η L2 ρ), ω² ρ = k² p: to first order in the loss the wavenumber is
+    k = ω/c + i α₀ω^y + …: its imaginary part is the attenuation of Treeby & Cox 2010, eq. (6).
+    """
+    given = problem((8, 8, 8), absorption="power_law", alpha_power=y)
+    alpha0 = 1e-3
+    given = replace(given, alpha_coeff=alpha0)
+    a, b = operators.absorption_factors(given)
+    tau, eta = a * alpha0 * C ** (y - 1), b * alpha0 * C**y
+    k = 2 * math.pi * 1e6 / C
+    # ρ ~ exp(−iωt + ikx): −iωρ = −ρ₀∇·u, so L1{ρ₀∇·u} = iω k^(y−2) ρ; and ω²ρ = k² p.
+    omega = k * C
+    for _ in range(200):
+        omega = k * C * np.sqrt(1 + tau * k ** (y - 2) * 1j * omega - eta * k ** (y - 1))
+    attenuation = -omega.imag / C  # a weak loss decays as fast in time as along the way
+    coefficient = alpha0 * 100 / (20 * math.log10(math.e)) / (2 * math.pi * 1e6) ** y
+    assert attenuation == pytest.approx(coefficient * (k * C) ** y, rel=2e-3)
+    # The speed follows from the Kramers-Kronig relations: eq. (7) of the same paper, with c₀ at ω = 0.
+    slowness = 1 / C + coefficient * math.tan(math.pi * y / 2) * (k * C) ** (y - 1)
+    assert omega.real / k - C == pytest.approx(1 / slowness - C, rel=5e-3)
+
+
+def test_absorption_without_dispersion_and_stokes():
+    for more in (dict(absorption="power_law", dispersion=False), dict(absorption="stokes")):
+        given = problem((8, 8, 8), **more)
+        a, b = operators.absorption_factors(given)
+        assert b == 0.0
+        assert a == -2 * operators.neper_coefficient(given.alpha_power)
+
+
+def test_absorption_coefficients_of_mixed_media(cpu):
+    for mixed in ("", "c", "a", "ca"):
+        given = problem((9, 8, 7), absorption="power_law", mixed=mixed)
+        c = Coefficients(cpu, given, np.float64)
+        y, alpha = given.alpha_power, np.asarray(given.alpha_coeff, float)
+        nepers = alpha * operators.neper_coefficient(y)
+        speed = np.asarray(given.sound_speed, float)
+        assert c.tau.shape == (c.shape if mixed else (1, 1, 9))
+        np.testing.assert_allclose(
+            c.tau, np.broadcast_to(-2 * nepers * speed ** (y - 1), c.tau.shape), rtol=1e-14
+        )
+        eta = 2 * nepers * speed**y * math.tan(math.pi * y / 2)
+        np.testing.assert_allclose(c.eta, np.broadcast_to(eta, c.eta.shape), rtol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(24, 20, 18), (9, 7, 5), (9, 8, 1)])
+def test_operators_of_k(cpu, shape):
+    """k-space correction, source correction and fractional Laplacians, with 1/N in each."""
+    given = problem(shape, absorption="power_law", alpha_power=1.3)
+    c = Coefficients(cpu, given, np.float64)
+    k = [
+        2 * math.pi * np.fft.fftfreq(n, d) if n > 1 else np.zeros(1)
+        for n, d in zip(shape, given.spacing, strict=True)
+    ]
+    half = shape[0] // 2 + 1
+    k = np.sqrt(k[0][:half] ** 2 + k[1][:, None] ** 2 + k[2][:, None, None] ** 2)
+    n, phase = given.points, given.reference_speed * given.dt / 2 * k
+    np.testing.assert_allclose(n * c.kappa, np.sinc(phase / math.pi), rtol=1e-14)
+    np.testing.assert_allclose(n * c.source_kappa(), np.cos(phase), rtol=0, atol=1e-14)
+    assert c.nabla1[0, 0, 0] == c.nabla2[0, 0, 0] == 0
+    k[0, 0, 0] = 1
+    for operator, power in ((c.nabla1, 1.3 - 2), (c.nabla2, 1.3 - 1)):
+        wanted = k**power
+        wanted[0, 0, 0] = 0
+        np.testing.assert_allclose(n * operator, wanted, rtol=1e-13)
+
+
+def test_derivatives_are_those_of_the_axes():
+    given = problem((8, 7, 6))
+    for sign in (1, -1):
+        x, y, z = operators.derivatives(given, sign)
+        assert (x.size, y.size, z.size) == (5, 7, 6)
+        for vector, n, spacing in zip((x, y, z), given.shape, given.spacing, strict=True):
+            k = 2 * math.pi / (n * spacing)  # the lowest wave
+            assert vector[1] == pytest.approx(1j * k * np.exp(sign * 1j * k * spacing / 2), rel=1e-14)
+    assert len(operators.derivatives(problem((8, 7, 1)), 1)) == 2
+    assert len(operators.unstaggering(problem((8, 7, 1)))) == 2
+
+
+def test_a_uniform_medium_is_one_row(cpu):
+    c = Coefficients(cpu, problem((9, 8, 7)), np.float32)
+    assert c.speed.shape == c.density.shape == c.staggered[2].shape == (1, 1, 9)
+    c = Coefficients(cpu, problem((9, 8, 7), mixed="r"), np.float32)
+    assert c.density.shape == (7, 8, 9)
+    assert c.speed.shape == (1, 1, 9)
+
+
+def test_fields_by_name(cpu):
+    for shape, names in (
+        ((5, 4, 3), ["p", "ux", "uy", "uz", "rhox", "rhoy", "rhoz"]),
+        ((5, 4, 1), ["p", "ux", "uy", "rhox", "rhoy"]),
+    ):
+        fields = Fields(Coefficients(cpu, problem(shape, pml=False), np.float32))
+        assert list(fields.named()) == names
+        assert all(field.shape == shape[::-1] and not field.any() for field in fields.named().values())
+        assert len(fields.three(fields.u)) == 3

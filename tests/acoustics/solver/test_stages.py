@@ -1,0 +1,316 @@
+"""Time steps, fused and plain, against `plain_solver` in double precision: every medium, source and grid."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from plain_solver import PlainSolver
+from random_problems import pressure_source, problem, transducer, velocity_source
+
+from wavefabric.acoustics.build import make_stages
+from wavefabric.acoustics.solver.operators import unstaggering
+from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.step import Step
+from wavefabric.device import fftw_direct, get_device
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+#: Largest error of any field after all steps, of its largest value.
+TOLERANCE = {np.float64: 1e-12, np.float32: 2e-6}
+STEPS = 12
+
+EVEN, ODD, PRIME, FLAT = (24, 20, 18), (35, 27, 21), (13, 17, 11), (31, 45, 1)
+POWER = dict(absorption="power_law")
+NO_DISPERSION = dict(absorption="power_law", dispersion=False)
+STOKES = dict(absorption="stokes")
+BENT = dict(nonlinearity=True)
+
+
+def _both(shape, mode, rank_one=False):
+    return dict(
+        pressure_source=pressure_source(shape, mode, rank_one=rank_one),
+        velocity_source=velocity_source(shape, mode, rank_one=rank_one),
+    )
+
+
+#: Name to (grid, what it has).
+CASES = {
+    # Media
+    "lossless": (EVEN, {}),
+    "lossless odd": (ODD, dict(mixed="cr")),
+    "lossless primes": (PRIME, dict(mixed="c")),
+    "lossless 2-D": (FLAT, dict(mixed="cr")),
+    "no layer": (EVEN, dict(pml=False)),
+    "nonlinear": (EVEN, BENT),
+    "nonlinear heterogeneous": (ODD, dict(mixed="crb", **BENT)),
+    "nonlinear 2-D": (FLAT, dict(mixed="b", **BENT)),
+    "power law": (EVEN, POWER),
+    "power law in a mixed density": (EVEN, dict(mixed="r", **POWER)),
+    "power law of mixed strength": (ODD, dict(mixed="a", **POWER)),
+    "power law in a mixed speed": (EVEN, dict(mixed="c", **POWER)),
+    "power law without dispersion": (EVEN, dict(mixed="a", **NO_DISPERSION)),
+    "power law without dispersion, odd": (ODD, NO_DISPERSION),
+    "power law above one": (EVEN, dict(alpha_power=1.9, **POWER)),
+    "power law below one": (EVEN, dict(alpha_power=0.7, **POWER)),
+    "power law 2-D": (FLAT, dict(mixed="ca", **POWER)),
+    "power law primes": (PRIME, dict(mixed="crba", **BENT, **POWER)),
+    "Stokes": (EVEN, STOKES),
+    "Stokes heterogeneous": (ODD, dict(mixed="cra", **STOKES)),
+    "Stokes 2-D": (FLAT, dict(mixed="a", **STOKES)),
+    "Stokes nonlinear": (EVEN, dict(mixed="rb", **BENT, **STOKES)),
+    "everything": (EVEN, dict(mixed="crba", **BENT, **POWER)),
+    "everything without dispersion": (ODD, dict(mixed="crba", **BENT, **NO_DISPERSION)),
+    # Sources, without and with an initial pressure
+    **{
+        f"{mode} sources{', ' + name if name else ''}": (shape, dict(initial=0, **_both(shape, mode), **more))
+        for mode in ("dirichlet", "additive_no_correction", "additive")
+        for name, shape, more in [
+            ("", EVEN, {}),
+            ("odd", ODD, dict(mixed="c")),
+            ("primes", PRIME, {}),
+            ("2-D", FLAT, dict(mixed="c")),
+            ("power law", EVEN, dict(mixed="r", **POWER)),
+            ("no dispersion", EVEN, NO_DISPERSION),
+            ("Stokes", EVEN, dict(mixed="a", **STOKES)),
+            ("nonlinear", EVEN, BENT),
+        ]
+    },
+    "rank-one sources": (EVEN, dict(initial=0, **_both(EVEN, "additive", True))),
+    "rank-one sources 2-D": (FLAT, dict(initial=0, **_both(FLAT, "additive", True))),
+    "rank-one sources with all loss": (
+        ODD,
+        dict(mixed="crba", **BENT, **POWER, **_both(ODD, "additive", True)),
+    ),
+    "initial pressure and sources": (EVEN, _both(EVEN, "dirichlet")),
+    **{
+        f"one signal for all points, {mode}": (
+            EVEN,
+            dict(
+                initial=0,
+                pressure_source=pressure_source(EVEN, mode, 1),
+                velocity_source=velocity_source(EVEN, mode, (1, 1, 1)),
+            ),
+        )
+        for mode in ("dirichlet", "additive_no_correction", "additive")
+    },
+    **{
+        f"some velocity components, {mode}": (
+            EVEN,
+            dict(initial=0, velocity_source=velocity_source(EVEN, mode, columns)),
+        )
+        for mode, columns in [
+            ("dirichlet", (0, None, 1)),
+            ("additive_no_correction", (None, 0, 0)),
+            ("additive", (1, 0, None)),
+        ]
+    },
+    "velocity 2-D, y only": (
+        FLAT,
+        dict(initial=0, velocity_source=velocity_source(FLAT, "additive", (0, None))),
+    ),
+    "sources that end": (
+        EVEN,
+        dict(
+            initial=0,
+            pressure_source=pressure_source(EVEN, "additive", steps=5),
+            velocity_source=velocity_source(EVEN, "additive_no_correction", steps=8),
+        ),
+    ),
+    "sources that end, points": (
+        ODD,
+        dict(
+            initial=0,
+            pressure_source=pressure_source(ODD, "dirichlet", steps=8),
+            velocity_source=velocity_source(ODD, "additive", steps=5),
+            **STOKES,
+        ),
+    ),
+    "pressure only": (EVEN, dict(initial=0, pressure_source=pressure_source(EVEN, "additive"))),
+    "transducer": (EVEN, dict(initial=0, transducer=transducer(EVEN))),
+    "transducer 2-D": (FLAT, dict(initial=0, transducer=transducer(FLAT))),
+    "transducer to the end": (ODD, dict(initial=0, transducer=transducer(ODD, STEPS + 3, samples=40))),
+    **{
+        f"transducer and {mode} velocity": (
+            EVEN,
+            dict(initial=0, transducer=transducer(EVEN), velocity_source=velocity_source(EVEN, mode)),
+        )
+        for mode in ("dirichlet", "additive_no_correction", "additive")
+    },
+}
+
+
+def made(name):
+    shape, more = CASES[name]
+    return problem(shape, steps=STEPS, **more)
+
+
+@cache
+def expected(name):
+    solver = PlainSolver(made(name))
+    for _ in range(STEPS):
+        solver.step()
+    return solver.fields()
+
+
+def taken(device, name, dtype, plain=False):
+    """Fields on the host after all steps, and the stages."""
+    stages = make_stages(device, made(name), dtype, plain=plain)
+    step = Step(stages)
+    for number in range(STEPS):
+        step.take(number)
+    device.synchronize()
+    return {key: np.array(device.to_host(field)) for key, field in stages.fields.named().items()}, stages
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def place(request):
+    return get_device(request.param, threads=1)
+
+
+@pytest.fixture(params=[np.float64, np.float32], ids=["double", "single"])
+def dtype(request):
+    return request.param
+
+
+def check(got, wanted, dtype):
+    assert got.keys() == wanted.keys()
+    for name, field in got.items():
+        assert field.dtype == dtype
+        # Components of one vector share a scale: a component may be all round-off.
+        scale = max(abs(wanted[other]).max() for other in wanted if other.rstrip("xyz") == name.rstrip("xyz"))
+        assert scale > 0, name
+        error = abs(field - wanted[name]).max() / scale
+        assert error < TOLERANCE[dtype], f"{name}: {error:.2e}"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_fused_stages(place, name, dtype):
+    got, stages = taken(place, name, dtype)
+    assert int(place.to_host(stages.fields.clock)[0]) == STEPS
+    check(got, expected(name), dtype)
+
+
+#: One for each way through the passes.
+WAYS = [
+    "additive sources, odd",
+    "dirichlet sources, power law",
+    "rank-one sources with all loss",
+    "Stokes nonlinear",
+    "everything without dispersion",
+    "transducer and additive velocity",
+]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_plain_stages(place, name):
+    check_plain(place, name, np.float64)
+
+
+@pytest.mark.parametrize("name", [*WAYS, "everything", "power law 2-D", "additive sources, 2-D"])
+def test_plain_stages_in_single_precision(place, name):
+    check_plain(place, name, np.float32)
+
+
+def check_plain(place, name, dtype):
+    got, stages = taken(place, name, dtype, plain=True)
+    assert type(stages) is Stages
+    check(got, expected(name), dtype)
+
+
+def same_bits(one, other):
+    return all(one[name].tobytes() == other[name].tobytes() for name in one)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_repeated_run_gives_the_same_bits(place, name, dtype):
+    assert same_bits(taken(place, name, dtype)[0], taken(place, name, dtype)[0])
+
+
+@pytest.mark.skipif(not fftw_direct.available(np.float32), reason="needs FFTW")
+@pytest.mark.parametrize("name", [*WAYS, "power law primes"])
+def test_threads_change_no_bit(cpu, name, dtype):
+    try:
+        more = get_device("cpu", threads=2)
+    except ValueError:
+        pytest.skip("this machine has one core")
+    assert same_bits(taken(cpu, name, dtype)[0], taken(more, name, dtype)[0])
+
+
+@pytest.mark.parametrize("name", ["everything", "additive sources, 2-D"])
+def test_plain_stages_with_two_threads(name, dtype):
+    try:
+        device = get_device("cpu", threads=2)
+    except ValueError:
+        pytest.skip("this machine has one core")
+    check(taken(device, name, dtype, plain=True)[0], expected(name), dtype)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", WAYS)
+def test_the_gpu_agrees_with_the_cpu(cpu, name, dtype):
+    check(taken(get_device("cuda"), name, dtype)[0], taken(cpu, name, dtype)[0], dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("lossless", 10), ("power law", 14), ("Stokes", 10), ("rank-one sources", 10)]
+)
+def test_transforms_of_a_step(place, name, wanted):
+    """The counts of the literature, however the work is arranged."""
+    for plain in (False, True):
+        stages = make_stages(place, made(name), np.float64, plain=plain)
+        stages.velocity(active := stages.sources.active(0))
+        stages.density(active)
+        stages.pressure()
+        before = stages.transforms
+        stages.velocity(active)
+        stages.density(active)
+        stages.pressure()
+        assert stages.transforms - before == wanted
+
+
+@pytest.mark.parametrize("name", ["lossless", "power law", "Stokes", "power law 2-D", "power law primes"])
+def test_fields_set_from_outside(place, name, dtype):
+    """After `ready`, a step goes on from fields put there, to the bit: what a resumed run does."""
+    whole = make_stages(place, made(name), dtype)
+    step = Step(whole)
+    for number in range(5):
+        step.take(number)
+    other = make_stages(place, made(name), dtype)
+    for key, field in other.fields.named().items():
+        field[...] = whole.fields.named()[key]
+    other.fields.clock[...] = 5
+    other.transform_pressure()
+    resumed = Step(other)
+    for number in range(5, 9):
+        step.take(number)
+        resumed.take(number)
+    place.synchronize()
+    one, two = (
+        {key: np.array(place.to_host(field)) for key, field in stages.fields.named().items()}
+        for stages in (whole, other)
+    )
+    assert same_bits(one, two)
+
+
+def test_velocity_at_the_points_of_the_pressure(place, dtype):
+    for name in ("lossless", "lossless odd", "lossless 2-D"):
+        got, stages = taken(place, name, dtype)
+        solver, c = PlainSolver(made(name)), stages.coefficients
+        for axis, factor in enumerate(unstaggering(c.problem)):
+            component = stages.fields.u[axis]
+            solver.u[axis] = got["u" + "xyz"[axis]].astype(float)
+            out = place.empty(c.shape, dtype)
+            stages.translate(component, axis, place.asarray(factor, c.complex), out)
+            wanted = solver.shifted(axis)
+            assert abs(place.to_host(out) - wanted).max() < TOLERANCE[dtype] * abs(wanted).max()
+            # What is kept between steps is still there.
+            assert (place.to_host(component) == got["u" + "xyz"[axis]]).all()
+        kept = place.to_host(stages.fields.p).copy()
+        Step(stages).take(STEPS)
+        again = make_stages(place, made(name), dtype)
+        for key, field in again.fields.named().items():
+            field[...] = place.asarray(got[key])
+        again.fields.clock[...] = STEPS
+        again.transform_pressure()
+        Step(again).take(STEPS)
+        assert (place.to_host(again.fields.p) == place.to_host(stages.fields.p)).all()
+        assert not (place.to_host(stages.fields.p) == kept).all()
