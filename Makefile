@@ -10,7 +10,7 @@ else
 STAMP := $(VENV)/.installed
 endif
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test lint docs papers clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wavefabric needs Python 3.11 or newer")'
@@ -44,6 +44,17 @@ lint: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict
+
+# Tables and figures of papers that a CPU can compute, each beside its script: some minutes on two idle cores.
+papers: $(STAMP)
+	$(BIN)/python papers/fibre/modes.py
+	$(BIN)/python papers/fibre/work_precision.py
+	$(BIN)/python papers/fibre/q_squared.py --groups 2 --channels 9 --spans 1 --steps 400m,200m,100m --force -o papers/fibre/small_link
+	$(BIN)/python papers/ultrasound/local_basis_error.py --ranks 2 --device cpu
+	$(BIN)/python papers/ultrasound/stability.py --media 1000
+	for figure in figure3 figure5 figure6 figure7 figure8 radices baselines claims; do \
+		$(BIN)/python papers/lumorph/$$figure.py || exit 1; \
+	done
 
 clean:
 	rm -rf demo site build dist .pytest_cache .ruff_cache

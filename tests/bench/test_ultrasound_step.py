@@ -11,10 +11,11 @@ from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.stability.time_step import stability
-from wavefabric.bench import ultrasound_peer, ultrasound_step
-from wavefabric.bench.ultrasound_bare import Bare
+from wavefabric.bench import kwave_program
+from wavefabric.bench.bare_transforms import Bare
+from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere
 from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem, sensor
-from wavefabric.bench.ultrasound_peer import elsewhere
+from wavefabric.errors import InputError
 
 TINY = ["--threads", 1, "--repeats", 2]
 
@@ -122,8 +123,8 @@ def test_on_the_terminal_beside_another_program(command, program, tmp_path):
     ],
 )
 def test_program_that_fails(cpu, program, how, words):
-    peer = ultrasound_step.Peer(program(**how), cpu, "single")
-    with pytest.raises(ultrasound_step.InputError) as fault:
+    peer = KWaveProgram(program(**how), cpu, "single")
+    with pytest.raises(InputError) as fault:
         peer.against("homogeneous", (16, 16, 16), lambda: None)
     for word in ("--peer", "stand-in", *words):
         assert word in str(fault.value)
@@ -131,10 +132,10 @@ def test_program_that_fails(cpu, program, how, words):
 
 def test_memory_of_the_program_is_its_own(cpu, program, monkeypatch):
     """k-Wave tells its ru_maxrss; that of a program started by exec begins with the peak of who called it."""
-    monkeypatch.setattr(ultrasound_peer, "_RUNS", 1)
-    monkeypatch.setattr(ultrasound_peer, "_SECONDS", 0.0)
+    monkeypatch.setattr(kwave_program, "_RUNS", 1)
+    monkeypatch.setattr(kwave_program, "_SECONDS", 0.0)
     fat = np.ones(400 << 20, np.uint8)
-    peer = ultrasound_peer.Peer(
+    peer = KWaveProgram(
         program(memory="resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10"), cpu, "single"
     )
     found = peer.against("homogeneous", (16, 16, 16), lambda: None)
@@ -145,8 +146,8 @@ def test_memory_of_the_program_is_its_own(cpu, program, monkeypatch):
 def test_program_that_cannot_run(cpu, tmp_path):
     path = tmp_path / "text"
     path.write_text("no program")
-    with pytest.raises(ultrasound_step.InputError, match="cannot be run"):
-        ultrasound_step.Peer(path, cpu, "single").against("homogeneous", (16, 16, 16), lambda: None)
+    with pytest.raises(InputError, match="cannot be run"):
+        KWaveProgram(path, cpu, "single").against("homogeneous", (16, 16, 16), lambda: None)
 
 
 @pytest.mark.parametrize("medium", MEDIA)
@@ -167,8 +168,8 @@ def test_problems_are_sound(cpu, medium):
 def test_kwave_elsewhere_only_where_it_was():
     two, four = ({"device": "cpu", "threads": n} for n in (2, 4))
     h200 = {"device": "cuda:0", "threads": 1, "gpu": "NVIDIA H200"}
-    assert elsewhere("homogeneous", (128,) * 3, "single", two)["to_ours"] == 0.95
-    assert elsewhere("heterogeneous", (512,) * 3, "single", h200)["ms"] == 23.3
+    assert measured_elsewhere("homogeneous", (128,) * 3, "single", two)["to_ours"] == 0.95
+    assert measured_elsewhere("heterogeneous", (512,) * 3, "single", h200)["ms"] == 23.3
     for case in (
         ((128,) * 3, "single", four),
         ((128,) * 3, "double", two),
@@ -177,7 +178,7 @@ def test_kwave_elsewhere_only_where_it_was():
         ((256,) * 3, "single", two),
         ((256,) * 3, "single", h200 | {"gpu": "NVIDIA A100"}),
     ):
-        assert elsewhere("homogeneous", *case) is None
+        assert measured_elsewhere("homogeneous", *case) is None
 
 
 def test_bare_transforms_stay_finite(cpu):

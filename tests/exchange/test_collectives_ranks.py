@@ -9,7 +9,7 @@ from wavefabric.collectives import TRANSFER, Schedule, verify
 from wavefabric.collectives.builders.messages import greedy
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
 from wavefabric.collectives.registry import ALGORITHMS, accepts, build
-from wavefabric.execution.collective_data import count_wrong, fill
+from wavefabric.execution.data import count_wrong, fill
 
 
 def _everything(ranks):

@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.bench.exchange_reference import SOURCE, peak
-from wavefabric.bench.exchange_report import plot, table
 from wavefabric.collectives import Schedule, all_to_all, direct_all_gather, point_to_point
 from wavefabric.errors import InputError
+from wavefabric.execution import report
+from wavefabric.execution.data import count_wrong, fill
+from wavefabric.execution.plan import exchanging, microseconds
 from wavefabric.execution.ranks import Ranks, timed
-
-__all__ = ["PATTERNS", "SIZES", "plot", "run", "sizes_between", "table"]
+from wavefabric.execution.run_schedule import SIZES, sizes_between
+from wavefabric.results.plots import GREY
 
 PATTERNS = ("ping", "ring", "halo", "all-gather", "all-to-all")
-#: Smallest and largest bytes by kind of device.
-SIZES = {"cpu": (1 << 16, 1 << 22), "cuda": (1 << 16, 1 << 30)}
-_WORD = np.dtype(np.uint32)
-_UNWRITTEN = np.uint32(0xFFFFFFFF)
+_DTYPE = np.dtype(np.int32)
+#: Where the figures of `PEAKS` come from.
+_SOURCE = "measured on 4 H200, 2026"
 
 
-def sizes_between(least: int, most: int, factor: int = 4) -> list[int]:
-    """``least``, times ``factor``, and so on up to ``most``."""
-    found = []
-    while least <= most:
-        found.append(least)
-        least *= factor
-    return found
+class Peak(NamedTuple):
+    """Bus bandwidth in GB/s where nothing else runs; None: of any pattern, transport or number of ranks."""
+
+    pattern: str | None
+    transport: str | None
+    ranks: int | None
+    gb_per_s: float
+
+
+#: The first that fits counts. Ranks share the memory of their host: host-staged MPI has one for all patterns.
+PEAKS = (
+    Peak(None, "mpi", 2, 4.6),
+    Peak(None, "mpi", 4, 2.6),
+    Peak("ping", "mpi-cuda", None, 340.0),
+    Peak("ping", None, None, 373.0),
+    Peak("ring", None, None, 353.0),
+    Peak("halo", None, None, 353.0),
+    Peak("all-gather", None, None, 329.0),
+    Peak("all-to-all", None, None, 347.0),
+)
 
 
 def run(
@@ -41,43 +55,17 @@ def run(
 ) -> dict[str, Any]:
     """Time exchanges between all ranks, and check what arrives; collective.
 
-    Bandwidths are those of nccl-tests (its PERFORMANCE.md). With K ranks and S bytes:
-
-    =============  =======================================  ==============  ===============
-    pattern        S                                        algbw           busbw
-    =============  =======================================  ==============  ===============
-    ping           rank 0 to rank 1, one way                S/t             S/t
-    ring           each rank to the next                    S/t             S/t
-    halo           each rank to both neighbours, S to each  2 S/t           2 S/t
-    all-gather     a rank's part                            K S/t           (K − 1) S/t
-    all-to-all     from each rank to each                   K S/t           (K − 1) S/t
-    =============  =======================================  ==============  ===============
-
-    busbw is what each rank sends, or receives, to and from others. The size column of nccl-tests has K S for
-    the last two.
-
-    Parameters
-    ----------
-    ranks : Ranks
-        Transports that cannot be used are reported.
-    patterns : sequence of str
-        Of `PATTERNS`.
-    sizes : sequence of int
-        S, bytes, multiples of 4. Empty: see `SIZES`.
-    repeats : int
-        Samples, each of many exchanges one after the other; the median counts.
-    peaks : bool
-        Give the share of the figures in `exchange_reference` too.
-    progress : callable, optional
-        Called with a line about what is being measured.
+    Bandwidths are those of nccl-tests (its PERFORMANCE.md); with S the bytes from rank to rank, K ranks and a
+    time t they are S/t of ping and ring, 2S/t of halo, and of all-gather and all-to-all KS/t (algbw) and
+    (K − 1)S/t (busbw: what each rank sends, or receives). Sizes are S, multiples of 4; by default 64 KiB to
+    4 MiB on CPUs, to 1 GiB on GPUs. ``peaks`` gives the share of the figures in `PEAKS` too.
 
     Returns
     -------
     dict
-        JSON-serialisable: ``cases``, one for each transport and pattern, with ``rows`` (bytes, times,
-        algbw and busbw in GB/s of 10⁹ bytes, ``wrong``: elements that did not arrive as they were sent) and
-        ``latency_us`` (the time of the smallest size); ``unavailable``, transports with the reason;
-        ``machine``.
+        ``cases``, one for each transport and pattern, with ``rows`` (bytes, times in µs, algbw and busbw in
+        GB/s of 10⁹ bytes, ``wrong``: elements that did not arrive as they were sent) and ``latency_us`` (the
+        time of the smallest size); ``unavailable``, transports with the reason; ``machine``.
 
     Raises
     ------
@@ -88,8 +76,8 @@ def run(
         if pattern not in PATTERNS:
             raise InputError(f"patterns: {pattern!r} given; allowed: {', '.join(PATTERNS)}")
     for size in sizes:
-        if size < _WORD.itemsize or size % _WORD.itemsize:
-            raise InputError(f"sizes: {size} bytes given; allowed: multiples of {_WORD.itemsize}")
+        if size < _DTYPE.itemsize or size % _DTYPE.itemsize:
+            raise InputError(f"sizes: {size} bytes given; allowed: multiples of {_DTYPE.itemsize}")
     if repeats < 1:
         raise InputError(f"repeats: {repeats} given; allowed: at least 1")
     say = progress or (lambda line: None)
@@ -99,7 +87,7 @@ def run(
     ranks.check_memory((2 * parts + 3) * max(chosen), f"sizes: {max(chosen)} bytes")
     cases = []
     for comm in ranks.each():
-        buffers = [comm.allocate((parts * max(chosen) // _WORD.itemsize,), _WORD) for _ in range(2)]
+        buffers = [comm.allocate((parts * max(chosen) // _DTYPE.itemsize,), _DTYPE) for _ in range(2)]
         for pattern in patterns:
             rows = []
             for size in chosen:
@@ -112,7 +100,7 @@ def run(
         "ranks": ranks.size,
         "repeats": repeats,
         "sizes": chosen,
-        "peaks": SOURCE if peaks else None,
+        "peaks": _SOURCE if peaks else None,
         "cases": cases,
         "unavailable": ranks.unavailable,
         "machine": ranks.machine(),
@@ -137,8 +125,19 @@ def bandwidths(pattern: str, ranks: int, size: int, seconds: float) -> tuple[flo
     return whole * size / seconds * 1e-9, others * size / seconds * 1e-9
 
 
+def peak(pattern: str, transport: str, ranks: int) -> float | None:
+    """The figure of `PEAKS` in GB/s; None if there is none."""
+    for each in PEAKS:
+        if each.transport is None and transport == "mpi":
+            continue
+        given = zip(each[:3], (pattern, transport, ranks), strict=True)
+        if all(known in (None, asked) for known, asked in given):
+            return each.gb_per_s
+    return None
+
+
 def _case(comm, pattern: str, rows: list[dict[str, Any]], peaks: bool) -> dict[str, Any]:
-    found = {
+    case = {
         "transport": comm.transport,
         "pattern": pattern,
         "latency_us": rows[0]["us"],
@@ -146,72 +145,75 @@ def _case(comm, pattern: str, rows: list[dict[str, Any]], peaks: bool) -> dict[s
         "facts": comm.describe(),
     }
     if peaks:
-        found["peak"] = peak(pattern, comm.transport, comm.size) if comm.device.name != "cpu" else None
+        best = peak(pattern, comm.transport, comm.size) if comm.device.name != "cpu" else None
+        case["peak"] = best
         for row in rows:
-            row["share"] = row["busbw"] / found["peak"] if found["peak"] else None
-    return found
+            row["share"] = row["busbw"] / best if best else None
+    return case
 
 
 def _measure(ranks: Ranks, comm, pattern: str, size: int, buffers: list, repeats: int) -> dict[str, Any]:
-    schedule = schedule_of(pattern, comm.size, size // _WORD.itemsize)
+    schedule = schedule_of(pattern, comm.size, size // _DTYPE.itemsize)
     held = dict(zip(schedule.buffers, buffers[-len(schedule.buffers) :], strict=True))
-    bound = comm.bind(schedule, held)
-
-    def exchange() -> None:
-        bound.start()
-        bound.finish()
-
-    fill(comm, schedule, held)
+    exchange = exchanging(comm.bind(schedule, held))
+    fill(comm, schedule, held, _DTYPE.name)
     exchange()
-    wrong = int(comm.control.sum(count_wrong(comm, schedule, held)))
-    found = timed(ranks, exchange, repeats)
-    algbw, busbw = bandwidths(pattern, comm.size, size, found["ms"] * 1e-3)
-    return {
-        "bytes": size,
-        "us": found["ms"] * 1e3,
-        "us_best": found["ms_best"] * 1e3,
-        "us_worst": found["ms_worst"] * 1e3,
-        "algbw": algbw,
-        "busbw": busbw,
-        "wrong": wrong,
-    }
+    wrong = count_wrong(comm, schedule, held, _DTYPE.name)
+    times = timed(ranks, exchange, repeats)
+    algbw, busbw = bandwidths(pattern, comm.size, size, times["ms"] * 1e-3)
+    return {"bytes": size, **microseconds(times), "algbw": algbw, "busbw": busbw, "wrong": wrong}
 
 
-# --- what travels ----------------------------------------------------------------------------------------
+def table(result: dict[str, Any]) -> list:
+    """A table for each transport and pattern."""
+    tables = []
+    for case in result["cases"]:
+        columns = ["size", "bytes", "time us", "algbw GB/s", "busbw GB/s", "#wrong"]
+        columns += ["share"] * bool(result["peaks"])
+        rows = []
+        for row in case["rows"]:
+            cells = [report.size_words(row["bytes"]), str(row["bytes"]), f"{row['us']:.1f}"]
+            cells += [f"{row['algbw']:.3g}", f"{row['busbw']:.3g}", str(row["wrong"])]
+            if result["peaks"]:
+                cells.append("-" if row["share"] is None else f"{row['share'] * 100:.0f} %")
+            rows.append(cells)
+        caption = f"latency {case['latency_us']:.1f} us"
+        if case.get("peak"):
+            caption += f"; share of {case['peak']:g} GB/s ({result['peaks']})"
+        name = report.transport_name(case["transport"])
+        title = f"{case['pattern']}, {name}, {result['ranks']} ranks"
+        tables.append(report.table(title, columns, rows, caption, plain=True))
+    return tables + report.unavailable(result)
 
 
-def _chunk(schedule: Schedule, buffer: int, rank: int, number: int) -> slice:
-    first = schedule.offsets(buffer, rank)
-    return slice(int(first[number]), int(first[number + 1]))
+def plot(result: dict[str, Any], path: str | Path) -> None:
+    """Draw bus bandwidth over size, a panel a pattern and a line a transport."""
+    patterns = report.distinct(result["cases"], "pattern")
+    transports = report.distinct(result["cases"], "transport")
+    columns = min(3, max(1, len(patterns)))
+    rows = max(1, -(-len(patterns) // columns))
+    with report.figure(path, (1.2 + 3.3 * columns, 0.8 + 2.7 * rows)) as figure:
+        panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
+        for axes, pattern in zip(panels, patterns, strict=False):
+            for case in result["cases"]:
+                if case["pattern"] == pattern:
+                    _panel(axes, case, report.look(transports.index(case["transport"])))
+            axes.set_title(pattern)
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            axes.set_xlabel("bytes")
+            axes.set_ylabel("bus bandwidth (GB/s)")
+        for axes in panels[len(patterns) :]:
+            axes.set_visible(False)
+        for number, name in enumerate(transports):
+            panels[0].plot([], [], label=report.transport_name(name), **report.look(number))
+        if any(case.get("peak") for case in result["cases"]):
+            panels[0].plot([], [], color=GREY, linewidth=0.8, linestyle=":", label="reference")
+        figure.legend(loc="outside lower center", ncols=5, fontsize=9)
 
 
-def _values(xp, source: int, chunk: int, size: int):
-    """What a chunk of a rank holds: different for each source, chunk and index."""
-    found = xp.arange(size, dtype=_WORD)
-    found *= np.uint32(2654435761)
-    found += np.uint32((source * 65537 + chunk + 1) * 40503 & 0xFFFFFFFF)
-    return found
-
-
-def fill(comm, schedule: Schedule, buffers: dict[str, Any]) -> None:
-    """Write what this rank sends; everything else becomes a value that nobody sends. Collective."""
-    xp, arrays = comm.device.xp, [buffers[name] for name in schedule.buffers]
-    for number, array in enumerate(arrays):
-        array[: int(schedule.offsets(number, comm.rank)[-1])] = _UNWRITTEN
-    for t in schedule.transfers[schedule.transfers["src"] == comm.rank]:
-        number = int(t["src_chunk"])
-        place = _chunk(schedule, int(t["src_buffer"]), comm.rank, number)
-        arrays[t["src_buffer"]][place] = _values(xp, comm.rank, number, place.stop - place.start)
-    comm.device.synchronize()
-    comm.control.barrier()  # before anybody writes here
-
-
-def count_wrong(comm, schedule: Schedule, buffers: dict[str, Any]) -> int:
-    """Elements of this rank that are not what their source sent. For schedules of one round."""
-    xp, arrays, wrong = comm.device.xp, [buffers[name] for name in schedule.buffers], 0
-    for t in schedule.transfers[schedule.transfers["dst"] == comm.rank]:
-        place = _chunk(schedule, int(t["dst_buffer"]), comm.rank, int(t["dst_chunk"]))
-        expected = _values(xp, int(t["src"]), int(t["src_chunk"]), place.stop - place.start)
-        wrong += int(xp.count_nonzero(arrays[t["dst_buffer"]][place] != expected))
-    comm.control.barrier()  # before anybody sends again
-    return wrong
+def _panel(axes, case: dict[str, Any], look: dict[str, Any]) -> None:
+    sizes = [row["bytes"] for row in case["rows"]]
+    axes.plot(sizes, [row["busbw"] for row in case["rows"]], markersize=4, **look)
+    if case.get("peak"):
+        axes.axhline(case["peak"], color=look["color"], linewidth=0.8, linestyle=":")

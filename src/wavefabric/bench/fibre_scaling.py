@@ -1,20 +1,19 @@
-"""Benchmark ``fibre-scaling``: table 1 and figure 3 of Brehler et al., modes split over ranks."""
+"""Benchmark ``fibre-scaling``: a step of a fibre whose modes are split over ranks, over a step on one."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wavefabric.bench.fibre_scaling_report import PAPER, plot, table
-from wavefabric.bench.stand_ins import mute
+from wavefabric.bench.modified_communicators import without_transfers
 from wavefabric.errors import InputError
-from wavefabric.exchange import Communicator
-from wavefabric.exchange import solo as alone
-from wavefabric.execution import measure
+from wavefabric.exchange import Communicator, solo
+from wavefabric.execution import measure, report
 from wavefabric.execution.ranks import Ranks, times
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
@@ -23,8 +22,7 @@ from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.operators_ranks import RankOperators
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
 from wavefabric.optics.propagation.rank_modes import RankModes
-
-__all__ = ["EXCHANGES", "LOG2_N", "plot", "run", "table"]
+from wavefabric.results.plots import BLUE, GREY, ORANGE
 
 EXCHANGES = ("dense", "factored")
 #: log2 of the samples a row by kind of device; the paper: 2^14 symbols of 128 samples.
@@ -47,24 +45,9 @@ def run(
 ) -> dict[str, Any]:
     """Time RK4IP in double precision with a fixed number of modes a rank; collective.
 
-    Set-up and gathering are not counted. All times are those of the slowest rank.
-
-    Parameters
-    ----------
-    ranks : Ranks
-    modes_per_rank : int
-        Of the first modes of the 62.5 µm fibre; groups may be cut.
-    log2_n : int, optional
-        Samples a row. By default see `LOG2_N`.
-    steps : int
-        In one sample.
-    exchanges : sequence of {"dense", "factored"}
-        Powers of rows travel, or of the exact groups of rows on each rank.
-    step : float
-        m; it does not change the time.
-    repeats : int
-        Samples; the median counts.
-    progress : callable, optional
+    Each rank has so many of the first modes of the 62.5 µm fibre, and groups may be cut; set-up and gathering
+    are not counted, and times are those of the slowest rank. Powers of rows travel (dense), or of the exact
+    groups of rows on each rank (factored). ``step`` (m) does not change the time.
 
     Returns
     -------
@@ -72,8 +55,8 @@ def run(
         ``forms``, one for each form of exchange, with ``one_rank`` (T₁: the unsplit code on the modes of one
         rank), ``split`` (the split code on the same), ``no_exchange`` (the work of this number of ranks,
         nothing sent); ``cases``, one for each transport and form, with ``ms`` a step,
-        ``only_communication`` (without the work on what the others sent), ``ratio`` T_K/T₁,
-        ``exposed_ms`` (ms − no_exchange), ``paper`` (their ratio, if they have one).
+        ``only_communication`` (without the work on what the others sent), ``ratio`` T_K/T₁ and
+        ``exposed_ms`` (ms − no_exchange).
 
     Raises
     ------
@@ -95,10 +78,10 @@ def run(
         forms.append(bench.form(form))
     cases = []
     for comm in ranks.each():
-        for found in forms:
-            form = found["exchange"]
+        for measured in forms:
+            form = measured["exchange"]
             say(f"{comm.transport}, {form}: {steps} steps, {repeats} times")
-            cases.append(bench.case(comm, form, found))
+            cases.append(bench.case(comm, form, measured))
     return {
         "benchmark": "fibre-scaling",
         "ranks": ranks.size,
@@ -153,8 +136,8 @@ class _Bench:
     def form(self, form: str) -> dict[str, Any]:
         kerr = "dense" if form == "dense" else "auto"
         one = self.time(FibreOperators(self.device, self.own, self.n, _SAMPLE_RATE, np.complex128, kerr))
-        split = self.time(self.split(alone(self.device), self.own, self.only_own, form))
-        none = self.time(self.split(mute(self.ranks.base), self.fibre, self.share, form))
+        split = self.time(self.split(solo(self.device), self.own, self.only_own, form))
+        none = self.time(self.split(without_transfers(self.ranks.base), self.fibre, self.share, form))
         return {
             "exchange": form,
             "one_rank": one,
@@ -162,8 +145,8 @@ class _Bench:
             "no_exchange": none | {"ratio": none["ms"] / one["ms"]},
         }
 
-    def case(self, comm: Communicator, form: str, found: dict[str, Any]) -> dict[str, Any]:
-        one = found["one_rank"]["ms"]
+    def case(self, comm: Communicator, form: str, alone: dict[str, Any]) -> dict[str, Any]:
+        one = alone["one_rank"]["ms"]
         operators = self.split(comm, self.fibre, self.share, form)
         exchanged = 4 * operators.exchange_bytes / comm.size
         ours = self.time(operators)
@@ -173,9 +156,8 @@ class _Bench:
             "exchange": form,
             "ratio": ours["ms"] / one,
             "only_communication": bare | {"ratio": bare["ms"] / one},
-            "exposed_ms": ours["ms"] - found["no_exchange"]["ms"],
+            "exposed_ms": ours["ms"] - alone["no_exchange"]["ms"],
             "bytes_received_a_step": exchanged,
-            "paper": PAPER.get((comm.transport, comm.size)) if form == "dense" else None,
         }
 
     def split(self, comm, fibre: Fibre, share: RankModes, form: str, others: bool = True) -> RankOperators:
@@ -196,11 +178,11 @@ class _Bench:
         integrator.step(A, self.h)
         step = operators.graph(lambda: integrator.step(A, self.h))
         step()
-        found = measure.summary(times(self.ranks, step, self.repeats, self.steps))
+        taken = measure.summary(times(self.ranks, step, self.repeats, self.steps))
         integrator.end(A, self.h)
         if isinstance(operators, RankOperators):
             operators.finish_exchanges()
-        return found | {"finite": bool(np.isfinite(float(abs(A[0]).max())))}
+        return taken | {"finite": bool(np.isfinite(float(abs(A[0]).max())))}
 
     def fill(self, A) -> None:
         """Noise of the whole band, another on each row."""
@@ -209,3 +191,57 @@ class _Bench:
         noise = self.device.asarray(noise[0] + 1j * noise[1])
         for number, row in enumerate(A):
             row[...] = self.device.xp.roll(noise, 977 * number)
+
+
+def table(result: dict[str, Any]) -> list:
+    """A table for each form of exchange."""
+    ranks, tables = result["ranks"], []
+    for form in result["forms"]:
+        name, rows = form["exchange"], []
+        for key, words in (
+            ("one_rank", "one rank, unsplit"),
+            ("split", "one rank, split code"),
+            ("no_exchange", f"{ranks} ranks, nothing sent"),
+        ):
+            rows.append((words, f"{form[key]['ms']:.3g}", f"{form[key].get('ratio', 1):.2f}", *"---"))
+        for case in result["cases"]:
+            if case["exchange"] == name:
+                bare = case["only_communication"]
+                words = f"{ranks} ranks, {report.transport_name(case['transport'])}"
+                cells = (words, f"{case['ms']:.3g}", f"{case['ratio']:.2f}", f"{bare['ms']:.3g}")
+                rows.append((*cells, f"{bare['ratio']:.2f}", f"{case['exposed_ms']:.3g}"))
+        tables.append(
+            report.table(
+                f"{ranks} x {result['modes_per_rank']} modes x {result['samples']} samples, {name}",
+                ("<", "ms a step", "T_K/T_1", "only comm. ms", "T_K/T_1", "exposed ms"),
+                rows,
+                "only communication: powers of the others travel but are not used; exposed: more than "
+                "the same work takes with nothing sent",
+            )
+        )
+    return tables + report.unavailable(result)
+
+
+def plot(result: dict[str, Any], path: str | Path) -> None:
+    """Draw T_K/T_1 of each transport and form, and what is left without the work of the others."""
+    ranks, bars = result["ranks"], []
+    for form in result["forms"]:
+        name = form["exchange"]
+        bars.append((f"nothing sent, {name}", form["no_exchange"]["ratio"], 0.0))
+        bars += [
+            (f"{report.transport_name(c['transport'])}, {name}", c["ratio"], c["only_communication"]["ratio"])
+            for c in result["cases"]
+            if c["exchange"] == name
+        ]
+    with report.figure(path, (8.4, 1.4 + 0.36 * len(bars)), "x") as figure:
+        axes = figure.subplots()
+        for y, (_, whole, bare) in enumerate(bars):
+            axes.barh(y, whole, color=BLUE, height=0.62)
+            axes.barh(y, bare, color=ORANGE, height=0.3)
+            axes.text(max(whole, bare), y, f"  {whole:.2f}", va="center", fontsize=9)
+        axes.axvline(1, color=GREY, linewidth=0.8)
+        report.name_bars(axes, [name for name, *_ in bars])
+        axes.set_xlabel(f"time of a step on {ranks} ranks / on one, {result['modes_per_rank']} modes a rank")
+        for colour, label in ((BLUE, "all"), (ORANGE, "only communication")):
+            axes.barh(0, 0, color=colour, label=label)
+        figure.legend(loc="outside lower right", ncols=2, fontsize=9)

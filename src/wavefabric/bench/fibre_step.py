@@ -5,23 +5,21 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wavefabric.bench.peer import PlainRK4IP
-from wavefabric.bench.step_report import plot, table
+from wavefabric.bench.plain_rk4ip import PlainRK4IP
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
-from wavefabric.execution import measure
+from wavefabric.execution import measure, report
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
-
-__all__ = ["CASES", "plot", "run", "table"]
 
 #: Field rows and log2 of the samples a row, by kind of device.
 CASES = {"cpu": ((2, 17), (30, 15)), "cuda": ((30, 21),)}
@@ -46,46 +44,27 @@ def run(
     The field is the signal of Brehler et al., section 6 (60 DP-QPSK channels, 4.096 THz), in the first
     mode groups of the 62.5 µm fibre. A step is run as a propagation runs it: on a GPU a captured graph.
 
-    Parameters
-    ----------
-    cases : sequence of (rows, log2 of samples)
-        Rows are 2, 6, 12, 20, 30, … 240: two for each mode of groups 1 to g. Empty: see `CASES`.
-    precisions : sequence of {"double", "single"}
-        complex128, complex64.
-    integrators : sequence of str
-        Names of `wavefabric.optics.propagation.integrators.INTEGRATORS`.
-    step : float
-        m. It changes the achieved error, not the time.
-    repeats : int
-        Samples of each time; the median counts.
-    error_steps : int
-        Steps after which complex64 is compared with complex128 (0: not).
-    plain : bool
-        Also time the plain RK4IP (it takes about ten fields of memory).
-    device : str or Device
-    threads : int, optional
-        CPU threads.
-    progress : callable, optional
-        Called with a line about what is being measured.
+    Cases are (rows, log2 of samples), two rows for each mode of groups 1 to g: 2, 6, 12, 20, 30, … 240; by
+    default `CASES`. ``step`` (m) changes the error, not the time. After ``error_steps`` steps complex64 is
+    compared with complex128 (0: not). ``plain`` also times the plain RK4IP, of about ten fields of memory.
 
     Returns
     -------
     dict
-        JSON-serialisable: ``copy_bytes_per_second`` and ``cases``, each with ``eight_ffts``, ``plain`` and
-        ``integrators`` (times in ms, ``fft_share``, ``passes``, ``bytes_allocated``, ``peak_fields``, …),
-        and ``machine``.
+        ``copy_bytes_per_second`` and ``cases``, each with ``eight_ffts``, ``plain`` and ``integrators``
+        (times in ms, ``fft_share``, ``passes``, ``bytes_allocated``, ``peak_fields``, …), and ``machine``.
 
     Raises
     ------
     InputError
         If an option is not allowed.
     """
-    place = get_device(device, threads) if isinstance(device, str) else device
-    chosen = tuple(cases) or CASES["cpu" if place.name == "cpu" else "cuda"]
+    device = get_device(device, threads) if isinstance(device, str) else device
+    chosen = tuple(cases) or CASES["cpu" if device.name == "cpu" else "cuda"]
     _check(chosen, precisions, integrators, step, repeats, error_steps)
     say = progress or (lambda line: None)
     say("copy bandwidth")
-    bandwidth = measure.copy_bandwidth(place)
+    bandwidth = measure.copy_bandwidth(device)
     result: dict[str, Any] = {
         "benchmark": "fibre-step",
         "step_m": step,
@@ -96,9 +75,9 @@ def run(
     for rows, log2_n in chosen:
         fibre = graded_index_62_5(_groups(rows))
         for precision in precisions:
-            case = _Case(place, fibre, 1 << log2_n, DTYPES[precision], step, repeats, bandwidth, say)
+            case = _Case(device, fibre, 1 << log2_n, DTYPES[precision], step, repeats, bandwidth, say)
             result["cases"].append(case.run(integrators, error_steps, plain))
-    result["machine"] = measure.machine(place)
+    result["machine"] = measure.machine(device)
     return result
 
 
@@ -279,3 +258,68 @@ class _Case:
             out.append(A)
             del operators, integrator
         return measure.relative_error(self.device, *out)
+
+
+def _shape(case: dict[str, Any]) -> str:
+    return f"{case['rows']} x 2^{case['samples'].bit_length() - 1}"
+
+
+def table(result: dict[str, Any]) -> list:
+    """A table a case, and one of the errors of complex64."""
+    tables = [_cost_table(case, result["copy_bytes_per_second"]) for case in result["cases"]]
+    errors = []
+    for case in result["cases"]:
+        for line in case["integrators"]:
+            if "error_steps" in line:
+                steps, error = line["error_steps"], line["error_against_complex128"]
+                errors.append(
+                    (_shape(case), line["name"], str(steps), f"{error:.2e}", f"{error / steps:.1e}")
+                )
+    if errors:
+        title = f"complex64 against complex128, steps of {result['step_m']:g} m"
+        columns = ("<case", "<integrator", "steps", "relative error", "a step")
+        tables.append(report.table(title, columns, errors))
+    return tables
+
+
+def _cost_table(case: dict[str, Any], bandwidth: float) -> Any:
+    eight, plain = case["eight_ffts"], case["plain"]
+    rows = [("eight bare FFTs", f"{eight['ms']:.3g}", "8", "100 %", f"{eight['passes']:.1f}", "1.00", *"---")]
+    if plain:
+        ratio = f"{plain['ms'] / eight['ms']:.2f}"
+        rows.append(
+            ("plain RK4IP", f"{plain['ms']:.3g}", "8", "-", f"{plain['passes']:.1f}", ratio, "1.00", *"--")
+        )
+    for line in case["integrators"]:
+        faster = line.get("times_faster_than_plain")
+        rows.append((
+            line["name"],
+            f"{line['ms']:.3g}",
+            str(line["ffts"]),
+            f"{line['fft_share'] * 100:.0f} %",
+            f"{line['passes']:.1f}",
+            f"{line['times_eight_ffts']:.2f}",
+            "-" if faster is None else f"{faster:.2f}",
+            f"{line['bytes_allocated']} B",
+            f"{line['peak_fields']:.2f}",
+        ))  # fmt: skip
+    return report.table(
+        f"{case['rows']} rows x 2^{case['samples'].bit_length() - 1} {case['dtype']}, "
+        f"{case['field_bytes'] / 2**20:.1f} MiB a field; copy {bandwidth / 1e9:.1f} GB/s (read + write)",
+        ("<", "ms", "FFTs", "FFT share", "passes", "x 8 FFTs", "plain /", "allocated", "fields"),
+        rows,
+        "passes: reads or writes of the whole field that the memory could do in that time",
+    )
+
+
+def plot(result: dict[str, Any], path: str | Path) -> None:
+    """Draw a bar a step: its transforms and the rest; bare FFTs and plain RK4IP for comparison."""
+    panels = []
+    for case in result["cases"]:
+        bars = [("eight bare FFTs", case["eight_ffts"]["ms"], 0.0)]
+        bars += [(line["name"], line["fft_ms"], line["ms"]) for line in case["integrators"]]
+        if case["plain"]:
+            bars.append(("plain RK4IP", 0.0, case["plain"]["ms"]))
+        log2_n = case["samples"].bit_length() - 1
+        panels.append((f"{case['rows']} rows × 2$^{{{log2_n}}}$ {case['dtype']}", bars))
+    report.step_bars(path, panels, "its FFTs alone")

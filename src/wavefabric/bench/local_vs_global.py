@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.acoustics.parallel.decomposition import Options
-from wavefabric.bench import ultrasound_shared as shared
-from wavefabric.bench.exchange_report import unavailable
-from wavefabric.execution.ranks import Ranks, named
-
-__all__ = ["SIZES", "plot", "run", "table"]
+from wavefabric.bench import ultrasound_ranks as shared
+from wavefabric.execution import report
+from wavefabric.execution.ranks import Ranks
+from wavefabric.results.plots import BLUE, ORANGE
 
 SIZES = {"cpu": ((64, 64, 64),), "cuda": ((256, 256, 256), (512, 512, 512), (512, 512, 1024))}
-_FORMS = ("global", "local")
+_COLOURS = {"global": BLUE, "local": ORANGE}
 
 
 def run(
@@ -29,20 +28,8 @@ def run(
 ) -> dict[str, Any]:
     """Time steps of both forms; collective.
 
-    Parameters
-    ----------
-    ranks : Ranks
-    sizes : sequence of (Nx, Ny, Nz)
-        Whole grids. Empty: see `SIZES`.
-    media : sequence of {"homogeneous", "heterogeneous"}
-    overlap : int
-        Of the local form.
-    grid : tuple of int, optional
-        Blocks of the local form; by default those of least halo.
-    precision : str
-    repeats : int
-        Samples; the median counts.
-    progress : callable, optional
+    Whole grids are by default of `SIZES`; ``overlap`` and ``grid`` (blocks; by default those of least halo)
+    are of the local form.
 
     Returns
     -------
@@ -59,98 +46,56 @@ def run(
     sizes = sizes or SIZES["cuda" if ranks.on_gpu else "cpu"]
     shared.check(sizes, media, precision, repeats)
     forms = {"global": Options(), "local": Options("local", grid, overlap)}
-    for medium in media:
-        for shape in sizes:
-            for options in forms.values():
-                shared.check_memory(ranks, medium, shape, precision, options)
+    plans = [(medium, shape) for medium in media for shape in sizes]
+    for plan in plans:
+        for options in forms.values():
+            shared.check_memory(ranks, *plan, precision, options)
     cases = []
     for comm in ranks.each():
-        for medium in media:
-            for shape in sizes:
-                found: dict[str, Any] = {
-                    "transport": comm.transport,
-                    "medium": medium,
-                    "shape": list(shape),
-                }
-                for form, options in forms.items():
-                    say(f"{comm.transport}: {medium}, {shared.name_of(shape)}, {form}")
-                    found[form] = shared.step_time(ranks, comm, repeats, medium, shape, precision, options)
-                found["ratio"] = found["global"]["ms"] / found["local"]["ms"]
-                cases.append(found)
-    return {
-        "benchmark": "local-vs-global",
-        "ranks": ranks.size,
-        "overlap": overlap,
-        "precision": precision,
-        "repeats": repeats,
-        "cases": cases,
-        "unavailable": ranks.unavailable,
-        "machine": ranks.machine(),
-    }
+        for medium, shape in plans:
+            case: dict[str, Any] = {"transport": comm.transport, "medium": medium, "shape": list(shape)}
+            for form, options in forms.items():
+                say(f"{comm.transport}: {medium}, {report.shape_words(shape)}, {form}")
+                case[form] = shared.step_time(ranks, comm, repeats, medium, shape, precision, options)
+            cases.append(case | {"ratio": case["global"]["ms"] / case["local"]["ms"]})
+    facts = {"overlap": overlap, "precision": precision, "repeats": repeats}
+    return shared.result_of(ranks, "local-vs-global", cases, **facts)
 
 
 def table(result: dict[str, Any]) -> list:
-    """The result of `run` as one `rich.table.Table` a medium."""
-    from rich.table import Table
-
-    found: list = []
-    for medium in dict.fromkeys(case["medium"] for case in result["cases"]):
-        lines = Table(title=f"{medium}, {result['ranks']} ranks, overlap {result['overlap']}")
-        for heading in ("grid", "", "global ms", "local ms", "global / local"):
-            lines.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    """A table a medium."""
+    tables: list = []
+    for medium in report.distinct(result["cases"], "medium"):
+        rows = []
         for case in result["cases"]:
             if case["medium"] == medium:
-                lines.add_row(
-                    shared.name_of(case["shape"]),
-                    named(case["transport"]),
-                    f"{case['global']['ms']:.3g}",
-                    f"{case['local']['ms']:.3g}",
-                    f"{case['ratio']:.2f}",
-                )
-        found.append(lines)
-    return found + unavailable(result)
+                names = report.shape_words(case["shape"]), report.transport_name(case["transport"])
+                times = (f"{case[form]['ms']:.3g}" for form in _COLOURS)
+                rows.append((*names, *times, f"{case['ratio']:.2f}"))
+        title = f"{medium}, {result['ranks']} ranks, overlap {result['overlap']}"
+        tables.append(report.table(title, ("grid", "<", "global ms", "local ms", "global / local"), rows))
+    return tables + report.unavailable(result)
 
 
-def plot(result: dict[str, Any], path: str | Path) -> list[Path]:
-    """Draw step times of both forms, a bar each, with their ratio; a panel a medium.
-
-    Parameters
-    ----------
-    result : dict
-        From `run`.
-    path : str or Path
-        Image file; its ending picks the format.
-
-    Returns
-    -------
-    list of Path
-        What was written.
-    """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    from wavefabric.results.plots import BLUE, ORANGE, STYLE
-
-    media = list(dict.fromkeys(case["medium"] for case in result["cases"])) or [""]
-    with mpl.rc_context({**STYLE, "axes.titlepad": 8, "axes.grid.axis": "x"}):
-        most = max(sum(case["medium"] == medium for case in result["cases"]) for medium in media)
-        figure = Figure(figsize=(8.4, 0.9 + len(media) * (0.7 + 0.6 * most)), layout="constrained")
-        for axes, medium in zip(figure.subplots(len(media), 1, squeeze=False)[:, 0], media, strict=True):
-            mine = [case for case in result["cases"] if case["medium"] == medium]
-            for y, case in enumerate(mine):
-                for form, shift, colour in zip(_FORMS, (-0.2, 0.2), (BLUE, ORANGE), strict=True):
+def plot(result: dict[str, Any], path: str | Path) -> None:
+    """Draw step times of both forms, a bar each, with their ratio; a panel a medium."""
+    media = report.distinct(result["cases"], "medium") or [""]
+    grouped = {medium: [case for case in result["cases"] if case["medium"] == medium] for medium in media}
+    most = max(len(cases) for cases in grouped.values())
+    with report.figure(path, (8.4, 0.9 + len(media) * (0.7 + 0.6 * most)), "x") as figure:
+        panels = figure.subplots(len(media), 1, squeeze=False)[:, 0]
+        for axes, (medium, cases) in zip(panels, grouped.items(), strict=True):
+            names = []
+            for y, case in enumerate(cases):
+                for (form, colour), shift in zip(_COLOURS.items(), (-0.2, 0.2), strict=True):
                     axes.barh(y + shift, case[form]["ms"], 0.36, color=colour)
-                right = max(case[form]["ms"] for form in _FORMS)
+                right = max(case[form]["ms"] for form in _COLOURS)
                 axes.text(right, y, f"  ratio {case['ratio']:.2f}", va="center", fontsize=9)
-            names = [f"{shared.name_of(case['shape'])}, {named(case['transport'])}" for case in mine]
-            axes.set_yticks(range(len(mine)), names)
-            axes.invert_yaxis()
-            axes.margins(x=0.14)
-            axes.set_xlim(left=0)
+                transport = report.transport_name(case["transport"])
+                names.append(f"{report.shape_words(case['shape'])}, {transport}")
+            report.name_bars(axes, names)
             axes.set_title(medium)
             axes.set_xlabel("time of one step (ms)")
-            for form, colour in zip(_FORMS, (BLUE, ORANGE), strict=True):
-                axes.barh(0, 0, color=colour, label=form if medium == media[0] else None)
+        for form, colour in _COLOURS.items():
+            panels[0].barh(0, 0, color=colour, label=form)
         figure.legend(loc="outside lower right", ncols=2, fontsize=9)
-        figure.savefig(path, dpi=160)
-    return [Path(path)]

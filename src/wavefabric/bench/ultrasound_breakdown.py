@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.parallel.stages import HaloExchange
-from wavefabric.bench import ultrasound_shared as shared
-from wavefabric.bench.stand_ins import mute
-from wavefabric.bench.ultrasound_breakdown_report import plot, table
+from wavefabric.bench import ultrasound_ranks as shared
+from wavefabric.bench.modified_communicators import without_transfers
+from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
+from wavefabric.execution import report
 from wavefabric.execution.ranks import Ranks, timed
-
-__all__ = ["OVERLAPS", "SIZES", "plot", "run", "table"]
+from wavefabric.results.plots import BLUE, GREEN, GREY, ORANGE
 
 OVERLAPS = (2, 4, 8, 16, 32)
 SIZES = {"cpu": (64, 64, 128), "cuda": (512, 512, 1024)}
+#: Parts of a step and their colours.
+PARTS = {"compute": BLUE, "pack": GREEN, "exchange": ORANGE, "idle": GREY}
 
 
 def run(
@@ -32,20 +36,8 @@ def run(
 ) -> dict[str, Any]:
     """Time steps and their parts, each alone; collective.
 
-    Parameters
-    ----------
-    ranks : Ranks
-    shape : tuple of int, optional
-        The whole grid, (Nx, Ny, Nz). By default see `SIZES`.
-    overlaps : sequence of int
-    grids : sequence of (x, y, z)
-        Blocks; by default all along z, and as nearly alike as can be. What does not fit is left out, and
-        said so.
-    media : sequence of {"homogeneous", "heterogeneous"}
-    precision : str
-    repeats : int
-        Samples; the median counts.
-    progress : callable, optional
+    The whole grid is by default of `SIZES`; it is cut into blocks all along z, and as nearly alike as can be,
+    unless ``grids`` are given. What does not fit is left out, and said so.
 
     Returns
     -------
@@ -66,43 +58,29 @@ def run(
     shared.check([shape], media, precision, repeats)
     chosen = list(grids) or list(dict.fromkeys([(1, 1, ranks.size), shared.even_grid(ranks.size)]))
     plans, left_out = [], []
-    for medium in media:
-        for grid in chosen:
-            for overlap in overlaps:
-                options = Options("local", grid, overlap)
-                why = _misfit(shape, ranks.size, options)
-                if why:
-                    left_out.append(why)
-                    continue
-                shared.check_memory(ranks, medium, shape, precision, options)
-                plans.append((medium, options))
+    for medium, grid, overlap in product(media, chosen, overlaps):
+        options = Options("local", grid, overlap)
+        if why := _misfit(shape, ranks.size, options):
+            left_out.append(why)
+            continue
+        shared.check_memory(ranks, medium, shape, precision, options)
+        plans.append((medium, options))
     cases, computed = [], {}
     for comm in ranks.each():
         for medium, options in plans:
-            say(f"{comm.transport}: {medium}, {shared.name_of(options.grid)}, overlap {options.overlap}")
-            bench = _Case(ranks, comm, medium, shape, precision, options, repeats)
+            say(f"{comm.transport}: {medium}, {report.shape_words(options.grid)}, overlap {options.overlap}")
+            bench = _Case(ranks, comm, repeats, medium, shape, precision, options)
             key = medium, options.grid, options.overlap
             if key not in computed:
                 computed[key] = bench.compute()
             cases.append(bench.run(computed[key]))
             del bench
-    return {
-        "benchmark": "ultrasound-breakdown",
-        "ranks": ranks.size,
-        "shape": list(shape),
-        "precision": precision,
-        "repeats": repeats,
-        "cases": _sped_up(cases),
-        "left_out": left_out,
-        "unavailable": ranks.unavailable,
-        "machine": ranks.machine(),
-    }
+    facts = {"shape": list(shape), "precision": precision, "repeats": repeats, "left_out": left_out}
+    return shared.result_of(ranks, "ultrasound-breakdown", _sped_up(cases), **facts)
 
 
 def _misfit(shape, ranks: int, options: Options) -> str:
     """Why a grid cannot be cut so, for what is measured in a row; bad numbers of blocks are an error."""
-    from wavefabric.errors import InputError
-
     try:
         decompose(shape, ranks, options)
     except InputError as error:
@@ -123,7 +101,7 @@ def _sped_up(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class _Unfilled:
-    """Stands in for an exchange of overlaps: nothing is packed, sent or unpacked."""
+    """In place of an exchange of overlaps: nothing is packed, sent or unpacked."""
 
     def start(self, fields) -> None:
         pass
@@ -147,16 +125,13 @@ class _Counted:
 
 
 class _Case:
-    def __init__(
-        self, ranks: Ranks, comm: Communicator, medium: str, shape, precision: str, options, repeats: int
-    ):
-        self.ranks, self.comm, self.medium, self.shape = ranks, comm, medium, shape
-        self.precision, self.options, self.repeats = precision, options, repeats
+    def __init__(self, ranks: Ranks, comm: Communicator, repeats: int, *case):
+        self.ranks, self.comm, self.repeats, self.case = ranks, comm, repeats, case
 
-    def stepper(self) -> shared.SharedStepper:
+    def stepper(self) -> shared.RankStepper:
         self.ranks.control.barrier()  # nobody frees what another still reads
         gc.collect()
-        return shared.SharedStepper(self.comm, self.medium, self.shape, self.precision, self.options)
+        return shared.RankStepper(self.comm, *self.case)
 
     def compute(self) -> float:
         """ms of a step that never fills its overlaps."""
@@ -166,6 +141,7 @@ class _Case:
         return self.time(stepper)
 
     def run(self, compute: float) -> dict[str, Any]:
+        medium, _, _, options = self.case
         stepper = self.stepper()
         halo: HaloExchange = stepper.stages.halo  # type: ignore[attr-defined]
         counted = {count: _Counted(exchange) for count, exchange in halo.exchanges.items()}
@@ -178,18 +154,18 @@ class _Case:
         }
         bound = {count: exchange.inner for count, exchange in counted.items()}
         halo.exchanges = bound
-        found = timed(self.ranks, stepper, self.repeats)
+        times = timed(self.ranks, stepper, self.repeats)
         # After their finish: a fused step leaves an exchange under way.
         for exchange in bound.values():
             exchange.exchange.finish()
         exchange = self.time(lambda: self.messages(bound, each))
         pack = self.time(self.packing(stepper, counted, each))
-        rest = found["ms"] - compute - pack - exchange
-        return found | {
+        rest = times["ms"] - compute - pack - exchange
+        return times | {
             "transport": self.comm.transport,
-            "medium": self.medium,
-            "grid": list(self.options.grid),
-            "overlap": self.options.overlap,
+            "medium": medium,
+            "grid": list(options.grid),
+            "overlap": options.overlap,
             "bytes_sent_a_step": sum(n * bound[count].bytes for count, n in each.items()),
             "compute": compute,
             "pack": pack,
@@ -209,7 +185,7 @@ class _Case:
     def packing(self, stepper, counted, each) -> Callable[[], None]:
         """Packing and unpacking of a step, with exchanges that move nothing."""
         shape, dtype = stepper.stages.coefficients.shape, stepper.stages.coefficients.dtype
-        halo = HaloExchange(mute(self.comm), stepper.decomposition, shape, dtype, set(counted))
+        halo = HaloExchange(without_transfers(self.comm), stepper.decomposition, shape, dtype, set(counted))
         fields = {count: exchange.fields for count, exchange in counted.items() if exchange.fields}
 
         def work() -> None:
@@ -221,3 +197,82 @@ class _Case:
 
     def time(self, work) -> float:
         return timed(self.ranks, work, self.repeats)["ms"]
+
+
+def _grouped(result: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Cases by medium and grid."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for case in result["cases"]:
+        groups.setdefault((case["medium"], report.shape_words(case["grid"])), []).append(case)
+    return groups
+
+
+def table(result: dict[str, Any]) -> list:
+    """A table a medium and grid of blocks."""
+    tables: list = []
+    for (medium, grid), cases in _grouped(result).items():
+        rows = [
+            (
+                *(str(case["overlap"]), report.transport_name(case["transport"])),
+                *(f"{case[key]:.3g}" for key in ("ms", *PARTS, "hidden")),
+                f"{case['bytes_sent_a_step'] / 2**20:.1f}",
+                "-" if case["speed_up"] is None else f"{case['speed_up']:.2f}",
+            )
+            for case in sorted(cases, key=lambda case: case["overlap"])
+        ]
+        tables.append(
+            report.table(
+                f"{report.shape_words(result['shape'])}, {medium}, {grid} blocks",
+                ("overlap", "<", "step ms", *PARTS, "hidden", "MiB sent", "x MPI"),
+                rows,
+                "parts are timed alone; hidden: by how much they add up to more than the step",
+            )
+        )
+    return tables + [f"left out: {line}" for line in result["left_out"]] + report.unavailable(result)
+
+
+def plot(result: dict[str, Any], path: str | Path) -> None:
+    """Draw stacked bars of the parts by overlap and transport, and speed-ups over MPI, a row a grid."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    groups = _grouped(result)
+    rows = max(1, len(groups))
+    with report.figure(path, (10.5, 0.8 + 3.2 * rows), "y") as figure:
+        panels = figure.subplots(rows, 2, squeeze=False, width_ratios=(2, 1))
+        for (left, right), ((medium, grid), cases) in zip(panels, groups.items(), strict=False):
+            transports = report.distinct(cases, "transport")
+            _part_bars(left, cases, transports)
+            names = ", ".join(report.transport_name(name) for name in transports)
+            left.set_title(f"{medium}, {grid} blocks: {names}", fontsize=9)
+            _speed_ups(right, cases, transports)
+        handles: list = [Patch(color=colour, label=part) for part, colour in PARTS.items()]
+        handles.append(Line2D([], [], color="black", linewidth=1, label="the step"))
+        figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=9)
+
+
+def _part_bars(axes, cases: list[dict[str, Any]], transports: list[str]) -> None:
+    overlaps = sorted({case["overlap"] for case in cases})
+    width = 0.8 / len(transports)
+    for case in cases:
+        x, below = overlaps.index(case["overlap"]) + width * transports.index(case["transport"]), 0.0
+        for part, colour in PARTS.items():
+            axes.bar(x, case[part], width * 0.9, bottom=below, color=colour)
+            below += case[part]
+        axes.plot([x - 0.45 * width, x + 0.45 * width], [case["ms"]] * 2, color="black", linewidth=1)
+    middle = [at + 0.4 - width / 2 for at in range(len(overlaps))]
+    axes.set_xticks(middle, [str(overlap) for overlap in overlaps])
+    axes.set_ylabel("ms a step")
+    axes.set_xlabel("overlap (points)")
+
+
+def _speed_ups(axes, cases: list[dict[str, Any]], transports: list[str]) -> None:
+    for number, name in enumerate(transports):
+        points = sorted((c["overlap"], c["speed_up"]) for c in cases if c["transport"] == name)
+        if all(value is not None for _, value in points):
+            axes.plot(*zip(*points, strict=True), label=report.transport_name(name), **report.look(number))
+    if axes.lines:
+        axes.legend(fontsize=8)
+    report.log2_ticks(axes, sorted({case["overlap"] for case in cases}))
+    axes.set_xlabel("overlap (points)")
+    axes.set_ylabel("times faster than MPI")

@@ -18,24 +18,11 @@ _SPACING, _SPEED, _DENSITY = 0.1e-3, 1500.0, 1000.0
 
 
 def problem(medium: str, shape: tuple[int, int, int], steps: int, precision: str = "single") -> Problem:
-    """A pressure ball in the middle of the grid.
+    """A pressure ball in the middle of the grid, (Nx, Ny, Nz).
 
-    Parameters
-    ----------
-    medium : str
-        ``"homogeneous"``: uniform and lossless. ``"heterogeneous"``: sound speed, density (also at the
-        staggered points), B/A and absorption differ from point to point, power law y = 1.5.
-    shape : tuple of int
-        (Nx, Ny, Nz).
-    steps : int
-        Time steps.
-    precision : str
-        ``"single"`` or ``"double"``: of the arrays.
-
-    Returns
-    -------
-    Problem
-        Nothing but its arrays was allocated on the way, so that they are all that memory holds.
+    The homogeneous medium is uniform and lossless. In the heterogeneous one sound speed, density (also at the
+    staggered points), B/A and absorption differ from point to point, power law y = 1.5. Nothing but the
+    problem's arrays is allocated on the way, so that they are all that memory holds.
     """
     dtype = np.float32 if precision == "single" else np.float64
     mixed = medium == "heterogeneous"
@@ -87,8 +74,8 @@ def _grid(shape, dtype, along, value) -> np.ndarray:
     """Values of a smooth shape, 0 at the edges and 1 in the middle, plane by plane."""
     waves = []
     for axis, n in enumerate(shape):
-        place = np.arange(n) + (0.5 if axis == along else 0.0)
-        waves.append(np.sin(np.pi * place / n) ** 2)
+        points = np.arange(n) + (0.5 if axis == along else 0.0)
+        waves.append(np.sin(np.pi * points / n) ** 2)
     out = np.empty(shape[::-1], dtype)
     plane = waves[1][:, None] * waves[0]
     for z, factor in enumerate(waves[2]):

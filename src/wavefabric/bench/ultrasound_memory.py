@@ -10,44 +10,26 @@ import subprocess
 import sys
 from pathlib import Path
 
+from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
+from wavefabric.execution.report import shape_words
 
 _STEPS = 4
 _TINY = (16, 16, 16)
 
 
-def measure(
-    medium: str, shape: tuple[int, int, int], precision: str, device: str, threads: int
-) -> dict[str, int]:
-    """Memory that one run adds to a process that has done such a run on a tiny grid before.
+def measure(medium: str, shape: tuple[int, int, int], precision: str, device: Device) -> tuple[int, int]:
+    """Bytes before and at the peak of a run, in a process that has done such a run on a tiny grid before.
 
-    Parameters
-    ----------
-    medium : str
-        Of `wavefabric.bench.ultrasound_cases.MEDIA`.
-    shape : tuple of int
-        (Nx, Ny, Nz).
-    precision, device : str
-    threads : int
-
-    Returns
-    -------
-    dict
-        ``"base"`` and ``"peak"``, bytes. On a CPU the resident size; on a GPU what CuPy's pool holds, work
-        areas of transforms in it.
-
-    Raises
-    ------
-    InputError
-        If the run fails, such as for want of memory.
+    On a CPU the resident size; on a GPU what CuPy's pool holds, work areas of transforms in it.
     """
-    size = "x".join(map(str, shape))
-    words = [sys.executable, "-m", __name__, medium, size, precision, device, str(threads)]
+    size = shape_words(shape)
+    words = [sys.executable, "-m", __name__, medium, size, precision, device.name, str(device.threads)]
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise InputError(f"size: {size}, {medium}, did not run: {said[-1]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return tuple(json.loads(done.stdout.splitlines()[-1]))
 
 
 def main(words: list[str]) -> None:
@@ -56,26 +38,25 @@ def main(words: list[str]) -> None:
     from wavefabric.acoustics.recording.sinks import MemorySink
     from wavefabric.acoustics.run import run
     from wavefabric.bench.ultrasound_cases import problem, sensor
-    from wavefabric.device import get_device
 
     medium, size, precision, device, threads = words
-    place = get_device(device, int(threads))
+    chip = get_device(device, int(threads))
 
-    def whole(shape) -> None:
+    def whole_run(shape) -> None:
         given = problem(medium, shape, _STEPS, precision)
-        run(given, Recording(where=sensor(shape)), MemorySink(), device=place, precision=precision)
+        run(given, Recording(where=sensor(shape)), MemorySink(), device=chip, precision=precision)
 
-    whole(_TINY)
-    if place.name == "cpu":
+    whole_run(_TINY)
+    if chip.name == "cpu":
         _forget_peak()
         base = _resident("VmRSS")
-        whole(tuple(map(int, size.split("x"))))
+        whole_run(tuple(map(int, size.split("x"))))
         peak = _resident("VmHWM")
     else:
-        base = place.used_memory()
-        whole(tuple(map(int, size.split("x"))))
-        peak = place.used_memory()
-    print(json.dumps({"base": base, "peak": peak}))
+        base = chip.used_memory()
+        whole_run(tuple(map(int, size.split("x"))))
+        peak = chip.used_memory()
+    print(json.dumps([base, peak]))
 
 
 def _resident(key: str) -> int:

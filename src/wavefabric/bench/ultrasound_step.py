@@ -17,15 +17,13 @@ from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.run import PRECISIONS
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench import ultrasound_memory
-from wavefabric.bench.ultrasound_bare import Timed, bare
+from wavefabric.bench.bare_transforms import bare_transforms
+from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere
 from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem
-from wavefabric.bench.ultrasound_peer import Peer, elsewhere
-from wavefabric.bench.ultrasound_report import plot, table
+from wavefabric.bench.ultrasound_ranks import check_names
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
-from wavefabric.execution import measure
-
-__all__ = ["SIZES", "plot", "run", "table"]
+from wavefabric.execution import measure, report
 
 #: Grids by kind of device.
 SIZES = {"cpu": ((128, 128, 128),), "cuda": ((256, 256, 256), (512, 512, 512))}
@@ -48,64 +46,49 @@ def run(
 
     Each round times the bare transforms, every medium (fused stages, then plain ones) and the bare transforms
     again; ratios are taken within a round, so that a machine whose speed drifts falsifies them little.
-
-    Parameters
-    ----------
-    sizes : sequence of (Nx, Ny, Nz)
-        Empty: see `SIZES`.
-    media : sequence of {"homogeneous", "heterogeneous"}
-        Uniform and lossless; or all arrays full, nonlinear, with power-law absorption.
-    precision : {"single", "double"}
-    repeats : int
-        Rounds; medians count.
-    plain : bool
-        Also time the stages made of whole-array transforms.
-    peer : path, optional
-        k-Wave's program, to be run on the same problems.
-    device : str or Device
-    threads : int, optional
-        CPU threads.
-    progress : callable, optional
-        Called with a line about what is being measured.
+    Sizes are (Nx, Ny, Nz), by default `SIZES`; ``plain`` also times the stages made of whole-array
+    transforms; ``peer`` is k-Wave's program, to be run on the same problems.
 
     Returns
     -------
     dict
-        JSON-serialisable: ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in
-        ms, ``transforms``, ``ratio``, ``passes``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
+        ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in ms,
+        ``transforms``, ``ratio``, ``passes``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
 
     Raises
     ------
     InputError
         If an option is not allowed, a grid does not fit into memory, or the peer fails.
     """
-    place = get_device(device, threads) if isinstance(device, str) else device
-    chosen = tuple(sizes) or SIZES["cpu" if place.name == "cpu" else "cuda"]
-    _check(chosen, media, precision, repeats)
-    program = Peer(peer, place, precision) if peer is not None else None
+    device = get_device(device, threads) if isinstance(device, str) else device
+    chosen = tuple(sizes) or SIZES["cpu" if device.name == "cpu" else "cuda"]
     for shape in chosen:
-        for name in media:
-            _check_memory(place, name, shape, precision)
+        if len(shape) != 3 or not all(8 <= n <= 4096 for n in shape):
+            size = report.shape_words(shape)
+            raise InputError(f"size: {size} given; allowed: N or NXxNYxNZ, each from 8 to 4096 points")
+    check_names(media, precision, repeats)
+    program = KWaveProgram(peer, device, precision) if peer is not None else None
+    plans = list(itertools.product(chosen, media))
+    for shape, name in plans:
+        _check_memory(device, name, shape, precision)
     say = progress or (lambda line: None)
-    machine = measure.machine(place)
+    machine = measure.machine(device)
     # Before this process takes memory of the device.
-    memory = {
-        (shape, name): _memory(place, name, shape, precision, say) for shape in chosen for name in media
-    }
+    memory = {(shape, name): _memory(device, name, shape, precision, say) for shape, name in plans}
     say("copy bandwidth")
-    bandwidth = measure.copy_bandwidth(place)
+    bandwidth = measure.copy_bandwidth(device)
     cases = []
     for shape in chosen:
-        case = _Case(place, shape, precision, repeats, bandwidth, say)
-        found = case.run(media, plain)
-        for line in found["media"]:
+        bench = _Case(device, shape, precision, repeats, bandwidth, say)
+        case = bench.run(media, plain)
+        for line in case["media"]:
             name = line["name"]
             line["memory"] = memory[shape, name]
-            line["kwave_elsewhere"] = elsewhere(name, shape, precision, machine)
+            line["kwave_elsewhere"] = measured_elsewhere(name, shape, precision, machine)
             if program is not None:
-                say(f"{case.name}: {name}, {program.path.name}")
-                line["kwave"] = program.against(name, shape, case.stepper(name))
-        cases.append(found)
+                say(f"{bench.name}: {name}, {program.path.name}")
+                line["kwave"] = program.against(name, shape, bench.stepper(name))
+        cases.append(case)
     return {
         "benchmark": "ultrasound-step",
         "precision": precision,
@@ -116,51 +99,34 @@ def run(
     }
 
 
-def _check(sizes, media, precision, repeats) -> None:
-    for shape in sizes:
-        if len(shape) != 3 or not all(8 <= n <= 4096 for n in shape):
-            given = "x".join(map(str, shape))
-            raise InputError(f"size: {given} given; allowed: N or NXxNYxNZ, each from 8 to 4096 points")
-    for name in media:
-        if name not in MEDIA:
-            raise InputError(f"medium: {name!r} is unknown; allowed: {', '.join(MEDIA)}, both")
-    if precision not in PRECISIONS:
-        raise InputError(f"precision: {precision!r} is unknown; allowed: {', '.join(PRECISIONS)}")
-    if repeats < 1:
-        raise InputError(f"repeats: {repeats} given; allowed: at least 1")
-
-
-def _check_memory(place: Device, name: str, shape, precision: str) -> None:
+def _check_memory(device: Device, name: str, shape, precision: str) -> None:
     """Before any array is made: a system that promises more memory than it has would only kill us."""
     given, dtype = outline(name, shape), np.dtype(PRECISIONS[precision])
-    needed = needed_bytes(given, _NO_SENSOR, dtype, place)
-    if place.name == "cpu":
+    needed = needed_bytes(given, _NO_SENSOR, dtype, device)
+    if device.name == "cpu":
         arrays = [given.sound_speed, given.density, *given.density_staggered, given.nonlinearity]
         arrays += [given.alpha_coeff, given.initial_pressure]
         needed += sum(map(np.size, filter(np.ndim, arrays))) * dtype.itemsize
-    free = place.memory()[0]
+    free = device.memory()[0]
     if needed > free:
         raise InputError(
-            f"size: {'x'.join(map(str, shape))}, {name}, needs {needed / 2**30:.2f} GiB of memory on "
-            f"{place.name}; allowed: what the free {free / 2**30:.2f} GiB hold"
+            f"size: {report.shape_words(shape)}, {name}, needs {needed / 2**30:.2f} GiB of memory on "
+            f"{device.name}; allowed: what the free {free / 2**30:.2f} GiB hold"
         )
 
 
-def _memory(place: Device, name: str, shape, precision: str, say) -> dict[str, float]:
-    say(f"{'x'.join(map(str, shape))}: {name}, memory")
-    found = ultrasound_memory.measure(name, shape, precision, place.name, place.threads)
-    added = max(0, found["peak"] - found["base"])
+def _memory(device: Device, name: str, shape, precision: str, say) -> dict[str, float]:
+    say(f"{report.shape_words(shape)}: {name}, memory")
+    base, peak = ultrasound_memory.measure(name, shape, precision, device)
+    added = max(0, peak - base)
     size = np.dtype(PRECISIONS[precision]).itemsize
-    return {"bytes": added, "floats_per_point": added / size / math.prod(shape), "base_bytes": found["base"]}
+    return {"bytes": added, "floats_per_point": added / size / math.prod(shape), "base_bytes": base}
 
 
 class Stepper:
     """A problem that takes one step after the other, as a run does but for recording.
 
-    Attributes
-    ----------
-    transforms : int
-        3-D transforms a step.
+    ``transforms`` are 3-D transforms a step.
     """
 
     def __init__(self, device: Device, name: str, shape, precision: str, plain: bool = False):
@@ -191,16 +157,16 @@ class _Case:
         self.dtype = np.dtype(PRECISIONS[precision])
         self.points = math.prod(shape)
         self.bytes = self.points * self.dtype.itemsize
-        self.name = "x".join(map(str, shape))
+        self.name = report.shape_words(shape)
 
     def run(self, media, plain: bool) -> dict[str, Any]:
         times: list[float] = []
         lines: list[dict[str, Any]] = []
         self.say(f"{self.name}: bare transforms")
-        with bare(self.device, self.shape, self.dtype) as transforms:
+        with bare_transforms(self.device, self.shape, self.dtype) as bare_time:
             for group in self._groups(media, plain):
-                more, found = self._rounds(group, plain, transforms)
-                times, lines = times + more, lines + found
+                more_times, more_lines = self._rounds(group, plain, bare_time)
+                times, lines = times + more_times, lines + more_lines
                 gc.collect()  # steps and their graphs refer to each other
         summary = measure.summary(times)
         return {
@@ -229,7 +195,7 @@ class _Case:
         return [list(media)] if sum(needed) < 0.8 * self.device.memory()[0] else [[name] for name in media]
 
     def _rounds(
-        self, media: list[str], plain: bool, transforms: Timed
+        self, media: list[str], plain: bool, bare_time: Callable[[], float]
     ) -> tuple[list[float], list[dict[str, Any]]]:
         steppers: dict[tuple[str, bool], Stepper] = {}
         for name in media:
@@ -237,13 +203,13 @@ class _Case:
                 self.say(f"{self.name}: {name}{', plain stages' if kind else ''}, made ready")
                 steppers[name, kind] = self.stepper(name, kind)
         each = {key: self._calls(stepper) for key, stepper in steppers.items()}
-        alone = [transforms.milliseconds()]
+        alone = [bare_time()]
         times: dict[tuple[str, bool], list[float]] = {key: [] for key in steppers}
         for number in range(self.repeats):
             self.say(f"{self.name}: round {number + 1} of {self.repeats}")
             for key, stepper in steppers.items():
                 times[key] += measure.milliseconds(self.device, stepper, 1, each[key])
-            alone.append(transforms.milliseconds())
+            alone.append(bare_time())
         around = [(a + b) / 2 for a, b in itertools.pairwise(alone)]
         lines = []
         for name in media:
@@ -272,3 +238,87 @@ class _Case:
             "stages": type(stepper.stages).__name__,
             "finite": stepper.finite(),
         }
+
+
+def _size(case: dict[str, Any]) -> str:
+    return " x ".join(map(str, case["shape"]))
+
+
+def table(result: dict[str, Any]) -> list:
+    """A table a grid."""
+    return [_case_table(case, result["copy_bytes_per_second"]) for case in result["cases"]]
+
+
+def _case_table(case: dict[str, Any], bandwidth: float) -> Any:
+    rows: list[tuple[str, ...]] = [("one bare transform", *_numbers(case["bare"], 1, 1.0), "", "")]
+    for line in case["media"]:
+        memory = line["memory"]
+        rows.append((
+            *(line["name"], *_numbers(line, line["transforms"], line["ratio"])),
+            *(f"{memory['bytes'] / 2**20:.0f}", f"{memory['floats_per_point']:.1f}"),
+        ))  # fmt: skip
+        if "plain" in line:
+            plain = line["plain"]
+            rows.append(("  plain stages", *_numbers(plain, plain["transforms"], plain["ratio"]), "", ""))
+        if "kwave" in line:
+            rows.append(_kwave(line["kwave"], line["kwave"]["ratio"], line["ratio"], ""))
+        if other := line["kwave_elsewhere"]:
+            rows.append(_kwave(other, other.get("to_ours"), line["ratio"], " (measured elsewhere)"))
+    return report.table(
+        f"{_size(case)} {case['dtype']}, {case['field_bytes'] / 2**20:.1f} MiB a field; "
+        f"copy {bandwidth / 1e9:.1f} GB/s (read + write)",
+        ("<", "ms", "best", "transforms", "ratio", "passes", "MiB", "floats/point"),
+        rows,
+        "ratio: median of time / bare transforms of the same round; passes: reads or writes of one real "
+        "field that the memory could do in that time" + _busy(case["bare"]["scatter"]),
+    )
+
+
+def _busy(scatter: float) -> str:
+    """Other work hits the bare transforms hardest, whose threads wait for each other: ratios are too low."""
+    if scatter < 1.25:
+        return ""
+    return f". Bare transforms took {scatter:.1f} times their best: the machine is busy, ratios mean little"
+
+
+def _numbers(line: dict[str, Any], transforms: int, ratio: float) -> list[str]:
+    return [
+        f"{line['ms']:.3g}",
+        f"{line['ms_best']:.3g}",
+        str(transforms),
+        f"{ratio:.2f}",
+        f"{line['passes']:.1f}",
+    ]
+
+
+def _kwave(measured: dict[str, Any], to_ours: float | None, our_ratio: float, note: str) -> tuple[str, ...]:
+    times = f", {to_ours:.2f} x our time" if to_ours else ""
+    return (
+        f"  {measured['program']}{times}{note}",
+        f"{measured['ms']:.3g}" if "ms" in measured else "-",
+        *"--",
+        f"{to_ours * our_ratio:.2f}" if to_ours else "-",
+        "-",
+        f"{measured['memory_bytes'] / 2**20:.0f}" if "memory_bytes" in measured else "-",
+        "",
+    )
+
+
+def plot(result: dict[str, Any], path: str | Path) -> None:
+    """Draw a bar a medium: its transforms, as bare ones take, in one colour and the rest in another."""
+    panels = [(f"{_size(case).replace('x', '×')}, {case['dtype']}", _bars(case)) for case in result["cases"]]
+    report.step_bars(path, panels, "its transforms, bare")
+
+
+def _bars(case: dict[str, Any]) -> list[tuple[str, float, float]]:
+    """Name, ms of its transforms (0: not known), ms of all."""
+    bars = []
+    for line in case["media"]:
+        bars.append((line["name"], line["bare_ms"], line["ms"]))
+        if "plain" in line:
+            bars.append(("plain stages", line["plain"]["bare_ms"], line["plain"]["ms"]))
+        for key, note in (("kwave", ""), ("kwave_elsewhere", ", elsewhere")):
+            measured = line.get(key)
+            if measured and "ms" in measured:
+                bars.append((measured["program"] + note, 0.0, measured["ms"]))
+    return bars

@@ -23,10 +23,10 @@ COPY_BYTES = 1 << 28
 def machine(device: Device) -> dict[str, Any]:
     """Versions, commit, processor, FFT library and GPU: what a time belongs to."""
     facts: dict[str, Any] = dict(provenance(device=device.name))
-    found = describe()
-    facts["fft"] = found["fft"]["library"] if device.name == "cpu" else "cufft"
+    here = describe()
+    facts["fft"] = here["fft"]["library"] if device.name == "cpu" else "cufft"
     facts["threads"] = device.threads
-    for gpu in found["gpus"]:
+    for gpu in here["gpus"]:
         if gpu["name"] == device.name:
             facts["gpu"] = gpu["model"]
             facts["gpu_memory_bytes"] = gpu["memory_bytes"]
@@ -40,25 +40,9 @@ def milliseconds(
     each: int = 1,
     between: Callable[[], Any] | None = None,
 ) -> list[float]:
-    """Times of ``work`` in ms, after one call that is not counted.
+    """Times of one call of ``work`` in ms, after one that is not counted.
 
-    Parameters
-    ----------
-    device : Device
-        Synchronised before and after every sample.
-    work : callable
-        What is timed.
-    repeats : int
-        Samples.
-    each : int
-        Calls in a sample; the sample is divided by it.
-    between : callable, optional
-        Called before each sample, outside the clock.
-
-    Returns
-    -------
-    list of float, length ``repeats``
-        One call's time, ms.
+    A sample is `each` calls, divided by it; ``between`` runs before each sample, off the clock.
     """
     if between:
         between()
@@ -82,16 +66,7 @@ def summary(samples: list[float]) -> dict[str, float]:
 
 
 def copy_bandwidth(device: Device, repeats: int = 5, nbytes: int = COPY_BYTES) -> float:
-    """Bytes read plus bytes written a second while an array is copied on the device, all threads at work.
-
-    Parameters
-    ----------
-    device : Device
-    repeats : int
-        Copies timed; the median counts.
-    nbytes : int
-        Size of the array.
-    """
+    """Bytes read plus bytes written a second while an array is copied on the device, all threads at work."""
     rows = 4 * device.threads
     shape = (rows, nbytes // 16 // rows)
     source, target = device.zeros(shape, np.complex128), device.zeros(shape, np.complex128)
@@ -104,7 +79,7 @@ def copy_bandwidth(device: Device, repeats: int = 5, nbytes: int = COPY_BYTES) -
 
 
 class Allocation:
-    """What `allocations` found, in bytes, and Numba's own allocations by number."""
+    """Bytes that `allocations` saw at the peak and left over, and Numba's own allocations by number."""
 
     peak = 0
     kept = 0
@@ -120,24 +95,24 @@ def allocations(device: Device) -> Iterator[Allocation]:
     the memory that is free before and after the block is compared, CuPy's pool counted as free: what
     is given back inside the block stays unseen there (a captured graph cannot allocate).
     """
-    found = Allocation()
+    seen = Allocation()
     gc.collect()
     device.synchronize()
     if device.name != "cpu":
         before = device.memory()[0]
-        yield found
+        yield seen
         device.synchronize()
-        found.kept = found.peak = max(0, before - device.memory()[0])
+        seen.kept = seen.peak = max(0, before - device.memory()[0])
         return
     runtime = importlib.import_module("numba.core.runtime._nrt_python")
     runtime.memsys_enable_stats()
     tracemalloc.start()
     try:
         arrays, before = runtime.memsys_get_stats_alloc(), tracemalloc.get_traced_memory()[0]
-        yield found
+        yield seen
         now, peak = tracemalloc.get_traced_memory()
-        found.kept, found.peak = max(0, now - before), max(0, peak - before)
-        found.numba = runtime.memsys_get_stats_alloc() - arrays
+        seen.kept, seen.peak = max(0, now - before), max(0, peak - before)
+        seen.numba = runtime.memsys_get_stats_alloc() - arrays
     finally:
         tracemalloc.stop()
 
@@ -145,10 +120,10 @@ def allocations(device: Device) -> Iterator[Allocation]:
 def relative_error(device: Device, A, B) -> float:
     """‖A − B‖₂/‖B‖₂ of two fields of the same shape, row by row in double precision."""
     xp = device.xp
-    apart = size = 0.0
+    difference = size = 0.0
     for a, b in zip(A, B, strict=True):
         b = b.astype(np.complex128)
         d = a.astype(np.complex128) - b
-        apart += float(xp.vdot(d, d).real)
+        difference += float(xp.vdot(d, d).real)
         size += float(xp.vdot(b, b).real)
-    return (apart / size) ** 0.5 if size else float("nan")
+    return (difference / size) ** 0.5 if size else float("nan")

@@ -1,4 +1,4 @@
-"""What every benchmark over ranks shares: communicators of several transports, times, the machines."""
+"""Ranks that were started together: a communicator for each transport, times, the machines."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Ranks:
     ----------
     transports : sequence of str
         Of `wavefabric.exchange.TRANSPORTS`, or ``["all"]``.
-    device : str
-        ``"auto"``, ``"cpu"``, ``"cuda"``: a rank has a GPU of its own.
+    device : {"auto", "cpu", "cuda"}
+        Each rank has a GPU of its own.
     threads : int, optional
         CPU threads of a rank.
     placement : list of int, optional
         GPU of each rank of a host.
     least : int
-        Ranks that the benchmark needs.
+        Ranks that are needed.
 
     Attributes
     ----------
@@ -42,9 +42,6 @@ class Ranks:
         Through host memory: always there.
     sample : float
         Seconds that one sample should last.
-    control : Control
-    device : Device
-        This rank's.
     unavailable : dict of str to str
         Transports that could not be used, and why.
 
@@ -70,12 +67,12 @@ class Ranks:
             raise InputError(
                 f"ranks: {environment.ranks()} given; allowed: {least} or more (--ranks K, or mpiexec -n K)"
             )
-        place: Any = None if device == "auto" else device
+        chosen: Any = None if device == "auto" else device
         if device == "cpu" or (device == "auto" and not cuda_count()):
-            place = get_device("cpu", threads or environment.threads() or 1)
+            chosen = get_device("cpu", threads or environment.threads() or 1)
         self.sample = 0.1
-        self._place, self._placement = place, placement
-        self.base = world("mpi", place, placement)
+        self._device, self._placement = chosen, placement
+        self.base = world("mpi", chosen, placement)
         self.control, self.device = self.base.control, self.base.device
         self.rank, self.size = self.base.rank, self.base.size
         self.on_gpu = self.device.name != "cpu"
@@ -99,7 +96,7 @@ class Ranks:
         """A communicator of a transport, or None and why it cannot be used; collective."""
         comm, why = None, None
         try:
-            comm = world(name, self._place, self._placement) if name != "mpi" else self.base
+            comm = world(name, self._device, self._placement) if name != "mpi" else self.base
         except (InputError, MissingExtra, RuntimeError) as error:
             why = str(error).splitlines()[0]
         reasons = [reason for reason in self.control.all_gather(why) if reason]
@@ -107,24 +104,19 @@ class Ranks:
 
     def machine(self) -> dict[str, Any]:
         """`measure.machine`, and host and device of every rank."""
-        places = self.control.all_gather([socket.gethostname(), self.device.name])
-        return {**measure.machine(self.device), "ranks": self.size, "placement": places}
+        devices = self.control.all_gather([socket.gethostname(), self.device.name])
+        return {**measure.machine(self.device), "ranks": self.size, "placement": devices}
 
     def check_memory(self, needed: int, what: str) -> None:
-        """Refuse, on all ranks, what does not fit beside the other ranks of a device.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse, on all ranks, what does not fit beside the other ranks of a device."""
         mine = (socket.gethostname(), self.device.name)
-        told = self.control.all_gather((mine, needed, self.device.memory()[0]))
-        for place, _, _ in told:
-            total = sum(n for p, n, _ in told if p == place)
-            free = min(f for p, _, f in told if p == place)
+        everyone = self.control.all_gather((mine, needed, self.device.memory()[0]))
+        for device, _, _ in everyone:
+            total = sum(n for d, n, _ in everyone if d == device)
+            free = min(f for d, _, f in everyone if d == device)
             if total > free:
                 raise InputError(
-                    f"{what} needs {total / 2**30:.2f} GiB of memory on {place[1]}; allowed: what the free "
+                    f"{what} needs {total / 2**30:.2f} GiB of memory on {device[1]}; allowed: what the free "
                     f"{free / 2**30:.2f} GiB hold"
                 )
 
@@ -139,18 +131,10 @@ def calls(ranks: Ranks, work: Callable[[], Any]) -> int:
 def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> list[float]:
     """Times of one call in ms: device-synchronised wall clock, barrier before, the slowest rank counts.
 
-    Parameters
-    ----------
-    ranks : Ranks
-    work : callable
-        What all ranks do together; made warm before.
-    repeats : int
-        Samples.
-    each : int
-        Calls in a sample, none waiting for the one before but on the device.
+    A sample is `each` calls, none waiting for the one before but on the device.
     """
     device, control = ranks.device, ranks.control
-    found = []
+    samples = []
     for _ in range(repeats):
         device.synchronize()
         control.barrier()
@@ -158,16 +142,11 @@ def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> lis
         for _ in range(each):
             work()
         device.synchronize()
-        found.append(float(control.max((time.perf_counter() - begun) / each * 1e3)))
-    return found
+        samples.append(float(control.max((time.perf_counter() - begun) / each * 1e3)))
+    return samples
 
 
 def timed(ranks: Ranks, work: Callable[[], Any], repeats: int) -> dict[str, float]:
     """Median, best and worst of times in ms (see `times`), after warm-up."""
     each = calls(ranks, work)
     return measure.summary(times(ranks, work, repeats, each))
-
-
-def named(transport: str) -> str:
-    """A transport in words."""
-    return TRANSPORTS.get(transport, transport)

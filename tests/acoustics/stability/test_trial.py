@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from papers.ultrasound.stability import study as random_media
+from papers.ultrasound.step_matrix import spectral_radius, step_matrix
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 from wavefabric.acoustics.stability.time_step import proved_limit, stability
 from wavefabric.acoustics.stability.trial import Trials, _noise
-from wavefabric.bench.stability_reference import spectral_radius, step_matrix
-from wavefabric.bench.ultrasound_stability import run as random_media
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import solo

@@ -72,7 +72,11 @@ def test_flows_meet_the_bound_of_an_all_to_all_on_tori():
 def test_models_that_do_not_fit():
     schedule = point_to_point("m", 2, [(0, 1, 1)])
     for fabric, model, message in (
-        ("ring:2", "photonic", "model: 'photonic' given for electrical ring:2; allowed: auto, alpha-beta, flow"),
+        (
+            "ring:2",
+            "photonic",
+            "model: 'photonic' given for electrical ring:2; allowed: auto, alpha-beta, flow",
+        ),
         ("lightpath", "flow", "model: 'flow' given for photonic lightpath; allowed: auto, photonic"),
         ("switch:2", "guess", "model: 'guess' given; allowed: auto, alpha-beta, flow, photonic"),
     ):

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wavefabric.bench import fibre_modes
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.from_profile import fibre_from_profile
 from wavefabric.optics.fibre.materials import ConstantIndex
@@ -225,21 +224,3 @@ def test_validation(change, words):
 def test_bad_arguments(call, words):
     with pytest.raises(InputError, match=words):
         call()
-
-
-def test_benchmark_runs_prints_and_draws(tmp_path):
-    import io
-    import json
-
-    from rich.console import Console
-
-    result = fibre_modes.run(step=0.05e-6, steps=(0.1e-6, 0.05e-6))
-    assert json.loads(json.dumps(result))["counts"]["spatial_modes_groups_1_to_15"] == 120
-    assert result["a_eff"]["largest_percent"] < 3
-    assert result["a_eff"]["rms_percent"] < 1.5
-    console = Console(record=True, width=120, file=io.StringIO())
-    for part in fibre_modes.table(result):
-        console.print(part)
-    assert "LP14,1" in console.export_text()
-    fibre_modes.plot(result, tmp_path / "modes.png")
-    assert (tmp_path / "modes.png").stat().st_size > 10_000

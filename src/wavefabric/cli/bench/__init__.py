@@ -1,0 +1,1 @@
+"""`wavefabric bench`: options and their parsing; imports `cli.common`, and `wavefabric.bench` when called."""

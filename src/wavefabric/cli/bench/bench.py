@@ -1,57 +1,35 @@
-"""`wavefabric bench`: tables and figures of the paper, costs and convergence, each one a command."""
+"""`wavefabric bench`: what a step, an exchange and more ranks cost on this machine."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from wavefabric.cli.bench import lumorph, ranks, ultrasound_ranks
-from wavefabric.cli.bench.show import Json, Output, Plot, grid
-from wavefabric.cli.common.measure import show_measurement
-from wavefabric.cli.common.parse import parse_list
-from wavefabric.cli.common.show import Status
+from wavefabric.cli.bench import ultrasound
+from wavefabric.cli.bench.options import Local, OverRanks
+from wavefabric.cli.common.measure import Repeats
+from wavefabric.cli.common.options import grouped
+from wavefabric.cli.common.parse import parse_list, parse_sizes
 from wavefabric.errors import InputError
 
-bench = typer.Typer(
-    no_args_is_help=True, help="Benchmarks: tables and figures of the papers, and what a step costs."
-)
-
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:K.")]
-Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads. \\[default: all]")]
+bench = typer.Typer(no_args_is_help=True, help="Benchmarks: what steps and exchanges cost on this machine.")
 
 
 def register(app: typer.Typer) -> None:
     """Add ``bench`` to the command."""
-    ranks.register(bench)
-    ultrasound_ranks.register(bench)
-    lumorph.register(bench)
+    for name, command in {
+        "fibre-step": fibre_step,
+        "fibre-scaling": fibre_scaling,
+        "exchange": exchange,
+        **ultrasound.COMMANDS,
+    }.items():
+        bench.command(name)(grouped(command))
     app.add_typer(bench, name="bench")
 
 
-@bench.command("fibre-modes")
-def fibre_modes(
-    radial_step: Annotated[str, typer.Option("--radial-step", help="Radial step of the solver.")] = "0.02 um",
-    device: Device = "cpu",
-    as_json: Json = False,
-    output: Output = None,
-    plot: Plot = None,
-) -> None:
-    """Modes of the 62.5 µm fibre against tables 2 and 3 of the paper (always solved on the CPU)."""
-    from wavefabric.bench import fibre_modes
-    from wavefabric.device import get_device
-    from wavefabric.execution import measure
-    from wavefabric.units import quantity
-
-    place = get_device(device)
-    result = fibre_modes.run(quantity(radial_step, "m", "--radial-step"))
-    result["machine"] = measure.machine(place)
-    show_measurement(fibre_modes, result, as_json, output, plot)
-
-
-@bench.command("fibre-step")
 def fibre_step(
+    common: Local,
     cases: Annotated[
         list[str] | None,
         typer.Option(
@@ -72,194 +50,74 @@ def fibre_step(
     plain: Annotated[
         bool, typer.Option("--plain/--no-plain", help="Time a plain NumPy/CuPy RK4IP too (ten fields).")
     ] = True,
-    device: Device = "auto",
-    threads: Threads = None,
-    as_json: Json = False,
-    output: Output = None,
-    plot: Plot = None,
 ) -> None:
     """Cost of one step: time, FFT share, passes over the data, memory; against bare FFTs and plain RK4IP."""
-    from wavefabric.bench import fibre_step
+    from wavefabric.bench import fibre_step as module
     from wavefabric.optics.propagation.integrators import INTEGRATORS
     from wavefabric.units import quantity
 
-    with Status(as_json) as say:
-        result = fibre_step.run(
-            [_case(text) for text in cases or []],
-            ("double", "single") if precision == "both" else (precision,),
-            list(INTEGRATORS) if integrators == "all" else parse_list(integrators),
-            quantity(step, "m", "--step"),
-            repeats,
-            error_steps,
-            plain,
-            device,
-            threads,
-            say,
-        )
-    show_measurement(fibre_step, result, as_json, output, plot)
+    common.run(
+        module,
+        [_parse_case(text) for text in cases or []],
+        ("double", "single") if precision == "both" else (precision,),
+        list(INTEGRATORS) if integrators == "all" else parse_list(integrators),
+        quantity(step, "m", "--step"),
+        repeats,
+        error_steps,
+        plain,
+    )
 
 
-@bench.command("fibre-order")
-def fibre_order(
-    case: Annotated[str, typer.Option("--case", help="pulses (smooth), wdm, or both.")] = "both",
-    points: Annotated[
-        int, typer.Option("--points", help="Step sizes an integrator, each half the last.")
-    ] = 6,
-    tolerances: Annotated[
-        str, typer.Option("--tolerances", help="Of erk43ip, comma between; none: leave out.")
-    ] = "1e-3,1e-4,1e-5,1e-6,1e-7",
-    phases: Annotated[
-        str, typer.Option("--phases", help="rad, of strang by phase, comma between; none: leave out.")
-    ] = "0.1,0.03,0.01,0.003,0.001",
-    device: Device = "auto",
-    threads: Threads = None,
-    as_json: Json = False,
-    output: Output = None,
-    plot: Plot = None,
-) -> None:
-    """Work-precision diagram of all integrators: error against FFTs, exchanges and time."""
-    from wavefabric.bench import fibre_order
-
-    with Status(as_json) as say:
-        result = fibre_order.run(
-            ("pulses", "wdm") if case == "both" else (case,),
-            points,
-            _numbers(tolerances, "--tolerances"),
-            _numbers(phases, "--phases"),
-            device,
-            threads,
-            say,
-        )
-    show_measurement(fibre_order, result, as_json, output, plot)
-
-
-@bench.command("fibre-q2")
-def fibre_q2(
-    groups: Annotated[int, typer.Option("--groups", help="Mode groups 1 to so many (15: 120 modes).")] = 15,
-    channels: Annotated[int, typer.Option("--channels", help="WDM channels on 50 GHz.")] = 60,
-    symbols: Annotated[int, typer.Option("--symbols", help="Symbols a channel (paper: 16384).")] = 64,
-    samples: Annotated[
-        int | None, typer.Option("--samples", help="Samples a symbol. \\[default: 1.25 x band, power of 2]")
+def fibre_scaling(
+    common: OverRanks,
+    modes: Annotated[int, typer.Option("--modes-per-rank", help="Spatial modes of a rank.")] = 15,
+    log2_n: Annotated[
+        int | None, typer.Option("--log2n", help="log2 of the samples a row. \\[default: CPU 12, GPU 21]")
     ] = None,
-    steps: Annotated[
-        str, typer.Option("--steps", help="Steps, comma between, e.g. 50m,rk4ip:200m.")
-    ] = "100m,50m",
-    integrator: Annotated[str, typer.Option("--integrator", help="Of the steps that name none.")] = "strang",
-    precision: Annotated[str, typer.Option("--precision", help="double or single.")] = "double",
-    spans: Annotated[int, typer.Option("--spans", help="Amplified spans.")] = 2,
-    span_length: Annotated[str, typer.Option("--span-length", help="Length of a span.")] = "80 km",
-    source: Annotated[
-        list[Path] | None,
-        typer.Option("--from", help="Read this result instead of simulating; may be repeated."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Simulate anew, replace results.")] = False,
-    device: Device = "auto",
-    threads: Threads = None,
-    as_json: Json = False,
-    output: Output = None,
-    plot: Plot = None,
+    steps: Annotated[int, typer.Option("--steps", help="Steps in a sample.")] = 150,
+    exchanges: Annotated[
+        str, typer.Option("--exchange", help="What travels: dense, factored, comma between.")
+    ] = "dense,factored",
+    step: Annotated[str, typer.Option("--step", help="Step; does not change the time.")] = "100 m",
+    repeats: Repeats = 3,
 ) -> None:
-    """Figures 4 and 5 of the paper: Q² of each mode after the link, and its convergence in step size."""
-    from wavefabric.bench import fibre_q2
-    from wavefabric.cli.common.progress import make_progress
+    """Time of a step when the modes are split over ranks, over that of a step on one."""
+    from wavefabric.bench import fibre_scaling as module
+    from wavefabric.units import quantity
 
-    progress = make_progress(as_json)
-    try:
-        result = fibre_q2.run(
-            groups,
-            channels,
-            symbols,
-            samples,
-            parse_list(steps),
-            integrator,
-            precision,
-            spans,
-            span_length,
-            source or (),
-            output or Path(),
-            force,
-            device,
-            threads,
-            progress,
-        )
-    finally:
-        progress.finish()
-    show_measurement(fibre_q2, result, as_json, output, plot)
+    length = quantity(step, "m", "--step")
+    common.run(module, modes, log2_n, steps, parse_list(exchanges), length, repeats)
 
 
-@bench.command("ultrasound-step")
-def ultrasound_step(
+def exchange(
+    common: OverRanks,
+    patterns: Annotated[
+        str,
+        typer.Option("--patterns", help="ping, ring, halo, all-gather, all-to-all, comma between, or all."),
+    ] = "all",
     sizes: Annotated[
-        list[str] | None,
+        str | None,
         typer.Option(
-            "--size",
-            help="Points, N or NXxNYxNZ; may be repeated. \\[default: 128 on a CPU, 256 and 512 on a GPU]",
+            "--sizes",
+            help="Bytes from rank to rank: least:most, or with commas between; K, M, G are powers of 1024. "
+            "\\[default: 64K:4M on CPUs, 64K:1G on GPUs]",
         ),
     ] = None,
-    medium: Annotated[str, typer.Option("--medium", help="homogeneous, heterogeneous, or both.")] = "both",
-    precision: Annotated[str, typer.Option("--precision", help="single or double.")] = "single",
-    repeats: Annotated[int, typer.Option("--repeats", help="Rounds; medians count.")] = 15,
-    plain: Annotated[
-        bool, typer.Option("--plain/--no-plain", help="Time stages of whole-array transforms too.")
-    ] = True,
-    peer: Annotated[
-        Path | None,
-        typer.Option("--peer", help="kspaceFirstOrder-OMP or -CUDA, to be run on the same problems."),
-    ] = None,
-    device: Device = "auto",
-    threads: Threads = None,
-    as_json: Json = False,
-    output: Output = None,
-    plot: Plot = None,
+    factor: Annotated[int, typer.Option("--factor", help="From one size to the next of least:most.")] = 4,
+    repeats: Repeats = 5,
+    peaks: Annotated[
+        bool, typer.Option("--peaks", help="Give shares of bandwidths measured on H200.")
+    ] = False,
 ) -> None:
-    """Cost of one ultrasound time step: time against bare 3-D transforms, passes over the data, memory."""
-    from wavefabric.bench import ultrasound_cases, ultrasound_step
+    """Bandwidth, latency and correctness of every transport, in the manner of nccl-tests."""
+    from wavefabric.bench import exchange as module
 
-    with Status(as_json) as say:
-        result = ultrasound_step.run(
-            [grid(text) for text in sizes or []],
-            ultrasound_cases.MEDIA if medium == "both" else (medium,),
-            precision,
-            repeats,
-            plain,
-            peer,
-            device,
-            threads,
-            say,
-        )
-    show_measurement(ultrasound_step, result, as_json, output, plot)
+    chosen = parse_sizes(sizes, "--sizes", factor if ":" in sizes else None) if sizes is not None else []
+    kinds = module.PATTERNS if patterns == "all" else parse_list(patterns)
+    common.run(module, kinds, chosen, repeats, peaks)
 
 
-@bench.command("ultrasound-stability")
-def ultrasound_stability(
-    media: Annotated[int, typer.Option("--media", help="How many random media.")] = 10_000,
-    seed: Annotated[int, typer.Option("--seed", help="Of the media.")] = 1,
-    steps: Annotated[int, typer.Option("--steps", help="Time steps of each run.")] = 400,
-    points: Annotated[int, typer.Option("--points", help="Grid points at most, from 16.")] = 40,
-    as_json: Json = False,
-    output: Output = None,
-) -> None:
-    """Random media at random time steps: what is refused, stopped and returned, against eigenvalues (CPU)."""
-    from wavefabric.bench import ultrasound_stability
-
-    with Status(as_json) as say:
-        result = ultrasound_stability.run(media, seed, steps, points, say)
-    show_measurement(ultrasound_stability, result, as_json, output, False)
-
-
-# --- options and answers -----------------------------------------------------------------------------
-
-
-def _numbers(text: str, key: str) -> list[float]:
-    if text.strip() == "none":
-        return []
-    try:
-        return [float(word) for word in parse_list(text)]
-    except ValueError:
-        raise InputError(f"{key}: {text!r} given; allowed: numbers with a comma between, or none") from None
-
-
-def _case(text: str) -> tuple[int, int]:
+def _parse_case(text: str) -> tuple[int, int]:
     rows, x, log2_n = text.lower().replace(" ", "").replace("2^", "").partition("x")
     if not (x and rows.isdecimal() and log2_n.isdecimal()):
         raise InputError(f"--case: {text!r} given; allowed: rows x log2 of samples, such as 30x21")

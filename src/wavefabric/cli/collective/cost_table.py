@@ -8,11 +8,11 @@ from typing import Any
 
 from rich.table import Table
 
-from wavefabric.bench.exchange_report import size_words
 from wavefabric.cli.collective.facts import MSCCL_NOT_COUNTED, circuit_notes, msccl_facts, msccl_notes
 from wavefabric.cli.collective.setting import ORDER_NOTE, order_text
 from wavefabric.cli.common.show import console, table
 from wavefabric.collectives import Schedule
+from wavefabric.execution.report import size_words
 from wavefabric.fabric import Cost
 from wavefabric.fabric.draw.style import time_words
 

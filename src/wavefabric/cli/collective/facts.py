@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.bench.exchange_report import size_words
 from wavefabric.cli.common.files import write_all
 from wavefabric.cli.common.options import OutputOptions
 from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, rate_text
 from wavefabric.collectives import Schedule, to_json
 from wavefabric.collectives.conditions import kind, whole_elements
 from wavefabric.collectives.structure import transfer_elements
+from wavefabric.execution.report import size_words
 from wavefabric.fabric.photonic.budget import slowest_circuit
 from wavefabric.fabric.photonic.check import needs_wavelength_switches
 from wavefabric.fabric.photonic.plan import CircuitPlan

@@ -10,7 +10,6 @@ from typing import Any
 
 import typer
 
-from wavefabric.bench.exchange_report import size_words
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, default_elements, read_schedule
 from wavefabric.cli.collective.circuits import circuits_text
 from wavefabric.cli.collective.facts import show_made
@@ -22,6 +21,7 @@ from wavefabric.cli.common.show import Status, print_json
 from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole_elements
 from wavefabric.collectives.synthesis import Links, OpticalNetwork, Synthesis
 from wavefabric.errors import InputError
+from wavefabric.execution.report import size_words
 from wavefabric.fabric import AnyFabric, Cost, Fabric, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.draw.style import time_words

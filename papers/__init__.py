@@ -1,0 +1,1 @@
+"""Tables and figures of papers, each a script with its result beside it; see README.md."""

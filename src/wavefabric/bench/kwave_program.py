@@ -1,0 +1,133 @@
+"""k-Wave's own program on the same problems, and its times measured elsewhere."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from wavefabric.acoustics.kwave.input import write_input
+from wavefabric.bench.ultrasound_cases import problem, sensor
+from wavefabric.device import Device
+from wavefabric.errors import InputError
+from wavefabric.execution import measure
+
+#: Measured once, single precision, pressure at some points recorded. OMP 1.3 side by side with ours on two
+#: idle cores (27.1 and 39.1 ms a step, ours 28.6 and 40.4): time over ours, and resident size in MiB.
+#: CUDA 1.4.1: ms a step.
+_OMP = {"homogeneous": (0.95, 159), "heterogeneous": (0.97, 231)}
+_CUDA = {
+    256: {"homogeneous": 1.93, "heterogeneous": 2.80},
+    512: {"homogeneous": 15.8, "heterogeneous": 23.3},
+}
+_SIMULATION, _MEMORY = "simulation_phase_execution_time", "total_memory_in_use"
+_RUNS = 3
+#: k-Wave reports its ``ru_maxrss``, into which Linux takes over the peak of whoever called exec: of this
+#: whole process, were it started from here. A shell of 2 MB starts it in a child of its own. The `exit` keeps
+#: the shell from replacing itself by the program.
+_LAUNCHER = ("/bin/sh", "-c", '"$@"; exit $?', "sh") if os.name == "posix" else ()
+_SECONDS = 2.0  # k-Wave gives its time to 10 ms
+
+
+def measured_elsewhere(
+    medium: str, shape: tuple[int, int, int], precision: str, machine: dict[str, Any]
+) -> dict[str, Any] | None:
+    """What k-Wave took in this case on a machine of this kind, or None.
+
+    ``ms`` a step, or ``to_ours``, its time over ours; ``memory_bytes`` of its process.
+    """
+    n = shape[0]
+    if precision != "single" or shape != (n, n, n):
+        return None
+    if "H200" in machine.get("gpu", "") and n in _CUDA:
+        return {"program": "k-Wave CUDA 1.4.1", "ms": _CUDA[n][medium]}
+    if machine["device"] == "cpu" and machine["threads"] == 2 and n == 128:
+        ratio, mebibytes = _OMP[medium]
+        return {"program": "k-Wave OMP 1.3", "to_ours": ratio, "memory_bytes": mebibytes << 20}
+    return None
+
+
+class KWaveProgram:
+    """kspaceFirstOrder-OMP or -CUDA, run by its command line in single precision, the only one it has."""
+
+    def __init__(self, path: str | Path, device: Device, precision: str):
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise InputError(f"--peer: {path} is not a file; allowed: kspaceFirstOrder-OMP or -CUDA")
+        if precision != "single":
+            raise InputError(f"--precision: {precision} with --peer; allowed: single, as k-Wave computes")
+        self._device = device
+        self._options = ["-t", str(device.threads)]
+        if device.name != "cpu":
+            self._options = ["-g", device.name.partition(":")[2]]
+
+    def against(
+        self, medium: str, shape: tuple[int, int, int], step: Callable[[], None]
+    ) -> dict[str, float | str]:
+        """Our ``step`` and k-Wave's in turn.
+
+        ``ms`` a step of k-Wave, ``ratio`` of its time to ours (median of pairs), ``memory_bytes`` as it says.
+        """
+        ours = measure.milliseconds(self._device, step, 1)[0]
+        steps = min(2000, max(20, math.ceil(_SECONDS * 1e3 / ours)))
+        with tempfile.TemporaryDirectory() as folder:
+            given = Path(folder) / "in.h5"
+            write_input(given, problem(medium, shape, steps), sensor(shape))
+            times, ratios, memory = [], [], 0
+            for _ in range(_RUNS):
+                mine = measure.milliseconds(self._device, step, 1, max(1, steps // 4))[0]
+                theirs, memory = self._once(given, steps)
+                times.append(theirs)
+                ratios.append(theirs / mine)
+        return {
+            "program": self.path.name,
+            "steps": steps,
+            "ms": statistics.median(times),
+            "ratio": statistics.median(ratios),
+            "memory_bytes": memory,
+        }
+
+    def _once(self, given: Path, steps: int) -> tuple[float, int]:
+        """One run: ms a step, and bytes."""
+        out = given.with_name("out.h5")
+        out.unlink(missing_ok=True)
+        words = [str(self.path.resolve()), "-i", str(given), "-o", str(out), "-p", "--benchmark", str(steps)]
+        try:
+            if not os.access(self.path, os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            done = subprocess.run(
+                [*_LAUNCHER, *words, *self._options], capture_output=True, text=True, errors="replace"
+            )
+        except OSError as error:
+            raise InputError(f"--peer: {self.path} cannot be run ({error.strerror})") from None
+        if done.returncode:
+            said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+            raise InputError(
+                f"--peer: {self.path} failed with the exit code {done.returncode}: {said[-1] if said else ''}"
+            )
+        return self._read(out, steps)
+
+    def _read(self, out: Path, steps: int) -> tuple[float, int]:
+        import h5py
+
+        try:
+            with h5py.File(out, "r") as file:
+                attributes = [file.attrs[name] for name in (_SIMULATION, _MEMORY)]
+            seconds, megabytes = (
+                (text.decode() if isinstance(text, bytes) else str(text)).strip() for text in attributes
+            )
+            took = float(seconds.removesuffix("s"))
+            memory = int(megabytes.removesuffix("MB")) << 20
+        except (OSError, KeyError, ValueError):
+            raise InputError(
+                f"--peer: {self.path} wrote no output that says how long it took ({_SIMULATION}, {_MEMORY})"
+            ) from None
+        if took <= 0:
+            raise InputError(f"--peer: {self.path} says that {steps} steps took {took:g} s")
+        return took * 1e3 / steps, memory

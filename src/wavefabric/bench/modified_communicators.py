@@ -1,0 +1,116 @@
+"""Communicators that separate costs: one that moves nothing, and one whose ranks are permuted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from wavefabric.collectives import Schedule
+from wavefabric.exchange import Communicator
+
+
+class _NoExchange:
+    """An exchange that moves nothing."""
+
+    def start(self) -> None:
+        pass
+
+    def arrived(self, peer: int) -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
+
+
+class _NoTransport:
+    """A transport whose exchanges move nothing and cost nothing."""
+
+    def __init__(self, device, name: str):
+        self._device, self.name = device, name
+
+    def allocate(self, shape, dtype):
+        return self._device.zeros(shape, dtype)
+
+    def bind(self, program, buffers, scratch) -> Any:
+        return _NoExchange()
+
+    def describe(self) -> dict:
+        return {}
+
+
+def without_transfers(comm: Communicator) -> Communicator:
+    """The same ranks and devices, but nothing is sent: all work, no exchange. Results are wrong."""
+    transport: Any = _NoTransport(comm.device, comm.transport)
+    return Communicator(comm.control, comm.device, transport)
+
+
+class PermutedCommunicator(Communicator):
+    """The same processes under other numbers: rank r is ``order[r]`` of the given communicator.
+
+    So a placement is changed without starting anew: which device, and so which links, a rank has.
+    """
+
+    def __init__(self, comm: Communicator, order: Sequence[int]):
+        self._order = [int(rank) for rank in order]
+        control: Any = _PermutedControl(comm.control, self._order)
+        super().__init__(control, comm.device, comm._transport)
+        self._original = comm
+
+    def bind(self, schedule: Schedule, buffers: dict[str, Any]):
+        return self._original.bind(permuted(schedule, self._order), buffers)
+
+
+class _PermutedControl:
+    def __init__(self, control, order: list[int]):
+        self._control, self._order = control, order
+        self.rank, self.size = order.index(control.rank), control.size
+
+    def bcast(self, obj, root=0):
+        return self._control.bcast(obj, self._order[root])
+
+    def gather(self, obj, root=0):
+        gathered = self._control.gather(obj, self._order[root])
+        return None if gathered is None else [gathered[rank] for rank in self._order]
+
+    def all_gather(self, obj):
+        gathered = self._control.all_gather(obj)
+        return [gathered[rank] for rank in self._order]
+
+    def send_array(self, peer, array, tag=0):
+        self._control.send_array(self._order[peer], array, tag)
+
+    def recv_array(self, peer, array, tag=0):
+        self._control.recv_array(self._order[peer], array, tag)
+
+    def __getattr__(self, name: str):
+        return getattr(self._control, name)
+
+
+def permuted(schedule: Schedule, order: list[int]) -> Schedule:
+    """A schedule in which rank ``order[r]`` does what rank r did."""
+    if order == list(range(schedule.ranks)):
+        return schedule
+    transfers, sizes = schedule.transfers.copy(), []
+    for end in ("src", "dst"):
+        transfers[end] = [order[rank] for rank in transfers[end]]
+    for before in schedule.sizes:
+        after = before.copy()
+        after[order] = before
+        sizes.append(after)
+
+    def holdings(conditions):
+        return {
+            (order[rank], buffer, chunk): (item, sum(1 << p for r, p in enumerate(order) if mask >> r & 1))
+            for (rank, buffer, chunk), (item, mask) in conditions.items()
+        }
+
+    # Another name: a transport may know a collective by its name, whose chunks are in the order of ranks.
+    return replace(
+        schedule,
+        name=f"{schedule.name}, renumbered",
+        sizes=tuple(sizes),
+        transfers=transfers,
+        pre=holdings(schedule.pre),
+        post=holdings(schedule.post),
+    )

@@ -1,0 +1,135 @@
+"""How results are shown: one table, one figure, and what stands in them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from wavefabric.exchange.transports import TRANSPORTS
+from wavefabric.results.plots import BLUE, COLOURS, GREY, MARKERS, ORANGE, STYLE
+
+
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    caption: str = "",
+    *,
+    plain: bool = False,
+    wrap: bool = False,
+) -> Any:
+    """A `rich.table.Table`: numbers to the right, columns whose heading begins with ``<`` to the left.
+
+    A plain one has only a line under its headings; `wrap` lets columns of text break.
+    """
+    from rich import box
+    from rich.table import Table
+
+    lines = Table(title=title, caption=caption or None, box=box.SIMPLE_HEAD if plain else box.HEAVY_HEAD)
+    for heading in columns:
+        text = heading.startswith("<")
+        justify = "left" if text else "right"
+        lines.add_column(heading.removeprefix("<"), justify=justify, no_wrap=text and not wrap)
+    for row in rows:
+        lines.add_row(*row)
+    return lines
+
+
+@contextlib.contextmanager
+def figure(
+    path: str | Path, size: tuple[float, float], grid: str = "both", style: dict[str, Any] | None = None
+) -> Iterator[Any]:
+    """A Matplotlib figure in the style of all results, written to `path` afterwards; size in inches."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    settings: Any = {**STYLE, "axes.titlepad": 8, "axes.grid.axis": grid, **(style or {})}
+    with mpl.rc_context(settings):
+        drawn = Figure(figsize=size, layout="constrained")
+        yield drawn
+        drawn.savefig(path, dpi=160)
+
+
+def look(number: int) -> dict[str, Any]:
+    """Colour and marker of a line by its number."""
+    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+
+
+def name_bars(axes: Any, names: Sequence[str]) -> None:
+    """Horizontal bars from the top down, with room for a number behind each."""
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.margins(x=0.14)
+    axes.set_xlim(left=0)
+
+
+def step_bars(
+    path: str | Path, panels: Sequence[tuple[str, list[tuple[str, float, float]]]], share: str
+) -> None:
+    """A panel for each (title, bars), a bar for each (name, ms of its transforms or 0, ms in all)."""
+    heights = [1 + len(bars) for _, bars in panels]
+    with figure(path, (8.4, 0.9 + 0.4 * (sum(heights) + len(panels))), "x") as drawn:
+        rows = drawn.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for axes, (title, bars) in zip(rows, panels, strict=True):
+            for y, (_, transforms, total) in enumerate(bars):
+                first, rest = min(transforms, total) if total else transforms, max(total - transforms, 0.0)
+                axes.barh(y, first, color=BLUE, height=0.62)
+                axes.barh(y, rest, left=first, color=ORANGE if transforms else GREY, height=0.62)
+                axes.text(max(first, total), y, f"  {max(first, total):.3g} ms", va="center", fontsize=9)
+            name_bars(axes, [name for name, *_ in bars])
+            axes.set_title(title)
+        rows[-1].set_xlabel("time of one step (ms)")
+        for colour, label in ((BLUE, share), (ORANGE, "the rest"), (GREY, "not known apart")):
+            rows[0].barh(0, 0, color=colour, label=label)
+        drawn.legend(loc="outside lower right", ncols=3, fontsize=9)
+
+
+def log2_ticks(axes: Any, values: Sequence[int]) -> None:
+    """A logarithmic x axis with ticks at these values alone."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(values, [str(value) for value in values])
+    axes.minorticks_off()
+
+
+def transport_name(transport: str) -> str:
+    """A transport as tables and figures name it."""
+    return TRANSPORTS.get(transport, transport)
+
+
+def unavailable(result: dict[str, Any]) -> list[str]:
+    """A line for each transport that could not be used."""
+    return [f"{transport_name(name)}: not measured; {why}" for name, why in result["unavailable"].items()]
+
+
+def size_words(size: int) -> str:
+    """Bytes in the largest unit of 2¹⁰ that divides them."""
+    for exponent, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size % (1 << exponent) == 0:
+            return f"{size >> exponent} {unit}"
+    return f"{size} B"
+
+
+def shape_words(shape: Sequence[int]) -> str:
+    """``NXxNYxNZ``."""
+    return "x".join(map(str, shape))
+
+
+def distinct(cases: Iterable[dict[str, Any]], *keys: str) -> list[Any]:
+    """Values of a key (tuples of several) in the order of their first case."""
+    return list(
+        dict.fromkeys(case[keys[0]] if len(keys) == 1 else tuple(case[k] for k in keys) for case in cases)
+    )
+
+
+def as_json(value: Any) -> Any:
+    """Values that JSON has; what is not finite becomes null."""
+    if isinstance(value, dict):
+        return {str(key): as_json(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(inner) for inner in value]
+    if hasattr(value, "tolist"):
+        return as_json(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
