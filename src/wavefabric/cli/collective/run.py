@@ -18,7 +18,7 @@ from wavefabric.collectives import Schedule
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.errors import InputError
 from wavefabric.exchange.launch import environment
-from wavefabric.execution import collective_run as module
+from wavefabric.execution import run_schedule as module
 from wavefabric.fabric import AnyFabric
 
 

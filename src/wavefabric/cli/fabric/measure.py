@@ -11,7 +11,7 @@ from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
 from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import print_written
 from wavefabric.errors import InputError
-from wavefabric.execution import fabric_measure as module
+from wavefabric.execution import measure_fabric as module
 from wavefabric.files.text import write_text
 
 
