@@ -57,3 +57,19 @@ def test_imports_in_examples(page):
 def test_articles():
     for page in PAGES:
         assert not re.search(r"\ba (?:electrical|all-|array|integer|optimal)", page.read_text()), page.name
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "reference").glob("*.md")), ids=lambda page: page.stem
+)
+def test_the_reference_names_what_there_is(page):
+    for name in re.findall(r"^::: (\S+)$", page.read_text("utf-8"), re.MULTILINE):
+        module, _, thing = name.rpartition(".")
+        assert getattr(importlib.import_module(module), thing).__module__ == module, name
+
+
+def test_the_glossary_says_where_things_are():
+    page = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+    names = re.findall(rf"`((?:{'|'.join(PACKAGES)}|errors)(?:\.\w+)+)`", page)
+    assert len(names) > 50
+    assert [name for name in names if found(f"wavefabric.{name}") is None] == []
