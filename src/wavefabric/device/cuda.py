@@ -156,7 +156,7 @@ class CudaDevice:
         work(slice(0, rows))
 
     def kernels(self, module: str):
-        return importlib.import_module(module + "_cuda").Kernels(self)
+        return importlib.import_module(module + "_cuda").KERNELS(self)
 
     @lru_cache(maxsize=64)  # noqa: B019 - a device lives as long as its modules
     def module(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 
-class Kernels:
+class PhiloxKernels:
     """The functions of ``philox.py`` on one CUDA device."""
 
     def __init__(self, device):
@@ -23,3 +23,7 @@ class Kernels:
     def add_complex_normal(self, out, sigma, *counter):
         letter = "f32" if out.dtype == np.complex64 else "f64"
         self._launch(f"add_complex_normal_{letter}", out, np.float64(sigma), *map(np.uint64, counter))
+
+
+#: What `Device.kernels` makes on a GPU.
+KERNELS = PhiloxKernels

@@ -35,7 +35,7 @@ class BoxTable:
         self.empty = self.values == 0
 
 
-class Kernels:
+class PackKernels:
     """The kernels of ``pack.py`` on one CUDA device."""
 
     def __init__(self, device):
@@ -77,3 +77,7 @@ class Kernels:
             table.block,
             (buffer, self._pointers[key], table.array, np.int64(ny), np.int64(nx), *more),
         )
+
+
+#: What `Device.kernels` makes on a GPU.
+KERNELS = PackKernels

@@ -14,7 +14,7 @@ def _full(parameter) -> np.int32:
     return np.int32(parameter.shape[0] > 1 or parameter.shape[1] > 1)
 
 
-class Kernels:
+class AcousticKernels:
     """The sweeps on one CUDA device; the precision follows from the arrays."""
 
     def __init__(self, device):
@@ -101,3 +101,7 @@ class Kernels:
 
     def tick(self, clock) -> None:
         self._launch("tick", np.float32, (1, 1, 1), 1, clock)
+
+
+#: What `Device.kernels` makes on a GPU.
+KERNELS = AcousticKernels

@@ -45,9 +45,9 @@ class Local:
 
     def run(self, module: ModuleType, *arguments: Any) -> None:
         """Run a module of `wavefabric.bench`, print its tables and write its files."""
-        from wavefabric.cli.common.show import Status
+        from wavefabric.cli.common.show import StatusLine
 
-        with Status(self.as_json) as say:
+        with StatusLine(self.as_json) as say:
             result = module.run(*arguments, device=self.device, threads=self.threads, progress=say)
         measure.show_measurement(module, result, self.as_json, self.output, self.plot)
 

@@ -17,7 +17,7 @@ from wavefabric.cli.collective.solver_options import SolverOptions
 from wavefabric.cli.common.files import check_target, load_fabric
 from wavefabric.cli.common.options import OutputOptions
 from wavefabric.cli.common.parse import parse_size
-from wavefabric.cli.common.show import Status, print_json
+from wavefabric.cli.common.show import StatusLine, print_json
 from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole_elements
 from wavefabric.collectives.synthesis import Links, OpticalNetwork, Synthesis
 from wavefabric.errors import InputError
@@ -151,7 +151,7 @@ def _solve(
     if left <= 0:
         raise _too_short(solver)
     try:
-        with Status(quiet) as say:
+        with StatusLine(quiet) as say:
             if not isinstance(connections, Links):
                 left -= min(left / 4, _PLAN * len(wanted.post))
                 return synthesise(wanted, connections, time_limit=left, progress=say)

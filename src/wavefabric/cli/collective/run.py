@@ -23,7 +23,7 @@ from wavefabric.fabric import AnyFabric
 
 
 @options()
-class RunOptions(OutputOptions):
+class ScheduleRunOptions(OutputOptions):
     """What is run and predicted."""
 
     sizes: str | None = option(
@@ -46,7 +46,7 @@ class RunOptions(OutputOptions):
 @grouped
 def command(
     algorithm: AlgorithmOptions,
-    asked: RunOptions,
+    asked: ScheduleRunOptions,
     who: MeasureOptions,
     words: Words = None,
     order: Order = None,

@@ -13,7 +13,7 @@ import typer
 from wavefabric.cli.common import ranks as common_ranks
 from wavefabric.cli.common.options import options
 from wavefabric.cli.common.parse import parse_list
-from wavefabric.cli.common.show import Status, console, plain
+from wavefabric.cli.common.show import StatusLine, console, plain
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class RankSession:
         self.ranks: Ranks = Ranks(names, device, threads, gpus, least)
         common_ranks.opened = self.ranks.base
         self._prints, self._as_json = self.ranks.rank == 0, as_json
-        self._status = Status(as_json or not self._prints)
+        self._status = StatusLine(as_json or not self._prints)
 
     def __enter__(self):
         self.say = self._status.__enter__()

@@ -88,7 +88,7 @@ def rate_text(rate: float) -> str:
     return f"{rate:.4g} B/s"
 
 
-class Status:
+class StatusLine:
     """What is being computed, on a terminal only; gone when done."""
 
     def __init__(self, quiet: bool):

@@ -65,7 +65,7 @@ class HalfResult:
         return self.rounds == self.lower
 
 
-class Problem(ABC):
+class SearchProblem(ABC):
     """A demand over a network: what a `Search` asks of circuits and of links."""
 
     #: What is counted: rounds or steps.
@@ -98,7 +98,7 @@ class Problem(ABC):
 class Search:
     """Tries numbers of rounds from the lower bound up, until one is possible."""
 
-    def __init__(self, problem: Problem, deadline: float, say: Progress):
+    def __init__(self, problem: SearchProblem, deadline: float, say: Progress):
         self.problem, self.deadline, self.say = problem, deadline, say
         self.verdicts: dict[int, str] = {}
         self.lower, reason = problem.lower_bound(deadline)

@@ -15,7 +15,7 @@ from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.errors import one_line
 from wavefabric.fabric.io.presets import PRESETS, presets
-from wavefabric.fabric.io.tables import ElectricalTable, FamilyTable, LinkTable, PhotonicTable
+from wavefabric.fabric.io.tables import ElectricalTable, FabricLinkTable, FamilyTable, PhotonicTable
 from wavefabric.fabric.io.writing import to_toml
 from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
@@ -188,7 +188,9 @@ def _names(key: str, word: str, nodes: int | list[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _links(tables: list[LinkTable], gpus: tuple[str, ...], switches: tuple[str, ...]) -> tuple[Link, ...]:
+def _links(
+    tables: list[FabricLinkTable], gpus: tuple[str, ...], switches: tuple[str, ...]
+) -> tuple[Link, ...]:
     nodes = {*gpus, *switches}
     if len(nodes) < len(gpus) + len(switches):
         names = sorted((*gpus, *switches))

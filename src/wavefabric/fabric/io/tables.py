@@ -133,7 +133,7 @@ class FabricFileTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class LinkTable(FabricFileTable):
+class FabricLinkTable(FabricFileTable):
     """`count` parallel links from each of `from` to each of `to`; `both`: and back."""
 
     from_: Ends = Field(alias="from")
@@ -167,7 +167,7 @@ class ElectricalTable(FabricFileTable):
     alpha: Seconds
     gpus: Nodes | None = None
     switches: Nodes = Field(default_factory=list, validate_default=False)
-    links: list[LinkTable] | None = None
+    links: list[FabricLinkTable] | None = None
     family: FamilyTable | None = None
     copy_bandwidth: Bandwidth | None = None
     flow_bandwidth: Bandwidth | None = None

@@ -40,7 +40,7 @@ def _electrical(fabric: Fabric) -> list[str]:
     for link, count, both in _grouped(fabric.links):
         values = {"from": link.source, "to": link.target, "bandwidth": link.bandwidth}
         values |= {"latency": link.latency or None, "kind": link.kind, "count": count if count > 1 else None}
-        lines += ["", "[[links]]", *_entries(tables.LinkTable, {**values, "both": both})]
+        lines += ["", "[[links]]", *_entries(tables.FabricLinkTable, {**values, "both": both})]
     return lines
 
 

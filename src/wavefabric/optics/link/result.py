@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.propagation.propagate import Report
+from wavefabric.optics.propagation.propagate import PropagationReport
 from wavefabric.optics.propagation.resonance import StepLimit
 from wavefabric.optics.signal.receiver import ReceiverResult
 from wavefabric.optics.signal.transmitter import Transmitter
@@ -23,7 +23,7 @@ def payload(
     fibre: Fibre,
     transmitter: Transmitter,
     received: dict[str, tuple[float, ReceiverResult]],
-    report: Report,
+    report: PropagationReport,
     coupling,
     limit: StepLimit,
     warnings: Sequence[str],
@@ -91,7 +91,7 @@ def _group(length: float, result: ReceiverResult) -> dict[str, Any]:
     return group | {"attrs": {"distance_m": length}}
 
 
-def _attributes(report: Report, coupling, limit: StepLimit) -> dict[str, Any]:
+def _attributes(report: PropagationReport, coupling, limit: StepLimit) -> dict[str, Any]:
     kept = {key: value for key, value in asdict(report).items() if key != "dropped"}
     kept["kerr_cells"] = coupling.groups
     kept["kerr_rank"] = coupling.rank

@@ -25,7 +25,7 @@ from wavefabric.units import quantity
 
 
 @dataclass
-class Report:
+class PropagationReport:
     """What a propagation cost and how well it went.
 
     ``local_error`` is ‖error of one step‖/‖A‖ at the start of the fibre, where the power is highest,
@@ -170,7 +170,9 @@ class Propagator:
             self.integrator, step=options.step, max_phase=options.max_phase, tolerance=options.tolerance
         )
         coupling = self.operators.coupling
-        self.report = Report(options.integrator, coupling.form, device.name, dropped=coupling.dropped)
+        self.report = PropagationReport(
+            options.integrator, coupling.form, device.name, dropped=coupling.dropped
+        )
         if self.comm is not None:
             self.report.ranks, self.report.transport = self.comm.size, self.comm.transport
             self.report.exchange = coupling.form
@@ -336,7 +338,7 @@ def propagate(
     -------
     field : ndarray, (2M, N)
         The field at the end, on the host.
-    report : Report
+    report : PropagationReport
 
     Raises
     ------

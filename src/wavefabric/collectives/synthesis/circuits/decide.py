@@ -21,8 +21,8 @@ from wavefabric.collectives.synthesis.demand import Demand, Move
 from wavefabric.collectives.synthesis.problem import OpticalNetwork
 from wavefabric.collectives.synthesis.search import (
     MovePlan,
-    Problem,
     Progress,
+    SearchProblem,
     Way,
     no_time_to_begin,
     ordered_plan,
@@ -35,7 +35,7 @@ GIVEN = "for the routes given"
 _SINGLE, _ONE_ROUND = 2.0, 10.0
 
 
-class CircuitProblem(Problem):
+class CircuitProblem(SearchProblem):
     """A demand over an optical network."""
 
     unit = "round"

@@ -20,14 +20,14 @@ from wavefabric.collectives.synthesis.links.capacity import fits
 from wavefabric.collectives.synthesis.links.heuristics import greedy, known
 from wavefabric.collectives.synthesis.model import Model
 from wavefabric.collectives.synthesis.problem import Links, Undecided
-from wavefabric.collectives.synthesis.search import HalfResult, MovePlan, Problem, Progress, counted
+from wavefabric.collectives.synthesis.search import HalfResult, MovePlan, Progress, SearchProblem, counted
 from wavefabric.collectives.synthesis.send_variables import SendVariables, distances
 from wavefabric.collectives.synthesis.solve import TOO_MANY, decide
 
 _ATTEMPTS = 6
 
 
-class LinkProblem(Problem):
+class LinkProblem(SearchProblem):
     """A demand over electrical links, every step of one round; or of exactly so many steps and rounds."""
 
     unit = "step"

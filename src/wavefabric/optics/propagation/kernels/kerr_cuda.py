@@ -89,7 +89,7 @@ class CudaKerrLayout:
         self._device.launch(self._functions[name], (self.blocks,), block, arguments, shared)
 
 
-class Kernels:
+class KerrKernels:
     """The kernels of ``kerr.py`` on one CUDA device."""
 
     KerrLayout = CudaKerrLayout
@@ -152,3 +152,7 @@ class Kernels:
         partial = self._device.xp.empty((rows, _PARTS), np.float64)
         self._linear("row_partial", A.dtype, (_PARTS, rows), A, B, partial, np.int64(n))
         out[...] = partial.sum(axis=1)
+
+
+#: What `Device.kernels` makes on a GPU.
+KERNELS = KerrKernels

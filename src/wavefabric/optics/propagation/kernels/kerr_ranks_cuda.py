@@ -22,7 +22,7 @@ class CudaRankKerrLayout:
         self.errors = device.empty((self.rows * -(-self.n // _THREADS),), np.float64)
 
 
-class Kernels:
+class KerrRankKernels:
     """The kernels of ``kerr_ranks.py`` on one CUDA device."""
 
     RankKerrLayout = CudaRankKerrLayout
@@ -122,3 +122,7 @@ class Kernels:
         if error is not None:
             blocks = layout.rows * -(-theta.shape[1] // _THREADS)
             error[...] = layout.errors[:blocks].sum()
+
+
+#: What `Device.kernels` makes on a GPU.
+KERNELS = KerrRankKernels
