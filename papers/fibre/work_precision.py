@@ -221,8 +221,8 @@ class _Runs:
         point, control = self._point(integrator, steps, **options)
         self._propagate(control, point)
         point["error"] = measure.relative_error(self.device, self.A, self.reference)
-        spent, again = point["seconds"], dict[str, Any]()
-        for _ in range(5):  # The first run also warms up; on a GPU it captures the graph.
+        spent, again = 0.0, dict[str, Any]()
+        for _ in range(5):  # The first run compiles kernels and warms up; on a GPU it captures the graph.
             if spent > 0.5:
                 break
             self._propagate(control, again)
