@@ -17,7 +17,7 @@ from papers.lumorph.data import SWEEP, TABLE_SIZES, lightpath, switch
 from papers.lumorph.frames import draw_panels, number_ticks, size_axis
 from papers.lumorph.routes import WAVEGUIDES
 from papers.lumorph.schedule_cost import affine
-from wavefabric.cli.common.show import Status
+from wavefabric.cli.common.show import StatusLine
 from wavefabric.device import get_device
 from wavefabric.execution import measure, report
 from wavefabric.results.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY
@@ -199,7 +199,7 @@ def _panel(axes, result: dict[str, Any]) -> None:
 
 def main(as_json: Json = False, output: Output = None, plot: Plot = None) -> None:
     """The paper's algorithms and others, for 256 GPUs, and what few waveguides cost."""
-    with Status(as_json) as say:
+    with StatusLine(as_json) as say:
         result = study(say)
     result["machine"] = measure.machine(get_device("cpu"))
     show(__name__, result, as_json, output, plot)

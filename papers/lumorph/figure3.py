@@ -12,7 +12,7 @@ from papers.common import Json, Output, Plot, run, show
 from papers.lumorph.data import SIZES, points
 from papers.lumorph.frames import draw_panels, rank_axis
 from papers.lumorph.routes import grid_of, least_overlap
-from wavefabric.cli.common.show import Status
+from wavefabric.cli.common.show import StatusLine
 from wavefabric.device import get_device
 from wavefabric.execution import measure, report
 from wavefabric.results.plots import BLUE, INK, RED
@@ -86,7 +86,7 @@ def _panel(axes, result: dict[str, Any]) -> None:
 
 def main(as_json: Json = False, output: Output = None, plot: Plot = None) -> None:
     """Time to find routes with the least overlap for all rounds of an all-reduce."""
-    with Status(as_json) as say:
+    with StatusLine(as_json) as say:
         result = figure(say)
     result["machine"] = measure.machine(get_device("cpu"))
     show(__name__, result, as_json, output, plot)

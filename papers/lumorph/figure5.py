@@ -23,7 +23,7 @@ from papers.lumorph.frames import (
     spreads,
 )
 from papers.lumorph.routes import DIRECTIONS, grid_of, least_overlap, random_draws, spread
-from wavefabric.cli.common.show import Status
+from wavefabric.cli.common.show import StatusLine
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.execution import measure
@@ -126,7 +126,7 @@ def main(
     plot: Plot = None,
 ) -> None:
     """Most circuits on an edge, of routes with the least overlap and of random ones."""
-    with Status(as_json) as say:
+    with StatusLine(as_json) as say:
         result = figure(seeds, say)
     result["machine"] = measure.machine(get_device("cpu"))
     show(__name__, result, as_json, output, plot)

@@ -16,7 +16,7 @@ from papers.common import Json, Output, Plot, run, show
 from papers.lumorph.data import compared, points
 from papers.lumorph.frames import deviations, draw_panels, least_lines, random_bands, rank_axis, spreads
 from papers.lumorph.routes import DIRECTIONS, WAVEGUIDES, grid_of, least_overlap, random_draws, spread
-from wavefabric.cli.common.show import Status
+from wavefabric.cli.common.show import StatusLine
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.execution import measure
@@ -93,7 +93,7 @@ def main(
     plot: Plot = None,
 ) -> None:
     """Reconfigurations of an all-reduce whose circuits share 20 or 40 waveguides an edge."""
-    with Status(as_json) as say:
+    with StatusLine(as_json) as say:
         result = figure(seeds, say)
     result["machine"] = measure.machine(get_device("cpu"))
     show(__name__, result, as_json, output, plot)

@@ -13,7 +13,7 @@ from papers.lumorph.closed_forms import MIB, PRINTED
 from papers.lumorph.data import compared, lightpath, points, switch
 from papers.lumorph.frames import SERIES, deviations, draw_panels, number_ticks, size_axis
 from papers.lumorph.schedule_cost import affine
-from wavefabric.cli.common.show import Status
+from wavefabric.cli.common.show import StatusLine
 from wavefabric.device import get_device
 from wavefabric.execution import measure, report
 from wavefabric.results.plots import GREY
@@ -120,7 +120,7 @@ def _panel(axes, result: dict[str, Any], panel: str) -> None:
 
 def main(as_json: Json = False, output: Output = None, plot: Plot = None) -> None:
     """All-reduce by size of the array, for 64, 128 and 256 GPUs."""
-    with Status(as_json) as say:
+    with StatusLine(as_json) as say:
         result = figure(say)
     result["machine"] = measure.machine(get_device("cpu"))
     show(__name__, result, as_json, output, plot)

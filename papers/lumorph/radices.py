@@ -17,7 +17,7 @@ from papers.lumorph.data import GRIDS, SIZES, SWEEP, TABLE_SIZES, lightpath
 from papers.lumorph.frames import draw_panels, number_ticks, size_axis
 from papers.lumorph.routes import fewest_waveguides, least_overlap
 from papers.lumorph.schedule_cost import affine
-from wavefabric.cli.common.show import Status
+from wavefabric.cli.common.show import StatusLine
 from wavefabric.collectives.builders.recursive import factors
 from wavefabric.device import get_device
 from wavefabric.execution import measure, report
@@ -155,7 +155,7 @@ def _waveguides(axes, result: dict[str, Any]) -> None:
 
 def main(as_json: Json = False, output: Output = None, plot: Plot = None) -> None:
     """All-reduce by radix: rounds, lasers, waveguides, and time by size and by number of GPUs."""
-    with Status(as_json) as say:
+    with StatusLine(as_json) as say:
         result = study(say)
     result["machine"] = measure.machine(get_device("cpu"))
     show(__name__, result, as_json, output, plot)

@@ -15,7 +15,7 @@ import typer
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import DeviceName, Json, Output, Plot, Threads, run, show, start_ranks
-from wavefabric.acoustics.build import make_stages
+from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.parallel.window import WINDOWS
 from wavefabric.acoustics.problem import Problem
@@ -24,7 +24,7 @@ from wavefabric.bench.ultrasound_cases import MEDIA, problem
 from wavefabric.bench.ultrasound_ranks import check, check_memory, even_grid
 from wavefabric.cli.bench.options import parse_blocks, parse_media, parse_points, parse_whole_numbers
 from wavefabric.cli.common.parse import parse_list
-from wavefabric.cli.common.show import Status
+from wavefabric.cli.common.show import StatusLine
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
 from wavefabric.execution import report
@@ -241,7 +241,7 @@ def main(
     )
     start_ranks(ranks, threads)
     all_ranks = Ranks(("mpi",), device, threads)
-    with Status(as_json or all_ranks.rank > 0) as say:
+    with StatusLine(as_json or all_ranks.rank > 0) as say:
         result = measure(all_ranks, shape, widths, kinds, parse_media(medium), cut, steps, precision, say)
     if all_ranks.rank == 0:
         show(__name__, result, as_json, output, plot)

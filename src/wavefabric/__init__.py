@@ -1,3 +1,3 @@
-"""Waves that outgrow one GPU, and the fabric between the GPUs that carries them."""
+"""Light in multimode fibre, ultrasound in tissue, collective communication and the fabrics between GPUs."""
 
 __version__ = "0.1.0"

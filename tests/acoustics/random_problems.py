@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from wavefabric.acoustics.build import make_stages
+from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.problem import PressureSource, Problem, TransducerSource, VelocitySource
 from wavefabric.acoustics.solver.step import Step
 

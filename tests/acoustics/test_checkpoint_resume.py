@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics import build
+from wavefabric.acoustics import choose_stages
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
@@ -20,7 +20,7 @@ from wavefabric.acoustics.run import Checkpoints, run
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.results import checkpoint as files
+from wavefabric.results import checkpoint_file as files
 
 STEPS = 23
 SHAPE, FLAT = (14, 12, 9), (15, 13, 1)
@@ -154,8 +154,8 @@ def test_stop_and_resume(leg, every):
 
 
 def test_plain_stages_stop_and_resume(leg, monkeypatch):
-    made = build.make_stages
-    monkeypatch.setattr(build, "make_stages", lambda *arguments: made(*arguments, plain=True))
+    made = choose_stages.make_stages
+    monkeypatch.setattr(choose_stages, "make_stages", lambda *arguments: made(*arguments, plain=True))
     wanted = _whole.__wrapped__(leg.place, leg.name)
     leg.run(every=9, stop=True)
     report = leg.run()

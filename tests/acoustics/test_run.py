@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from random_problems import points, pressure_source, problem
 
-from wavefabric.acoustics import build
+from wavefabric.acoustics import choose_stages
 from wavefabric.acoustics import run as runs
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
@@ -120,8 +120,8 @@ def test_too_little_memory(place, monkeypatch):
     """Said in one line, before anything is made."""
     sink = Watched()
     monkeypatch.setattr(place, "memory", lambda: (2 << 30, 3 << 30))
-    monkeypatch.setattr(build, "needed_bytes", lambda *_: 5 << 30)
-    monkeypatch.setattr(build, "make_stages", None)
+    monkeypatch.setattr(choose_stages, "needed_bytes", lambda *_: 5 << 30)
+    monkeypatch.setattr(choose_stages, "make_stages", None)
     with pytest.raises(InputError, match=r"memory: .* needs 5\.00 GiB on .*2\.00 of 3\.00 GiB are free"):
         run(problem(SHAPE), Recording(("p_final",)), sink, device=place)
     assert sink.calls == []
@@ -129,7 +129,7 @@ def test_too_little_memory(place, monkeypatch):
 
 def test_memory_that_just_suffices(place, monkeypatch):
     given, recording = problem(SHAPE), Recording(("p_final",))
-    need = build.needed_bytes(given, recording, np.float32, place)
+    need = choose_stages.needed_bytes(given, recording, np.float32, place)
     monkeypatch.setattr(place, "memory", lambda: (need, 1 << 40))
     run(given, recording, MemorySink(), device=place)
     monkeypatch.setattr(place, "memory", lambda: (need - 1, 1 << 40))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics import Grid, Medium, Sensor, Source, build, simulate
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, choose_stages, simulate
 from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.acoustics.kwave.output import KWaveOutput
 from wavefabric.acoustics.parallel.decomposition import Options
@@ -264,7 +264,7 @@ def test_bad_input_is_everybodys(comm, folder, monkeypatch):
     assert "cannot be written" in refusal(checkpoints=Checkpoints(folder / "none" / "checkpoint"))
     assert "grid: 1x2x2" in refusal(decomposition=Options(grid=(1, 2, 2)))
     assert "overlap" in refusal(decomposition=Options("local", overlap=9))
-    monkeypatch.setattr(build, "needed_bytes", lambda *_, **__: (1 + comm.rank) << 50)
+    monkeypatch.setattr(choose_stages, "needed_bytes", lambda *_, **__: (1 + comm.rank) << 50)
     text = refusal()
     assert f"needs {3 << 20}.00 GiB on cpu for 2 ranks" in text
 
@@ -322,7 +322,7 @@ def test_all_ranks_by_default(comm):
 @pytest.mark.parallel(2)
 def test_a_field_that_grows_is_stopped_on_all_ranks(comm):
     """Density jumps on one rank, and the trial and the watch say the same on both as on one."""
-    from wavefabric.acoustics.stability.time_step import stability
+    from wavefabric.acoustics.stability.stable_time_step import stability
     from wavefabric.exchange import solo
 
     rho = np.full(SHAPE[::-1], 1000.0)

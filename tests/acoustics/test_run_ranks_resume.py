@@ -15,7 +15,7 @@ from wavefabric.acoustics.run import Checkpoints, run
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
-from wavefabric.results import checkpoint
+from wavefabric.results import checkpoint_file
 
 SHAPE, STEPS = (14, 12, 10), 17
 OPTIONS = {"global": None, "local": Options("local", overlap=3)}
@@ -116,7 +116,7 @@ def test_a_kill_within_a_save(ranks_leg, survivors):
     ranks_leg.run(every=6, stop=True)
     part = ranks_leg.path.with_name(f"{ranks_leg.path.name}.rank{rank}of2.1")
     if rank in survivors:
-        checkpoint.save(part, {"p": np.zeros(4)}, {"token": "another", "state": {"step": 12}}, "any")
+        checkpoint_file.save(part, {"p": np.zeros(4)}, {"token": "another", "state": {"step": 12}}, "any")
     else:
         part.with_name(part.name + ".partial").write_bytes(b"cut sh")
     ranks_leg.comm.control.barrier()

@@ -320,7 +320,7 @@ KILLED = """\
 import os, signal, sys
 from wavefabric.acoustics import run
 from wavefabric.cli import main
-from wavefabric.results import checkpoint
+from wavefabric.results import checkpoint_file as checkpoint
 
 kept = checkpoint.save
 def save(*arguments):

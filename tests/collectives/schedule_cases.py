@@ -10,7 +10,6 @@ from wavefabric.collectives import (
     ALGORITHMS,
     TRANSFER,
     Schedule,
-    accepts,
     all_to_all,
     build,
     direct_all_gather,
@@ -18,6 +17,7 @@ from wavefabric.collectives import (
     point_to_point,
     ring_all_gather,
     ring_all_reduce,
+    why_refused,
 )
 
 RANKS = st.integers(1, 9)
@@ -75,7 +75,7 @@ def builds(draw, operations=None, ranks=None, pieces=4):
     if "root" in known and collective in ("broadcast", "reduce", "gather", "scatter"):
         options["root"] = draw(st.integers(0, n - 1))
     if "radix" in known:
-        radices = [x for x in (2, 3, 4, 5, 7, 16) if not accepts(algorithm, collective, n, radix=x)]
+        radices = [x for x in (2, 3, 4, 5, 7, 16) if not why_refused(algorithm, collective, n, radix=x)]
         options["radix"] = draw(st.sampled_from([*radices, n + 1]))
     # Often fewer than there are chunks.
     elements = draw(st.integers(0, 3 * n * options.get("pieces", 1)))

@@ -14,13 +14,13 @@ from schedule_cases import OPERATIONS, Numbers, builds, plain_verdict
 from wavefabric.collectives import (
     ALGORITHMS,
     ScheduleError,
-    accepts,
     build,
     from_json,
     kind,
     levels,
     to_json,
     verify,
+    why_refused,
 )
 from wavefabric.collectives.conditions import ROOTED
 from wavefabric.collectives.registry import extent
@@ -51,7 +51,7 @@ def full(arguments):
 def test_what_is_accepted_is_right(operation, data):
     ranks = st.integers(1, 12) | st.sampled_from([16, 27, 32])
     arguments, options = data.draw(builds(st.just(operation), ranks))
-    assert accepts(*arguments[:3], **options) is None
+    assert why_refused(*arguments[:3], **options) is None
     schedule = build(*arguments, **options)
     verify(schedule)
     assert (levels(schedule) <= schedule.transfers["round"]).all()
@@ -59,7 +59,7 @@ def test_what_is_accepted_is_right(operation, data):
 
 
 @settings(max_examples=50, deadline=None)
-@given(arguments=builds().map(full).filter(lambda a: not accepts(*a[0][:3], **a[1])))
+@given(arguments=builds().map(full).filter(lambda a: not why_refused(*a[0][:3], **a[1])))
 def test_a_schedule_is_of_its_kind(arguments):
     (algorithm, collective, _, _), options = arguments
     schedule = build(*arguments[0], **options)
@@ -199,7 +199,7 @@ def test_extents_are_upper_bounds(arguments):
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_not_accepted_is_refused_in_one_line(text):
     *arguments, options = REFUSED[text]
-    assert accepts(*arguments, **options) == text
+    assert why_refused(*arguments, **options) == text
     with pytest.raises(InputError) as error:
         build(*arguments, 10, **options)
     assert str(error.value) == text

@@ -8,7 +8,7 @@ import pytest
 from wavefabric.collectives import TRANSFER, Schedule, verify
 from wavefabric.collectives.builders.messages import greedy
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
-from wavefabric.collectives.registry import ALGORITHMS, accepts, build
+from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.execution.data import count_wrong, fill
 
 
@@ -21,7 +21,7 @@ def _everything(ranks):
                     options = {"pieces": pieces, "radix": radix, "root": ranks - 1}
                     if collective not in ROOTED or "root" not in algorithm.options:
                         del options["root"]
-                    if accepts(algorithm.name, collective, ranks, **options) is None:
+                    if why_refused(algorithm.name, collective, ranks, **options) is None:
                         # Uneven shares and pieces.
                         yield build(algorithm.name, collective, ranks, 3 * ranks + 2, **options)
 

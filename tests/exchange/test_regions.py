@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wavefabric.exchange import solo
-from wavefabric.exchange.regions import Message, RegionExchange
+from wavefabric.exchange.halos_transposes import Message, RegionExchange
 
 
 def _box(*bounds):

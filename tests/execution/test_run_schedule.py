@@ -14,8 +14,8 @@ from wavefabric.errors import InputError
 from wavefabric.exchange import solo
 from wavefabric.execution import nccl, run_schedule
 from wavefabric.execution.data import EXACT, contribution, count_wrong, expected, fill, values_of
-from wavefabric.execution.plan import Plan, largest_buffers
 from wavefabric.execution.ranks import Ranks
+from wavefabric.execution.timed_schedule import Plan, largest_buffers
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
+from wavefabric.lifecycle.collective_errors import on_all_ranks, on_first_rank
 from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
-from wavefabric.results import checkpoint
+from wavefabric.results import checkpoint_file
 
 RUN = "this run"
 
@@ -111,7 +111,7 @@ def test_there_and_back(path, size):
         check(path, size, generation)
         # One generation, in turn in one slot and the other.
         assert names(path) == ["", *(f".rank{r}of{size}.{generation % 2}" for r in range(size))]
-    assert checkpoint.read_state(path, RUN)["step"] == 3
+    assert checkpoint_file.read_state(path, RUN)["step"] == 3
     assert on_ranks(size, lambda comm: RankCheckpoint(comm, path, RUN).exists()) == [True] * size
     on_ranks(size, lambda comm: RankCheckpoint(comm, path, RUN).remove())
     assert names(path) == []
@@ -122,7 +122,7 @@ def test_one_rank_is_the_plain_file(path):
     save(path, 1, 5)
     assert names(path) == [""]
     ((arrays, state),) = load(path, 1)
-    plain, plain_state = checkpoint.load(path, RUN)
+    plain, plain_state = checkpoint_file.load(path, RUN)
     assert state == plain_state
     assert arrays.keys() == plain.keys()
     assert arrays["p"].tobytes() == plain["p"].tobytes()
@@ -167,7 +167,7 @@ def test_into(path):
 def test_a_kill_leaves_one_generation_whole(path, monkeypatch, victims, moment, survives):
     save(path, 3, 0)
     save(path, 3, 1)
-    kept, removed = checkpoint.save, checkpoint.remove
+    kept, removed = checkpoint_file.save, checkpoint_file.remove
     when, _, what = moment.partition(" ")
 
     def rank_of(name):
@@ -189,8 +189,8 @@ def test_a_kill_leaves_one_generation_whole(path, monkeypatch, victims, moment, 
             raise Killed
         removed(target)
 
-    monkeypatch.setattr(checkpoint, "save", dying_save)
-    monkeypatch.setattr(checkpoint, "remove", dying_remove)
+    monkeypatch.setattr(checkpoint_file, "save", dying_save)
+    monkeypatch.setattr(checkpoint_file, "remove", dying_remove)
     found = save(path, 3, 2)
     assert any(isinstance(error, Killed) for error in found)
     monkeypatch.undo()
@@ -207,14 +207,14 @@ def test_a_kill_leaves_one_generation_whole(path, monkeypatch, victims, moment, 
 def test_a_full_disk(path, monkeypatch, who):
     """All ranks are told, and the last generation is left."""
     save(path, 2, 1)
-    kept = checkpoint.save
+    kept = checkpoint_file.save
 
     def full(target, *rest):
         if (target == path) == (who == "the manifest") and "rank0" not in target.name:
             raise OSError(28, "No space left on device", str(target))
         kept(target, *rest)
 
-    monkeypatch.setattr(checkpoint, "save", full)
+    monkeypatch.setattr(checkpoint_file, "save", full)
     found = save(path, 2, 2)
     assert [(type(error), error.errno) for error in found] == [(OSError, 28)] * 2
     monkeypatch.undo()
@@ -236,14 +236,14 @@ def test_a_full_disk_is_survived_while_an_earlier_checkpoint_is_whole(path, monk
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(checkpoint, "_write", full)
+        broken.setattr(checkpoint_file, "_write", full)
         # Nothing to fall back on, so the run must not go on as if it were safe.
         assert all(isinstance(error, OSError) for error in attempt())
         assert names(path) == []
     save(path, size, 1, layout=layout)
     before = names(path)
     with monkeypatch.context() as broken:
-        broken.setattr(checkpoint, "_write", full)
+        broken.setattr(checkpoint_file, "_write", full)
         with pytest.warns(RuntimeWarning, match=r"run\.checkpoint\S*: No space .*; the run goes on"):
             assert attempt() == [None] * size
         found = attempt(last=True)

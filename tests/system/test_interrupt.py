@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from wavefabric.system.interrupt import Deferred, Terminated, exit_code, terminable
+from wavefabric.system.interrupt import DeferredInterrupt, Terminated, exit_code, terminable
 
 
 def press():
@@ -15,7 +15,7 @@ def press():
 
 def test_the_first_is_deferred():
     before = signal.getsignal(signal.SIGINT)
-    with Deferred() as interrupt:
+    with DeferredInterrupt() as interrupt:
         interrupt.check()
         assert not interrupt.asked
         press()
@@ -28,7 +28,7 @@ def test_the_first_is_deferred():
 
 
 def test_the_second_is_not():
-    with Deferred() as interrupt:
+    with DeferredInterrupt() as interrupt:
         press()
         with pytest.raises(KeyboardInterrupt):
             press()
@@ -40,7 +40,7 @@ def terminate():
 
 
 def test_sigterm_is_deferred_too_and_may_come_again():
-    with Deferred() as interrupt:
+    with DeferredInterrupt() as interrupt:
         terminate()
         terminate()
         assert interrupt.asked
@@ -68,7 +68,7 @@ def test_a_handler_of_others_is_left_alone():
     seen = []
     signal.signal(signal.SIGTERM, lambda *_: seen.append(1))
     try:
-        with terminable(), Deferred() as interrupt:
+        with terminable(), DeferredInterrupt() as interrupt:
             terminate()
             assert not interrupt.asked
     finally:
@@ -82,7 +82,7 @@ def test_an_error_inside_puts_the_handler_back():
     class FaultError(Exception):
         pass
 
-    with pytest.raises(FaultError), Deferred():
+    with pytest.raises(FaultError), DeferredInterrupt():
         raise FaultError
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -91,7 +91,7 @@ def test_other_threads_leave_signals_alone():
     before, seen = signal.getsignal(signal.SIGINT), []
 
     def work():
-        with Deferred() as interrupt:
+        with DeferredInterrupt() as interrupt:
             seen.append(signal.getsignal(signal.SIGINT))
             interrupt.check()
 

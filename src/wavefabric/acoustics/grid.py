@@ -124,14 +124,14 @@ class Grid:
         float
             Where density jumps so that this is not proved to be stable, steps are tried, on a GPU if there is
             one, which takes as long as some 64 steps of a run; where they grow, it is the largest that does
-            not, and you are warned (`wavefabric.acoustics.stability.time_step.stability`).
+            not, and you are warned (`wavefabric.acoustics.stability.stable_time_step.stability`).
 
         Raises
         ------
         InputError
             If `cfl` is not above 0, or an array of the medium has another shape than the grid.
         """
-        from wavefabric.acoustics.stability.time_step import stable_step
+        from wavefabric.acoustics.stability.stable_time_step import stable_step
 
         return stable_step(self.silent_problem(medium, self.cfl_step(medium, cfl)))
 

@@ -1,4 +1,4 @@
-"""What the sound travels through."""
+"""The medium: sound speed, density, absorption and nonlinearity of every grid point."""
 
 from __future__ import annotations
 

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wavefabric.acoustics.identity import identity
+from wavefabric.acoustics.digest import identity
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.sinks import Report, Sink
 from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
-from wavefabric.acoustics.stability.time_step import suspects
+from wavefabric.acoustics.stability.stable_time_step import instability_causes
 from wavefabric.acoustics.threads import default_threads
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import Communicator, world
-from wavefabric.exchange.agreement import check_agreement
 from wavefabric.exchange.launch.environment import ranks as ranks_started
 from wavefabric.exchange.launch.environment import threads as threads_of_a_rank
-from wavefabric.lifecycle.agreement import locked_by_first_rank
+from wavefabric.exchange.same_input import check_agreement
 from wavefabric.lifecycle.checkpoint import Checkpoints, RunCheckpoint
+from wavefabric.lifecycle.collective_errors import locked_by_first_rank
 from wavefabric.lifecycle.memory import check_memory
 from wavefabric.lifecycle.status import Status, combine
 from wavefabric.results.lock import FileLock
-from wavefabric.system.interrupt import Deferred
+from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.machine import peak_memory
 from wavefabric.system.progress import Progress, Silent
 
@@ -204,7 +204,7 @@ class _Run:
     # --- Before the first step --------------------------------------------------------------------------
 
     def _check_memory(self) -> None:
-        from wavefabric.acoustics.build import needed_bytes
+        from wavefabric.acoustics.choose_stages import needed_bytes
 
         shared = [] if self._decomposition is None else [self._decomposition]
         needed = needed_bytes(self._problem, self._recording, self._dtype, self._device, *shared)
@@ -212,16 +212,18 @@ class _Run:
         check_memory(self._comm, self._device, needed, "this run", advice)
 
     def _allocate(self) -> None:
-        from wavefabric.acoustics import build
+        from wavefabric.acoustics import choose_stages
         from wavefabric.acoustics.recording.recorder import Recorder
         from wavefabric.acoustics.solver.step import Step
 
         device, problem, comm, shared = self._device, self._problem, self._comm, self._decomposition
         if shared is None:
-            self._stages = build.make_stages(device, problem, self._dtype)
+            self._stages = choose_stages.make_stages(device, problem, self._dtype)
             self._recorder = Recorder(self._stages, self._recording, self._sink)
         else:
-            self._stages = build.make_stages(device, problem, self._dtype, comm=comm, decomposition=shared)
+            self._stages = choose_stages.make_stages(
+                device, problem, self._dtype, comm=comm, decomposition=shared
+            )
             self._recorder = Recorder(
                 self._stages, self._recording, self._sink, problem, comm, shared.subdomains
             )
@@ -259,7 +261,7 @@ class _Run:
         checkpoint, report = self._checkpoint, self._report
         keep = complete = False
         self._began_steps = time.perf_counter()
-        interrupt = Deferred()
+        interrupt = DeferredInterrupt()
         try:
             with interrupt:
                 self._take_steps(interrupt)
@@ -295,7 +297,7 @@ class _Run:
         if checkpoint is not None:
             checkpoint.remove()
 
-    def _take_steps(self, interrupt: Deferred) -> None:
+    def _take_steps(self, interrupt: DeferredInterrupt) -> None:
         """Take steps until the end, or until a checkpoint that ends the run."""
         problem, checkpoint, progress = self._problem, self._checkpoint, self._progress
         ranks = f"{self._comm.size} ranks, " if self._comm.size > 1 else ""
@@ -323,7 +325,7 @@ class _Run:
                     if policy.stop:
                         return
 
-    def _exchange_status(self, interrupt: Deferred, looks: bool) -> bool:
+    def _exchange_status(self, interrupt: DeferredInterrupt, looks: bool) -> bool:
         """Stop, give up or tell progress, as all ranks do now; whether the clock asks for a checkpoint."""
         if self._comm.size == 1:
             interrupt.check()  # computing the peak waits for the device
@@ -344,7 +346,7 @@ class _Run:
             self._agreed = True
             interrupt.stop()
         if lost:
-            raise FieldLost(f"{lost}: {suspects(self._problem)}")
+            raise FieldLost(f"{lost}: {instability_causes(self._problem)}")
         if looks:
             self._progress.update(self._done, f"peak {status.peak:.3g} Pa")
         return status.save_due

@@ -1,4 +1,4 @@
-"""Where and what is recorded."""
+"""Sensors: at which points and what is recorded."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.source import Source
-from wavefabric.acoustics.stability.time_step import stability, stable_step
+from wavefabric.acoustics.stability.stable_time_step import stability, stable_step
 from wavefabric.errors import InputError
-from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
+from wavefabric.lifecycle.collective_errors import locked_by_first_rank, on_first_rank
 from wavefabric.results.file import ResultWriter
 from wavefabric.system.progress import Progress
 from wavefabric.units import show
@@ -123,8 +123,7 @@ def simulate(
         File that is saved every ten minutes. The same call goes on from it; it is removed at the end. Time
         series are kept in files beside it until then.
     check_stability : bool
-        False runs a time step that is not stable (`wavefabric.acoustics.stability.time_step`) until the field
-        has grown.
+        False runs a time step that is not stable (`acoustics.stability`) until the field has grown.
     comm : Communicator, optional
         Ranks that share the grid; by default all that were started together. Give `exchange.solo()` to let
         each rank run a simulation of its own.

@@ -12,9 +12,9 @@ from wavefabric.collectives import Schedule, all_to_all, direct_all_gather, poin
 from wavefabric.errors import InputError
 from wavefabric.execution import report
 from wavefabric.execution.data import count_wrong, fill
-from wavefabric.execution.plan import exchanging, microseconds
 from wavefabric.execution.ranks import Ranks, timed
 from wavefabric.execution.run_schedule import SIZES, sizes_between
+from wavefabric.execution.timed_schedule import exchanging, microseconds
 from wavefabric.results.plots import GREY
 
 PATTERNS = ("ping", "ring", "halo", "all-gather", "all-to-all")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.build import make_stages, needed_bytes
+from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.parallel.decomposition import Decomposition, Options, decompose
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording
 from wavefabric.acoustics.run import PRECISIONS

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.build import make_stages, needed_bytes
+from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.run import PRECISIONS
 from wavefabric.acoustics.solver.step import Step

@@ -29,7 +29,7 @@ def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
     """Run a run file, draw its figures and print its table."""
     from wavefabric.optics.run_file import run_file
     from wavefabric.results import read_result
-    from wavefabric.results.checkpoint import checkpoint_path
+    from wavefabric.results.checkpoint_file import checkpoint_path
 
     settings = run_file.load(file)
     if solver := changed(asked, "device", "threads", "exchange"):

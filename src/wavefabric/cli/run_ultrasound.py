@@ -42,7 +42,7 @@ def run_kwave_file(
     if ranks.threads is not None and ranks.threads < 1:
         raise InputError(f"--threads: {ranks.threads}; allowed: a whole number from 1")
     from wavefabric.acoustics.run import Checkpoints
-    from wavefabric.results.checkpoint import checkpoint_path
+    from wavefabric.results.checkpoint_file import checkpoint_path
 
     target = asked.output or file.with_name(file.stem + "_out.h5")
     done = KWaveRun(

@@ -10,7 +10,7 @@ from wavefabric.collectives.builders.ring import ring_all_gather, ring_all_reduc
 from wavefabric.collectives.conditions import COLLECTIVES, Layout, kind, layout
 from wavefabric.collectives.formats.json_file import from_json, load, save, to_json
 from wavefabric.collectives.levels import levels
-from wavefabric.collectives.registry import ALGORITHMS, Algorithm, accepts, build
+from wavefabric.collectives.registry import ALGORITHMS, Algorithm, build, why_refused
 from wavefabric.collectives.schedule import TRANSFER, Schedule
 from wavefabric.collectives.structure import ScheduleError
 from wavefabric.collectives.verify import verify
@@ -23,7 +23,6 @@ __all__ = [
     "Layout",
     "Schedule",
     "ScheduleError",
-    "accepts",
     "all_to_all",
     "build",
     "direct_all_gather",
@@ -40,4 +39,5 @@ __all__ = [
     "save",
     "to_json",
     "verify",
+    "why_refused",
 ]

@@ -125,7 +125,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 
 
-def accepts(algorithm: str, collective: str, ranks: int, **options) -> str | None:
+def why_refused(algorithm: str, collective: str, ranks: int, **options) -> str | None:
     """Why `build` refuses these arguments, in one line; None if it does not. Options are those of `build`."""
     try:
         _checked(algorithm, collective, ranks, **options)
@@ -171,7 +171,7 @@ def build(
     Raises
     ------
     InputError
-        With the text of `accepts`.
+        With the text of `why_refused`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What physics may ask of a device. Two implementations: ``cpu.py`` and ``cuda.py``."""
+"""The contract of a device, which `cpu.py` and `cuda.py` fulfil."""
 
 from __future__ import annotations
 

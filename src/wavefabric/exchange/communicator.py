@@ -11,11 +11,11 @@ import wavefabric
 from wavefabric.collectives import Schedule
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
-from wavefabric.exchange.agreement import abort_on_uncaught_error, check_agreement, mpi_world
 from wavefabric.exchange.control import Control, MPIControl
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.placement import rank_device
 from wavefabric.exchange.program import Program
+from wavefabric.exchange.same_input import abort_on_uncaught_error, check_agreement, mpi_world
 from wavefabric.exchange.transports import TRANSPORTS
 from wavefabric.exchange.transports.base import Exchange, Transport
 from wavefabric.exchange.transports.select import make_transport

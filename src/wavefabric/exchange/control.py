@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from wavefabric.exchange.launch import rank_status, shared_files, watch
+from wavefabric.exchange.launch import dev_shm, rank_status, watch
 from wavefabric.exchange.launch.watch import waiting
 
 #: MPI counts are 32-bit integers in many calls: pieces below that.
@@ -134,7 +134,7 @@ class MPIControl(Control):
         return [(said, int(number)) for number, _, said in texts]
 
     def abort(self, code) -> NoReturn:
-        shared_files.remove_own()  # MPI_Abort does not
+        dev_shm.remove_own()  # MPI_Abort does not
         rank_status.close_output()
         self._comm.Abort(code)
         raise SystemExit(code)

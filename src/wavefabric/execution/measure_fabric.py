@@ -11,8 +11,8 @@ from wavefabric.execution.fabric_report import misfits, plot, table
 from wavefabric.execution.fit import RESIDUAL, fit
 from wavefabric.execution.fitted_fabric import fabric_of
 from wavefabric.execution.patterns import PATTERNS, additions, busiest, pair, pattern, relay
-from wavefabric.execution.plan import exchanging
 from wavefabric.execution.ranks import Ranks, timed
+from wavefabric.execution.timed_schedule import exchanging
 
 __all__ = ["SIZES", "plot", "run", "table"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from wavefabric.collectives.conditions import CUT_BY_RANK, operation
-from wavefabric.execution.plan import Plan, check_and_time
 from wavefabric.execution.ranks import Ranks
+from wavefabric.execution.timed_schedule import Plan, check_and_time
 
 
 def rows(

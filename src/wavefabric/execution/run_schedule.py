@@ -15,8 +15,8 @@ from wavefabric.errors import InputError
 from wavefabric.execution import nccl as nccl_operations
 from wavefabric.execution.compare import plot, table
 from wavefabric.execution.data import values_of
-from wavefabric.execution.plan import Plan, check_and_time, exchanging, largest_buffers
 from wavefabric.execution.ranks import Ranks
+from wavefabric.execution.timed_schedule import Plan, check_and_time, exchanging, largest_buffers
 from wavefabric.fabric.electrical.fabric import Fabric
 
 __all__ = ["SIZES", "as_run", "plot", "run", "sizes_between", "table"]

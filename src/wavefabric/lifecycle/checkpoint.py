@@ -13,9 +13,9 @@ import numpy as np
 
 from wavefabric.device import fftw
 from wavefabric.files.output import check_output
-from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
+from wavefabric.lifecycle.collective_errors import on_all_ranks, on_first_rank
 from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
-from wavefabric.results.checkpoint import Rows
+from wavefabric.results.checkpoint_file import Rows
 from wavefabric.results.lock import FileLock
 from wavefabric.results.provenance import fingerprint
 from wavefabric.system.machine import cpu_model

@@ -3,7 +3,7 @@
 The manifest has the name and format of the checkpoint of one rank, without arrays. The parts of rank r of K
 are ``NAME.rank{r}of{K}.0`` and ``….1``: two slots. A save fills the slot that the manifest does not name; the
 manifest follows when all parts are on the disk, so that a kill at any moment leaves the old generation or the
-new one, whole. With one rank the file is as `wavefabric.results.checkpoint` writes it.
+new one, whole. With one rank the file is as `wavefabric.results.checkpoint_file` writes it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
-from wavefabric.results import checkpoint
-from wavefabric.results.checkpoint import Into, Rows
+from wavefabric.lifecycle.collective_errors import on_all_ranks, on_first_rank
+from wavefabric.results import checkpoint_file
+from wavefabric.results.checkpoint_file import Into, Rows
 
 if TYPE_CHECKING:
     from wavefabric.exchange import Communicator
@@ -61,7 +61,7 @@ class RankCheckpoint:
             On all ranks, if one cannot write. The previous checkpoint is then untouched.
         """
         if self.comm.size == 1:
-            checkpoint.save(self.path, arrays, state, self._fingerprint)
+            checkpoint_file.save(self.path, arrays, state, self._fingerprint)
             return
         old = on_first_rank(self.comm, self._current_slot)
         slot = 0 if old is None else 1 - old
@@ -69,18 +69,18 @@ class RankCheckpoint:
 
         def write_part() -> None:
             part = self._part(slot)
-            checkpoint.remove(part)  # belongs to no manifest, and would only take room
-            checkpoint.save(part, arrays, {"token": token, "state": state}, self._fingerprint)
+            checkpoint_file.remove(part)  # belongs to no manifest, and would only take room
+            checkpoint_file.save(part, arrays, {"token": token, "state": state}, self._fingerprint)
 
         def write_manifest() -> None:
             parts = {"ranks": self.comm.size, "slot": slot, "token": token, "layout": self._layout}
-            checkpoint.save(self.path, {}, {**state, _PARTS: parts}, self._fingerprint)
+            checkpoint_file.save(self.path, {}, {**state, _PARTS: parts}, self._fingerprint)
 
         on_all_ranks(self.comm, write_part)
         on_first_rank(self.comm, write_manifest)
         if old is not None:
             with contextlib.suppress(OSError):
-                checkpoint.remove(self._part(old))
+                checkpoint_file.remove(self._part(old))
 
     def save_if_possible(
         self, arrays: dict[str, np.ndarray | Rows], state: dict[str, Any], last: bool
@@ -100,7 +100,7 @@ class RankCheckpoint:
                 )
 
     def load(self, into: Into | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and state that this rank saved; ``into`` as for `wavefabric.results.checkpoint.load`.
+        """Arrays and state that this rank saved; ``into`` as for `wavefabric.results.checkpoint_file.load`.
 
         Raises
         ------
@@ -108,11 +108,11 @@ class RankCheckpoint:
             On all ranks, if the checkpoint is missing, of another number of ranks or another layout, or if
             one of its parts is missing, damaged or of another run.
         """
-        return self._read(lambda path: checkpoint.load(path, self._fingerprint, into))
+        return self._read(lambda path: checkpoint_file.load(path, self._fingerprint, into))
 
     def read_state(self) -> dict[str, Any]:
         """Only the state that this rank saved; errors as for `load`."""
-        return self._read(lambda path: ({}, checkpoint.read_state(path, self._fingerprint)))[1]
+        return self._read(lambda path: ({}, checkpoint_file.read_state(path, self._fingerprint)))[1]
 
     def remove(self) -> None:
         """Remove the checkpoint, the parts of any number of ranks, and what killed saves left."""
@@ -124,7 +124,7 @@ class RankCheckpoint:
                     file.unlink(missing_ok=True)
 
         # The manifest first: parts count only with one.
-        on_first_rank(self.comm, lambda: checkpoint.remove(self.path))
+        on_first_rank(self.comm, lambda: checkpoint_file.remove(self.path))
         on_all_ranks(self.comm, remove_parts)
 
     # --- Parts and manifests ----------------------------------------------------------------------------
@@ -152,10 +152,10 @@ class RankCheckpoint:
         return on_all_ranks(self.comm, read_part)
 
     def _read_manifest(self) -> tuple[int, str]:
-        parts = checkpoint.read_state(self.path, None).get(_PARTS, {"ranks": 1, "layout": ""})
+        parts = checkpoint_file.read_state(self.path, None).get(_PARTS, {"ranks": 1, "layout": ""})
         if (parts["ranks"], parts["layout"]) != (self.comm.size, self._layout):
             raise self._other_layout(parts)
-        checkpoint.read_state(self.path, self._fingerprint)
+        checkpoint_file.read_state(self.path, self._fingerprint)
         return parts["slot"], parts["token"]
 
     def _refuse_manifest(self) -> None:
@@ -171,7 +171,7 @@ class RankCheckpoint:
 
     def _parts_if_readable(self) -> dict[str, Any] | None:
         try:
-            return checkpoint.read_state(self.path, None).get(_PARTS)
+            return checkpoint_file.read_state(self.path, None).get(_PARTS)
         except (InputError, OSError):
             return None  # whoever reads the whole file says what is wrong
 

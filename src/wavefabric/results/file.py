@@ -12,7 +12,7 @@ import numpy as np
 from wavefabric.errors import InputError
 from wavefabric.files.hdf5 import check_inside, check_memory, open_hdf5
 from wavefabric.files.output import check_output, remove_partials, replacing
-from wavefabric.results.checkpoint import Rows
+from wavefabric.results.checkpoint_file import Rows
 from wavefabric.results.lock import locked
 from wavefabric.results.provenance import provenance
 from wavefabric.system.machine import host_memory

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from wavefabric.exchange import Communicator
-from wavefabric.exchange.regions import Message, RegionExchange
+from wavefabric.exchange.halos_transposes import Message, RegionExchange
 
 Triple = tuple[int, int, int]
 #: Ranges along x, y, z.

@@ -26,7 +26,7 @@ def exit_code() -> int:
     return TERMINATED if _Signals.terminated else INTERRUPTED
 
 
-class Deferred:
+class DeferredInterrupt:
     """While inside, the first Ctrl-C or a SIGTERM only sets ``asked``; a second Ctrl-C interrupts at once.
 
     A second SIGTERM does nothing: batch systems, mpiexec and launchers may each send one. SIGTERM is left to
@@ -38,7 +38,7 @@ class Deferred:
         self._pressed = self._terminated = False
         self._before: dict[int, object] = {}
 
-    def __enter__(self) -> Deferred:
+    def __enter__(self) -> DeferredInterrupt:
         if threading.current_thread() is threading.main_thread():
             self._before = {signal.SIGINT: signal.signal(signal.SIGINT, self._handle)}
             if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, _raise):

@@ -1,4 +1,4 @@
-"""Facts about the machine that several parts need."""
+"""Facts about the machine: processor, threads, memory."""
 
 from __future__ import annotations
 

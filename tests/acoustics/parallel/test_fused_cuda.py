@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import random_problems as random
 
-from wavefabric.acoustics.build import make_stages
+from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.parallel.fused_cuda_global import FusedCudaGlobalStages
 from wavefabric.acoustics.parallel.fused_cuda_local import FusedCudaLocalStages

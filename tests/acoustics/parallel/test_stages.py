@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from random_problems import pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics.build import make_stages, needed_bytes
+from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.parallel.restrict import restrict_array
 from wavefabric.acoustics.parallel.stages import HaloExchange

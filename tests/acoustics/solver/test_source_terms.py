@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from plain_solver import PlainSolver
 from random_problems import pressure_source, problem, signal, transducer, velocity_source
 
-from wavefabric.acoustics.build import make_stages
+from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.problem import PressureSource, TransducerSource, VelocitySource
 from wavefabric.acoustics.solver.source_terms import rank_one
 from wavefabric.device import get_device

@@ -7,7 +7,7 @@ import pytest
 from plain_solver import PlainSolver
 from random_problems import pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics.build import make_stages
+from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.solver.operators import unstaggering
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from random_problems import pressure_source, problem, velocity_source
 
-from wavefabric.acoustics.build import make_stages
+from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.device import get_device

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from random_problems import pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics.build import make_stages
+from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.problem import PressureSource, Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, max_frequency, to_problem
-from wavefabric.acoustics.stability.time_step import stability
+from wavefabric.acoustics.stability.stable_time_step import stability
 from wavefabric.errors import InputError
 
 

@@ -9,8 +9,8 @@ import pytest
 from papers.ultrasound.stability import study as random_media
 from papers.ultrasound.step_matrix import spectral_radius, step_matrix
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
-from wavefabric.acoustics.stability.time_step import proved_limit, stability
-from wavefabric.acoustics.stability.trial import Trials, _noise
+from wavefabric.acoustics.stability.stable_time_step import proved_limit, stability
+from wavefabric.acoustics.stability.trial import StabilityTrials, _noise
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import solo
@@ -95,7 +95,7 @@ def test_the_limit_found_parts_decay_from_growth(pml, more):
 @pytest.mark.parametrize("more", [{}, {"alpha_coeff": 20.0, "alpha_power": 1.5}])
 def test_the_reference_is_the_time_step(more):
     """Its matrix takes the fields where the solver takes them."""
-    from wavefabric.acoustics.build import make_stages
+    from wavefabric.acoustics.choose_stages import make_stages
     from wavefabric.acoustics.solver.step import Step
 
     problem = replace(uneven(2, **more), steps=9)
@@ -119,7 +119,7 @@ def test_the_reference_is_the_time_step(more):
 
 def test_growth_is_that_of_the_largest_eigenvalue():
     problem = uneven()
-    trials = Trials(problem, CPU, np.float64)
+    trials = StabilityTrials(problem, CPU, np.float64)
     dt = 1.05 * stability(replace(problem, dt=5e-8), comm=CPU, dtype=np.float64).max_dt
     growth = math.log(spectral_radius(problem, dt))
     assert 0.05 < growth < 0.4

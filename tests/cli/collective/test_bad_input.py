@@ -141,7 +141,7 @@ BAD = [
     ([*VERIFY, "ring.json", "lost.json"], ["lost.json", "post"]),
     ([*VERIFY, "bad.xml"], ["bad.xml"]),
     ([*VERIFY, "other.xml"], ["other.xml"]),
-    ([*VERIFY, "ring.json", "--circuits", "circuits.json"], ["circuits.json", "format"]),
+    ([*VERIFY, "ring.json", "--circuits", "circuits.json"], ["circuits.json", "version"]),
     ([*VERIFY, "ring.json", "--circuits", "list.json"], ["list.json", "format"]),
     ([*VERIFY, "ring.json", "ring.json", "--circuits", "circuits.json"], ["--circuits", "one"]),
     # cost

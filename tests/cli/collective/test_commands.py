@@ -13,7 +13,7 @@ from wavefabric.cli.collective.circuits import circuits_text, load_circuits
 from wavefabric.cli.common.parse import parse_sizes
 from wavefabric.collectives import from_json, load, ring_all_gather, save, verify
 from wavefabric.collectives.conditions import layout
-from wavefabric.collectives.registry import ALGORITHMS, accepts, build
+from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.collectives.schedule import TRANSFER, Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric import load as load_fabric
@@ -66,7 +66,7 @@ def test_make_writes_a_schedule_that_holds(command, tmp_path):
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_every_algorithm_is_made(command, name):
     known = ALGORITHMS[name]
-    ranks = next(n for n in (4, 8) if accepts(name, known.collectives[0], n) is None)
+    ranks = next(n for n in (4, 8) if why_refused(name, known.collectives[0], n) is None)
     found = told(command, "make", name, known.collectives[-1], "--ranks", ranks)
     assert found["collective"] == {"halo": "custom"}.get(known.collectives[-1], known.collectives[-1])
 

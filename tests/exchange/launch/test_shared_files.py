@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.exchange.launch import shared_files
-from wavefabric.exchange.launch.shared_files import check_room, mapped, remove
+from wavefabric.exchange.launch import dev_shm
+from wavefabric.exchange.launch.dev_shm import check_room, mapped, remove
 
 needs_mpi = pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/shm and /proc")
@@ -19,9 +19,9 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/sh
 PROGRAM = """\
 import os, sys, time
 from wavefabric.exchange.launch import environment, rank_status
-from wavefabric.exchange.launch.shared_files import mapped
+from wavefabric.exchange.launch.dev_shm import mapped
 rank_status.begin()
-from wavefabric.exchange.agreement import world_control
+from wavefabric.exchange.same_input import world_control
 control = world_control()
 control.barrier()
 if control.rank == 0:
@@ -55,7 +55,7 @@ def test_killed_ranks_leave_nothing_in_shared_memory():
 
 
 def test_only_what_an_mpi_made_there_is_removed(tmp_path, monkeypatch):
-    monkeypatch.setattr(shared_files, "_FOLDER", tmp_path)
+    monkeypatch.setattr(dev_shm, "_FOLDER", tmp_path)
     (tmp_path / "below").mkdir()
     names = ["mpich_shm_1_0", "vader_segment.host.0.1", "sem.other", "below/mpich_shm_2_0"]
     for name in names:
@@ -73,11 +73,11 @@ def test_mapped_files_of_a_process():
 
 
 def test_no_room_is_said_before_anything_starts(monkeypatch):
-    monkeypatch.setattr(shared_files, "free_bytes", lambda: 3_000_000)
+    monkeypatch.setattr(dev_shm, "free_bytes", lambda: 3_000_000)
     check_room(2)
     with pytest.raises(InputError, match=r"/dev/shm: 3\.0 MB are free, 4 ranks need 4\.4 MB; remove"):
         check_room(4)
-    monkeypatch.setattr(shared_files, "free_bytes", lambda: None)  # another system
+    monkeypatch.setattr(dev_shm, "free_bytes", lambda: None)  # another system
     check_room(1000)
     monkeypatch.undo()
-    assert shared_files.free_bytes() is None or Path("/dev/shm").is_dir()
+    assert dev_shm.free_bytes() is None or Path("/dev/shm").is_dir()

@@ -17,7 +17,7 @@ import pytest
 
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
-from wavefabric.collectives.registry import ALGORITHMS, accepts, build
+from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.execution.data import count_wrong, fill
@@ -294,7 +294,7 @@ def _schedules(ranks):
             options = {"root": ranks - 1} if collective in ROOTED and "root" in algorithm.options else {}
             options |= {"radix": 4} if "radix" in algorithm.options else {}
             options |= {"pieces": 2} if "pieces" in algorithm.options else {}
-            if accepts(algorithm.name, collective, ranks, **options) is None:
+            if why_refused(algorithm.name, collective, ranks, **options) is None:
                 yield build(algorithm.name, collective, ranks, 3 * ranks + 2, **options)
     # Even shares, of one chunk and of several: NCCL gathers them itself.
     for pieces in (1, 3):

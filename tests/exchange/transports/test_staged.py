@@ -72,10 +72,10 @@ def staged():
     cupy.cuda = cuda
     before = {name: sys.modules.get(name) for name in ("cupy", "cupy.cuda")}
     sys.modules.update({"cupy": cupy, "cupy.cuda": cuda})
-    name = "wavefabric.exchange.transports.staged"
+    name = "wavefabric.exchange.transports.mpi_staged"
     kept = sys.modules.pop(name, None)
     try:
-        import wavefabric.exchange.transports.staged as module
+        import wavefabric.exchange.transports.mpi_staged as module
 
         module.PIECE = 1024
         yield module

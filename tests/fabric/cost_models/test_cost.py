@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import ROOTED
-from wavefabric.collectives.registry import ALGORITHMS, accepts, build
+from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.errors import InputError
 from wavefabric.fabric import cost, load
 from wavefabric.fabric.cost_models.alpha_beta import alpha_beta
@@ -32,7 +32,7 @@ def schedules(draw, most):
     if "grid" in algorithm.options:
         options["grid"] = draw(st.sampled_from([(1, ranks), (2, max(ranks // 2, 1))]))
     elements = draw(st.sampled_from([1, 7, 40, 1000]))
-    if accepts(algorithm.name, collective, ranks, **options):
+    if why_refused(algorithm.name, collective, ranks, **options):
         algorithm, collective, options = ALGORITHMS["direct"], "all-gather", {}
     return build(algorithm.name, collective, ranks, elements, **options)
 

@@ -11,7 +11,7 @@ from wavefabric.collectives import point_to_point
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.check import check_plan, check_switches
-from wavefabric.fabric.photonic.colouring import Colouring, split_by_degree
+from wavefabric.fabric.photonic.edge_colouring import Colouring, split_by_degree
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
 

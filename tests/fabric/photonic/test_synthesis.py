@@ -14,7 +14,7 @@ from wavefabric.fabric.photonic.check import PlanError, check_plan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
 from wavefabric.fabric.photonic.routing.xy import xy
-from wavefabric.fabric.photonic.synthesis import circuit_plan, optical_network
+from wavefabric.fabric.photonic.synthesis_problem import circuit_plan, optical_network
 
 
 def wafer(rows, columns, **changes):

@@ -8,7 +8,7 @@ import pytest
 from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file import run_file
-from wavefabric.results import checkpoint, read_result
+from wavefabric.results import checkpoint_file, read_result
 
 RUN = """\
 [fibre]
@@ -89,7 +89,7 @@ def test_state_and_field_are_read_together(run, tmp_path, monkeypatch):
 
 
 def test_a_full_disk_at_a_later_checkpoint(run, tmp_path, monkeypatch):
-    written, plain = [], checkpoint._write
+    written, plain = [], checkpoint_file._write
 
     def full(*words):
         written.append(1)
@@ -97,7 +97,7 @@ def test_a_full_disk_at_a_later_checkpoint(run, tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
         plain(*words)
 
-    monkeypatch.setattr(checkpoint, "_write", full)
+    monkeypatch.setattr(checkpoint_file, "_write", full)
     with pytest.warns(RuntimeWarning, match=r"parts\.h5\.checkpoint: No space .*; the run goes on"):
         links.run_link(run, tmp_path / "parts.h5")
     assert len(written) >= 8
@@ -110,7 +110,7 @@ def test_a_full_disk_at_the_first_checkpoint(run, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "_write", full)
+    monkeypatch.setattr(checkpoint_file, "_write", full)
     with pytest.raises(OSError, match=r"parts\.h5\.checkpoint"):
         links.run_link(run, tmp_path / "parts.h5")
     assert os.listdir(tmp_path) == ["run.toml"]

@@ -79,7 +79,7 @@ def read_input(path: str | Path, device: Device | None = None) -> KWaveInput:
 
 def _check_memory(file: Reader, version: tuple[int, int], device: Device | None) -> None:
     """Refuse what does not fit, by the shapes of the datasets and before any is read."""
-    from wavefabric.acoustics.build import needed_bytes
+    from wavefabric.acoustics.choose_stages import needed_bytes
 
     file.outline = True
     contents = _Contents(file, version)

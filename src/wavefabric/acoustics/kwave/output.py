@@ -29,7 +29,7 @@ from wavefabric.acoustics.threads import default_threads
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, sync_folder
 from wavefabric.files.text import write_text
-from wavefabric.results.checkpoint import read_state
+from wavefabric.results.checkpoint_file import read_state
 
 
 class KWaveOutput:

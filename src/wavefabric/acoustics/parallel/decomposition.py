@@ -19,7 +19,7 @@ from wavefabric.acoustics.parallel.block_sizes import smooth, widened
 from wavefabric.acoustics.parallel.window import check_window
 from wavefabric.acoustics.solver.subdomain import Subdomain, Triple
 from wavefabric.errors import InputError
-from wavefabric.exchange.regions import Message
+from wavefabric.exchange.halos_transposes import Message
 from wavefabric.spectral.distributed import boxes
 
 KINDS = ("global", "local")

@@ -15,7 +15,7 @@ from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.exchange import Communicator
-from wavefabric.exchange.regions import RegionExchange
+from wavefabric.exchange.halos_transposes import RegionExchange
 from wavefabric.spectral.distributed import boxes, transpose_messages
 
 

@@ -1,4 +1,4 @@
-"""The plain stages over several ranks: transposes between global transforms, or overlaps that are filled."""
+"""Halo exchange, and the stages of a rank: a slab or pencil (global), or a block with overlaps (local)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.exchange import Communicator
-from wavefabric.exchange.regions import RegionExchange
+from wavefabric.exchange.halos_transposes import RegionExchange
 from wavefabric.spectral.distributed import DistributedRealFFT, held_elements
 
 

@@ -1,4 +1,4 @@
-"""What a time step reads (medium, operators, PML) and what it changes (the fields), on one device."""
+"""Arrays of the time step on one device: coefficients of medium, operators and PML, and the fields."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.build import make_stages, needed_bytes
+from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.solver.step import Step
@@ -25,7 +25,7 @@ MARGIN = 0.02
 _LOOK = 8
 
 
-class Trials:
+class StabilityTrials:
     """Takes time steps of a problem without its sources; collective with several ranks.
 
     Notes

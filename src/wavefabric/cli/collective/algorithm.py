@@ -17,7 +17,7 @@ from wavefabric.collectives import Schedule, from_json, verify
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.formats.msccl.read import from_msccl
-from wavefabric.collectives.registry import ALGORITHMS, accepts, build
+from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.files.input import MOST_SCHEDULE
@@ -108,7 +108,7 @@ def refusal(
     algorithm: str, collective: str, ranks: int, options: AlgorithmOptions, fabric: AnyFabric | None
 ) -> str | None:
     """Why an algorithm cannot do a collective with these options, None if it can."""
-    return accepts(algorithm, collective, ranks, **_registry_options(algorithm, ranks, options, fabric))
+    return why_refused(algorithm, collective, ranks, **_registry_options(algorithm, ranks, options, fabric))
 
 
 def _registry_options(
@@ -130,7 +130,7 @@ def grid_of(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, 
     if not grid or math.prod(grid) != ranks or fabric.ranks != ranks:
         return None
     # Squares want two powers of two.
-    fits = accepts(algorithm, ALGORITHMS[algorithm].collectives[0], ranks, grid=grid) is None
+    fits = why_refused(algorithm, ALGORITHMS[algorithm].collectives[0], ranks, grid=grid) is None
     return grid if fits else None
 
 

@@ -20,7 +20,7 @@ from wavefabric.cli.collective.algorithm import (
 from wavefabric.cli.collective.compare import compared
 from wavefabric.cli.collective.cost_table import Costed, rows_of, show
 from wavefabric.cli.collective.facts import circuit_facts
-from wavefabric.cli.collective.setting import AllCircuitOptions, Order, Setting, make_setting
+from wavefabric.cli.collective.setting import AllCircuitOptions, FabricSetting, Order, make_setting
 from wavefabric.cli.common.files import PICTURES, check_target
 from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
@@ -111,7 +111,7 @@ def _only(words: list[str] | None, algorithm: AlgorithmOptions, fabric: AnyFabri
     return {schedule.name: Costed(schedule, schedule.name, grid)}
 
 
-def _costed(each: Costed, setting: Setting, sizes: list[int], asked: CostOptions) -> Costed:
+def _costed(each: Costed, setting: FabricSetting, sizes: list[int], asked: CostOptions) -> Costed:
     """With its costs of all sizes, under one order and one plan of circuits."""
     # The order is that of the largest size, where links count most.
     fabric, order = setting.in_order(each.schedule, max(sizes) / whole_array(each.schedule), asked.model)
@@ -122,7 +122,7 @@ def _costed(each: Costed, setting: Setting, sizes: list[int], asked: CostOptions
     return replace(each, order=order, costs=costs, circuits=facts)
 
 
-def _planned(schedule: Schedule, setting: Setting) -> tuple[dict[str, Any], dict[str, Any]]:
+def _planned(schedule: Schedule, setting: FabricSetting) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of the photonic model with one plan for all sizes, and facts about it; none for electrical."""
     if not isinstance(setting.fabric, PhotonicFabric):
         return {}, {}

@@ -19,7 +19,7 @@ from wavefabric.cli.common.parse import check_seed
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import console, print_json, table
 from wavefabric.collectives.conditions import COLLECTIVES
-from wavefabric.collectives.registry import ALGORITHMS, accepts
+from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.errors import InputError
 
 #: What `make` takes besides the algorithms of the registry.
@@ -99,7 +99,7 @@ def show_list(as_json: bool) -> None:
     """All algorithms: what they do, for how many ranks, and their options."""
     rows: list[dict[str, Any]] = []
     for known in ALGORITHMS.values():
-        fits = [n for n in range(2, 65) if accepts(known.name, known.collectives[0], n) is None]
+        fits = [n for n in range(2, 65) if why_refused(known.name, known.collectives[0], n) is None]
         rows.append(
             {
                 "algorithm": known.name,

@@ -67,7 +67,7 @@ class AllCircuitOptions(CircuitOptions):
 
 
 @dataclass(frozen=True)
-class Setting:
+class FabricSetting:
     """A fabric, its circuits if a file gave them, and the options of both."""
 
     fabric: AnyFabric
@@ -108,7 +108,7 @@ class Setting:
         return any(each.communication_rounds for each in schedules) and depends_on_pair(self.fabric)
 
 
-def make_setting(fabric: str | None, options: CircuitOptions, order: str | None) -> Setting:
+def make_setting(fabric: str | None, options: CircuitOptions, order: str | None) -> FabricSetting:
     """The fabric that was named, or else that of the circuits; refuses options that are of no use there."""
     check_seed(options.seed)
     named = None if fabric is None else load_fabric(fabric)
@@ -125,7 +125,7 @@ def make_setting(fabric: str | None, options: CircuitOptions, order: str | None)
     assert named is not None
     if not isinstance(named, PhotonicFabric):
         _check_electrical(named.name, options, order)
-    return Setting(named, options, plan, order, check_order(order, named))
+    return FabricSetting(named, options, plan, order, check_order(order, named))
 
 
 def _check_electrical(name: str, options: CircuitOptions, order: str | None) -> None:

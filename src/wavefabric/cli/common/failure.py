@@ -99,7 +99,7 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
 
 def _control():
     from wavefabric.cli.common import ranks
-    from wavefabric.exchange.agreement import world_control
+    from wavefabric.exchange.same_input import world_control
 
     return ranks.opened.control if ranks.opened is not None else world_control()
 
@@ -119,10 +119,10 @@ def _later(seconds: float, code: int, first: Callable[[], object] = lambda: None
     """End this process if it is still there then: MPI may wait for others for ever."""
 
     def end() -> None:
-        from wavefabric.exchange.launch import shared_files
+        from wavefabric.exchange.launch import dev_shm
 
         first()
-        shared_files.remove_own()
+        dev_shm.remove_own()
         os._exit(code)
 
     timer = threading.Timer(seconds, end)

@@ -1,4 +1,4 @@
-"""Around a ring of ranks, in one direction or in both."""
+"""Ring algorithms: all-gather, reduce-scatter, all-reduce, broadcast, reduce; in one direction or in both."""
 
 from __future__ import annotations
 

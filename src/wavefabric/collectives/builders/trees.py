@@ -1,4 +1,4 @@
-"""Along one tree: a binary one, pipelined by pieces, or a binomial one."""
+"""Tree algorithms: a binary tree, pipelined by pieces, or a binomial one."""
 
 from __future__ import annotations
 

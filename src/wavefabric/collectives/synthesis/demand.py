@@ -36,7 +36,7 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Task:
+class SumsAndCopies:
     """A layout taken apart into sums and copies.
 
     ``sums``: the parts of chunk c come together at its root; stated with time reversed, from the root to
@@ -51,7 +51,7 @@ class Task:
     local_copies: list[tuple[int, int, Location]] = field(repr=False)
 
 
-def task(layout: Layout) -> Task:
+def task(layout: Layout) -> SumsAndCopies:
     """Take a layout apart.
 
     Refused are sums that are not of one contribution a rank or not kept in place, a chunk whose location
@@ -93,7 +93,7 @@ def task(layout: Layout) -> Task:
         raise InputError("layout: sums and copies; allowed: only sums, or only copies")
     first = Demand(layout.ranks, tuple(sums)) if sums else None
     second = Demand(layout.ranks, tuple(copies)) if not sums or any(c.need for c in copies) else None
-    return Task(layout, first, second, locations, local_copies)
+    return SumsAndCopies(layout, first, second, locations, local_copies)
 
 
 def _origins(need: dict[int, list[tuple[Location, int]]]) -> set[int]:

@@ -10,7 +10,7 @@ from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import link_uses
 from wavefabric.collectives.synthesis.circuits.decide import CircuitProblem
-from wavefabric.collectives.synthesis.demand import Demand, Task, task
+from wavefabric.collectives.synthesis.demand import Demand, SumsAndCopies, task
 from wavefabric.collectives.synthesis.links.decide import LinkProblem
 from wavefabric.collectives.synthesis.problem import (
     Circuit,
@@ -275,7 +275,7 @@ class _Run:
         self.time_limit = check_time_limit(time_limit)
         whole("workers", workers, 1)
         self.say = progress or (lambda text: None)
-        self.task: Task = task(layout)
+        self.task: SumsAndCopies = task(layout)
         #: Sums, with time reversed, and copies.
         self.parts: list = []
         if self.task.sums is not None:

@@ -10,14 +10,14 @@ import numpy as np
 
 from wavefabric.collectives.conditions import kind
 from wavefabric.collectives.schedule import TRANSFER, Schedule
-from wavefabric.collectives.synthesis.demand import Location, Move, Task
+from wavefabric.collectives.synthesis.demand import Location, Move, SumsAndCopies
 from wavefabric.collectives.verify import verify
 
 
 class ScheduleWriter:
     """Turns the moves of a task into a schedule: sums first, then copies."""
 
-    def __init__(self, task: Task):
+    def __init__(self, task: SumsAndCopies):
         self.task = task
         self.locations = dict(task.locations)
         self.scratch = len(task.layout.buffers)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wavefabric.errors import InputError
-from wavefabric.exchange.launch import environment, mpiexec, rank_status, shared_files
+from wavefabric.exchange.launch import dev_shm, environment, mpiexec, rank_status
 from wavefabric.system.interrupt import INTERRUPTED
 from wavefabric.system.machine import usable_threads
 from wavefabric.system.processes import abandoned
@@ -76,7 +76,7 @@ def launch(options: LaunchOptions) -> int:
     library = mpiexec.library()
     program = mpiexec.find(library)
     if library.family == "MPICH":
-        shared_files.check_room(options.ranks)
+        dev_shm.check_room(options.ranks)
     with tempfile.TemporaryDirectory(prefix="wavefabric-") as name:
         folder = Path(name)
         rank_status.create(folder)
@@ -147,7 +147,7 @@ class _Supervisor:
         for output in outputs:
             output.close()
         status = rank_status.read(self._folder)
-        shared_files.remove(status.shared)
+        dev_shm.remove(status.shared)
         return self._verdict(status, self._process.returncode)
 
     def _pass_on(self, selector: selectors.BaseSelector) -> None:
@@ -242,9 +242,9 @@ def _cause(ended: int) -> str:
     if -ended not in _CRASHES:
         return f"was killed (signal {-ended})"
     name = signal.strsignal(-ended) or f"signal {-ended}"
-    free = shared_files.free_bytes()
+    free = dev_shm.free_bytes()
     full = -ended == getattr(signal, "SIGBUS", None) and free is not None and free < 4e6
-    advice = f"; /dev/shm is full: {shared_files.ADVICE}" if full else ""
+    advice = f"; /dev/shm is full: {dev_shm.ADVICE}" if full else ""
     return f"crashed ({name[0].lower()}{name[1:]}{advice})"
 
 

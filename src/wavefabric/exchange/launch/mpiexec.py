@@ -1,4 +1,4 @@
-"""Find the mpiexec that belongs to mpi4py's MPI, and know how to call it."""
+"""Find the mpiexec that belongs to mpi4py's MPI, and know its options; `launcher` starts it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from wavefabric.exchange.launch import environment, shared_files
+from wavefabric.exchange.launch import dev_shm, environment
 from wavefabric.system.processes import die_with_parent
 
 #: Pipes that ranks print to: what mpiexec itself says stays apart.
@@ -84,7 +84,7 @@ def close_output() -> None:
 def note_shared_files() -> None:
     """Tell the launcher which files of MPI to remove if this rank is killed; once MPI is there."""
     if environment.FOLDER in os.environ:
-        for file in shared_files.mapped(os.getpid()):
+        for file in dev_shm.mapped(os.getpid()):
             _write("shared", file)
 
 

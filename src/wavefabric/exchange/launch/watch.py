@@ -1,4 +1,4 @@
-"""Ranks that will not come: one that was stopped (SIGSTOP), or has left, while others wait for it (Linux).
+"""A watchdog of each rank: peers that were stopped (SIGSTOP), or have left while others wait (Linux).
 
 MPI waits for ever. A thread of each rank therefore looks at the other processes of its host about once a
 second, in /proc, without a message to them: one that computes or writes for an hour is not suspected.
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from wavefabric.exchange.launch import rank_status, shared_files
+from wavefabric.exchange.launch import dev_shm, rank_status
 
 #: Seconds a rank may be stopped, and seconds that one is waited for that has left.
 STOPPED, LEFT = 15, 10
@@ -122,5 +122,5 @@ def _end_all(reason: str) -> NoReturn:
     if not rank_status.lost(reason):
         with contextlib.suppress(OSError):
             os.write(2, f"wavefabric: {reason}; all ranks end\n".encode())
-    shared_files.remove_own()
+    dev_shm.remove_own()
     os._exit(1)  # which ends the others, the stopped one too

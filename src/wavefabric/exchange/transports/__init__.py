@@ -1,6 +1,7 @@
 """Ways to move data between ranks: MPI from host memory, MPI from device memory, NCCL, peer copies.
 
 A transport is a module with an `Exchange` and a `Transport`, a name in `TRANSPORTS`, and a line in `select`.
+May import `exchange` below the communicator, and alone CuPy and NCCL.
 """
 
 #: Transports by name, with what tables and figures call them. ``auto`` takes ``mpi`` on CPUs; on GPUs ``p2p``

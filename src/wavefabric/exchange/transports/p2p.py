@@ -18,7 +18,7 @@ from cupy.cuda import runtime
 from wavefabric.errors import InputError
 from wavefabric.exchange.program import Level
 from wavefabric.exchange.transports.base import Exchange, Transport
-from wavefabric.exchange.transports.shared_memory import SharedPool
+from wavefabric.exchange.transports.cuda_ipc import SharedPool
 
 #: Addresses of flags on the device, and how many.
 Flags = tuple[Any, np.int32]

@@ -43,7 +43,7 @@ def make_transport(name: str, comm, control, local, device) -> Transport:
 
 
 def _make_cuda_transport(name: str, comm, control, local, device) -> Transport:
-    from wavefabric.exchange.transports.staged import StagedTransport
+    from wavefabric.exchange.transports.mpi_staged import StagedTransport
 
     if name == "mpi":
         return StagedTransport(comm.Dup(), device)

@@ -1,4 +1,4 @@
-"""Rounds that follow one another: each costs a latency, and as long as its busiest resource."""
+"""The α–β model: rounds follow one another, each costs a latency and as long as its busiest resource."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _STRANDS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Strand:
+class DrawnWavelengths:
     """One line: neighbouring wavelengths of a bundle."""
 
     points: np.ndarray  # corners of the line, from source to destination: shape (n, 2)
@@ -49,7 +49,7 @@ class DrawnCircuit:
 
     src: int
     dst: int
-    strands: tuple[Strand, ...]
+    strands: tuple[DrawnWavelengths, ...]
     words: str
 
 
@@ -146,7 +146,7 @@ def _draw_round(
             offsets = [MARGIN + spacing * (each + 0.1 + 0.8 * across) for each in lane]
             points = _line(tiles, bundle.route, offsets)
             wavelength = float(np.mean(members)) / max(fabric.lasers - 1, 1)
-            strands.append(Strand(points, wavelength, 0.8 * spacing * len(members) / fabric.lasers))
+            strands.append(DrawnWavelengths(points, wavelength, 0.8 * spacing * len(members) / fabric.lasers))
         circuits.append(DrawnCircuit(bundle.src, bundle.dst, tuple(strands), _words(bundle, share)))
     return circuits
 

@@ -67,7 +67,7 @@ class LinkBudget:
 
 
 @dataclass(frozen=True)
-class Reach:
+class ReachableRate:
     """How well a modulation format and bit rate gets through."""
 
     format: str  # of `FORMATS`
@@ -86,7 +86,7 @@ class BudgetResult:
     losses: tuple[tuple[str, float], ...]  # what loses how much, dB
     loss_db: float  # in all
     received_dbm: float  # on the photodiode, on average
-    reaches: tuple[Reach, ...]  # one for each of `RATES`
+    reaches: tuple[ReachableRate, ...]  # one for each of `RATES`
     best_rate: float  # bit/s, the highest that closes; 0 if none does
     margin_db: float  # at the best rate; if none closes, what the slowest rate lacks (negative)
 
@@ -231,7 +231,7 @@ def _losses(
     )
 
 
-def _reach(b: LinkBudget, fmt: str, rate: float, received: float) -> Reach:
+def _reach(b: LinkBudget, fmt: str, rate: float, received: float) -> ReachableRate:
     limit = b.nrz_limit if fmt == "NRZ" else b.pam4_limit
     baud = rate / FORMATS[fmt][0]
     noise = b.noise_current * math.sqrt(b.bandwidth_ratio * baud)
@@ -241,4 +241,4 @@ def _reach(b: LinkBudget, fmt: str, rate: float, received: float) -> Reach:
     sensitivity = 10 * math.log10(required_q(fmt, limit) / slope / 1e-3)
     q = slope * 1e-3 * 10 ** (received / 10)
     margin = received - sensitivity
-    return Reach(fmt, rate, bit_error_rate(fmt, q), limit, sensitivity, margin, margin >= 0)
+    return ReachableRate(fmt, rate, bit_error_rate(fmt, q), limit, sensitivity, margin, margin >= 0)

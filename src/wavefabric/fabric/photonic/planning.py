@@ -10,7 +10,7 @@ import numpy as np
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import batches
 from wavefabric.errors import InputError
-from wavefabric.fabric.photonic.colouring import degrees, split_by_degree
+from wavefabric.fabric.photonic.edge_colouring import degrees, split_by_degree
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound

@@ -1,4 +1,4 @@
-"""Wavelengths and waveguides for circuits that are up together and whose routes are known."""
+"""Wavelength assignment: wavelengths and waveguides for the circuits of a round, whose routes are known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from operator import or_
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.fabric.photonic.colouring import Colouring, degrees
+from wavefabric.fabric.photonic.edge_colouring import Colouring, degrees
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import Bundle
 from wavefabric.fabric.photonic.tile_grid import Route, flat_edges, tile_grid

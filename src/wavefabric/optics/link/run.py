@@ -13,9 +13,9 @@ import numpy as np
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import Communicator, solo
-from wavefabric.exchange.agreement import check_agreement
-from wavefabric.lifecycle.agreement import locked_by_first_rank, on_all_ranks, on_first_rank
+from wavefabric.exchange.same_input import check_agreement
 from wavefabric.lifecycle.checkpoint import Checkpoints, RunCheckpoint
+from wavefabric.lifecycle.collective_errors import locked_by_first_rank, on_all_ranks, on_first_rank
 from wavefabric.lifecycle.memory import check_memory
 from wavefabric.lifecycle.status import Status, combine
 from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
@@ -29,10 +29,10 @@ from wavefabric.optics.run_file.run_file import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.receiver import ReceiverResult
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
-from wavefabric.results.checkpoint import checkpoint_path
+from wavefabric.results.checkpoint_file import checkpoint_path
 from wavefabric.results.lock import FileLock
 from wavefabric.results.provenance import stamp
-from wavefabric.system.interrupt import Deferred
+from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.machine import host_memory
 from wavefabric.system.progress import Progress, Silent, warn
 from wavefabric.units import db
@@ -221,7 +221,7 @@ class _Link:
         self.A = self.propagator.operators.empty()
         if not self.checkpoint.policy.resume:
             self.checkpoint.remove()
-        with Deferred() as self.interrupt:
+        with DeferredInterrupt() as self.interrupt:
             try:
                 first, inside = self._restore() if state else self._transmit()
                 for text in self.notes + warnings_before(self.settings, self.fibre, self.transmitter):

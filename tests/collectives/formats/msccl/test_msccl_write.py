@@ -25,7 +25,7 @@ from wavefabric.collectives.conditions import kind
 from wavefabric.collectives.formats.msccl.check import check_msccl
 from wavefabric.collectives.formats.msccl.read import from_msccl, load_msccl
 from wavefabric.collectives.formats.msccl.write import save_msccl, to_msccl
-from wavefabric.collectives.registry import ALGORITHMS, accepts, build
+from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.collectives.structure import ScheduleError
 from wavefabric.errors import InputError
 
@@ -35,7 +35,7 @@ BUFFER = {"all-gather": "o", "broadcast": "o"}
 def equal_chunks(algorithm, collective, ranks, pieces, radix):
     """The schedule with chunks of one element, None if the algorithm has none for these numbers."""
     options = {"pieces": pieces, "radix": radix}
-    if accepts(algorithm, collective, ranks, **options):
+    if why_refused(algorithm, collective, ranks, **options):
         return None
     chunks = build(algorithm, collective, ranks, 5040, **options).sizes[0].shape[1]
     return build(algorithm, collective, ranks, 1 if collective == "halo" else chunks, **options)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavefabric.collectives.formats.msccl.buffers import Touches
+from wavefabric.collectives.formats.msccl.buffers import ChunkAccesses
 from wavefabric.collectives.formats.msccl.format import (
     BLOCK,
     BLOCKS,
@@ -31,12 +31,12 @@ MOVE = np.dtype(
 )
 
 
-class TooMany(Exception):
+class MscclLimitExceeded(Exception):
     """A limit that more channels, or fewer thread blocks, may still keep; the message says which."""
 
 
 @dataclass(frozen=True, eq=False)
-class Lanes:
+class ThreadBlockLanes:
     """Transfers told apart by who moves them: a lane is a thread block at each end, or one that copies.
 
     ``of``: the lane of each transfer. ``ends`` (lanes, 2): GPUs, sender and receiver (if blocks are shared,
@@ -49,19 +49,19 @@ class Lanes:
 
 
 def build_blocks(moves: np.ndarray, gpus: int, shared: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Blocks (`BLOCK`) and steps (`STEP`) within the limits, on as few channels as needed; else `TooMany`."""
+    """Blocks (`BLOCK`) and steps (`STEP`) on as few channels as needed, or `MscclLimitExceeded`."""
     longest = STEPS
     while True:
         lanes = _lanes(moves, gpus, shared, longest)
         try:
             return _thread_blocks(moves, lanes, gpus)
-        except TooMany as error:
+        except MscclLimitExceeded as error:
             if longest < 8 or "steps" not in str(error):
                 raise
             longest //= 2
 
 
-def _lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> Lanes:
+def _lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> ThreadBlockLanes:
     """Lanes of at most `longest` transfers: for each pair (or each direction of it, unless `shared`)."""
     one, other = moves["src"], moves["dst"]
     if shared:
@@ -75,7 +75,7 @@ def _lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> Lanes:
     key = pair * (int(parts.max(initial=0)) + 1) + parts
     _, first, of = np.unique(key, return_index=True, return_inverse=True)
     ends = np.stack((one[first], other[first]), axis=1)
-    return Lanes(of.ravel(), ends, _channels(ends.tolist(), gpus))
+    return ThreadBlockLanes(of.ravel(), ends, _channels(ends.tolist(), gpus))
 
 
 def _channels(ends: list[list[int]], gpus: int) -> np.ndarray:
@@ -90,21 +90,23 @@ def _channels(ends: list[list[int]], gpus: int) -> np.ndarray:
         mask = taken.get((a, b), 0) if a != b else 0
         channel = next((c for c in range(CHANNELS) if not full[c] and not mask >> c & 1), None)
         if channel is None:
-            raise TooMany(f"GPU {a}: more than {CHANNELS} channels")
+            raise MscclLimitExceeded(f"GPU {a}: more than {CHANNELS} channels")
         taken[a, b] = mask | 1 << channel
         used[list({a, b}), channel] += 1
         chosen[lane] = channel
     return chosen
 
 
-def _thread_blocks(moves: np.ndarray, lanes: Lanes, gpus: int) -> tuple[np.ndarray, np.ndarray]:
+def _thread_blocks(moves: np.ndarray, lanes: ThreadBlockLanes, gpus: int) -> tuple[np.ndarray, np.ndarray]:
     """Blocks and steps of all GPUs."""
     local = lanes.ends[:, 0] == lanes.ends[:, 1]
     # Ends of lanes are blocks: 2 n the first's, 2 n + 1 the second's.
     gpu = lanes.ends.ravel()
     number = np.bincount(gpu[~(np.repeat(local, 2) & (np.arange(gpu.size) % 2 == 1))], minlength=gpus)
     if number.max(initial=0) > BLOCKS:
-        raise TooMany(f"GPU {int(number.argmax())}: {int(number.max())} thread blocks, of {BLOCKS}")
+        raise MscclLimitExceeded(
+            f"GPU {int(number.argmax())}: {int(number.max())} thread blocks, of {BLOCKS}"
+        )
     owner, work = _work(moves, lanes)
     order = np.lexsort((np.arange(owner.size), owner))  # by block, in it as given
     owner, work = owner[order], work[order]
@@ -112,7 +114,7 @@ def _thread_blocks(moves: np.ndarray, lanes: Lanes, gpus: int) -> tuple[np.ndarr
     return _number(work, owner, gpu, later, earlier, lanes)
 
 
-def _work(moves: np.ndarray, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
+def _work(moves: np.ndarray, lanes: ThreadBlockLanes) -> tuple[np.ndarray, np.ndarray]:
     """Steps without numbers, two a transfer from GPU to GPU: the block of each, and a row of `STEP`."""
     away = moves["src"] != moves["dst"]
     at = np.arange(moves.size)
@@ -149,7 +151,7 @@ def _waits(work, owner, gpu, time) -> tuple[np.ndarray, np.ndarray]:
         row = np.flatnonzero(work["type"] != skip)
         first = (gpu[owner[row]] * 3 + work[f"{side}buf"][row]) * width + work[f"{side}off"][row]
         parts.append((row, first, work["cnt"][row], write))
-    touched = Touches.of(parts)
+    touched = ChunkAccesses.of(parts)
     later, earlier = (touched.row[at] for at in hazards(touched.chunk, time[touched.row], touched.writes))
     apart = owner[later] != owner[earlier]
     later, earlier = later[apart], earlier[apart]
@@ -167,7 +169,7 @@ def _waits(work, owner, gpu, time) -> tuple[np.ndarray, np.ndarray]:
     return later[new], earlier[new]
 
 
-def _number(work, owner, gpu, later, earlier, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
+def _number(work, owner, gpu, later, earlier, lanes: ThreadBlockLanes) -> tuple[np.ndarray, np.ndarray]:
     """Steps with their numbers, with a nop for each further wait; blocks that are waited for come first."""
     order = np.argsort(later, kind="stable")
     later, earlier = later[order], earlier[order]
@@ -179,7 +181,7 @@ def _number(work, owner, gpu, later, earlier, lanes: Lanes) -> tuple[np.ndarray,
     number = end - 1 - begin
     if number.max(initial=0) >= STEPS:
         worst = int(number.argmax())
-        raise TooMany(f"GPU {int(gpu[owner[worst]])}: more than {STEPS} steps in a thread block")
+        raise MscclLimitExceeded(f"GPU {int(gpu[owner[worst]])}: more than {STEPS} steps in a thread block")
     present = np.unique(owner)
     rank, ids = _block_order(gpu[present], np.isin(present, owner[earlier]))
     position = np.empty(present.size, np.int64)
@@ -206,11 +208,11 @@ def _block_order(gpu: np.ndarray, waited_for: np.ndarray) -> tuple[np.ndarray, n
     ids[rank] = np.arange(gpu.size) - np.searchsorted(gpu[rank], gpu[rank])
     if waited_for.any() and ids[waited_for].max() > WAITED_BLOCK:
         at = int(gpu[waited_for][ids[waited_for].argmax()])
-        raise TooMany(f"GPU {at}: more than {WAITED_BLOCK + 1} thread blocks that others wait for")
+        raise MscclLimitExceeded(f"GPU {at}: more than {WAITED_BLOCK + 1} thread blocks that others wait for")
     return rank, ids
 
 
-def _block_table(work, owner, present: np.ndarray, ids: np.ndarray, lanes: Lanes) -> np.ndarray:
+def _block_table(work, owner, present: np.ndarray, ids: np.ndarray, lanes: ThreadBlockLanes) -> np.ndarray:
     """Rows of `BLOCK`: blocks 2 n and 2 n + 1 are the ends of lane n."""
     lane, second = present // 2, present % 2
     blocks = np.zeros(present.size, BLOCK)

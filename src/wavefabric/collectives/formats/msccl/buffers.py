@@ -54,7 +54,7 @@ def buffer_map(a: MscclAlgorithm) -> BufferMap:
 
 
 @dataclass(frozen=True, eq=False)
-class Touches:
+class ChunkAccesses:
     """Which step (row) reads or writes which chunk, numbered over all GPUs and buffers: arrays (touches,)."""
 
     row: np.ndarray
@@ -62,7 +62,7 @@ class Touches:
     writes: np.ndarray
 
     @classmethod
-    def of(cls, parts: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]) -> Touches:
+    def of(cls, parts: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]) -> ChunkAccesses:
         """Of rows, each with its first chunk and how many, and whether they write."""
         rows, chunks, writes = [], [], []
         for row, first, count, write in parts:
@@ -73,7 +73,7 @@ class Touches:
         return cls(*(np.concatenate(columns) for columns in (rows, chunks, writes)))
 
 
-def touches(algorithm: MscclAlgorithm) -> Touches:
+def touches(algorithm: MscclAlgorithm) -> ChunkAccesses:
     """All chunks that steps read and write, each step's reads before its writes."""
     steps, buffers = algorithm.steps, buffer_map(algorithm)
     base = np.concatenate(([0], np.cumsum(buffers.widths)))
@@ -84,4 +84,4 @@ def touches(algorithm: MscclAlgorithm) -> Touches:
         letter = steps[f"{side}buf"][row]
         within = base[buffers.buffer[letter]] + buffers.shift[gpu[row], letter] + steps[f"{side}off"][row]
         parts.append((row, gpu[row] * base[-1] + within, steps["cnt"][row], write))
-    return Touches.of(parts)
+    return ChunkAccesses.of(parts)

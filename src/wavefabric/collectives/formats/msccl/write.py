@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.collectives.arguments import ragged, whole
 from wavefabric.collectives.conditions import operation
-from wavefabric.collectives.formats.msccl.blocks import MOVE, TooMany, build_blocks
+from wavefabric.collectives.formats.msccl.blocks import MOVE, MscclLimitExceeded, build_blocks
 from wavefabric.collectives.formats.msccl.check import check_algorithm
 from wavefabric.collectives.formats.msccl.format import (
     BLOCKS,
@@ -229,7 +229,7 @@ def _build(moves: np.ndarray, gpus: int, shared: bool | None) -> tuple[np.ndarra
     for way in (False, True) if shared is None else (shared,):
         try:
             return build_blocks(moves, gpus, way)
-        except TooMany as error:
+        except MscclLimitExceeded as error:
             why = str(error)
     limits = f"{BLOCKS} thread blocks a GPU, {WAITED_BLOCK + 1} of them waited for, {CHANNELS} channels"
     raise InputError(f"MSCCL: {why}; allowed: {limits}")

@@ -12,7 +12,7 @@ import numpy as np
 from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.stability.bounds import MediumExtremes, proved_limit, uniform_and_stable
-from wavefabric.acoustics.stability.trial import Trials
+from wavefabric.acoustics.stability.trial import StabilityTrials
 from wavefabric.acoustics.threads import default_threads
 from wavefabric.device import get_device
 from wavefabric.exchange import Communicator, solo
@@ -77,7 +77,7 @@ def stability(
     largest = proved
     if not medium.uniform:
         comm = comm or solo(get_device("auto", default_threads(problem.shape)))
-        trial = Trials(problem, comm, dtype, options)
+        trial = StabilityTrials(problem, comm, dtype, options)
         if not trials or not trial.fits():
             return Stability(dt, cfl)
         largest = _longest_stable(trial, dt, proved, medium.lossy)
@@ -111,7 +111,7 @@ def stable_step(
     return verdict.max_dt
 
 
-def suspects(problem: Problem) -> str:
+def instability_causes(problem: Problem) -> str:
     """What may have made a field grow, in words."""
     limit, medium, causes = proved_limit(problem), MediumExtremes.of(problem), []
     if problem.dt > limit:
@@ -126,7 +126,7 @@ def suspects(problem: Problem) -> str:
     return "; ".join(causes) or "the time step may be too large, or a source too strong for the grid"
 
 
-def _longest_stable(trials: Trials, dt: float, proved: float, lossy: bool) -> float:
+def _longest_stable(trials: StabilityTrials, dt: float, proved: float, lossy: bool) -> float:
     """The time step given if trials find it stable; else the largest found below it, 0 if there is none."""
     growth = _growth(trials, dt)
     if not growth:
@@ -152,7 +152,7 @@ def _longest_stable(trials: Trials, dt: float, proved: float, lossy: bool) -> fl
     return low
 
 
-def _growth(trials: Trials, dt: float) -> float:
+def _growth(trials: StabilityTrials, dt: float) -> float:
     """Growth with a margin, which does not count where a long trial without it finds none.
 
     Where sin(c_ref k Δt/2) is 1 for some k, the largest eigenvalue goes up no further with Δt, and may stay

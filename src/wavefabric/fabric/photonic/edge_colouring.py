@@ -1,4 +1,4 @@
-"""Wavelengths for circuits: no laser and no photodiode is used twice, no edge has a colour too often.
+"""Edge colouring for wavelength assignment: no laser or photodiode twice, no edge with a colour too often.
 
 Tiles as senders and tiles as receivers are the two sides of a bipartite graph, circuits its edges,
 wavelengths their colours. As many colours as the busiest tile has circuits are always enough (Kőnig 1916,

@@ -1,4 +1,4 @@
-"""Device memory that other processes may map: whole cudaMalloc allocations, used again, never given back.
+"""Device memory that other processes map (CUDA IPC): whole cudaMalloc allocations, never given back.
 
 A peer keeps what it has mapped, so an allocation that was freed could not be mapped anew at its address.
 """

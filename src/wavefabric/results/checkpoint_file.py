@@ -1,4 +1,4 @@
-"""Checkpoints that survive a kill -9 at any moment: the file is the old one or the new one, whole.
+"""The checkpoint file, read and written so that a kill -9 leaves the old one or the new one, whole.
 
 Layout: magic, length and CRC-32 of a JSON header, the header, the raw bytes of each array in the
 header's order, and a trailer with the CRC-32 of those bytes. No compression: the disk is the limit.

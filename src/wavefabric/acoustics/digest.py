@@ -1,4 +1,4 @@
-"""What a run is: a digest of all it was given, by which ranks and checkpoints are compared."""
+"""A digest of all that a run was given, by which ranks and checkpoints are compared."""
 
 from __future__ import annotations
 
