@@ -202,7 +202,7 @@ def test_too_few_modes_for_the_ranks(comm, place):
 def test_memory_of_one_rank_is_refused_by_all(comm, place, monkeypatch):
     if comm.rank == 1:
         monkeypatch.setattr(type(place), "memory", lambda self: (10 << 20, 4 << 30))
-    with pytest.raises(InputError, match=rf"memory: .* rows x 16384 samples needs .* for {comm.size} ranks"):
+    with pytest.raises(InputError, match=r"memory: .* rows x 16384 samples needs .* GiB on "):
         Propagator(FIBRE8, 1 << 14, RATE, place, PropagationOptions(step=100.0), comm)
 
 
@@ -212,11 +212,11 @@ def test_only_communication_leaves_the_others_out(comm, place):
     runner = Propagator(FIBRE8, 96, RATE, place, PropagationOptions("strang", step=100.0, chunks=2), comm)
     start = launch8(96)[runner.share.slice]
     A = runner.operators.empty()
-    A[...] = start
+    A[...] = place.asarray(start)
     runner.operators.use_received = False
     runner.operators.kerr_rotate(A, 100.0)
     own = runner.share.slice
     kappa = FIBRE8.gamma * FIBRE8.kappa_rows()[own, own]
     wanted = start * np.exp(1j * 100.0 * kappa @ abs(start) ** 2)
-    assert distance(A, wanted) < 1e-13
+    assert distance(place.to_host(A), wanted) < 1e-13
     runner.operators.finish_exchanges()
