@@ -38,7 +38,7 @@ def test_events_of_a_rank(folder, monkeypatch):
     monkeypatch.setenv("WAVEFABRIC_RECORDS", str(folder))
     monkeypatch.setenv("PMI_RANK", "3")
     monkeypatch.setenv("PMI_SIZE", "4")
-    monkeypatch.setattr(rank_status.shared_files, "mapped", lambda pid: {Path("/dev/shm/mpich_shm_1")})
+    monkeypatch.setattr(rank_status.dev_shm, "mapped", lambda pid: {Path("/dev/shm/mpich_shm_1")})
     rank_status.note_shared_files()
     assert rank_status.lost("rank 1 of 4 was stopped (SIGSTOP)")
     status = rank_status.read(folder)
