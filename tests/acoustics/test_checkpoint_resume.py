@@ -155,7 +155,7 @@ def test_stop_and_resume(leg, every):
 
 def test_plain_stages_stop_and_resume(leg, monkeypatch):
     made = choose_stages.make_stages
-    monkeypatch.setattr(choose_stages, "make_stages", lambda *arguments: made(*arguments, plain=True))
+    monkeypatch.setattr(choose_stages, "make_stages", lambda *given, **more: made(*given, plain=True, **more))
     wanted = _whole.__wrapped__(leg.place, leg.name)
     leg.run(every=9, stop=True)
     report = leg.run()

@@ -217,13 +217,12 @@ class _Run:
         from wavefabric.acoustics.solver.step import Step
 
         device, problem, comm, shared = self._device, self._problem, self._comm, self._decomposition
+        self._stages = choose_stages.make_stages(
+            device, problem, self._dtype, comm=comm, decomposition=shared
+        )
         if shared is None:
-            self._stages = choose_stages.make_stages(device, problem, self._dtype)
             self._recorder = Recorder(self._stages, self._recording, self._sink)
         else:
-            self._stages = choose_stages.make_stages(
-                device, problem, self._dtype, comm=comm, decomposition=shared
-            )
             self._recorder = Recorder(
                 self._stages, self._recording, self._sink, problem, comm, shared.subdomains
             )

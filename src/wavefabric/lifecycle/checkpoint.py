@@ -120,7 +120,12 @@ class RunCheckpoint:
             On all ranks, if it is the last one or there is no earlier one; else a failure is only warned of.
         """
         comm = self._files.comm
-        on_first_rank(comm, lambda: [lock.check() for lock in locks] and None)
+
+        def check_locks() -> None:
+            for lock in locks:
+                lock.check()
+
+        on_first_rank(comm, check_locks)
         wisdom = fftw.export_wisdom() if self._device.name == "cpu" else b""
         rows = {name: self._rows(array) for name, array in arrays.items()}
         saved = {**state, "wisdom": base64.b64encode(wisdom).decode()}
