@@ -50,6 +50,19 @@ def test_the_cache_gives_the_bits_of_a_fresh_compilation(tmp_path):
     assert run(BITS, tmp_path) == fresh
 
 
+def test_copies_of_the_package_share_their_kernels(tmp_path):
+    """A fresh clone or another environment finds what an equal version has compiled."""
+    code = """
+import numpy as np
+from wavefabric.optics.propagation.kernels import linear
+linear.row_energy(np.ones((1, 8), complex), np.zeros(1))
+print(sum(linear._row_energy.stats.cache_hits.values()))
+"""
+    package = tmp_path / "copy" / "wavefabric"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    assert [run(code, tmp_path / "cache", source) for source in (PACKAGE, package)] == ["0\n", "1\n"]
+
+
 def test_a_changed_helper_in_another_file_is_seen(tmp_path):
     """`finish_rotate` of kerr_ranks.py calls `rotation` of tiles.py."""
     package = tmp_path / "wavefabric"

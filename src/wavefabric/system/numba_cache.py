@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numba
-from numba import config
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 
 from wavefabric.system.user_cache import cache_directory
 
@@ -42,6 +42,35 @@ SOURCES = (
 _UNUSED = 30 * 86400.0
 
 
+class _Locator(_CacheLocator):
+    """A kernel's files, named by its module: every copy of the package shares what one has compiled."""
+
+    def __init__(self, function: Callable) -> None:
+        self._path = directory() / function.__module__
+        self._line = function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return str(self._path)
+
+    def get_source_stamp(self) -> str:
+        return source_hash()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func: Callable, py_file: str) -> _Locator:
+        return cls(py_func)
+
+
+class _Files(CompileResultCacheImpl):
+    _locator_classes: ClassVar[list] = [_Locator]
+
+
+class _KernelCache(FunctionCache):
+    _impl_class = _Files
+
+
 def njit(**options: Any) -> Callable[[Callable], Any]:
     """`numba.njit` with ``cache=True`` in our directory.
 
@@ -53,12 +82,9 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
         raise TypeError("kernels are compiled without fastmath")
 
     def decorate(function: Callable) -> Any:
-        # Only for ours: a user's own kernels stay where they were.
-        before, config.CACHE_DIR = config.CACHE_DIR, str(directory())  # type: ignore[attr-defined]
-        try:
-            return numba.njit(cache=True, **options)(function)
-        finally:
-            config.CACHE_DIR = before  # type: ignore[attr-defined]
+        kernel = numba.njit(**options)(function)
+        kernel._cache = _KernelCache(function)  # type: ignore[attr-defined]
+        return kernel
 
     return decorate
 
