@@ -12,12 +12,11 @@ from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.exchange.program import Program
 from wavefabric.execution import measure_fabric
-from wavefabric.execution.fabric_report import misfits
-from wavefabric.execution.fit import fit
-from wavefabric.execution.fitted_fabric import fabric_of
-from wavefabric.execution.patterns import PATTERNS, additions, busiest, pattern, relay
+from wavefabric.execution.fitted_fabric import fabric_of, fit, misfits
+from wavefabric.execution.measure_fabric import PATTERNS, additions, pattern, relay
 from wavefabric.execution.ranks import Ranks
 from wavefabric.execution.run_schedule import as_run
+from wavefabric.execution.timed_schedule import busiest
 from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.io.files import from_toml
 
@@ -139,6 +138,7 @@ class _Comm:
 
     def bind(self, schedule, buffers):
         self.last = schedule
+        return SimpleNamespace(run=None)
 
     def describe(self):
         return {}

@@ -11,10 +11,9 @@ import numpy as np
 from wavefabric.collectives import Schedule, all_to_all, direct_all_gather, point_to_point
 from wavefabric.errors import InputError
 from wavefabric.execution import report
-from wavefabric.execution.data import count_wrong, fill
-from wavefabric.execution.ranks import Ranks, timed
+from wavefabric.execution.ranks import Ranks, check_options, timed
 from wavefabric.execution.run_schedule import SIZES, sizes_between
-from wavefabric.execution.timed_schedule import exchanging, microseconds
+from wavefabric.execution.timed_schedule import count_wrong, fill, microseconds
 from wavefabric.results.plots import GREY
 
 PATTERNS = ("ping", "ring", "halo", "all-gather", "all-to-all")
@@ -75,11 +74,7 @@ def run(
     for pattern in patterns:
         if pattern not in PATTERNS:
             raise InputError(f"patterns: {pattern!r} given; allowed: {', '.join(PATTERNS)}")
-    for size in sizes:
-        if size < _DTYPE.itemsize or size % _DTYPE.itemsize:
-            raise InputError(f"sizes: {size} bytes given; allowed: multiples of {_DTYPE.itemsize}")
-    if repeats < 1:
-        raise InputError(f"repeats: {repeats} given; allowed: at least 1")
+    check_options(repeats, sizes, _DTYPE.itemsize)
     say = progress or (lambda line: None)
     chosen = list(sizes) or sizes_between(*SIZES["cuda" if ranks.on_gpu else "cpu"])
     parts = ranks.size if {"all-gather", "all-to-all"} & set(patterns) else 2
@@ -155,7 +150,7 @@ def _case(comm, pattern: str, rows: list[dict[str, Any]], peaks: bool) -> dict[s
 def _measure(ranks: Ranks, comm, pattern: str, size: int, buffers: list, repeats: int) -> dict[str, Any]:
     schedule = schedule_of(pattern, comm.size, size // _DTYPE.itemsize)
     held = dict(zip(schedule.buffers, buffers[-len(schedule.buffers) :], strict=True))
-    exchange = exchanging(comm.bind(schedule, held))
+    exchange = comm.bind(schedule, held).run
     fill(comm, schedule, held, _DTYPE.name)
     exchange()
     wrong = count_wrong(comm, schedule, held, _DTYPE.name)
@@ -199,10 +194,7 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
                 if case["pattern"] == pattern:
                     _panel(axes, case, report.look(transports.index(case["transport"])))
             axes.set_title(pattern)
-            axes.set_xscale("log", base=2)
-            axes.set_yscale("log")
-            axes.set_xlabel("bytes")
-            axes.set_ylabel("bus bandwidth (GB/s)")
+            report.log_axes(axes, "bytes", "bus bandwidth (GB/s)")
         for axes in panels[len(patterns) :]:
             axes.set_visible(False)
         for number, name in enumerate(transports):

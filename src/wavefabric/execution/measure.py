@@ -16,9 +16,6 @@ import numpy as np
 from wavefabric.device import Device, describe
 from wavefabric.results.provenance import provenance
 
-#: Bytes of the array whose copy gives the bandwidth: far beyond any cache.
-COPY_BYTES = 1 << 28
-
 
 def machine(device: Device) -> dict[str, Any]:
     """Versions, commit, processor, FFT library and GPU: what a time belongs to."""
@@ -28,8 +25,7 @@ def machine(device: Device) -> dict[str, Any]:
     facts["threads"] = device.threads
     for gpu in here["gpus"]:
         if gpu["name"] == device.name:
-            facts["gpu"] = gpu["model"]
-            facts["gpu_memory_bytes"] = gpu["memory_bytes"]
+            facts |= {"gpu": gpu["model"], "gpu_memory_bytes": gpu["memory_bytes"]}
     return facts
 
 
@@ -44,13 +40,12 @@ def milliseconds(
 
     A sample is `each` calls, divided by it; ``between`` runs before each sample, off the clock.
     """
-    if between:
-        between()
+    prepare = between or (lambda: None)
+    prepare()
     work()
     samples = []
     for _ in range(repeats):
-        if between:
-            between()
+        prepare()
         device.synchronize()
         begun = time.perf_counter()
         for _ in range(each):
@@ -65,16 +60,16 @@ def summary(samples: list[float]) -> dict[str, float]:
     return {"ms": statistics.median(samples), "ms_best": min(samples), "ms_worst": max(samples)}
 
 
-def copy_bandwidth(device: Device, repeats: int = 5, nbytes: int = COPY_BYTES) -> float:
-    """Bytes read plus bytes written a second while an array is copied on the device, all threads at work."""
+def copy_bandwidth(device: Device, repeats: int = 5, nbytes: int = 1 << 28) -> float:
+    """Bytes read plus written a second while an array far beyond any cache is copied, all threads at work."""
     rows = 4 * device.threads
     shape = (rows, nbytes // 16 // rows)
     source, target = device.zeros(shape, np.complex128), device.zeros(shape, np.complex128)
 
-    def copy(share: slice) -> None:
-        device.xp.copyto(target[share], source[share])
+    def copy() -> None:
+        device.map_rows(rows, lambda share: device.xp.copyto(target[share], source[share]))
 
-    times = milliseconds(device, lambda: device.map_rows(rows, copy), repeats)
+    times = milliseconds(device, copy, repeats)
     return 2 * source.nbytes / (statistics.median(times) * 1e-3)
 
 
@@ -90,10 +85,7 @@ class Allocation:
 def allocations(device: Device) -> Iterator[Allocation]:
     """Watch what the block allocates on the device.
 
-    On the CPU Python's tracemalloc sees every NumPy array and Python object, and Numba's runtime
-    counts the arrays made inside kernels; buffers inside FFTW and SciPy's FFT stay unseen. On a GPU
-    the memory that is free before and after the block is compared, CuPy's pool counted as free: what
-    is given back inside the block stays unseen there (a captured graph cannot allocate).
+    On a CPU buffers inside FFTW and SciPy's FFT stay unseen; on a GPU what is given back inside the block.
     """
     seen = Allocation()
     gc.collect()

@@ -16,6 +16,7 @@ from wavefabric.exchange import Communicator, world
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.transports import BY_DEVICE, TRANSPORTS
 from wavefabric.execution import measure
+from wavefabric.lifecycle.memory import check_memory
 
 _MOST_CALLS = 2000
 
@@ -23,18 +24,9 @@ _MOST_CALLS = 2000
 class Ranks:
     """All ranks that were started together, and communicators between them.
 
-    Parameters
-    ----------
-    transports : sequence of str
-        Of `wavefabric.exchange.TRANSPORTS`, or ``["all"]``.
-    device : {"auto", "cpu", "cuda"}
-        Each rank has a GPU of its own.
-    threads : int, optional
-        CPU threads of a rank.
-    placement : list of int, optional
-        GPU of each rank of a host.
-    least : int
-        Ranks that are needed.
+    ``transports`` are of `wavefabric.exchange.TRANSPORTS`, or ``["all"]``; ``device`` is auto, cpu or cuda (a
+    GPU for each rank), ``threads`` those of a rank, ``placement`` the GPU of each rank of a host, ``least``
+    the ranks that are needed. `InputError` for unknown transports, or too few ranks.
 
     Attributes
     ----------
@@ -44,11 +36,6 @@ class Ranks:
         Seconds that one sample should last.
     unavailable : dict of str to str
         Transports that could not be used, and why.
-
-    Raises
-    ------
-    InputError
-        For unknown transports, or too few ranks.
     """
 
     def __init__(
@@ -67,12 +54,11 @@ class Ranks:
             raise InputError(
                 f"ranks: {environment.ranks()} given; allowed: {least} or more (--ranks K, or mpiexec -n K)"
             )
-        chosen: Any = None if device == "auto" else device
+        self._device: Any = None if device == "auto" else device
         if device == "cpu" or (device == "auto" and not cuda_count()):
-            chosen = get_device("cpu", threads or environment.threads() or 1)
-        self.sample = 0.1
-        self._device, self._placement = chosen, placement
-        self.base = world("mpi", chosen, placement)
+            self._device = get_device("cpu", threads or environment.threads() or 1)
+        self.sample, self._placement = 0.1, placement
+        self.base = world("mpi", self._device, placement)
         self.control, self.device = self.base.control, self.base.device
         self.rank, self.size = self.base.rank, self.base.size
         self.on_gpu = self.device.name != "cpu"
@@ -94,12 +80,13 @@ class Ranks:
 
     def open(self, name: str) -> tuple[Communicator | None, str | None]:
         """A communicator of a transport, or None and why it cannot be used; collective."""
-        comm, why = None, None
+        comm, why = self.base, None
         try:
-            comm = world(name, self._device, self._placement) if name != "mpi" else self.base
+            if name != "mpi":
+                comm = world(name, self._device, self._placement)
         except (InputError, MissingExtra, RuntimeError) as error:
             why = str(error).splitlines()[0]
-        reasons = [reason for reason in self.control.all_gather(why) if reason]
+        reasons = list(filter(None, self.control.all_gather(why)))
         return (None, reasons[0]) if reasons else (comm, None)
 
     def machine(self) -> dict[str, Any]:
@@ -109,23 +96,16 @@ class Ranks:
 
     def check_memory(self, needed: int, what: str) -> None:
         """Refuse, on all ranks, what does not fit beside the other ranks of a device."""
-        mine = (socket.gethostname(), self.device.name)
-        everyone = self.control.all_gather((mine, needed, self.device.memory()[0]))
-        for device, _, _ in everyone:
-            total = sum(n for d, n, _ in everyone if d == device)
-            free = min(f for d, _, f in everyone if d == device)
-            if total > free:
-                raise InputError(
-                    f"{what} needs {total / 2**30:.2f} GiB of memory on {device[1]}; allowed: what the free "
-                    f"{free / 2**30:.2f} GiB hold"
-                )
+        check_memory(self.base, self.device, needed, what, "allowed: what fits")
 
 
-def calls(ranks: Ranks, work: Callable[[], Any]) -> int:
-    """How many calls make a sample; the same on all ranks. Warms up."""
-    work()
-    once = times(ranks, work, 2, 1)[-1] * 1e-3
-    return max(1, min(_MOST_CALLS, math.ceil(ranks.sample / max(once, 1e-7))))
+def check_options(repeats: int, sizes: Sequence[int], multiple: int) -> None:
+    """Refuse fewer than one sample, and sizes that are no whole number of elements."""
+    if repeats < 1:
+        raise InputError(f"repeats: {repeats} given; allowed: at least 1")
+    for size in sizes:
+        if size < multiple or size % multiple:
+            raise InputError(f"sizes: {size} bytes given; allowed: multiples of {multiple}")
 
 
 def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> list[float]:
@@ -147,6 +127,8 @@ def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> lis
 
 
 def timed(ranks: Ranks, work: Callable[[], Any], repeats: int) -> dict[str, float]:
-    """Median, best and worst of times in ms (see `times`), after warm-up."""
-    each = calls(ranks, work)
+    """Median, best and worst of times in ms, after warm-up, of samples as long as ``ranks`` says."""
+    work()
+    once = times(ranks, work, 2, 1)[-1] * 1e-3
+    each = max(1, min(_MOST_CALLS, math.ceil(ranks.sample / max(once, 1e-7))))
     return measure.summary(times(ranks, work, repeats, each))

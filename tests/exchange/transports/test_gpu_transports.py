@@ -20,7 +20,7 @@ from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
 from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
-from wavefabric.execution.data import count_wrong, fill
+from wavefabric.execution.timed_schedule import count_wrong, fill
 
 _PATIENCE = 20.0
 
