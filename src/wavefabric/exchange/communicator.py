@@ -16,9 +16,8 @@ from wavefabric.exchange.launch import environment
 from wavefabric.exchange.placement import rank_device
 from wavefabric.exchange.program import Program
 from wavefabric.exchange.same_input import abort_on_uncaught_error, check_agreement, mpi_world
-from wavefabric.exchange.transports import TRANSPORTS
-from wavefabric.exchange.transports.base import Exchange, Transport
-from wavefabric.exchange.transports.select import make_transport
+from wavefabric.exchange.transports import TRANSPORTS, open_transport
+from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport
 from wavefabric.results.provenance import NUMERICAL, versions
 
 
@@ -147,4 +146,7 @@ def world(
     check_agreement(control, {"wavefabric": wavefabric.__version__, **versions(NUMERICAL)})
     local = comm.Split_type(MPI.COMM_TYPE_SHARED)
     device = rank_device(device, local.Get_rank(), placement)
-    return Communicator(control, device, make_transport(transport, comm, control, local, device))
+    on_this_host = set(local.allgather(control.rank))
+    same_host = [peer in on_this_host for peer in range(control.size)]
+    opened = open_transport(transport, RankGroup(comm, same_host, control, device))
+    return Communicator(control, device, opened)

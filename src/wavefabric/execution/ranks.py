@@ -14,7 +14,7 @@ from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError, MissingExtra
 from wavefabric.exchange import Communicator, world
 from wavefabric.exchange.launch import environment
-from wavefabric.exchange.transports import BY_DEVICE, TRANSPORTS
+from wavefabric.exchange.transports import TRANSPORTS, serving
 from wavefabric.execution import measure
 from wavefabric.lifecycle.memory import check_memory
 
@@ -62,7 +62,7 @@ class Ranks:
         self.control, self.device = self.base.control, self.base.device
         self.rank, self.size = self.base.rank, self.base.size
         self.on_gpu = self.device.name != "cpu"
-        names = BY_DEVICE["cuda" if self.on_gpu else "cpu"] if "all" in transports else transports
+        names = serving(self.device.name) if "all" in transports else transports
         self.names = tuple(dict.fromkeys(names))
         self.unavailable: dict[str, str] = {}
 

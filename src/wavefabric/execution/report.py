@@ -104,7 +104,7 @@ def log2_ticks(axes: Any, values: Sequence[int]) -> None:
 
 def transport_name(transport: str) -> str:
     """A transport as tables and figures name it."""
-    return TRANSPORTS.get(transport, transport)
+    return TRANSPORTS[transport].label if transport in TRANSPORTS else transport
 
 
 def unavailable(result: dict[str, Any]) -> list[str]:

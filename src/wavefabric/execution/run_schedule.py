@@ -62,8 +62,8 @@ def run(
     check_options(repeats, () if isinstance(schedule_of, Schedule) else sizes, width)
     plans = [Plan.of(schedule, width) for schedule in _schedules(ranks, schedule_of, sizes, width)]
     first = plans[0]
-    fabric = _load(fabric, ranks.size)
-    costs = [_predict(plan.schedule, fabric, width, model) for plan in plans] if fabric is not None else []
+    predict_on = _load(fabric, ranks.size)
+    costs = [_predict(plan.schedule, predict_on, width, model) for plan in plans if predict_on is not None]
     largest = largest_buffers(plans)
     # Beside the buffers: what is added on arrival, and blocks of expected values.
     needed = (sum(largest.values()) + max(plan.scratch(ranks.rank) for plan in plans)) * width + (1 << 27)
@@ -96,7 +96,7 @@ def run(
         "repeats": repeats,
         "sizes": [plan.bytes for plan in plans],
         "apart": first.separate,
-        "fabric": fabric.name if fabric is not None else None,
+        "fabric": predict_on.name if predict_on is not None else None,
         "model": costs[0].model if costs else None,
         "own": own,
         "why_no_own": why,

@@ -15,11 +15,12 @@ from wavefabric.cli.common.options import options
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import StatusLine, console, plain
 from wavefabric.errors import InputError
+from wavefabric.exchange.transports import TRANSPORTS
 
 if TYPE_CHECKING:
     from wavefabric.execution.ranks import Ranks
 
-TRANSPORTS_HELP = "p2p, nccl, mpi-cuda, mpi, comma between, or all."
+TRANSPORTS_HELP = f"{', '.join(list(TRANSPORTS)[:0:-1])}, comma between, or all."
 Transports = Annotated[
     str,
     typer.Option("--transports", "--transport", help=TRANSPORTS_HELP, rich_help_panel=common_ranks.PANEL),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import cupy
 import numpy as np
@@ -10,8 +11,10 @@ from cupy.cuda import nccl
 
 from wavefabric.collectives.conditions import kind
 from wavefabric.errors import InputError
-from wavefabric.exchange.transports.base import Exchange, Transport, address
+from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport, address
 
+if not getattr(nccl, "available", False):
+    raise ImportError("CuPy was installed without NCCL")
 _BYTE = nccl.NCCL_UINT8
 _TYPES = {
     "float16": nccl.NCCL_FLOAT16,
@@ -57,36 +60,13 @@ class NCCLExchange(Exchange):
             first = whole.data.ptr
             comm.allGather(first + self._program.rank * size, first, size, _BYTE, stream.ptr)
         else:
-            nccl.groupStart()
-            for start, size, peer in self._receives[number]:
-                comm.recv(start, size, _BYTE, peer, stream.ptr)
-            for start, size, peer in self._sends[number]:
-                comm.send(start, size, _BYTE, peer, stream.ptr)
-            nccl.groupEnd()
+            _messages(comm, self._sends[number], self._receives[number], _BYTE, stream.ptr)
         self._done.record(stream)
 
     def _wait(self, number, peer):
         cupy.cuda.get_current_stream().wait_event(self._done)
 
     def _complete(self, number):
-        cupy.cuda.get_current_stream().wait_event(self._done)
-
-
-class NCCLCollective:
-    """A collective operation of NCCL over whole arrays; the current stream waits for it.
-
-    ``enqueue`` is called with the address of the transport's stream.
-    """
-
-    def __init__(self, transport, enqueue: Callable[[int], None]):
-        self._stream, self._enqueue = transport.stream, enqueue
-        self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
-
-    def __call__(self) -> None:
-        self._ready.record()
-        self._stream.wait_event(self._ready)
-        self._enqueue(self._stream.ptr)
-        self._done.record(self._stream)
         cupy.cuda.get_current_stream().wait_event(self._done)
 
 
@@ -101,10 +81,22 @@ class NCCLTransport(Transport):
         self.comm = nccl.NcclCommunicator(control.size, identity, control.rank)
         self.stream = cupy.cuda.Stream(non_blocking=True)
 
+    @classmethod
+    def available(cls) -> tuple[bool, str]:
+        return True, f"NCCL {_version()}"
+
+    @classmethod
+    def open(cls, group: RankGroup) -> Transport:
+        return cls(group.control, group.device)
+
+    @classmethod
+    def automatic(cls, group: RankGroup) -> Transport | None:
+        return cls.open(group)
+
     def bind(self, program, buffers, scratch) -> Exchange:
         return NCCLExchange(program, buffers, scratch, self)
 
-    def own_collective(self, collective: str, buffers: list, root: int = 0) -> NCCLCollective:
+    def own_collective(self, collective: str, buffers: list, root: int = 0) -> Callable[[], None]:
         """NCCL's own operation; see `wavefabric.exchange.Communicator.own_collective`."""
         whole = buffers[0]
         name = np.dtype(whole.dtype).name
@@ -117,22 +109,17 @@ class NCCLTransport(Transport):
             raise InputError(f"elements: {count} on {size} ranks; allowed for NCCL: equal shares")
         share, step = count // size, whole.nbytes // size
         here = first + rank * step
-        others = [peer for peer in range(size) if peer != root]
-        parts_of_others = [(first + peer * step, peer) for peer in others]
-        parts = [(first + peer * step, peer) for peer in range(size)]
+        parts, others = (
+            [(buffer.data.ptr + peer * step, share, peer) for peer in range(size)]
+            for buffer in (whole, buffers[-1])
+        )
+        at_root = [part for part in parts if part[-1] != root] if rank == root else []
+        elsewhere = [(here, share, root)] if rank != root else []
         sends, receives = {
-            "all-to-all": (parts, [(buffers[-1].data.ptr + peer * step, peer) for peer in range(size)]),
-            "gather": ([], parts_of_others) if rank == root else ([(here, root)], []),
-            "scatter": (parts_of_others, []) if rank == root else ([], [(here, root)]),
+            "all-to-all": (parts, others),
+            "gather": (elsewhere, at_root),
+            "scatter": (at_root, elsewhere),
         }.get(collective, ([], []))
-
-        def messages(stream: int) -> None:
-            nccl.groupStart()
-            for start, peer in receives:
-                comm.recv(start, share, dtype, peer, stream)
-            for start, peer in sends:
-                comm.send(start, share, dtype, peer, stream)
-            nccl.groupEnd()
 
         calls = {
             "all-gather": lambda stream: comm.allGather(here, first, share, dtype, stream),
@@ -140,17 +127,41 @@ class NCCLTransport(Transport):
             "all-reduce": lambda stream: comm.allReduce(first, first, count, dtype, add, stream),
             "broadcast": lambda stream: comm.broadcast(first, first, count, dtype, root, stream),
             "reduce": lambda stream: comm.reduce(first, first, count, dtype, add, root, stream),
-            **dict.fromkeys(("all-to-all", "gather", "scatter"), messages),
         }
+        messages = partial(_messages, comm, sends, receives, dtype)
+        calls |= dict.fromkeys(("all-to-all", "gather", "scatter"), messages)
         if collective not in calls:
             raise InputError(f"collective: {collective!r} given; allowed for NCCL: {', '.join(calls)}")
-        return NCCLCollective(self, calls[collective])
+        return self._waited_for(calls[collective])
+
+    def _waited_for(self, enqueue: Callable[[int], None]) -> Callable[[], None]:
+        """What is enqueued, given the address of this transport's stream; the current stream waits for it."""
+        ready, done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
+
+        def run() -> None:
+            ready.record()
+            self.stream.wait_event(ready)
+            enqueue(self.stream.ptr)
+            done.record(self.stream)
+            cupy.cuda.get_current_stream().wait_event(done)
+
+        return run
 
     def describe(self) -> dict[str, str]:
-        return {"nccl": library_version()}
+        return {"nccl": _version()}
 
 
-def library_version() -> str:
+def _messages(comm, sends, receives, dtype: int, stream: int) -> None:
+    """One group of (address, elements, peer)."""
+    nccl.groupStart()
+    for start, size, peer in receives:
+        comm.recv(start, size, dtype, peer, stream)
+    for start, size, peer in sends:
+        comm.send(start, size, dtype, peer, stream)
+    nccl.groupEnd()
+
+
+def _version() -> str:
     """Version of NCCL, such as 2.27.3."""
     number = nccl.get_version()
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
