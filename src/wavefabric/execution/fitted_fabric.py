@@ -1,11 +1,10 @@
-"""A fabric from times: lines fitted to them, the fabric that these make, and both as tables and a figure."""
+"""A fabric from times: lines fitted to them, the fabric that these make, and both as tables."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -249,47 +248,3 @@ def _summary(text: str) -> str:
             parts.append(f"{value * 1e6:.3g} us {words}")
     shared = " (all ranks share one link)" if fabric.switches else ""
     return f"fabric {fabric.name}{shared}: {', '.join(parts)}"
-
-
-def plot(result: dict[str, Any], path: str | Path) -> None:
-    """Draw, for each transport, times with the fitted lines and the bandwidth of each pair."""
-    rows = max(1, len(result["cases"]))
-    with report.figure(path, (9.6, 0.6 + 3.6 * rows)) as figure:
-        panels = figure.subplots(rows, 2, squeeze=False, width_ratios=(3, 2))
-        for (left, right), case in zip(panels, result["cases"], strict=False):
-            _times(left, case)
-            _pairs(figure, right, case, result["ranks"])
-
-
-def _times(axes, case: dict[str, Any]) -> None:
-    fitted = list(_lines(case, ("round", "all-to-all", "one-to-all", "all-to-one", "add")).items())
-    for number, (words, each) in enumerate(fitted[:1] + fitted[len(case["pairs"]) :]):
-        rows = [row for row in each["rows"] if row["us"] > 0]
-        look, sizes = report.look(number), [row["bytes"] for row in rows]
-        axes.plot(sizes, [row["us"] for row in rows], linestyle="", markersize=5, label=words, **look)
-        sizes = np.geomspace(each["rows"][0]["bytes"], each["rows"][-1]["bytes"], 200)
-        axes.plot(sizes, _line(each).seconds(sizes) * 1e6, color=look["color"], linewidth=1.1)
-    report.log_axes(axes, "bytes of the busiest rank", "time (us)")
-    axes.set_title(f"{report.transport_name(case['transport'])}: measured, and fitted lines")
-    axes.legend(fontsize=8)
-
-
-def _pairs(figure, axes, case: dict[str, Any], ranks: int) -> None:
-    matrix = np.full((ranks, ranks), np.nan)
-    for p in case["pairs"]:
-        matrix[p["src"], p["dst"]] = p["line"]["bandwidth"] * 1e-9
-    image = axes.imshow(matrix, cmap="cividis")
-    axes.grid(False)
-    axes.set(
-        xticks=range(ranks),
-        yticks=range(ranks),
-        xlabel="to rank",
-        ylabel="from rank",
-        title="a pair alone (GB/s)",
-    )
-    middle = (np.nanmin(matrix) + np.nanmax(matrix)) / 2
-    for (a, b), value in np.ndenumerate(matrix):
-        if np.isfinite(value) and ranks <= 8:
-            colour = "black" if value > middle else "white"
-            axes.text(b, a, f"{value:.3g}", ha="center", va="center", fontsize=8, color=colour)
-    figure.colorbar(image, ax=axes, shrink=0.8)

@@ -9,11 +9,11 @@ import numpy as np
 
 from wavefabric.collectives import TRANSFER, Schedule, point_to_point
 from wavefabric.errors import InputError
-from wavefabric.execution.fitted_fabric import RESIDUAL, fabric_of, fit, misfits, plot, table
+from wavefabric.execution.fitted_fabric import RESIDUAL, fabric_of, fit, misfits, table
 from wavefabric.execution.ranks import Ranks, check_options, timed
 from wavefabric.execution.timed_schedule import busiest
 
-__all__ = ["SIZES", "plot", "run", "table"]
+__all__ = ["SIZES", "run", "table"]
 
 _KIB, _MIB = 1 << 10, 1 << 20
 #: Bytes of a message by kind of device: closer where the host stops being what limits.
