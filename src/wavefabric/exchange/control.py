@@ -40,10 +40,6 @@ class Control:
         """Largest value; NaN if there is one."""
         return value
 
-    def min(self, value: Any) -> Any:
-        """Smallest value; NaN if there is one."""
-        return value
-
     def sum(self, value: Any) -> Any:
         """Sum in rank order of numbers or equal-shaped arrays: the same bits on all ranks."""
         return value
@@ -92,9 +88,6 @@ class MPIControl(Control):
 
     def max(self, value):
         return self._reduce(np.maximum, value)
-
-    def min(self, value):
-        return self._reduce(np.minimum, value)
 
     def sum(self, value):
         return self._reduce(np.add, value)

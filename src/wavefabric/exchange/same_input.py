@@ -19,32 +19,19 @@ _guarded: list[Control] = []
 def check_agreement(control: Control, facts: dict[str, str]) -> None:
     """Compare facts between ranks, such as versions, digests of the input, options; collective.
 
-    Raises
-    ------
-    InputError
-        On all ranks alike, naming the first key that differs, two ranks and their values.
+    `InputError` on all ranks alike names the first key that differs, two ranks and their values.
     """
     gathered = control.all_gather(facts)
     for key in dict.fromkeys(key for each in gathered for key in each):
         values = [each.get(key, "nothing") for each in gathered]
         other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
         if other is not None:
-            first, second = (value[:_SHOWN] for value in (values[0], values[other]))
-            raise InputError(
-                f"{key}: rank 0 has {first}, rank {other} has {second}; allowed: the same on all ranks"
-            )
+            differ = f"rank 0 has {values[0][:_SHOWN]}, rank {other} has {values[other][:_SHOWN]}"
+            raise InputError(f"{key}: {differ}; allowed: the same on all ranks")
 
 
 def mpi_world():
-    """mpi4py's communicator of all ranks, which must be as many as were started.
-
-    Raises
-    ------
-    MissingExtra
-        Without mpi4py.
-    InputError
-        If the ranks do not see one another.
-    """
+    """mpi4py's communicator of all ranks; `MissingExtra` without it, `InputError` if it sees others."""
     started = environment.expected_ranks() or environment.ranks()
     fault = "they do not see one another" if environment.ranks() == 1 else ""
     if not fault:
