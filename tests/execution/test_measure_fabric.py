@@ -13,8 +13,8 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.program import Program
 from wavefabric.execution import measure_fabric
 from wavefabric.execution.fitted_fabric import fabric_of, fit, misfits
+from wavefabric.execution.measure import Ranks
 from wavefabric.execution.measure_fabric import PATTERNS, additions, pattern, relay
-from wavefabric.execution.ranks import Ranks
 from wavefabric.execution.run_schedule import as_run
 from wavefabric.execution.timed_schedule import busiest
 from wavefabric.fabric.cost_models.cost import cost

@@ -13,7 +13,7 @@ from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
 from wavefabric.execution import run_schedule
-from wavefabric.execution.ranks import Ranks
+from wavefabric.execution.measure import Ranks
 from wavefabric.execution.timed_schedule import (
     EXACT,
     Plan,

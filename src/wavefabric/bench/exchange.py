@@ -11,7 +11,7 @@ import numpy as np
 from wavefabric.collectives import Schedule, all_to_all, direct_all_gather, point_to_point
 from wavefabric.errors import InputError
 from wavefabric.execution import report
-from wavefabric.execution.ranks import Ranks, check_options, timed
+from wavefabric.execution.measure import Ranks, check_options, timed
 from wavefabric.execution.run_schedule import SIZES, sizes_between
 from wavefabric.execution.timed_schedule import count_wrong, fill, microseconds
 from wavefabric.results.plots import GREY

@@ -9,7 +9,7 @@ from typing import Any
 from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.bench import ultrasound_ranks as shared
 from wavefabric.execution import report
-from wavefabric.execution.ranks import Ranks
+from wavefabric.execution.measure import Ranks
 from wavefabric.results.plots import BLUE, ORANGE
 
 SIZES = {"cpu": ((64, 64, 64),), "cuda": ((256, 256, 256), (512, 512, 512), (512, 512, 1024))}

@@ -15,7 +15,7 @@ from wavefabric.bench.modified_communicators import without_transfers
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
 from wavefabric.execution import report
-from wavefabric.execution.ranks import Ranks, timed
+from wavefabric.execution.measure import Ranks, timed
 from wavefabric.results.plots import BLUE, GREEN, GREY, ORANGE
 
 OVERLAPS = (2, 4, 8, 16, 32)

@@ -18,7 +18,7 @@ from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.ultrasound_cases import MEDIA, outline
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
-from wavefabric.execution.ranks import Ranks, timed
+from wavefabric.execution.measure import Ranks, timed
 from wavefabric.execution.report import shape_words
 
 Triple = tuple[int, int, int]

@@ -59,7 +59,7 @@ def _ranks() -> list[dict[str, Any]]:
     if environment.ranks() == 1:
         return []
     from wavefabric.exchange import describe
-    from wavefabric.exchange.same_input import world_control
+    from wavefabric.exchange.control import world_control
 
     return describe.ranks(world_control())
 

@@ -11,11 +11,16 @@ import wavefabric
 from wavefabric.collectives import Schedule
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
-from wavefabric.exchange.control import Control, MPIControl
+from wavefabric.exchange.control import (
+    Control,
+    MPIControl,
+    abort_on_uncaught_error,
+    check_agreement,
+    mpi_world,
+)
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.placement import rank_device
 from wavefabric.exchange.program import Program
-from wavefabric.exchange.same_input import abort_on_uncaught_error, check_agreement, mpi_world
 from wavefabric.exchange.transports import TRANSPORTS, open_transport
 from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport
 from wavefabric.results.provenance import NUMERICAL, versions

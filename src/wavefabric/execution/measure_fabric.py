@@ -10,7 +10,7 @@ import numpy as np
 from wavefabric.collectives import TRANSFER, Schedule, point_to_point
 from wavefabric.errors import InputError
 from wavefabric.execution.fitted_fabric import RESIDUAL, fabric_of, fit, misfits, table
-from wavefabric.execution.ranks import Ranks, check_options, timed
+from wavefabric.execution.measure import Ranks, check_options, timed
 from wavefabric.execution.timed_schedule import busiest
 
 __all__ = ["SIZES", "run", "table"]

@@ -13,7 +13,7 @@ from wavefabric.collectives import Schedule, levels
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.errors import InputError
 from wavefabric.execution import report
-from wavefabric.execution.ranks import Ranks, check_options
+from wavefabric.execution.measure import Ranks, check_options
 from wavefabric.execution.timed_schedule import Plan, check_and_time, largest_buffers, nccl_rows, values_of
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.results.plots import GREY, INK

@@ -19,7 +19,7 @@ from wavefabric.exchange.launch import rank_status, watch
 watch.STOPPED = watch.LEFT = 1
 watch._PAUSE = 0.2
 rank_status.begin()
-from wavefabric.exchange.same_input import world_control
+from wavefabric.exchange.control import world_control
 control = world_control()
 rank = control.rank
 {body}

@@ -18,7 +18,7 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.transports import TRANSPORTS
 
 if TYPE_CHECKING:
-    from wavefabric.execution.ranks import Ranks
+    from wavefabric.execution.measure import Ranks
 
 TRANSPORTS_HELP = f"{', '.join(list(TRANSPORTS)[:0:-1])}, comma between, or all."
 Transports = Annotated[
@@ -47,7 +47,7 @@ class RankSession:
 
     def __init__(self, count, transports, placement, device, threads, as_json, least=2):
         from wavefabric.exchange.launch import environment
-        from wavefabric.execution.ranks import Ranks
+        from wavefabric.execution.measure import Ranks
 
         names = parse_list(transports)
         transport = "mpi-cuda" if _shows_device_memory(names, device) and (count or 1) > 1 else None

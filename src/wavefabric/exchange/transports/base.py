@@ -85,6 +85,17 @@ class Exchange:
                 parts.append((span, span.of(self._buffers)))
         return parts
 
+    def _moves(self) -> list[tuple[list, list]]:
+        """What goes out and what comes in at each level: address and bytes of device memory, and the peer."""
+
+        def places(parts) -> list[tuple[int, int, int]]:
+            return [(part.data.ptr, part.nbytes, span.peer) for span, part in parts]
+
+        return [
+            (places((s, s.of(self._buffers)) for s in level.sends), places(self._incoming(level)))
+            for level in self._program.levels
+        ]
+
     def _begin(self, number: int) -> None: ...
 
     def _wait(self, number: int, peer: int | None) -> None: ...
@@ -140,8 +151,3 @@ class Transport:
     def describe(self) -> dict[str, str]:
         """Facts for reports."""
         return {}
-
-
-def address(array, peer: int) -> tuple[int, int, int]:
-    """Address and bytes of a device array, and the peer that it goes to or comes from."""
-    return array.data.ptr, array.nbytes, peer

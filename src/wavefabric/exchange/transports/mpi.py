@@ -111,9 +111,7 @@ class MPITransport(Transport):
     def open(cls, group: RankGroup) -> Transport:
         return cls(group.comm.Dup(), group.device)
 
-    @classmethod
-    def automatic(cls, group: RankGroup) -> Transport | None:
-        return cls.open(group)
+    automatic = open
 
     def bind(self, program, buffers, scratch) -> Exchange:
         # Exchanges under way at the same time have tags of their own.

@@ -13,7 +13,7 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from wavefabric.exchange.transports.base import Exchange, address
+from wavefabric.exchange.transports.base import Exchange
 from wavefabric.exchange.transports.mpi import MPITransport
 
 #: Bytes of a piece, and pieces on their way for each peer and direction. Measured (docs/performance.md).
@@ -141,19 +141,13 @@ class StagedExchange(Exchange):
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch)
         self._transport = transport
-        self._moves = [
-            (
-                [address(span.of(buffers), span.peer) for span in level.sends],
-                [address(part, span.peer) for span, part in self._incoming(level)],
-            )
-            for level in program.levels
-        ]
+        self._places = self._moves()
         self._transfers: dict[int, _Transfer] = {}
 
     def _begin(self, number):
         ready = cupy.cuda.Event(disable_timing=True)
         ready.record()
-        self._transfers[number] = self._transport.enqueue(*self._moves[number], ready)
+        self._transfers[number] = self._transport.enqueue(*self._places[number], ready)
 
     def _wait(self, number, peer):
         self._transport.await_arrival(self._transfers[number], peer)

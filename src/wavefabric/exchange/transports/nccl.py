@@ -9,9 +9,9 @@ import cupy
 import numpy as np
 from cupy.cuda import nccl
 
-from wavefabric.collectives.conditions import kind
+from wavefabric.collectives.conditions import CUT_BY_RANK, kind
 from wavefabric.errors import InputError
-from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport, address
+from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport
 
 if not getattr(nccl, "available", False):
     raise ImportError("CuPy was installed without NCCL")
@@ -25,49 +25,68 @@ _TYPES = {
 }
 
 
+class _Work:
+    """What is enqueued on a stream of its own after all in the current stream, which may wait for it."""
+
+    def __init__(self, stream, enqueue: Callable[[int], None]):
+        self._stream, self._enqueue = stream, enqueue
+        self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
+
+    def start(self) -> None:
+        self._ready.record()
+        self._stream.wait_event(self._ready)
+        self._enqueue(self._stream.ptr)
+        self._done.record(self._stream)
+
+    def wait(self) -> None:
+        cupy.cuda.get_current_stream().wait_event(self._done)
+
+    def __call__(self) -> None:
+        self.start()
+        self.wait()
+
+
+def _messages(comm, sends, receives, dtype: int, stream: int) -> None:
+    """One group of (address, elements, peer)."""
+    nccl.groupStart()
+    for start, size, peer in receives:
+        comm.recv(start, size, dtype, peer, stream)
+    for start, size, peer in sends:
+        comm.send(start, size, dtype, peer, stream)
+    nccl.groupEnd()
+
+
 class NCCLExchange(Exchange):
     """Each level is one group; the current stream waits for it when it has to."""
 
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch)
-        self._transport = transport
-        self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
-        # Addresses once: looking them up costs more than the call.
-        self._sends = [[address(s.of(buffers), s.peer) for s in level.sends] for level in program.levels]
-        self._receives = [
-            [address(part, span.peer) for span, part in self._incoming(level)] for level in program.levels
-        ]
-        self._equal = self._all_gather(program)
-
-    @staticmethod
-    def _all_gather(program) -> int:
-        """Elements of a rank's share, if the program is a direct all-gather of equal shares; else 0."""
-        schedule = program.schedule
-        if len(program.levels) != 1 or len(schedule.buffers) != 1 or not schedule.name.startswith("direct"):
-            return 0
-        if schedule.ranks < 2 or kind(schedule)[0] != "all-gather":
-            return 0
-        shares = set(schedule.sizes[0][0].reshape(schedule.ranks, -1).sum(axis=1).tolist())
-        return int(shares.pop()) if len(shares) == 1 else 0
+        comm, stream = transport.comm, transport.stream
+        calls = [partial(_messages, comm, *moves, _BYTE) for moves in self._moves()]
+        if share := _equal_share(program):
+            first, size = buffers[0].data.ptr, share * buffers[0].itemsize
+            calls = [partial(comm.allGather, first + program.rank * size, first, size, _BYTE)]
+        self._works = [_Work(stream, call) for call in calls]
 
     def _begin(self, number):
-        comm, stream = self._transport.comm, self._transport.stream
-        self._ready.record()
-        stream.wait_event(self._ready)
-        if self._equal:
-            whole = self._buffers[0]
-            size = self._equal * whole.itemsize
-            first = whole.data.ptr
-            comm.allGather(first + self._program.rank * size, first, size, _BYTE, stream.ptr)
-        else:
-            _messages(comm, self._sends[number], self._receives[number], _BYTE, stream.ptr)
-        self._done.record(stream)
+        self._works[number].start()
 
     def _wait(self, number, peer):
-        cupy.cuda.get_current_stream().wait_event(self._done)
+        self._works[number].wait()
 
     def _complete(self, number):
-        cupy.cuda.get_current_stream().wait_event(self._done)
+        self._works[number].wait()
+
+
+def _equal_share(program) -> int:
+    """Elements of a rank's share, if the program is a direct all-gather of equal shares; else 0."""
+    schedule = program.schedule
+    if len(program.levels) != 1 or len(schedule.buffers) != 1 or not schedule.name.startswith("direct"):
+        return 0
+    if schedule.ranks < 2 or kind(schedule)[0] != "all-gather":
+        return 0
+    shares = set(schedule.sizes[0][0].reshape(schedule.ranks, -1).sum(axis=1).tolist())
+    return int(shares.pop()) if len(shares) == 1 else 0
 
 
 class NCCLTransport(Transport):
@@ -89,23 +108,19 @@ class NCCLTransport(Transport):
     def open(cls, group: RankGroup) -> Transport:
         return cls(group.control, group.device)
 
-    @classmethod
-    def automatic(cls, group: RankGroup) -> Transport | None:
-        return cls.open(group)
+    automatic = open
 
     def bind(self, program, buffers, scratch) -> Exchange:
         return NCCLExchange(program, buffers, scratch, self)
 
     def own_collective(self, collective: str, buffers: list, root: int = 0) -> Callable[[], None]:
-        """NCCL's own operation; see `wavefabric.exchange.Communicator.own_collective`."""
         whole = buffers[0]
         name = np.dtype(whole.dtype).name
         if name not in _TYPES:
             raise InputError(f"dtype: {name} given; allowed for NCCL's sums: {', '.join(_TYPES)}")
         comm, size, rank = self.comm, self.comm.size(), self.comm.rank_id()
         first, count, dtype, add = whole.data.ptr, whole.size, _TYPES[name], nccl.NCCL_SUM
-        cut = collective in ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
-        if cut and count % size:
+        if collective in CUT_BY_RANK and count % size:
             raise InputError(f"elements: {count} on {size} ranks; allowed for NCCL: equal shares")
         share, step = count // size, whole.nbytes // size
         here = first + rank * step
@@ -115,50 +130,22 @@ class NCCLTransport(Transport):
         )
         at_root = [part for part in parts if part[-1] != root] if rank == root else []
         elsewhere = [(here, share, root)] if rank != root else []
-        sends, receives = {
-            "all-to-all": (parts, others),
-            "gather": (elsewhere, at_root),
-            "scatter": (at_root, elsewhere),
-        }.get(collective, ([], []))
-
         calls = {
-            "all-gather": lambda stream: comm.allGather(here, first, share, dtype, stream),
-            "reduce-scatter": lambda stream: comm.reduceScatter(first, here, share, dtype, add, stream),
-            "all-reduce": lambda stream: comm.allReduce(first, first, count, dtype, add, stream),
-            "broadcast": lambda stream: comm.broadcast(first, first, count, dtype, root, stream),
-            "reduce": lambda stream: comm.reduce(first, first, count, dtype, add, root, stream),
+            "all-gather": partial(comm.allGather, here, first, share, dtype),
+            "reduce-scatter": partial(comm.reduceScatter, first, here, share, dtype, add),
+            "all-reduce": partial(comm.allReduce, first, first, count, dtype, add),
+            "broadcast": partial(comm.broadcast, first, first, count, dtype, root),
+            "reduce": partial(comm.reduce, first, first, count, dtype, add, root),
+            "all-to-all": partial(_messages, comm, parts, others, dtype),
+            "gather": partial(_messages, comm, elsewhere, at_root, dtype),
+            "scatter": partial(_messages, comm, at_root, elsewhere, dtype),
         }
-        messages = partial(_messages, comm, sends, receives, dtype)
-        calls |= dict.fromkeys(("all-to-all", "gather", "scatter"), messages)
         if collective not in calls:
             raise InputError(f"collective: {collective!r} given; allowed for NCCL: {', '.join(calls)}")
-        return self._waited_for(calls[collective])
-
-    def _waited_for(self, enqueue: Callable[[int], None]) -> Callable[[], None]:
-        """What is enqueued, given the address of this transport's stream; the current stream waits for it."""
-        ready, done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
-
-        def run() -> None:
-            ready.record()
-            self.stream.wait_event(ready)
-            enqueue(self.stream.ptr)
-            done.record(self.stream)
-            cupy.cuda.get_current_stream().wait_event(done)
-
-        return run
+        return _Work(self.stream, calls[collective])
 
     def describe(self) -> dict[str, str]:
         return {"nccl": _version()}
-
-
-def _messages(comm, sends, receives, dtype: int, stream: int) -> None:
-    """One group of (address, elements, peer)."""
-    nccl.groupStart()
-    for start, size, peer in receives:
-        comm.recv(start, size, dtype, peer, stream)
-    for start, size, peer in sends:
-        comm.send(start, size, dtype, peer, stream)
-    nccl.groupEnd()
 
 
 def _version() -> str:
