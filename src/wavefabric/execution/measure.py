@@ -11,6 +11,7 @@ import statistics
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -83,21 +84,13 @@ def copy_bandwidth(device: Device, repeats: int = 5, nbytes: int = 1 << 28) -> f
     return 2 * source.nbytes / (statistics.median(times) * 1e-3)
 
 
-class Allocation:
-    """Bytes that `allocations` saw at the peak and left over, and Numba's own allocations by number."""
-
-    peak = 0
-    kept = 0
-    numba = 0
-
-
 @contextlib.contextmanager
-def allocations(device: Device) -> Iterator[Allocation]:
-    """Watch what the block allocates on the device.
+def allocations(device: Device) -> Iterator[SimpleNamespace]:
+    """Watch what the block allocates: bytes at the ``peak``, bytes ``kept``, arrays of ``numba`` by number.
 
     On a CPU buffers inside FFTW and SciPy's FFT stay unseen; on a GPU what is given back inside the block.
     """
-    seen = Allocation()
+    seen = SimpleNamespace(peak=0, kept=0, numba=0)
     gc.collect()
     device.synchronize()
     if device.name != "cpu":
