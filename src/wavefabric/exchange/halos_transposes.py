@@ -73,11 +73,7 @@ class RegionExchange:
         self._sources = arrays if self._has_local else []
 
     def finish(self, arrays: list[Any], weights=None) -> None:
-        """Wait, and unpack into ``arrays``.
-
-        Each value received is multiplied by the product of ``weights``: vectors of z, y and x, of the arrays'
-        real type and lengths.
-        """
+        """Wait, and unpack into ``arrays``, times ``weights``: vectors of z, y and x of their real type."""
         self._check(arrays, 1)
         if self._has_local:
             self._kernels.copy_boxes(arrays, self._sources, self._local_to, self._local_from, weights)

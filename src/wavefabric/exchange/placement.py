@@ -32,10 +32,10 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def rank_device(device: str | Device | None, local_rank: int, placement: list[int] | None = None) -> Device:
-    """The device of a rank: for None, ``"auto"`` and ``"cuda"`` a GPU of its own.
+    """The device of a rank: for None, ``"auto"`` and ``"cuda"`` a GPU of its own; others as they are.
 
     That is the one that ``placement`` names for its rank on this host, or GPU r for rank r, starting again
-    when there are no more; where there is none, the CPU (not for ``"cuda"``). Others are taken as they are.
+    when there are no more; where there is none, the CPU (not for ``"cuda"``).
     """
     if device not in (None, "auto", "cuda"):
         return get_device(device) if isinstance(device, str) else device  # type: ignore[return-value]
@@ -173,12 +173,7 @@ def _improve(gpus: list[int], total: int, cost: Callable[[list[int]], list[int]]
 
 
 def read_placement(path: str | Path, ranks: int | None = None) -> list[int]:
-    """Read the GPU of each rank, rank 0 first; with ``ranks``, there must be so many.
-
-    The file is TOML with ``placement = [0, 1, …]``, JSON with such a list or table, or text: numbers with
-    blanks, commas or line ends between; ``#`` begins a remark. `InputError` names file, line and what is
-    allowed.
-    """
+    """The GPU of each rank, rank 0 first, of TOML, JSON, or text with blanks, commas or line ends between."""
     path = Path(path)
     try:
         text = read_bytes(path).decode("utf-8")

@@ -47,10 +47,7 @@ def milliseconds(
     each: int = 1,
     between: Callable[[], Any] | None = None,
 ) -> list[float]:
-    """Times of one call of ``work`` in ms, after one that is not counted.
-
-    A sample is `each` calls, divided by it; ``between`` runs before each sample, off the clock.
-    """
+    """Times of one call in ms, of samples of ``each`` calls after a first; ``between`` runs before each."""
     prepare = between or (lambda: None)
     prepare()
     work()
@@ -215,10 +212,7 @@ def check_options(repeats: int, sizes: Sequence[int], multiple: int) -> None:
 
 
 def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> list[float]:
-    """Times of one call in ms: device-synchronised wall clock, barrier before, the slowest rank counts.
-
-    A sample is `each` calls, none waiting for the one before but on the device.
-    """
+    """Times of one call in ms, of samples of ``each`` calls: barrier before, the slowest rank counts."""
     device, control = ranks.device, ranks.control
     samples = []
     for _ in range(repeats):
