@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.kwave.objects_record import RecordRequest
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.quantities import components, quantity_of
 from wavefabric.acoustics.result import Results
-from wavefabric.acoustics.sensor import Sensor
+from wavefabric.acoustics.sensor import Sensor, record_names
 from wavefabric.acoustics.simulation import solve, to_problem
 from wavefabric.acoustics.source import Source, Transducer
 from wavefabric.errors import InputError
@@ -22,6 +25,16 @@ _NOT_READ = {
     "medium": ("alpha_filter", "alpha_sign"),
     "source": ("p_frequency_ref", "u_frequency_ref", "s_mask", "sxx", "syy", "szz", "sxy", "sxz", "syz"),
     "sensor": ("directivity", "directivity_angle", "directivity_size", "frequency_response"),
+}
+#: k-wave-python 0.6 takes "u" at the pressure's points, and its statistics from that.
+_U_RECORDED = {
+    **dict.fromkeys(("u", "u_non_staggered", "u_max", "u_min", "u_rms"), "u_non_staggered"),
+    "u_staggered": "u",
+}
+_REDUCE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "max": lambda series: series.max(axis=0),
+    "min": lambda series: series.min(axis=0),
+    "rms": lambda series: np.sqrt(np.mean(series**2, axis=0)),
 }
 
 
@@ -75,9 +88,8 @@ def from_kwave(
     k-wave-python 0.6.2: ``sound_speed_ref`` is obeyed, and a pressure source on unequal spacings is scaled
     by that along x for all densities, as in MATLAB.
     """
-    return _translate(
-        kgrid, medium, source, sensor, (pml_size, pml_alpha, pml_inside), smooth_p0, signal_order
-    )[1:3]
+    pml = (pml_size, pml_alpha, pml_inside)
+    return _translate(kgrid, medium, source, sensor, pml, smooth_p0, signal_order)[1:3]
 
 
 def simulate_kwave(
@@ -114,33 +126,30 @@ def simulate_kwave(
         Intensities differ a little: k-wave-python shifts the velocity by half a step as if the recording
         were periodic.
     """
-    grid, problem, recording, request = _translate(
-        kgrid, medium, source, sensor, (pml_size, pml_alpha, pml_inside), smooth_p0, signal_order
-    )
-    return solve(problem, recording, grid, adapt=request.adapt, **options)
+    pml = (pml_size, pml_alpha, pml_inside)
+    grid, problem, recording, adapt = _translate(kgrid, medium, source, sensor, pml, smooth_p0, signal_order)
+    return solve(problem, recording, grid, adapt=adapt, **options)
 
 
 def _translate(
-    kgrid: Any,
-    medium: Any,
-    source: Any,
-    sensor: Any,
-    pml: tuple[Any, Any, bool],
-    smooth_p0: bool,
-    signal_order: Literal["C", "F"],
-) -> tuple[Grid, Problem, Recording, RecordRequest]:
+    kgrid: Any, medium: Any, source: Any, sensor: Any, pml: tuple, smooth_p0: bool, signal_order: str
+) -> tuple[Grid, Problem, Recording, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]]:
+    """What is simulated, and what makes the arrays asked for of those recorded."""
     if signal_order not in ("C", "F"):
         raise InputError(f"signal_order: {show(signal_order)}; allowed: 'C' or 'F'")
-    _refuse_unread(medium, "medium")
-    _refuse_unread(source, "source")
+    for name, described in (("medium", medium), ("source", source), ("sensor", sensor)):
+        for attribute in _NOT_READ[name]:
+            if getattr(described, attribute, None) is not None:
+                nothing = "None, since Wavefabric has nothing like it"
+                raise InputError(f"{name}.{attribute}: is set; allowed: {nothing}")
     grid = _grid(kgrid, pml)
     translated = _medium(medium, grid), _source(source, grid, smooth_p0, signal_order)
-    request = _record_request(sensor, grid)
-    problem, recording = to_problem(grid, *translated, request.sensor, float(kgrid.dt), int(kgrid.Nt))
-    return grid, problem, recording, request
+    records, adapt = _record(sensor, grid)
+    problem, recording = to_problem(grid, *translated, records, float(kgrid.dt), int(kgrid.Nt))
+    return grid, problem, recording, adapt
 
 
-def _grid(kgrid: Any, pml: tuple[Any, Any, bool]) -> Grid:
+def _grid(kgrid: Any, pml: tuple) -> Grid:
     if getattr(kgrid, "nonuniform", False):
         raise InputError("kgrid.nonuniform: True; allowed: a uniform grid")
     shape = tuple(int(n) for n in np.ravel(kgrid.N))
@@ -158,7 +167,7 @@ def _medium(medium: Any, grid: Grid) -> Medium:
         return _values(getattr(medium, name, None), grid)
 
     mode = getattr(medium, "alpha_mode", None)
-    mode = getattr(mode, "value", mode)
+    mode = getattr(mode, "value", mode)  # of an enumeration
     if mode not in (None, "no_dispersion", "stokes"):
         raise InputError(f"medium.alpha_mode: {show(mode)}; allowed: None, 'no_dispersion' or 'stokes'")
     speed, density, alpha, power, nonlinearity = (
@@ -211,12 +220,11 @@ def _transducer(source: Any) -> Source:
     return Source(transducer=Transducer(source.active_elements_mask, np.ravel(source.input_signal), delay))
 
 
-def _record_request(sensor: Any, grid: Grid) -> RecordRequest:
+def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
     if hasattr(sensor, "active_elements_mask"):
         raise InputError(
             "sensor: is a transducer; allowed: a kSensor, e.g. with its active_elements_mask as mask"
         )
-    _refuse_unread(sensor, "sensor")
     # k-wave-python warns whoever reads the public name.
     reversal = getattr(sensor, "_time_reversal_boundary_data", None)
     if reversal is None and "time_reversal_boundary_data" in getattr(sensor, "__dict__", {}):
@@ -229,8 +237,49 @@ def _record_request(sensor: Any, grid: Grid) -> RecordRequest:
     start = 1 if start is None else int(start)
     if start < 1:
         raise InputError(f"sensor.record_start_index: {start}; allowed: from 1")
+    # What ``kspaceFirstOrder`` takes None for.
+    record = getattr(sensor, "record", None)
+    record = ("p", "p_final") if record is None else record
+    recorded, arrays = _recorded((record,) if isinstance(record, str) else tuple(record))
     points, order = _sensor(getattr(sensor, "mask", None), grid)
-    return RecordRequest.of(getattr(sensor, "record", None), points, order, start - 1)
+    return replace(points, record=recorded, start=start - 1), partial(_adapted, arrays, order)
+
+
+def _recorded(record: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What to record for ``sensor.record``, and the names of the arrays asked for: ``p``, ``ux``, …"""
+    allowed = (*record_names(), "u_staggered")
+    recorded, arrays = [], []
+    for name in record:
+        stem, axes = name, "xyz"
+        if name[:1] in ("u", "I") and name[1:2] in ("x", "y", "z"):
+            stem, axes = name[0] + name[2:], name[1]
+        if stem not in allowed:
+            raise InputError(
+                f"sensor.record: {show(name)}; allowed: {', '.join(allowed)}, or one axis of them"
+            )
+        recorded.append(_U_RECORDED.get(stem, stem))
+        arrays += components(stem, axes)
+    return tuple(dict.fromkeys(recorded)), tuple(dict.fromkeys(arrays))
+
+
+def _adapted(
+    names: tuple[str, ...], order: np.ndarray | None, arrays: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """The arrays asked for, from those recorded; points in the ``order`` asked for, if it is another."""
+    adapted = {}
+    for name in names:
+        stem, _, kind = name.partition("_")
+        source = _U_RECORDED.get(f"u_{kind}" if kind else "u") if stem[0] == "u" else None
+        recorded = name if source is None else stem + source[1:]
+        if recorded not in arrays:  # z in 2-D
+            continue
+        array = arrays[recorded]
+        if source is not None and kind in _REDUCE:
+            array = _REDUCE[kind](array)
+        quantity = quantity_of(name)
+        whole = quantity is not None and quantity.kind == "field"
+        adapted[name] = array if whole or order is None else array[..., order]
+    return adapted
 
 
 def _sensor(mask: Any, grid: Grid) -> tuple[Sensor, np.ndarray | None]:
@@ -280,12 +329,3 @@ def _in_memory_order(values: Any, mask: np.ndarray | None, order: str) -> np.nda
 
 def _mode(mode: Any) -> Any:
     return "additive" if mode is None else str(mode).replace("-", "_")
-
-
-def _refuse_unread(described: Any, name: str) -> None:
-    """Refuse attributes that are set and would have no effect."""
-    for attribute in _NOT_READ[name]:
-        if getattr(described, attribute, None) is not None:
-            raise InputError(
-                f"{name}.{attribute}: is set; allowed: None, since Wavefabric has nothing like it"
-            )

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -14,14 +14,12 @@ from wavefabric.acoustics.recording.gather import RankParts
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, Sink
 from wavefabric.lifecycle.collective_errors import on_first_rank
 
-_T = TypeVar("_T")
-
 
 class Delivery:
     """Gives a sink what one rank, or several, have recorded; collective but for `abandon` and `close`.
 
     What goes wrong with the sink is raised on all ranks, at the same call. ``layout`` is that of the whole
-    run. With one rank ``comm`` and ``blocks`` are None; ``columns`` is None without a sensor, too.
+    run. With one rank ``comm``, ``columns`` and ``blocks`` are None.
     """
 
     def __init__(
@@ -40,9 +38,12 @@ class Delivery:
         self._writes: deque[Future] = deque()
         self._last_write: dict[str, Future] = {}
 
-    def _on_first(self, call: Callable[[], _T]) -> _T:
+    def _on_first(self, call: Callable[[], None]) -> None:
         """Call on rank 0; its errors on all ranks."""
-        return call() if self._comm is None else on_first_rank(self._comm, call)
+        if self._comm is None:
+            call()
+        else:
+            on_first_rank(self._comm, call)
 
     def begin(self, run: str, rows_done: int) -> None:
         """Before the first step; ``run`` as in `RecordingLayout`."""
@@ -53,11 +54,10 @@ class Delivery:
 
     def put_rows(self, name: str, first: int, host: Callable[[], np.ndarray]) -> Future | None:
         """Rows of a series at this rank's points; they may change once the future, if any, is done."""
-        if self._comm is None:
+        if self._columns is None:
             self._check_writes()
             return self._write(name, first, host)
         self._on_first(lambda: self._check_writes(name))
-        assert self._columns is not None
         whole = self._columns.gather(host())
         if self._first:
             self._last_write[name] = self._write(name, first, lambda: whole)
@@ -102,15 +102,11 @@ class Delivery:
 
     def _gathered(self, arrays: Mapping[str, Callable[[], np.ndarray]]) -> Iterator[tuple[str, Any]]:
         for name, make in arrays.items():
-            if self._comm is None:
-                yield name, make()
-            else:
-                parts = self._blocks if name in self._layout.fields else self._columns
-                assert parts is not None
-                yield name, parts.gather(make())
+            parts = self._blocks if name in self._layout.fields else self._columns
+            yield name, make() if parts is None else parts.gather(make())
 
     def abandon(self, keep: bool) -> None:
-        """The run ends early."""
+        """The run ends early; the sink keeps its files if a checkpoint needs them."""
         self.close()
         if self._first:
             self._sink.abandon(keep)

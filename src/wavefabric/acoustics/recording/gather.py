@@ -20,19 +20,13 @@ class RankParts:
         """Sensor points, of which this rank has some; a point may be shared if values are `summed`."""
         columns = np.ascontiguousarray(columns, np.int64)
         sizes = [(count,) for count in comm.control.all_gather(columns.size)]
-        if comm.rank:
-            comm.control.send_array(0, columns)
-            return cls(comm, (samples,), [], sizes)
-        indices = [(_as_slice(columns),)]
-        for rank, size in enumerate(sizes[1:], 1):
-            received = np.empty(size, np.int64)
-            comm.control.recv_array(rank, received)
-            indices.append((_as_slice(received),))
-        return cls(comm, (samples,), indices, sizes)
+        parts = cls(comm, (samples,), [()] * comm.size, sizes)
+        parts._indices = [(_as_slice(part),) for _, part in parts._parts(columns, ())]
+        return parts
 
     @classmethod
     def of_blocks(cls, comm, parts: list) -> RankParts:
-        """The blocks of the grid that ranks own; ``parts`` are the `Part` of all of them."""
+        """The blocks of the grid that ranks own; ``parts`` are the `Subdomain` of all of them."""
         indices = [
             tuple(slice(o, o + n) for o, n in zip(part.owned_first[::-1], part.owned_size[::-1], strict=True))
             for part in parts
@@ -41,28 +35,21 @@ class RankParts:
 
     def gather(self, values: np.ndarray) -> np.ndarray | None:
         """The whole array on rank 0, from each rank's part; None on the others."""
-        whole = None
-        for index, part in self._parts(values):
-            if whole is None:
-                whole = np.empty((*self._leading(values), *self._shape), values.dtype)
-            whole[(..., *index)] = part
+        leading = values.shape[: values.ndim - len(self._shape)]  # axes that all ranks hold whole
+        whole = None if self._comm.rank else np.empty((*leading, *self._shape), values.dtype)
+        for index, part in self._parts(values, leading):
+            whole[(..., *index)] = part  # type: ignore[index]
         return whole
 
     def summed(self, values: np.ndarray) -> np.ndarray | None:
         """As `gather`, but shares of different ranks are added in their order, in double precision."""
-        whole = None
-        for index, part in self._parts(values):
-            if whole is None:
-                whole = np.zeros((*self._leading(values), *self._shape))
+        whole = None if self._comm.rank else np.zeros(self._shape)
+        for index, part in self._parts(values, ()):
             # Each rank has an index once, so that this adds up right.
-            whole[(..., *index)] += part
+            whole[index] += part  # type: ignore[index]
         return whole
 
-    def _leading(self, values: np.ndarray) -> tuple[int, ...]:
-        """Axes that all ranks hold whole."""
-        return values.shape[: values.ndim - len(self._shape)]
-
-    def _parts(self, values: np.ndarray) -> Iterator[tuple[tuple, np.ndarray]]:
+    def _parts(self, values: np.ndarray, leading: tuple[int, ...]) -> Iterator[tuple[tuple, np.ndarray]]:
         """On rank 0: indices and values of all ranks, in their order; nothing on the others, which send."""
         comm = self._comm
         if comm.rank:
@@ -71,10 +58,10 @@ class RankParts:
             return
         yield self._indices[0], values
         for rank in range(1, comm.size):
+            part = np.empty((*leading, *self._sizes[rank]), values.dtype)
             if math.prod(self._sizes[rank]):
-                part = np.empty((*self._leading(values), *self._sizes[rank]), values.dtype)
                 comm.control.recv_array(rank, part)
-                yield self._indices[rank], part
+            yield self._indices[rank], part
 
 
 def _as_slice(index: np.ndarray) -> Any:
@@ -88,14 +75,13 @@ def broadcast(comm, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Arrays of rank 0 on all ranks."""
     if comm.size == 1:
         return arrays
-    described = {name: (array.shape, array.dtype.str) for name, array in arrays.items()}
     received = {}
-    for name, (shape, dtype) in comm.control.bcast(described).items():
-        if comm.rank == 0:
+    for name, shape, dtype in comm.control.bcast([(k, a.shape, a.dtype.str) for k, a in arrays.items()]):
+        if comm.rank:
+            received[name] = np.empty(shape, np.dtype(dtype))
+            comm.control.recv_array(0, received[name])
+        else:
             received[name] = arrays[name]
             for peer in range(1, comm.size):
                 comm.control.send_array(peer, np.ascontiguousarray(arrays[name]))
-        else:
-            received[name] = np.empty(shape, np.dtype(dtype))
-            comm.control.recv_array(0, received[name])
     return received
