@@ -13,7 +13,7 @@ import numpy as np
 from wavefabric.acoustics.arguments import as_array, is_whole
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Interpolation, Recording
-from wavefabric.acoustics.quantities import QUANTITIES, is_local
+from wavefabric.acoustics.recorded_quantities import QUANTITIES, is_local
 from wavefabric.errors import InputError
 from wavefabric.units import show
 

@@ -13,7 +13,7 @@ import numpy as np
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.quantities import components, quantity_of
+from wavefabric.acoustics.recorded_quantities import components, quantity_of
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.sensor import Sensor, record_names
 from wavefabric.acoustics.simulation import solve, to_problem

@@ -10,7 +10,7 @@ import numpy as np
 
 from wavefabric.acoustics.pictures.frame import add_colour_bar, new_axes, save, show_image, style
 from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
-from wavefabric.acoustics.quantities import describe
+from wavefabric.acoustics.recorded_quantities import describe
 from wavefabric.errors import InputError
 from wavefabric.results.plots import BLUE, GREY
 from wavefabric.units import show

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.quantities import QUANTITIES, Statistic, components, quantity_of
+from wavefabric.acoustics.recorded_quantities import QUANTITIES, Statistic, components, quantity_of
 from wavefabric.acoustics.recording.delivery import Delivery
 from wavefabric.acoustics.recording.gather import RankParts
 from wavefabric.acoustics.recording.intensity import Intensity

@@ -80,6 +80,11 @@ def is_local(name: str) -> bool:
     return QUANTITIES[name].kind != "field"
 
 
+def meaning(name: str) -> str:
+    """What a quantity is: ``pressure, largest over time``."""
+    return f"{FIELDS[name[0]][1]}, {QUANTITIES[name].text}"
+
+
 def components(name: str, axes: str) -> list[str]:
     """Names of the arrays of a quantity: p_max; ux, uy of u_raw; Ix_avg, Iy_avg of I_avg."""
     stem = name.removesuffix("_raw")
