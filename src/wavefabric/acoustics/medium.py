@@ -80,9 +80,8 @@ class Medium:
         if self.reference_speed is not None:
             c_ref = _number_or_array(self.reference_speed, "m/s", "medium.reference_speed")
             if not isinstance(c_ref, float) or not 0 < c_ref < math.inf:
-                raise InputError(
-                    f"medium.reference_speed: {show(self.reference_speed)}; allowed: one number above 0, m/s"
-                )
+                given = show(self.reference_speed)
+                raise InputError(f"medium.reference_speed: {given}; allowed: one number above 0, m/s")
             assign(self, "reference_speed", c_ref)
 
     def _power(self) -> float | None:
@@ -103,9 +102,8 @@ class Medium:
         """Smallest and largest sound speed, m/s."""
         low, high = float(np.min(self.sound_speed)), float(np.max(self.sound_speed))
         if not (low > 0 and high < math.inf):
-            raise InputError(
-                "medium.sound_speed: has values that are not above 0 and finite; allowed: m/s, above 0"
-            )
+            given = "has values that are not above 0 and finite"
+            raise InputError(f"medium.sound_speed: {given}; allowed: m/s, above 0")
         return low, high
 
     def on(self, grid: Grid) -> dict[str, Any]:
@@ -125,10 +123,8 @@ class Medium:
         if self.nonlinearity is not None:
             parameters["nonlinearity"] = in_memory("nonlinearity")
         if self.alpha_coeff is not None:
-            parameters["absorption"] = self.absorption
-            parameters["alpha_coeff"] = in_memory("alpha_coeff")
-            parameters["alpha_power"] = self.alpha_power
-            parameters["dispersion"] = self.dispersion
+            parameters |= {"absorption": self.absorption, "alpha_coeff": in_memory("alpha_coeff")}
+            parameters |= {"alpha_power": self.alpha_power, "dispersion": self.dispersion}
         return parameters
 
 

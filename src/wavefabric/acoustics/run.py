@@ -73,21 +73,15 @@ def run(
         Takes what is recorded, on rank 0; not used on other ranks.
     device : str or Device
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:K"``, or one that is open. Each rank has a GPU of its own
-        with ``"auto"`` and ``"cuda"``. Not used with `comm`, which has one.
+        with ``"auto"`` and ``"cuda"``. Not used with `comm`, the ranks that share the grid, which has one.
     threads : int, optional
-        CPU threads. By default as many as suit the grid (`wavefabric.acoustics.threads`): one on a small
-        grid; and one for each of several ranks.
+        CPU threads. By default as many as suit the grid, and one for each of several ranks.
     precision : str
         ``"single"``, ``"double"``, or ``"auto"``: double on a CPU for grids of up to `SMALL` points.
-    progress : Progress, optional
-        Told on rank 0.
-    checkpoints : Checkpoints, optional
+    progress, checkpoints, decomposition : optional
+        Told on rank 0; when to save; how ranks share the grid.
     loading_seconds : float
         Time that reading the input took, for the report.
-    comm : Communicator, optional
-        The ranks that share the grid; by default all that were started together.
-    decomposition : Options, optional
-        How they share it.
 
     Returns
     -------
@@ -98,15 +92,11 @@ def run(
     ------
     InputError
         Unknown device or precision, too little memory, a checkpoint of another run or layout, ranks that were
-        given different problems, a decomposition that does not fit.
+        given different problems, a decomposition that does not fit. All errors are raised on all ranks.
     FieldLost
         If the pressure is no longer finite, or the energy has grown beyond what the sources can have put in.
     KeyboardInterrupt
         After Ctrl-C or SIGTERM, once a checkpoint was saved, if there are `checkpoints`.
-
-    Notes
-    -----
-    With several ranks all of these are raised on all of them.
     """
     if precision not in (*PRECISIONS, "auto"):
         raise InputError(f"precision: {precision!r} given; allowed: auto, {', '.join(PRECISIONS)}")
@@ -154,10 +144,8 @@ class _Run:
         self._comm, self._device = comm, comm.device
         self._report = Report(total_steps=problem.steps, device=self._device.name)
         digest = identity(problem, recording) if checkpoints is not None or comm.size > 1 else ""
-        check_agreement(
-            comm.control,
-            {"problem": digest, "options": repr((dtype.str, options, checkpoints))},
-        )
+        shared = {"problem": digest, "options": repr((dtype.str, options, checkpoints))}
+        check_agreement(comm.control, shared)
         self._decomposition = self._decompose(options)
         self._checkpoint: RunCheckpoint | None = None
         if checkpoints is not None:
@@ -363,12 +351,8 @@ class _Run:
         assert self._checkpoint is not None
         self._device.synchronize()
         self._recorder.settle()
-        state = {
-            "step": self._done,
-            "seconds": self._all_seconds(),
-            "run": self._token,
-            "watch": self._watch.state(),
-        }
+        state = {"step": self._done, "seconds": self._all_seconds(), "run": self._token}
+        state["watch"] = self._watch.state()
         self._checkpoint.save(self._arrays(), state, self._locks, last)
 
     def _all_seconds(self) -> dict[str, float]:

@@ -60,15 +60,11 @@ class KWaveOutput:
             raise InputError(
                 f"output: {path} is the input, or replaces it while it is made; allowed: another"
             )
-        self.finished = False
-        self._input = input
-        self._level = compression
-        self._copy_mask = copy_sensor_mask
-        self._start = start
+        self._input, self._level, self._copy_mask, self._start = input, compression, copy_sensor_mask, start
         self._threads = threads or default_threads(input.problem.shape)
         self._file: h5py.File | None = None
         self._items: dict[str, list[h5py.Dataset]] = {}
-        self._begun = False
+        self.finished = self._begun = False
 
     # --- Sink ----------------------------------------------------------------------------------------
 
@@ -80,7 +76,7 @@ class KWaveOutput:
         # Once more, now that nobody else writes here: another run may have ended since the first look.
         check_output(self.path, self._force)
         if rows_done:
-            self._reopen(described, layout.run)
+            file = self._reopen(described, layout.run)
             self._begun = True
         else:
             self._check_unfinished()
@@ -88,20 +84,16 @@ class KWaveOutput:
             self._begun = True
             run = {"parts": described, "run": layout.run, "checkpoint": str(self._checkpoint or "")}
             write_text(self._run_file, json.dumps(run), "output", force=True)
-            self._create(datasets)
-        assert self._file is not None
-        file = self._file
+            file = self._create(datasets)
         self._items = {name: [file[item.path] for item in items] for name, items in datasets.items()}  # type: ignore[misc]
 
     def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
         """Write rows of a time series."""
-        rows = slice(first, first + len(block))
-        items = self._items[name]
+        rows, items = slice(first, first + len(block)), self._items[name]
         if not isinstance(self._input.sensor, Cuboids):
             items[0][0, rows] = block
             return
-        parts = _split(block, [item.shape[1:] for item in items])
-        for item, part in zip(items, parts, strict=True):
+        for item, part in zip(items, _split(block, [item.shape[1:] for item in items]), strict=True):
             item[rows] = part
 
     def flush(self) -> None:
@@ -111,6 +103,7 @@ class KWaveOutput:
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
         """Add statistics, fields and header, and give the file its name."""
         assert self._file is not None
+        complete = self._packed if self._level else self._partial
         try:
             for name, array in arrays:
                 items = self._items[name]
@@ -124,16 +117,13 @@ class KWaveOutput:
                 self._put_header(self._file, report)
                 self._sync()
             self._close()
-            complete = self._packed if self._level else self._partial
-            with open(complete, "rb+") as handle:
-                os.fsync(handle.fileno())
+            _to_disk(complete)
             os.replace(complete, self.path)
         finally:
             self._close()
             self._packed.unlink(missing_ok=True)
         sync_folder(self.path.parent)
         self._remove_working_files()
-        self._begun = False
         self.finished = True
 
     def abandon(self, keep: bool) -> None:
@@ -181,32 +171,30 @@ class KWaveOutput:
             return {}
         return run if isinstance(run, dict) else {}
 
-    def _create(self, datasets: dict[str, list[OutputDataset]]) -> None:
+    def _create(self, datasets: dict[str, list[OutputDataset]]) -> h5py.File:
         file = self._file = h5py.File(self._partial, "w", **OPEN_OPTIONS)
         self._put_header(file, Report())
         for items in datasets.values():
             for item in items:
                 output_file.allocate(file, item)
-        output_file.put_scalars(file, self._input)
-        if self._copy_mask and self._input.sensor is not None:
-            output_file.put_sensor_mask(file, self._input.sensor)
+        output_file.put_input(file, self._input, self._copy_mask)
         self._sync()
+        return file
 
-    def _reopen(self, described: str, run: str) -> None:
-        key, again = f"output: {self._partial}", "remove it and the checkpoint and start anew"
-        if not self._partial.exists():
-            raise InputError(
-                f"{key} is missing, the checkpoint needs what it holds; remove the checkpoint and start anew"
-            )
-        try:
-            self._file = h5py.File(self._partial, "r+", **OPEN_OPTIONS)
-        except (OSError, KeyError, RuntimeError):
-            self._close()
-            raise InputError(f"{key} is damaged; {again}") from None
-        earlier = self._read_run()
-        if earlier.get("parts") != described or earlier.get("run") != run:
-            self._close()
-            raise InputError(f"{key} belongs to another run than the checkpoint; {again}")
+    def _reopen(self, described: str, run: str) -> h5py.File:
+        fault = "is missing, the checkpoint needs what it holds; remove the checkpoint and start anew"
+        again = "remove it and the checkpoint and start anew"
+        if self._partial.exists():
+            try:
+                self._file = h5py.File(self._partial, "r+", **OPEN_OPTIONS)
+                earlier = self._read_run()
+                if earlier.get("parts") == described and earlier.get("run") == run:
+                    return self._file
+                fault = f"belongs to another run than the checkpoint; {again}"
+            except (OSError, KeyError, RuntimeError):
+                fault = f"is damaged; {again}"
+        self._close()
+        raise InputError(f"output: {self._partial} {fault}")
 
     def _put_header(self, file: h5py.File, report: Report) -> None:
         description = self._input.attributes.get("file_description", "")
@@ -215,8 +203,7 @@ class KWaveOutput:
     def _sync(self) -> None:
         assert self._file is not None
         self._file.flush()
-        with open(self._partial, "rb+") as handle:
-            os.fsync(handle.fileno())
+        _to_disk(self._partial)
 
     def _close(self) -> None:
         self._items = {}
@@ -229,12 +216,18 @@ class KWaveOutput:
     def _remove_working_files(self) -> None:
         self._partial.unlink(missing_ok=True)
         self._run_file.unlink(missing_ok=True)
+        self._begun = False
 
 
 def working_names(path: Path) -> tuple[Path, Path, Path]:
     """Where an output is while it is made, while it is compressed, and what says which run it is of."""
     endings = (".partial", ".packed.partial", ".partial.json")
     return tuple(path.parent / (path.name + ending) for ending in endings)  # type: ignore[return-value]
+
+
+def _to_disk(path: Path) -> None:
+    with open(path, "rb+") as handle:
+        os.fsync(handle.fileno())
 
 
 def _goes_on(checkpoint: Path, run: str) -> bool:

@@ -97,16 +97,12 @@ def allocate(file: h5py.File, dataset: OutputDataset) -> None:
     put_types(file[dataset.path])  # type: ignore[arg-type]
 
 
-def put_scalars(file: h5py.File, input: KWaveInput) -> None:
-    """What k-Wave copies from the input, and the number of steps."""
-    steps = input.problem.steps
+def put_input(file: h5py.File, input: KWaveInput, sensor_too: bool) -> None:
+    """What k-Wave copies from the input, the number of steps, and the sensor if it is asked for."""
+    steps, sensor = input.problem.steps, input.sensor
     for name, value in {**input.copied_scalars, "Nt": steps, "t_index": steps}.items():
         put(file, name, value)
-
-
-def put_sensor_mask(file: h5py.File, sensor: np.ndarray | Cuboids) -> None:
-    """The sensor of the input."""
-    for name, value in sensor_datasets(sensor).items():
+    for name, value in sensor_datasets(sensor).items() if sensor_too and sensor is not None else ():
         put(file, name, value, (1, value.shape[1], _row_chunk(value.shape[2])) if np.ndim(value) else None)
 
 

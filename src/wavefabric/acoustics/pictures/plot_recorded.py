@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wavefabric.acoustics.pictures.frame import add_colour_bar, new_axes, save, show_image, style
+from wavefabric.acoustics.pictures.fields import add_colour_bar, new_axes, save, show_image, style
 from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
 from wavefabric.acoustics.recorded_quantities import describe
 from wavefabric.errors import InputError
