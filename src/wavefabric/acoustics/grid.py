@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, real
+from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, real, require
 from wavefabric.acoustics.problem import Problem
 from wavefabric.errors import InputError
-from wavefabric.units import show
 
 if TYPE_CHECKING:
     from wavefabric.acoustics.medium import Medium
@@ -75,9 +74,8 @@ class Grid:
             # min() keeps the first, hence the thinnest, of equally good ones.
             return tuple(min(AUTO_PML, key=lambda m: largest_prime_factor(n + 2 * m)) for n in self.shape)
         sizes = per_axis(_DEFAULT_PML[n] if size is None else size, n)
-        if len(sizes) != n or any(not is_whole(number) or number < 0 for number in sizes):
-            allowed = "a whole number from 0, one an axis, 'auto' or None"
-            raise InputError(f"grid.pml_size: {show(size)}; allowed: {allowed}")
+        right = len(sizes) == n and all(is_whole(number) and number >= 0 for number in sizes)
+        require(right, "grid.pml_size", size, "a whole number from 0, one an axis, 'auto' or None")
         for points, number in zip(self.shape, sizes, strict=True):
             if self.pml_inside and number and 2 * number >= points:
                 raise InputError(
@@ -125,8 +123,7 @@ class Grid:
 
     def cfl_step(self, medium: Medium, cfl: float) -> float:
         """Time step, s, of a CFL number, whether that is stable or not."""
-        if isinstance(cfl, str) or not 0 < cfl < math.inf:
-            raise InputError(f"cfl: {show(cfl)}; allowed: a number above 0")
+        require(not isinstance(cfl, str) and 0 < cfl < math.inf, "cfl", cfl, "a number above 0")
         return cfl * min(self.spacing) / medium.speeds[1]
 
     def silent_problem(self, medium: Medium, dt: float, steps: int = 1) -> Problem:
@@ -225,21 +222,19 @@ def three_axes(values: Sequence[int], last: int) -> tuple[int, int, int]:
 
 def _shape(value: Any) -> tuple[int, ...]:
     shape = tuple(value) if np.iterable(value) else ()
-    if len(shape) not in (2, 3) or any(not is_whole(n) or n < 2 for n in shape):
-        raise InputError(f"grid.shape: {show(value)}; allowed: 2 or 3 whole numbers from 2")
+    right = len(shape) in (2, 3) and all(is_whole(n) and n >= 2 for n in shape)
+    require(right, "grid.shape", value, "2 or 3 whole numbers from 2")
     return tuple(int(n) for n in shape)
 
 
 def _spacings(value: Any, n: int) -> tuple[float, ...]:
     spacings = per_axis(value, n)
-    if len(spacings) != n:
-        raise InputError(f"grid.spacing: {show(value)}; allowed: one value, or one an axis ({n})")
+    require(len(spacings) == n, "grid.spacing", value, f"one value, or one an axis ({n})")
     return tuple(positive(spacing, "m", "grid.spacing") for spacing in spacings)
 
 
 def _alphas(value: Any, n: int) -> tuple[float, ...]:
     alphas = tuple(real(alpha, "grid.pml_alpha") for alpha in per_axis(value, n))
-    if len(alphas) != n or not all(0 <= alpha < math.inf for alpha in alphas):
-        allowed = "numbers from 0, one for all axes or one an axis"
-        raise InputError(f"grid.pml_alpha: {show(value)}; allowed: {allowed}")
+    right = len(alphas) == n and all(0 <= alpha < math.inf for alpha in alphas)
+    require(right, "grid.pml_alpha", value, "numbers from 0, one for all axes or one an axis")
     return alphas

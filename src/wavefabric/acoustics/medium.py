@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, real
+from wavefabric.acoustics.arguments import as_array, real, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
@@ -68,8 +68,8 @@ class Medium:
             raise InputError(
                 "medium.density: is missing; allowed: kg/m³, one number or one for each grid point"
             )
-        if self.absorption not in ("power_law", "stokes"):
-            raise InputError(f"medium.absorption: {show(self.absorption)}; allowed: 'power_law' or 'stokes'")
+        known = self.absorption in ("power_law", "stokes")
+        require(known, "medium.absorption", self.absorption, "'power_law' or 'stokes'")
         units = {"sound_speed": "m/s", "density": "kg/m^3", "alpha_coeff": "", "nonlinearity": ""}
         assign = object.__setattr__
         for name, unit in units.items():
@@ -79,9 +79,8 @@ class Medium:
         assign(self, "alpha_power", self._power())
         if self.reference_speed is not None:
             c_ref = _number_or_array(self.reference_speed, "m/s", "medium.reference_speed")
-            if not isinstance(c_ref, float) or not 0 < c_ref < math.inf:
-                given = show(self.reference_speed)
-                raise InputError(f"medium.reference_speed: {given}; allowed: one number above 0, m/s")
+            right = isinstance(c_ref, float) and 0 < c_ref < math.inf
+            require(right, "medium.reference_speed", self.reference_speed, "one number above 0, m/s")
             assign(self, "reference_speed", c_ref)
 
     def _power(self) -> float | None:
@@ -146,6 +145,5 @@ def _number_or_array(value: Any, unit: str, key: str) -> float | np.ndarray:
     if isinstance(value, str):
         return quantity(value, unit, key)
     array = as_array(value, key)
-    if array.dtype.kind not in "fiu":
-        raise InputError(f"{key}: {show(value)}; allowed: a number, or one for each grid point")
+    require(array.dtype.kind in "fiu", key, value, "a number, or one for each grid point")
     return float(array) if array.ndim == 0 else array

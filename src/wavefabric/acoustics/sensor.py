@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, is_whole
+from wavefabric.acoustics.arguments import as_array, is_whole, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Interpolation, Recording
 from wavefabric.acoustics.recorded_quantities import QUANTITIES, is_local
@@ -21,13 +21,11 @@ from wavefabric.units import show
 _SLACK = 1e-6
 
 
-@dataclass(frozen=True)
-class _Boxes:
+class _Boxes(NamedTuple):
     corners: tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class _Points:
+class _Points(NamedTuple):
     positions: Any
 
 
@@ -61,15 +59,14 @@ class Sensor:
 
     def __post_init__(self) -> None:
         allowed = ", ".join(record_names())
-        if not self._names():
-            raise InputError(f"sensor.record: {show([])}; allowed: {allowed}")
+        require(self._names(), "sensor.record", [], allowed)
         for name in self._names():
             if not isinstance(name, str) or name not in record_names():
                 near = difflib.get_close_matches(name, record_names(), n=1) if isinstance(name, str) else []
                 meant = f"did you mean {show(near[0])}? " if near else ""
                 raise InputError(f"sensor.record: {show(name)}; {meant}allowed: {allowed}")
-        if not is_whole(self.start) or self.start < 0:
-            raise InputError(f"sensor.start: {show(self.start)}; allowed: a whole number from 0")
+        right = is_whole(self.start) and self.start >= 0
+        require(right, "sensor.start", self.start, "a whole number from 0")
 
     def _names(self) -> tuple[Any, ...]:
         single = isinstance(self.record, str) or not isinstance(self.record, Iterable)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole, positive
+from wavefabric.acoustics.arguments import is_whole, positive, require
 from wavefabric.acoustics.check.dispersion import largest_shift
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
@@ -23,7 +23,6 @@ from wavefabric.errors import InputError
 from wavefabric.lifecycle.collective_errors import locked_by_first_rank, on_first_rank
 from wavefabric.results.file import ResultWriter
 from wavefabric.system.progress import Progress
-from wavefabric.units import show
 
 if TYPE_CHECKING:
     from wavefabric.acoustics.parallel.decomposition import Options
@@ -42,8 +41,7 @@ def to_problem(
     wrong.
     """
     dt = positive(dt, "s", "dt")
-    if not is_whole(steps) or steps < 1:
-        raise InputError(f"steps: {show(steps)}; allowed: a whole number from 1")
+    require(is_whole(steps) and steps >= 1, "steps", steps, "a whole number from 1")
     sensor = Sensor(record=WITHOUT_SENSOR) if sensor is None else sensor
     for key, value, kind in (("source", source, "Source"), ("sensor", sensor, "Sensor")):
         if not hasattr(value, "on"):
@@ -182,7 +180,7 @@ def solve(
     """
     # Late: building a problem should not pay for Numba.
     from wavefabric.acoustics.check.rules import check, check_recording
-    from wavefabric.acoustics.recording.gather import broadcast
+    from wavefabric.acoustics.recording.delivery import broadcast
     from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
     from wavefabric.acoustics.run import Checkpoints, communicator, run
 

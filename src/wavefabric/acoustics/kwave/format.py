@@ -10,7 +10,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import h5py
 import numpy as np
@@ -84,7 +84,7 @@ class Reader:
         self.sizes: dict[str, int] = {}
         self.file = open_hdf5(self.path, wanted)
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -71,28 +71,26 @@ def read_input(path: str | Path, device: Device | None = None) -> KWaveInput:
         wrong type, shape or value (the line names it); if the grid is nonuniform or axisymmetric; if all
         arrays together, written or not, do not fit into memory.
     """
-    with Reader(path) as file:
-        attributes, version = _header(file)
-        _check_memory(file, version, device)
-        contents = _Contents(file, version)
-        problem, sensor = contents.problem(), contents.sensor()
+    with _Contents(path) as file:
+        file.read_header()
+        _check_memory(file, device)
+        problem, sensor = file.problem(), file.sensor()
     names = dataset_names(file.path)
     check(problem, names, first_index=1)
     if sensor is not None:
         name = "sensor_mask_corners" if isinstance(sensor, Cuboids) else "sensor_mask_index"
         names["recording.where"] = dataset_key(file.path, name)
         check_recording(problem, Recording(("p_raw",), sensor), names, first_index=1)
-    return KWaveInput(file.path, problem, sensor, attributes, contents.copied_scalars, version)
+    return KWaveInput(file.path, problem, sensor, file.header, file.copied_scalars, file.version)
 
 
-def _check_memory(file: Reader, version: tuple[int, int], device: Device | None) -> None:
+def _check_memory(file: _Contents, device: Device | None) -> None:
     """Refuse what does not fit, by the shapes of the datasets and before any is read."""
     from wavefabric.acoustics.choose_stages import needed_bytes
 
     file.outline = True
-    contents = _Contents(file, version)
-    problem = contents.problem()
-    contents.sensor()
+    problem = file.problem()
+    file.sensor()
     file.outline = False
     read = sum(file.sizes.values())
     run = 0
@@ -114,40 +112,40 @@ def dataset_names(path: str | Path) -> dict[str, str]:
     return names | {"transducer.index": names["velocity_source.index"]}
 
 
-def _header(file: Reader) -> tuple[dict[str, str], tuple[int, int]]:
-    """The root's attributes, and the version of the format."""
-    attributes = file.attributes()
-    if attributes.get("format") == "wavefabric result":
-        raise InputError(f"{file.path}: is a result of wavefabric; allowed: a k-Wave input file")
-    wanted = {
-        "file_type": (("input",), "'input' (a k-Wave input file)"),
-        "major_version": (("1",), "1"),
-        "minor_version": (("0", "1", "2"), "0 or 1 or 2"),
-    }
-    for name, (values, allowed) in wanted.items():
-        if attributes.get(name) not in values:
-            given = f"'{attributes[name]}'" if name in attributes else "is missing"
-            raise InputError(f"{file.path}: attribute '{name}': {given}; allowed: {allowed}")
-    return attributes, (1, int(attributes["minor_version"]))
+class _Contents(Reader):
+    """Reads header, problem and sensor of a file, and keeps the scalars that go into the output too."""
 
-
-class _Contents:
-    """Reads problem and sensor of a file, and keeps the scalars that go into the output too."""
-
-    def __init__(self, file: Reader, version: tuple[int, int]):
-        self._file, self._version = file, version
+    def __init__(self, path: str | Path):
+        super().__init__(path)
+        self.header, self.version = {}, (1, 2)
         self.copied_scalars: dict[str, int | float] = {}
 
+    def read_header(self) -> None:
+        """Refuse what is no input file."""
+        self.header = self.attributes()
+        if self.header.get("format") == "wavefabric result":
+            raise InputError(f"{self.path}: is a result of wavefabric; allowed: a k-Wave input file")
+        wanted = {
+            "file_type": (("input",), "'input' (a k-Wave input file)"),
+            "major_version": (("1",), "1"),
+            "minor_version": (("0", "1", "2"), "0 or 1 or 2"),
+        }
+        for name, (values, allowed) in wanted.items():
+            if self.header.get(name) not in values:
+                given = f"'{self.header[name]}'" if name in self.header else "is missing"
+                raise InputError(f"{self.path}: attribute '{name}': {given}; allowed: {allowed}")
+        self.version = (1, int(self.header["minor_version"]))
+
     def _scalar(self, name: str, highest: int = MAX_POINTS) -> Any:
-        value = self._file.scalar(name)
+        value = self.scalar(name)
         if isinstance(value, int) and value > highest:
-            raise self._file.fault(name, str(value), f"0 to {highest}")
+            raise self.fault(name, str(value), f"0 to {highest}")
         self.copied_scalars[name] = value
         return value
 
     def problem(self) -> Problem:
         """Grid, medium and sources."""
-        file, scalar = self._file, self._scalar
+        scalar = self._scalar
         shape = self._shape()
         axes = AXES[:2] if shape[2] == 1 else AXES
         fill = 3 - len(axes)
@@ -161,7 +159,7 @@ class _Contents:
         *velocity, transducer, pressure = (scalar(f"{name}_source_flag") for name in signals)
         p0 = scalar("p0_source_flag", 1)
         if scalar("nonuniform_grid_flag"):
-            raise file.fault("nonuniform_grid_flag", "the grid is nonuniform", "0, a uniform grid")
+            raise self.fault("nonuniform_grid_flag", "the grid is nonuniform", "0, a uniform grid")
         absorbing, nonlinear = scalar("absorbing_flag", 2), scalar("nonlinear_flag", 1)
         self._check_cartesian()
         medium = self._medium(axes, shape[::-1], absorbing, nonlinear)
@@ -171,7 +169,7 @@ class _Contents:
             **medium,
             velocity_source=self._velocity(index, velocity) if any(velocity) else None,
             transducer=self._transducer(index, transducer) if transducer else None,
-            initial_pressure=file.array("p0_source_input", shape[::-1]) if p0 else None,
+            initial_pressure=self.array("p0_source_input", shape[::-1]) if p0 else None,
             pressure_source=self._pressure(pressure) if pressure else None,
         )
 
@@ -179,17 +177,17 @@ class _Contents:
         shape = tuple(self._scalar(f"N{a}") for a in AXES)
         for axis, size, lowest in zip(AXES, shape, (2, 2, 1), strict=True):
             if size < lowest:
-                raise self._file.fault(f"N{axis}", str(size), f"a whole number from {lowest}")
+                raise self.fault(f"N{axis}", str(size), f"a whole number from {lowest}")
         if math.prod(shape) > MAX_POINTS:
             points = " x ".join(map(str, shape))
-            raise self._file.fault("Nx", f"{points} grid points", f"up to {MAX_POINTS}")
+            raise self.fault("Nx", f"{points} grid points", f"up to {MAX_POINTS}")
         return shape  # type: ignore[return-value]
 
     def _check_cartesian(self) -> None:
-        if self._version < (1, 2) and "axisymmetric_flag" not in self._file:
+        if self.version < (1, 2) and "axisymmetric_flag" not in self:
             self.copied_scalars["axisymmetric_flag"] = 0
         elif self._scalar("axisymmetric_flag"):
-            raise self._file.fault("axisymmetric_flag", "the grid is axisymmetric", "0, a Cartesian grid")
+            raise self.fault("axisymmetric_flag", "the grid is axisymmetric", "0, a Cartesian grid")
 
     def _medium(self, axes: str, grid: tuple[int, ...], absorbing: int, nonlinear: int) -> dict[str, Any]:
         """The medium's part of a `Problem`, by the names of its parameters; ``grid`` is (Nz, Ny, Nx)."""
@@ -198,38 +196,38 @@ class _Contents:
         for axis, value in zip(axes, staggered, strict=True):
             if isinstance(value, float) != isinstance(density, float):
                 kinds = ["one number" if isinstance(v, float) else "an array" for v in (value, density)]
-                raise self._file.fault(f"rho0_sg{axis}", f"is {kinds[0]}, rho0 is {kinds[1]}", "both alike")
+                raise self.fault(f"rho0_sg{axis}", f"is {kinds[0]}, rho0 is {kinds[1]}", "both alike")
         return {
             "density": density,
             "density_staggered": staggered,
             "absorption": ABSORPTION[absorbing],
             "alpha_coeff": field("alpha_coeff") if absorbing else 0.0,
-            "alpha_power": self._file.scalar("alpha_power") if absorbing else 0.0,
+            "alpha_power": self.scalar("alpha_power") if absorbing else 0.0,
             "sound_speed": field("c0"),
             "nonlinearity": field("BonA") if nonlinear else None,
         }
 
     def _field(self, grid: tuple[int, ...], name: str) -> float | np.ndarray:
-        array = self._file.array(name, (1, 1, 1), grid)
+        array = self.array(name, (1, 1, 1), grid)
         return float(array[0, 0, 0]) if array.shape == (1, 1, 1) else array
 
     def _index(self, name: str, *shape: int | str) -> np.ndarray:
         """Indices, which count from 1 in the file, from 0; without the first axis of their shape."""
-        index = self._file.array(name, shape)[0]
-        if self._file.outline:  # zeros, perhaps more than can be looked at
+        index = self.array(name, shape)[0]
+        if self.outline:  # zeros, perhaps more than can be looked at
             return np.broadcast_to(np.zeros((), np.int64), index.shape)
         if index.max() > np.uint64(MAX_POINTS):
-            raise self._file.fault(name, f"{index.max()}", f"1 to {MAX_POINTS}")
+            raise self.fault(name, f"{index.max()}", f"1 to {MAX_POINTS}")
         return index.astype(np.int64) - 1
 
     def _points(self, name: str) -> np.ndarray:
         return self._index(name, 1, 1, "points")[0]
 
     def _signal(self, name: str, flag: int, columns: int) -> np.ndarray:
-        signal = self._file.array(name, (1, "steps", columns))[0]
+        signal = self.array(name, (1, "steps", columns))[0]
         if len(signal) < flag:
             steps = f"has {len(signal)} time steps"
-            raise self._file.fault(name, steps, f"{flag} or more, as its source flag says")
+            raise self.fault(name, steps, f"{flag} or more, as its source flag says")
         return signal[:flag]
 
     def _pressure(self, flag: int) -> PressureSource:
@@ -247,19 +245,19 @@ class _Contents:
         return VelocitySource(index, signals, mode)
 
     def _transducer(self, index: np.ndarray, flag: int) -> TransducerSource:
-        signal = self._file.array("transducer_source_input", (1, 1, "steps"))[0, 0]
+        signal = self.array("transducer_source_input", (1, 1, "steps"))[0, 0]
         return TransducerSource(index, self._points("delay_mask"), signal, flag)
 
     def sensor(self) -> np.ndarray | Cuboids | None:
         """Where to record."""
-        file, old = self._file, self._version < (1, 1)
+        old = self.version < (1, 1)
         parts = ("index",) if old else ("type", "index", "corners")
-        if not any(f"sensor_mask_{part}" in file for part in parts):
+        if not any(f"sensor_mask_{part}" in self for part in parts):
             return None
-        kind = 0 if old else file.scalar("sensor_mask_type")
+        kind = 0 if old else self.scalar("sensor_mask_type")
         if kind == 0:
             return self._points("sensor_mask_index")
         if kind != 1:
-            raise file.fault("sensor_mask_type", str(kind), "0 (index) or 1 (corners)")
+            raise self.fault("sensor_mask_type", str(kind), "0 (index) or 1 (corners)")
         corners = self._index("sensor_mask_corners", 1, "cuboids", 6)
-        return None if file.outline else Cuboids(corners[:, :3].copy(), corners[:, 3:].copy())
+        return None if self.outline else Cuboids(corners[:, :3].copy(), corners[:, 3:].copy())

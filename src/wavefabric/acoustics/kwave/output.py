@@ -14,6 +14,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from wavefabric.files.text import write_text
 from wavefabric.results.checkpoint_file import read_state
 
 
+@dataclass(eq=False)
 class KWaveOutput:
     """A `Sink` that writes what k-Wave would write, float32 whatever the precision of the run.
 
@@ -40,41 +42,39 @@ class KWaveOutput:
     file that another run than that of ``checkpoint`` can go on from is kept, unless `force`.
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        input: KWaveInput,
-        *,
-        compression: int = 0,
-        copy_sensor_mask: bool = False,
-        force: bool = False,
-        start: int = 0,
-        threads: int | None = None,
-        checkpoint: str | Path | None = None,
-    ):
-        self.path, self._force = check_output(path, force), force
+    path: Path
+    input: KWaveInput
+    _: KW_ONLY
+    compression: int = 0
+    copy_sensor_mask: bool = False
+    force: bool = False
+    start: int = 0
+    threads: int | None = None
+    checkpoint: Path | None = None
+    finished: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.path = check_output(self.path, self.force)
         self._partial, self._packed, self._run_file = working_names(self.path)
-        self._checkpoint = None if checkpoint is None else Path(checkpoint).resolve()
+        if self.checkpoint is not None:
+            self.checkpoint = Path(self.checkpoint).resolve()
         self._check_unfinished()
-        if input.path.resolve() in [name.resolve() for name in (self.path, *working_names(self.path))]:
-            raise InputError(
-                f"output: {path} is the input, or replaces it while it is made; allowed: another"
-            )
-        self._input, self._level, self._copy_mask, self._start = input, compression, copy_sensor_mask, start
-        self._threads = threads or default_threads(input.problem.shape)
+        if self.input.path.resolve() in [name.resolve() for name in (self.path, *working_names(self.path))]:
+            fault = "is the input, or replaces it while it is made"
+            raise InputError(f"output: {self.path} {fault}; allowed: another")
         self._file: h5py.File | None = None
         self._items: dict[str, list[h5py.Dataset]] = {}
-        self.finished = self._begun = False
+        self._begun = False
 
     # --- Sink ----------------------------------------------------------------------------------------
 
     def begin(self, layout: RecordingLayout, rows_done: int) -> None:
         """Make room for all that is recorded, or open the file of an earlier leg; refuse another run's."""
-        datasets = output_datasets(layout, self._input.sensor, self._input.problem.array_shape)
+        datasets = output_datasets(layout, self.input.sensor, self.input.problem.array_shape)
         shapes = {name: [item.shape for item in items] for name, items in sorted(datasets.items())}
-        described = json.dumps({"parts": shapes, "start": self._start})
+        described = json.dumps({"parts": shapes, "start": self.start})
         # Once more, now that nobody else writes here: another run may have ended since the first look.
-        check_output(self.path, self._force)
+        check_output(self.path, self.force)
         if rows_done:
             file = self._reopen(described, layout.run)
             self._begun = True
@@ -82,7 +82,7 @@ class KWaveOutput:
             self._check_unfinished()
             self._check_room(datasets)
             self._begun = True
-            run = {"parts": described, "run": layout.run, "checkpoint": str(self._checkpoint or "")}
+            run = {"parts": described, "run": layout.run, "checkpoint": str(self.checkpoint or "")}
             write_text(self._run_file, json.dumps(run), "output", force=True)
             file = self._create(datasets)
         self._items = {name: [file[item.path] for item in items] for name, items in datasets.items()}  # type: ignore[misc]
@@ -90,7 +90,7 @@ class KWaveOutput:
     def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
         """Write rows of a time series."""
         rows, items = slice(first, first + len(block)), self._items[name]
-        if not isinstance(self._input.sensor, Cuboids):
+        if not isinstance(self.input.sensor, Cuboids):
             items[0][0, rows] = block
             return
         for item, part in zip(items, _split(block, [item.shape[1:] for item in items]), strict=True):
@@ -103,15 +103,15 @@ class KWaveOutput:
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
         """Add statistics, fields and header, and give the file its name."""
         assert self._file is not None
-        complete = self._packed if self._level else self._partial
+        complete = self._packed if self.compression else self._partial
         try:
             for name, array in arrays:
                 items = self._items[name]
                 parts = _split(array.reshape(-1), [item.shape for item in items])
                 for item, part in zip(items, parts, strict=True):
                     item[...] = part
-            if self._level:
-                with output_file.compressed_copy(self._file, self._packed, self._level) as packed:
+            if self.compression:
+                with output_file.compressed_copy(self._file, self._packed, self.compression) as packed:
                     self._put_header(packed, report)
             else:
                 self._put_header(self._file, report)
@@ -143,8 +143,8 @@ class KWaveOutput:
     def _check_room(self, datasets: dict[str, list[OutputDataset]]) -> None:
         """Everything is laid out at once: say so now if the disk cannot hold it."""
         needed = sum(item.file_bytes for items in datasets.values() for item in items)
-        needed *= 2 if self._level else 1
-        free, steps = shutil.disk_usage(self.path.parent).free, self._input.problem.steps
+        needed *= 2 if self.compression else 1
+        free, steps = shutil.disk_usage(self.path.parent).free, self.input.problem.steps
         if needed > free:
             raise InputError(
                 f"output: {self.path} needs {needed / 2**30:.3g} GiB for {steps} time steps (Nt), "
@@ -155,7 +155,7 @@ class KWaveOutput:
         """Keep the file of another run that can still go on from its own checkpoint."""
         run = self._read_run()
         other = Path(run.get("checkpoint") or "/")
-        if self._force or not self._partial.exists() or other == self._checkpoint:
+        if self.force or not self._partial.exists() or other == self.checkpoint:
             return
         if _goes_on(other, run.get("run", "")):
             raise InputError(
@@ -177,7 +177,7 @@ class KWaveOutput:
         for items in datasets.values():
             for item in items:
                 output_file.allocate(file, item)
-        output_file.put_input(file, self._input, self._copy_mask)
+        output_file.put_input(file, self.input, self.copy_sensor_mask)
         self._sync()
         return file
 
@@ -197,8 +197,9 @@ class KWaveOutput:
         raise InputError(f"output: {self._partial} {fault}")
 
     def _put_header(self, file: h5py.File, report: Report) -> None:
-        description = self._input.attributes.get("file_description", "")
-        output_file.put_header(file, description, self._threads, report)
+        description = self.input.attributes.get("file_description", "")
+        threads = self.threads or default_threads(self.input.problem.shape)
+        output_file.put_header(file, description, threads, report)
 
     def _sync(self) -> None:
         assert self._file is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import in_unit
+from wavefabric.acoustics.arguments import in_unit, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.errors import InputError
 from wavefabric.results.plots import BLUE, GREY, INK, ORANGE, RED, STYLE
@@ -30,8 +30,7 @@ def plane(field: Any, grid: Grid, normal: str = "y", at: float | str = 0.0) -> n
         return values
     axis = _axis(normal, "xyz", "normal")
     x, coordinate = grid.coordinates[axis], in_unit(at, "m", "at")
-    if not x[0] <= coordinate <= x[-1]:
-        raise InputError(f"at: {show(at)}; allowed: {x[0]:g} to {x[-1]:g} m, inside the grid")
+    require(x[0] <= coordinate <= x[-1], "at", at, f"{x[0]:g} to {x[-1]:g} m, inside the grid")
     return np.take(values, int(np.argmin(np.abs(x - coordinate))), axis)
 
 
@@ -229,14 +228,12 @@ def save(figure: Any, path: str | Path | None, key: str) -> Figure:
 def _millimetres(grid: Grid, origin: Sequence[float] | None) -> dict[str, np.ndarray]:
     """Coordinates from an origin (m), mm, by the name of the axis."""
     zero = np.zeros(grid.dimensions) if origin is None else np.asarray(origin, float)
-    if zero.shape != (grid.dimensions,):
-        raise InputError(f"origin: {show(origin)}; allowed: {grid.dimensions} numbers, m")
+    require(zero.shape == (grid.dimensions,), "origin", origin, f"{grid.dimensions} numbers, m")
     return {name: (x - x0) * 1e3 for name, x, x0 in zip("xyz", grid.coordinates, zero, strict=False)}
 
 
 def _axis(name: Any, names: str, key: str) -> int:
-    if not isinstance(name, str) or len(name) != 1 or name not in names:
-        raise InputError(f"{key}: {show(name)}; allowed: {', '.join(names)}")
+    require(isinstance(name, str) and name in tuple(names), key, name, ", ".join(names))
     return names.index(name)
 
 

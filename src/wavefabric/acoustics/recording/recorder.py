@@ -17,8 +17,7 @@ import numpy as np
 
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recorded_quantities import QUANTITIES, Statistic, components, quantity_of
-from wavefabric.acoustics.recording.delivery import Delivery
-from wavefabric.acoustics.recording.gather import RankParts
+from wavefabric.acoustics.recording.delivery import Delivery, RankParts
 from wavefabric.acoustics.recording.intensity import Intensity
 from wavefabric.acoustics.recording.sampling import Sampler
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Sink

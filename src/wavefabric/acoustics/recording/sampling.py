@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.problem import Cuboids, Interpolation, Recording
-from wavefabric.acoustics.recording.gather import RankParts
+from wavefabric.acoustics.recording.delivery import RankParts
 
 
 class Sampler:

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from wavefabric.acoustics.analytic import bowl_depth
-from wavefabric.acoustics.arguments import is_whole, positive, real
+from wavefabric.acoustics.arguments import is_whole, positive, real, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.mask import Length, Point, TransducerMask, assemble, direction, point
 from wavefabric.errors import InputError
@@ -150,12 +150,10 @@ def linear_array(
         Direction of the row, as in `rectangle`; not used in 2-D.
     """
     n = grid.dimensions
-    if not is_whole(elements) or elements < 1:
-        raise InputError(f"elements: {show(elements)}; allowed: a whole number from 1")
+    require(is_whole(elements) and elements >= 1, "elements", elements, "a whole number from 1")
     centre, axes = _placed(grid, position, focus, None if n == 2 else along)
     width, step = positive(element_width, "m", "element_width"), positive(pitch, "m", "pitch")
-    if step < width * (1 - 1e-9):
-        raise InputError(f"pitch: {show(pitch)}; allowed: from {width:g} m, the element's width")
+    require(step >= width * (1 - 1e-9), "pitch", pitch, f"from {width:g} m, the element's width")
     if n == 3 and element_length is None:
         raise InputError("element_length: is missing; allowed: a length in 3-D, m")
     sides = (width,) if n == 2 else (width, positive(element_length, "m", "element_length"))
@@ -178,8 +176,7 @@ def _flat(
 
 
 def _upsampling(value: float) -> float:
-    if not 0 < real(value, "upsampling") < math.inf:
-        raise InputError(f"upsampling: {show(value)}; allowed: a number above 0")
+    require(0 < real(value, "upsampling") < math.inf, "upsampling", value, "a number above 0")
     return float(value)
 
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, check_reals, in_unit, positive, real
+from wavefabric.acoustics.arguments import check_choice, check_reals, in_unit, positive, real, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.transducers.band_limited import spread
 from wavefabric.errors import InputError
-from wavefabric.units import show
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -58,8 +57,8 @@ class TransducerMask:
     ) -> Source:
         """Mass source that drives the elements, with one signal a grid point.
 
-        ``signal`` is the pressure at the surface, Pa, (steps,) for all elements or (elements, steps); ``mode``
-        as of `Source`, but not ``"dirichlet"``; ``precision`` that of the signals at the grid points.
+        ``signal`` is the pressure at the surface, Pa, (steps,) for all elements or (elements, steps);
+        ``mode`` as of `Source`, but not ``"dirichlet"``; ``precision`` is that of the source.
         """
         signal = np.asarray(signal)
         fits = signal.ndim == 1 or (signal.ndim == 2 and len(signal) == self.elements)
@@ -120,8 +119,7 @@ def assemble(
     """Spread the points that sample the surface of each element, (points, dimensions) in m."""
     from scipy.sparse import csr_array
 
-    if not 0 <= real(tolerance, "tolerance") <= 0.5:
-        raise InputError(f"tolerance: {show(tolerance)}; allowed: from 0 to 0.5")
+    require(0 <= real(tolerance, "tolerance") <= 0.5, "tolerance", tolerance, "from 0 to 0.5")
     spacing = np.array(grid.spacing)
     # A mass source is scaled by Δx (see `Source`), which is what leaves one factor of it here.
     total = area * grid.spacing[0] / math.prod(grid.spacing)
@@ -152,8 +150,7 @@ def _check_inside(steps: np.ndarray, grid: Grid, metres: np.ndarray) -> None:
 def point(lengths: Point, dimensions: int, key: str) -> np.ndarray:
     """A point that a user gave, m."""
     values = tuple(lengths) if isinstance(lengths, list | tuple | np.ndarray) else ()
-    if len(values) != dimensions:
-        raise InputError(f"{key}: {show(lengths)}; allowed: {dimensions} lengths, m")
+    require(len(values) == dimensions, key, lengths, f"{dimensions} lengths, m")
     return np.array([in_unit(value, "m", key) for value in values])
 
 
