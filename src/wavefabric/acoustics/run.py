@@ -7,13 +7,17 @@ import secrets
 import time
 from contextlib import ExitStack
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics import choose_stages
 from wavefabric.acoustics.digest import identity
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.recording.recorder import Recorder
 from wavefabric.acoustics.recording.sinks import Report, Sink
+from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
 from wavefabric.acoustics.stability.stable_time_step import instability_causes
 from wavefabric.acoustics.threads import default_threads
@@ -31,9 +35,6 @@ from wavefabric.results.lock import FileLock
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.machine import peak_memory
 from wavefabric.system.progress import Progress, Silent
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.parallel.decomposition import Decomposition, Options
 
 __all__ = ["PRECISIONS", "SMALL", "Checkpoints", "communicator", "dtype_of", "run"]
 
@@ -146,31 +147,26 @@ class _Run:
         digest = identity(problem, recording) if checkpoints is not None or comm.size > 1 else ""
         shared = {"problem": digest, "options": repr((dtype.str, options, checkpoints))}
         check_agreement(comm.control, shared)
-        self._decomposition = self._decompose(options)
+        self._decomposition = decompose(problem.shape, comm.size, options)
+        if comm.size > 1:
+            self._report_sharing()
+        else:
+            self._decomposition = decompose(problem.shape, 1)  # its options serve several ranks
         self._checkpoint: RunCheckpoint | None = None
         if checkpoints is not None:
-            parts = "" if self._decomposition is None else repr(self._decomposition.subdomains)
+            parts = "" if comm.size == 1 else repr(self._decomposition.subdomains)
             layout = self._report.decomposition
             self._checkpoint = RunCheckpoint(comm, checkpoints, f"{digest} {dtype} {parts}", layout)
         #: Steps from one look at the fields to the next.
         self._look = max(1, min(problem.steps // 100, 100))
         self._watch = EnergyWatch(problem, max(self._look, _ENERGY_STEPS))
 
-    def _decompose(self, options: Options | None) -> Decomposition | None:
-        """How ranks share the grid; None for one rank."""
-        comm, report = self._comm, self._report
-        if comm.size == 1 and options is None:
-            return None
-        from wavefabric.acoustics.parallel.decomposition import decompose
-
-        decomposition = decompose(self._problem.shape, comm.size, options)
-        if comm.size == 1:
-            return None
-        facts = decomposition.describe()
+    def _report_sharing(self) -> None:
+        facts, report = self._decomposition.describe(), self._report
         rest = (f"{name} {value}" for name, value in facts.items() if name not in ("decomposition", "ranks"))
         report.decomposition = ", ".join([str(facts["decomposition"]), *rest])
-        report.ranks, report.transport, report.notes = comm.size, comm.transport, decomposition.notes
-        return decomposition
+        report.ranks, report.transport = self._comm.size, self._comm.transport
+        report.notes = self._decomposition.notes
 
     def run(self, sink: Sink | None, progress: Progress, begun: float, loading: float) -> Report:
         files = [(getattr(sink, "path", None), "output")]
@@ -181,7 +177,6 @@ class _Run:
             for path, key in files:
                 self._locks += stack.enter_context(locked_by_first_rank(self._comm, path, key))
             state = self._checkpoint.find() if self._checkpoint is not None else None
-            self._check_memory()
             self._allocate(sink)
             self._resume_or_begin(state)
             self._seconds = {"loading": loading, "preprocessing": time.perf_counter() - begun}
@@ -190,25 +185,15 @@ class _Run:
 
     # --- Before the first step --------------------------------------------------------------------------
 
-    def _check_memory(self) -> None:
-        from wavefabric.acoustics.choose_stages import needed_bytes
-
-        shared = [] if self._decomposition is None else [self._decomposition]
-        needed = needed_bytes(self._problem, self._recording, self._dtype, self._device, *shared)
-        advice = "use a smaller grid, single precision or fewer recorded points"
-        check_memory(self._comm, self._device, needed, "this run", advice)
-
     def _allocate(self, sink: Sink | None) -> None:
-        from wavefabric.acoustics import choose_stages
-        from wavefabric.acoustics.recording.recorder import Recorder
-        from wavefabric.acoustics.solver.step import Step
-
-        comm, shared = self._comm, self._decomposition
+        comm, device, shared = self._comm, self._device, self._decomposition
+        needed = choose_stages.needed_bytes(self._problem, self._recording, self._dtype, device, shared)
+        advice = "use a smaller grid, single precision or fewer recorded points"
+        check_memory(comm, device, needed, "this run", advice)
         self._stages = choose_stages.make_stages(
-            self._device, self._problem, self._dtype, comm=comm, decomposition=shared
+            device, self._problem, self._dtype, comm=comm, decomposition=shared
         )
-        parts = None if shared is None else shared.subdomains
-        self._recorder = Recorder(self._stages, self._recording, sink, comm, parts)
+        self._recorder = Recorder(self._stages, self._recording, sink, comm, shared.subdomains)
         self._step, self._energy = Step(self._stages), Energy(self._stages)
 
     def _resume_or_begin(self, state: dict[str, Any] | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import in_unit, require
+from wavefabric.acoustics.arguments import check_choice, in_unit, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.errors import InputError
 from wavefabric.results.plots import BLUE, GREY, INK, ORANGE, RED, STYLE
@@ -28,8 +28,9 @@ def plane(field: Any, grid: Grid, normal: str = "y", at: float | str = 0.0) -> n
         raise InputError(f"field: has the shape {values.shape}; allowed: {grid.shape}, the grid's")
     if grid.dimensions == 2:
         return values
-    axis = _axis(normal, "xyz", "normal")
-    x, coordinate = grid.coordinates[axis], in_unit(at, "m", "at")
+    check_choice(normal, tuple("xyz"), "normal")
+    axis, coordinate = "xyz".index(normal), in_unit(at, "m", "at")
+    x = grid.coordinates[axis]
     require(x[0] <= coordinate <= x[-1], "at", at, f"{x[0]:g} to {x[-1]:g} m, inside the grid")
     return np.take(values, int(np.argmin(np.abs(x - coordinate))), axis)
 
@@ -40,7 +41,6 @@ def plot_field(
     *,
     normal: str = "y",
     at: float | str = 0.0,
-    horizontal: str | None = None,
     outlines: Any = None,
     contours_db: Sequence[float] = (-3, -6),
     contours_in: Any = None,
@@ -52,7 +52,7 @@ def plot_field(
     axes: Axes | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """Draw a plane of a positive field, such as ``p_max_all``.
+    """Draw a plane of a positive field, such as ``p_max_all``; its longer axis goes to the right.
 
     Parameters
     ----------
@@ -61,8 +61,6 @@ def plot_field(
     grid : Grid
     normal, at : str; float or str
         The axis across the plane, of a 3-D grid, and where the plane is on it, m.
-    horizontal : str, optional
-        The axis that goes to the right; the longer one by default.
     outlines : array_like, grid's shape, optional
         Lines are drawn where neighbouring values differ: a medium's sound speed, or labels of tissue.
     contours_db : sequence of float
@@ -91,8 +89,7 @@ def plot_field(
     if not top > 0:
         raise InputError("field: has no value above 0; allowed: a positive field, such as p_max_all")
     millimetres = _millimetres(grid, origin)
-    right = max(names, key=lambda name: np.ptp(millimetres[name])) if horizontal is None else horizontal
-    right = names[_axis(right, names, "horizontal")]
+    right = max(names, key=lambda name: np.ptp(millimetres[name]))
     up = names.replace(right, "")
     x, y = millimetres[right], millimetres[up]
 
@@ -128,13 +125,10 @@ def plot_profiles(
     shaded: Mapping[str, tuple[float, float]] | None = None,
     dashed: Sequence[str] = (),
     title: str = "",
-    xlabel: str = "distance (mm)",
-    ylabel: str = "peak pressure (MPa)",
-    scale: float = 1e-6,
     axes: Axes | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """Draw values along a line.
+    """Draw pressures along a line.
 
     Parameters
     ----------
@@ -146,7 +140,7 @@ def plot_profiles(
         Label to a range of positions, m, such as a layer of tissue.
     dashed : sequence of str
         Labels of profiles to be drawn dashed and on top, such as a closed form.
-    title, xlabel, ylabel, scale, axes, path
+    title, axes, path
         As in `plot_field`.
     """
     millimetres = np.asarray(position, float) * 1e3
@@ -167,8 +161,8 @@ def plot_profiles(
             line: dict[str, Any] = {"linewidth": 2, "color": _LINE_COLOURS[k % len(_LINE_COLOURS)]}
             if name in dashed:
                 line = {"linestyle": (0, (4, 2.5)), "linewidth": 1.2, "color": INK, "zorder": 5}
-            axes.plot(millimetres, np.asarray(values, float) * scale, label=name, **line)
-        axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(millimetres[0], millimetres[-1]))
+            axes.plot(millimetres, np.asarray(values, float) * 1e-6, label=name, **line)
+        axes.set(xlabel="distance (mm)", ylabel="peak pressure (MPa)", xlim=millimetres[[0, -1]])
         axes.set_ylim(bottom=0)
         axes.legend(loc="best")
         axes.set_title(title, pad=18 if shaded else 8)
@@ -230,11 +224,6 @@ def _millimetres(grid: Grid, origin: Sequence[float] | None) -> dict[str, np.nda
     zero = np.zeros(grid.dimensions) if origin is None else np.asarray(origin, float)
     require(zero.shape == (grid.dimensions,), "origin", origin, f"{grid.dimensions} numbers, m")
     return {name: (x - x0) * 1e3 for name, x, x0 in zip("xyz", grid.coordinates, zero, strict=False)}
-
-
-def _axis(name: Any, names: str, key: str) -> int:
-    require(isinstance(name, str) and name in tuple(names), key, name, ", ".join(names))
-    return names.index(name)
 
 
 def _outline(axes: Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
