@@ -69,8 +69,8 @@ def run(
     _check(ranks, modes_per_rank, log2_n, steps, exchanges, step, repeats)
     bench = _Bench(ranks, modes_per_rank, 1 << log2_n, steps, step, repeats)
     for form in exchanges:
-        options = PropagationOptions("rk4ip", step=step)
-        needed = memory_needed(bench.fibre, bench.n, options, ranks.device, bench.share, form)
+        options = PropagationOptions("rk4ip", step=step, exchange=form)
+        needed = memory_needed(bench.fibre, bench.n, options, ranks.device, bench.share)
         ranks.check_memory(needed, f"modes-per-rank: {modes_per_rank} of 2^{log2_n} samples")
     forms = []
     for form in exchanges:

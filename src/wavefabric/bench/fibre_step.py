@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,7 @@ class _Case:
         operators.prepare(*integrator.lengths(self.h))
         integrator.begin(A, self.h)
         # As FixedStep does: one step as written, then its replay.
-        before = operators.counts.copy()
+        before = replace(operators.counts)
         integrator.step(A, self.h)
         cost = vars(operators.counts - before)
         graph = self.device.graph(lambda: integrator.step(A, self.h))
