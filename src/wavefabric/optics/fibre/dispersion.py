@@ -26,14 +26,8 @@ _HALF_SPANS = tuple(2 * math.pi * thz * 1e12 for thz in (8, 4, 2, 1, 0.5))
 class Dispersion:
     """Taylor coefficients of β(ω) of P LP modes.
 
-    Attributes
-    ----------
-    modes : ModeSet
-        The modes at the wavelength of the expansion.
-    beta : ndarray, shape (P, 5)
-        β0 … β4 in 1/m, s/m, s²/m, s³/m, s⁴/m (absolute, not relative to LP01).
-    error : ndarray, shape (P, 5)
-        Change of `beta` when the fit's degree falls by two: an estimate of the derivative's error from above.
+    ``beta`` (P, 5) holds β0 … β4 in 1/m, s/m, s²/m, s³/m, s⁴/m, absolute; ``error`` (P, 5) its change when
+    the fit's degree falls by two, an estimate of its error from above; ``modes`` those at the centre.
     """
 
     modes: ModeSet
@@ -49,27 +43,9 @@ class Dispersion:
 def dispersion(profile: Profile, wavelength: float, *, groups=None, step: float = STEP) -> Dispersion:
     """β0 … β4 by a polynomial through β at Chebyshev points in ω.
 
-    Parameters
-    ----------
-    profile : Profile
-        Index profile.
-    wavelength : float
-        Vacuum wavelength of the expansion, m.
-    groups : iterable of int, optional
-        Mode groups wanted; by default every mode guided over the whole span of ±8 THz. If a wanted group is
-        cut off within it, the span is less, down to ±0.5 THz.
-    step : float
-        Radial step, m. The same mesh serves all wavelengths, so its error is smooth in ω.
-
-    Returns
-    -------
-    Dispersion
-        With an estimate of the error of each coefficient.
-
-    Raises
-    ------
-    InputError
-        If a wanted group is not guided over the whole span, or the wavelength is out of range.
+    ``groups`` are those wanted, by default every mode guided over the whole span of ±8 THz; if a wanted group
+    is cut off within it, the span is less, down to ±0.5 THz, or else `InputError`. The same mesh, of radial
+    ``step`` (m), serves all wavelengths, so its error is smooth in ω.
     """
     omega0 = 2 * math.pi * SPEED_OF_LIGHT / positive(wavelength, "m", "wavelength")
     if _HALF_SPANS[0] >= omega0 / 3:

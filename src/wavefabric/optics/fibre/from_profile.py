@@ -31,14 +31,12 @@ def fibre_from_profile(
 ) -> Fibre:
     """Everything from an index profile: modes, β, A_eff and κ of our own solver.
 
-    Quantities may be text with a unit.
+    Quantities may be text with a unit. `InputError` if one is out of range or a group is not guided.
 
     Parameters
     ----------
-    profile : Profile
-        Index profile.
-    wavelength : float
-        Vacuum wavelength, m.
+    wavelength, step : float
+        Vacuum wavelength; radial step of the solver, m.
     groups : int or iterable of int, optional
         Groups 1 to g, or the group numbers; by default every group guided in full (from 1 without a gap).
     attenuation : float or array_like, shape (M,)
@@ -48,19 +46,6 @@ def fibre_from_profile(
     coupling : {"groups", "modes"}
         "groups": strong random coupling inside each group; κ per group, and β averaged over the group's
         modes, since light there sees all of them. "modes": weakly coupled modes, κ and β per mode.
-    name : str
-        Name of the fibre.
-    step : float
-        Radial step of the solver, m.
-
-    Returns
-    -------
-    Fibre
-
-    Raises
-    ------
-    InputError
-        If an argument is out of range or a group is not guided.
     """
     choice("coupling", coupling, ("groups", "modes"))
     wavelength, step = number(wavelength, "m", "wavelength"), number(step, "m", "step")

@@ -34,15 +34,8 @@ class ModeMixing:
     The modes of a group propagate alike (same β) and their Kerr phase depends on the group's power
     only, so mixing commutes with propagation and the mixings of a whole link are undone by one inverse.
 
-    Parameters
-    ----------
-    matrices : sequence of complex128 arrays, shape (2 N_a, 2 N_a)
-        Over the rows (both polarisations) of group a, groups in the order of the field's rows.
-
-    Raises
-    ------
-    InputError
-        If a matrix is not square or not unitary.
+    ``matrices`` are complex128, (2 N_a, 2 N_a) over the rows (both polarisations) of group a, groups in the
+    order of the field's rows; `InputError` if one is not square or not unitary.
     """
 
     matrices: Sequence[np.ndarray]
@@ -99,8 +92,7 @@ class ModeMixing:
         return ModeMixing([u @ v for u, v in zip(self.matrices, earlier.matrices, strict=True)])
 
     def apply(self, device, field, chunk: int = 1 << 16) -> None:
-        """Mix ``field`` (rows, N), √W, in place, ``chunk`` samples at a time: scratch is one group's rows of
-        those. InputError if it has another number of rows."""
+        """Mix ``field`` (rows, N), √W, in place; scratch is ``chunk`` samples of one group's rows."""
         self.check_rows(field.shape[0])
         for (start, stop), u in zip(self.blocks, self.matrices, strict=True):
             matrix = device.asarray(u.astype(field.dtype))

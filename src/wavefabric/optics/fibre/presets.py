@@ -31,7 +31,7 @@ def graded_index_62_5(
 ) -> Fibre:
     """The preset ``graded-index-62.5``: the 62.5 µm fibre of Brehler et al., section 6.
 
-    Quantities may be text with a unit.
+    Quantities may be text with a unit. `InputError` if a group is not in the tables, or not guided.
 
     Parameters
     ----------
@@ -51,15 +51,6 @@ def graded_index_62_5(
         "solver" where the profile is solved. See also `wavefabric.optics.fibre.fibre.at_frequency`.
     step : float
         Radial step of the solver, m.
-
-    Returns
-    -------
-    Fibre
-
-    Raises
-    ------
-    InputError
-        If a group is not in the tables or not guided, or a choice is unknown.
     """
     choice("dispersion", dispersion, ("paper", "solver"))
     name, profile = "graded-index-62.5", profile_62_5()
@@ -102,31 +93,13 @@ def single_mode(
 
     Parameters
     ----------
-    beta2, beta3, beta1, beta4 : float
-        s²/m, s³/m, s/m, s⁴/m.
-    gamma : float
-        1/(W m).
-    alpha : float
-        Power attenuation, 1/m.
+    beta2, gamma, alpha, beta3, beta1, beta4, wavelength
+        s²/m; 1/(W m); power attenuation, 1/m; s³/m; s/m; s⁴/m; m.
     kappa : float
         Kerr coefficient on the mode's total power; 1 gives the plain Manakov or, in one polarisation, the
         scalar nonlinear Schrödinger equation with γ.
     a_eff : float
         Effective area in m², for the record only: γ is given.
-    wavelength : float
-        m.
-    name : str
-        Name of the fibre.
-
-    Returns
-    -------
-    Fibre
-        M = 1, κ per mode.
-
-    Raises
-    ------
-    InputError
-        If a value is out of range.
     """
     return Fibre.from_coefficients(
         beta=_coefficients(beta1=beta1, beta2=beta2, beta3=beta3, beta4=beta4),
@@ -154,24 +127,8 @@ def coupled_group(
 ) -> Fibre:
     """One group of N strongly coupled modes with equal overlaps f = 1/a_eff, e.g. of a coupled-core fibre.
 
-    Parameters
-    ----------
-    modes : int
-        N, at least 1.
-    beta2, gamma, alpha, beta3, a_eff, wavelength, name
-        As in `single_mode`, the same for all modes.
-    kappa : float, optional
-        Kerr coefficient on the group's total power; default 4/3 · 2N/(2N+1), which is 8/9 for N = 1.
-
-    Returns
-    -------
-    Fibre
-        M = N modes ``"M1"``, ``"M2"``, … of group 1, κ per group.
-
-    Raises
-    ------
-    InputError
-        If a value is out of range.
+    All quantities but ``kappa`` as in `single_mode`, the same for all ``modes``. ``kappa`` is the coefficient
+    on the group's total power, by default 4/3 · 2N/(2N+1), which is 8/9 for N = 1.
     """
     whole("modes", modes, 1)
     return Fibre.from_coefficients(

@@ -21,21 +21,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Trench:
-    """A ring of lower index around the core. Lengths may be text with a unit.
+    """A ring of lower index, ``gap`` (m) outside the core and ``width`` (m) wide; lengths may be text.
 
-    Parameters
-    ----------
-    gap : float
-        Distance from the core's edge to the trench, m.
-    width : float
-        Width, m.
-    depth : float
-        Index difference below the cladding, the same at every wavelength.
-
-    Raises
-    ------
-    InputError
-        If the gap is negative, or width or depth not positive.
+    ``depth`` is its index difference below the cladding, the same at every wavelength.
     """
 
     gap: float
@@ -72,10 +60,7 @@ class Profile:
         raise NotImplementedError
 
     def index(self, r: ArrayLike, wavelength: float) -> Array:
-        """Refractive index n(r) at a vacuum wavelength; r and the wavelength in m.
-
-        InputError if the wavelength is not positive, or the index is out of reach of the dopant.
-        """
+        """Refractive index n(r) at a vacuum wavelength; r and the wavelength in m."""
         positive(wavelength, "m", "wavelength")
         radii = np.abs(np.asarray(r, dtype=float))
         clad = self.cladding.index(wavelength)
@@ -99,9 +84,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class IndexProfile(Profile):
-    """Power law n² = n_core² − NA² (r/R)^q, optional trench, uniform cladding.
-
-    Lengths may be text with a unit.
+    """Power law n² = n_core² − NA² (r/R)^q, optional trench, uniform cladding; lengths may be text.
 
     Parameters
     ----------
@@ -112,18 +95,12 @@ class IndexProfile(Profile):
     exponent : float
         q of the power law in n²; 2 is a parabola, ``math.inf`` a step.
     trench : Trench, optional
-        Ring of lower index outside the core.
     cladding : ConstantIndex or Sellmeier
         Glass of the cladding, to infinity.
     dopant : Sellmeier, optional
         What raises the core's index; None keeps n² − n²_cladding the same at every wavelength.
     design_wavelength : float
         Vacuum wavelength in m at which NA holds.
-
-    Raises
-    ------
-    InputError
-        If a length, the NA or the exponent is not positive.
     """
 
     core_diameter: float
@@ -169,8 +146,6 @@ class IndexProfile(Profile):
 class TableProfile(Profile):
     """Index given at some radii, straight in between; the cladding is the last entry, to infinity.
 
-    Lengths may be text with a unit.
-
     Parameters
     ----------
     radii : tuple of float
@@ -180,11 +155,6 @@ class TableProfile(Profile):
         matter if `cladding` is a glass: it replaces the last value.
     cladding, dopant, design_wavelength
         As in `IndexProfile`.
-
-    Raises
-    ------
-    InputError
-        If the table is too short, not sorted, does not start at 0, or holds no index above 1.
     """
 
     radii: tuple[float, ...]
@@ -213,11 +183,7 @@ class TableProfile(Profile):
 
     @classmethod
     def from_csv(cls, path: str | Path, **kwargs) -> TableProfile:
-        """Read a profile from a CSV file with the columns ``radius_um`` (µm) and ``index``.
-
-        Keyword arguments go to the constructor. InputError if the file cannot be read, lacks a column, or
-        holds something that is no number.
-        """
+        """From a CSV file with the columns ``radius_um`` (µm) and ``index``; options as the constructor's."""
         columns = read_columns(path, ("radius_um", "index"))
         return cls(tuple(r * 1e-6 for r in columns["radius_um"]), tuple(columns["index"]), **kwargs)
 
