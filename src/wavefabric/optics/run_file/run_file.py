@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +15,7 @@ from pydantic import PrivateAttr, StrictStr, ValidationError, model_validator
 
 from wavefabric.errors import InputError
 from wavefabric.files.input import read_bytes
-from wavefabric.files.toml import parse_toml
+from wavefabric.files.text import parse_toml, read_text
 from wavefabric.optics.run_file.errors import one_line
 from wavefabric.optics.run_file.tables import (
     FibreTable,
@@ -50,22 +49,17 @@ class RunFile(RunFileTable):
     @model_validator(mode="after")
     def _tables_agree(self) -> Self:
         if self.solver.step is not None and self.solver.step > self.link.length * (1 + 1e-12):
-            raise InputError(
-                f"solver.step: {self.solver.step:g} m given, must not exceed the span "
-                f"(link.length = {self.link.length:g} m)"
-            )
+            limit = f"must not exceed the span (link.length = {self.link.length:g} m)"
+            raise InputError(f"solver.step: {self.solver.step:g} m given, {limit}")
         if isinstance(self.receiver.at, list) and max(self.receiver.at) > self.link.spans:
-            raise InputError(
-                f"receiver.at: span {max(self.receiver.at)} given, the link has spans 1 to {self.link.spans} "
-                "(link.spans)"
-            )
+            limit = f"the link has spans 1 to {self.link.spans} (link.spans)"
+            raise InputError(f"receiver.at: span {max(self.receiver.at)} given, {limit}")
         carrier = SPEED_OF_LIGHT / (self.fibre.wavelength or DESIGN_WAVELENGTH)
         # β and γ are expanded at the channels from what holds at the fibre's wavelength: not too far.
         if abs(carrier / self.signal.centre - 1) > 0.05:
-            raise InputError(
-                f"fibre.wavelength: {SPEED_OF_LIGHT / carrier:g} m is {carrier / 1e12:.1f} THz, allowed: "
-                f"within 5 % of the channels at {self.signal.centre / 1e12:.1f} THz"
-            )
+            given = f"{SPEED_OF_LIGHT / carrier:g} m is {carrier / 1e12:.1f} THz"
+            limit = f"within 5 % of the channels at {self.signal.centre / 1e12:.1f} THz"
+            raise InputError(f"fibre.wavelength: {given}, allowed: {limit}")
         return self
 
     @property
@@ -102,11 +96,10 @@ class RunFile(RunFileTable):
     def identity(self) -> str:
         """Canonical JSON of all that changes the answer, input files by their hash. For fingerprints."""
         values = self.model_dump(mode="json", exclude={"title", "output"})
-        for key in ("modes_csv", "groups_csv", "kappa_csv"):
-            if path := getattr(self.fibre, key):
-                values["fibre"][key] = hashlib.sha256(read_bytes(path)).hexdigest()
-        if self.fibre.profile is not None and (path := self.fibre.profile.table_csv):
-            values["fibre"]["profile"]["table_csv"] = hashlib.sha256(read_bytes(path)).hexdigest()
+        for table in (values["fibre"], values["fibre"]["profile"] or {}):
+            for key, path in table.items():
+                if key.endswith("_csv") and path:
+                    table[key] = hashlib.sha256(read_bytes(path)).hexdigest()
         return json.dumps(values, sort_keys=True)
 
     def sections(self) -> dict[str, str]:
@@ -125,20 +118,8 @@ def load(path: str | Path) -> RunFile:
     Raises InputError of one line: the key with its table, what was given, what is allowed.
     """
     path = Path(path)
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder, a run file (TOML) is wanted")
-    try:
-        text = read_bytes(path).decode("utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file, a run file (TOML) is wanted") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is not text, a run file (TOML, UTF-8) is wanted") from None
-    try:
-        data = parse_toml(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: is not TOML: {' '.join(str(error).split())}") from None
+    text = read_text(path, "run file")
+    data = parse_toml(text, str(path))
     try:
         run = RunFile.model_validate(data, context={"text": True, "folder": path.parent})
     except ValidationError as error:

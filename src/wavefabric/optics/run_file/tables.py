@@ -51,15 +51,12 @@ class ProfileTable(RunFileTable):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
+        needed = ["core_diameter", "numerical_aperture"]
         if self.table_csv is not None:
             if other := sorted(self.model_fields_set - {"table_csv"}):
                 raise InputError(f"{other[0]}: given together with table_csv; allowed: one of the two")
-            return self
-        for key in ("core_diameter", "numerical_aperture"):
-            if getattr(self, key) is None:
-                raise InputError(
-                    f"{key}: missing; a profile needs core_diameter and numerical_aperture, or table_csv"
-                )
+        elif missing := [key for key in needed if not self.given(key)]:
+            raise InputError(f"{missing[0]}: missing; a profile needs {' and '.join(needed)}, or table_csv")
         if (self.trench_width > 0) != (self.trench_depth > 0):
             key = "trench_depth" if self.trench_width > 0 else "trench_width"
             raise InputError(f"{key}: missing; a trench needs both trench_width and trench_depth")
@@ -93,12 +90,12 @@ class FibreTable(RunFileTable):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        files = [key for key in ("groups_csv", "kappa_csv", "modes_csv") if getattr(self, key) is not None]
+        files = self.given("groups_csv", "kappa_csv", "modes_csv")
+        source = "modes_csv" if files else "[fibre.profile]"
         if self.preset is not None:
-            if other := files + ["profile"] * (self.profile is not None):
-                raise InputError(
-                    f'{other[0]}: given together with preset = "{self.preset}"; allowed: one of the two'
-                )
+            source = f'preset = "{self.preset}"'
+            if other := files + self.given("profile"):
+                raise InputError(f"{other[0]}: given together with {source}; allowed: one of the two")
         elif files:
             if self.modes_csv is None:
                 raise InputError(f"modes_csv: missing; {files[0]} needs it")
@@ -110,30 +107,23 @@ class FibreTable(RunFileTable):
             raise InputError(f"preset: missing; allowed: {sources}")
         elif self.dispersion == "paper":
             raise InputError('dispersion: "paper" given for a profile; allowed: "solver"')
-        for key in self._keys_without_effect():
-            if key in self.model_fields_set and getattr(self, key) is not None:
-                source = f'preset = "{self.preset}"' if self.preset else files and "modes_csv"
-                raise InputError(f"{key}: has no effect with {source or '[fibre.profile]'}; remove it")
+        if idle := [key for key in self._keys_without_effect() if key in self.model_fields_set]:
+            raise InputError(f"{idle[0]}: has no effect with {source}; remove it")
         return self
 
     def _keys_without_effect(self) -> list[str]:
         """Keys that this source of the fibre does not read."""
         if self.preset == "single-mode":
             return ["coupling", "dispersion", "n2"]
-        idle = ["beta2", "beta3"]
-        if self.modes_csv is not None:
-            idle += ["dispersion"]
-            idle += ["coupling"] * (self.kappa_csv is not None) + ["n2"] * (self.gamma is not None)
-        else:
-            idle += ["gamma"]
-            idle += ["wavelength"] * (self.preset is not None and self.dispersion == "solver")
-        return idle
+        if self.modes_csv is None:
+            solved_preset = self.preset is not None and self.dispersion == "solver"
+            return ["beta2", "beta3", "gamma", *["wavelength"] * solved_preset]
+        coupling, n2 = ["coupling"] * bool(self.kappa_csv), ["n2"] * (self.gamma is not None)
+        return ["beta2", "beta3", "dispersion", *coupling, *n2]
 
     @model_validator(mode="after")
     def _groups_exist(self) -> Self:
-        if self.groups is None:
-            return self
-        numbers = [self.groups] if isinstance(self.groups, int) else self.groups
+        numbers = self.groups if isinstance(self.groups, list) else [self.groups or 1]
         if any(b <= a for a, b in itertools.pairwise(numbers)):
             raise InputError(f"groups: {numbers} given, must be increasing group numbers")
         most = {"graded-index-62.5": 15, "single-mode": 1}.get(self.preset or "")
@@ -159,7 +149,7 @@ _FREQUENCY_FORMS = (
     ("frequencies",),
 )
 _FREQUENCY_RULE = (
-    "channels with centre_frequency and spacing, first_frequency with last_frequency and spacing, "
+    "allowed: channels with centre_frequency and spacing, first_frequency with last_frequency and spacing, "
     "or frequencies"
 )
 
@@ -215,48 +205,41 @@ class SignalTable(RunFileTable):
 
     @model_validator(mode="after")
     def _one_grid(self) -> Self:
-        keys = {key for form in _FREQUENCY_FORMS for key in form}
-        given = {key for key in keys if getattr(self, key) is not None}
+        given = {key for form in _FREQUENCY_FORMS for key in self.given(*form)}
         forms = [form for form in _FREQUENCY_FORMS if given & (set(form) - {"spacing"})]
         if len(forms) != 1:
-            fault = "given for two grids at once" if forms else "missing"
-            raise InputError(f"{forms[-1][0] if forms else 'channels'}: {fault}; allowed: {_FREQUENCY_RULE}")
+            fault = f"{forms[-1][0]}: given for two grids at once" if forms else "channels: missing"
+            raise InputError(f"{fault}; {_FREQUENCY_RULE}")
         form = set(forms[0])
         if extra := sorted(given - form):
-            raise InputError(f"{extra[0]}: not allowed beside {forms[0][0]}; allowed: {_FREQUENCY_RULE}")
+            raise InputError(f"{extra[0]}: not allowed beside {forms[0][0]}; {_FREQUENCY_RULE}")
         if missing := sorted(form - given - ({"spacing"} if self.channels == 1 else set())):
-            raise InputError(f"{missing[0]}: missing; allowed: {_FREQUENCY_RULE}")
-        if self.first_frequency is not None and self.last_frequency is not None and self.spacing is not None:
+            raise InputError(f"{missing[0]}: missing; {_FREQUENCY_RULE}")
+        if self.first_frequency and self.last_frequency and self.spacing:
             steps = (self.last_frequency - self.first_frequency) / self.spacing
             if steps >= MOST_CHANNELS:
-                raise InputError(
-                    f"spacing: {self.spacing:g} Hz given makes {steps:.3g} channels; "
-                    f"allowed: up to {MOST_CHANNELS}"
-                )
+                makes = f"{self.spacing:g} Hz given makes {steps:.3g} channels"
+                raise InputError(f"spacing: {makes}; allowed: up to {MOST_CHANNELS}")
         try:
             self.wdm_grid.check(self.rolloff)
         except InputError as error:
             key, _, text = str(error).partition(": ")
-            run_file_key = {"last": "last_frequency"}
-            if self.frequencies is None:
-                run_file_key["frequencies"] = "spacing"
-            raise InputError(f"{run_file_key.get(key, key)}: {text}") from None
-        self._check_powers()
+            key = {"last": "last_frequency"}.get(key, key)
+            key = "spacing" if key == "frequencies" and self.frequencies is None else key
+            raise InputError(f"{key}: {text}") from None
         return self
 
-    def _check_powers(self) -> None:
-        if not isinstance(self.launch_power, tuple):
-            return
+    @model_validator(mode="after")
+    def _powers_for_all_channels(self) -> Self:
+        per_mode = isinstance(self.launch_power, tuple) and isinstance(self.launch_power[0], tuple)
+        lists = self.launch_power if per_mode else [self.launch_power]
         channels = len(self.grid)
-        per_mode = isinstance(self.launch_power[0], tuple)
-        lists = self.launch_power if per_mode else (self.launch_power,)
         for number, powers in enumerate(lists, start=1):
-            if len(powers) != channels and (len(powers) > 1 or not per_mode):
-                where = f" for mode {number}" if per_mode else ""
-                raise InputError(
-                    f"launch_power: {len(powers)} powers{where} given, there are {channels} channels; "
-                    f"{POWER_FORMS}"
-                )
+            count = len(powers) if isinstance(powers, tuple) else channels
+            if count not in (channels, 1 if per_mode else channels):
+                where = f"{count} powers{f' for mode {number}' if per_mode else ''} given"
+                raise InputError(f"launch_power: {where}, there are {channels} channels; {POWER_FORMS}")
+        return self
 
 
 class ReceiverTable(RunFileTable):
@@ -303,20 +286,17 @@ class SolverTable(RunFileTable):
 
     @model_validator(mode="after")
     def _one_step_control(self) -> Self:
-        controls = [key for key in ("step", "max_phase", "tolerance") if getattr(self, key) is not None]
+        controls = self.given("step", "max_phase", "tolerance")
         if len(controls) != 1:
             fault = f"{controls[1]}: given together with {controls[0]}" if controls else "step: missing"
             raise InputError(f"{fault}; allowed: exactly one of step, max_phase, tolerance")
         if self.tolerance is not None and not INTEGRATORS[self.integrator].adaptive:
             adaptive = ", ".join(f'"{name}"' for name, kind in INTEGRATORS.items() if kind.adaptive)
-            raise InputError(
-                f'tolerance: {self.tolerance:g} given with integrator = "{self.integrator}"; '
-                f"only allowed with {adaptive}"
-            )
+            given = f'{self.tolerance:g} given with integrator = "{self.integrator}"'
+            raise InputError(f"tolerance: {given}; only allowed with {adaptive}")
         if "auto" not in (self.exchange, self.kerr) and self.kerr not in (self.exchange, "svd"):
-            raise InputError(
-                f'exchange: "{self.exchange}" given with kerr = "{self.kerr}"; allowed: the same, or "auto"'
-            )
+            given = f'"{self.exchange}" given with kerr = "{self.kerr}"'
+            raise InputError(f'exchange: {given}; allowed: the same, or "auto"')
         return self
 
 

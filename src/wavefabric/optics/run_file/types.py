@@ -20,14 +20,15 @@ def _read(value: Any, info: ValidationInfo, unit: str, above=None, least=None, m
         number = quantity(value, unit, "")
     except InputError as error:
         raise ValueError(str(error).removeprefix(": ")) from None
-    for limit, word, broken in (
-        (above, "above", above is not None and number <= above),
-        (least, "at least", least is not None and number < least),
-        (most, "at most", most is not None and number > most),
-    ):
-        if broken:
-            raise ValueError(f"{show(value)} given, must be {word} {limit:g} {unit}".rstrip())
-    return number
+    if above is not None and number <= above:
+        broken = f"above {above:g}"
+    elif least is not None and number < least:
+        broken = f"at least {least:g}"
+    elif most is not None and number > most:
+        broken = f"at most {most:g}"
+    else:
+        return number
+    raise ValueError(f"{show(value)} given, must be {broken} {unit}")
 
 
 def in_unit(unit: str, **limits: float) -> BeforeValidator:
@@ -71,12 +72,10 @@ def _powers(value: Any, info: ValidationInfo) -> float | tuple:
             return tuple(read(part, depth - 1) for part in item)
         return _read(item, info, "W", above=0.0)
 
-    value = value.tolist() if hasattr(value, "tolist") else value
-    powers = read(value, 2)
-    if isinstance(powers, tuple):
-        nested = [isinstance(item, tuple) for item in powers]
-        if not powers or any(nested) != all(nested) or () in powers:
-            raise ValueError(f"{show(value)} given, {POWER_FORMS}")
+    powers = read(value.tolist() if hasattr(value, "tolist") else value, 2)
+    kinds = {type(item) for item in powers} if isinstance(powers, tuple) else {float}
+    if len(kinds) != 1 or (tuple in kinds and () in powers):
+        raise ValueError(f"{show(value)} given, {POWER_FORMS}")
     return powers
 
 
@@ -103,3 +102,7 @@ class RunFileTable(BaseModel):
     """A table of the run file: no unknown keys, no infinities, never changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def given(self, *keys: str) -> list[str]:
+        """Those keys that have a value."""
+        return [key for key in keys if getattr(self, key) is not None]
