@@ -147,3 +147,11 @@ def watt_from_dbm(dbm: float) -> float:
 def db(ratio: float) -> float:
     """Ten times the decimal logarithm of a power ratio."""
     return 10 * math.log10(ratio)
+
+
+def time_words(seconds: float) -> str:
+    """A time with a unit that suits."""
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size * 0.9995:  # that is rounded to 1
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"

@@ -30,7 +30,7 @@ from wavefabric.lifecycle.status import Status, combine
 from wavefabric.results.lock import FileLock
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.machine import peak_memory
-from wavefabric.system.progress import Progress, Silent
+from wavefabric.system.progress import Progress
 
 if TYPE_CHECKING:
     from wavefabric.acoustics.parallel.decomposition import Decomposition, Options
@@ -114,7 +114,7 @@ def run(
         raise InputError(f"precision: {precision!r} given; allowed: auto, {', '.join(PRECISIONS)}")
     begun = time.perf_counter()
     comm = comm or communicator(device, threads, problem.shape)
-    progress = Silent() if progress is None or comm.rank else progress
+    progress = Progress() if progress is None or comm.rank else progress
     dtype = dtype_of(precision, problem, comm.device)
     return _Run(problem, recording, sink, comm, dtype, progress, checkpoints, decomposition).run(
         begun, loading_seconds

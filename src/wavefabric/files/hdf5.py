@@ -90,7 +90,5 @@ def check_memory(dataset: h5py.Dataset, free: int) -> None:
     size = bytes_of(dataset)
     if size > max(_SMALL, free):
         name = str(dataset.name).lstrip("/")
-        given = f"takes {size / 2**30:.1f} GiB of memory"
-        raise InputError(
-            f"{dataset.file.filename}: dataset '{name}': {given}; {free / 2**30:.1f} GiB are free"
-        )
+        given = f"takes {size / 2**30:.1f} GiB of memory; {free / 2**30:.1f} GiB are free"
+        raise InputError(f"{dataset.file.filename}: dataset '{name}': {given}")

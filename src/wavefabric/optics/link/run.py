@@ -34,7 +34,7 @@ from wavefabric.results.lock import FileLock
 from wavefabric.results.provenance import stamp
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.machine import host_memory
-from wavefabric.system.progress import Progress, Silent, warn
+from wavefabric.system.progress import Progress, warn
 from wavefabric.units import db
 
 
@@ -95,7 +95,7 @@ def run_link(
     output = Path(output or run.output_path())
     writer = on_first_rank(comm, lambda: ResultWriter(output, force, run.input_paths()))
     with locked_by_first_rank(comm, output, "output.file") as locks:
-        return _Link(run, writer, progress or Silent(), comm, locks, warn, resume).run()
+        return _Link(run, writer, progress or Progress(), comm, locks, warn, resume).run()
 
 
 class _Link:
@@ -115,7 +115,7 @@ class _Link:
         self.comm, self.locks = comm, locks
         self.device, self.ranks = self.comm.device, self.comm.size
         self.first = self.comm.rank == 0
-        self.progress = progress if self.first else Silent()
+        self.progress = progress if self.first else Progress()
         self.facts = provenance(device=self.device.name) if self.first else {}
         # From one rank to all: a fibre that is solved for may differ in the last bit elsewhere.
         self.notes: list[str] = []
