@@ -107,7 +107,8 @@ class FibreTable(RunFileTable):
             raise InputError(f"preset: missing; allowed: {sources}")
         elif self.dispersion == "paper":
             raise InputError('dispersion: "paper" given for a profile; allowed: "solver"')
-        if idle := [key for key in self._keys_without_effect() if key in self.model_fields_set]:
+        idle = self.given(*self._keys_without_effect())
+        if idle := [key for key in idle if key in self.model_fields_set]:
             raise InputError(f"{idle[0]}: has no effect with {source}; remove it")
         return self
 

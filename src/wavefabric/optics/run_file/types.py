@@ -73,8 +73,7 @@ def _powers(value: Any, info: ValidationInfo) -> float | tuple:
         return _read(item, info, "W", above=0.0)
 
     powers = read(value.tolist() if hasattr(value, "tolist") else value, 2)
-    kinds = {type(item) for item in powers} if isinstance(powers, tuple) else {float}
-    if len(kinds) != 1 or (tuple in kinds and () in powers):
+    if isinstance(powers, tuple) and (len({type(item) for item in powers}) != 1 or () in powers):
         raise ValueError(f"{show(value)} given, {POWER_FORMS}")
     return powers
 

@@ -38,7 +38,6 @@ class Transmitter:
 
     Parameters
     ----------
-    grid : WdmGrid
     constellation : Constellation or str
         ``"qpsk"``, ``"16qam"``, ``"64qam"`` or ``"gaussian"``.
     rolloff : float
@@ -47,14 +46,7 @@ class Transmitter:
         Mean power of a dual-polarisation signal, W or text such as ``"-1 dBm"``, per mode and channel: one
         value, or an array or lists that broadcast to (modes, channels), e.g. (channels,), (modes, 1). Half
         of it goes into each polarisation; equal to the digit for QPSK, in expectation over the symbols
-        for the others.
-        A power of 0 leaves that signal dark.
-    seed : int
-
-    Raises
-    ------
-    InputError
-        If a value is out of range, channels overlap, or the band does not fit the grid.
+        for the others. A power of 0 leaves that signal dark.
     """
 
     grid: WdmGrid
@@ -107,16 +99,13 @@ class Transmitter:
 
     def row_symbols(self, device, row: int):
         """Symbols of all channels of ``row``: complex128, shape (channels, symbols)."""
-        out = device.empty((self.grid.channels, self.grid.symbols), np.complex128)
-        for channel in range(self.grid.channels):
-            out[channel] = self.symbols(device, row, channel)
-        return out
+        return device.xp.stack([self.symbols(device, row, c) for c in range(self.grid.channels)])
 
     def fill(self, device, field, first_row: int = 0, modes: int | None = None, progress=None) -> None:
         """Write the waveforms of global rows ``first_row`` … into ``field`` (rows, N), √W, complex.
 
         ``modes`` is the number of spatial modes of the whole field, by default up to the last row here;
-        ``progress(rows_done, rows)`` is called after each row. InputError if ``field`` has not N columns.
+        ``progress(rows_done, rows)`` is called after each row.
         A channel fills its own bins of the row's spectrum, and one inverse transform makes the row: symbol n
         of every channel is centred on sample n × samples_per_symbol. Scratch: one row, and two arrays of
         (channels, symbols), whatever the number of rows.
