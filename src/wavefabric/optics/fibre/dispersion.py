@@ -34,11 +34,6 @@ class Dispersion:
     beta: Array
     error: Array
 
-    @property
-    def group_index(self) -> Array:
-        """c₀ β1, shape (P,)."""
-        return SPEED_OF_LIGHT * self.beta[:, 1]
-
 
 def dispersion(profile: Profile, wavelength: float, *, groups=None, step: float = STEP) -> Dispersion:
     """β0 … β4 by a polynomial through β at Chebyshev points in ω.

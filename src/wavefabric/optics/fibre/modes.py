@@ -228,24 +228,9 @@ def extrapolate(profile: Profile, wavelength: float, step: float = STEP) -> Arra
     coarse = solve_modes(profile, wavelength, step)
     fine = solve_modes(profile, wavelength, step, outer=outer_of(coarse), refine=2)
     if len(fine.l) != len(coarse.l):
-        raise InputError(_too_coarse(step))
+        fault = f"{step!r} m is too coarse, a mode at cutoff comes or goes"
+        raise InputError(f"step: {fault}; give a smaller one")
     return (4 * fine.n_eff - coarse.n_eff) / 3
-
-
-def convergence(profile: Profile, wavelength: float, steps: tuple[float, ...]) -> dict[float, Array]:
-    """n_eff(step) − n_eff(extrapolated from the finest step), shape (P,), for each radial step in m."""
-    reference = extrapolate(profile, wavelength, min(steps))
-    errors = {}
-    for step in steps:
-        n_eff = solve_modes(profile, wavelength, step).n_eff
-        if n_eff.shape != reference.shape:
-            raise InputError(_too_coarse(step))
-        errors[step] = n_eff - reference
-    return errors
-
-
-def _too_coarse(step: float) -> str:
-    return f"step: {step!r} m is too coarse, a mode at cutoff comes or goes; give a smaller one"
 
 
 def outer_of(modes: ModeSet) -> float:

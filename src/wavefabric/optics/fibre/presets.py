@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from importlib.resources import as_file, files
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,15 +42,11 @@ def graded_index_62_5(
     dispersion : {"paper", "solver"}
         "paper": β2 and DMGD of table 3, A_eff (and with it γ) of table 2, β3 = β4 = 0. "solver": all from the
         index profile, as `fibre_from_profile`. κ comes from the solver's overlaps either way.
-    attenuation : float or array_like, shape (M,)
-        Power attenuation, 1/m; default 0.23 dB/km.
-    n2 : float
-        Nonlinear refractive index, m²/W.
+    attenuation, n2, step
+        As in `fibre_from_profile`.
     wavelength : float
         Vacuum wavelength, m: with "paper" where the tables are taken to hold (γ and κ follow it), with
         "solver" where the profile is solved. See also `wavefabric.optics.fibre.fibre.at_frequency`.
-    step : float
-        Radial step of the solver, m.
     """
     choice("dispersion", dispersion, ("paper", "solver"))
     name, profile = "graded-index-62.5", profile_62_5()
@@ -60,17 +56,9 @@ def graded_index_62_5(
         )
     data = files("wavefabric.optics.fibre") / "data"
     with as_file(data / "fibre62_modes.csv") as modes_csv, as_file(data / "fibre62_groups.csv") as groups_csv:
-        fibre = fibre_from_csv(
-            modes_csv,
-            groups_csv,
-            profile=profile,
-            coupling=coupling,
-            attenuation=0.0,
-            n2=n2,
-            wavelength=wavelength,
-            name=name,
-            step=step,
-        ).select_groups(groups)
+        options: dict[str, Any] = dict(n2=n2, wavelength=wavelength, name=name, step=step)
+        fibre = fibre_from_csv(modes_csv, groups_csv, profile=profile, coupling=coupling, **options)
+    fibre = fibre.select_groups(groups)
     return replace(fibre, alpha=numbers(attenuation, "1/m", "attenuation"))
 
 
@@ -103,7 +91,7 @@ def single_mode(
     """
     return Fibre.from_coefficients(
         beta=_coefficients(beta1=beta1, beta2=beta2, beta3=beta3, beta4=beta4),
-        kappa=[[kappa]],
+        kappa=kappa,
         gamma=gamma,
         alpha=alpha,
         wavelength=wavelength,
@@ -114,16 +102,7 @@ def single_mode(
 
 
 def coupled_group(
-    modes: int,
-    beta2: float | str = -21.7e-27,
-    gamma: float | str = 1.3e-3,
-    alpha: float | str = 0.0,
-    beta3: float | str = 0.0,
-    *,
-    kappa: float | None = None,
-    a_eff: float | str = 80e-12,
-    wavelength: float | str = 1550e-9,
-    name: str = "coupled-group",
+    modes: int, *quantities, kappa: float | None = None, name: str = "coupled-group", **options
 ) -> Fibre:
     """One group of N strongly coupled modes with equal overlaps f = 1/a_eff, e.g. of a coupled-core fibre.
 
@@ -131,16 +110,12 @@ def coupled_group(
     on the group's total power, by default 4/3 · 2N/(2N+1), which is 8/9 for N = 1.
     """
     whole("modes", modes, 1)
-    return Fibre.from_coefficients(
-        beta=np.tile(_coefficients(beta1=0.0, beta2=beta2, beta3=beta3), (modes, 1)),
-        kappa=[[4 / 3 * 2 * modes / (2 * modes + 1) if kappa is None else kappa]],
-        gamma=gamma,
-        alpha=alpha,
-        groups=np.ones(modes, dtype=np.int64),
-        wavelength=wavelength,
-        a_eff=np.full(modes, number(a_eff, "m^2", "a_eff")),
-        name=name,
-    )
+    kappa = 4 / 3 * 2 * modes / (2 * modes + 1) if kappa is None else kappa
+    one = single_mode(*quantities, kappa=kappa, name=name, **options)
+    values = {
+        key: np.repeat(getattr(one, key), modes, axis=0) for key in ("groups", "alpha", "beta", "a_eff")
+    }
+    return replace(one, labels=tuple(f"M{i + 1}" for i in range(modes)), kappa_of="group", **values)
 
 
 def _coefficients(**beta: float | str) -> np.ndarray:

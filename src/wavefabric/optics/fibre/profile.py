@@ -41,10 +41,9 @@ class Trench:
 class Profile:
     """What the solver asks of a profile. Subclasses give the index at the design wavelength.
 
-    Where the glass is denser than the cladding it is cladding doped with `dopant`, and its molar fraction is
-    fixed by the index at the design wavelength; without a dopant, or with a cladding that has no Sellmeier
-    equation, n² − n²_cladding stays what it is there. Where the glass is less dense (a trench), its index
-    stays the same difference below the cladding's at every wavelength.
+    Where the glass is denser than the cladding it is cladding doped with `dopant`, of a molar fraction fixed
+    by the index at the design wavelength; without a dopant, or a Sellmeier equation of the cladding, n² −
+    n²_cladding stays what it is there. A less dense glass (a trench) keeps its difference below the cladding.
     """
 
     cladding: Material
@@ -88,12 +87,9 @@ class IndexProfile(Profile):
 
     Parameters
     ----------
-    core_diameter : float
-        2R in m.
-    numerical_aperture : float
-        NA = √(n_core² − n_cladding²) at the design wavelength.
-    exponent : float
-        q of the power law in n²; 2 is a parabola, ``math.inf`` a step.
+    core_diameter, numerical_aperture, exponent : float
+        2R in m; NA = √(n_core² − n_cladding²) at the design wavelength; q, 2 for a parabola, ``math.inf`` for
+        a step.
     trench : Trench, optional
     cladding : ConstantIndex or Sellmeier
         Glass of the cladding, to infinity.
@@ -124,7 +120,6 @@ class IndexProfile(Profile):
         return self.core_diameter / 2
 
     def interfaces(self) -> tuple[float, ...]:
-        """Core edge and the trench's two edges, m."""
         edges = [self.core_radius]
         if self.trench is not None:
             start = self.core_radius + self.trench.gap
@@ -169,15 +164,14 @@ class TableProfile(Profile):
         object.__setattr__(self, "radii", tuple(numbers(self.radii, "m", "radii").ravel().tolist()))
         object.__setattr__(self, "indices", tuple(float(n) for n in self.indices))
         if len(self.radii) != len(self.indices) or len(self.radii) < 2:
-            raise InputError(
-                f"indices: {len(self.indices)} given for {len(self.radii)} radii; give as many, at least 2"
-            )
+            given = f"{len(self.indices)} given for {len(self.radii)} radii"
+            raise InputError(f"indices: {given}; give as many, at least 2")
         r, n = np.array(self.radii), np.array(self.indices)
-        if r[0] != 0 or np.any(np.diff(r) < 0) or not np.all(np.isfinite(r)) or r[-1] <= 0:
-            raise InputError("radii: must start at 0 and not decrease (m)")
-        same = np.diff(r) == 0
-        if same[0] or np.any(same[1:] & same[:-1]):
-            raise InputError("radii: the same radius may stand at most twice (a jump), and 0 only once")
+        gaps = np.diff(r)
+        if r[0] != 0 or not np.isfinite(r).all() or gaps.min() < 0 or gaps[0] == 0:
+            raise InputError("radii: must start at 0, which stands once, and not decrease (m)")
+        if np.any((gaps[1:] == 0) & (gaps[:-1] == 0)):
+            raise InputError("radii: the same radius may stand at most twice (a jump)")
         if not (np.all(np.isfinite(n)) and np.all(n >= 1)):
             raise InputError("indices: every refractive index must be finite and at least 1")
 
@@ -188,7 +182,6 @@ class TableProfile(Profile):
         return cls(tuple(r * 1e-6 for r in columns["radius_um"]), tuple(columns["index"]), **kwargs)
 
     def interfaces(self) -> tuple[float, ...]:
-        """Every radius of the table except 0 at which the index jumps, and the last one, m."""
         jumps = {a for a, b in pairwise(self.radii) if a == b and a > 0}
         return tuple(sorted(jumps | {self.radii[-1]}))
 

@@ -67,20 +67,14 @@ def fibre_from_csv(
     kappa_csv : path, optional
         κ as a square matrix of numbers without a header: one row per group, spatial mode, or field row,
         in the order of `Fibre`. If groups and modes are equally many, per mode.
-    profile : Profile, optional
-        Without `kappa_csv`: the profile whose modes give the overlaps for κ.
-    coupling : {"groups", "modes"}
-        With `profile`: κ per strongly coupled group or per weakly coupled mode.
+    profile, coupling, step : optional
+        Without `kappa_csv`: the profile whose modes give the overlaps for κ, as in `fibre_from_profile`.
     attenuation : float or array_like, shape (M,), optional
         Power attenuation, 1/m; default the table's column, or 0.23 dB/km without one.
-    n2 : float
-        Nonlinear refractive index, m²/W.
     gamma : float, optional
-        1/(W m); default n₂ω₀/(c₀A_eff) with the table's A_eff of LP01.
+        1/(W m); default n₂ω₀/(c₀A_eff) with ``n2`` (m²/W) and the table's A_eff of LP01.
     wavelength : float
         Vacuum wavelength at which the tables hold, m; see `wavefabric.optics.fibre.fibre.at_frequency`.
-    step : float
-        With `profile`: radial step of the solver, m.
     warn : callable, optional
         Called with a line if effective areas of the table and of the profile's modes are more than 3 % apart:
         γ comes from the one, κ from the other. By default a `UserWarning`.
@@ -121,16 +115,7 @@ def fibre_from_csv(
         if alpha.shape == groups.shape:
             average_over_groups(alpha, groups)
     return Fibre(
-        name=name,
-        labels=labels,
-        groups=groups,
-        alpha=alpha,
-        beta=beta,
-        gamma=gamma_value,
-        kappa=kappa,
-        kappa_of=kappa_of,
-        a_eff=a_eff,
-        wavelength=wavelength,
+        name, labels, groups, alpha, beta, gamma_value, kappa, kappa_of, a_eff=a_eff, wavelength=wavelength
     )
 
 
