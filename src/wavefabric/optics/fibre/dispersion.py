@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wavefabric.errors import InputError
-from wavefabric.optics.arguments import positive
 from wavefabric.optics.fibre.modes import STEP, ModeSet, outer_of, solve_mesh, solve_modes
 from wavefabric.optics.fibre.profile import Profile
+from wavefabric.quantities import positive
 from wavefabric.units import SPEED_OF_LIGHT
 
 Array = NDArray[np.float64]

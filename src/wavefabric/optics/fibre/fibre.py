@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.errors import InputError
-from wavefabric.optics.arguments import choice, positive
-from wavefabric.quantities import BETA_UNITS, dispersion_coefficients, number, numbers
+from wavefabric.quantities import BETA_UNITS, choice, dispersion_coefficients, number, numbers, positive
 from wavefabric.units import SPEED_OF_LIGHT
 
 Array = NDArray[np.float64]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.errors import InputError
-from wavefabric.optics.arguments import positive
+from wavefabric.quantities import positive
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 
 from wavefabric.errors import InputError
-from wavefabric.optics.arguments import positive
 from wavefabric.optics.fibre.profile import Profile
+from wavefabric.quantities import positive
 
 Array = NDArray[np.float64]
 

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.errors import InputError
-from wavefabric.optics.arguments import positive
 from wavefabric.optics.fibre.csv_files import read_columns
 from wavefabric.optics.fibre.materials import GERMANIA, SILICA, Material, Sellmeier, fraction_of, mix_n2
-from wavefabric.quantities import number, numbers
+from wavefabric.quantities import number, numbers, positive
 
 Array = NDArray[np.float64]
 

@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.errors import InputError
-from wavefabric.optics.arguments import choice
 from wavefabric.optics.fibre.csv_files import read_columns, read_square_matrix
 from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, gamma_of
 from wavefabric.optics.fibre.from_profile import average_over_groups, kappa_from, solved_overlaps
 from wavefabric.optics.fibre.modes import STEP, spatial_modes
 from wavefabric.optics.fibre.profile import Profile
-from wavefabric.quantities import number, numbers
+from wavefabric.quantities import choice, number, numbers
 
 Array = NDArray[np.float64]
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from wavefabric.device import philox
 from wavefabric.errors import InputError
-from wavefabric.optics.arguments import choice
 from wavefabric.optics.fibre.mode_mixing import ModeMixing
 from wavefabric.optics.signal.amplifier import osnr_noise_density
 from wavefabric.optics.signal.recovery import advance, fold, sliding_sum, symbol_clock
 from wavefabric.optics.signal.transmitter import Transmitter, root_raised_cosine
+from wavefabric.quantities import choice
 
 CLOCKS = ("auto", "square-law", "data-aided", "none")
 PHASES = ("auto", "viterbi-viterbi", "data-aided", "none")

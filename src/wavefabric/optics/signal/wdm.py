@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.optics.arguments import positive, whole
-from wavefabric.quantities import number, numbers
+from wavefabric.quantities import number, numbers, positive, whole
 
 
 def channels_about(centre, spacing, count: int) -> list[float]:
