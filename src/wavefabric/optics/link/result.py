@@ -22,12 +22,12 @@ POINTS = 1024
 def payload(
     fibre: Fibre,
     transmitter: Transmitter,
-    received: dict[str, tuple[float, ReceiverResult]],
+    received: dict[str, tuple[float, dict[str, np.ndarray]]],
     solver: dict[str, Any],
     warnings: Sequence[str],
     field: Rows | None = None,
 ) -> dict[str, Any]:
-    """Groups and datasets of the result file; ``received`` by place: distance (m) and result."""
+    """Groups and datasets of the result file; ``received`` by place: distance (m), `arrays_of` the result."""
     grid = transmitter.grid
     out: dict[str, Any] = {
         "fibre": {
@@ -54,7 +54,7 @@ def payload(
                 transmitter.powers(fibre.modes), "W", "per mode and channel, both polarisations"
             ),
         },
-        "received": {name: _group(length, result) for name, (length, result) in received.items()},
+        "received": {name: _group(length, arrays) for name, (length, arrays) in received.items()},
         "solver": {"attrs": solver},
     }
     if warnings:
@@ -73,8 +73,7 @@ def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
     return {name: getattr(result, name) for name in QUALITIES} | {"points": points.astype(np.complex64)}
 
 
-def _group(length: float, result: ReceiverResult) -> dict[str, Any]:
-    arrays = arrays_of(result)
+def _group(length: float, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     return {
         "attrs": {"distance_m": length},
         "q_squared_db": Data(

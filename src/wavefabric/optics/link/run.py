@@ -27,7 +27,6 @@ from wavefabric.optics.propagation.propagate import PropagationOptions, Propagat
 from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split_modes
 from wavefabric.optics.run_file.run_file import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
-from wavefabric.optics.signal.receiver import QUALITIES, ReceiverResult
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results.checkpoint_file import checkpoint_path
 from wavefabric.results.lock import FileLock
@@ -125,8 +124,8 @@ class _Link:
         )
         policy = Checkpoints(checkpoint_path(self.output), settings.output.checkpoint_interval, resume=resume)
         self.checkpoint = RunCheckpoint(comm, policy, identity, self._layout())
-        #: Distance (m) and result by place; the result is on rank 0 alone.
-        self.received: dict[str, tuple[float, ReceiverResult | None]] = {}
+        #: Distance (m) and `arrays_of` the result by place; the arrays are on rank 0 alone.
+        self.received: dict[str, tuple[float, dict[str, np.ndarray]]] = {}
         self.limit = resonance(self.fibre, self.transmitter)
 
     def _tell(self, text: str) -> None:
@@ -172,7 +171,7 @@ class _Link:
         check_memory(self.comm, self.device, needed, "field and receiver", advice)
         receiver = self.settings.receiver
         places = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back
-        kept = places * fibre.modes * (2 * 16 * min(grid.symbols, POINTS) + 5 * 8 * grid.channels)
+        kept = places * fibre.modes * (2 * 8 * min(grid.symbols, POINTS) + 5 * 8 * grid.channels)
         what, advice = f"results at {places} places", "fewer places (receiver.at) need less"
         check_memory(self.comm, get_device("cpu", 1), kept if self.first else 0, what, advice)
 
@@ -182,15 +181,8 @@ class _Link:
         state = self.checkpoint.find()
         solver, grid, link = self.settings.solver, self.transmitter.grid, self.settings.link
         options = PropagationOptions(
-            solver.integrator,
-            step=solver.step,
-            max_phase=solver.max_phase,
-            tolerance=solver.tolerance,
-            kerr=solver.kerr,
-            svd_tolerance=solver.svd_tolerance,
-            precision=solver.precision,
+            **solver.model_dump(exclude={"device", "threads"}),
             segment=self.settings.output.checkpoint_every,
-            exchange=solver.exchange,
             split=tuple(np.diff(self.share.ends).tolist()),
         )
         self.propagator = Propagator(
@@ -285,10 +277,8 @@ class _Link:
             progress=self._stoppable,
         )
         self._stop_if_asked()
-        for key, points in result.points.items():
-            result.points[key] = points[:, :POINTS].copy()  # a view would keep the whole sequence
-        parts = self.comm.control.gather(result)
-        whole = ReceiverResult.joined(parts) if self.first and parts else None
+        parts = self.comm.control.gather(arrays_of(result)) or []
+        whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
         self.received[name] = (spans * link.length, whole)
 
     # --- checkpoints -----------------------------------------------------------------------------
@@ -307,8 +297,7 @@ class _Link:
         }
         arrays: dict[str, Any] = {"field": self.A}
         for name, (_, result) in self.received.items():
-            for key, value in arrays_of(result).items() if result else ():
-                arrays[f"{name}/{key}"] = value
+            arrays |= {f"{name}/{key}": value for key, value in result.items()}
         self.checkpoint.save(arrays, state, self.locks, last=status.interrupted)
         if status.interrupted:
             self.interrupt.stop()
@@ -317,12 +306,9 @@ class _Link:
         """Field and position from one reading of the file; where the link goes on."""
         arrays, state = self.checkpoint.restore({"field": self.A})
         for name, length in state["received"].items():
-            result = None
-            if self.first:
-                points = {(mode, self.middle): each for mode, each in enumerate(arrays[f"{name}/points"])}
-                qualities = {key: arrays[f"{name}/{key}"] for key in QUALITIES}
-                result = ReceiverResult(**qualities, points=points)
-            self.received[name] = (length, result)
+            prefix = f"{name}/"
+            mine = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+            self.received[name] = (length, mine)
         for key, value in state["report"].items():
             setattr(self.propagator.report, key, value)
         vars(self.propagator.operators.counts).update(state["counts"])
@@ -341,10 +327,11 @@ class _Link:
 
         def write() -> None:
             field = Rows(shape, self.A.dtype, reader.read) if reader else None
-            received: dict[str, Any] = dict(self.received)
             solver = solver_attributes(self.propagator, self.limit)
             try:
-                content.update(payload(self.fibre, self.transmitter, received, solver, self.warnings, field))
+                content.update(
+                    payload(self.fibre, self.transmitter, self.received, solver, self.warnings, field)
+                )
                 facts = self.facts | {"written_utc": stamp()}
                 self.writer.write(content, self.settings.text, facts)
             finally:

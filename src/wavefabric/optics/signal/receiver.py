@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,13 +36,6 @@ class ReceiverResult:
     def penalty_db(self, reference: ReceiverResult) -> np.ndarray:
         """Q² minus that of ``reference`` (back-to-back, same noise seed), dB, shape (modes, channels)."""
         return self.q_squared_db - reference.q_squared_db
-
-    @staticmethod
-    def joined(parts: Sequence[ReceiverResult]) -> ReceiverResult:
-        """One result of neighbouring modes, from parts in their order."""
-        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in QUALITIES}
-        points = {key: value for part in parts for key, value in part.points.items()}
-        return ReceiverResult(**arrays, points=points)
 
 
 @dataclass(frozen=True)
