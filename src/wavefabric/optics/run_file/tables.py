@@ -1,4 +1,4 @@
-"""The tables of a run file: their keys, and the rules between the keys of one table.
+"""The tables of a run file: values with units, keys, and the rules between the keys of one table.
 
 A rule that is broken raises InputError, whose text begins with the key of the table that is to be mended.
 """
@@ -6,36 +6,122 @@ A rule that is broken raises InputError, whose text begins with the key of the t
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationInfo,
+    model_validator,
+)
 
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS, KERR_FORMS
-from wavefabric.optics.run_file.types import (
-    MOST_CHANNELS,
-    MOST_SPANS,
-    MOST_SYMBOLS,
-    MOST_THREADS,
-    POWER_FORMS,
-    Count,
-    Frequency,
-    Groups,
-    InputFile,
-    Length,
-    Offset,
-    Powers,
-    RunFileTable,
-    Seed,
-    Spans,
-    in_unit,
-    output_file,
-)
 from wavefabric.optics.signal.constellation import FORMATS
 from wavefabric.optics.signal.wdm import WdmGrid, channels_about, channels_between
+from wavefabric.units import EXAMPLES, quantity, show
+
+
+def _read(value: Any, info: ValidationInfo, unit: str, above=None, least=-np.inf, most=np.inf) -> float:
+    context = info.context or {}
+    if context.get("text") and unit not in ("", "rad") and not isinstance(value, str):
+        raise ValueError(f"{show(value)} has no unit; give text with a unit such as {EXAMPLES[unit]}")
+    try:
+        number = quantity(value, unit, "")
+    except InputError as error:
+        raise ValueError(str(error).removeprefix(": ")) from None
+    if above is not None and number <= above:
+        raise ValueError(f"{show(value)} given, must be above {above:g} {unit}")
+    if not (least <= number <= most):
+        limit = f"at least {least:g}" if number < least else f"at most {most:g}"
+        raise ValueError(f"{show(value)} given, must be {limit} {unit}")
+    return number
+
+
+def in_unit(unit: str, **limits: float) -> BeforeValidator:
+    """A quantity: text with a unit in a run file, then an SI float; limits ``above``, ``least``, ``most``."""
+    return BeforeValidator(partial(_read, unit=unit, **limits))
+
+
+def _file(value: Any, info: ValidationInfo) -> Path:
+    """Path of an input file, relative to the run file; it must exist."""
+    path = Path((info.context or {}).get("folder", "."), output_file(value))
+    if not path.is_file():
+        fault = "is a folder" if path.is_dir() else "does not exist (paths are relative to the run file)"
+        raise ValueError(f"{show(str(value))} {fault}")
+    return path
+
+
+def output_file(value: Any) -> Path:
+    """Path of a file to be written, as given."""
+    if not isinstance(value, (str, Path)) or not str(value):
+        raise ValueError(f"{show(value)} given, must be the path of a file as text")
+    return Path(value)
+
+
+def _counts(value: Any, words: tuple[str, ...]) -> Any:
+    """A count, a list of counts from 1, or one of some words; keeps Pydantic's unions out of the errors."""
+    if isinstance(value, str) and value in words:
+        return value
+    single = not words and isinstance(value, int)
+    items = [value] if single else list(value) if isinstance(value, (list, tuple)) else []
+    if not items or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in items):
+        allowed = [f'"{word}"' for word in words] or ["a whole number >= 1"]
+        raise ValueError(f"{show(value)} given, allowed: {', '.join(allowed)}, or a list such as [1, 3]")
+    return value if single else items
+
+
+def _powers(value: Any, info: ValidationInfo) -> float | tuple:
+    """A power; a list of them, one a channel; or a list for each mode, of one power or one a channel."""
+
+    def read(item: Any, depth: int) -> float | tuple:
+        if isinstance(item, (list, tuple)) and depth:
+            return tuple(read(part, depth - 1) for part in item)
+        return _read(item, info, "W", above=0.0)
+
+    powers = read(value.tolist() if hasattr(value, "tolist") else value, 2)
+    if isinstance(powers, tuple) and (len({type(item) for item in powers}) != 1 or () in powers):
+        raise ValueError(f"{show(value)} given, {POWER_FORMS}")
+    return powers
+
+
+POWER_FORMS = (
+    'allowed: one power such as "-1 dBm", a list with one for each channel, or a list for each mode such as '
+    '[["-1 dBm"], ["0 dBm"]], which holds one power or one for each channel'
+)
+
+#: Bounds are far beyond any use: they keep absurd input out of the arithmetic.
+Length = Annotated[float, in_unit("m", above=0, most=1e9)]
+Offset = Annotated[float, in_unit("m", least=0, most=1)]
+Frequency = Annotated[float, in_unit("Hz", above=0, most=1e16)]
+Count = Annotated[StrictInt, Field(ge=1, lt=2**63)]
+#: Most spans of a link, most channels, most symbols and samples a symbol, most CPU threads.
+MOST_SPANS, MOST_CHANNELS, MOST_SYMBOLS, MOST_THREADS = 10_000, 10_000, 2**40, 4096
+Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
+InputFile = Annotated[Path, BeforeValidator(_file)]
+Powers = Annotated[Any, PlainValidator(_powers)]
+Groups = Annotated[int | list[int], PlainValidator(partial(_counts, words=()))]
+Spans = Annotated[str | list[int], PlainValidator(partial(_counts, words=("each", "end")))]
+
+
+class RunFileTable(BaseModel):
+    """A table of the run file: no unknown keys, no infinities, never changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def given(self, *keys: str) -> list[str]:
+        """Those keys that have a value."""
+        return [key for key in keys if getattr(self, key) is not None]
 
 
 class ProfileTable(RunFileTable):
@@ -156,17 +242,14 @@ _FREQUENCY_RULE = (
 
 
 class SignalTable(RunFileTable):
-    """[signal]: what each spatial mode carries. Frequencies and symbol_rate in Hz, launch_power in W.
-
-    launch_power is one number, a tuple of one for each channel, or a tuple of such tuples, one for each mode.
-    """
+    """[signal]: what each spatial mode carries. Frequencies and symbol_rate in Hz, launch_power in W."""
 
     modulation: Literal[tuple(FORMATS)] = "qpsk"  # type: ignore[valid-type]
     symbol_rate: Annotated[float, in_unit("Hz", least=1, most=1e16)]
     symbols: Annotated[StrictInt, Field(ge=16, le=MOST_SYMBOLS)]
     samples_per_symbol: Annotated[StrictInt, Field(ge=2, le=MOST_SYMBOLS)]
     rolloff: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.1
-    launch_power: Powers
+    launch_power: Powers  # a number, a tuple of one a channel, or a tuple of such tuples, one a mode
     channels: Annotated[Count, Field(le=MOST_CHANNELS)] | None = None
     spacing: Frequency | None = None
     centre_frequency: Frequency | None = None
@@ -196,13 +279,20 @@ class SignalTable(RunFileTable):
     @property
     def powers(self) -> np.ndarray:
         """launch_power in the order of `grid`: W, of a shape that broadcasts to (modes, channels)."""
-        if not isinstance(self.launch_power, tuple):
+        if not self._power_rows:
             return np.array(self.launch_power)
-        rows = self.launch_power if isinstance(self.launch_power[0], tuple) else (self.launch_power,)
-        powers = np.array([np.broadcast_to(row, len(self.grid)) for row in rows])
+        powers = np.array([np.broadcast_to(row, len(self.grid)) for row in self._power_rows])
         if self.frequencies is not None:
             powers = powers[:, np.argsort(self.frequencies, kind="stable")]
-        return powers if rows is self.launch_power else powers[0]
+        return powers if self._power_rows is self.launch_power else powers[0]
+
+    @property
+    def _power_rows(self) -> tuple[tuple[float, ...], ...]:
+        """The lists of launch_power: one a mode, one for all, or none."""
+        power = self.launch_power
+        if not isinstance(power, tuple):
+            return ()
+        return power if isinstance(power[0], tuple) else (power,)
 
     @model_validator(mode="after")
     def _one_grid(self) -> Self:
@@ -211,10 +301,10 @@ class SignalTable(RunFileTable):
         if len(forms) != 1:
             fault = f"{forms[-1][0]}: given for two grids at once" if forms else "channels: missing"
             raise InputError(f"{fault}; {_FREQUENCY_RULE}")
-        form = set(forms[0])
-        if extra := sorted(given - form):
+        if extra := sorted(given - set(forms[0])):
             raise InputError(f"{extra[0]}: not allowed beside {forms[0][0]}; {_FREQUENCY_RULE}")
-        if missing := sorted(form - given - ({"spacing"} if self.channels == 1 else set())):
+        needless = {"spacing"} if self.channels == 1 else set()
+        if missing := sorted(set(forms[0]) - given - needless):
             raise InputError(f"{missing[0]}: missing; {_FREQUENCY_RULE}")
         if self.first_frequency and self.last_frequency and self.spacing:
             steps = (self.last_frequency - self.first_frequency) / self.spacing
@@ -225,29 +315,23 @@ class SignalTable(RunFileTable):
             self.wdm_grid.check(self.rolloff)
         except InputError as error:
             key, _, text = str(error).partition(": ")
-            key = {"last": "last_frequency"}.get(key, key)
-            key = "spacing" if key == "frequencies" and self.frequencies is None else key
-            raise InputError(f"{key}: {text}") from None
+            own = {"last": "last_frequency", "frequencies": "frequencies" if self.frequencies else "spacing"}
+            raise InputError(f"{own.get(key, key)}: {text}") from None
         return self
 
     @model_validator(mode="after")
     def _powers_for_all_channels(self) -> Self:
-        per_mode = isinstance(self.launch_power, tuple) and isinstance(self.launch_power[0], tuple)
-        lists = self.launch_power if per_mode else [self.launch_power]
-        channels = len(self.grid)
-        for number, powers in enumerate(lists, start=1):
-            count = len(powers) if isinstance(powers, tuple) else channels
-            if count not in (channels, 1 if per_mode else channels):
-                where = f"{count} powers{f' for mode {number}' if per_mode else ''} given"
-                raise InputError(f"launch_power: {where}, there are {channels} channels; {POWER_FORMS}")
+        rows, channels = self._power_rows, len(self.grid)
+        per_mode = rows is self.launch_power
+        for number, row in enumerate(rows, start=1):
+            if len(row) != channels and (len(row) > 1 or not per_mode):
+                given = f"{len(row)} powers{f' for mode {number}' if per_mode else ''} given"
+                raise InputError(f"launch_power: {given}, there are {channels} channels; {POWER_FORMS}")
         return self
 
 
 class ReceiverTable(RunFileTable):
-    """[receiver]: noise loading and where to receive. osnr in dB (0.1 nm, both polarisations).
-
-    phase_window: symbols in the sliding window of the carrier-phase estimate, 0 for the whole sequence.
-    """
+    """[receiver]: noise loading and where to receive. osnr in dB (0.1 nm, both polarisations)."""
 
     osnr: Annotated[float, in_unit("dB", least=-100, most=200)] | None = None
     noise_seed: Seed = 1
@@ -269,10 +353,7 @@ class ReceiverTable(RunFileTable):
 
 
 class SolverTable(RunFileTable):
-    """[solver]: integrator, step control and arithmetic. step in m, max_phase in rad.
-
-    exchange: what several ranks exchange, powers of rows (dense) or of groups of rows (factored).
-    """
+    """[solver]: integrator, step control and arithmetic. step in m, max_phase in rad."""
 
     integrator: Literal[tuple(INTEGRATORS)] = "rk4ip"  # type: ignore[valid-type]
     step: Length | None = None
