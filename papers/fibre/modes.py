@@ -18,8 +18,7 @@ from papers.common import DeviceName, Json, Output, Plot, run, show
 from wavefabric.device import get_device
 from wavefabric.execution import measure, report
 from wavefabric.optics.fibre.csv_files import read_columns
-from wavefabric.optics.fibre.dispersion import dispersion
-from wavefabric.optics.fibre.modes import STEP, extrapolate, solve_modes
+from wavefabric.optics.fibre.modes import STEP, dispersion, extrapolate, solve_modes
 from wavefabric.optics.fibre.profile import profile_62_5
 from wavefabric.results.plots import BLUE, GREY, RED
 from wavefabric.units import SPEED_OF_LIGHT, quantity

@@ -35,24 +35,22 @@ def check_output(
     """Refuse an output file that cannot or must not be written; nothing on the disk changes.
 
     ``key`` is what an error calls it; ``force`` allows to replace a regular file; ``inputs`` are files that
-    the run reads (or None); ``endings`` are those allowed, in lower case with the dot, or all. `InputError`
-    if the name is none of a file or not UTF-8, has another ending, is an input, or names a folder, a device,
-    a pipe or a symbolic link; if it exists (without ``force``); if its folder cannot be written.
+    the run reads (or None); ``endings`` are those allowed, in lower case with the dot, or all.
     """
     path = Path(path)
     try:
-        fault = _fault_of_name(path, endings) or _fault_of_file(path, force, inputs)
+        fault, allowed = _fault(path, force, inputs, endings)
         if not fault:
             _try_folder(path)
     except OSError as error:
         raise InputError(unwritable(path, key, error.strerror or str(error))) from None
     if fault:
-        raise InputError(f"{key}: {fault[0]}; allowed: {fault[1]}")
+        raise InputError(f"{key}: {fault}; allowed: {allowed}")
     return path
 
 
-def _fault_of_name(path: Path, endings: Sequence[str]) -> tuple[str, str] | None:
-    """What is wrong, and what is allowed."""
+def _fault(path: Path, force: bool, inputs: Sequence, endings: Sequence[str]) -> tuple[str, str]:
+    """What is wrong with a name or with what is there, and what is allowed; twice nothing if it will do."""
     try:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
@@ -61,21 +59,16 @@ def _fault_of_name(path: Path, endings: Sequence[str]) -> tuple[str, str] | None
         return f"{str(path)!a} has a null character", "the name of a file"
     if endings and path.suffix.lower() not in endings:
         return f"{path} given", f"a name that ends in {', '.join(endings)}"
-    return None
-
-
-def _fault_of_file(path: Path, force: bool, inputs: Sequence[str | Path | None]) -> tuple[str, str] | None:
-    """What is wrong with what is there, and what is allowed."""
     if not path.name or path.is_dir():
         return f"{path} is a folder", "the name of a file"
     if not os.path.lexists(path):
-        return None
+        return "", ""
     if any(name and path.exists() and os.path.exists(name) and path.samefile(name) for name in inputs):
         return f"{path} is an input of this run", "another name"
     kind = stat.S_IFMT(path.lstat().st_mode)
     if kind != stat.S_IFREG:
         return f"{path} is {_KINDS.get(kind, 'no regular file')}", "a new name, or that of a regular file"
-    return None if force else (f"{path} exists", "another name, or --force (force=True)")
+    return ("", "") if force else (f"{path} exists", "another name, or --force (force=True)")
 
 
 def _try_folder(path: Path) -> None:
@@ -86,8 +79,7 @@ def _try_folder(path: Path) -> None:
         raise OSError(errno.ENOTDIR, f"the folder {folder} {fault}")
     # Permission bits do not tell about read-only disks or root; writing does, under a name that nobody has.
     # The longest name in use while a file is made must fit too.
-    with tempfile.NamedTemporaryFile(prefix=f"{path.name}.checkpoint.", suffix=_PARTIAL, dir=folder):
-        pass
+    tempfile.NamedTemporaryFile(prefix=f"{path.name}.checkpoint.", suffix=_PARTIAL, dir=folder).close()
 
 
 def unwritable(path: Path, key: str, why: str) -> str:

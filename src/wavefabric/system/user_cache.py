@@ -65,10 +65,9 @@ def _wanted() -> Path | None:
         return Path(chosen).absolute()
     if caches := os.environ.get("XDG_CACHE_HOME"):
         return Path(caches).absolute() / "wavefabric"
-    try:
+    with contextlib.suppress(RuntimeError):  # no HOME, and the user is in no list of users
         return Path.home() / ".cache" / "wavefabric"
-    except RuntimeError:  # no HOME, and the user is in no list of users
-        return None
+    return None
 
 
 @lru_cache

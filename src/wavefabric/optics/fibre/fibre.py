@@ -118,12 +118,6 @@ class Fibre:
     ) -> Fibre:
         """A fibre from a plain set of coefficients.
 
-        >>> fibre = Fibre.from_coefficients(
-        ...     beta=[["0 ps/km", "-21.7 ps^2/km"], ["8 ps/km", "-22.4 ps^2/km"]],
-        ...     kappa=[[0.89, 0.62], [0.62, 0.71]],
-        ...     gamma="1.3 1/W/km",
-        ... )
-
         Parameters
         ----------
         beta : array_like, shape (M, 1) to (M, 4)
@@ -173,11 +167,9 @@ class Fibre:
 
     def kappa_index(self) -> NDArray[np.int64]:
         """Row of κ that serves each field row, (2M,): kappa_rows()[a, b] == kappa[index[a], index[b]]."""
-        if self.kappa_of == "row":
-            return np.arange(self.rows)
-        if self.kappa_of == "mode":
-            return np.arange(self.rows) // 2
-        return np.repeat(np.unique(self.groups, return_inverse=True)[1].reshape(-1), 2)
+        row = np.arange(self.rows)
+        group = np.unique(self.groups, return_inverse=True)[1].reshape(-1)
+        return {"row": row, "mode": row // 2, "group": group[row // 2]}[self.kappa_of]
 
     def kappa_rows(self) -> Array:
         """κ between field rows, dense, shape (2M, 2M); it multiplies the power of single rows."""
