@@ -21,7 +21,7 @@ _SMALL = 1 << 24
 
 
 def open_hdf5(path: str | Path, wanted: str) -> h5py.File:
-    """An HDF5 file, opened to read; ``wanted`` says for errors what it should be: ``a result file (HDF5)``."""
+    """An HDF5 file, opened to read; ``wanted`` says what it should be, such as ``a result file (HDF5)``."""
     path = Path(path)
     try:
         fault = "is a folder" if path.is_dir() else "" if path.exists() else "no such file"
