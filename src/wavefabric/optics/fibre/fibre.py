@@ -26,30 +26,18 @@ ATTENUATION = 0.23e-3 * math.log(10) / 10
 class Fibre:
     """A fibre of M spatial modes, 2M field rows (x and y of a mode adjacent). Arrays are read-only.
 
-    Quantities may be text with a unit (``"0.23 dB/km"``), also inside lists. `Fibre.from_coefficients` is
-    the short way from β, κ and γ alone. `InputError` if a shape does not fit or a value is out of range.
+    Quantities may be text with a unit (``"0.23 dB/km"``), also inside lists. `Fibre.from_coefficients` is the
+    short way from β, κ and γ alone. `InputError` if a shape does not fit or a value is out of range.
 
-    Attributes
-    ----------
-    labels : tuple of str, length M
-        ``"LP01"``, ``"LP11a"``, ``"LP11b"``, …
-    groups : ndarray of int, shape (M,)
-        Mode-group number of each mode, from 1, non-decreasing; numbers may be missing (a selection).
-    alpha : ndarray, shape (M,)
-        Power attenuation, 1/m; a single number is spread over the modes.
-    beta : ndarray, shape (M, 4)
-        β1 … β4 in s/m, s²/m, s³/m, s⁴/m; β1 relative to the fundamental mode (the DMGD).
-    gamma : float
-        γ = n₂ω₀/(c₀A_eff,LP01), 1/(W m).
-    kappa : ndarray, shape (K, K)
-        Kerr coupling, dimensionless: the phase of row a turns by γ Σ_b κ_ab P_b per metre.
-    kappa_of : {"group", "mode", "row"}
-        What κ's rows stand for: K is the number of groups, M or 2M, and P_b the total power (W) of a group,
-        of a mode, or of one row.
-    a_eff : ndarray, shape (M,)
-        Effective areas, m², for the record: γ and κ act. NaN where not known; None for none known.
-    wavelength : float
-        Vacuum wavelength to which β and γ belong, m.
+    - ``labels`` (M): ``"LP01"``, ``"LP11a"``, ``"LP11b"``, …
+    - ``groups`` (M,): mode-group numbers from 1, non-decreasing; some may be missing (a selection).
+    - ``alpha`` (M,): power attenuation, 1/m; a single number is spread over the modes.
+    - ``beta`` (M, 4): β1 … β4 in s/m, s²/m, s³/m, s⁴/m; β1 relative to the fundamental mode (the DMGD).
+    - ``gamma``: γ = n₂ω₀/(c₀A_eff,LP01), 1/(W m).
+    - ``kappa`` (K, K): Kerr coupling; the phase of row a turns by γ Σ_b κ_ab P_b per metre. ``kappa_of`` says
+      what a row of κ stands for, and whose total power (W) P_b is: a "group", a "mode", or one field "row".
+    - ``a_eff`` (M,): effective areas, m², for the record: γ and κ act. NaN where not known; None for all.
+    - ``wavelength``: in vacuum, to which β and γ belong, m.
     """
 
     name: str
@@ -116,19 +104,12 @@ class Fibre:
         a_eff: ArrayLike | None = None,
         name: str = "fibre",
     ) -> Fibre:
-        """A fibre from a plain set of coefficients.
+        """A fibre from a plain set of coefficients, other quantities as in `Fibre`.
 
-        Parameters
-        ----------
-        beta : array_like, shape (M, 1) to (M, 4)
-            β1, β2, … of each mode in s/m, s²/m, …, or text; those left out are 0.
-        kappa : array_like, shape (K, K)
-            K says what its rows are: M modes, 2M field rows, or the groups of `groups`. A single number will
-            do for one mode.
-        groups : array_like of int, shape (M,), optional
-            Mode-group numbers; by default each mode is a group of its own.
-        gamma, alpha, wavelength, labels, a_eff, name
-            As in `Fibre`; modes are called ``"M1"``, ``"M2"``, … by default.
+        ``beta``, shape (M, 1) to (M, 4), holds β1, β2, … of each mode; those left out are 0. The size of
+        ``kappa`` says what its rows are: M modes, 2M field rows, or the groups of ``groups``; a number will
+        do for one mode. By default each mode is a group of its own, and modes are called ``"M1"``, ``"M2"``,
+        ….
         """
         taylor, coupling = dispersion_coefficients(beta), np.atleast_2d(numbers(kappa, "", "kappa"))
         if taylor.ndim != 2 or not (taylor.shape[0] and 1 <= taylor.shape[1] <= len(BETA_UNITS)):

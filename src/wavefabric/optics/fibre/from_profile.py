@@ -29,21 +29,12 @@ def fibre_from_profile(
 ) -> Fibre:
     """Everything from an index profile: modes, β, A_eff and κ of our own solver.
 
-    Quantities may be text with a unit. `InputError` if one is out of range or a group is not guided.
+    Quantities may be text with a unit: wavelength in vacuum, m; power attenuation, 1/m, one for all modes or
+    each; nonlinear refractive index n2, m²/W; radial step of the solver, m. Groups are 1 to g, or those of a
+    list, by default every one guided in full (from 1 without a gap). `InputError` if a group is not guided.
 
-    Parameters
-    ----------
-    wavelength, step : float
-        Vacuum wavelength; radial step of the solver, m.
-    groups : int or iterable of int, optional
-        Groups 1 to g, or the group numbers; by default every group guided in full (from 1 without a gap).
-    attenuation : float or array_like, shape (M,)
-        Power attenuation, 1/m.
-    n2 : float
-        Nonlinear refractive index, m²/W.
-    coupling : {"groups", "modes"}
-        "groups": strong random coupling inside each group; κ per group, and β averaged over the group's
-        modes, since light there sees all of them. "modes": weakly coupled modes, κ and β per mode.
+    With coupling "groups" modes of a group mix strongly at random: κ is per group, and β averaged over the
+    group's modes, since light there sees all of them. With "modes" κ and β are those of weakly coupled modes.
     """
     choice("coupling", coupling, ("groups", "modes"))
     wavelength, step = number(wavelength, "m", "wavelength"), number(step, "m", "step")

@@ -30,22 +30,11 @@ def graded_index_62_5(
 ) -> Fibre:
     """The preset ``graded-index-62.5``: the 62.5 µm fibre of Brehler et al., section 6.
 
-    Quantities may be text with a unit. `InputError` if a group is not in the tables, or not guided.
-
-    Parameters
-    ----------
-    groups : int or iterable of int
-        Groups 1 to g, or the group numbers; up to 15 (120 spatial modes), with "solver" up to 17 (153).
-    coupling : {"groups", "modes"}
-        κ per strongly coupled group (the paper's case) or per weakly coupled mode.
-    dispersion : {"paper", "solver"}
-        "paper": β2 and DMGD of table 3, A_eff (and with it γ) of table 2, β3 = β4 = 0. "solver": all from the
-        index profile, as `fibre_from_profile`. κ comes from the solver's overlaps either way.
-    attenuation, n2, step
-        As in `fibre_from_profile`.
-    wavelength : float
-        Vacuum wavelength, m: with "paper" where the tables are taken to hold (γ and κ follow it), with
-        "solver" where the profile is solved. See also `wavefabric.optics.fibre.fibre.at_frequency`.
+    Arguments are those of `fibre_from_profile`; groups go up to 15 (120 spatial modes), with "solver" up to
+    17 (153). With dispersion "paper" β2 and DMGD are those of table 3, A_eff (and with it γ) of table 2, β3 =
+    β4 = 0, and the tables are taken to hold at ``wavelength`` (γ and κ follow it; see also
+    `wavefabric.optics.fibre.fibre.at_frequency`). With "solver" all comes from the index profile, solved at
+    ``wavelength``. κ comes from the solver's overlaps either way.
     """
     choice("dispersion", dispersion, ("paper", "solver"))
     name, profile = "graded-index-62.5", profile_62_5()
@@ -76,17 +65,10 @@ def single_mode(
 ) -> Fibre:
     """One spatial mode, two polarisations that mix at random (Manakov, κ = 8/9).
 
-    Quantities may be text with a unit: ``single_mode(beta2="-21 ps^2/km", alpha="0.2 dB/km")``.
-
-    Parameters
-    ----------
-    beta2, gamma, alpha, beta3, beta1, beta4, wavelength
-        s²/m; 1/(W m); power attenuation, 1/m; s³/m; s/m; s⁴/m; m.
-    kappa : float
-        Kerr coefficient on the mode's total power; 1 gives the plain Manakov or, in one polarisation, the
-        scalar nonlinear Schrödinger equation with γ.
-    a_eff : float
-        Effective area in m², for the record only: γ is given.
+    Quantities may be text with a unit: ``single_mode(beta2="-21 ps^2/km", alpha="0.2 dB/km")``; numbers are
+    in SI units, ``alpha`` attenuates the power. ``kappa`` multiplies the mode's total power: 1 gives the
+    plain Manakov or, in one polarisation, the scalar nonlinear Schrödinger equation with γ. ``a_eff`` is for
+    the record only.
     """
     return Fibre.from_coefficients(
         beta=_coefficients(beta1=beta1, beta2=beta2, beta3=beta3, beta4=beta4),

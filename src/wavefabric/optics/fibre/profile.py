@@ -84,18 +84,9 @@ class Profile:
 class IndexProfile(Profile):
     """Power law n² = n_core² − NA² (r/R)^q, optional trench, uniform cladding; lengths may be text.
 
-    Parameters
-    ----------
-    core_diameter, numerical_aperture, exponent : float
-        2R in m; NA = √(n_core² − n_cladding²) at the design wavelength; q, 2 for a parabola, ``math.inf`` for
-        a step.
-    trench : Trench, optional
-    cladding : ConstantIndex or Sellmeier
-        Glass of the cladding, to infinity.
-    dopant : Sellmeier, optional
-        What raises the core's index; None keeps n² − n²_cladding the same at every wavelength.
-    design_wavelength : float
-        Vacuum wavelength in m at which NA holds.
+    ``core_diameter`` is 2R in m; ``numerical_aperture`` NA = √(n_core² − n_cladding²) at
+    ``design_wavelength`` (in vacuum, m); ``exponent`` q: 2 is a parabola, ``math.inf`` a step. ``dopant`` is
+    what raises the core's index; None keeps n² − n²_cladding the same at every wavelength.
     """
 
     core_diameter: float
@@ -140,15 +131,9 @@ class IndexProfile(Profile):
 class TableProfile(Profile):
     """Index given at some radii, straight in between; the cladding is the last entry, to infinity.
 
-    Parameters
-    ----------
-    radii : tuple of float
-        m, starting at 0, non-decreasing; the same radius twice is a jump.
-    indices : tuple of float
-        Refractive index at the design wavelength, as many as radii. Only differences to the last one
-        matter if `cladding` is a glass: it replaces the last value.
-    cladding, dopant, design_wavelength
-        As in `IndexProfile`.
+    ``radii`` are in m, from 0, non-decreasing; the same radius twice is a jump. ``indices`` are as many, at
+    the design wavelength; only differences to the last one matter if ``cladding`` is a glass, which replaces
+    the last value. All else is as in `IndexProfile`.
     """
 
     radii: tuple[float, ...]

@@ -68,12 +68,9 @@ def fibre_from_csv(
         in the order of `Fibre`. If groups and modes are equally many, per mode.
     profile, coupling, step : optional
         Without `kappa_csv`: the profile whose modes give the overlaps for κ, as in `fibre_from_profile`.
-    attenuation : float or array_like, shape (M,), optional
-        Power attenuation, 1/m; default the table's column, or 0.23 dB/km without one.
-    gamma : float, optional
-        1/(W m); default n₂ω₀/(c₀A_eff) with ``n2`` (m²/W) and the table's A_eff of LP01.
-    wavelength : float
-        Vacuum wavelength at which the tables hold, m; see `wavefabric.optics.fibre.fibre.at_frequency`.
+    attenuation, gamma, wavelength : optional
+        Default: the table's column, or 0.23 dB/km without one; n₂ω₀/(c₀A_eff) with ``n2`` (m²/W) and the
+        table's A_eff of LP01; where the tables hold (see `wavefabric.optics.fibre.fibre.at_frequency`).
     warn : callable, optional
         Called with a line if effective areas of the table and of the profile's modes are more than 3 % apart:
         γ comes from the one, κ from the other. By default a `UserWarning`.

@@ -56,28 +56,16 @@ def run_link(
     comm=None,
     warn: Callable[[str], None] = warn,
 ) -> LinkResult:
-    """Simulate the link of a run file and write its result.
+    """Simulate the link of a run file and write its result, to ``output`` or where the run file says.
 
-    Parameters
-    ----------
-    output : path, optional
-        Result file; the run file says by default. ``force`` replaces one that is there.
-    resume : bool
-        Go on from a checkpoint of the same run, if there is one.
-    comm : Communicator, optional
-        Ranks among which the modes are split, on their devices; every rank calls this function. Rank 0
-        shows progress and writes the result.
-    warn : callable, optional
-        Called by rank 0 with each line of ``LinkResult.warnings`` when it is found, mostly before the run;
-        prints it on stderr by default.
+    ``force`` replaces a result that is there; ``resume`` goes on from a checkpoint of the same run. With
+    ``comm`` (`Communicator`), whose ranks all call this function, the modes are split among the ranks, on
+    their devices; rank 0 shows ``progress`` and writes the result. ``warn`` is called by rank 0 with each
+    line of ``LinkResult.warnings`` when it is found, mostly before the run; it prints on stderr by default.
 
-    Raises
-    ------
-    InputError
-        For input that cannot be simulated, before anything large is allocated or written; `FieldLost` if the
-        field does not stay finite.
-    KeyboardInterrupt
-        After Ctrl-C or SIGTERM on any rank, once a checkpoint is written.
+    `InputError` for input that cannot be simulated, before anything large is allocated or written;
+    `FieldLost` if the field does not stay finite; `KeyboardInterrupt` after Ctrl-C or SIGTERM on any rank,
+    once a checkpoint is written.
     """
     solver = run.solver
     comm = comm or solo(get_device(solver.device, solver.threads))

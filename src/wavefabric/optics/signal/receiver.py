@@ -42,28 +42,20 @@ class ReceiverResult:
 class Receiver:
     """Coherent receiver for every mode and channel of a `Transmitter`'s signal.
 
-    Parameters
-    ----------
-    transmitter : Transmitter
-        Grid, pulses, powers, and the sent symbols to compare with.
-    osnr_db : float, optional
-        OSNR (12.5 GHz, both polarisations) that white noise is loaded to, dB; None for no noise.
-        It refers to the nominal received power, launch power × ``power_gain``, so that the noise is
-        one and the same after any distance.
-    clock : str
-        ``"square-law"``: blind, the spectral line of |y|² (M. Oerder, H. Meyr 1988,
-        doi 10.1109/26.1476; here as the correlation of the two band edges, which does not alias),
-        whole symbols then by correlation with the known ones; ``"data-aided"``: maximum-likelihood
-        delay from the known symbols; ``"none"``; ``"auto"``: square-law, data-aided below a roll-off
-        of 0.05, where the line fades.
-    phase : str
-        ``"data-aided"``, ``"auto"``: the maximum-likelihood phase from the known symbols;
-        ``"viterbi-viterbi"``: fourth power (A. J. Viterbi, A. M. Viterbi 1983,
-        doi 10.1109/TIT.1983.1056713), QPSK only, whose estimate is noisier at low OSNR;
-        ``"none"``: only the mean phase is removed.
-    phase_window : int, optional
-        Symbols in the sliding window of the phase estimate, at least 2; None for the whole sequence. The
-        symbol itself counts about half, so that noise alone gives its own EVM (see `sliding_sum`).
+    White noise is loaded to the OSNR ``osnr_db`` (12.5 GHz, both polarisations; None for no noise). It refers
+    to the nominal received power, launch power × ``power_gain``, so that the noise is one and the same after
+    any distance.
+
+    ``clock``: ``"square-law"`` is blind, the spectral line of |y|² (M. Oerder, H. Meyr 1988, doi
+    10.1109/26.1476; here as the correlation of the two band edges, which does not alias), whole symbols then
+    by correlation with the known ones; ``"data-aided"`` is the maximum-likelihood delay from the known
+    symbols; ``"none"``; ``"auto"`` is square-law, data-aided below a roll-off of 0.05, where the line fades.
+
+    ``phase``: ``"data-aided"`` and ``"auto"`` are the maximum-likelihood phase from the known symbols;
+    ``"viterbi-viterbi"`` the fourth power (A. J. Viterbi, A. M. Viterbi 1983, doi 10.1109/TIT.1983.1056713),
+    QPSK only, noisier at low OSNR; ``"none"`` removes only the mean phase. ``phase_window`` symbols (at least
+    2; None for all) slide along; the symbol itself counts about half, so that noise alone gives its own EVM
+    (see `sliding_sum`).
     """
 
     transmitter: Transmitter
@@ -99,11 +91,18 @@ class Receiver:
         keep: Iterable[tuple[int, int]] = (),
         progress: Callable[[int, int], None] | None = None,
     ) -> ReceiverResult:
-        """Receive every mode and channel of ``field``, which is left as it is.
+        """Receive every mode and channel of ``field``, (2 modes, N), √W, which is left as it is.
+
+        Mode by mode: one transform of the two rows; per channel the window of 2 samples per symbol; the
+        inverse exp(−L(ω)z) of the linear phase at absolute ω (loss stays); noise; the matched filter; clock,
+        carrier phase; the complex gain that fits the known symbols best.
+
+        White noise keeps its statistics under the compensation, which only turns phases. Adding it behind
+        makes the very same noise fall on the very same symbols after any distance, so that penalties are free
+        of its scatter.
 
         Parameters
         ----------
-        field : complex128 or complex64 array, shape (2 modes, N), √W
         length : float
             Length of the link, m; 0 back-to-back.
         beta : array_like, shape (modes, 4), optional
@@ -120,16 +119,6 @@ class Receiver:
             Signals whose received symbols go into the result, by mode of the link.
         progress : callable, optional
             Called as ``progress(rows_done, rows)`` after each mode.
-
-        Notes
-        -----
-        Mode by mode: one transform of the two rows; per channel the window of 2 samples per symbol;
-        the inverse exp(−L(ω)z) of the linear phase at absolute ω (loss stays); noise; the matched
-        filter; clock, carrier phase; the complex gain that fits the known symbols best.
-
-        White noise keeps its statistics under the compensation, which only turns phases. Adding it
-        behind makes the very same noise fall on the very same symbols after any distance, so that
-        penalties are free of its scatter.
         """
         grid, xp = self.transmitter.grid, device.xp
         if field.ndim != 2 or field.shape[1] != grid.samples or field.shape[0] % 2 or not field.shape[0]:

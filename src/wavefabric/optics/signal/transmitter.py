@@ -33,20 +33,14 @@ def root_raised_cosine(x, rolloff: float) -> np.ndarray:
 class Transmitter:
     """Dual-polarisation, mode- and wavelength-multiplexed signals.
 
-    Every polarisation of every mode and channel carries its own symbols, which follow from
-    ``(seed, row, channel)`` alone: any device and any rank makes the same ones again.
+    Every polarisation of every mode and channel carries its own symbols, which follow from ``(seed, row,
+    channel)`` alone: any device and any rank makes the same ones again. ``constellation`` is ``"qpsk"``,
+    ``"16qam"``, ``"64qam"`` or ``"gaussian"``; ``rolloff`` that of the root-raised-cosine pulses.
 
-    Parameters
-    ----------
-    constellation : Constellation or str
-        ``"qpsk"``, ``"16qam"``, ``"64qam"`` or ``"gaussian"``.
-    rolloff : float
-        Of the root-raised-cosine pulses, 0 to 1.
-    launch_power : float or array_like
-        Mean power of a dual-polarisation signal, W or text such as ``"-1 dBm"``, per mode and channel: one
-        value, or an array or lists that broadcast to (modes, channels), e.g. (channels,), (modes, 1). Half
-        of it goes into each polarisation; equal to the digit for QPSK, in expectation over the symbols
-        for the others. A power of 0 leaves that signal dark.
+    ``launch_power`` is the mean power of a dual-polarisation signal, W or text such as ``"-1 dBm"``, per mode
+    and channel: one value, or an array or lists that broadcast to (modes, channels), e.g. (channels,),
+    (modes, 1). Half of it goes into each polarisation; equal to the digit for QPSK, in expectation over the
+    symbols for the others. A power of 0 leaves that signal dark.
     """
 
     grid: WdmGrid

@@ -39,23 +39,14 @@ def channels_between(first, last, spacing) -> list[float]:
 class WdmGrid:
     """WDM channels on a periodic time window of ``symbols`` symbols. Frequencies may be text with a unit.
 
-    Parameters
-    ----------
-    frequencies : sequence of float
-        Optical centre frequency of each channel, Hz, in any order.
-    symbol_rate : float
-        Baud, the same for all channels.
-    samples_per_symbol, symbols : int
-        At least 2 each; any number (powers of two are fastest).
-    centre : float, optional
-        Optical frequency that sits at frequency zero of the field, Hz. Default: the middle between
-        the lowest and the highest channel.
+    ``frequencies`` are the optical centres of the channels, Hz, in any order; ``symbol_rate`` is in Baud, the
+    same for all; ``samples_per_symbol`` and ``symbols`` any numbers from 2 (powers of two are fastest).
+    ``centre`` is the optical frequency that sits at frequency zero of the field, Hz, by default the middle
+    between the lowest and the highest channel.
 
-    Notes
-    -----
-    The optical carrier is exp(−iω₀t): a channel at the optical offset +Δf sits at NumPy's
-    frequency −Δf. Channels are snapped to the nearest bin of the window's spectrum, which makes
-    the signal periodic; ``largest_shift`` says by how much at most.
+    The optical carrier is exp(−iω₀t): a channel at the optical offset +Δf sits at NumPy's frequency −Δf.
+    Channels are snapped to the nearest bin of the window's spectrum, which makes the signal periodic;
+    ``largest_shift`` says by how much at most.
     """
 
     frequencies: Sequence[float]
