@@ -6,8 +6,9 @@ Imports collectives, files, system and units; of the rooms, draw imports all oth
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
+
+from wavefabric.lazy import lazy
 
 if TYPE_CHECKING:
     from wavefabric.fabric.cost_models.cost import cost
@@ -61,13 +62,11 @@ __all__ = [
 ]
 
 
+_exported, __dir__ = lazy(__name__, _MODULES)
+
+
 def __getattr__(name: str):
     # Pydantic and NumPy are slow to import: only whoever needs them waits.
-    if name == "AnyFabric":
-        value = __getattr__("Fabric") | __getattr__("PhotonicFabric")
-    elif name in _MODULES:
-        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = _exported("Fabric") | _exported("PhotonicFabric") if name == "AnyFabric" else _exported(name)
     globals()[name] = value
     return value
