@@ -33,7 +33,7 @@ from wavefabric.lifecycle.memory import check_memory
 from wavefabric.lifecycle.status import Status, combine
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.machine import peak_memory
-from wavefabric.system.progress import Progress, Silent
+from wavefabric.system.progress import Progress
 
 __all__ = ["PRECISIONS", "SMALL", "Checkpoints", "communicator", "dtype_of", "run"]
 
@@ -104,7 +104,7 @@ def run(
     comm = comm or communicator(device, threads, problem.shape)
     dtype = dtype_of(precision, problem, comm.device)
     this = _Run(problem, recording, comm, dtype, checkpoints, decomposition)
-    return this.run(sink, Silent() if progress is None or comm.rank else progress, begun, loading_seconds)
+    return this.run(sink, Progress() if progress is None or comm.rank else progress, begun, loading_seconds)
 
 
 def dtype_of(precision: str, problem: Problem, device: Any) -> np.dtype:

@@ -24,8 +24,9 @@ from wavefabric.fabric.draw.gantt import _lanes
 from wavefabric.fabric.draw.page import page
 from wavefabric.fabric.draw.replay import replay
 from wavefabric.fabric.draw.scene import HALF, flat, scene
-from wavefabric.fabric.draw.style import evenly, time_words
+from wavefabric.fabric.draw.style import evenly
 from wavefabric.fabric.photonic.planning import plan_circuits
+from wavefabric.units import time_words
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import numpy as np
 
 from wavefabric.fabric.draw import style
 from wavefabric.fabric.draw.scene import HALF, MARGIN, STREET, DrawnCircuit, Frame, Scene, flat
+from wavefabric.units import time_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -177,7 +178,7 @@ def legend(figure: Figure, box: tuple[float, float, float, float], lasers: int) 
 
 def clock(now: Frame, share: float) -> str:
     """Time so far in words; empty without a cost."""
-    return "" if np.isnan(now.begin) else style.time_words(now.begin + share * (now.end - now.begin))
+    return "" if np.isnan(now.begin) else time_words(now.begin + share * (now.end - now.begin))
 
 
 def panels(scene: Scene) -> Figure:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.fabric.draw.style import NIGHT, header, time_words, without_formulae
+from wavefabric.fabric.draw.style import NIGHT, header, without_formulae
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.files.output import check_output, replacing
+from wavefabric.units import time_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

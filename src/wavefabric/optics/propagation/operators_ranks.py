@@ -48,8 +48,8 @@ class TimeChunk(NamedTuple):
 class PowerExchange:
     """Powers of the phase groups of all ranks over ``m`` samples, and the all-gather that fills them.
 
-    ``parts[r]`` (groups of rank r, m), W, is valid from `arrived` to the next `start`; ``all`` is all of them,
-    one after the other; ``own``, this rank's part, is to be written between `wait` and `start`.
+    ``parts[r]`` (groups of rank r, m), W, is valid from `arrived` to the next `start`; ``all`` is all
+    of them, one after the other; ``own``, this rank's part, is to be written between `wait` and `start`.
     """
 
     def __init__(self, comm, parts, m: int, dtype):
@@ -97,8 +97,8 @@ class RankOperators(FibreOperators):
     ):
         n = int(n)
         self.comm = comm
-        #: False leaves out the work on what other ranks sent, which still travels: the "only communication" of
-        #: Brehler et al., figure 3. Answers are then wrong.
+        #: False leaves out the work on what other ranks sent, which still travels: the "only communication"
+        #: of Brehler et al., figure 3. Answers are then wrong.
         self.use_received = True
         self._form = exchange_form(exchange, kerr)
         size = -(-n // (chunks or chunks_for(n)))
