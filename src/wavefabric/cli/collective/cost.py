@@ -31,7 +31,7 @@ from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, Cost, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.cost_models.result import check_sizes
-from wavefabric.fabric.draw.costs import draw_costs
+from wavefabric.fabric.draw.pictures import draw_costs
 from wavefabric.fabric.photonic.budget import LinkBudget
 
 
