@@ -13,11 +13,9 @@ from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import check_structure
 from wavefabric.errors import InputError
-from wavefabric.fabric.cost_models.cost import cost
-from wavefabric.fabric.cost_models.result import check_sizes
+from wavefabric.fabric.cost_models.cost import check_sizes, cost
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.resources import resource_use, transfer_bytes
-from wavefabric.fabric.electrical.routing import static_routes
+from wavefabric.fabric.electrical.routing import resource_use, static_routes, transfer_bytes
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 #: Most GPUs for which orders are searched: routes of all pairs are kept.

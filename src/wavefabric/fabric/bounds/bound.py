@@ -11,8 +11,7 @@ import numpy as np
 from wavefabric.collectives.conditions import COLLECTIVES, operation, whole_elements
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
-from wavefabric.fabric.bounds.bottleneck import bottleneck
-from wavefabric.fabric.bounds.cuts import as_electrical, port_rates, restrict, sampled
+from wavefabric.fabric.bounds.cuts import as_electrical, bottleneck, port_rates, restrict, sampled
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.routing import hop_counts
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
@@ -79,7 +78,7 @@ def bound(
     - what each GPU must send and receive, by what it can (Thakur, Rabenseifner & Gropp 2005,
       doi:10.1177/1094342005051521), and what all must send, by what all can (an all-reduce without sums
       inside the network: 2 (N − 1) arrays in all, Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002);
-    - the bottleneck cut (`bottleneck.bottleneck`; ForestColl, arXiv:2402.06787), and other cuts;
+    - the bottleneck cut (`cuts.bottleneck`; ForestColl, arXiv:2402.06787), and other cuts;
     - for an all-to-all, bytes times the least number of links on their route, by the bandwidth of all links.
 
     Examples

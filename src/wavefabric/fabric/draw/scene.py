@@ -18,7 +18,7 @@ import numpy as np
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import transfer_elements
-from wavefabric.fabric.cost_models.result import Cost
+from wavefabric.fabric.cost_models.cost import Cost
 from wavefabric.fabric.draw.replay import replay
 from wavefabric.fabric.draw.style import evenly, time_words
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
