@@ -14,7 +14,7 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
 from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
-from wavefabric.fabric.photonic.routing.xy import xy
+from wavefabric.fabric.photonic.routing.routes import xy
 from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, tile_grid
 from wavefabric.fabric.photonic.wavelengths import make_bundles
 
