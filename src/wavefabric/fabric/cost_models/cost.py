@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
-from wavefabric.fabric.bounds.bound import LowerBound
-from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from wavefabric.collectives.schedule import Schedule
+    from wavefabric.fabric.bounds.bound import LowerBound
+    from wavefabric.fabric.electrical.fabric import Fabric
 
 
 @dataclass(frozen=True)
