@@ -79,7 +79,7 @@ def sampled(fabric: Fabric) -> list[tuple[frozenset[int], float, float]]:
     for columns in [d for d in range(1, n) if n % d == 0]:
         order = np.lexsort((ranks // columns, ranks % columns))
         position = np.argsort(order)[np.stack((w.source, w.target))]
-        out, into = _crossing(*position, w.bandwidth, n), _crossing(*position[::-1], w.bandwidth, n)
+        out, into = _crossing(position, w.bandwidth, n), _crossing(position[::-1], w.bandwidth, n)
         # Those at which any collective has most to move for the capacity.
         with np.errstate(divide="ignore"):
             demands = np.stack((k, n - k, k * (n - k), np.ones(n - 1)))
@@ -88,10 +88,10 @@ def sampled(fabric: Fabric) -> list[tuple[frozenset[int], float, float]]:
     return cuts
 
 
-def _crossing(a: np.ndarray, b: np.ndarray, bandwidth: np.ndarray, n: int) -> np.ndarray:
-    """Bandwidth from the first k + 1 positions to the others, of wires from a to b: shape (n − 1,)."""
-    forth = a < b
-    begin, end = (np.bincount(x[forth], bandwidth[forth], n) for x in (a, b))
+def _crossing(ends: np.ndarray, bandwidth: np.ndarray, n: int) -> np.ndarray:
+    """Bandwidth from the first k + 1 positions to the others; `ends` of wires: shape (n − 1,)."""
+    forth = ends[0] < ends[1]
+    begin, end = (np.bincount(x[forth], bandwidth[forth], n) for x in ends)
     crossing = np.cumsum(begin - end)[: n - 1]
     # Sums in floating point: a little more is on the safe side of a bound.
     rounding = n * np.finfo(float).eps * np.cumsum(begin + end)[: n - 1]

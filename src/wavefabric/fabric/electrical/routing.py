@@ -93,13 +93,6 @@ def static_routes(fabric: Fabric) -> StaticRoutes:
     from the lowest dimension of a hypercube (dimension-order and e-cube routing, Dally & Seitz 1987,
     doi:10.1109/TC.1987.1676939). Half-way around a torus GPUs with an even coordinate send upwards, others
     downwards, so that both directions carry as much.
-
-    Examples
-    --------
-    >>> from wavefabric.fabric import load
-    >>> from wavefabric.fabric.electrical.routing import static_routes
-    >>> static_routes(load("mesh:2x3")).nodes(0, 5)
-    ['GPU0', 'GPU1', 'GPU2', 'GPU5']
     """
     w = wires(fabric)
     nodes = len(fabric.gpus) + len(fabric.switches)

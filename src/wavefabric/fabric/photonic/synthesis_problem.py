@@ -92,7 +92,7 @@ def _round(
             raise InputError(f"round {number}: route {list(r)}; allowed: tiles 0 to {fabric.ranks - 1}")
     for w in range(max(masks).bit_length()):
         load = edge_loads(fabric, [r for r, m in zip(routes, masks, strict=True) if m >> w & 1])
-        for edge in np.flatnonzero(load > g.capacity):
+        for edge in np.flatnonzero(load > g.capacity).tolist():
             raise InputError(
                 f"round {number}: wavelength {w} {load[edge]} times on edge {g.name(edge)};"
                 f" allowed: {g.capacity[edge]}, its waveguides"
