@@ -14,10 +14,8 @@ import typer
 
 import wavefabric
 from wavefabric.cli import info, kwave, plot, run
-from wavefabric.cli.bench import bench
 from wavefabric.cli.common import encoding, failure, ranks
-from wavefabric.cli.common.groups import lazy_group
-from wavefabric.cli.common.options import Command
+from wavefabric.cli.common.options import lazy_group, register
 from wavefabric.errors import InputError, MissingExtra, one_line
 from wavefabric.system.interrupt import INTERRUPTED, exit_code, terminable
 from wavefabric.system.user_cache import redirect
@@ -49,20 +47,12 @@ def _common(
 
 
 for name, module in (("run", run), ("kwave", kwave), ("plot", plot), ("info", info)):
-    app.command(name, cls=Command)(module.command)
-bench.register(app)
+    register(app, name, module.command)
+lazy_group(app, "bench", "Benchmarks: what steps and exchanges cost on this machine.")
 lazy_group(
-    app,
-    "collective",
-    "wavefabric.cli.collective.app",
-    "Schedules of collective operations: make, verify, cost, draw, export and run them.",
+    app, "collective", "Schedules of collective operations: make, verify, cost, draw, export and run them."
 )
-lazy_group(
-    app,
-    "fabric",
-    "wavefabric.cli.fabric.app",
-    "Fabrics between GPUs: show, import, route and measure them.",
-)
+lazy_group(app, "fabric", "Fabrics between GPUs: show, import, route and measure them.")
 
 
 def redirect_caches() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wavefabric.cli.common.decomposition import DecompositionOptions
-from wavefabric.cli.common.options import grouped, option, options
+from wavefabric.cli.common.options import option, options
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
 from wavefabric.cli.kwave_run import KWaveRun, size_text
@@ -126,7 +126,6 @@ class KWaveOptions:
     )
 
 
-@grouped
 def command(
     input: Annotated[Path, typer.Option("-i", help="Input file (HDF5).")],
     output: Annotated[Path, typer.Option("-o", help="Output file (HDF5).")],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavefabric.cli.common.options import grouped, option, options
+from wavefabric.cli.common.options import option, options
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_written
 from wavefabric.errors import InputError
@@ -44,7 +44,6 @@ class PlotOptions:
     force: bool = option("Ultrasound: replace figures that are there (a fibre's always are).", default=False)
 
 
-@grouped
 @rank_zero_only
 def command(
     file: Annotated[

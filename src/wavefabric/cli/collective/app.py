@@ -5,9 +5,8 @@ from __future__ import annotations
 import typer
 
 from wavefabric.cli.collective import cost, draw, export, make, run, verify
-from wavefabric.cli.common.options import Command
+from wavefabric.cli.common.options import register
 
 app = typer.Typer()
-commands = {"make": make, "verify": verify, "cost": cost, "draw": draw, "export": export, "run": run}
-for name, module in commands.items():
-    app.command(name, cls=Command)(module.command)
+for module in (make, verify, cost, draw, export, run):
+    register(app, module.__name__.rpartition(".")[2], module.command)

@@ -13,16 +13,16 @@ from wavefabric.cli.collective.algorithm import (
     schedule_from,
     whole_array,
 )
-from wavefabric.cli.collective.cost import cost_at
 from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting, order_text
 from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.options import OutputOptions, grouped, option, options
+from wavefabric.cli.common.options import OutputOptions, option, options
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
+from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.draw import pictures
 from wavefabric.fabric.photonic.check import check_plan
 
@@ -39,7 +39,6 @@ class DrawOptions(OutputOptions):
     quiet: bool = option("No progress bar.", "--quiet", "-q", default=False)
 
 
-@grouped
 @rank_zero_only
 def command(
     algorithm: RankedAlgorithmOptions,
@@ -82,17 +81,16 @@ def command(
             plan = setting.plan_circuits(schedule)
             check_plan(plan, schedule)
             options = {"plan": plan, "incremental": circuit.incremental}
-            cost = cost_at(schedule, ordered, array_bytes, "photonic", options)
-            path = pictures.draw_circuits(
-                schedule, plan, output, cost, most=most, progress=progress, force=asked.force
-            )
+            price = cost(schedule, ordered, element_bytes, "photonic", **options)
+            how = {"most": most, "progress": progress, "force": asked.force}
+            path = pictures.draw_circuits(schedule, plan, output, price, **how)
         else:
-            cost = cost_at(schedule, ordered, array_bytes, "flow", {})
-            path = pictures.draw_flow(schedule, ordered, element_bytes, output, cost, force=asked.force)
+            price = cost(schedule, ordered, element_bytes, "flow")
+            path = pictures.draw_flow(schedule, ordered, element_bytes, output, price, force=asked.force)
     finally:
         progress.finish()
     if asked.as_json:
-        facts = {"schedule": schedule.name, "fabric": setting.fabric.name, "seconds": cost.seconds}
+        facts = {"schedule": schedule.name, "fabric": setting.fabric.name, "seconds": price.seconds}
         print_json({**facts, "order": gpus, "written": [path]})
         return
     if gpus is not None:

@@ -7,17 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from wavefabric.cli.collective.algorithm import RankedAlgorithmOptions, build_by_name
+from wavefabric.cli.collective.algorithm import AlgorithmOptions, RankedAlgorithmOptions, build_by_name
 from wavefabric.cli.collective.facts import show_made
-from wavefabric.cli.collective.greedy import greedy_schedule
-from wavefabric.cli.collective.optimal import optimal
-from wavefabric.cli.collective.solver_options import SolverOptions
-from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, refuse
+from wavefabric.cli.collective.optimal import SolverOptions, optimal
+from wavefabric.cli.common.files import check_target, read_rows
+from wavefabric.cli.common.options import OutputOptions, changed, check_seed, option, refuse
 from wavefabric.cli.common.options import options as options_class
-from wavefabric.cli.common.parse import check_seed
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import console, print_json, table
+from wavefabric.collectives import Schedule, verify
+from wavefabric.collectives.arguments import MOST_RANKS
+from wavefabric.collectives.builders.messages import greedy
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.errors import InputError
@@ -39,7 +39,6 @@ class MakeOptions(OutputOptions):
     output: Path | None = option("Schedule (JSON).", "--output", "-o")
 
 
-@grouped
 @rank_zero_only
 def command(
     options: RankedAlgorithmOptions,
@@ -135,3 +134,23 @@ def _ranks_text(fits: list[int]) -> str:
         return "powers of 2 from 4"
     shown = ", ".join(map(str, fits[:6]))
     return f"{shown}, …" if len(fits) > 6 else shown or "see --grid"
+
+
+def greedy_schedule(
+    collective: str | None, options: AlgorithmOptions, messages: Path | None, lasers: int | None, seed: int
+) -> Schedule:
+    """The schedule of a list of messages, proved."""
+    if collective is not None:
+        raise InputError(f"COLLECTIVE: {collective} given with greedy; allowed: --messages FILE instead")
+    if messages is None:
+        raise InputError("--messages: none given with greedy; allowed: a JSON list of [src, dst, elements]")
+    for name in options.given():
+        if name != "--ranks":
+            raise InputError(f"{name}: given with greedy; allowed: --ranks, --messages, --lasers, --seed")
+    rows = read_rows(messages, "--messages", "[src, dst, elements]")
+    ranks = options.ranks or 1 + max((max(src, dst) for src, dst, _ in rows), default=0)
+    if ranks > MOST_RANKS:
+        raise InputError(f"--ranks: {ranks} given; allowed: 1 to {MOST_RANKS}")
+    schedule = greedy(ranks, rows, 1 if lasers is None else lasers, seed)
+    verify(schedule)
+    return schedule

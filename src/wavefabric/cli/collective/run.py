@@ -11,7 +11,7 @@ from typing import Any
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, Words, build_by_name, schedule_from
 from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting
 from wavefabric.cli.common.measure import MeasureOptions, RankSession, check_free
-from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options, refuse
+from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
 from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.collectives import Schedule
@@ -43,7 +43,6 @@ class ScheduleRunOptions(OutputOptions):
     )
 
 
-@grouped
 def command(
     algorithm: AlgorithmOptions,
     asked: ScheduleRunOptions,

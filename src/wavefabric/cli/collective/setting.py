@@ -11,8 +11,7 @@ import typer
 
 from wavefabric.cli.collective.circuits import load_circuits
 from wavefabric.cli.common.files import load_fabric
-from wavefabric.cli.common.options import changed, option, options, refuse
-from wavefabric.cli.common.parse import check_seed
+from wavefabric.cli.common.options import changed, check_seed, option, options, refuse
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric

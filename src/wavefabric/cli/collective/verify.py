@@ -11,7 +11,7 @@ from wavefabric.cli.collective.algorithm import read_proved
 from wavefabric.cli.collective.circuits import load_circuits
 from wavefabric.cli.collective.facts import circuit_facts, circuit_notes, msccl_facts, msccl_text
 from wavefabric.cli.common.files import naming
-from wavefabric.cli.common.options import grouped, option, options
+from wavefabric.cli.common.options import option, options
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_json
 from wavefabric.collectives.conditions import kind
@@ -32,7 +32,6 @@ class VerifyOptions:
     as_json: bool = option("Print as JSON and nothing else.", "--json", default=False)
 
 
-@grouped
 @rank_zero_only
 def command(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Schedules: JSON, or MSCCL XML.")],

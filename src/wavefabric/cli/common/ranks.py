@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -28,18 +28,8 @@ arguments: list[str] = []
 #: The communicator of this process, once there is one of several ranks.
 opened: Communicator | None = None
 
-Ranks = Annotated[
-    int | None,
-    typer.Option("--ranks", help="Processes, each with a GPU or CPU threads.", rich_help_panel=PANEL),
-]
-Placement = Annotated[
-    str | None,
-    typer.Option(
-        "--placement",
-        help="GPU of each rank: a file, or auto (least traffic over slow links).",
-        rich_help_panel=PANEL,
-    ),
-]
+RANKS_HELP = "Processes, each with a GPU or CPU threads."
+PLACEMENT_HELP = "GPU of each rank: a file, or auto (least traffic over slow links)."
 
 
 def on_ranks() -> bool:
@@ -71,11 +61,11 @@ def rank_zero_only(command: Callable[..., None]) -> Callable[..., None]:
 class RankOptions:
     """Options of several ranks; device and threads are those of the command."""
 
-    ranks: Ranks = None
+    ranks: int | None = option(RANKS_HELP)
     transport: str | None = option(
         "How they talk: {wavefabric.exchange.transports:TRANSPORTS}. \\[default: auto]"
     )
-    placement: Placement = None
+    placement: str | None = option(PLACEMENT_HELP)
     device: str | None = None
     threads: int | None = None
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from wavefabric.cli.common.options import Command
+from wavefabric.cli.common.options import register
 from wavefabric.cli.fabric import measure, routes, show
 
 app = typer.Typer()
-for name, module in (("show", show), ("routes", routes), ("measure", measure)):
-    app.command(name, cls=Command)(module.command)
+for module in (show, routes, measure):
+    register(app, module.__name__.rpartition(".")[2], module.command)

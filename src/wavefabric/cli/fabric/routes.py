@@ -10,8 +10,7 @@ import numpy as np
 import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, read_rows
-from wavefabric.cli.common.options import OutputOptions, check_choice, grouped, option, options
-from wavefabric.cli.common.parse import check_seed
+from wavefabric.cli.common.options import OutputOptions, check_choice, check_seed, option, options
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import console, print_json, print_written, table
 from wavefabric.collectives.registry import build
@@ -42,7 +41,6 @@ class RouteOptions(OutputOptions):
     output: Path | None = option("Picture of the loads of edges.", "--output", "-o")
 
 
-@grouped
 @rank_zero_only
 def command(
     name: Annotated[str, typer.Argument(metavar="FABRIC", help="Photonic: such as lightpath:8x8.")],

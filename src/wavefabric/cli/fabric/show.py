@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, naming, read_text
-from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options, refuse
-from wavefabric.cli.common.parse import check_range
+from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
 from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, rate_text, table
 from wavefabric.errors import InputError
@@ -74,7 +73,6 @@ class ShowOptions(OutputOptions):
     output: Path | None = option("Picture.", "--output", "-o")
 
 
-@grouped
 @rank_zero_only
 def command(
     imported: ImportOptions,
