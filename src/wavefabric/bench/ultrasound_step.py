@@ -14,15 +14,14 @@ import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.run import PRECISIONS
-from wavefabric.bench import ultrasound_memory
-from wavefabric.bench.bare_transforms import bare_transforms
+from wavefabric.bench import own_process
 from wavefabric.bench.frame import Triple, calls, silent
 from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere
 from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem
 from wavefabric.bench.ultrasound_ranks import NO_SENSOR, Stepper, check
 from wavefabric.device import Device, get_device
-from wavefabric.errors import InputError
 from wavefabric.execution import measure, report
+from wavefabric.lifecycle.memory import check_memory
 
 #: Grids by kind of device.
 SIZES = {"cpu": ((128, 128, 128),), "cuda": ((256, 256, 256), (512, 512, 512))}
@@ -95,16 +94,12 @@ def _check_memory(device: Device, name: str, shape, precision: str) -> None:
         arrays = [given.sound_speed, given.density, *given.density_staggered, given.nonlinearity]
         arrays += [given.alpha_coeff, given.initial_pressure]
         needed += sum(map(np.size, filter(np.ndim, arrays))) * dtype.itemsize
-    free = device.memory()[0]
-    if needed > free:
-        raise InputError(
-            f"size: {report.shape_words(shape)}, {name}, needs {needed / 2**30:.2f} GiB of memory on "
-            f"{device.name}; allowed: what the free {free / 2**30:.2f} GiB hold"
-        )
+    what = f"a run of {name}, {report.shape_words(shape)},"
+    check_memory(None, device, needed, what, "allowed: a smaller --size")
 
 
 def _memory(device: Device, name: str, shape: Triple, precision: str) -> dict[str, float]:
-    base, peak = ultrasound_memory.measure(name, shape, precision, device)
+    base, peak = own_process.memory(name, shape, precision, device)
     added = max(0, peak - base)
     size = np.dtype(PRECISIONS[precision]).itemsize
     return {"bytes": added, "floats_per_point": added / size / math.prod(shape), "base_bytes": base}
@@ -117,16 +112,20 @@ class _Case:
         self.device, self.shape, self.precision = device, shape, precision
         self.repeats, self.bandwidth, self.say = repeats, bandwidth, say
         self.dtype = np.dtype(PRECISIONS[precision])
-        self.points = math.prod(shape)
-        self.bytes = self.points * self.dtype.itemsize
+        self.bytes = math.prod(shape) * self.dtype.itemsize
         self.name = report.shape_words(shape)
 
     def run(self, media, plain: bool) -> dict[str, Any]:
         times: list[float] = []
         lines: list[dict[str, Any]] = []
         self.say(f"{self.name}: bare transforms")
-        with bare_transforms(self.device, self.shape, self.dtype) as bare_time:
-            for group in self._groups(media, plain):
+        needed = [
+            needed_bytes(outline(name, self.shape), NO_SENSOR, self.dtype, self.device) for name in media
+        ]
+        # In turn, or one at a time where memory is short.
+        together = (1 + plain) * sum(needed) < 0.8 * self.device.memory()[0]
+        with own_process.bare_transforms(self.device, self.shape, self.dtype) as bare_time:
+            for group in [list(media)] if together else [[name] for name in media]:
                 more_times, more_lines = self._rounds(group, plain, bare_time)
                 times, lines = times + more_times, lines + more_lines
                 gc.collect()  # steps and their graphs refer to each other
@@ -147,15 +146,6 @@ class _Case:
     def stepper(self, name: str, plain: bool = False) -> Stepper:
         given = problem(name, self.shape, 1 << 20, self.precision)
         return Stepper(make_stages(self.device, given, self.dtype, plain), 2)
-
-    def _groups(self, media, plain: bool) -> list[list[str]]:
-        """Media that are timed in turn: all, or one at a time where memory is short."""
-        each = 1 + plain
-        needed = [
-            each * needed_bytes(outline(name, self.shape), NO_SENSOR, self.dtype, self.device)
-            for name in media
-        ]
-        return [list(media)] if sum(needed) < 0.8 * self.device.memory()[0] else [[name] for name in media]
 
     def _rounds(
         self, media: list[str], plain: bool, bare_time: Callable[[], float]
@@ -255,19 +245,15 @@ def _kwave(measured: dict[str, Any], to_ours: float | None, our_ratio: float, no
 
 def plot(result: dict[str, Any], path: str | Path) -> None:
     """Draw a bar a medium: its transforms, as bare ones take, in one colour and the rest in another."""
-    panels = [(f"{_size(case).replace('x', '×')}, {case['dtype']}", _bars(case)) for case in result["cases"]]
+    panels = []
+    for case in result["cases"]:
+        bars = []  # name, ms of its transforms (0: not known), ms of all
+        for line in case["media"]:
+            bars.append((line["name"], line["bare_ms"], line["ms"]))
+            if "plain" in line:
+                bars.append(("plain stages", line["plain"]["bare_ms"], line["plain"]["ms"]))
+            for key, note in (("kwave", ""), ("kwave_elsewhere", ", elsewhere")):
+                if "ms" in (measured := line.get(key) or {}):
+                    bars.append((measured["program"] + note, 0.0, measured["ms"]))
+        panels.append((f"{_size(case).replace('x', '×')}, {case['dtype']}", bars))
     report.step_bars(path, panels, "its transforms, bare")
-
-
-def _bars(case: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """Name, ms of its transforms (0: not known), ms of all."""
-    bars = []
-    for line in case["media"]:
-        bars.append((line["name"], line["bare_ms"], line["ms"]))
-        if "plain" in line:
-            bars.append(("plain stages", line["plain"]["bare_ms"], line["plain"]["ms"]))
-        for key, note in (("kwave", ""), ("kwave_elsewhere", ", elsewhere")):
-            measured = line.get(key)
-            if measured and "ms" in measured:
-                bars.append((measured["program"] + note, 0.0, measured["ms"]))
-    return bars

@@ -17,6 +17,7 @@ from wavefabric.cli import info, kwave, plot, run
 from wavefabric.cli.common import encoding, failure, ranks
 from wavefabric.cli.common.options import lazy_group, register
 from wavefabric.errors import InputError, MissingExtra, one_line
+from wavefabric.exchange.launch import rank_status
 from wavefabric.system.interrupt import INTERRUPTED, exit_code, terminable
 from wavefabric.system.user_cache import redirect
 
@@ -46,8 +47,10 @@ def _common(
     pass
 
 
-for name, module in (("run", run), ("kwave", kwave), ("plot", plot), ("info", info)):
-    register(app, name, module.command)
+register(app, "run", run.command, all_ranks=True)
+register(app, "kwave", kwave.command, all_ranks=True)
+register(app, "plot", plot.command)
+register(app, "info", info.command, all_ranks=True)
 lazy_group(app, "bench", "Benchmarks: what steps and exchanges cost on this machine.")
 lazy_group(
     app, "collective", "Schedules of collective operations: make, verify, cost, draw, export and run them."
@@ -64,8 +67,6 @@ def redirect_caches() -> None:
 
 def _command(words: list[str]) -> int:
     if ranks.on_ranks():
-        from wavefabric.exchange.launch import rank_status
-
         rank_status.begin()
     redirect_caches()
     code = app(args=words, prog_name="wavefabric", standalone_mode=False)

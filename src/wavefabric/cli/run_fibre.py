@@ -153,12 +153,12 @@ def _has_reference(rows: list[dict[str, Any]]) -> bool:
 def cost_line(solver: dict[str, Any]) -> str:
     """One line on what the propagation cost and how exact it was."""
     local = solver["local_error"]
-    error = "not measured" if local != local else f"{local:.1e}"
-    return (
-        f"{solver['integrator']} on {solver['device']}: {solver['steps']} steps, {solver['ffts']} FFTs, "
-        f"{solver['exchanges']} exchanges in {solver['seconds']:.1f} s; local error {error}, "
-        f"energy drift {solver['energy_drift']:.1e}"
+    error = "not measured" if math.isnan(local) else f"{local:.1e}"
+    line = (
+        "{integrator} on {device}: {steps} steps, {ffts} FFTs, {exchanges} exchanges in {seconds:.1f} s; "
+        "local error {error}, energy drift {energy_drift:.1e}"
     )
+    return line.format_map({**solver, "error": error})
 
 
 def step_line(solver: dict[str, Any]) -> str:
@@ -168,32 +168,26 @@ def step_line(solver: dict[str, Any]) -> str:
         return ""
     from wavefabric.optics.propagation.resonance import metres
 
-    def compared(limit: float) -> str:
-        return f"{'above' if step > limit else 'below'} the resonance limit of {metres(limit)}"
+    def side(limit: float) -> str:
+        return "above" if step > limit else "below"
 
     field = min(limit, solver["field_resonance_step_m"])
-    return f"step {metres(step)}: {compared(limit)} for the channels ({solver['resonance_cause']}), " + (
-        f"{compared(field).replace('the resonance limit', 'that')} for the whole field"
-    )
+    channels = f"{side(limit)} the resonance limit of {metres(limit)} for the channels"
+    whole = f"{side(field)} that of {metres(field)} for the whole field"
+    return f"step {metres(step)}: {channels} ({solver['resonance_cause']}), {whole}"
 
 
 def _table(rows: list[dict[str, Any]], names: list[str]) -> Table:
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    def column(header: str, style: str = "") -> None:
-        table.add_column(header, justify="right", no_wrap=True, style=style)
-
-    table = Table()
-    column("\ngroup")
-    column("\nmodes")
     reference = _has_reference(rows)
-    if reference:
-        column("back to\nback")
+    heads = ["\ngroup", "\nmodes", *["back to\nback"] * reference]
     for name in names:
-        column(f"{rows[0]['received'][name]['distance_m'] / 1e3:g} km\nmean")
-        column("\nmin")
-        if reference:
-            column("\npenalty", "bold")
+        distance = rows[0]["received"][name]["distance_m"] / 1e3
+        heads += [f"{distance:g} km\nmean", "\nmin", *["\npenalty"] * reference]
+    styles = ["bold" if head == "\npenalty" else "" for head in heads]
+    columns = zip(heads, styles, strict=True)
+    table = Table(*(Column(head, justify="right", no_wrap=True, style=style) for head, style in columns))
     for row in rows:
         cells = [str(row["group"]), str(row["modes"])]
         if reference:

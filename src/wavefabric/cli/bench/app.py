@@ -13,7 +13,7 @@ import typer
 
 from wavefabric.cli.common.measure import RankedOptions, RankSession, show_measurement
 from wavefabric.cli.common.options import check_choice, check_range, option, options, register
-from wavefabric.cli.common.parse import parse_list, parse_sizes
+from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
 from wavefabric.cli.common.show import StatusLine
 from wavefabric.errors import InputError
 
@@ -46,17 +46,21 @@ class Argument(NamedTuple):
 
     type: Any
     field: Any
-    read: Callable[[Any], Any] | None
+    read: Callable[[Any], Any]
 
     def value(self, given: Any) -> Any:
         """For ``run``; an option that may be repeated gives a list."""
         if isinstance(given, list):
-            return [self.read(each) if self.read else each for each in given]
-        return given if given is None or self.read is None else self.read(given)
+            return [self.read(each) for each in given]
+        return None if given is None else self.read(given)
 
 
-def _argument(type: Any, help: str, *names: str, default: Any = None, read: Any = None) -> Argument:
-    return Argument(type, option(help, *names, default=default), read)
+def _same(given: Any) -> Any:
+    return given
+
+
+def _arg(type: Any, help: str, default: Any = None, read: Any = _same, name: str = "") -> Argument:
+    return Argument(type, option(help, *[name] * bool(name), default=default), read)
 
 
 def _benchmark(name: str, base: type, help: str, *, least: int = 2, **arguments: Argument) -> None:
@@ -80,37 +84,23 @@ def _benchmark(name: str, base: type, help: str, *, least: int = 2, **arguments:
             session.show(module, result, asked.output, asked.plot)
 
     command.__doc__, command.__annotations__ = help, {"asked": group}
-    register(app, name, command)
+    register(app, name, command, all_ranks=True)
 
 
-def _numbers(text: str) -> list[int]:
-    """Whole numbers with ``x`` between, none if it is something else."""
-    words = text.lower().replace(" ", "").split("x")
-    return [int(word) for word in words] if all(word.isdecimal() for word in words) else []
-
-
-def parse_case(text: str) -> list[int]:
+def parse_case(text: str) -> tuple[int, ...]:
     """Rows and log2 of samples: ``30x21``, ``30x2^21``."""
-    numbers = _numbers(text.replace("2^", ""))
-    if len(numbers) != 2:
-        raise InputError(f"--case: {text!r} given; allowed: rows x log2 of samples, such as 30x21")
-    return numbers
+    return parse_shape(text.replace("2^", ""), "--case", "rows x log2 of samples, such as 30x21", (2,))
 
 
 def parse_points(text: str) -> tuple[int, ...]:
     """Points along x, y and z: ``N`` or ``NXxNYxNZ``."""
-    numbers = _numbers(text)
-    if len(numbers) not in (1, 3):
-        raise InputError(f"--size: {text!r} given; allowed: N or NXxNYxNZ, such as 128 or 256x128x128")
-    return tuple(numbers * (3 // len(numbers)))
+    points = parse_shape(text, "--size", "N or NXxNYxNZ, such as 128 or 256x128x128", (1, 3))
+    return points * (3 // len(points))
 
 
 def parse_blocks(text: str) -> tuple[int, ...]:
     """Blocks along x, y and z: ``1x2x2``."""
-    numbers = _numbers(text)
-    if len(numbers) != 3 or not all(numbers):
-        raise InputError(f"--grid: {text!r} given; allowed: blocks along x, y and z, such as 1x2x2")
-    return tuple(numbers)
+    return parse_shape(text, "--grid", "blocks along x, y and z, such as 1x2x2", (3,))
 
 
 def parse_overlaps(text: str) -> list[int]:
@@ -141,6 +131,10 @@ def _length(text: str) -> float:
     return quantity(text, "m", "--step")
 
 
+def _patterns(text: str) -> list[str] | None:
+    return None if text == "all" else parse_list(text)
+
+
 def _sizes(text: str | None, factor: int) -> list[int] | None:
     return None if text is None else parse_sizes(text, "--sizes", factor if ":" in text else None)
 
@@ -153,160 +147,132 @@ def _eight(key: str) -> Callable[[int], int]:
     return check
 
 
-_REPEATS = _argument(int, "Samples of each time; the median counts.", default=5)
-_SIZE = _argument(
-    str | None, "Points of the whole grid, N or NXxNYxNZ. \\[default: by device]", "--size", read=parse_points
+def _both(text: str) -> list[str]:
+    return ["double", "single"] if text == "both" else [text]
+
+
+_Text, _Texts, _MEDIUM = str | None, list[str] | None, "homogeneous, heterogeneous, or both."
+_SAMPLES = "Samples of each time; the median counts."
+_REPEATS = _arg(int, _SAMPLES, 5)
+_SIZE = _arg(
+    _Text, "Points of the whole grid, N or NXxNYxNZ. \\[default: by device]", None, parse_points, "--size"
 )
-_MEDIUM = "homogeneous, heterogeneous, or both."
-_MEDIA = _argument(str, _MEDIUM, "--medium", default="homogeneous", read=parse_media)
-_PRECISION = _argument(str, "single or double.", default="single")
-_OVERLAP = _argument(int, "Points on each side of a block.", default=16)
+_CASES = (
+    "Rows x log2 of samples, e.g. 30x21; may be repeated. "
+    "\\[default: 2x17 and 30x15 on a CPU, 30x21 on a GPU]"
+)
+_GRIDS = "Blocks along x, y and z; may be repeated. \\[default: all along z, and even]"
+_BYTES = (
+    "Bytes from rank to rank: least:most, or with commas between; K, M, G are powers of 1024. "
+    "\\[default: 64K:4M on CPUs, 64K:1G on GPUs]"
+)
+_MEDIA = _arg(str, _MEDIUM, "homogeneous", parse_media, "--medium")
+_PRECISION = _arg(str, "single or double.", "single")
+_OVERLAP = _arg(int, "Points on each side of a block.", 16)
 _PLAIN = "--plain/--no-plain"
 
 _benchmark(
     "fibre-step",
     Local,
     "Cost of one step: time, FFT share, passes over the data, memory; against bare FFTs and plain RK4IP.",
-    cases=_argument(
-        list[str] | None,
-        "Rows x log2 of samples, e.g. 30x21; may be repeated. "
-        "\\[default: 2x17 and 30x15 on a CPU, 30x21 on a GPU]",
-        "--case",
-        read=parse_case,
-    ),
-    precisions=_argument(
-        str,
-        "double, single, or both.",
-        "--precision",
-        default="both",
-        read=lambda text: ["double", "single"] if text == "both" else [text],
-    ),
-    integrators=_argument(str, "Names, comma between, or all.", default="rk4ip,strang", read=_integrators),
-    step=_argument(str, "Step; changes the error, not the time.", default="100 m", read=_length),
-    repeats=_argument(int, "Samples of each time; the median counts.", default=15),
-    error_steps=_argument(int, "Steps after which complex64 is compared; 0: not.", default=100),
-    plain=_argument(bool, "Time a plain NumPy/CuPy RK4IP too (ten fields).", _PLAIN, default=True),
+    cases=_arg(_Texts, _CASES, None, parse_case, "--case"),
+    precisions=_arg(str, "double, single, or both.", "both", _both, "--precision"),
+    integrators=_arg(str, "Names, comma between, or all.", "rk4ip,strang", _integrators),
+    step=_arg(str, "Step; changes the error, not the time.", "100 m", _length),
+    repeats=_arg(int, _SAMPLES, 15),
+    error_steps=_arg(int, "Steps after which complex64 is compared; 0: not.", 100),
+    plain=_arg(bool, "Time a plain NumPy/CuPy RK4IP too (ten fields).", True, name=_PLAIN),
 )
 _benchmark(
     "fibre-scaling",
     RankedOptions,
     "Time of a step when the modes are split over ranks, over that of a step on one.",
-    modes_per_rank=_argument(int, "Spatial modes of a rank.", default=15),
-    log2_n=_argument(int | None, "log2 of the samples a row. \\[default: CPU 12, GPU 21]", "--log2n"),
-    steps=_argument(int, "Steps in a sample.", default=150),
-    exchanges=_argument(
-        str,
-        "What travels: dense, factored, comma between.",
-        "--exchange",
-        default="dense,factored",
-        read=parse_list,
+    modes_per_rank=_arg(int, "Spatial modes of a rank.", 15),
+    log2_n=_arg(int | None, "log2 of the samples a row. \\[default: CPU 12, GPU 21]", name="--log2n"),
+    steps=_arg(int, "Steps in a sample.", 150),
+    exchanges=_arg(
+        str, "What travels: dense, factored, comma between.", "dense,factored", parse_list, "--exchange"
     ),
-    step=_argument(str, "Step; does not change the time.", default="100 m", read=_length),
-    repeats=_argument(int, "Samples of each time; the median counts.", default=3),
+    step=_arg(str, "Step; does not change the time.", "100 m", _length),
+    repeats=_arg(int, _SAMPLES, 3),
 )
 _benchmark(
     "exchange",
     RankedOptions,
     "Bandwidth, latency and correctness of every transport, in the manner of nccl-tests.",
-    patterns=_argument(
-        str,
-        "ping, ring, halo, all-gather, all-to-all, comma between, or all.",
-        default="all",
-        read=lambda text: None if text == "all" else parse_list(text),
-    ),
-    sizes=_argument(
-        str | None,
-        "Bytes from rank to rank: least:most, or with commas between; K, M, G are powers of 1024. "
-        "\\[default: 64K:4M on CPUs, 64K:1G on GPUs]",
-    ),
-    factor=_argument(int, "From one size to the next of least:most.", default=4),
+    patterns=_arg(str, "ping, ring, halo, all-gather, all-to-all, comma between, or all.", "all", _patterns),
+    sizes=_arg(_Text, _BYTES),
+    factor=_arg(int, "From one size to the next of least:most.", 4),
     repeats=_REPEATS,
-    peaks=_argument(bool, "Give shares of bandwidths measured on H200.", default=False),
+    peaks=_arg(bool, "Give shares of bandwidths measured on H200.", False),
 )
 _benchmark(
     "ultrasound-step",
     Local,
     "Cost of one ultrasound time step: time against bare 3-D transforms, passes over the data, memory.",
-    sizes=_argument(
-        list[str] | None,
+    sizes=_arg(
+        _Texts,
         "Points, N or NXxNYxNZ; may be repeated. \\[default: 128 on a CPU, 256 and 512 on a GPU]",
+        None,
+        parse_points,
         "--size",
-        read=parse_points,
     ),
-    media=_argument(str, _MEDIUM, "--medium", default="both", read=parse_media),
+    media=_arg(str, _MEDIUM, "both", parse_media, "--medium"),
     precision=_PRECISION,
-    repeats=_argument(int, "Rounds; medians count.", default=15),
-    plain=_argument(bool, "Time stages of whole-array transforms too.", _PLAIN, default=True),
-    peer=_argument(Path | None, "kspaceFirstOrder-OMP or -CUDA, to be run on the same problems."),
+    repeats=_arg(int, "Rounds; medians count.", 15),
+    plain=_arg(bool, "Time stages of whole-array transforms too.", True, name=_PLAIN),
+    peer=_arg(Path | None, "kspaceFirstOrder-OMP or -CUDA, to be run on the same problems."),
 )
 _benchmark(
     "ultrasound-breakdown",
     RankedOptions,
     "Where a step of the local decomposition spends its time: compute, pack, exchange, idle; by overlap.",
     shape=_SIZE,
-    overlaps=_argument(str, "Points, comma between.", default="2,4,8,16,32", read=parse_overlaps),
-    grids=_argument(
-        list[str] | None,
-        "Blocks along x, y and z; may be repeated. \\[default: all along z, and even]",
-        "--grid",
-        read=parse_blocks,
-    ),
+    overlaps=_arg(str, "Points, comma between.", "2,4,8,16,32", parse_overlaps),
+    grids=_arg(_Texts, _GRIDS, None, parse_blocks, "--grid"),
     media=_MEDIA,
     precision=_PRECISION,
     repeats=_REPEATS,
 )
+_WEAK = "Weak: a rank owns so many points cubed. \\[default: 48, GPU 512]"
+_STRONG = "Strong: so many points cubed together. \\[default: 64, GPU 1024]"
+_FROM = "JSON of a run on other ranks, shown with this one; may be repeated."
 _benchmark(
     "ultrasound-scaling",
     RankedOptions,
     "Owned points a second and rank, of grids that grow with the ranks and of one that does not.",
     least=1,
-    block=_argument(
-        int | None,
-        "Weak: a rank owns so many points cubed. \\[default: 48, GPU 512]",
-        read=_eight("--block"),
-    ),
-    total=_argument(
-        int | None, "Strong: so many points cubed together. \\[default: 64, GPU 1024]", read=_eight("--total")
-    ),
-    kinds=_argument(str, "weak, strong, comma between.", default="weak,strong", read=parse_list),
-    forms=_argument(str, "local, global, comma between.", default="local,global", read=parse_list),
+    block=_arg(int | None, _WEAK, None, _eight("--block")),
+    total=_arg(int | None, _STRONG, None, _eight("--total")),
+    kinds=_arg(str, "weak, strong, comma between.", "weak,strong", parse_list),
+    forms=_arg(str, "local, global, comma between.", "local,global", parse_list),
     media=_MEDIA,
     overlap=_OVERLAP,
     precision=_PRECISION,
     repeats=_REPEATS,
-    earlier=_argument(
-        list[Path] | None, "JSON of a run on other ranks, shown with this one; may be repeated.", "--from"
-    ),
+    earlier=_arg(list[Path] | None, _FROM, name="--from"),
 )
+_PLACES = "identity, reversed, round-robin, such as 0-2-1-3, comma between; or all."
 _benchmark(
     "ultrasound-cuts",
     RankedOptions,
     "A step of one grid in every cut into blocks, and with the blocks on other devices.",
     shape=_SIZE,
-    placements=_argument(
-        str,
-        "identity, reversed, round-robin, such as 0-2-1-3, comma between; or all.",
-        default="identity,round-robin",
-        read=parse_list,
-    ),
-    medium=_argument(str, _MEDIUM, default="homogeneous"),
+    placements=_arg(str, _PLACES, "identity,round-robin", parse_list),
+    medium=_arg(str, _MEDIUM, "homogeneous"),
     overlap=_OVERLAP,
     precision=_PRECISION,
     repeats=_REPEATS,
 )
+_GRID = "Points of the whole grid, N or NXxNYxNZ; may be repeated."
 _benchmark(
     "local-vs-global",
     RankedOptions,
     "A step of the global decomposition over one of the local, by size and transport.",
-    sizes=_argument(
-        list[str] | None,
-        "Points of the whole grid, N or NXxNYxNZ; may be repeated.",
-        "--size",
-        read=parse_points,
-    ),
+    sizes=_arg(_Texts, _GRID, None, parse_points, "--size"),
     media=_MEDIA,
     overlap=_OVERLAP,
-    grid=_argument(str | None, "Blocks along x, y and z, such as 1x2x2.", read=parse_blocks),
+    grid=_arg(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks),
     precision=_PRECISION,
     repeats=_REPEATS,
 )

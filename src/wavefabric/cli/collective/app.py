@@ -8,5 +8,9 @@ from wavefabric.cli.collective import cost, draw, export, make, run, verify
 from wavefabric.cli.common.options import register
 
 app = typer.Typer()
-for module in (make, verify, cost, draw, export, run):
-    register(app, module.__name__.rpartition(".")[2], module.command)
+register(app, "make", make.command)
+register(app, "verify", verify.command)
+register(app, "cost", cost.command)
+register(app, "draw", draw.command)
+register(app, "export", export.command)
+register(app, "run", run.command, all_ranks=True)

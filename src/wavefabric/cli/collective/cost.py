@@ -25,7 +25,6 @@ from wavefabric.cli.collective.setting import AllCircuitOptions, FabricSetting, 
 from wavefabric.cli.common.files import PICTURES, check_target
 from wavefabric.cli.common.options import OutputOptions, changed, check_choice, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
-from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.collectives.registry import ALGORITHMS
 from wavefabric.errors import InputError
@@ -56,7 +55,6 @@ class CostOptions(OutputOptions):
     output: Path | None = option("Picture: time over size.", "--output", "-o")
 
 
-@rank_zero_only
 def command(
     algorithm: RankedAlgorithmOptions,
     circuit: AllCircuitOptions,
@@ -77,8 +75,6 @@ def command(
 
     wavefabric collective cost ring all-reduce --fabric dgx-1 --order auto
     """
-    if fabric is None and circuit.circuits is None:
-        raise InputError("--fabric: none given; allowed: a name such as lightpath:4x8 or switch:8, or a file")
     if asked.engines is not None and (asked.model != "flow" or asked.engines < 1):
         allowed = "1 or more" if asked.model == "flow" else "with --model flow"
         raise InputError(f"--engines: {asked.engines} given; allowed: {allowed}")

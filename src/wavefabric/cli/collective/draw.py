@@ -18,7 +18,6 @@ from wavefabric.cli.common.files import check_target
 from wavefabric.cli.common.options import OutputOptions, option, options
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
@@ -39,7 +38,6 @@ class DrawOptions(OutputOptions):
     quiet: bool = option("No progress bar.", "--quiet", "-q", default=False)
 
 
-@rank_zero_only
 def command(
     algorithm: RankedAlgorithmOptions,
     circuit: CircuitOptions,
@@ -62,14 +60,12 @@ def command(
     if output is None:
         raise InputError("--output: none given; allowed: a name that ends in .png, .svg, .pdf, .gif or .html")
     check_target(output, asked.force, pictures.ENDINGS, inputs=words or ())
-    if fabric is None and circuit.circuits is None:
-        raise InputError("--fabric: none given; allowed: a name such as lightpath:4x8 or dgx-1, or a file")
     if most is not None and most < 1:
         raise InputError(f"--rounds: {most} given; allowed: 1 or more")
     array_bytes = parse_size(asked.bytes)
     setting = make_setting(fabric, circuit, order)
     pictures.check_ending(output, setting.fabric)
-    if most is not None and not setting.photonic:
+    if most is not None and not isinstance(setting.fabric, PhotonicFabric):
         given = f"{most} given with electrical {setting.fabric.name}"
         raise InputError(f"--rounds: {given}; allowed: with photonic ones")
     schedule = schedule_from(words, algorithm, setting.fabric)

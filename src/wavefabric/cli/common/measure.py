@@ -50,7 +50,6 @@ class RankSession:
     """Starts ranks if they are not there, opens their communicators, and lets only rank 0 print."""
 
     def __init__(self, who: RankedOptions, as_json: bool, least: int = 2):
-        from wavefabric.exchange.launch import environment
         from wavefabric.execution.ranks import Ranks
 
         names = parse_list(who.transports)
@@ -65,7 +64,7 @@ class RankSession:
         )
         chosen.check()
         common_ranks.start(chosen, None, lambda: _ring(chosen.count), as_json)
-        gpus = chosen.gpus(lambda: _ring(chosen.count)) if environment.ranks() > 1 else None
+        gpus = chosen.gpus(lambda: _ring(chosen.count)) if common_ranks.on_ranks() else None
         self.ranks: Ranks = Ranks(names, who.device, who.threads, gpus, least)
         common_ranks.opened = self.ranks.base
         self._prints, self._as_json = self.ranks.rank == 0, as_json

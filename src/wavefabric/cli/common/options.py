@@ -15,6 +15,7 @@ import typer.core
 import typer.main
 
 from wavefabric.errors import InputError
+from wavefabric.exchange.launch import environment
 
 _T = TypeVar("_T")
 #: A tuple or dict of the library, whose words are allowed: ``{module:NAME}``.
@@ -67,7 +68,7 @@ def refuse(given: dict[str, Any], why: str, allowed: str) -> None:
         raise InputError(f"--{name.replace('_', '-')}: {shown}given {why}; allowed: {allowed}")
 
 
-def grouped(command: Callable) -> Callable:
+def grouped(command: Callable, all_ranks: bool) -> Callable:
     """A command that takes `options` classes: each of their fields becomes an option."""
     groups: dict[str, tuple[type, list[str]]] = {}
     parameters = []
@@ -81,6 +82,8 @@ def grouped(command: Callable) -> Callable:
 
     @functools.wraps(command)
     def call(**given: Any) -> Any:
+        if not all_ranks and environment.rank() > 0:
+            return None
         made = {
             name: group(**{field: given.pop(field) for field in fields})
             for name, (group, fields) in groups.items()
@@ -154,9 +157,9 @@ class Command(typer.core.TyperCommand):
         super().format_help(ctx, formatter)
 
 
-def register(app: typer.Typer, name: str, command: Callable) -> None:
-    """Add a command whose parameters may be `options` classes."""
-    app.command(name, cls=Command)(grouped(command))
+def register(app: typer.Typer, name: str, command: Callable, all_ranks: bool = False) -> None:
+    """Add a command whose parameters may be `options` classes; others than rank 0 leave most at once."""
+    app.command(name, cls=Command)(grouped(command, all_ranks))
 
 
 def lazy_group(app: typer.Typer, name: str, help: str) -> None:

@@ -8,5 +8,6 @@ from wavefabric.cli.common.options import register
 from wavefabric.cli.fabric import measure, routes, show
 
 app = typer.Typer()
-for module in (show, routes, measure):
-    register(app, module.__name__.rpartition(".")[2], module.command)
+register(app, "show", show.command)
+register(app, "routes", routes.command)
+register(app, "measure", measure.command, all_ranks=True)
