@@ -13,6 +13,7 @@ from wavefabric.fabric.draw import style
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.files.output import check_output, replacing
+from wavefabric.units import time_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
