@@ -19,7 +19,7 @@ from wavefabric.exchange.launch import rank_status, watch
 watch.STOPPED = watch.LEFT = 1
 watch._PAUSE = 0.2
 rank_status.begin()
-from wavefabric.exchange.same_input import world_control
+from wavefabric.exchange.control import world_control
 control = world_control()
 rank = control.rank
 {body}
@@ -97,8 +97,7 @@ def test_an_exit_status_is_the_real_one():
 def test_without_a_launcher():
     from wavefabric.exchange.launch import mpiexec
 
-    library = mpiexec.library()
-    words, variables = mpiexec.command(mpiexec.find(library), library.family, 2, "auto", {})
+    words, variables = mpiexec.command(2, "auto", {})
     body = "if rank == 1:\n    os.kill(os.getpid(), signal.SIGSTOP)\ncontrol.barrier()"
     words = ["env", *(f"{k}={v}" for k, v in variables.items()), *words, sys.executable, "-c"]
     done = subprocess.run([*words, PROGRAM.format(body=body)], capture_output=True, text=True, timeout=60)
