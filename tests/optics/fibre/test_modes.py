@@ -134,6 +134,7 @@ def test_counts_and_a_eff_of_the_62_5_um_fibre():
     assert np.sqrt(np.mean((ratio - 1) ** 2)) < 0.015
 
 
+@pytest.mark.slow
 def test_n_eff_has_converged_to_1e_6_with_order_two():
     errors = convergence(profile_62_5(), LAM, (0.08e-6, 0.04e-6, 0.02e-6))
     coarse, middle, fine = (np.abs(errors[s]).max() for s in (0.08e-6, 0.04e-6, 0.02e-6))
