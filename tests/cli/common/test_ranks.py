@@ -215,7 +215,14 @@ def test_info_under_mpiexec(tmp_path):
 
 @needs_mpi
 @apart
-@pytest.mark.parametrize(("how", "ranks"), [(signal.SIGKILL, 4), (signal.SIGINT, 2), (signal.SIGTERM, 2)])
+@pytest.mark.parametrize(
+    ("how", "ranks"),
+    [
+        pytest.param(signal.SIGKILL, 4, marks=pytest.mark.slow),
+        (signal.SIGINT, 2),
+        pytest.param(signal.SIGTERM, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_stopped_ranks_leave_a_checkpoint_and_go_on(files, how, ranks):
     """Ctrl-C, SIGTERM, or a rank killed: the same command then goes on to what an unbroken run gives."""
     words = ["run", "case.h5", "--ranks", str(ranks), "--device", "cpu", "--threads", "1", "--json"]
@@ -261,6 +268,7 @@ def test_stopped_ranks_leave_a_checkpoint_and_go_on(files, how, ranks):
             assert np.array_equal(a[name][()], b[name][()]), name
 
 
+@pytest.mark.slow
 @needs_mpi
 @apart
 def test_sigterm_under_mpiexec_saves(files):
