@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import re
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError, cut, quoted, visible
 from wavefabric.exchange.launch import environment
 from wavefabric.files.input import read_bytes
-from wavefabric.files.toml import parse_toml
+from wavefabric.files.text import parse_toml
 from wavefabric.system.gpu_topology import GpuTopology
 
 #: All placements are tried up to so many (8 ranks on 8 GPUs: 40320).
@@ -205,11 +204,11 @@ def read_placement(path: str | Path, ranks: int | None = None) -> list[int]:
 def _listed(path: Path, text: str) -> list[Any]:
     """The list in JSON or TOML."""
     try:
-        content = json.loads(text) if path.suffix.lower() == ".json" else parse_toml(text)
+        content = parse_toml(text, str(path)) if path.suffix.lower() == ".toml" else json.loads(text)
+    except InputError:
+        raise
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {error.lineno}: {error.msg}; allowed: JSON") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: {error}; allowed: TOML") from None
     except (RecursionError, ValueError):  # Python reads no whole number of more than 4300 digits
         raise InputError(f"{path}: nested too deeply, or a number too long; allowed: JSON") from None
     if isinstance(content, dict):

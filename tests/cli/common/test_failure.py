@@ -40,6 +40,7 @@ def probe(ranks, body):
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow
 def test_all_fail_alike():
     assert probe(2, "raise InputError('grid: 7 given; allowed: 8')") == (
         2,
@@ -57,6 +58,7 @@ control.barrier()"""
     assert probe(2, body) == (2, "wavefabric: rank 1 of 2: memory: 2 GiB wanted, 1 GiB is free\n")
 
 
+@pytest.mark.slow
 def test_all_fail_differently():
     code, err = probe(2, "raise InputError(f'gpu {rank}: busy') if rank else MemoryError('no room')")
     assert (code, err) == (2, "wavefabric: error: rank 0 of 2: memory: no room\n")

@@ -82,7 +82,7 @@ def jobs(monkeypatch):
         ("run case.h5 --ranks 2 --grid 2x1x1", "grid: 2 blocks along x given"),
         ("run case.h5 --ranks 1009", "allowed for a grid of 40x36x32"),
         ("run case.h5 --ranks 2 --decomposition local --overlap 30", "overlap: 30 points"),
-        ("run case.h5 --ranks 2 --threads 0", "--threads: 0; allowed: a whole number from 1"),
+        ("run case.h5 --ranks 2 --threads 0", "--threads: 0 given; allowed: a whole number from 1"),
         ("run case.h5 -o case.h5 --ranks 2", "output: case.h5 is an input of this run"),
         ("kwave -i case.h5 -o o.h5 --ranks 0", "--ranks: 0 given"),
         ("kwave -i case.h5 -o o.h5 --grid 1x1x2", "--grid: 1x1x2 given for one rank"),
@@ -215,7 +215,14 @@ def test_info_under_mpiexec(tmp_path):
 
 @needs_mpi
 @apart
-@pytest.mark.parametrize(("how", "ranks"), [(signal.SIGKILL, 4), (signal.SIGINT, 2), (signal.SIGTERM, 2)])
+@pytest.mark.parametrize(
+    ("how", "ranks"),
+    [
+        pytest.param(signal.SIGKILL, 4, marks=pytest.mark.slow),
+        (signal.SIGINT, 2),
+        pytest.param(signal.SIGTERM, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_stopped_ranks_leave_a_checkpoint_and_go_on(files, how, ranks):
     """Ctrl-C, SIGTERM, or a rank killed: the same command then goes on to what an unbroken run gives."""
     words = ["run", "case.h5", "--ranks", str(ranks), "--device", "cpu", "--threads", "1", "--json"]
@@ -261,6 +268,7 @@ def test_stopped_ranks_leave_a_checkpoint_and_go_on(files, how, ranks):
             assert np.array_equal(a[name][()], b[name][()]), name
 
 
+@pytest.mark.slow
 @needs_mpi
 @apart
 def test_sigterm_under_mpiexec_saves(files):

@@ -41,6 +41,7 @@ def launched(ranks, body):
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_stopped_rank_is_named(victim):
     body = f"if rank == {victim}:\n    os.kill(os.getpid(), signal.SIGSTOP)\ncontrol.barrier()"
@@ -65,8 +66,22 @@ if rank == 0:
     assert launched(2, body) == (0, "done\n", "")
 
 
-@pytest.mark.parametrize("leave", ["sys.exit()", "sys.exit(5)", "raise SystemExit('enough')"])
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize(
+    ("leave", "victim"),
+    [
+        ("sys.exit()", 0),
+        ("sys.exit(5)", 1),
+        *(
+            pytest.param(leave, victim, marks=pytest.mark.slow)
+            for leave, victim in (
+                ("sys.exit()", 1),
+                ("sys.exit(5)", 0),
+                ("raise SystemExit('enough')", 0),
+                ("raise SystemExit('enough')", 1),
+            )
+        ),
+    ],
+)
 def test_a_rank_that_leaves_while_others_wait_is_named(victim, leave):
     code, _, err = launched(2, f"if rank == {victim}:\n    {leave}\ncontrol.barrier()")
     assert code == 1
