@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "Cost": "cost_models.cost",
-    "LowerBound": "cost_models.cost",
+    "LowerBound": "bounds.bound",
     "RoundCost": "cost_models.cost",
     "cost": "cost_models.cost",
     "Fabric": "electrical.fabric",

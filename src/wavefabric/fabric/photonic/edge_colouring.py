@@ -99,8 +99,9 @@ class Colouring:
         """Exchange two colours along chains as long as that lowers the overload of edges."""
         for _ in range(_PASSES):
             over, changed = self._load > self._capacity, False
-            crowded = over.any() and [i for i, e in enumerate(self._edges) if over[self.colour[i], e].any()]
-            for i in crowded or ():
+            if not over.any():
+                return
+            for i in [i for i, edges in enumerate(self._edges) if over[self.colour[i], edges].any()]:
                 changed |= self._recolour(i)
                 if self._swaps > _SWAPS:
                     return
