@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wavefabric.errors import InputError
+from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
     from wavefabric.collectives.schedule import Schedule
     from wavefabric.fabric.bounds.bound import LowerBound
-    from wavefabric.fabric.electrical.fabric import Fabric
+
+AnyFabric: TypeAlias = Fabric | PhotonicFabric
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Cost:
     busiest: str = ""
 
 
-def check_sizes(schedule: Schedule, fabric: Fabric | PhotonicFabric, element_bytes: float) -> None:
+def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> None:
     """Refuse more ranks than GPUs, and element sizes that are no positive number."""
     if schedule.ranks > fabric.ranks:
         given = f"{schedule.ranks} in {schedule.name}"
@@ -94,7 +96,7 @@ COST_MODELS = {
 
 def cost(
     schedule: Schedule,
-    fabric: Fabric | PhotonicFabric,
+    fabric: AnyFabric,
     element_bytes: float,
     model: str = "auto",
     **options: Any,

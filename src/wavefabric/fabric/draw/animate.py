@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.fabric.draw import circuits, style
 from wavefabric.fabric.draw.scene import Frame, Scene
-from wavefabric.system.progress import Progress, Silent
+from wavefabric.system.progress import Progress
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -25,7 +25,7 @@ _WIDTH = 8.0
 def gif(scene: Scene, path: Path, progress: Progress | None = None) -> None:
     """Write an animated GIF of a scene with at least one frame."""
     steps = int(np.clip(MOST // len(scene.frames), ROUND_LEAST, ROUND_MOST))
-    progress = progress or Silent()
+    progress = progress or Progress()
     progress.start(len(scene.frames) * steps, "pictures")
     canvas = _Canvas(scene)
     pictures, durations = [], []

@@ -11,6 +11,7 @@ from wavefabric.fabric.draw import style
 from wavefabric.fabric.draw.scene import HALF, MARGIN, STREET, Frame, Scene, flat, place_tiles
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.tile_grid import edge_loads, edge_numbers
+from wavefabric.units import time_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -160,7 +161,7 @@ def legend(figure: Figure, box: tuple[float, float, float, float], lasers: int) 
 
 def clock(now: Frame, share: float) -> str:
     """Time so far in words; empty without a cost."""
-    return "" if np.isnan(now.begin) else style.time_words(now.begin + share * (now.end - now.begin))
+    return "" if np.isnan(now.begin) else time_words(now.begin + share * (now.end - now.begin))
 
 
 def circuits_figure(scene: Scene) -> Figure:

@@ -13,6 +13,7 @@ from wavefabric.fabric.draw import style
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.files.output import check_output, replacing
+from wavefabric.units import time_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -129,7 +130,7 @@ def draw_flow(
     graph.load_legend(figure, (0.02, 0.015, 0.42, 0.05))
     rounds, order = schedule.communication_rounds, _order_words(fabric, schedule.ranks)
     words = f"{fabric.name}{order}, {rounds} round{'s' if rounds != 1 else ''}"
-    words += f", {style.time_words(cost.seconds)}"
+    words += f", {time_words(cost.seconds)}"
     if cost.bound.seconds:
         words += f" ({cost.seconds / cost.bound.seconds:.2f} times the bound)"
     words += f"; busiest: {cost.busiest}" if cost.busiest else ""

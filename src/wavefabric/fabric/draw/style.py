@@ -137,14 +137,6 @@ def axes_points(axes: Axes) -> tuple[float, float]:
     return box.width * wide, box.height * high
 
 
-def time_words(seconds: float) -> str:
-    """A time with a unit that suits."""
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size * 0.9995:  # that is rounded to 1
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
-
-
 def evenly(count: int, most: int) -> list[int]:
     """At most so many of 0 … count − 1, first and last among them."""
     return sorted({int(i) for i in np.linspace(0, count - 1, min(count, most)).round()})

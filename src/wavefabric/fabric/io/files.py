@@ -30,8 +30,7 @@ from wavefabric.fabric.io.tables import (
 from wavefabric.fabric.io.writing import to_toml
 from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.files.text import read_text, write_text
-from wavefabric.files.toml import parse_toml
+from wavefabric.files.text import parse_toml, read_text, write_text
 from wavefabric.units import show
 
 #: Most links of a file: a bound on absurd input.
@@ -75,11 +74,7 @@ def load(text: str | Path) -> Fabric | PhotonicFabric:
 
 def from_toml(text: str) -> Fabric | PhotonicFabric:
     """The fabric that TOML text describes."""
-    try:
-        return _fabric(parse_toml(text))
-    except tomllib.TOMLDecodeError as error:
-        fault = " ".join(str(error).split())
-        raise InputError(f"fabric: not TOML ({fault}); allowed: a TOML file") from None
+    return _fabric(parse_toml(text, "fabric"))
 
 
 def _fabric(data: dict[str, Any]) -> Fabric | PhotonicFabric:

@@ -56,10 +56,10 @@ def assign_wavelengths(
     load = np.bincount(edges, weight, minlength=capacity.size)
     if (load > capacity * colours).any():
         return None
-    limits = ()
+    passed, limit = [], None
     if (np.bincount(edges, minlength=capacity.size) > capacity).any():
-        limits = [edges[first[i] : first[i + 1]] for i in owner], capacity
-    colouring = Colouring(src, dst, fabric.ranks, colours, *limits)
+        passed, limit = [edges[first[i] : first[i + 1]] for i in owner], capacity
+    colouring = Colouring(src, dst, fabric.ranks, colours, passed, limit)
     if not colouring.fits:
         return None
     masks, block = [0] * len(pairs), size if alike else 1
