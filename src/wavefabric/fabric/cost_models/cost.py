@@ -35,32 +35,17 @@ class RoundCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """Time of a schedule on a fabric.
-
-    Parameters
-    ----------
-    schedule, fabric : str
-        Names.
-    model : str
-        ``"alpha-beta"``, ``"flow"`` or ``"photonic"``.
-    seconds : float
-    rounds : tuple of RoundCost
-        Empty for ``"flow"``, where rounds overlap.
-    bound : LowerBound
-    times : ndarray or None
-        Shape (transfers, 2): when each transfer begins and ends, s.
-    busiest : str
-        The resource that was used longest, in words.
-    """
+    """Time of a schedule on a fabric (names) under a model."""
 
     schedule: str
     fabric: str
-    model: str
+    model: str  # "alpha-beta", "flow" or "photonic"
     seconds: float
-    rounds: tuple[RoundCost, ...]
+    rounds: tuple[RoundCost, ...]  # none of "flow", where rounds overlap
     bound: LowerBound
+    #: When each transfer begins and ends, s: shape (transfers, 2).
     times: np.ndarray | None = field(default=None, repr=False, compare=False)
-    busiest: str = ""
+    busiest: str = ""  # the resource that was used longest, in words
 
 
 def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> None:
@@ -107,7 +92,7 @@ def cost(
     ----------
     schedule : Schedule
         Of as many ranks as the fabric has GPUs (or tiles), or fewer: rank r is GPU r.
-    fabric : Fabric or PhotonicFabric
+    fabric : AnyFabric
     element_bytes : float
         B an element; need not be whole, so that one schedule serves every size.
     model : str
