@@ -47,8 +47,8 @@ class RegionExchange:
         rank = comm.rank
         remote = [m for m in messages if m.src != m.dst]
         local = [m for m in messages if m.src == m.dst == rank]
-        sizes = [(m.src, m.dst, fields * math.prod(_shape(m.src_box))) for m in remote]
-        schedule = point_to_point("regions", comm.size, sizes)
+        elements = [(m.src, m.dst, fields * math.prod(_shape(m.src_box))) for m in remote]
+        schedule = point_to_point("regions", comm.size, elements)
         boxes = (
             [m.src_box for m in remote if m.src == rank],
             [m.dst_box for m in remote if m.dst == rank],
