@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from wavefabric.acoustics.check.source_band import source_signals
+from wavefabric.acoustics.check.rules import PYTHON_NAMES
+from wavefabric.acoustics.check.source_band import band_warnings, source_signals
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.operators import absorption_factors, disperses, wavenumber_range
 
@@ -36,6 +38,16 @@ class PhaseSpeedShift:
             f"{self.frequency / 1e6:.2g} MHz travel at {self.phase_speed:.0f} instead of "
             f"{self.sound_speed:.0f} m/s"
         )
+
+
+def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, advice: str = "") -> list[str]:
+    """A line for each source with frequencies that the grid lacks, and one for a shifted phase speed.
+
+    ``names`` as in `band_warnings`; ``advice`` follows the shift.
+    """
+    shift = largest_shift(problem)
+    key = {**PYTHON_NAMES, **(names or {})}["alpha_power"]
+    return band_warnings(problem, names) + ([f"{key}: {shift}{advice}"] if shift else [])
 
 
 def largest_shift(problem: Problem) -> PhaseSpeedShift | None:
