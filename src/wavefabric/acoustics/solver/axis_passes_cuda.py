@@ -159,13 +159,13 @@ class AxisPasses:
         self.run("z_scale", *pairs, layers=len(numbers))
 
 
-def structure(device, *members):
+def structure(device, *values):
     """A structure on the device: addresses of arrays (keep these), 0 for None, whole numbers."""
-    words = [m if isinstance(m, int) else 0 if m is None else m.data.ptr for m in members]
+    words = [m if isinstance(m, int) else 0 if m is None else m.data.ptr for m in values]
     return device.asarray(np.array(words, np.uint64))
 
 
-def grid(parameter) -> tuple:
+def members(parameter) -> tuple:
     """A medium parameter in a `structure`, and whether it is a full grid."""
     return parameter, int(math.prod(parameter.shape[:2]) > 1)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wavefabric.acoustics.solver import axis_passes_cuda
-from wavefabric.acoustics.solver.axis_passes_cuda import grid, structure
+from wavefabric.acoustics.solver.axis_passes_cuda import members, structure
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.source_terms import SourceTerm
 from wavefabric.acoustics.solver.stages import Stages
@@ -35,7 +35,7 @@ class FusedCudaStages(Stages):
         super().__init__(c, f, comm, decomposition)
         self._structures: dict[tuple, tuple] = {}
         medium = [
-            word for parameter in (c.speed, c.density, c.ratio, c.tau, c.eta) for word in grid(parameter)
+            word for parameter in (c.speed, c.density, c.ratio, c.tau, c.eta) for word in members(parameter)
         ]
         self._state = structure(c.device, *f.rho, f.p, *c.pml, *medium, *(self._exchanged or (None,) * 3))
         self._at_points = False
@@ -204,7 +204,7 @@ class FusedCudaStages(Stages):
         c, words = self.coefficients, []
         parts = zip(self._by_axis(), self.fields.u, pml, c.staggered, sources, strict=True)
         for spectrum, u, vector, density, source in parts:
-            words += [spectrum, u, vector, *grid(density), *_pattern(source)]
+            words += [spectrum, u, vector, *members(density), *_pattern(source)]
         return structure(c.device, *words)
 
 
