@@ -125,7 +125,7 @@ def simulate(
     -----
     UserWarning
         If more than 1 % of the energy of a source's signals lies above the highest frequency that the grid
-        carries, c_min / (2 max Δ): `wavefabric.acoustics.check.source_band`.
+        carries, c_min / (2 max Δ): `wavefabric.acoustics.check.warnings`.
     """
     from wavefabric.acoustics.run import PRECISIONS, communicator
 
@@ -179,8 +179,8 @@ def solve(
     ``adapt`` may rename and rework what was recorded before it is returned and written.
     """
     # Late: building a problem should not pay for Numba.
-    from wavefabric.acoustics.check.dispersion import problem_warnings
     from wavefabric.acoustics.check.rules import check, check_recording
+    from wavefabric.acoustics.check.warnings import problem_warnings
     from wavefabric.acoustics.recording.delivery import broadcast
     from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
     from wavefabric.acoustics.run import PRECISIONS, Checkpoints, communicator, run

@@ -148,7 +148,7 @@ class KWaveRun:
 
     def _check(self, problem: Problem, comm: Communicator, shared: Options | None) -> None:
         """Refuse a time step that is not stable; warn of sources that grid or absorption distort."""
-        from wavefabric.acoustics.check.dispersion import problem_warnings
+        from wavefabric.acoustics.check.warnings import problem_warnings
         from wavefabric.acoustics.kwave.input import dataset_names
         from wavefabric.acoustics.run import dtype_of
         from wavefabric.acoustics.stability.stable_time_step import refuse_unstable

@@ -8,7 +8,7 @@ import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, Transducer, simulate, to_problem
 from wavefabric.acoustics.check import source_band
-from wavefabric.acoustics.check.source_band import band_warnings, highest_frequency
+from wavefabric.acoustics.check.warnings import band_warnings, highest_frequency
 
 GRID = Grid((32, 24), "0.1 mm", pml_size=4)  # 7.5 MHz at 1500 m/s
 WATER = Medium(1500.0, 1000.0)
