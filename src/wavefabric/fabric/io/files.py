@@ -13,12 +13,12 @@ from pydantic import ValidationError
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.fabric.io.errors import one_line
 from wavefabric.fabric.io.presets import PRESETS, presets
 from wavefabric.fabric.io.tables import ElectricalTable, FabricLinkTable, FamilyTable, PhotonicTable
 from wavefabric.fabric.io.writing import to_toml
 from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.files.faults import one_line
 from wavefabric.files.text import parse_toml, read_text, write_text
 from wavefabric.units import show
 
