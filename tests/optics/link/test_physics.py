@@ -12,7 +12,7 @@ from scipy.special import erfc
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
-from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
+from wavefabric.lifecycle.checkpoint import RankCheckpoint
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.run_file.run_file import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
@@ -295,9 +295,9 @@ def test_a_checkpoint_is_due_behind_every_span_but_the_last(link, monkeypatch):
     """Behind the amplifier, so that a span that is done is not begun again; and inside of each span."""
     saved, save = [], RankCheckpoint.save
 
-    def count_and_save(files, arrays, state):
+    def count_and_save(files, arrays, state, last):
         saved.append((state["span"], state["inside"] is None))
-        save(files, arrays, state)
+        save(files, arrays, state, last)
 
     monkeypatch.setattr(RankCheckpoint, "save", count_and_save)
     link(link={"spans": 3}, signal={"symbols": 64})

@@ -8,11 +8,15 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 from pydantic import ValidationError
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.electrical.routing import wires
 from wavefabric.fabric.io.presets import PRESETS, presets
 from wavefabric.fabric.io.tables import ElectricalTable, FabricLinkTable, FamilyTable, PhotonicTable
 from wavefabric.fabric.io.writing import to_toml
@@ -75,14 +79,7 @@ def from_toml(text: str) -> Fabric | PhotonicFabric:
 
 
 def save(path: str | Path, fabric: Fabric | PhotonicFabric, force: bool = False) -> Path:
-    """Write a fabric to a TOML file, whole or not at all.
-
-    Parameters
-    ----------
-    path : str or Path
-    fabric : Fabric or PhotonicFabric
-    force : bool
-        Replace a file that is there.
+    """Write a fabric to a TOML file, whole or not at all; `force` replaces a file that is there.
 
     Raises
     ------
@@ -213,24 +210,12 @@ def _links(
 
 def check_connected(fabric: Fabric) -> None:
     """Refuse a fabric on which data cannot get from some GPU to another over whatever nodes."""
-    first = fabric.gpus[0]
-    from_first = _reached(first, [(link.source, link.target) for link in fabric.links])
-    to_first = _reached(first, [(link.target, link.source) for link in fabric.links])
-    for gpu in fabric.gpus:
-        for reached, ends in ((from_first, f"{first} to {gpu}"), (to_first, f"{gpu} to {first}")):
-            if gpu not in reached:
-                allowed = "links that join all GPUs in both directions"
-                raise InputError(f"links: no way from {ends}; allowed: {allowed}")
-
-
-def _reached(start: str, edges: list[tuple[str, str]]) -> set[str]:
-    """Nodes that a directed graph's edges lead to from one node."""
-    successors: dict[str, list[str]] = {}
-    for a, b in edges:
-        successors.setdefault(a, []).append(b)
-    reached, waiting = {start}, [start]
-    while waiting:
-        new = set(successors.get(waiting.pop(), ())) - reached
-        reached |= new
-        waiting += new
-    return reached
+    w, nodes, first = wires(fabric), fabric.ranks + len(fabric.switches), fabric.gpus[0]
+    graph = csr_array((np.ones(w.source.size), (w.source, w.target)), shape=(nodes, nodes))
+    back, forth = (set(breadth_first_order(g, 0)[0].tolist()) for g in (graph.T.tocsr(), graph))
+    for number, gpu in enumerate(fabric.gpus):
+        if number not in forth or number not in back:
+            ends = f"{gpu} to {first}" if number in forth else f"{first} to {gpu}"
+            raise InputError(
+                f"links: no way from {ends}; allowed: links that join all GPUs in both directions"
+            )

@@ -14,7 +14,7 @@ from wavefabric.optics.fibre.from_profile import fibre_from_profile
 from wavefabric.optics.fibre.presets import graded_index_62_5, single_mode
 from wavefabric.optics.fibre.profile import IndexProfile, Profile, TableProfile, Trench
 from wavefabric.optics.fibre.tables import fibre_from_csv
-from wavefabric.optics.propagation.kerr_exchange import exchange_form
+from wavefabric.optics.propagation.phase_groups import exchange_form
 from wavefabric.optics.propagation.rank_modes import split_modes
 from wavefabric.optics.run_file.run_file import DESIGN_WAVELENGTH, RunFile
 from wavefabric.optics.run_file.tables import POWER_FORMS, ProfileTable

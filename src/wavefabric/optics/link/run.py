@@ -22,14 +22,13 @@ from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter, fibre_digest
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
 from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
-from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_phase_group_coupling
+from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split_modes
 from wavefabric.optics.run_file.run_file import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results.checkpoint_file import checkpoint_path
-from wavefabric.results.lock import FileLock
 from wavefabric.results.provenance import stamp
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.progress import Progress, warn
@@ -72,8 +71,8 @@ def run_link(
     check_agreement(comm.control, run.sections())
     output = Path(output or run.output_path())
     writer = on_first_rank(comm, lambda: ResultWriter(output, force, run.input_paths()))
-    with locked_by_first_rank(comm, output, "output.file") as locks:
-        return _Link(run, writer, progress or Progress(), comm, locks, warn, resume).run()
+    with locked_by_first_rank(comm, output, "output.file"):
+        return _Link(run, writer, progress or Progress(), comm, warn, resume).run()
 
 
 class _Link:
@@ -83,14 +82,13 @@ class _Link:
         writer: ResultWriter,
         progress: Progress,
         comm: Communicator,
-        locks: list[FileLock],
         warn: Callable[[str], None],
         resume: bool,
     ):
         self.settings, self._warn = settings, warn
         self.warnings: list[str] = []
         self.writer, self.output = writer, writer.path
-        self.comm, self.locks = comm, locks
+        self.comm = comm
         self.device, self.ranks = self.comm.device, self.comm.size
         self.first = self.comm.rank == 0
         self.progress = progress if self.first else Progress()
@@ -286,7 +284,7 @@ class _Link:
         arrays: dict[str, Any] = {"field": self.A}
         for name, (_, result) in self.received.items():
             arrays |= {f"{name}/{key}": value for key, value in result.items()}
-        self.checkpoint.save(arrays, state, self.locks, last=status.interrupted)
+        self.checkpoint.save(arrays, state, last=status.interrupted)
         if status.interrupted:
             self.interrupt.stop()
 
