@@ -15,8 +15,7 @@ from pydantic import PrivateAttr, StrictStr, ValidationError, model_validator
 
 from wavefabric.errors import InputError
 from wavefabric.files.faults import one_line
-from wavefabric.files.input import read_bytes
-from wavefabric.files.text import parse_toml, read_text
+from wavefabric.files.input import parse_toml, read_bytes, read_text
 from wavefabric.optics.run_file import tables
 from wavefabric.units import SPEED_OF_LIGHT
 
