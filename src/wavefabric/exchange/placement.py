@@ -19,8 +19,7 @@ from wavefabric.device import Device, get_device
 from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError, cut, quoted, visible
 from wavefabric.exchange.launch import environment
-from wavefabric.files.input import read_bytes
-from wavefabric.files.text import parse_toml
+from wavefabric.files.input import parse_toml, read_bytes
 from wavefabric.system.gpu_topology import GpuTopology
 
 #: All placements are tried up to so many (8 ranks on 8 GPUs: 40320).
@@ -210,7 +209,7 @@ def _listed(path: Path, text: str) -> list[Any]:
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {error.lineno}: {error.msg}; allowed: JSON") from None
     except (RecursionError, ValueError):  # Python reads no whole number of more than 4300 digits
-        raise InputError(f"{path}: nested too deeply, or a number too long; allowed: JSON") from None
+        raise InputError(f"{path}: nested too deeply, or too many digits; allowed: JSON") from None
     if isinstance(content, dict):
         if set(content) != {"placement"}:
             keys = ", ".join(cut(visible(str(key))) for key in content) or "nothing"

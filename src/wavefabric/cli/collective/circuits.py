@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from wavefabric.cli.common.files import naming, read_json
 from wavefabric.errors import InputError
-from wavefabric.fabric.io.tables import one_line
 from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
+from wavefabric.files.faults import one_line
 
 _FORMAT = "wavefabric circuits"
 #: What is written of a round besides its circuits.

@@ -10,8 +10,8 @@ from wavefabric.collectives.formats.json_read import FORMAT, VERSION, read_sched
 from wavefabric.collectives.schedule import Holdings, Schedule
 from wavefabric.collectives.structure import check_structure
 from wavefabric.errors import InputError
-from wavefabric.files.input import MOST_SCHEDULE
-from wavefabric.files.text import read_text, write_text
+from wavefabric.files.input import MOST_SCHEDULE, read_text
+from wavefabric.files.output import write_text
 
 #: More origins than this are written as hexadecimal text.
 _LISTED = 8

@@ -25,12 +25,13 @@ from wavefabric.fabric.io.tables import (
     FabricLinkTable,
     FamilyTable,
     PhotonicTable,
-    one_line,
 )
 from wavefabric.fabric.io.writing import to_toml
 from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.files.text import parse_toml, read_text, write_text
+from wavefabric.files.faults import one_line
+from wavefabric.files.input import parse_toml, read_text
+from wavefabric.files.output import write_text
 from wavefabric.units import show
 
 #: Most links of a file: a bound on absurd input.

@@ -30,8 +30,7 @@ from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule
 from wavefabric.collectives.structure import check_structure, chunk_numbers
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError
-from wavefabric.files.input import MOST_SCHEDULE
-from wavefabric.files.text import read_text
+from wavefabric.files.input import MOST_SCHEDULE, read_text
 
 #: More than rounds within GPUs can follow one another.
 _LOCAL = 1 << 32

@@ -25,7 +25,7 @@ from wavefabric.collectives.schedule import PROTOCOLS, Schedule
 from wavefabric.collectives.structure import moves as single_moves
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError
-from wavefabric.files.text import write_text
+from wavefabric.files.output import write_text
 
 #: What MSCCL calls the collectives.
 _COLLS = {collective: coll for coll, collective in COLLS.items()}
