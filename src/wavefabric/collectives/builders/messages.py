@@ -14,26 +14,12 @@ from wavefabric.errors import InputError
 
 
 def point_to_point(name: str, ranks: int, messages: Iterable[tuple[int, int, int]]) -> Schedule:
-    """Messages between ranks, all in one round.
+    """Messages (src, dst, elements) between ranks, all in one round.
 
-    Parameters
-    ----------
-    name : str
-    ranks : int
-    messages : sequence of (src, dst, elements)
-        Any number between the same two; ``src == dst`` is a copy within a rank; 0 elements leave the chunk
-        empty and move nothing.
-
-    Returns
-    -------
-    Schedule
-        Buffers ``send`` and ``recv``. The chunks of ``send`` on a rank are the messages that it sends, in the
-        order given among them; those of ``recv`` the messages that it receives. Item m is message m.
-
-    Raises
-    ------
-    InputError
-        If ``ranks < 1`` or a message has a rank out of range or a negative size.
+    There may be any number between the same two; ``src == dst`` is a copy within a rank; 0 elements leave the
+    chunk empty and move nothing. The chunks of ``send`` on a rank are the messages that it sends, in the
+    order given among them; those of ``recv`` the messages that it receives. Item m is message m. `InputError`
+    for ranks out of range or a negative size.
 
     Examples
     --------
@@ -64,21 +50,10 @@ def point_to_point(name: str, ranks: int, messages: Iterable[tuple[int, int, int
 def all_to_all(sizes: Sequence[Sequence[int]] | np.ndarray) -> Schedule:
     """Every rank sends a part to every rank, in rounds of pairs: round k is rank r to rank r + k.
 
-    Parameters
-    ----------
-    sizes : array of int, shape (ranks, ranks)
-        ``sizes[r, d]`` elements go from rank r to rank d; the diagonal is copied within the rank.
-
-    Returns
-    -------
-    Schedule
-        Buffers ``send``, in which chunk d of rank r goes to d, and ``recv``, in which chunk r of rank d comes
-        from r. No two transfers of a round leave or reach the same rank, and none waits for another.
-
-    Raises
-    ------
-    InputError
-        If `sizes` is not square, empty, or has a negative number.
+    ``sizes[r, d]``, shape (ranks, ranks), elements go from chunk d of ``send`` on rank r to chunk r of
+    ``recv`` on rank d; the diagonal is copied within the rank. No two transfers of a round leave or reach the
+    same rank, and none waits for another. `InputError` if `sizes` is not square, empty, or has a negative
+    number.
 
     Examples
     --------
@@ -105,30 +80,11 @@ def all_to_all(sizes: Sequence[Sequence[int]] | np.ndarray) -> Schedule:
 def greedy(ranks: int, messages: Iterable[tuple[int, int, int]], lasers: int, seed: int = 0) -> Schedule:
     """Messages in rounds, in each of which a rank sends at most `lasers` of them and receives as many.
 
-    Messages are taken in random order, each into the first round with room at both ends: Algorithm 3 of
+    Messages, as of `point_to_point`, are taken in random order (of `seed`), each into the first round with
+    room at both ends; a copy within a rank needs no laser. If a rank sends or receives D messages at most: at
+    least ⌈D/lasers⌉ rounds, which no schedule can beat, and at most 2 ⌊(D − 1)/lasers⌋ + 1. Algorithm 3 of
     LUMORPH (layer-to-layer transfers), corrected, as it limits only what a destination receives, and counts
-    one round too many.
-
-    Parameters
-    ----------
-    ranks : int
-    messages : sequence of (src, dst, elements)
-        As of `point_to_point`. A copy within a rank needs no laser.
-    lasers : int
-        Of each rank, and as many receivers.
-    seed : int
-        Of the order.
-
-    Returns
-    -------
-    Schedule
-        If a rank sends or receives D messages at most: at least ⌈D/lasers⌉ rounds, which no schedule can
-        beat, and at most 2 ⌊(D − 1)/lasers⌋ + 1.
-
-    Raises
-    ------
-    InputError
-        For a message, `lasers` or `seed` out of range.
+    one round too many. `InputError` for a message, `lasers` or `seed` out of range.
 
     Examples
     --------

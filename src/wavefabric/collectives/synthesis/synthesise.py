@@ -44,21 +44,15 @@ def synthesise(
     max_rounds : int, optional
         Rounds that are allowed in all.
     time_limit : float
-        s, for everything: writing down the models and the schedule included.
+        s, for everything: writing down the models and the schedule included. Then the best schedule found is
+        returned, `optimal` False, with the lower bound that is proved.
     progress : function of one str, optional
         Is called with what is tried.
-
-    Returns
-    -------
-    Synthesis
-        With circuits. If time runs out, the best schedule found, `optimal` False, and the lower bound that is
-        proved. What is impossible is proved so, by counting or by a solver, never by time; a proof that
-        holds for the given routes only says so.
 
     Raises
     ------
     InputError
-        If the layout cannot be met over these routes or within `max_rounds`.
+        If it is proved that the layout cannot be met over these routes or within `max_rounds`.
     Undecided
         If no schedule, or none of at most `max_rounds`, was found in time.
     MissingExtra

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from wavefabric.collectives.arguments import whole
+from wavefabric.collectives.levels import dependencies
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import checked_structure
 from wavefabric.fabric.bounds.bound import schedule_bound
-from wavefabric.fabric.cost_models.dependencies import dependencies
 from wavefabric.fabric.cost_models.local_work import issue_time
 from wavefabric.fabric.cost_models.result import Cost, check_sizes
 from wavefabric.fabric.electrical.fabric import Fabric
@@ -19,7 +19,7 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
     """Time of a schedule whose transfers wait for their data alone, not for rounds.
 
     A transfer is ready when all transfers are done that wrote what it reads, or read or wrote what it writes
-    (`dependencies.dependencies`). It waits `Fabric.alpha` and the latency of its way, then moves. What moves
+    (`levels.dependencies`). It waits `Fabric.alpha` and the latency of its way, then moves. What moves
     at the same time gets max–min fair shares of the links in each direction and of what each GPU sends and
     receives in all, and no more than `Fabric.flow_bandwidth`. Shares change when a transfer starts or ends.
     A later transfer may thus slow one down that others wait for, and the whole take longer than in rounds.

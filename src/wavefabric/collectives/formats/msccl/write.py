@@ -42,12 +42,17 @@ def to_msccl(
     instances: int = 1,
     shared: bool | None = None,
 ) -> str:
-    """A schedule as an MSCCL algorithm (XML).
+    """A schedule, which is proved here, as an MSCCL algorithm (XML).
+
+    Chunks that take part must be of one size; that size does not matter. In place: ``data`` of an all-gather
+    or broadcast is the output, of an all-reduce, reduce or reduce-scatter the input, which is overwritten on
+    all GPUs. An all-to-all goes from input to output; gather, scatter and others become ``custom``. A step
+    waits for those of its GPU that wrote or read its chunks before. All blocks do their steps in the order of
+    the schedule, which cannot hang with any number of slots.
 
     Parameters
     ----------
     schedule : Schedule
-        Proved here. Chunks that take part must be of one size; that size does not matter.
     name : str, optional
         The schedule's by default, less what the runtime's parser does not read.
     proto : str
@@ -64,16 +69,8 @@ def to_msccl(
     Raises
     ------
     InputError
-        In one line: sizes that differ, empty chunks, or a limit of the runtime that cannot be kept.
-    ScheduleError
-        If the schedule does not do what it states.
-
-    Notes
-    -----
-    In place: ``data`` of an all-gather or broadcast is the output, of an all-reduce, reduce or reduce-scatter
-    the input, which is overwritten on all GPUs. An all-to-all goes from input to output; gather, scatter and
-    others become ``custom``. A step waits for those of its GPU that wrote or read its chunks before. All
-    blocks do their steps in the order of the schedule, which cannot hang with any number of slots.
+        Sizes that differ, empty chunks, or a limit of the runtime that cannot be kept. `ScheduleError` if the
+        schedule does not do what it states.
 
     Examples
     --------
