@@ -44,3 +44,11 @@ def ragged(count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     row = np.repeat(np.arange(count.size), count)
     first = np.cumsum(count, dtype=np.int64) - count
     return row, np.arange(row.size) - first[row]
+
+
+def within_groups(key: np.ndarray) -> np.ndarray:
+    """Number of each entry among those of the same key, in the order given."""
+    order = np.argsort(key, kind="stable")
+    number = np.empty(key.size, np.int64)
+    number[order] = np.arange(key.size) - np.searchsorted(key[order], key[order])
+    return number

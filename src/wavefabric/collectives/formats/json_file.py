@@ -35,27 +35,8 @@ def to_json(schedule: Schedule) -> str:
     --------
     >>> from wavefabric.collectives import from_json, point_to_point, to_json
     >>> text = to_json(point_to_point("one", 2, [(0, 1, 8)]))
-    >>> print(text)
-    {
-      "format": "wavefabric schedule",
-      "version": 1,
-      "name": "one",
-      "ranks": 2,
-      "buffers": [
-        {"name": "send", "sizes": [[8], [0]]},
-        {"name": "recv", "sizes": [[0], [8]]}
-      ],
-      "transfers": [
+    >>> print(text.splitlines()[10])
         {"round": 0, "src": [0, "send", 0], "dst": [1, "recv", 0]}
-      ],
-      "pre": [
-        {"at": [0, "send", 0], "item": 0, "origins": [0]}
-      ],
-      "post": [
-        {"at": [1, "recv", 0], "item": 0, "origins": [0]}
-      ]
-    }
-    <BLANKLINE>
     >>> to_json(from_json(text)) == text
     True
     """

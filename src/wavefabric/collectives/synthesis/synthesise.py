@@ -96,18 +96,7 @@ def synthesise(
 
 
 def synthesise_links(layout: Layout, links: Links, steps: int, **options) -> Synthesis | None:
-    """As `decide_links`, with the same options; None if it is proved that there is no such schedule.
-
-    Examples
-    --------
-    >>> from wavefabric.collectives import layout
-    >>> from wavefabric.collectives.synthesis import Links, synthesise_links
-    >>> ring = Links(4, {(r, (r + d) % 4): 1 for r in range(4) for d in (1, 3)})
-    >>> synthesise_links(layout("all-gather", 4, 4), ring, 1) is None
-    True
-    >>> synthesise_links(layout("all-gather", 4, 4), ring, 2).schedule.rounds
-    2
-    """
+    """As `decide_links`, with the same options; None if it is proved that there is no such schedule."""
     result = decide_links(layout, links, steps, **options)
     return None if isinstance(result, str) else result
 
@@ -163,14 +152,6 @@ def least_steps(
 
     If time runs out, the best schedule found, `optimal` False, and the lower bound that is proved. Errors are
     those of `synthesise`.
-
-    Examples
-    --------
-    >>> from wavefabric.collectives import layout
-    >>> from wavefabric.collectives.synthesis import Links, least_steps
-    >>> ring = Links(8, {(r, (r + d) % 8): 1 for r in range(8) for d in (1, 7)})
-    >>> least_steps(layout("all-gather", 8, 8), ring).rounds
-    4
     """
     run = _Run(layout, links, time_limit, progress)
     halves: list[HalfResult] = []
