@@ -185,7 +185,7 @@ def _digitwise_sums(sizes: Sequence[int]) -> np.ndarray:
     """Digitwise sums of numbers with digits of these sizes, the last fastest: shape (n, n)."""
     digits = np.indices(sizes).reshape(len(sizes), -1)
     sums = (digits[:, :, None] + digits[:, None, :]) % np.array(sizes)[:, None, None]
-    return np.ravel_multi_index(tuple(sums), sizes)
+    return np.asarray(np.ravel_multi_index(tuple(sums), sizes))
 
 
 def _invariant(table: np.ndarray, add: np.ndarray) -> bool:
