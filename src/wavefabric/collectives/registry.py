@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS, whole
@@ -62,8 +63,8 @@ ALGORITHMS: dict[str, Algorithm] = {
         ("direct", COLLECTIVES, ("pieces", "root"), direct.direct),
         ("pairwise", _PAIRS, ("pieces",), direct.pairwise),
         ("squares", ("all-reduce",), ("pieces", "grid"), recursive.squares),
-        ("torus", ("halo",), ("grid",), messages.torus),
-        ("mesh", ("halo",), ("grid",), messages.mesh),
+        ("torus", ("halo",), ("grid",), partial(messages.halo, "torus")),
+        ("mesh", ("halo",), ("grid",), partial(messages.halo, "mesh")),
     )
 }
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from wavefabric.collectives.arguments import whole
+from wavefabric.collectives.arguments import padded, whole
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
 from wavefabric.errors import InputError
 
@@ -43,7 +43,7 @@ def point_to_point(name: str, ranks: int, messages: Iterable[tuple[int, int, int
         if elements:
             pre[src, 0, a] = post[dst, 1, b] = (m, 1 << src)
             rows.append((0, src, dst, 0, a, 1, b, 1, False))
-    sizes = _table(sent), _table(received)
+    sizes = padded(sent), padded(received)
     return Schedule(name, ranks, ("send", "recv"), sizes, np.array(rows, TRANSFER), pre, post)
 
 
@@ -121,30 +121,24 @@ def near_square(ranks: int) -> tuple[int, int]:
     return rows, ranks // rows
 
 
-def torus(collective: str, ranks: int, elements: int, grid: tuple[int, ...]) -> Schedule:
-    """Every rank sends a message to each neighbour along every axis of a periodic grid, in one round."""
-    return _halo(f"torus {collective}", ranks, elements, grid, periodic=True)
+def halo(kind: str, collective: str, ranks: int, elements: int, grid: tuple[int, ...]) -> Schedule:
+    """Every rank sends a message to each neighbour along every axis of a grid, in one round.
 
-
-def mesh(collective: str, ranks: int, elements: int, grid: tuple[int, ...]) -> Schedule:
-    """Every rank sends a message to each neighbour along every axis of a grid with ends, in one round."""
-    return _halo(f"mesh {collective}", ranks, elements, grid, periodic=False)
-
-
-def _halo(name: str, ranks: int, elements: int, grid: tuple[int, ...], periodic: bool) -> Schedule:
-    """Messages of a rank go in the order of axes, down before up; a periodic axis of two has both."""
+    A ``"torus"`` is periodic, a ``"mesh"`` has ends. Messages of a rank go in the order of axes, down before
+    up; a periodic axis of two has both.
+    """
     number = np.arange(ranks).reshape(grid)
     pairs = [np.zeros((0, 2), int)]
     for axis, extent in enumerate(grid):
         for ahead in (-1, 1) if extent > 1 else ():
             peer = np.roll(number, -ahead, axis)
             inside = np.ones(grid, bool)
-            if not periodic:
+            if kind == "mesh":
                 np.moveaxis(inside, axis, 0)[-1 if ahead > 0 else 0] = False
             pairs.append(np.stack([number[inside], peer[inside]], axis=1))
     ends = np.concatenate(pairs)
     ends = ends[np.argsort(ends[:, 0], kind="stable")].tolist()
-    name = f"{name}, {'x'.join(map(str, grid))}"
+    name = f"{kind} {collective}, {'x'.join(map(str, grid))}"
     return point_to_point(name, ranks, [(src, dst, elements) for src, dst in ends])
 
 
@@ -162,11 +156,3 @@ def _message(number: int, message, ranks: int) -> tuple[int, int, int]:
         raise InputError(f"{key}: {message!r}; allowed: (src, dst, elements)") from None
     src = whole(f"{key} src", src, 0, ranks - 1)
     return src, whole(f"{key} dst", dst, 0, ranks - 1), whole(f"{key} elements", elements, 0)
-
-
-def _table(rows: list[list[int]]) -> np.ndarray:
-    """Rows of different lengths as one table, filled up with 0."""
-    table = np.zeros((len(rows), max(map(len, rows))), np.int64)
-    for line, row in zip(table, rows, strict=True):
-        line[: len(row)] = row
-    return table
