@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from wavefabric.cli.common.files import naming, read_json
 from wavefabric.errors import InputError
-from wavefabric.fabric.io.errors import one_line
+from wavefabric.fabric.io.tables import one_line
 from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
