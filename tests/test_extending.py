@@ -8,10 +8,23 @@ import numpy as np
 import pytest
 import typer
 
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, to_problem
+from wavefabric.acoustics.kwave.input import read_input, write_input
+from wavefabric.acoustics.pictures.plot_recorded import recorded_figure
+from wavefabric.acoustics.pictures.recorded import open_recorded
+from wavefabric.acoustics.problem import VelocitySource
+from wavefabric.acoustics.recorded_quantities import QUANTITIES, RecordedQuantity, Statistic
 from wavefabric.cli import app
 from wavefabric.collectives import verify
 from wavefabric.collectives.builders.direct import direct
 from wavefabric.collectives.registry import ALGORITHMS, Algorithm, build
+from wavefabric.device import get_device
+from wavefabric.exchange import TRANSPORTS, Exchange, world
+from wavefabric.exchange.describe import transports
+from wavefabric.exchange.transports import Offer
+from wavefabric.exchange.transports.base import Transport
+from wavefabric.execution import run_schedule
+from wavefabric.execution.measure import Ranks
 from wavefabric.fabric import cost, load, presets
 from wavefabric.fabric.cost_models import cost as costs
 from wavefabric.fabric.io import files
@@ -97,3 +110,99 @@ def test_a_command(monkeypatch, capsys):
     app.command("hello")(hello)
     app(["hello", "fibre"], standalone_mode=False)
     assert capsys.readouterr().out == "hello fibre\n"
+
+
+def test_a_recorded_quantity(monkeypatch, tmp_path):
+    def add(kernels, kept, values):
+        kept += values
+
+    mean = Statistic(add, double=True, finish=lambda kept, rows: kept / rows)
+    monkeypatch.setitem(QUANTITIES, "u_mean", RecordedQuantity("points", "mean over time", mean))
+    monkeypatch.setitem(QUANTITIES, "p_mean_all", RecordedQuantity("field", "mean, whole domain", mean))
+    grid, path = Grid((20, 16), "0.1 mm", pml_size=4), tmp_path / "result.h5"
+    mask = np.zeros(grid.shape, bool)
+    mask[5:9, 7] = True
+    source = Source(p0=np.exp(-sum(x**2 for x in np.meshgrid(*grid.coordinates, indexing="ij")) / 8e-8))
+    sensor = Sensor(mask, ("p", "u", "u_mean", "p_mean_all"))
+    found = simulate(grid, Medium(1500.0, 1000.0), source, sensor, steps=30, device="cpu", output=path)
+    np.testing.assert_allclose(found["uy_mean"], found["uy"].mean(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(found["p_mean_all"][mask], found["p"].mean(axis=1), rtol=1e-5)
+    with open_recorded(path) as file:
+        assert file.items["ux_mean"].kind == "points"
+        figure = recorded_figure(file, "p_mean_all")
+    assert "p_mean_all: pressure mean, whole domain" in figure.get_suptitle()
+
+
+class Dipole:
+    """A point that is pushed along x, m/s a time step."""
+
+    def __init__(self, x, y, push):
+        self.x, self.y, self.push = x, y, push
+
+    def on(self, grid, sound_speed, dt):
+        index = grid.total_shape[0] * self.y + self.x
+        signals = (self.push[:, None], None)
+        return {"velocity_source": VelocitySource(np.array([index]), signals, "additive_no_correction")}
+
+
+def test_an_acoustic_source(tmp_path):
+    """A push along x raises the pressure before it, and lowers it as much behind."""
+    grid, medium = Grid((32, 32), "0.1 mm", pml_size=6), Medium(1500.0, 1000.0)
+    source, dt = Dipole(16, 16, np.sin(np.linspace(0, np.pi, 20))), 2e-8
+    p = simulate(grid, medium, source, record="p_final", dt=dt, steps=25, device="cpu")["p_final"]
+    assert p[21, 16] > 0
+    np.testing.assert_allclose(p[17:22, 16], -p[16:11:-1, 16], rtol=1e-3)
+    problem, _ = to_problem(grid, medium, source, None, dt, 25)
+    write_input(tmp_path / "in.h5", problem, None)
+    assert read_input(tmp_path / "in.h5").problem.velocity_source.index == [16 * 32 + 16]
+
+
+class PostExchange(Exchange):
+    """Every message through the control plane, the lower rank of a pair first."""
+
+    def __init__(self, program, buffers, scratch, control):
+        super().__init__(program, buffers, scratch)
+        self._control = control
+
+    def _complete(self, number):
+        level = self._program.levels[number]
+        calls = [(span, self._control.recv_array, part) for span, part in self._incoming(level)]
+        calls += [(span, self._control.send_array, span.of(self._buffers)) for span in level.sends]
+        for span, call, part in sorted(calls, key=lambda each: each[0].number):
+            call(span.peer, part, span.number)
+
+
+class Post(Transport):
+    name = "post"
+
+    def __init__(self, control, device):
+        super().__init__(device)
+        self._control = control
+
+    @classmethod
+    def available(cls):
+        return True, "by mail"
+
+    @classmethod
+    def open(cls, group):
+        return cls(group.control, group.device)
+
+    automatic = open
+
+    def bind(self, program, buffers, scratch):
+        return PostExchange(program, buffers, scratch, self._control)
+
+
+@pytest.mark.parallel([2, 3])
+def test_a_transport(monkeypatch):
+    monkeypatch.setitem(TRANSPORTS, "post", Offer("by post", f"{__name__}:Post"))
+    cpu = get_device("cpu", 1)
+    # Of those that serve all ranks `auto` takes the one that stands last.
+    assert [world(name, cpu).transport for name in ("post", "auto")] == ["post", "post"]
+    assert transports()["post"] == {"available": True, "detail": "by mail"}
+    ranks = Ranks(("all",), "cpu", 1)
+    ranks.sample = 1e-3
+    found = run_schedule.run(ranks, build("ring", "all-reduce", ranks.size, 100), repeats=1)
+    assert [case["transport"] for case in found["cases"]] == ["post", "mpi"]
+    assert [row["wrong"] for case in found["cases"] for row in case["rows"]] == [0, 0]
+    assert "by post" in run_schedule.table(found)[0].title

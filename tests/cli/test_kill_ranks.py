@@ -33,7 +33,7 @@ RANK = '''
 import os, signal
 from wavefabric.acoustics import run
 from wavefabric.cli import main
-from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
+from wavefabric.lifecycle.checkpoint import RankCheckpoint
 class Often(run.Checkpoints):
     def __init__(self, path, resume):
         super().__init__(path, every={every}, resume=resume)
@@ -110,6 +110,7 @@ def survives(folder, words, output, **kill):
     return got
 
 
+@pytest.mark.slow
 def test_a_fibre_run(folder, run_text):
     """In the second span, behind its first save."""
     head = run_text.replace("spans = 2", 'spans = 2\nnoise_figure = "5 dB"').replace(

@@ -7,8 +7,7 @@ import pytest
 
 from wavefabric.collectives import all_to_all, point_to_point, ring_all_gather
 from wavefabric.errors import InputError
-from wavefabric.exchange.placement import best_placement, crossings, message_counts, traffic
-from wavefabric.exchange.placement_file import read_placement
+from wavefabric.exchange.placement import best_placement, crossings, message_counts, read_placement, traffic
 from wavefabric.system.gpu_topology import parse, query, speed
 
 LEGEND = """
@@ -203,7 +202,7 @@ def test_files(tmp_path, name, text):
         ("p.json", "[0, 1,\n 2, 3", "line 2: .*allowed: JSON"),
         ("p.json", '{"gpus": [0]}', "gpus given; allowed: placement = "),
         ("p.json", "4", "placement: 4 given; allowed: a list"),
-        ("p.toml", "placement = [0, 1,", "allowed: TOML"),
+        ("p.toml", "placement = [0, 1,", "not TOML .*allowed: a TOML file"),
         ("p.toml", "placement = [0, 1, 2, 1.5]", "entry 4: 1.5 given"),
     ],
 )

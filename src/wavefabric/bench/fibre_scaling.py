@@ -14,7 +14,7 @@ from wavefabric.bench.frame import check_range, check_step, check_words, result_
 from wavefabric.bench.modified_communicators import without_transfers
 from wavefabric.exchange import Communicator, solo
 from wavefabric.execution import measure, report
-from wavefabric.execution.ranks import Ranks, times
+from wavefabric.execution.measure import Ranks, times
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
@@ -63,8 +63,8 @@ def run(
     check_words("exchange", exchanges, EXCHANGES)
     bench = _Bench(ranks, modes_per_rank, 1 << log2_n, steps, step, repeats)
     for form in exchanges:
-        options = PropagationOptions("rk4ip", step=step)
-        needed = memory_needed(bench.fibre, bench.n, options, ranks.device, bench.share, form)
+        options = PropagationOptions("rk4ip", step=step, exchange=form)
+        needed = memory_needed(bench.fibre, bench.n, options, ranks.device, bench.share)
         ranks.check_memory(needed, f"modes-per-rank: {modes_per_rank} of 2^{log2_n} samples")
     forms = []
     for form in exchanges:

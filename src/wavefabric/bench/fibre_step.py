@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,7 @@ class _Case:
         (operators, integrator), A = self.ready(name), self.field()
         integrator.begin(A, self.h)
         # As FixedStep does: one step as written, then its replay.
-        before = operators.counts.copy()
+        before = replace(operators.counts)
         integrator.step(A, self.h)
         cost = vars(operators.counts - before)
         graph = self.device.graph(lambda: integrator.step(A, self.h))

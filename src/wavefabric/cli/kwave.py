@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wavefabric.acoustics.recorded_quantities import QUANTITIES, is_local, meaning
 from wavefabric.cli.common.decomposition import DecompositionOptions
 from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.progress import make_progress
@@ -24,41 +25,17 @@ if TYPE_CHECKING:
     from wavefabric.acoustics.recording.sinks import Report
     from wavefabric.acoustics.run import Checkpoints
 
-#: `QUANTITIES` of the library: an option each, with a letter for two of them.
-_HELP = {
-    "At the sensor": {
-        "p_raw": "Pressure over time (if nothing else is asked).",
-        "p_rms": "RMS of the pressure.",
-        "p_max": "Its maximum.",
-        "p_min": "Its minimum.",
-        "u_raw": "Velocity over time.",
-        "u_non_staggered_raw": "The same, at the points of p.",
-        "u_rms": "RMS of the velocity.",
-        "u_max": "Its maximum.",
-        "u_min": "Its minimum.",
-        "I_raw": "Intensity over time.",
-        "I_avg": "Mean acoustic intensity.",
-    },
-    "In the whole domain": {
-        "p_max_all": "Maximum pressure.",
-        "p_min_all": "Minimum pressure.",
-        "p_final": "Pressure at the end.",
-        "u_max_all": "Maximum velocity.",
-        "u_min_all": "Minimum velocity.",
-        "u_final": "Velocity at the end.",
-    },
-}
 _LETTERS = {"p_raw": ("-p",), "u_raw": ("-u",)}
 
-Quantities = make_dataclass(
-    "Quantities",
-    [
-        (name, bool, option(text, f"--{name}", *_LETTERS.get(name, ()), default=False, panel=panel))
-        for panel, texts in _HELP.items()
-        for name, text in texts.items()
-    ],
-    frozen=True,
-)
+
+def _flag(name: str) -> Any:
+    text = f"{meaning(name)}." if name != "p_raw" else f"{meaning(name)} (if nothing else is asked)."
+    panel = "At the sensor" if is_local(name) else "In the whole domain"
+    return option(text.capitalize(), f"--{name}", *_LETTERS.get(name, ()), default=False, panel=panel)
+
+
+#: An option for each.
+Quantities = make_dataclass("Quantities", [(name, bool, _flag(name)) for name in QUANTITIES], frozen=True)
 
 
 @options("Checkpoint")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import FieldLost, InputError
-from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
+from wavefabric.lifecycle.checkpoint import RankCheckpoint
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file import run_file
 from wavefabric.results import read_result
@@ -110,6 +110,7 @@ class Stop:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parallel(2)
 def test_an_interrupted_run_resumes_to_the_bit(comm, folder):
     run = parsed(comm, folder)

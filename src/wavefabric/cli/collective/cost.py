@@ -29,9 +29,8 @@ from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.collectives.registry import ALGORITHMS
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric
-from wavefabric.fabric.cost_models.cost import cost
-from wavefabric.fabric.cost_models.result import check_sizes
-from wavefabric.fabric.draw.costs import draw_costs
+from wavefabric.fabric.cost_models.cost import check_sizes, cost
+from wavefabric.fabric.draw.pictures import draw_costs
 from wavefabric.fabric.photonic.budget import LinkBudget
 
 #: Options that not all algorithms have.

@@ -14,7 +14,7 @@ from wavefabric.cli.common.show import console, table
 from wavefabric.collectives import Schedule
 from wavefabric.execution.report import size_words
 from wavefabric.fabric import Cost
-from wavefabric.fabric.draw.style import time_words
+from wavefabric.units import time_words
 
 _PARTS = ("latency", "reconfiguration", "transfer")
 

@@ -33,8 +33,8 @@ from wavefabric.errors import InputError
 from wavefabric.execution.report import size_words
 from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import cost
-from wavefabric.fabric.draw.style import time_words
 from wavefabric.fabric.photonic.synthesis_problem import circuit_plan, optical_network
+from wavefabric.units import time_words
 
 #: Collectives whose array is whole on a rank: in as many pieces as ranks, each has one to add or pass on. The
 #: others have a share for every rank as it is.

@@ -15,10 +15,10 @@ import typer
 from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.errors import InputError
 from wavefabric.system.interrupt import exit_code
-from wavefabric.system.progress import Progress, Silent
+from wavefabric.system.progress import Progress
 
 
-class Bar:
+class Bar(Progress):
     """A bar with the time left on stderr; a further `start` replaces the one before."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Bar:
             self._bar = None
 
 
-class Lines(Silent):
+class Lines(Progress):
     """A line on stdout every so many percent (1 to 100), for logs."""
 
     def __init__(self, percent: int):
@@ -90,10 +90,10 @@ class Lines(Silent):
 def make_progress(quiet: bool = False, percent: int | None = None) -> Progress:
     """A bar if stderr is a terminal, or leads to the launcher's; else lines, if ``percent`` is given."""
     if quiet or not is_rank_zero():
-        return Silent()
+        return Progress()
     if sys.stderr.isatty() or _columns():
         return Bar()
-    return Silent() if percent is None else Lines(percent)
+    return Progress() if percent is None else Lines(percent)
 
 
 def announce_compiling(quiet: bool = False) -> None:

@@ -24,9 +24,9 @@ from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.draw.pictures import draw_routes
-from wavefabric.fabric.draw.style import time_words
 from wavefabric.fabric.photonic.budget import LinkBudget, budget
 from wavefabric.fabric.photonic.routing.routes import Routing, route
+from wavefabric.units import time_words
 
 PATTERNS = ("recursive", "permutation", "pairs")
 Pairs = list[tuple[int, int]]

@@ -23,10 +23,10 @@ from wavefabric.fabric import AnyFabric, PhotonicFabric, presets
 from wavefabric.fabric import save as save_fabric
 from wavefabric.fabric.bounds.bound import bound
 from wavefabric.fabric.draw.pictures import draw_fabric
-from wavefabric.fabric.draw.style import time_words
 from wavefabric.fabric.electrical.families import EXAMPLES
 from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
 from wavefabric.fabric.io.importers.nvidia_smi import read_topo
+from wavefabric.units import time_words
 
 
 @options("Import")
