@@ -78,10 +78,9 @@ class Grid:
         require(right, "grid.pml_size", size, "a whole number from 0, one an axis, 'auto' or None")
         for points, number in zip(self.shape, sizes, strict=True):
             if self.pml_inside and number and 2 * number >= points:
-                raise InputError(
-                    f"grid.pml_size: {number} points on each side leave nothing of {points}; "
-                    f"allowed: at most {(points - 1) // 2}, or pml_inside=False"
-                )
+                given = f"{number} points on each side leave nothing of {points}"
+                allowed = f"at most {(points - 1) // 2}, or pml_inside=False"
+                raise InputError(f"grid.pml_size: {given}; allowed: {allowed}")
         return tuple(int(number) for number in sizes)
 
     @property
@@ -163,11 +162,11 @@ class Grid:
             raise InputError(f"{key}: is of type {array.dtype}; allowed: real numbers")
         if array.dtype.kind != "f":
             array = array.astype(np.float64)
+        return np.ascontiguousarray(self._padded(array, "edge" if outside == "edge" else "constant"))
+
+    def _padded(self, array: np.ndarray, mode: Literal["edge", "constant"]) -> np.ndarray:
         array = (array[..., np.newaxis] if self.dimensions == 2 else array).transpose()
-        if any(self.margin):
-            width = [(m, m) for m in self.margin[::-1]]
-            array = np.pad(array, width, "edge" if outside == "edge" else "constant")
-        return np.ascontiguousarray(array)
+        return np.pad(array, [(m, m) for m in self.margin[::-1]], mode) if any(self.margin) else array
 
     def from_memory(self, field: np.ndarray) -> np.ndarray:
         """Field (Nz, Ny, Nx) of the total grid as a view [x, y(, z)] without a PML that is outside."""
@@ -181,14 +180,10 @@ class Grid:
 
         The mask is bool, or 0 and 1, and of the grid's shape; ``key`` names it in errors.
         """
-        flat = np.flatnonzero(self.mask(mask, key).transpose())
+        flat = np.flatnonzero(self._padded(self.mask(mask, key), "constant"))
         if flat.size == 0:
             raise InputError(f"{key}: marks no point; allowed: one point or more")
-        if not any(self.margin):
-            return flat
-        z, y, x = np.unravel_index(flat, three_axes(self.shape, 1)[::-1])
-        mx, my, mz = self.margin
-        return np.ravel_multi_index((z + mz, y + my, x + mx), self.total_shape[::-1])
+        return flat
 
     def mask(self, values: Any, key: str) -> np.ndarray:
         """A mask of the grid's shape as bool; refuses other values than 0 and 1."""
