@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
+from wavefabric.lifecycle.checkpoint import RankCheckpoint
 from wavefabric.lifecycle.collective_errors import on_all_ranks, on_first_rank
-from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
 from wavefabric.results import checkpoint_file
 
 RUN = "this run"
@@ -137,7 +137,7 @@ def test_into(path):
 
     def work(comm):
         files = RankCheckpoint(comm, path, RUN, "as slabs")
-        return files.load(lambda name, *_: targets[comm.rank] if name == "p" else None)
+        return files.load({"p": targets[comm.rank]})
 
     for rank, (arrays, _) in enumerate(on_ranks(2, work)):
         assert arrays["p"] is targets[rank]
@@ -227,7 +227,7 @@ def test_a_full_disk_is_survived_while_an_earlier_checkpoint_is_whole(path, monk
 
     def attempt(last=False):
         def work(comm):
-            return RankCheckpoint(comm, path, RUN, layout).save_if_possible({}, {"step": 2}, last)
+            return RankCheckpoint(comm, path, RUN, layout).save({}, {"step": 2}, last)
 
         return on_ranks(size, work)
 

@@ -59,18 +59,12 @@ def test_rows_and_sinks_need_no_second_copy(tmp_path):
     seen = np.zeros_like(field)
     buffer = np.zeros(3, int)
 
-    def into(name, shape, dtype):
-        if name == "n":
-            return buffer
-        assert (shape, dtype) == (field.shape, field.dtype)
-        return seen.__setitem__
-
-    found, _ = load(tmp_path / "c", "f", into)
+    found, _ = load(tmp_path / "c", "f", {"n": buffer, "field": seen.__setitem__})
     np.testing.assert_array_equal(seen, field)
     assert list(found) == ["n"]
     assert found["n"] is buffer
     with pytest.raises(ValueError, match="C-contiguous"):
-        load(tmp_path / "c", "f", lambda *_: np.zeros(2))
+        load(tmp_path / "c", "f", {"n": np.zeros(2)})
 
 
 def test_another_run_is_refused(tmp_path):

@@ -182,7 +182,7 @@ def test_commit_of_the_checkout_alone(monkeypatch, tmp_path):
 def test_when_a_run_began():
     module = importlib.import_module("wavefabric.results.provenance")
     given = datetime(2020, 1, 2, 3, 4, 5, tzinfo=timezone(timedelta(hours=1)))
-    assert provenance(started=given)["started_utc"] == "2020-01-02T02:04:05Z"
+    assert module.stamp(given) == "2020-01-02T02:04:05Z"
     assert provenance()["started_utc"] == module.stamp(module._STARTED)
 
 

@@ -31,10 +31,9 @@ from wavefabric.lifecycle.checkpoint import Checkpoints, RunCheckpoint
 from wavefabric.lifecycle.collective_errors import locked_by_first_rank
 from wavefabric.lifecycle.memory import check_memory
 from wavefabric.lifecycle.status import Status, combine
-from wavefabric.results.lock import FileLock
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.machine import peak_memory
-from wavefabric.system.progress import Progress, Silent
+from wavefabric.system.progress import Progress
 
 __all__ = ["PRECISIONS", "SMALL", "Checkpoints", "communicator", "dtype_of", "run"]
 
@@ -105,7 +104,7 @@ def run(
     comm = comm or communicator(device, threads, problem.shape)
     dtype = dtype_of(precision, problem, comm.device)
     this = _Run(problem, recording, comm, dtype, checkpoints, decomposition)
-    return this.run(sink, Silent() if progress is None or comm.rank else progress, begun, loading_seconds)
+    return this.run(sink, Progress() if progress is None or comm.rank else progress, begun, loading_seconds)
 
 
 def dtype_of(precision: str, problem: Problem, device: Any) -> np.dtype:
@@ -171,11 +170,10 @@ class _Run:
     def run(self, sink: Sink | None, progress: Progress, begun: float, loading: float) -> Report:
         files = [(getattr(sink, "path", None), "output")]
         if self._checkpoint is not None:
-            files.append((self._checkpoint.policy.path, "checkpoint"))
+            files.append((self._checkpoint.path, "checkpoint"))
         with ExitStack() as stack:
-            self._locks: list[FileLock] = []
             for path, key in files:
-                self._locks += stack.enter_context(locked_by_first_rank(self._comm, path, key))
+                stack.enter_context(locked_by_first_rank(self._comm, path, key))
             state = self._checkpoint.find() if self._checkpoint is not None else None
             self._allocate(sink)
             self._resume_or_begin(state)
@@ -243,7 +241,7 @@ class _Run:
                 complete = True
         except BaseException as error:
             # An earlier checkpoint, if any, still goes with the rows that are there.
-            keep = checkpoint is not None and checkpoint.exists_here()
+            keep = checkpoint is not None and checkpoint.path.exists()
             interrupted = isinstance(error, KeyboardInterrupt) and self._agreed
             if interrupted and checkpoint is not None and self._whole and self._done > self._first:
                 with interrupt:
@@ -338,7 +336,7 @@ class _Run:
         self._recorder.settle()
         state = {"step": self._done, "seconds": self._all_seconds(), "run": self._token}
         state["watch"] = self._watch.state()
-        self._checkpoint.save(self._arrays(), state, self._locks, last)
+        self._checkpoint.save(self._arrays(), state, last)
 
     def _all_seconds(self) -> dict[str, float]:
         """Seconds by phase, with those of the legs before a checkpoint."""

@@ -11,7 +11,7 @@ import typer
 
 from wavefabric.acoustics.recorded_quantities import QUANTITIES, is_local, meaning
 from wavefabric.cli.common.decomposition import DecompositionOptions
-from wavefabric.cli.common.options import grouped, option, options
+from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
 from wavefabric.cli.kwave_run import KWaveRun, size_text
@@ -49,16 +49,14 @@ class CheckpointOptions:
     def checkpoints(self, input: Path, output: Path) -> Checkpoints | None:
         """Checked: together with each other, and with the files of the run."""
         file, interval, steps = self.checkpoint_file, self.checkpoint_interval, self.checkpoint_timesteps
+        periods = list(changed(self, "checkpoint_interval", "checkpoint_timesteps"))
         if file is None:
-            if interval is not None or steps is not None:
-                name = "--checkpoint_interval" if interval is not None else "--checkpoint_timesteps"
-                raise InputError(f"{name}: is given without --checkpoint_file; allowed: both or none")
+            if periods:
+                raise InputError(f"--{periods[0]}: is given without --checkpoint_file; allowed: both or none")
             return None
-        if interval is None and steps is None:
-            raise InputError(
-                "--checkpoint_file: is given alone; allowed: with --checkpoint_interval or "
-                "--checkpoint_timesteps"
-            )
+        if not periods:
+            allowed = "with --checkpoint_interval or --checkpoint_timesteps"
+            raise InputError(f"--checkpoint_file: is given alone; allowed: {allowed}")
         from wavefabric.acoustics.kwave.output import working_names
         from wavefabric.acoustics.run import Checkpoints
         from wavefabric.files.output import check_output
@@ -103,7 +101,6 @@ class KWaveOptions:
     )
 
 
-@grouped
 def command(
     input: Annotated[Path, typer.Option("-i", help="Input file (HDF5).")],
     output: Annotated[Path, typer.Option("-o", help="Output file (HDF5).")],
@@ -152,24 +149,26 @@ def command(
 def _introduce(given: KWaveInput, quantities: tuple[str, ...], start: int, verbose: int) -> None:
     problem = given.problem
     uniform = not any(hasattr(value, "shape") for value in (problem.sound_speed, problem.density))
-    wave = "linear" if problem.nonlinearity is None else "nonlinear"
     sources = {
         "initial pressure": problem.initial_pressure,
         "pressure": problem.pressure_source,
         "velocity": problem.velocity_source,
         "transducer": problem.transducer,
     }
-    lines = {"Domain dimensions": size_text(problem), "Simulation steps": problem.steps}
-    more = {
-        "File format": f"{given.version[0]}.{given.version[1]}",
-        "Medium": f"{'homogeneous' if uniform else 'heterogeneous'}, {wave}",
-        "Absorption": problem.absorption.replace("_", " "),
-        "Sources": ", ".join(name for name, source in sources.items() if source is not None) or "none",
-        "Recorded": ", ".join(quantities),
-        "Sampling begins at": start,
-    }
+    medium = "homogeneous" if uniform else "heterogeneous"
     if verbose:
-        _print(lines | (more if verbose > 1 else {}))
+        _print({"Domain dimensions": size_text(problem), "Simulation steps": problem.steps})
+    if verbose > 1:
+        _print(
+            {
+                "File format": f"{given.version[0]}.{given.version[1]}",
+                "Medium": f"{medium}, {'linear' if problem.nonlinearity is None else 'nonlinear'}",
+                "Absorption": problem.absorption.replace("_", " "),
+                "Sources": ", ".join(name for name, each in sources.items() if each is not None) or "none",
+                "Recorded": ", ".join(quantities),
+                "Sampling begins at": start,
+            }
+        )
 
 
 def _conclude(

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from wavefabric.lazy import lazy
 
 if TYPE_CHECKING:
-    from wavefabric.fabric.cost_models.cost import cost
-    from wavefabric.fabric.cost_models.result import Cost, LowerBound, RoundCost
+    from wavefabric.fabric.cost_models.cost import Cost, LowerBound, RoundCost, cost
     from wavefabric.fabric.draw.pictures import draw_circuits, draw_fabric
     from wavefabric.fabric.electrical.fabric import Fabric, Link
     from wavefabric.fabric.io.files import load, save
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
     AnyFabric: TypeAlias = Fabric | PhotonicFabric
 
 _MODULES = {
-    "Cost": "cost_models.result",
-    "LowerBound": "cost_models.result",
-    "RoundCost": "cost_models.result",
+    "Cost": "cost_models.cost",
+    "LowerBound": "cost_models.cost",
+    "RoundCost": "cost_models.cost",
     "cost": "cost_models.cost",
     "Fabric": "electrical.fabric",
     "Link": "electrical.fabric",

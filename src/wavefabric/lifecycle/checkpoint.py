@@ -1,10 +1,20 @@
-"""The checkpoint of a run: when it is saved, what it holds, and going on from it."""
+"""The checkpoint of a run, on one rank or several: when it is saved, what it holds, and going on from it.
+
+With several ranks each writes its own part, and a manifest, which has the name and format of the checkpoint
+of one rank, says which parts count. The parts of rank r of K are ``NAME.rank{r}of{K}.0`` and ``….1``: two
+slots. A save fills the slot that the manifest does not name; the manifest follows when all parts are on the
+disk, so that a kill at any moment leaves the old generation or the new one, whole.
+"""
 
 from __future__ import annotations
 
 import base64
+import contextlib
+import re
+import secrets
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,16 +22,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wavefabric.device import fftw
+from wavefabric.errors import InputError
 from wavefabric.files.output import check_output
 from wavefabric.lifecycle.collective_errors import on_all_ranks, on_first_rank
-from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
-from wavefabric.results.checkpoint_file import Rows
-from wavefabric.results.lock import FileLock
+from wavefabric.results import checkpoint_file
+from wavefabric.results.checkpoint_file import Arrays, Rows, Targets
+from wavefabric.results.lock import check_held
 from wavefabric.results.provenance import fingerprint
 from wavefabric.system.machine import cpu_model
 
 if TYPE_CHECKING:
     from wavefabric.exchange import Communicator
+
+#: Key of the state that makes a file a manifest.
+_PARTS = "rank_parts"
 
 
 @dataclass(frozen=True)
@@ -49,50 +63,154 @@ class Checkpoints:
     resume: bool = True
 
 
-class RunCheckpoint:
-    """The checkpoint of one run: solver's arrays and state, and FFTW's plans; methods are collective.
+class RankCheckpoint:
+    """The checkpoint files of all ranks of a run; every method is collective, and raises on all ranks.
 
-    Parameters
-    ----------
-    comm : Communicator
-    policy : Checkpoints
-    identity : str
-        Digest of what was given to the run; processor, threads and FFT library are added, since another FFT
-        plan means other bits.
-    layout : str
-        How the run is divided among ranks, in words.
+    ``fingerprint`` is that of the run as this rank sees it, files with another one are refused; ``layout``
+    says in words how the run is divided among its ranks.
+    """
+
+    def __init__(self, comm: Communicator, path: str | Path, fingerprint: str, layout: str = ""):
+        self.comm, self.path, self.fingerprint = comm, Path(path), fingerprint
+        self._layout = layout if comm.size > 1 else ""
+
+    def exists(self) -> bool:
+        """Whether rank 0 sees one."""
+        return on_first_rank(self.comm, self.path.exists)
+
+    def save(self, arrays: Arrays, state: dict[str, Any], last: bool = True) -> None:
+        """Write the arrays and JSON state of every rank; an OSError leaves the previous checkpoint as it was.
+
+        It is only warned of if there is an earlier checkpoint and this is not the last.
+        """
+        try:
+            self._save(arrays, state)
+        except OSError as error:
+            if last or not self.exists():
+                raise
+            if self.comm.rank == 0:
+                kept = f"the run goes on, its last checkpoint {self.path} is whole"
+                text = f"{error.filename}: {error.strerror}; {kept}"
+                warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+    def _save(self, arrays: Arrays, state: dict[str, Any]) -> None:
+        if self.comm.size == 1:
+            checkpoint_file.save(self.path, arrays, state, self.fingerprint)
+            return
+        old = on_first_rank(self.comm, self._current_slot)
+        slot = 0 if old is None else 1 - old
+        token = self.comm.control.bcast(secrets.token_hex(8))
+
+        def write_part() -> None:
+            part = self._part(slot)
+            checkpoint_file.remove(part)  # belongs to no manifest, and would only take room
+            checkpoint_file.save(part, arrays, {"token": token, "state": state}, self.fingerprint)
+
+        def write_manifest() -> None:
+            parts = {"ranks": self.comm.size, "slot": slot, "token": token, "layout": self._layout}
+            checkpoint_file.save(self.path, {}, {**state, _PARTS: parts}, self.fingerprint)
+
+        on_all_ranks(self.comm, write_part)
+        on_first_rank(self.comm, write_manifest)
+        if old is not None:
+            with contextlib.suppress(OSError):
+                checkpoint_file.remove(self._part(old))
+
+    def load(self, targets: Targets | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and state that this rank saved; ``targets`` as for `checkpoint_file.load`.
+
+        InputError if the checkpoint is missing, of another number of ranks or another layout, or if one of
+        its parts is missing, damaged or of another run.
+        """
+        return self._read(lambda path: checkpoint_file.load(path, self.fingerprint, targets))
+
+    def read_state(self) -> dict[str, Any]:
+        """Only the state that this rank saved; errors as for `load`."""
+        return self._read(lambda path: ({}, checkpoint_file.read_state(path, self.fingerprint)))[1]
+
+    def remove(self) -> None:
+        """Remove the checkpoint, the parts of any number of ranks, and what killed saves left."""
+        pattern = re.compile(re.escape(self.path.name) + r"\.rank\d+of\d+\.[01](\.partial)?")
+
+        def remove_parts() -> None:
+            for file in list(self.path.parent.iterdir()) if self.path.parent.is_dir() else []:
+                if pattern.fullmatch(file.name):
+                    file.unlink(missing_ok=True)
+
+        # The manifest first: parts count only with one.
+        on_first_rank(self.comm, lambda: checkpoint_file.remove(self.path))
+        on_all_ranks(self.comm, remove_parts)
+
+    def _part(self, slot: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.rank{self.comm.rank}of{self.comm.size}.{slot}")
+
+    def _read(self, read: Callable[[Path], tuple[dict, dict]]) -> tuple[dict, dict]:
+        parts = on_first_rank(self.comm, self._manifest)
+        if self.comm.size == 1:
+            return read(self.path)
+
+        def read_part() -> tuple[dict, dict]:
+            part = self._part(parts["slot"])
+            if not part.exists():
+                raise InputError(f"{self.path}: its part {part.name} is missing; remove it to start anew")
+            arrays, state = read(part)
+            if state.get("token") != parts["token"]:
+                raise InputError(
+                    f"{self.path}: its part {part.name} was saved at another time; remove it to start anew"
+                )
+            return arrays, state["state"]
+
+        return on_all_ranks(self.comm, read_part)
+
+    def _manifest(self) -> dict[str, Any]:
+        """What the checkpoint says of its parts, which must be those of these ranks and of this run."""
+        parts = checkpoint_file.read_state(self.path, None).get(_PARTS, {"ranks": 1, "layout": ""})
+        saved, here = (parts["ranks"], parts["layout"]), (self.comm.size, self._layout)
+        if saved != here:
+            raise InputError(
+                f"{self.path}: this checkpoint was saved by {_in_words(*saved)}, this run has "
+                f"{_in_words(*here)}; go on as it was, or remove it to start anew"
+            )
+        checkpoint_file.read_state(self.path, self.fingerprint)
+        return parts
+
+    def _current_slot(self) -> int | None:
+        """The slot that the manifest names, if there is one of as many ranks."""
+        try:
+            parts = checkpoint_file.read_state(self.path, None).get(_PARTS, {})
+        except (InputError, OSError):
+            return None  # nothing to keep
+        return parts["slot"] if parts.get("ranks") == self.comm.size else None
+
+
+class RunCheckpoint(RankCheckpoint):
+    """The checkpoint of one run: arrays of its device, state, and FFTW's plans; methods are collective.
+
+    ``identity`` is a digest of what was given to the run; processor, threads and FFT library are added, since
+    another FFT plan means other bits.
     """
 
     def __init__(self, comm: Communicator, policy: Checkpoints, identity: str, layout: str = ""):
         device = comm.device
-        on_cpu = device.name == "cpu"
-        self.policy = policy
-        self._device = device
-        self.fingerprint = fingerprint(
-            identity,
-            device=device.name.partition(":")[0],
-            fft=f"{fftw.library()}, {device.threads} threads, {cpu_model()}" if on_cpu else "cufft",
-            layout=layout,
+        self.policy, self._device, self._on_cpu = policy, device, device.name == "cpu"
+        here = f"{fftw.library()}, {device.threads} threads, {cpu_model()}" if self._on_cpu else "cufft"
+        kind = device.name.partition(":")[0]
+        super().__init__(
+            comm, policy.path, fingerprint(identity, device=kind, fft=here, layout=layout), layout
         )
-        self._files = RankCheckpoint(comm, policy.path, self.fingerprint, layout)
         self._last_save = time.monotonic()
 
     def find(self) -> dict[str, Any] | None:
         """The state of the checkpoint to go on from, if there is one; FFTW will then plan as it did.
 
-        To be called before any transform is planned.
-
-        Raises
-        ------
-        InputError
-            If it belongs to another run or is damaged, or if no checkpoint can be written there.
+        To be called before any transform is planned. InputError if it belongs to another run or is damaged,
+        or if no checkpoint can be written there.
         """
-        path = self.policy.path
-        on_all_ranks(self._files.comm, lambda: check_output(path, True, "checkpoint"))
-        if not (self.policy.resume and self._files.exists()):
+        on_all_ranks(self.comm, lambda: check_output(self.path, True, "checkpoint"))
+        if not (self.policy.resume and self.exists()):
             return None
-        saved = self._files.read_state()
-        if self._device.name == "cpu":
+        saved = self.read_state()
+        if self._on_cpu:
             fftw.import_wisdom(base64.b64decode(saved["wisdom"]))
         return saved
 
@@ -100,68 +218,41 @@ class RunCheckpoint:
         """Whether the interval is over by the clock of this rank; not collective."""
         return time.monotonic() - self._last_save >= self.policy.interval
 
-    def save(
-        self, arrays: dict[str, Any], state: dict[str, Any], locks: Sequence[FileLock], last: bool = False
-    ) -> None:
-        """Save arrays (of the device or the host) and a JSON state.
+    def save(self, arrays: Mapping[str, Any], state: dict[str, Any], last: bool = False) -> None:
+        """Save arrays (of the device or the host) and a JSON state; the locks of rank 0 must still be held.
 
-        Parameters
-        ----------
-        arrays : dict of array
-        state : dict
-        locks : sequence of FileLock
-            Must still be held on rank 0.
-        last : bool
-            The run ends with this save.
-
-        Raises
-        ------
-        OSError
-            On all ranks, if it is the last one or there is no earlier one; else a failure is only warned of.
+        OSError if it is the ``last``, with which the run ends, or there is no earlier one; else a warning.
         """
-        comm = self._files.comm
-
-        def check_locks() -> None:
-            for lock in locks:
-                lock.check()
-
-        on_first_rank(comm, check_locks)
-        wisdom = fftw.export_wisdom() if self._device.name == "cpu" else b""
+        on_first_rank(self.comm, check_held)
+        wisdom = fftw.export_wisdom() if self._on_cpu else b""
         rows = {name: self._rows(array) for name, array in arrays.items()}
-        saved = {**state, "wisdom": base64.b64encode(wisdom).decode()}
-        self._files.save_if_possible(rows, saved, last)
+        super().save(rows, {**state, "wisdom": base64.b64encode(wisdom).decode()}, last)
         self._last_save = time.monotonic()
 
     def restore(self, held: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Fill device arrays with what was saved under their names; the other arrays, and the state."""
-        device = self._device
-        on_cpu = device.name == "cpu"
 
-        def into(name: str, shape: tuple[int, ...], dtype: np.dtype):
-            if name not in held or not shape:
-                return None
-            if on_cpu:
-                return held[name]
-            # A row at a time: the host need not hold the whole field.
-            return (lambda i, row: held[name].__setitem__(i, device.asarray(row))) if len(shape) > 1 else None
+        def by_rows(array: Any) -> Callable[[int, np.ndarray], None]:
+            # The host need not hold the whole field.
+            return lambda i, row: array.__setitem__(i, self._device.asarray(row))
 
-        arrays, saved = self._files.load(into)
+        if self._on_cpu:
+            targets = {name: array for name, array in held.items() if array.ndim}
+        else:
+            targets = {name: by_rows(array) for name, array in held.items() if array.ndim > 1}
+        arrays, saved = self.load(targets)
         for name in held.keys() & arrays.keys():
             array = arrays.pop(name)
             if array is not held[name]:
-                held[name][...] = device.asarray(array)
+                held[name][...] = self._device.asarray(array)
         return arrays, saved
 
-    def exists_here(self) -> bool:
-        """Whether this rank sees one now; not collective."""
-        return self.policy.path.exists()
-
-    def remove(self) -> None:
-        """The run is complete, or begins anew."""
-        self._files.remove()
-
     def _rows(self, array: Any) -> np.ndarray | Rows:
-        device = self._device
-        if device.name == "cpu" or array.ndim == 1 or isinstance(array, np.ndarray):
-            return np.ascontiguousarray(device.to_host(array))
-        return Rows(tuple(array.shape), np.dtype(array.dtype), lambda i: np.asarray(device.to_host(array[i])))
+        to_host = self._device.to_host
+        if self._on_cpu or array.ndim == 1 or isinstance(array, np.ndarray):
+            return np.ascontiguousarray(to_host(array))
+        return Rows(tuple(array.shape), np.dtype(array.dtype), lambda i: np.asarray(to_host(array[i])))
+
+
+def _in_words(ranks: int, layout: str) -> str:
+    return f"{ranks} rank{'s' * (ranks > 1)}" + (f" ({layout})" if layout else "")

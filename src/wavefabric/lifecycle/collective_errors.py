@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from wavefabric.errors import InputError
-from wavefabric.results.lock import FileLock, locked
+from wavefabric.results.lock import locked
 
 if TYPE_CHECKING:
     from wavefabric.exchange import Communicator
@@ -17,70 +17,49 @@ _T = TypeVar("_T")
 
 
 def on_first_rank(comm: Communicator, call: Callable[[], _T]) -> _T:
-    """Run ``call`` on rank 0; all ranks get its (small) return value, or raise its error. Collective.
+    """Run ``call`` on rank 0; all ranks get its (small) return value or raise its error. Collective.
 
-    Raises
-    ------
-    InputError, OSError
-        If ``call`` did so on rank 0, with its message; RuntimeError on other ranks for other errors.
+    Other ranks raise InputError and OSError as they are, and RuntimeError for other errors.
     """
     if comm.size == 1:
         return call()
     value, error = _attempt(call) if comm.rank == 0 else (None, None)
-    value, description = comm.control.bcast((value, describe(error)))
-    if description is not None:
-        raise error or rebuild(description)
+    value, told = comm.control.bcast((value, _for_all(error)))
+    if told is not None:
+        raise error or told
     return value
 
 
 def on_all_ranks(comm: Communicator, call: Callable[[], _T]) -> _T:
-    """Run ``call``, which is not collective, on every rank; if it fails on any, all raise one error.
-
-    Raises
-    ------
-    InputError, OSError
-        As `on_first_rank`.
-    """
+    """Run ``call``, which is not collective, on every rank; if one fails, all raise as `on_first_rank`."""
     if comm.size == 1:
         return call()
     value, error = _attempt(call)
-    descriptions = comm.control.all_gather(describe(error))
-    failed = next((rank for rank, each in enumerate(descriptions) if each is not None), None)
-    if failed is not None:
-        raise error if error is not None and failed == comm.rank else rebuild(descriptions[failed])
+    errors = comm.control.all_gather(_for_all(error))
+    for rank, told in enumerate(errors):
+        if told is not None:
+            raise error if error is not None and rank == comm.rank else told
     return value  # type: ignore[return-value]
 
 
 @contextlib.contextmanager
-def locked_by_first_rank(comm: Communicator, path: str | Path | None, key: str) -> Iterator[list[FileLock]]:
-    """Hold the lock of a file on rank 0, for all ranks; entering is collective. Others get an empty list.
-
-    Raises
-    ------
-    InputError
-        On all ranks, if another process holds it; ``key`` is what the message calls the file.
-    """
+def locked_by_first_rank(comm: Communicator, path: str | Path | None, key: str) -> Iterator[None]:
+    """Hold the lock of a file on rank 0, for all ranks; entering is collective. Errors: `FileLock`."""
     with contextlib.ExitStack() as stack:
-        locks: list[FileLock] = []
-        on_first_rank(comm, lambda: locks.extend(stack.enter_context(locked(path, key=key))))
-        yield locks
+        on_first_rank(comm, lambda: stack.enter_context(locked(path, key)))
+        yield
 
 
-def describe(error: BaseException | None) -> tuple | None:
-    """An error as a tuple that can be pickled; None for None."""
-    if error is None:
-        return None
-    if isinstance(error, OSError) and error.errno is not None:
-        return OSError, (error.errno, error.strerror, error.filename)
-    if isinstance(error, InputError):
-        return InputError, (str(error),)
-    return RuntimeError, (f"{type(error).__name__}: {error}",)
-
-
-def rebuild(description: tuple) -> BaseException:
-    """The error that `describe` described."""
-    kind, arguments = description
-    return kind(*arguments)
+def _for_all(error: Exception | None) -> Exception | None:
+    """An error as all ranks can raise it: without what cannot be sent."""
+    match error:
+        case None:
+            return None
+        case OSError(errno=int()):
+            return OSError(error.errno, error.strerror, error.filename)
+        case InputError():
+            return InputError(str(error))
+    return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _attempt(call: Callable[[], _T]) -> tuple[_T | None, Exception | None]:

@@ -17,24 +17,9 @@ _GIB = 1 << 30
 
 
 def check_memory(comm: Communicator | None, device: Device, needed: int, what: str, advice: str) -> None:
-    """Refuse a run that does not fit; collective.
+    """Raise InputError on all ranks if ``needed`` bytes on each do not fit; collective.
 
-    Parameters
-    ----------
-    comm : Communicator or None
-        Ranks on the same device need what they need together.
-    device : Device
-    needed : int
-        Bytes that this rank needs.
-    what : str
-        What needs them.
-    advice : str
-        What would need less.
-
-    Raises
-    ------
-    InputError
-        On all ranks, for the device that lacks most.
+    Ranks on the same device need what they need together. ``what`` needs them, and ``advice`` needs less.
     """
     free, total = device.memory()
     ranks = 1

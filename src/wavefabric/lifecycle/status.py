@@ -11,26 +11,17 @@ if TYPE_CHECKING:
 
 
 class Status(NamedTuple):
-    """The status of one rank, or of all together.
+    """The status of one rank, or of all together."""
 
-    Parameters
-    ----------
-    interrupted : bool
-        Ctrl-C or SIGTERM came; on any rank.
-    save_due : bool
-        A checkpoint is due by the clock; by that of rank 0.
-    peak : float
-        Largest magnitude of the field, 0 if not computed, NaN if the field is lost; the largest of all ranks.
-    energy : float
-        0 if not computed; the sum over ranks.
-    seconds_per_step : float
-        Wall time of a step; that of rank 0.
-    """
-
+    #: Ctrl-C or SIGTERM came; on any rank.
     interrupted: bool = False
+    #: A checkpoint is due by the clock; by that of rank 0.
     save_due: bool = False
+    #: Largest magnitude of the field, 0 if not computed, NaN if the field is lost; the largest of all ranks.
     peak: float = 0.0
+    #: 0 if not computed; the sum over ranks.
     energy: float = 0.0
+    #: Wall time of a step; that of rank 0.
     seconds_per_step: float = 0.0
 
 

@@ -12,7 +12,7 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,59 +33,31 @@ _CHUNK = 1 << 24
 
 @dataclass(frozen=True)
 class Rows:
-    """An array that is read row by row, so that a field on a GPU needs no second copy on the host.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of the whole array; the first axis counts the rows.
-    dtype : dtype
-        Type of its elements.
-    read : callable
-        ``read(i)`` returns row ``i`` as a NumPy array of shape ``shape[1:]``.
-    """
+    """An array of which ``read(i)`` gives row i: a field on a GPU needs no second copy on the host."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     read: Callable[[int], np.ndarray]
 
 
-#: Receives the rows of one array: called with the row's number and the row (valid during the call only).
-RowSink = Callable[[int, np.ndarray], None]
-#: Says where an array goes, from its name, shape and dtype: a C-contiguous buffer, a row sink, or None
-#: for a new array.
-Into = Callable[[str, tuple[int, ...], np.dtype], "np.ndarray | RowSink | None"]
+Arrays = Mapping[str, np.ndarray | Rows]
+#: Where arrays go by their name: a C-contiguous buffer, or what is called with the number of each row and the
+#: row, valid during the call only. Others are new arrays.
+Targets = Mapping[str, np.ndarray | Callable[[int, np.ndarray], None]]
 
 
 def checkpoint_path(output: str | Path) -> Path:
     """Where the checkpoint of a run lies: beside its result file, ending in ``.checkpoint``."""
-    output = Path(output)
-    return output.parent / (output.name + ".checkpoint")
+    return Path(f"{output}.checkpoint")
 
 
-def save(
-    path: str | Path, arrays: dict[str, np.ndarray | Rows], state: dict[str, Any], fingerprint: str
-) -> None:
-    """Write a checkpoint and put it in the place of the last one in one move.
+def save(path: str | Path, arrays: Arrays, state: dict[str, Any], fingerprint: str) -> None:
+    """Write arrays and a state of JSON values, and put the file in the place of the last one in one move.
 
-    Parameters
-    ----------
-    path : str or Path
-        The checkpoint; ``path + ".partial"`` is used while it is written.
-    arrays : dict of ndarray or Rows
-        Arrays of any size; big ones are streamed.
-    state : dict
-        JSON values; floats come back bit for bit.
-    fingerprint : str
-        What `load` must present to get it back.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be written or the disk is full. The last checkpoint is then untouched.
+    `load` must present the same fingerprint. An OSError leaves the last checkpoint untouched.
     """
     path = Path(path)
-    partial = path.with_name(path.name + ".partial")
+    partial = _partial(path)
     try:
         with open(partial, "wb", buffering=0) as file:
             _write(file, arrays, state, fingerprint)
@@ -102,41 +74,33 @@ def save(
 
 
 def load(
-    path: str | Path, fingerprint: str, into: Into | None = None
+    path: str | Path, fingerprint: str, targets: Targets | None = None
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read a checkpoint back.
+    """The arrays of a checkpoint, without those that went row by row to ``targets``, and its state.
 
-    Parameters
-    ----------
-    path : str or Path
-        The checkpoint.
-    fingerprint : str
-        As given to `save`.
-    into : callable, optional
-        Where each array goes (see `Into`), which saves a second copy of a big field.
-
-    Returns
-    -------
-    arrays : dict of ndarray
-        The arrays, without those that went to a row sink.
-    state : dict
-
-    Raises
-    ------
-    InputError
-        If the file is missing, damaged, or belongs to another run.
+    InputError if the file is missing, damaged, or belongs to another run.
     """
     path = Path(path)
     with _opened(path) as file:
         header = _header(file, path, fingerprint)
-        return _arrays(file, path, header, into), header["state"]
+        return _arrays(file, path, header, targets or {}), header["state"]
 
 
 def read_state(path: str | Path, fingerprint: str | None) -> dict[str, Any]:
-    """Only the ``state`` of a checkpoint; see `load` for arguments and errors. None takes any fingerprint."""
+    """Only the state of a checkpoint; errors as for `load`. None takes any fingerprint."""
     path = Path(path)
     with _opened(path) as file:
         return _header(file, path, fingerprint)["state"]
+
+
+def remove(path: str | Path) -> None:
+    """Remove a checkpoint and what a killed save may have left, if they are there."""
+    Path(path).unlink(missing_ok=True)
+    _partial(Path(path)).unlink(missing_ok=True)
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
 
 
 @contextlib.contextmanager
@@ -149,17 +113,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise InputError(f"{path}: no such checkpoint") from None
 
 
-def remove(path: str | Path) -> None:
-    """Remove a checkpoint and what a killed save may have left, if they are there."""
-    path = Path(path)
-    path.unlink(missing_ok=True)
-    path.with_name(path.name + ".partial").unlink(missing_ok=True)
-
-
-# --- Bytes -------------------------------------------------------------------------------------------
-
-
-def _write(file: BinaryIO, arrays: dict[str, np.ndarray | Rows], state: dict, fingerprint: str) -> None:
+def _write(file: BinaryIO, arrays: Arrays, state: dict, fingerprint: str) -> None:
     entries = []
     for name, array in arrays.items():
         dtype = np.dtype(array.dtype)
@@ -201,7 +155,7 @@ def _damaged(path: Path, why: str) -> InputError:
 
 
 def _header(file: BinaryIO, path: Path, fingerprint: str | None) -> dict[str, Any]:
-    head = file.read(_HEAD.size) or b""
+    head = file.read(_HEAD.size)
     if len(head) < _HEAD.size or not head.startswith(_MAGIC):
         raise _damaged(path, "not a checkpoint, or cut short")
     _, length, checksum = _HEAD.unpack(head)
@@ -210,7 +164,8 @@ def _header(file: BinaryIO, path: Path, fingerprint: str | None) -> dict[str, An
     if len(text) < length or zlib.crc32(text) != checksum:
         raise _damaged(path, "its header does not match its checksum")
     header = json.loads(text)
-    wanted = _HEAD.size + length + _TAIL.size + sum(_nbytes(entry) for entry in header["arrays"])
+    nbytes = [math.prod(entry["shape"]) * np.dtype(entry["dtype"]).itemsize for entry in header["arrays"]]
+    wanted = _HEAD.size + length + _TAIL.size + sum(nbytes)
     if size != wanted:
         raise _damaged(path, f"{size} bytes of {wanted}")
     if fingerprint is not None and header["fingerprint"] != fingerprint:
@@ -221,38 +176,30 @@ def _header(file: BinaryIO, path: Path, fingerprint: str | None) -> dict[str, An
     return header
 
 
-def _nbytes(entry: dict[str, Any]) -> int:
-    return math.prod(entry["shape"]) * np.dtype(entry["dtype"]).itemsize
-
-
-def _arrays(file: BinaryIO, path: Path, header: dict, into: Into | None) -> dict[str, np.ndarray]:
+def _arrays(file: BinaryIO, path: Path, header: dict, targets: Targets) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     checksum = 0
     for entry in header["arrays"]:
         name, shape, dtype = entry["name"], tuple(entry["shape"]), np.dtype(entry["dtype"])
-        target = into(name, shape, dtype) if into is not None else None
-        if target is None:
-            target = np.empty(shape, dtype)
-        if isinstance(target, np.ndarray):
-            if target.shape != shape or target.dtype != dtype or not target.flags.c_contiguous:
-                raise ValueError(f"buffer for {name!r} must be C-contiguous, {shape}, {dtype}")
-            checksum = _read_into(file, target, path, checksum)
-            arrays[name] = target
-        else:
+        target = targets.get(name)
+        if callable(target):
             row = np.empty(shape[1:], dtype)
             for i in range(shape[0]):
                 checksum = _read_into(file, row, path, checksum)
                 target(i, row)
-    tail = file.read(_TAIL.size) or b""
-    if tail != _TAIL.pack(_END, checksum):
+            continue
+        arrays[name] = np.empty(shape, dtype) if target is None else target
+        if arrays[name].shape != shape or arrays[name].dtype != dtype or not arrays[name].flags.c_contiguous:
+            raise ValueError(f"buffer for {name!r} must be C-contiguous, {shape}, {dtype}")
+        checksum = _read_into(file, arrays[name], path, checksum)
+    if file.read(_TAIL.size) != _TAIL.pack(_END, checksum):
         raise _damaged(path, "its data do not match their checksum")
     return arrays
 
 
 def _read_into(file: Any, target: np.ndarray, path: Path, checksum: int) -> int:
-    if not target.nbytes:
-        return checksum
-    flat = target.reshape(-1).view(np.uint8).data
+    """Fill an array from the file; the checksum with its bytes."""
+    flat = target.reshape(-1).view(np.uint8).data if target.nbytes else memoryview(b"")
     position = 0
     while position < len(flat):
         count = file.readinto(flat[position : position + _CHUNK])

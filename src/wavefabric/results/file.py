@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,50 +33,27 @@ class Data(NamedTuple):
 class ResultWriter:
     """A result file to be: checked before the run, written after it.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    force : bool
-        Replace a file that is there.
-    inputs : sequence of path
-        Files that the run reads, which it must not replace.
-
-    Raises
-    ------
-    InputError
-        If it exists (without `force`), is no regular file or an input, or its folder is missing or cannot be
-        written.
+    ``force`` replaces a file that is there; ``inputs`` are files that the run reads, which it must not
+    replace. InputError as `check_output`.
     """
 
     def __init__(self, path: str | Path, force: bool = False, inputs: Sequence[str | Path | None] = ()):
-        self.force = force
-        self._inputs = tuple(inputs)
-        self.path = self._check(path)
-
-    def _check(self, path: str | Path) -> Path:
-        return check_output(path, self.force, "output.file", inputs=self._inputs)
+        self._check = partial(check_output, path, force, "output.file", inputs=tuple(inputs))
+        self.path, self.force = self._check(), force
 
     def write(
         self, payload: Mapping[str, Any], run_file: str = "", attributes: Mapping[str, Any] | None = None
     ) -> Path:
         """Write the file under a temporary name, flush it to the disk and rename it.
 
-        Parameters
-        ----------
-        payload : nested mapping
-            A mapping is a group, a `Data` (or a tuple of the same three) a dataset; the key ``"attrs"``
-            of a group holds its attributes.
-        run_file : str
-            Text of the run file, kept as the dataset ``/run_file``.
-        attributes : mapping, optional
-            Attributes of the root; `provenance()` if not given.
+        Of the nested ``payload`` a mapping is a group, a `Data` (or a tuple of the same three) a dataset; the
+        key ``"attrs"`` of a group holds its attributes. The text of the run file becomes the dataset
+        ``/run_file``; ``attributes`` are those of the root, `provenance()` if not given.
         """
         with locked(self.path):
-            # Once more: another run may have ended since the first look.
-            self._check(self.path)
+            self._check()  # another run may have ended since the first look
             remove_partials(self.path)
-            with replacing(self.path) as partial, h5py.File(partial, "w") as file:
+            with replacing(self.path) as unfinished, h5py.File(unfinished, "w") as file:
                 file.attrs["format"] = FORMAT
                 file.attrs["format_version"] = FORMAT_VERSION
                 _attributes(file, attributes if attributes is not None else provenance())
@@ -85,15 +63,9 @@ class ResultWriter:
         return self.path
 
 
-def write_result(
-    path: str | Path,
-    payload: Mapping[str, Any],
-    force: bool = False,
-    run_file: str = "",
-    attributes: Mapping[str, Any] | None = None,
-) -> Path:
+def write_result(path: str | Path, payload: Mapping[str, Any], force: bool = False, **more: Any) -> Path:
     """Check and write a result file in one call; see `ResultWriter`."""
-    return ResultWriter(path, force).write(payload, run_file, attributes)
+    return ResultWriter(path, force).write(payload, **more)
 
 
 def _group(group: h5py.Group, payload: Mapping[str, Any]) -> None:
@@ -134,9 +106,7 @@ class Result(Mapping[str, Any]):
     """
 
     def __init__(self, path: Path, keys: list[str], attrs: dict[str, dict[str, Any]]):
-        self.path = path
-        self._keys = keys
-        self._attrs = attrs
+        self.path, self._keys, self._attrs = path, keys, attrs
 
     def __getitem__(self, key: str) -> Any:
         key = key.strip("/")
@@ -170,16 +140,9 @@ class Result(Mapping[str, Any]):
 
 
 def read_result(path: str | Path) -> Result:
-    """Open a result file.
-
-    Raises
-    ------
-    InputError
-        If it is missing, no HDF5 file, damaged, or not a result of wavefabric.
-    """
+    """Open a result file; InputError if it is missing, no HDF5 file, damaged, or no result of wavefabric."""
     path = Path(path)
     keys: list[str] = []
-    attrs: dict[str, dict[str, Any]] = {}
 
     def visit(name: str, item: h5py.HLObject) -> None:
         attrs[name] = dict(item.attrs)
@@ -187,13 +150,11 @@ def read_result(path: str | Path) -> Result:
             keys.append(name)
 
     with _open(path) as file:
-        attrs[""] = dict(file.attrs)
+        attrs = {"": dict(file.attrs)}
         if attrs[""].get("format") != FORMAT:
             raise InputError(f"{path}: is HDF5, but not a result file of wavefabric")
-        if attrs[""].get("format_version", 0) > FORMAT_VERSION:
-            raise InputError(
-                f"{path}: was written by a newer wavefabric (format {attrs['']['format_version']})"
-            )
+        if (version := attrs[""].get("format_version", 0)) > FORMAT_VERSION:
+            raise InputError(f"{path}: was written by a newer wavefabric (format {version})")
         file.visititems(visit)
     return Result(path, keys, attrs)
 

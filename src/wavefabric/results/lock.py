@@ -1,281 +1,143 @@
-"""One owner of an output and its checkpoint: a lock file that also works on network file systems.
+"""One owner of an output and its checkpoint: who holds the `flock` of ``NAME.lock``; the file says who it is.
 
-The lock of ``NAME`` is ``NAME.lock``: a small JSON file that says which process on which machine holds it. It
-is made by a hard link, which is atomic on local and network file systems alike; `flock` and HDF5's own locks
-are not needed. On the same machine a lock is void when its process has ended, and the next one takes it over.
-From another machine nobody can see that process, so the owner touches the lock every ten seconds, and it is
-void after two minutes without a touch by the clock of the file system.
+The kernel frees the lock when its process ends, however it ends. On NFS the server does, for the clients of
+all machines, also once one has been silent for the time of its lease. Lustre mounted with ``localflock``
+keeps apart the processes of one machine alone; a file system without locks is warned of.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
 import socket
-import tempfile
 import threading
-import time
+import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
+from typing import Any, TextIO
 
 from wavefabric.errors import InputError
-
-#: Seconds between signs of life, and without one until a lock of another machine is void.
-TOUCH_SECONDS, VOID_SECONDS = 10.0, 120.0
-#: What a lock file may hold; more is not a lock.
-_LONGEST = 4096
 
 
 def lock_path(path: str | Path) -> Path:
     """Where the lock of a file lies."""
-    path = Path(path)
-    return path.with_name(path.name + ".lock")
-
-
-@dataclass(frozen=True)
-class Owner:
-    """Who holds a lock.
-
-    Parameters
-    ----------
-    host : str
-        Name of the machine.
-    machine : str
-        What tells process numbers of this machine, since it was started, from others.
-    process : int
-    started : str
-        When the process was started, in the system's own unit: numbers are used again.
-    token : str
-        Of this lock alone.
-    """
-
-    host: str
-    machine: str
-    process: int
-    started: str
-    token: str
-
-    def alive(self) -> bool | None:
-        """Whether the process is there; None if it is on another machine."""
-        if self.machine != _machine():
-            return None
-        return started(self.process) == self.started
+    return Path(f"{path}.lock")
 
 
 class FileLock:
-    """The lock of one file, held by this process.
+    """The lock of one file, held by this process until `release`; ``key`` is what an error calls the file.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file that is locked; it need not exist.
-    key : str
-        What an error calls it.
-
-    Raises
-    ------
-    InputError
-        If another process holds it, or the lock cannot be made.
+    InputError if another process or another `FileLock` holds it, or if it cannot be made.
     """
 
     def __init__(self, path: str | Path, key: str = "output"):
-        self.path, self._key = Path(path), key
-        self._file = lock_path(path)
-        self.owner = Owner(
-            socket.gethostname(), _machine(), os.getpid(), started(os.getpid()), secrets.token_hex(8)
-        )
+        self.path, self._key, self._lock = Path(path), key, lock_path(path)
+        owner = {"process": os.getpid(), "host": socket.gethostname(), "token": secrets.token_hex(8)}
+        self._text = json.dumps(owner)
         try:
-            self._take()
+            self._file = self._take()
+            self._file.truncate(0)
+            self._file.write(self._text)
+            self._file.flush()
         except OSError as error:
-            raise InputError(f"{key}: {self._file} cannot be written ({error.strerror})") from None
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._touch, daemon=True, name="wavefabric-lock")
-        self._thread.start()
+            raise InputError(f"{key}: {self._lock} cannot be written ({error.strerror or error})") from None
+
+    def _take(self) -> TextIO:
+        while True:
+            with contextlib.ExitStack() as closing:
+                file = closing.enter_context(open(self._lock, "a+", encoding="utf-8", errors="replace"))
+                free = True
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    free = False
+                except OSError as error:  # a file system without locks
+                    why = f"cannot be locked ({error.strerror})"
+                    warnings.warn(
+                        f"{self._lock}: {why}; let no other run write {self.path}",
+                        RuntimeWarning,
+                        stacklevel=3,
+                    )
+                file.seek(0)
+                text = file.read(4096)
+                if text and not _owner(text):
+                    raise InputError(
+                        f"{self._key}: {self._lock} is there and is no lock that can be read; allowed: to "
+                        f"remove it, if no other run writes {self.path.name}"
+                    )
+                if not free:
+                    allowed = "allowed: another name for each run"
+                    raise InputError(f"{self._key}: {self.path} is in use by {_name(text)}; {allowed}")
+                # Its last owner may have removed the file since it was opened.
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(file.fileno()), os.stat(self._lock)):
+                        closing.pop_all()
+                        return file
 
     def check(self) -> None:
-        """Whether the lock is still ours; asked before anything is replaced.
-
-        Raises
-        ------
-        InputError
-            If another process has taken it over, which it may after a long standstill of this one.
-        """
-        found = _read(self._file)
-        if found is None or found.token != self.owner.token:
-            whose = f"{_name(found)} has" if found else "somebody has removed its lock and may have"
+        """Raise InputError if the lock is not ours any more: removed, or given on by an NFS server."""
+        if (text := self._found()) != self._text:
+            whose = f"{_name(text)} has" if text else "somebody has removed its lock and may have"
             raise InputError(
                 f"{self._key}: {whose} taken over {self.path} while this process stood still; "
                 "nothing more is written to it"
             )
 
     def release(self) -> None:
-        """Give it up. Does nothing if it is no longer ours."""
-        self._ended.set()
-        self._thread.join()
-        found = _read(self._file)
-        if found is not None and found.token == self.owner.token:
-            self._file.unlink(missing_ok=True)
+        """Give it up; a lock that is no longer ours stays."""
+        if self._found() == self._text:
+            self._lock.unlink(missing_ok=True)
+        self._file.close()
 
-    def _take(self) -> None:
-        folder = self._file.parent
-        number, name = tempfile.mkstemp(prefix=f".{self.path.name[:100]}.", suffix=".lock", dir=folder)
+    def _found(self) -> str:
         try:
-            with open(number, "w", encoding="utf-8") as file:
-                json.dump(asdict(self.owner), file)
-            # Twice: the owner may end, or another may come first, in between.
-            for _ in range(10):
-                if _link(name, self._file) or self._take_over(name):
-                    return
-                time.sleep(0.02)
-        finally:
-            os.unlink(name)
-        raise InputError(f"{self._key}: {self.path} is wanted by several processes at once; allowed: one")
-
-    def _take_over(self, name: str) -> bool:
-        """Whether this process has replaced the lock of one that is gone; says who it is if not gone."""
-        now = os.stat(name).st_mtime
-        try:
-            age = now - self._file.stat().st_mtime
-        except FileNotFoundError:
-            return False
-        void = _read(self._file)
-        if void is None:
-            raise InputError(
-                f"{self._key}: {self._file} is there and is no lock that can be read; allowed: to remove it, "
-                f"if no other run writes {self.path.name}"
-            )
-        alive = void.alive()
-        if alive or (alive is None and age < VOID_SECONDS):
-            seen = f", last seen {max(age, 0):.0f} s ago (free after {VOID_SECONDS:.0f} s)"
-            raise InputError(
-                f"{self._key}: {self.path} is in use by {_name(void)}{'' if alive else seen}; "
-                "allowed: another name for each run"
-            )
-        # Of all who find this lock void, whoever makes the file named after it may replace it.
-        claim = self._file.with_name(f"{self._file.name}.{void.token}")
-        with contextlib.suppress(FileNotFoundError):
-            if now - claim.stat().st_mtime > VOID_SECONDS:
-                claim.unlink()  # whoever made it was killed
-        if not _link(name, claim):
-            return False
-        if _read(self._file) == void:
-            os.replace(claim, self._file)
-            return True
-        claim.unlink()
-        return False
-
-    def _touch(self) -> None:
-        while not self._ended.wait(TOUCH_SECONDS):
-            found = _read(self._file)
-            if found is None or found.token != self.owner.token:
-                return
-            with contextlib.suppress(OSError):
-                os.utime(self._file)
+            return self._lock.read_text("utf-8")
+        except (OSError, ValueError):
+            return ""
 
 
-_held: dict[tuple[Path, int], tuple[FileLock, int]] = {}
+_held: dict[tuple[Path, int], FileLock] = {}
 
 
 @contextlib.contextmanager
-def locked(*paths: str | Path | None, key: str = "output") -> Iterator[list[FileLock]]:
-    """Hold the locks of files; a thread that holds one already shares it.
-
-    Parameters
-    ----------
-    *paths : path or None
-        None is passed over.
-    key : str
-        What an error calls them.
-
-    Raises
-    ------
-    InputError
-        If another process, or another thread of this one, holds one of them.
-    """
-    with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(_one(path, key)) for path in paths if path is not None]
-
-
-@contextlib.contextmanager
-def _one(path: str | Path, key: str) -> Iterator[FileLock]:
-    path = Path(path)
-    name = (path.parent.resolve() / path.name, threading.get_ident())
-    lock, count = _held.get(name, (None, 0))
-    lock = lock or FileLock(path, key)
-    _held[name] = lock, count + 1
+def locked(path: str | Path | None, key: str = "output") -> Iterator[None]:
+    """Hold the lock of a file, or of none; a thread that holds it already goes on. Errors: `FileLock`."""
+    if path is None:
+        yield
+        return
+    name = (Path(path).parent.resolve() / Path(path).name, threading.get_ident())
+    if name in _held:
+        yield
+        return
+    _held[name] = lock = FileLock(path, key)
     try:
-        yield lock
+        yield
     finally:
-        lock, count = _held.pop(name)
-        if count > 1:
-            _held[name] = lock, count - 1
-        else:
-            lock.release()
+        del _held[name]
+        lock.release()
 
 
-def _link(name: str | Path, target: Path) -> bool:
-    """Whether the file is now ``target`` too; False if there is one."""
+def check_held() -> None:
+    """`FileLock.check` of all locks that this thread holds by `locked`; before anything is replaced."""
+    for (_, thread), lock in list(_held.items()):
+        if thread == threading.get_ident():
+            lock.check()
+
+
+def _owner(text: str) -> dict[str, Any]:
+    """What a lock file says of its owner; empty if it is none."""
     try:
-        os.link(name, target)
-    except FileExistsError:
-        return False
-    except OSError:
-        # A file system without hard links: not as safe against a crash within these two lines.
-        try:
-            with open(target, "x", encoding="utf-8") as file:
-                file.write(Path(name).read_text("utf-8"))
-        except FileExistsError:
-            return False
-    return True
+        found = json.loads(text)
+        return found if isinstance(found, dict) and {"process", "host"} <= found.keys() else {}
+    except ValueError:
+        return {}
 
 
-def _read(path: Path) -> Owner | None:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return Owner(**json.loads(file.read(_LONGEST)))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _name(owner: Owner) -> str:
-    place = "" if owner.machine == _machine() else f" on {owner.host}"
-    return f"process {owner.process}{place}"
-
-
-@cache
-def _machine() -> str:
-    """This machine since its start, and the name space of its process numbers."""
-    parts = [socket.gethostname()]
-    with contextlib.suppress(OSError):
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip())
-    with contextlib.suppress(OSError):
-        parts.append(os.readlink("/proc/self/ns/pid"))
-    return " ".join(parts)
-
-
-def started(process: int) -> str:
-    """When a process was started; empty if it has ended."""
-    try:
-        text = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
-    except FileNotFoundError:
-        return _signalled(process) if not Path("/proc/self/stat").exists() else ""
-    except OSError:
-        return ""
-    # The second field is a name in brackets that may hold anything; the third is the state.
-    rest = text.rpartition(")")[2].split()
-    return "" if rest[0] in "ZX" else rest[19]
-
-
-def _signalled(process: int) -> str:
-    """Where there is no /proc: whether the number is in use."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return ""
-    except OSError:
-        pass
-    return "running"
+def _name(text: str) -> str:
+    owner = _owner(text)
+    if not owner:
+        return "another process"
+    return f"process {owner['process']}" + f" on {owner['host']}" * (owner["host"] != socket.gethostname())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,45 +52,26 @@ STYLE: Any = {
 
 
 def plot_result(path: str | Path, out_dir: str | Path | None = None, suffix: str = "png") -> list[Path]:
-    """Draw all figures that a result file has the data for.
+    """Draw all figures that the result file of an MDM link has the data for; gives their paths.
 
-    Parameters
-    ----------
-    path : str or Path
-        Result file of an MDM link.
-    out_dir : str or Path, optional
-        Folder for the figures, made if missing; beside the result by default.
-    suffix : str
-        ``"png"`` (160 dots per inch), ``"pdf"`` or ``"svg"``.
-
-    Returns
-    -------
-    list of Path
-        The figures: ``<stem>-q2.png`` (figure 4's form), ``<stem>-penalty.png`` (figure 5's form),
-        ``<stem>-constellation.png``.
-
-    Raises
-    ------
-    InputError
-        If the file is no result, has nothing to draw, or the folder cannot be used.
+    They are ``<stem>-q2``, ``-penalty`` (the form of figures 4 and 5) and ``-constellation``, ``suffix`` png,
+    pdf or svg, in ``out_dir``, made if missing, or beside the result. InputError if the file is no result or
+    has nothing to draw, or the folder cannot be used.
     """
     result = read_result(path)
-    names = received(result)
-    if not names:
+    if not received(result):
         raise InputError(f"{path}: holds no received signals (/received), so there is nothing to draw")
     folder = Path(out_dir) if out_dir is not None else result.path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"output: {folder} cannot be used as a folder ({error.strerror})") from None
-    figures = {"q2": q_squared_figure(result), "penalty": penalty_figure(result)}
-    figures["constellation"] = constellation_figure(result)
+    drawn = {"q2": q_squared_figure, "penalty": penalty_figure, "constellation": constellation_figure}
     written = []
-    for name, figure in figures.items():
-        if figure is not None:
-            target = folder / f"{result.path.stem}-{name}.{suffix}"
-            figure.savefig(target, dpi=160)
-            written.append(target)
+    for name, draw in drawn.items():
+        if (figure := draw(result)) is not None:
+            written.append(folder / f"{result.path.stem}-{name}.{suffix}")
+            figure.savefig(written[-1], dpi=160)
     return written
 
 
@@ -104,32 +86,24 @@ def distance(result: Result, name: str) -> float:
     return float(result.attrs(f"received/{name}").get("distance_m", 0.0))
 
 
-def q_squared_figure(result: Result, name: str | None = None) -> Figure:
-    """Minimum, mean and maximum over the channels of Q² for each spatial mode (figure 4's form).
-
-    Parameters
-    ----------
-    result : Result
-        Of an MDM link.
-    name : str, optional
-        Which received signal; the farthest by default.
-    """
-    name = name or received(result)[-1]
-    q = np.atleast_2d(result[f"received/{name}/q_squared_db"])
-    groups = mode_groups(result, len(q))
-    figure, axes = _mode_axes(groups)
-    x = np.arange(1, len(q) + 1)
-    low, mean, high = q.min(axis=1), mean_db(q), q.max(axis=1)
-    if q.shape[1] > 1:
-        axes.vlines(x, low, high, color=GREY, linewidth=_width(len(x)) * 0.45, alpha=0.55, zorder=2)
-        axes.plot(x, high, "^", color=GREEN, markersize=_size(len(x)), label="maximum", zorder=3)
-    axes.plot(x, mean, "o", color=BLUE, markersize=_size(len(x)) * 1.15, label="mean", zorder=4)
-    if q.shape[1] > 1:
-        axes.plot(x, low, "v", color=RED, markersize=_size(len(x)), label="minimum", zorder=3)
+def q_squared_figure(result: Result) -> Figure:
+    """Least, mean and largest Q² over the channels for each mode at the farthest place (figure 4's form)."""
+    name = received(result)[-1]
+    q = _q_squared_db(result, name)
+    modes, channels = q.shape
+    figure, axes = _mode_axes(mode_groups(result, modes))
+    x, size = np.arange(1, modes + 1), _size(modes)
+    low, high = q.min(axis=1), q.max(axis=1)
+    if channels > 1:
+        width = 0.45 * float(np.clip(60 / modes, 1.2, 8))
+        axes.vlines(x, low, high, color=GREY, linewidth=width, alpha=0.55, zorder=2)
+        axes.plot(x, high, "^", color=GREEN, markersize=size, label="maximum", zorder=3)
+    axes.plot(x, mean_db(q), "o", color=BLUE, markersize=1.15 * size, label="mean", zorder=4)
+    if channels > 1:
+        axes.plot(x, low, "v", color=RED, markersize=size, label="minimum", zorder=3)
     axes.set_ylabel("Q² (dB)")
-    where = "back to back" if name == "back_to_back" else f"after {distance(result, name) / 1e3:g} km"
-    count = f"over {q.shape[1]} WDM channels" if q.shape[1] > 1 else "of the channel"
-    _finish(axes, f"Q² {count}, {where}")
+    count = f"over {channels} WDM channels" if channels > 1 else "of the channel"
+    _finish(axes, f"Q² {count}, {_where(result, name)}")
     return figure
 
 
@@ -144,38 +118,22 @@ def penalty_figure(
     names = received(result)
     if names[0] != "back_to_back" or len(names) < 2:
         return None
-    reference = mean_db(np.atleast_2d(result["received/back_to_back/q_squared_db"]))
+    reference = mean_db(_q_squared_db(result, "back_to_back"))
     if np.any(reference > NOISELESS_DB):
         return None
-    groups = mode_groups(result, len(reference))
-    figure, axes = _mode_axes(groups)
-    x = np.arange(1, len(reference) + 1)
+    modes = len(reference)
+    figure, axes = _mode_axes(mode_groups(result, modes))
+    x, size = np.arange(1, modes + 1), 1.15 * _size(modes)
     axes.axhline(0, color=GREY, linewidth=1, zorder=1)
     for k, name in enumerate(names[1:]):
-        mean = mean_db(np.atleast_2d(result[f"received/{name}/q_squared_db"]))
         with np.errstate(invalid="ignore"):  # Lost in both: no penalty can be told.
-            penalty = mean - reference
-        axes.plot(
-            x,
-            penalty,
-            MARKERS[k % len(MARKERS)],
-            color=COLOURS[k % len(COLOURS)],
-            markersize=_size(len(x)) * 1.15,
-            label=f"{distance(result, name) / 1e3:g} km",
-            zorder=3 + k,
-        )
+            penalty = mean_db(_q_squared_db(result, name)) - reference
+        marker, colour = MARKERS[k % len(MARKERS)], COLOURS[k % len(COLOURS)]
+        label = f"{distance(result, name) / 1e3:g} km"
+        axes.plot(x, penalty, marker, color=colour, markersize=size, label=label, zorder=3 + k)
         if extrapolated and name in extrapolated:
-            axes.plot(
-                x,
-                extrapolated[name],
-                MARKERS[k % len(MARKERS)],
-                markeredgecolor=COLOURS[k % len(COLOURS)],
-                markerfacecolor="white",
-                markeredgewidth=0.9,
-                markersize=_size(len(x)) * 1.15,
-                label=f"{distance(result, name) / 1e3:g} km, step → 0",
-                zorder=2.5,
-            )
+            hollow = {"mec": colour, "mfc": "white", "mew": 0.9, "zorder": 2.5}
+            axes.plot(x, extrapolated[name], marker, ms=size, label=f"{label}, step → 0", **hollow)
     axes.set_ylabel("mean Q² − back-to-back (dB)")
     # The legend, twice as long then, shares the line.
     _finish(axes, "Nonlinear penalty" if extrapolated else "Nonlinear penalty of each spatial mode")
@@ -187,16 +145,15 @@ def constellation_figure(result: Result) -> Figure | None:
     from matplotlib.figure import Figure
 
     name = received(result)[-1]
-    key = f"received/{name}/constellation"
-    if key not in result:
+    if (key := f"received/{name}/constellation") not in result:
         return None
-    q = np.atleast_2d(result[f"received/{name}/q_squared_db"])
-    points = np.asarray(result[key]).reshape(len(q), -1)
+    q = _q_squared_db(result, name)
+    mean, points = mean_db(q), np.asarray(result[key]).reshape(len(q), -1)
     groups, labels = mode_groups(result, len(q)), _labels(result, len(q))
-    chosen = sorted({0, int(np.argmin(mean_db(q))), len(q) - 1})
+    chosen = sorted({0, int(np.argmin(mean)), len(q) - 1})
     with _style():
         figure = Figure(figsize=(3.4 * len(chosen) + 0.4, 4.1), layout="constrained")
-        parts = np.abs(np.concatenate([points[m].astype(complex).view(float) for m in chosen]))
+        parts = np.abs(points[chosen].astype(complex).view(float))
         parts = parts[np.isfinite(parts)]
         limit = 1.08 * float(np.quantile(parts, 0.999)) if parts.size and parts.any() else 1.0
         for k, m in enumerate(chosen):
@@ -205,14 +162,30 @@ def constellation_figure(result: Result) -> Figure | None:
             shown = points[m][np.isfinite(points[m])][:4000]
             axes.plot(shown.real, shown.imag, ".", color=BLUE, markersize=3, alpha=0.35, markeredgewidth=0)
             axes.set(xlim=(-limit, limit), ylim=(-limit, limit), xlabel="in phase")
+            axes.set_ylabel("" if k else "quadrature")
             axes.grid(True, axis="both")
-            axes.set_title(
-                f"{plain_text(labels[m])}, group {groups[m]}: Q² = {mean_db(q)[m]:.2f} dB", pad=8, fontsize=10
-            )
-            axes.set_ylabel("quadrature" if k == 0 else "")
-        where = "back to back" if name == "back_to_back" else f"after {distance(result, name) / 1e3:g} km"
-        figure.suptitle(f"Received symbols {where}", x=0.02, ha="left", fontsize=11, fontweight="bold")
+            title = f"{plain_text(labels[m])}, group {groups[m]}: Q² = {mean[m]:.2f} dB"
+            axes.set_title(title, pad=8, fontsize=10)
+        title = f"Received symbols {_where(result, name)}"
+        figure.suptitle(title, x=0.02, ha="left", fontsize=11, fontweight="bold")
     return figure
+
+
+def mean_db(q: np.ndarray) -> np.ndarray:
+    """Mean over the second axis of Q² in dB, shape (M, C), taken in linear units; in dB, shape (M,)."""
+    with np.errstate(divide="ignore"):  # A lost signal has Q² = 0, -inf dB.
+        return 10 * np.log10(np.mean(10 ** (q / 10), axis=1))
+
+
+def mode_groups(result: Result, modes: int) -> np.ndarray:
+    """Mode group of each of so many modes; all 1 if the result does not say."""
+    groups = np.asarray(result.get("fibre/groups", []), int)
+    return groups if groups.size == modes else np.ones(modes, int)
+
+
+def plain_text(text: str) -> str:
+    """Text of a file for a figure: no formulae between dollar signs."""
+    return str(text).replace("$", r"\$")
 
 
 # --- Parts -------------------------------------------------------------------------------------------
@@ -224,32 +197,23 @@ def _style() -> Any:
     return mpl.rc_context(STYLE)
 
 
-def mean_db(q: np.ndarray) -> np.ndarray:
-    """Mean over the second axis of Q² in dB, shape (M, C), taken in linear units; in dB, shape (M,)."""
-    with np.errstate(divide="ignore"):  # A lost signal has Q² = 0, -inf dB.
-        return 10 * np.log10(np.mean(10 ** (q / 10), axis=1))
+def _q_squared_db(result: Result, name: str) -> np.ndarray:
+    return np.atleast_2d(result[f"received/{name}/q_squared_db"])
 
 
-def mode_groups(result: Result, modes: int) -> np.ndarray:
-    """Mode group of each of so many modes; all 1 if the result does not say."""
-    if "fibre/groups" in result and np.size(result["fibre/groups"]) == modes:
-        return np.asarray(result["fibre/groups"], int)
-    return np.ones(modes, int)
+def _where(result: Result, name: str) -> str:
+    return "back to back" if name == "back_to_back" else f"after {distance(result, name) / 1e3:g} km"
 
 
 def _labels(result: Result, modes: int) -> list[str]:
-    labels = result.get("fibre/labels", [])
     # LP0,1 and LP01a read better with the indices as a subscript.
-    shown = [re.sub(r"^LP(\d+,?\d*)(.*)$", r"LP$_{\\mathrm{\1}}$\2", str(label)) for label in labels]
+    indices = re.compile(r"^LP(\d+,?\d*)(.*)$")
+    shown = [indices.sub(r"LP$_{\\mathrm{\1}}$\2", str(label)) for label in result.get("fibre/labels", [])]
     return shown if len(shown) == modes else [f"mode {m + 1}" for m in range(modes)]
 
 
 def _size(modes: int) -> float:
     return float(np.clip(60 / modes + 2.2, 2.8, 6))
-
-
-def _width(modes: int) -> float:
-    return float(np.clip(60 / modes, 1.2, 8))
 
 
 def _mode_axes(groups: np.ndarray) -> tuple[Figure, Axes]:
@@ -260,31 +224,18 @@ def _mode_axes(groups: np.ndarray) -> tuple[Figure, Axes]:
         figure = Figure(figsize=(8.4, 4.4), layout="constrained")
         axes = figure.add_subplot()
         modes = len(groups)
-        starts = np.flatnonzero(np.r_[True, np.diff(groups) != 0])
-        ends = np.r_[starts[1:], modes]
-        for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            if k % 2 == 0 and len(starts) > 1:
+        ends = [0, *(np.flatnonzero(np.diff(groups)) + 1), modes]
+        several = len(ends) > 2
+        text = {"ha": "center", "va": "bottom", "fontsize": 8 if len(ends) > 9 else 9, "color": GREY}
+        for k, (start, end) in enumerate(pairwise(ends)):
+            if k % 2 == 0 and several:
                 axes.axvspan(start + 0.5, end + 0.5, color=BAND, linewidth=0, zorder=0)
-            axes.text(
-                (start + end + 1) / 2,
-                1.012,
-                str(groups[start]),
-                transform=axes.get_xaxis_transform(),
-                ha="center",
-                va="bottom",
-                fontsize=8 if len(starts) > 8 else 9,
-                color=GREY,
-            )
-        axes.set_xlim(0.5, modes + 0.5)
-        axes.set_xlabel("spatial mode (mode group on top)")
+            above = axes.get_xaxis_transform()
+            axes.text((start + end + 1) / 2, 1.012, str(groups[start]), transform=above, **text)
+        axes.set(xlim=(0.5, modes + 0.5), xlabel="spatial mode (mode group on top)")
         every = 1 if modes <= 20 else 5 if modes <= 50 else 10
-        axes.set_xticks([1, *range(every if every > 1 else 2, modes + 1, every)])
+        axes.set_xticks([1, *range(max(2, every), modes + 1, every)])
     return figure, axes
-
-
-def plain_text(text: str) -> str:
-    """Text of a file for a figure: no formulae between dollar signs."""
-    return str(text).replace("$", r"\$")
 
 
 def _finish(axes: Axes, title: str) -> None:
@@ -294,11 +245,5 @@ def _finish(axes: Axes, title: str) -> None:
         axes.set_title(title)
         if len(axes.get_legend_handles_labels()[0]) > 1 or "penalty" in title:
             # Right of the title, above the group numbers.
-            axes.legend(
-                loc="lower right",
-                ncols=6,
-                bbox_to_anchor=(1.0, 1.05),
-                borderaxespad=0,
-                handletextpad=0.2,
-                columnspacing=1.2,
-            )
+            place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.05), "borderaxespad": 0}
+            axes.legend(ncols=6, handletextpad=0.2, columnspacing=1.2, **place)

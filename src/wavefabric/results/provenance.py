@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import platform
 import subprocess
@@ -18,21 +19,8 @@ _STARTED = datetime.now(UTC)
 NUMERICAL = ("numpy", "scipy", "numba", "pyfftw", "cupy-cuda13x", "cupy-cuda12x")
 
 
-def provenance(device: str = "cpu", started: datetime | None = None) -> dict[str, str]:
-    """Describe this run.
-
-    Parameters
-    ----------
-    device : str
-        What the arrays lived on, in words (``"cpu"``, ``"NVIDIA H200"``).
-    started : datetime, optional
-        Start in UTC; the time this module was imported otherwise.
-
-    Returns
-    -------
-    dict of str to str
-        Text only, ready for the attributes of a file.
-    """
+def provenance(device: str = "cpu") -> dict[str, str]:
+    """What describes this run, as text for the attributes of a file; arrays live on ``device``."""
     facts = {
         "wavefabric": wavefabric.__version__,
         "git_commit": git_commit(),
@@ -42,40 +30,31 @@ def provenance(device: str = "cpu", started: datetime | None = None) -> dict[str
         "cpu_threads": str(usable_threads()),
         "device": device,
         "command": command_line(sys.argv),
-        "started_utc": stamp(started or _STARTED),
+        "started_utc": stamp(_STARTED),
         "written_utc": stamp(),
     }
     return {key: text for key, text in (facts | versions((*NUMERICAL, "h5py"))).items() if text}
 
 
 def fingerprint(identity: str, **more: str) -> str:
-    """SHA-256 of a run's identity and of the versions that may change its answer.
+    """SHA-256 of a run's identity (all settings and inputs) and of the versions that may change its answer.
 
-    Parameters
-    ----------
-    identity : str
-        `RunFile.identity()`, or any text that names all settings and inputs.
-    **more : str
-        What else must match for a bit-identical resume: device, FFT library, layout.
+    ``more`` must match too for a bit-identical resume: device, FFT library, layout.
     """
     from wavefabric.system.numba_cache import source_hash  # here, since files are also read without Numba
 
     facts = {"identity": identity, "wavefabric": wavefabric.__version__, "kernels": source_hash()}
-    facts |= {**versions(NUMERICAL), **more}
-    digest = hashlib.sha256()
-    for key in sorted(facts):
-        digest.update(f"{key}={len(facts[key])}:{facts[key]};".encode())
-    return digest.hexdigest()
+    facts |= versions(NUMERICAL) | more
+    text = "".join(f"{key}={len(value)}:{value};" for key, value in sorted(facts.items()))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:
     """Versions of the packages that are installed."""
     found = {}
     for name in packages:
-        try:
+        with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 

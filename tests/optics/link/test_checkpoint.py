@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
+from wavefabric.lifecycle.checkpoint import RankCheckpoint
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file import run_file
 from wavefabric.results import checkpoint_file, read_result

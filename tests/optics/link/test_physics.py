@@ -12,14 +12,14 @@ from scipy.special import erfc
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
-from wavefabric.lifecycle.rank_checkpoint import RankCheckpoint
+from wavefabric.lifecycle.checkpoint import RankCheckpoint
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.run_file.run_file import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.results import read_result
-from wavefabric.system.progress import Silent
+from wavefabric.system.progress import Progress
 from wavefabric.units import SPEED_OF_LIGHT
 
 PLANCK, CARRIER, RATE, SPAN = 6.62607015e-34, 193.4e12, 32e9, 50e3
@@ -252,7 +252,7 @@ def test_the_gain_of_a_lossless_link_is_one(link):
 # --- What a checkpoint belongs to --------------------------------------------------------------------------
 
 
-class Presses(Silent):
+class Presses(Progress):
     """Ctrl-C at the second step of the span."""
 
     def update(self, done, message=""):
@@ -283,7 +283,7 @@ def test_a_link_runs_beside_the_main_thread(link):
     assert found["received/span_1/evm"].max() < 1e-6
 
 
-class Ends(Silent):
+class Ends(Progress):
     """Ctrl-C in the second span."""
 
     def start(self, total, label):
@@ -295,9 +295,9 @@ def test_a_checkpoint_is_due_behind_every_span_but_the_last(link, monkeypatch):
     """Behind the amplifier, so that a span that is done is not begun again; and inside of each span."""
     saved, save = [], RankCheckpoint.save
 
-    def count_and_save(files, arrays, state):
+    def count_and_save(files, arrays, state, last):
         saved.append((state["span"], state["inside"] is None))
-        save(files, arrays, state)
+        save(files, arrays, state, last)
 
     monkeypatch.setattr(RankCheckpoint, "save", count_and_save)
     link(link={"spans": 3}, signal={"symbols": 64})

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
-from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.operators_ranks import RankOperators, chunks_for
+from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, split_modes
 
 

@@ -28,12 +28,6 @@ class OperationCounts:
     ffts: int = 0
     exchanges: int = 0
 
-    def copy(self) -> OperationCounts:
-        return OperationCounts(**vars(self))
-
-    def set(self, other: OperationCounts) -> None:
-        vars(self).update(vars(other))
-
     def __add__(self, other: OperationCounts) -> OperationCounts:
         return OperationCounts(**{name: value + getattr(other, name) for name, value in vars(self).items()})
 
@@ -47,12 +41,6 @@ def linear_coefficients(fibre: Fibre, share: RankModes) -> tuple[np.ndarray, np.
     coefficients, row = np.unique(rows, axis=0, return_inverse=True)
     # numpy.unique gives what order it likes; CUDA kernels take rows as they lie.
     return np.ascontiguousarray(coefficients), row.reshape(-1).astype(np.int32)
-
-
-def operators_nbytes(device, fibre: Fibre, n: int, dtype, tables: int, share: RankModes) -> int:
-    """Bytes that `FibreOperators` need beside fields: transfer tables, cuFFT's work area on a GPU."""
-    transfer = linear_coefficients(fibre, share)[0].shape[0] * n * 16 * tables
-    return transfer + (share.rows * n * np.dtype(dtype).itemsize if device.name != "cpu" else 0)
 
 
 class FibreOperators:

@@ -9,19 +9,21 @@ section 4.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from wavefabric.collectives import direct_all_gather
 from wavefabric.device import fftw
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.propagation.kerr_exchange import (
-    PowerExchange,
+from wavefabric.optics.propagation.operators import FibreOperators
+from wavefabric.optics.propagation.phase_groups import (
     RankPhaseGroupCoupling,
     exchange_form,
     rank_phase_group_coupling,
 )
-from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.rank_modes import RankModes
 
 #: Chunks of time for long rows: the first and the last do not overlap, small ones cost messages.
@@ -43,14 +45,41 @@ class TimeChunk(NamedTuple):
     size: int
 
 
+class PowerExchange:
+    """Powers of the phase groups of all ranks over ``m`` samples, and the all-gather that fills them.
+
+    ``parts[r]`` (groups of rank r, m), W, is valid from `arrived` to the next `start`; ``all`` is all
+    of them, one after the other; ``own``, this rank's part, is to be written between `wait` and `start`.
+    """
+
+    def __init__(self, comm, parts, m: int, dtype):
+        ends = m * np.cumsum([0, *parts])
+        data = comm.allocate((int(ends[-1]),), dtype)
+        self.all = data.reshape(-1, m)
+        self.parts = [data[a:b].reshape(-1, m) for a, b in pairwise(ends.tolist())]
+        self.own = self.parts[comm.rank]
+        self._exchange = comm.bind(direct_all_gather([groups * m for groups in parts]), {"data": data})
+        self._busy = False
+        #: Work enqueued from then on may read the powers of a rank, or of all.
+        self.arrived = self._exchange.arrived
+
+    def wait(self) -> None:
+        """Wait until no exchange is under way: own powers may be overwritten."""
+        if self._busy:
+            self._exchange.finish()
+            self._busy = False
+
+    def start(self) -> None:
+        """Send the own powers, as they are when the work enqueued so far is done, to all ranks."""
+        self._exchange.start()
+        self._busy = True
+
+
 class RankOperators(FibreOperators):
     """Operators on the rows that one rank holds; all ranks call the same ones in the same order.
 
     ``share`` are the modes of every rank, ``exchange`` is the form of `rank_phase_group_coupling`, ``chunks``
     the number of chunks of time (`chunks_for`). InputError for ``kerr="svd"``, or forms that disagree.
-
-    ``use_received`` False leaves out the work on what the other ranks sent, which still travels: the "only
-    communication" of Brehler et al., figure 3. Answers are then wrong.
     """
 
     def __init__(
@@ -67,7 +96,10 @@ class RankOperators(FibreOperators):
         chunks: int | None = None,
     ):
         n = int(n)
-        self.comm, self.use_received = comm, True
+        self.comm = comm
+        #: False leaves out the work on what other ranks sent, which still travels: the "only communication"
+        #: of Brehler et al., figure 3. Answers are then wrong.
+        self.use_received = True
         self._form = exchange_form(exchange, kerr)
         size = -(-n // (chunks or chunks_for(n)))
         self._chunks = [TimeChunk(i, t, min(size, n - t)) for i, t in enumerate(range(0, n, size))]
@@ -125,11 +157,11 @@ class RankOperators(FibreOperators):
 
     @property
     def _couple_at_once(self) -> bool:
-        """Whether the groups of all ranks are coupled in one kernel: one a peer costs more than it hides if
-        they are few."""
+        """Whether the groups of all ranks are coupled in one kernel: where they are few, one a peer costs
+        more than it hides."""
         return self.use_received and self.coupling.form == "factored"
 
-    def _powers(self, chunk: TimeChunk, ring: int, kind: int) -> PowerExchange:
+    def _powers(self, chunk: TimeChunk, ring: int, kind: int = 0) -> PowerExchange:
         """Buffers of exchanged powers; two kinds, since two rounds of a chunk follow one another."""
         key = (kind, ring, chunk.size)
         if key not in self._exchanges:
@@ -160,26 +192,25 @@ class RankOperators(FibreOperators):
             if self.use_received:
                 self.rank_kernels.couple(rate, powers.parts[peer], self._blocks[peer], False)
 
-    def _rates_then(self, A, rate_of: Callable, finish: Callable | None) -> None:
-        """Phase rates of |A|² in one exchange, then ``finish(chunk, rate)``."""
+    def _rates_then(self, A, finish: Callable[[TimeChunk, Any], None], rates: list | None = None) -> None:
+        """Phase rates of |A|² in one exchange, into ``rates`` if given, then ``finish(chunk, rate)``."""
+
+        def rate_of(chunk, ring):
+            return self._array("theta", chunk, ring) if rates is None else rates[chunk.index]
 
         def begin(chunk, ring):
-            powers = self._powers(chunk, ring, 0)
+            powers = self._powers(chunk, ring)
             powers.wait()
             self.rank_kernels.group_power(A, chunk.start, powers.own, self.layout)
             self._send(powers, rate_of(chunk, ring))
 
         def end(chunk, ring):
             rate = rate_of(chunk, ring)
-            self._collect(self._powers(chunk, ring, 0), rate)
-            if finish:
-                finish(chunk, rate)
+            self._collect(self._powers(chunk, ring), rate)
+            finish(chunk, rate)
 
         self._pipeline(begin, end)
         self.counts.exchanges += 1
-
-    def _theta(self, chunk, ring):
-        return self._array("theta", chunk, ring)
 
     def finish_exchanges(self) -> None:
         """Wait until no exchange is under way."""
@@ -189,32 +220,28 @@ class RankOperators(FibreOperators):
     # --- Kerr ------------------------------------------------------------------------------------
 
     def kerr_derivative(self, A, K) -> None:
-        def finish(chunk, rate):
-            self.rank_kernels.finish_derivative(A, K, chunk.start, rate, self.layout)
-
-        self._rates_then(A, self._theta, finish)
+        finish = self.rank_kernels.finish_derivative
+        self._rates_then(A, lambda chunk, rate: finish(A, K, chunk.start, rate, self.layout))
 
     def kerr_rotate(self, A, h: float) -> None:
-        def finish(chunk, rate):
-            self.rank_kernels.finish_rotate(A, chunk.start, rate, h, self.layout)
-
-        self._rates_then(A, self._theta, finish)
+        finish = self.rank_kernels.finish_rotate
+        self._rates_then(A, lambda chunk, rate: finish(A, chunk.start, rate, h, self.layout))
 
     def kerr_phase_rate(self, A, rate) -> None:
-        self._rates_then(A, lambda chunk, ring: rate[chunk.index], None)
+        self._rates_then(A, lambda chunk, rate: None, rate)
 
     def rotate_mean(self, H, A, rate0, rate1, h: float) -> None:
         for chunk in self._chunks:
             window = slice(chunk.start, chunk.start + chunk.size)
             A[:, window] = H[:, window]
-            both = self._theta(chunk, 0)
+            both = self._array("theta", chunk, 0)
             both[...] = rate0[chunk.index]
             both += rate1[chunk.index]
             self.rank_kernels.finish_rotate(A, chunk.start, both, 0.5 * h, self.layout)
 
     def max_phase_rate(self, A) -> float:
         largest = []
-        self._rates_then(A, self._theta, lambda chunk, rate: largest.append(self.rank_kernels.max_rate(rate)))
+        self._rates_then(A, lambda chunk, rate: largest.append(self.rank_kernels.max_rate(rate)))
         # numpy.max and control.max keep a NaN: all ranks see it.
         return float(self.comm.control.max(float(np.max(largest))))
 
@@ -223,45 +250,29 @@ class RankOperators(FibreOperators):
         kernels, layout = self.rank_kernels, self.layout
         before, weight = (0.0, 0.5, 0.5, 1.0), (1 / 6, 1 / 3, 1 / 3, 1 / 6)
 
-        def multipliers(chunk, ring):
-            return [self._array(name, chunk, ring) for name in ("mr", "mi", "sr", "si")]
-
-        def send(stage, chunk, ring):
+        def phase(stage, chunk, ring):
+            """The end of a stage's exchange, and the begin of the next one's."""
+            theta, p = self._array("theta", chunk, ring), self._array("p", chunk, ring)
+            mr, mi, sr, si = m = [self._array(name, chunk, ring) for name in ("mr", "mi", "sr", "si")]
+            if stage == 0:
+                kernels.group_power(A, chunk.start, p, layout)
+                for array in m:
+                    array[...] = 0
+            else:
+                self._collect(self._powers(chunk, ring, (stage - 1) % 2), theta)
+                kernels.stage_multiplier(theta, h, before[stage - 1], weight[stage - 1], *m)
+            if stage == 4:
+                kernels.finish_multiply(A, chunk.start, sr, si, layout)
+                return
             powers = self._powers(chunk, ring, stage % 2)
             powers.wait()
-            p, (mr, mi, _, _) = self._array("p", chunk, ring), multipliers(chunk, ring)
             kernels.stage_power(powers.own, p, before[stage], mr, mi)
-            self._send(powers, self._theta(chunk, ring))
+            self._send(powers, theta)
 
-        def receive(stage, chunk, ring):
-            theta = self._theta(chunk, ring)
-            self._collect(self._powers(chunk, ring, stage % 2), theta)
-            kernels.stage_multiplier(theta, h, before[stage], weight[stage], *multipliers(chunk, ring))
-
-        def first(chunk, ring):
-            kernels.group_power(A, chunk.start, self._array("p", chunk, ring), layout)
-            for array in multipliers(chunk, ring):
-                array[...] = 0
-            send(0, chunk, ring)
-
-        def between(stage):
-            def phase(chunk, ring):
-                receive(stage - 1, chunk, ring)
-                send(stage, chunk, ring)
-
-            return phase
-
-        def last(chunk, ring):
-            receive(3, chunk, ring)
-            _, _, sr, si = multipliers(chunk, ring)
-            kernels.finish_multiply(A, chunk.start, sr, si, layout)
-
-        self._pipeline(first, between(1), between(2), between(3), last)
+        self._pipeline(*(partial(phase, stage) for stage in range(5)))
         self.counts.exchanges += 4
 
-    def _two_rounds(
-        self, sums: Callable, couple: Callable, power: Callable, finish: Callable, h: float
-    ) -> None:
+    def _two_rounds(self, sums: Callable, couple: Callable, power: Callable, finish: Callable, h: float):
         """A sweep of RK4IP: phases of one stage give the powers of the next, so both travel as one number.
 
         ``sums(chunk, first, second, cross)`` leaves the powers of the first stage, and of the second without
@@ -270,15 +281,15 @@ class RankOperators(FibreOperators):
         """
 
         def begin(chunk, ring):
-            one, two = self._powers(chunk, ring, 0), self._powers(chunk, ring, 1)
+            one, two = self._powers(chunk, ring), self._powers(chunk, ring, 1)
             one.wait()
             two.wait()
             sums(chunk, one.own, two.own, self._array("cross", chunk, ring))
-            self._send(one, self._theta(chunk, ring))
+            self._send(one, self._array("theta", chunk, ring))
 
         def middle(chunk, ring):
-            one, two = self._powers(chunk, ring, 0), self._powers(chunk, ring, 1)
-            theta, cross = self._theta(chunk, ring), self._array("cross", chunk, ring)
+            one, two = self._powers(chunk, ring), self._powers(chunk, ring, 1)
+            theta, cross = self._array("theta", chunk, ring), self._array("cross", chunk, ring)
             if self._couple_at_once:
                 one.arrived()
                 couple(theta, one.all, self._all_blocks, two.own, one.own, cross, h)
@@ -290,7 +301,7 @@ class RankOperators(FibreOperators):
         def end(chunk, ring):
             rate = self._array("rate", chunk, ring)
             self._collect(self._powers(chunk, ring, 1), rate)
-            finish(chunk, self._theta(chunk, ring), rate)
+            finish(chunk, self._array("theta", chunk, ring), rate)
 
         self._pipeline(begin, middle, end)
         self.counts.exchanges += 2

@@ -3,15 +3,21 @@
 κ of a coupled mode group, or of the two polarisations of a mode, repeats itself: rows of one *phase group*
 turn by the same phase and count only through their total power. With G groups the Kerr operator costs G²
 products a time sample instead of (2M)²; a factorisation κ = U V of rank r costs 2Gr.
+
+Every rank holds the powers of its own phase groups and receives those of all others. A group whose rows lie
+on several ranks counts as one *part* on each: κ is expanded to parts, so that no sum over ranks is needed. Of
+γκ a rank keeps the rows of its own parts only, in one block for each rank (Brehler et al., section 4.4).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
 from wavefabric.errors import InputError
+from wavefabric.optics.propagation.rank_modes import RankModes
 
 #: Forms of the Kerr coupling, and those in which ranks may exchange powers.
 KERR_FORMS = ("auto", "dense", "factored", "svd")
@@ -20,37 +26,23 @@ EXCHANGE_FORMS = ("auto", "dense", "factored")
 
 @dataclass(frozen=True)
 class PhaseGroupCoupling:
-    """γκ between phase groups of contiguous rows.
+    """γκ between phase groups of contiguous rows."""
 
-    Attributes
-    ----------
-    group_of_row : ndarray of int, (rows,)
-        Phase group of each row, non-decreasing from 0.
-    dense : ndarray, (G, G)
-        γκ between groups, rad/(W m).
-    left, right : ndarray, (G, r) and (r, G)
-        Low-rank factors of ``dense``; r = 0 if it is used as it is.
-    form : str
-        ``"dense"`` (every row is a group), ``"factored"`` (exact groups) or ``"svd"``.
-    dropped : ndarray
-        Singular values dropped by the factors, rad/(W m).
-    """
-
+    #: Phase group of each row, non-decreasing from 0.
     group_of_row: np.ndarray
+    #: γκ between groups, rad/(W m): (G, G).
     dense: np.ndarray
+    #: Low-rank factors of ``dense``, (G, r) and (r, G); r = 0 if it is used as it is.
     left: np.ndarray
     right: np.ndarray
+    #: ``"dense"`` (every row is a group), ``"factored"`` (exact groups) or ``"svd"``.
     form: str
+    #: Singular values dropped by the factors, rad/(W m).
     dropped: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def groups(self) -> int:
         return self.dense.shape[0]
-
-    @property
-    def own_groups(self) -> int:
-        """Groups of the rows that are here: all."""
-        return self.groups
 
     @property
     def rank(self) -> int:
@@ -65,6 +57,52 @@ class PhaseGroupCoupling:
     def products(self) -> int:
         """Multiplications a time sample of one evaluation of the phases."""
         return 2 * self.groups * self.rank if self.rank else self.groups**2
+
+
+@dataclass(frozen=True)
+class RankPhaseGroupCoupling:
+    """γκ between the phase groups of one rank and those of all ranks."""
+
+    #: ``"dense"`` (every row is a group, the paper's form) or ``"factored"`` (exact groups of rows).
+    form: str
+    #: Distinct phase groups of the whole field.
+    groups: int
+    #: Groups or parts of groups on each rank; their powers are what is exchanged.
+    parts: tuple[int, ...]
+    #: First local row of each own part, and the number of local rows last: (own parts + 1,).
+    start: np.ndarray
+    #: γκ, rad/(W m): (own parts, parts of rank r) for each rank r.
+    blocks: list[np.ndarray]
+    #: Nothing is dropped, and there are no low-rank factors: as in `PhaseGroupCoupling`.
+    dropped: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    rank: int = 0
+
+    @property
+    def own_groups(self) -> int:
+        """Groups or parts of groups of the rows that are here."""
+        return self.start.size - 1
+
+    def exchange_nbytes(self, n: int, real_bytes: int, chunks: int) -> int:
+        """Bytes of power buffers and scratch: two rounds of all powers and up to six numbers an own group,
+        for up to five chunks of time at once."""
+        numbers = 2 * sum(self.parts) + 6 * self.own_groups
+        return numbers * n * real_bytes * min(5, chunks) // chunks
+
+
+def _check_form(key: str, form: str, allowed: tuple[str, ...]) -> None:
+    if form not in allowed:
+        raise InputError(f"{key}: {form!r} is unknown; allowed: {', '.join(allowed)}")
+
+
+def exchange_form(exchange: str, kerr: str) -> str:
+    """What the options ``exchange`` and ``kerr`` of several ranks ask for; InputError unless they agree."""
+    _check_form("exchange", exchange, EXCHANGE_FORMS)
+    _check_form("kerr", kerr, KERR_FORMS)
+    if kerr == "svd":
+        raise InputError('kerr: "svd" given with several ranks; allowed: auto, dense, factored')
+    if "auto" not in (exchange, kerr) and exchange != kerr:
+        raise InputError(f'exchange: "{exchange}" given with kerr = "{kerr}"; allowed: the same, or auto')
+    return kerr if exchange == "auto" else exchange
 
 
 def find_phase_groups(kappa_rows: np.ndarray) -> np.ndarray:
@@ -84,8 +122,7 @@ def phase_group_coupling(
     that is exact to round-off. InputError if κ is not square and finite, or the form is unknown.
     """
     kappa = np.asarray(kappa_rows, float)
-    if form not in KERR_FORMS:
-        raise InputError(f"kerr: {form!r} is unknown; allowed: {', '.join(KERR_FORMS)}")
+    _check_form("kerr", form, KERR_FORMS)
     if kappa.ndim != 2 or kappa.shape[0] != kappa.shape[1] or not np.isfinite(kappa).all():
         raise InputError(f"kappa: shape {kappa.shape} given; allowed: a square matrix of finite numbers")
     if not 0 <= tolerance < 1:
@@ -99,7 +136,7 @@ def phase_group_coupling(
     if form == "dense":
         return dense
     group = find_phase_groups(kappa)
-    first = np.searchsorted(group, np.arange(group[-1] + 1))
+    first = np.unique(group, return_index=True)[1]
     small = gamma * kappa[np.ix_(first, first)]
     factored = exact(group, small, "factored")
     if form == "factored":
@@ -112,3 +149,24 @@ def phase_group_coupling(
     if form == "svd":
         return low
     return min((factored, low, dense), key=lambda coupling: coupling.products)
+
+
+def rank_phase_group_coupling(
+    kappa_rows, gamma: float, share: RankModes, form: str = "auto"
+) -> RankPhaseGroupCoupling:
+    """Lay out γκ (κ between rows, (2M, 2M)) for one rank; ``"auto"`` is factored if that is less."""
+    kappa = np.asarray(kappa_rows, float)
+    rows = np.arange(kappa.shape[0])
+    ends = share.row_ends
+    group = find_phase_groups(kappa)
+    count = [np.unique(group[a:b]).size for a, b in pairwise(ends)]
+    if form == "dense" or (form == "auto" and sum(count) == rows.size):
+        form, group = "dense", rows
+    else:
+        form = "factored"
+    first = np.unique(group, return_index=True)[1]  # a row that stands for its group
+    firsts = [first[np.unique(group[a:b])] for a, b in pairwise(ends)]
+    mine, own = group[share.slice], firsts[share.rank]
+    start = np.append(np.flatnonzero(np.diff(mine, prepend=-1)), mine.size)
+    blocks = [np.ascontiguousarray(gamma * kappa[np.ix_(own, theirs)]) for theirs in firsts]
+    return RankPhaseGroupCoupling(form, int(group[-1]) + 1, tuple(f.size for f in firsts), start, blocks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,10 +15,13 @@ from wavefabric.exchange import Communicator
 from wavefabric.lifecycle.memory import check_memory
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.kerr_exchange import exchange_form, rank_phase_group_coupling
-from wavefabric.optics.propagation.operators import MOST_TABLES, FibreOperators, operators_nbytes
+from wavefabric.optics.propagation.operators import MOST_TABLES, FibreOperators, linear_coefficients
 from wavefabric.optics.propagation.operators_ranks import RankOperators, chunks_for
-from wavefabric.optics.propagation.phase_groups import find_phase_groups
+from wavefabric.optics.propagation.phase_groups import (
+    exchange_form,
+    find_phase_groups,
+    rank_phase_group_coupling,
+)
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
 from wavefabric.optics.propagation.step_size import FixedStep, make_control
 from wavefabric.units import quantity
@@ -82,7 +85,7 @@ class PropagationOptions:
     Raises
     ------
     InputError
-        For an unknown integrator or precision, or a segment of no steps.
+        For an unknown integrator or precision, forms that disagree, or a segment of no steps.
     """
 
     integrator: str = "rk4ip"
@@ -98,13 +101,13 @@ class PropagationOptions:
     chunks: int | None = None
 
     def __post_init__(self):
-        if self.integrator not in INTEGRATORS:
-            allowed = ", ".join(INTEGRATORS)
-            raise InputError(f"integrator: {self.integrator!r} is unknown; allowed: {allowed}")
-        if self.precision not in ("double", "single"):
-            raise InputError(f"precision: {self.precision!r} is unknown; allowed: double, single")
+        for key, allowed in (("integrator", tuple(INTEGRATORS)), ("precision", ("double", "single"))):
+            if getattr(self, key) not in allowed:
+                raise InputError(f"{key}: {getattr(self, key)!r} is unknown; allowed: {', '.join(allowed)}")
         if self.segment < 1:
             raise InputError(f"segment: {self.segment} steps given; allowed: 1 or more")
+        if self.kerr != "svd":
+            exchange_form(self.exchange, self.kerr)
 
     @property
     def dtype(self) -> type:
@@ -114,17 +117,8 @@ class PropagationOptions:
 class Propagator:
     """Buffers, plans and tables for one fibre and field shape, allocated once.
 
-    Parameters
-    ----------
-    fibre : Fibre
-    samples : int
-        Samples a row.
-    sample_rate : float
-        Hz.
-    device : Device
-    options : PropagationOptions
-    comm : Communicator, optional
-        Ranks among which the modes are split; every rank makes a propagator and calls the same methods.
+    ``samples`` a row at ``sample_rate`` Hz. Among the ranks of ``comm`` the modes are split; every rank makes
+    a propagator and calls the same methods.
 
     Raises
     ------
@@ -142,19 +136,15 @@ class Propagator:
         options: PropagationOptions,
         comm: Communicator | None = None,
     ):
-        kind = INTEGRATORS[options.integrator]
         self.fibre, self.device, self.segment = fibre, device, options.segment
         self.comm = comm if comm is not None and comm.size > 1 else None
-        ranks = 1 if self.comm is None else self.comm.size
-        ends = (
-            check_split(options.split, fibre.modes, ranks)
-            if options.split
-            else split_modes(fibre.modes, ranks)
-        )
-        self.share = RankModes(ends, 0 if self.comm is None else self.comm.rank)
-        one_rank_svd = self.comm is None and options.kerr == "svd"
-        form = "auto" if one_rank_svd else exchange_form(options.exchange, options.kerr)
-        needed = memory_needed(fibre, samples, options, device, self.share, form)
+        ranks, rank = (self.comm.size, self.comm.rank) if self.comm else (1, 0)
+        if options.split:
+            ends = check_split(options.split, fibre.modes, ranks)
+        else:
+            ends = split_modes(fibre.modes, ranks)
+        self.share = RankModes(ends, rank)
+        needed = memory_needed(fibre, samples, options, device, self.share)
         what = f"{self.share.rows} rows x {samples} samples"
         advice = "fewer modes, symbols or samples a symbol, or single precision, need less"
         check_memory(self.comm, device, needed, what, advice)
@@ -162,10 +152,9 @@ class Propagator:
         if self.comm is None:
             self.operators = FibreOperators(*shape, options.kerr, options.svd_tolerance)
         else:
-            self.operators = RankOperators(
-                *shape, self.comm, self.share, options.kerr, options.exchange, options.chunks
-            )
-        self.integrator = kind(self.operators)
+            how = (options.kerr, options.exchange, options.chunks)
+            self.operators = RankOperators(*shape, self.comm, self.share, *how)
+        self.integrator = INTEGRATORS[options.integrator](self.operators)
         self.control = make_control(
             self.integrator, step=options.step, max_phase=options.max_phase, tolerance=options.tolerance
         )
@@ -193,50 +182,36 @@ class Propagator:
 
         ``state`` continues an earlier call (from ``on_segment``); ``on_step(z, steps)`` is called
         after each step is enqueued, ``on_segment(state)`` whenever the field is whole and finite.
-
-        Raises
-        ------
-        FieldLost
-            If the field is no longer finite.
+        FieldLost if the field is no longer finite.
         """
-        begun, counts = time.perf_counter(), self.operators.counts
+        begun, report = time.perf_counter(), self.report
         if state is None:
             state = {"z": 0.0, "done": 0, "energy": self.finite_energy(A, 0.0).tolist(), "drift": 0.0}
             if isinstance(self.control, FixedStep):
                 self._measure_local_error(A, self.control.h(length))
-        fibre_loss = np.repeat(self.fibre.alpha, 2)
+        first = np.array(state["energy"])
+        lit, loss = first > 0, np.repeat(self.fibre.alpha, 2)
         while state["z"] < length:
             for done in self.control.advance(A, length, state, self.segment):
                 if on_step:
                     on_step(state["z"], done)
-            energy, first = self.finite_energy(A, state["z"]), np.array(state["energy"])
-            lit = first > 0
-            drift = np.abs(energy[lit] / first[lit] * np.exp(fibre_loss[lit] * state["z"]) - 1)
+            energy = self.finite_energy(A, state["z"])
+            drift = np.abs(energy[lit] / first[lit] * np.exp(loss[lit] * state["z"]) - 1)
             state["drift"] = max(state["drift"], float(drift.max(initial=0.0)))
             now = time.perf_counter()
-            self.report.seconds += now - begun
-            begun = now
+            report.seconds, begun = report.seconds + now - begun, now
             if on_segment:
                 on_segment(state)
-        report = self.report
         report.energy_drift = max(report.energy_drift, state["drift"])
-        if "worst_error" in state:
-            report.local_error = float(np.fmax(report.local_error, state["worst_error"]))
+        report.local_error = float(np.fmax(report.local_error, state.get("worst_error", math.nan)))
         report.step = state.get("h", math.nan)
-        for name, value in vars(counts).items():
-            setattr(report, name, value)
+        vars(report).update(vars(self.operators.counts))
         if report.steps:
             report.bytes_per_step = self.operators.exchange_bytes * report.exchanges / report.steps
         return state
 
     def finite_energy(self, A, z: float) -> np.ndarray:
-        """Σ_t |A|² of each row of all ranks, W × samples.
-
-        Raises
-        ------
-        FieldLost
-            If one is not finite; it names mode and ``z`` (m). All ranks raise it.
-        """
+        """Σ_t |A|² of each row of all ranks, W × samples; FieldLost on all, naming mode and ``z`` (m)."""
         energy = self.operators.energy(A)
         bad = np.flatnonzero(~np.isfinite(energy))
         if bad.size:
@@ -253,7 +228,7 @@ class Propagator:
         short = self.device.memory()[0] < 2 * A.nbytes + MOST_TABLES * operators.table_bytes
         if self.comm.control.max(int(short)) if self.comm else short:
             return
-        counts = operators.counts.copy()
+        counts = replace(operators.counts)
         one, two = operators.empty(), operators.empty()
         one[...] = A
         two[...] = A
@@ -265,16 +240,11 @@ class Propagator:
             error = math.sqrt(operators.distance(one, two) / scale) * gain / (gain - 1)
             self.report.local_error = float(np.fmax(self.report.local_error, error))
         operators.prepare(*self.integrator.lengths(h))
-        operators.counts.set(counts)
+        vars(operators.counts).update(vars(counts))
 
 
 def memory_needed(
-    fibre: Fibre,
-    samples: int,
-    options: PropagationOptions,
-    device: Device,
-    share: RankModes | None = None,
-    form: str = "auto",
+    fibre: Fibre, samples: int, options: PropagationOptions, device: Device, share: RankModes | None = None
 ) -> int:
     """Bytes on the device: fields, cuFFT's work area, transfer tables, exchanged powers, scratch."""
     share = share or RankModes((0, fibre.modes))
@@ -283,15 +253,17 @@ def memory_needed(
     field_bytes = share.rows * samples * item
     # A varying step fills the store of tables.
     tables = len(set(integrator.lengths(1.0))) if options.step is not None else MOST_TABLES
+    table_bytes = 16 * samples * linear_coefficients(fibre, share)[0].shape[0]
     if share.ranks == 1:
         own_groups, powers = int(find_phase_groups(fibre.kappa_rows())[-1]) + 1, 0
     else:
+        form = exchange_form(options.exchange, options.kerr)
         coupling = rank_phase_group_coupling(fibre.kappa_rows(), fibre.gamma, share, form)
         own_groups, chunks = coupling.own_groups, options.chunks or chunks_for(samples)
         powers = coupling.exchange_nbytes(samples, item // 2, chunks)
     beside = integrator.nbytes(field_bytes, own_groups * samples * item // 2)
-    operators = operators_nbytes(device, fibre, samples, options.dtype, tables, share)
-    return field_bytes + beside + operators + powers + (64 << 20)
+    work_area = 0 if device.name == "cpu" else field_bytes
+    return field_bytes + beside + tables * table_bytes + work_area + powers + (64 << 20)
 
 
 def propagate(
@@ -352,10 +324,9 @@ def propagate(
         raise InputError(f"field: shape {field.shape} given; allowed: ({fibre.rows}, N), two rows a mode")
     if not np.isfinite(field).all():
         raise InputError("field: it holds NaN or infinity; allowed: finite numbers")
-    length = quantity(length, "m", "length")
+    length, rate = quantity(length, "m", "length"), quantity(sample_rate, "Hz", "sample_rate")
     if not length > 0:
         raise InputError(f"length: {length} m given; allowed: a positive length")
-    rate = quantity(sample_rate, "Hz", "sample_rate")
     if not rate > 0:
         raise InputError(f"sample_rate: {rate} Hz given; allowed: a positive rate")
     if step is not None:
@@ -364,9 +335,8 @@ def propagate(
         device = comm.device
     elif isinstance(device, str):
         device = get_device(device)
-    propagator = Propagator(
-        fibre, field.shape[1], rate, device, PropagationOptions(step=step, **options), comm
-    )
+    asked = PropagationOptions(step=step, **options)
+    propagator = Propagator(fibre, field.shape[1], rate, device, asked, comm)
     A = propagator.operators.empty()
     A[...] = device.asarray(field[propagator.share.slice])
     propagator.run(A, length, on_step=progress)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from wavefabric.errors import InputError
@@ -58,7 +59,7 @@ class FixedStep:
 
     def _one(self, A, h: float) -> None:
         operators = self.integrator.operators
-        before, key = operators.counts.copy(), (id(A), h, operators.tables_replaced)
+        before, key = replace(operators.counts), (id(A), h, operators.tables_replaced)
         if self._graph is None or self._graph[0] != key:
             # The first step runs as written (kernels load, plans are made), then is captured.
             self.integrator.step(A, h)
@@ -68,7 +69,7 @@ class FixedStep:
         else:
             self._graph[2]()
         # A capture counts what it does not do, and a replay does what it does not count.
-        operators.counts.set(before + self._graph[3])
+        vars(operators.counts).update(vars(before + self._graph[3]))
 
 
 class PhaseStep:
