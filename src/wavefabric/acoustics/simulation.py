@@ -6,27 +6,30 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from wavefabric.acoustics.arguments import is_whole, positive, require
 from wavefabric.acoustics.check.dispersion import largest_shift
+from wavefabric.acoustics.check.rules import check, check_recording
+from wavefabric.acoustics.check.source_band import band_warnings
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
+from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.recording.delivery import broadcast
+from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.result import Results
+from wavefabric.acoustics.run import PRECISIONS, Checkpoints, communicator, run
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.stable_time_step import stability, stable_step
 from wavefabric.errors import InputError
+from wavefabric.exchange import Communicator
 from wavefabric.lifecycle.collective_errors import locked_by_first_rank, on_first_rank
 from wavefabric.results.file import ResultWriter
 from wavefabric.system.progress import Progress
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.parallel.decomposition import Options
-    from wavefabric.exchange import Communicator
 
 #: What is recorded where no sensor is given.
 WITHOUT_SENSOR = ("p_max_all", "p_final")
@@ -128,8 +131,6 @@ def simulate(
         If more than 1 % of the energy of a source's signals lies above the highest frequency that the grid
         carries, c_min / (2 max Δ): `wavefabric.acoustics.check.source_band`.
     """
-    from wavefabric.acoustics.run import PRECISIONS, communicator
-
     # First: what goes wrong on one rank alone then ends the others too.
     comm = comm or communicator(device, threads, getattr(grid, "total_shape", None))
     if steps is not None and t_end is not None:
@@ -178,12 +179,6 @@ def solve(
 
     ``adapt`` may rename and rework what was recorded before it is returned and written.
     """
-    # Late: building a problem should not pay for Numba.
-    from wavefabric.acoustics.check.rules import check, check_recording
-    from wavefabric.acoustics.recording.delivery import broadcast
-    from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
-    from wavefabric.acoustics.run import Checkpoints, communicator, run
-
     comm = comm or communicator(options.get("device", "auto"), options.get("threads"), problem.shape)
     check(problem)
     check_recording(problem, recording)
@@ -210,8 +205,6 @@ def solve(
 
 
 def _check_stability(problem: Problem, comm: Communicator, checkpoint: Any, options: dict[str, Any]) -> None:
-    from wavefabric.acoustics.run import PRECISIONS
-
     # A run that goes on was stable when it began.
     goes_on = checkpoint is not None and on_first_rank(comm, lambda: Path(checkpoint).exists())
     dtype = PRECISIONS.get(options.get("precision", "single"), np.float32)
@@ -223,8 +216,6 @@ def _check_stability(problem: Problem, comm: Communicator, checkpoint: Any, opti
 
 def _warn(problem: Problem) -> None:
     """Warn of frequencies that the grid does not carry, and of a phase speed far from the sound speed."""
-    from wavefabric.acoustics.check.source_band import band_warnings
-
     lines = band_warnings(problem)
     if shift := largest_shift(problem):
         advice = "dispersion=False leaves that out, or give a sound speed that makes up for it"

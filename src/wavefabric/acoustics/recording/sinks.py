@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from glob import escape
 from pathlib import Path
 from typing import Protocol
 
@@ -155,10 +156,8 @@ class SeriesFiles(MemorySink):
 
     def _remove_older(self) -> None:
         """Files of runs that were killed before their first checkpoint."""
-        first = f"{self._checkpoint.name}."
-        for path in self._checkpoint.parent.iterdir():
-            if path.name.startswith(first) and path.name.endswith(_SERIES_ENDING):
-                path.unlink(missing_ok=True)
+        for path in self._checkpoint.parent.glob(f"{escape(self._checkpoint.name)}.*{_SERIES_ENDING}"):
+            path.unlink(missing_ok=True)
 
     def _remove(self) -> None:
         names = list(self.arrays)
