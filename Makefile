@@ -10,7 +10,7 @@ else
 STAMP := $(VENV)/.installed
 endif
 
-.PHONY: demo test lint docs papers clean
+.PHONY: demo test test-slow lint docs papers clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wavefabric needs Python 3.11 or newer")'
@@ -32,8 +32,15 @@ demo: $(STAMP)
 	$(BIN)/python examples/focused_bowl.py demo
 	$(BIN)/python examples/allreduce_on_light.py demo
 
+# Hundreds of short processes start in tests: their bytecode is kept.
+test test-slow: export PYTHONDONTWRITEBYTECODE =
+
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# What `make test` leaves out: several ranks killed and started again, architectures of GPUs, figures of papers.
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'slow and not gpu and not multigpu'
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

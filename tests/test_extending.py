@@ -18,6 +18,13 @@ from wavefabric.cli import app
 from wavefabric.collectives import verify
 from wavefabric.collectives.builders.direct import direct
 from wavefabric.collectives.registry import ALGORITHMS, Algorithm, build
+from wavefabric.device import get_device
+from wavefabric.exchange import TRANSPORTS, Exchange, world
+from wavefabric.exchange.describe import transports
+from wavefabric.exchange.transports import Offer
+from wavefabric.exchange.transports.base import Transport
+from wavefabric.execution import run_schedule
+from wavefabric.execution.measure import Ranks
 from wavefabric.fabric import cost, load, presets
 from wavefabric.fabric.cost_models import cost as costs
 from wavefabric.fabric.io import files
@@ -148,3 +155,54 @@ def test_an_acoustic_source(tmp_path):
     problem, _ = to_problem(grid, medium, source, None, dt, 25)
     write_input(tmp_path / "in.h5", problem, None)
     assert read_input(tmp_path / "in.h5").problem.velocity_source.index == [16 * 32 + 16]
+
+
+class PostExchange(Exchange):
+    """Every message through the control plane, the lower rank of a pair first."""
+
+    def __init__(self, program, buffers, scratch, control):
+        super().__init__(program, buffers, scratch)
+        self._control = control
+
+    def _complete(self, number):
+        level = self._program.levels[number]
+        calls = [(span, self._control.recv_array, part) for span, part in self._incoming(level)]
+        calls += [(span, self._control.send_array, span.of(self._buffers)) for span in level.sends]
+        for span, call, part in sorted(calls, key=lambda each: each[0].number):
+            call(span.peer, part, span.number)
+
+
+class Post(Transport):
+    name = "post"
+
+    def __init__(self, control, device):
+        super().__init__(device)
+        self._control = control
+
+    @classmethod
+    def available(cls):
+        return True, "by mail"
+
+    @classmethod
+    def open(cls, group):
+        return cls(group.control, group.device)
+
+    automatic = open
+
+    def bind(self, program, buffers, scratch):
+        return PostExchange(program, buffers, scratch, self._control)
+
+
+@pytest.mark.parallel([2, 3])
+def test_a_transport(monkeypatch):
+    monkeypatch.setitem(TRANSPORTS, "post", Offer("by post", f"{__name__}:Post"))
+    cpu = get_device("cpu", 1)
+    # Of those that serve all ranks `auto` takes the one that stands last.
+    assert [world(name, cpu).transport for name in ("post", "auto")] == ["post", "post"]
+    assert transports()["post"] == {"available": True, "detail": "by mail"}
+    ranks = Ranks(("all",), "cpu", 1)
+    ranks.sample = 1e-3
+    found = run_schedule.run(ranks, build("ring", "all-reduce", ranks.size, 100), repeats=1)
+    assert [case["transport"] for case in found["cases"]] == ["post", "mpi"]
+    assert [row["wrong"] for case in found["cases"] for row in case["rows"]] == [0, 0]
+    assert "by post" in run_schedule.table(found)[0].title

@@ -19,22 +19,34 @@ _PER_RANK = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "MKL_NUM_THREADS"
 _PER_RANK |= {"MPIR_CVAR_POLLS_BEFORE_YIELD": "0", "OMPI_MCA_mpi_yield_when_idle": "1"}
 
 
-def _files(ranks: int) -> list[str]:
+def _files(ranks: int, which: str) -> list[str]:
     """Test files that name this number of ranks: collecting all would cost more than running these."""
-    pattern = re.compile(rf"mark\.parallel\([^)]*\b{ranks}\b")
-    return [str(p) for p in sorted(_TESTS.rglob("test_*.py")) if pattern.search(p.read_text("utf-8"))]
+    named = re.compile(rf"mark\.parallel\([^)]*\b{ranks}\b")
+    marked = re.compile(r"mark\.slow" if which == "slow" else "")
+    texts = {str(path): path.read_text("utf-8") for path in sorted(_TESTS.rglob("test_*.py"))}
+    return [path for path, text in texts.items() if named.search(text) and marked.search(text)]
 
 
 @pytest.mark.usefixtures("ranks_apart")
-@pytest.mark.parametrize("ranks", [2, 8, 4, 3])
-def test_parallel_tests_pass_under_mpiexec(tmp_path, ranks):
+@pytest.mark.parametrize(
+    ("ranks", "which"),
+    [
+        (2, "not slow"),
+        (4, "not slow"),
+        pytest.param(2, "slow", marks=pytest.mark.slow),
+        pytest.param(3, "not slow", marks=pytest.mark.slow),
+        pytest.param(8, "not slow", marks=pytest.mark.slow),
+    ],
+)
+def test_parallel_tests_pass_under_mpiexec(tmp_path, ranks, which):
     beside = Path(sys.executable).with_name("mpiexec")
     mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
     assert mpiexec, "no mpiexec: install the extra 'mpi'"
-    files = _files(ranks)
+    files = _files(ranks, which)
     assert files
     command = [mpiexec, "-n", str(ranks), sys.executable, "-m", "pytest", *files, "-p", "no:cacheprovider"]
     options = ["--no-header", "-p", "no:xdist", "-p", "no:hypothesispytest", "--tb=short", "-ra"]
+    options += ["-m", f"{which} and not gpu and not multigpu"]
     # Ranks that tidy up one folder of temporary files at the same time would fail: none does.
     options += ["-o", "tmp_path_retention_count=100"]
     done = subprocess.run(

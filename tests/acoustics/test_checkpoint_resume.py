@@ -462,6 +462,7 @@ leg.run(Dies(leg.path), every=5)
 """
 
 
+@pytest.mark.slow
 def test_kill_9(cpu, tmp_path):
     leg = Leg(cpu, "all losses and sources", tmp_path)
     wanted = whole(leg)

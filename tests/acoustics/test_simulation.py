@@ -299,6 +299,7 @@ def test_names_are_there():
         _ = acoustics.nothing
 
 
+@pytest.mark.slow
 def test_example(tmp_path):
     script = Path(__file__).parents[2] / "examples" / "ultrasound_2d.py"
     picture = tmp_path / "picture.png"

@@ -8,7 +8,7 @@ from wavefabric.bench.exchange import peak
 from wavefabric.bench.modified_communicators import permuted
 from wavefabric.collectives import verify
 from wavefabric.exchange import solo
-from wavefabric.execution.data import count_wrong, fill
+from wavefabric.execution.timed_schedule import count_wrong, fill
 
 
 @pytest.mark.parametrize("pattern", exchange.PATTERNS)

@@ -19,7 +19,7 @@ from wavefabric.bench import (
 from wavefabric.bench.modified_communicators import PermutedCommunicator
 from wavefabric.collectives import direct_all_gather
 from wavefabric.errors import InputError
-from wavefabric.execution.ranks import Ranks
+from wavefabric.execution.measure import Ranks
 
 TWO = pytest.mark.parallel(2)
 

@@ -81,6 +81,7 @@ def test_both_media(numbers):
     assert os.listdir() == []
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_the_arrays(numbers):
     """Of 2 MiB a field little else is seen; a figure that misses the constants or the input is far off."""
     options = ["--no-plain", "--precision", "double", "--threads", 1, "--repeats", 1]
@@ -94,6 +95,7 @@ def test_memory_is_that_of_the_arrays(numbers):
         assert memory["base_bytes"] > 1 << 24
 
 
+@pytest.mark.slow
 def test_on_the_terminal_beside_another_program(command, program, tmp_path):
     code, out, err = command(
         *("ultrasound-step", "--size", 16, "--size", 20, "--medium", "heterogeneous", "--no-plain"),

@@ -65,7 +65,9 @@ def arrays(path):
     return found, counts
 
 
-@pytest.mark.parametrize("solver", list(SOLVERS))
+@pytest.mark.parametrize(
+    "solver", ["tolerance", *(pytest.param(each, marks=pytest.mark.slow) for each in ("fixed", "phase"))]
+)
 def test_kill_9_and_the_same_command(run_text, tmp_path, solver):
     write_run_file(tmp_path, run_text, solver)
     whole = start(tmp_path, "--output", "whole.h5")
@@ -86,7 +88,7 @@ def test_kill_9_and_the_same_command(run_text, tmp_path, solver):
     assert sorted(os.listdir(tmp_path)) == ["run.h5", "run.toml", "whole.h5"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_interrupt_says_where_the_checkpoint_is(run_text, tmp_path, how):
     write_run_file(tmp_path, run_text, "fixed")
     process = start(tmp_path)

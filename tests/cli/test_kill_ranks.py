@@ -110,6 +110,7 @@ def survives(folder, words, output, **kill):
     return got
 
 
+@pytest.mark.slow
 def test_a_fibre_run(folder, run_text):
     """In the second span, behind its first save."""
     head = run_text.replace("spans = 2", 'spans = 2\nnoise_figure = "5 dB"').replace(

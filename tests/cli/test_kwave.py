@@ -230,7 +230,7 @@ def test_field_that_is_lost(kwave, unstable, tmp_path):
 # --- Checkpoints -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", [0, 6])
+@pytest.mark.parametrize("level", [pytest.param(0, marks=pytest.mark.slow), 6])
 def test_legs_make_the_same_file(kwave, tmp_path, level):
     """Each leg ends at its checkpoint; the last one leaves what one run leaves, to the last bit."""
     options = [*EVERYTHING, "-s", 11, "-c", level, "--benchmark", 100]
@@ -338,6 +338,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 def test_run_goes_on_after_a_kill(tmp_path, tmp_path_factory):
     shutil.copy(DATA / f"{D2}.h5", tmp_path / "in.h5")
@@ -368,7 +369,7 @@ def test_run_goes_on_after_a_kill(tmp_path, tmp_path_factory):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGINT")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_ctrl_c_saves(tmp_path, how):
     words = [sys.executable, "-c", MAIN, "kwave", "-i", str(DATA / f"{D2}.h5"), "-o", "out.h5"]
     words += ["--benchmark", "50000", "-r", "1", "--device", "cpu", "-t", "1"]

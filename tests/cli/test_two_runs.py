@@ -134,6 +134,7 @@ def test_outputs_that_are_no_files(command, run_text, output):
     assert Path("/dev/null").is_char_device()
 
 
+@pytest.mark.slow
 def test_names_that_are_not_utf8(tmp_path, run_text):
     """Refused before the run where it is the output; where it is an input the run ends well."""
     name = os.fsdecode(b"r\xff.toml")

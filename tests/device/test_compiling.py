@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 KERNELS = """\
 from numba import njit
 
@@ -41,6 +43,7 @@ def said(folder, number):
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_once_before_the_first_compilation_and_never_with_a_warm_cache(tmp_path):
     (tmp_path / "tiny.py").write_text(KERNELS)
     assert said(tmp_path, "3") == ["before", "compiling", "after"]

@@ -254,6 +254,7 @@ with fftw.planning():
 """
 
 
+@pytest.mark.slow
 @needs_fftw
 def test_processes_that_plan_at_once_keep_the_wisdom_of_all(tmp_path):
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}

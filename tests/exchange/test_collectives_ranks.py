@@ -9,7 +9,7 @@ from wavefabric.collectives import TRANSFER, Schedule, verify
 from wavefabric.collectives.builders.messages import greedy
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
 from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
-from wavefabric.execution.data import count_wrong, fill
+from wavefabric.execution.timed_schedule import count_wrong, fill
 
 
 def _everything(ranks):

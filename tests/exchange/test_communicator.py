@@ -90,7 +90,6 @@ def test_control_plane(comm):
     assert control.all_gather(me) == [0, 1]
     assert control.gather(me, 1) == ([0, 1] if me == 1 else None)
     assert control.max(float(me)) == 1.0
-    assert control.min(me) == 0
     assert control.sum(np.arange(3) + me).tolist() == [1, 3, 5]
     assert np.isnan(control.max(np.nan if me else 1.0))
     if me == 0:

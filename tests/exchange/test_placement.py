@@ -7,8 +7,7 @@ import pytest
 
 from wavefabric.collectives import all_to_all, point_to_point, ring_all_gather
 from wavefabric.errors import InputError
-from wavefabric.exchange.placement import best_placement, crossings, message_counts, traffic
-from wavefabric.exchange.placement_file import read_placement
+from wavefabric.exchange.placement import best_placement, crossings, message_counts, read_placement, traffic
 from wavefabric.system.gpu_topology import parse, query, speed
 
 LEGEND = """

@@ -12,10 +12,19 @@ from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
-from wavefabric.execution import nccl, run_schedule
-from wavefabric.execution.data import EXACT, contribution, count_wrong, expected, fill, values_of
-from wavefabric.execution.ranks import Ranks
-from wavefabric.execution.timed_schedule import Plan, largest_buffers
+from wavefabric.execution import run_schedule
+from wavefabric.execution.measure import Ranks
+from wavefabric.execution.timed_schedule import (
+    EXACT,
+    Plan,
+    contribution,
+    count_wrong,
+    expected,
+    fill,
+    largest_buffers,
+    nccl_rows,
+    values_of,
+)
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 
 
@@ -45,7 +54,7 @@ def test_items_origins_and_elements_differ():
 
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_what_is_wrong_is_counted(cpu, dtype, monkeypatch):
-    monkeypatch.setattr("wavefabric.execution.data._BLOCK", 40)
+    monkeypatch.setattr("wavefabric.execution.timed_schedule._BLOCK", 40)
     comm = solo(cpu)
     schedule = point_to_point("copy", 1, [(0, 0, 100), (0, 0, 7)])
     buffers = {name: comm.allocate((120,), dtype) for name in ("send", "recv")}
@@ -229,14 +238,14 @@ def test_nccls_own_operation_stands_beside(ranks, collective, monkeypatch):
     largest = largest_buffers(run)
     for broken in (False, True):
         monkeypatch.setattr(ranks, "open", lambda name, b=broken: (_OwnComm(ranks.base, b), None))
-        rows, why = nccl.rows(ranks, run, largest, "float32", 1, lambda line: None)
+        rows, why = nccl_rows(ranks, run, largest, "float32", 1, lambda line: None)
         assert why is None
         # Of uneven shares NCCL knows nothing.
         cut = collective not in ("all-reduce", "broadcast", "reduce")
         assert [row["bytes"] for row in rows] == [256, 1332][: 1 if cut else 2]
         assert all((row["wrong"] > 0) == broken for row in rows)
     monkeypatch.setattr(ranks, "open", lambda name: (None, "no NCCL here"))
-    assert nccl.rows(ranks, run, largest, "float32", 1, print) == (None, "no NCCL here")
+    assert nccl_rows(ranks, run, largest, "float32", 1, print) == (None, "no NCCL here")
     own = Plan.of(point_to_point("own", 2, [(0, 1, 3)]), 4)
-    rows, why = nccl.rows(ranks, [own], {}, "float32", 1, print)
+    rows, why = nccl_rows(ranks, [own], {}, "float32", 1, print)
     assert (rows, why) == (None, "NCCL has no operation with the conditions of own")

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 WORDS = """\
 import numpy as np
@@ -18,6 +19,7 @@ def started(numbers):
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_peak_memory_is_not_that_of_the_starter():
     fat = np.ones(400 << 20, np.uint8)
     small = started(1)

@@ -63,6 +63,7 @@ print(sum(linear._row_energy.stats.cache_hits.values()))
     assert [run(code, tmp_path / "cache", source) for source in (PACKAGE, package)] == ["0\n", "1\n"]
 
 
+@pytest.mark.slow
 def test_a_changed_helper_in_another_file_is_seen(tmp_path):
     """`finish_rotate` of kerr_ranks.py calls `rotation` of tiles.py."""
     package = tmp_path / "wavefabric"

@@ -24,9 +24,9 @@ from wavefabric.acoustics.threads import default_threads
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import Communicator, world
+from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.launch.environment import ranks as ranks_started
 from wavefabric.exchange.launch.environment import threads as threads_of_a_rank
-from wavefabric.exchange.same_input import check_agreement
 from wavefabric.lifecycle.checkpoint import Checkpoints, RunCheckpoint
 from wavefabric.lifecycle.collective_errors import locked_by_first_rank
 from wavefabric.lifecycle.memory import check_memory

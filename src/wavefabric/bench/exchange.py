@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.bench.frame import check_range, check_words, percent, result_of, rows, silent
+from wavefabric.bench.frame import check_words, percent, result_of, rows, silent
 from wavefabric.collectives import Schedule, all_to_all, direct_all_gather, point_to_point
-from wavefabric.errors import InputError
 from wavefabric.execution import report
-from wavefabric.execution.data import count_wrong, fill
-from wavefabric.execution.ranks import Ranks, timed
+from wavefabric.execution.measure import Ranks, check_options, timed
 from wavefabric.execution.run_schedule import SIZES, sizes_between
-from wavefabric.execution.timed_schedule import exchanging, microseconds
+from wavefabric.execution.timed_schedule import count_wrong, fill, microseconds
 from wavefabric.results.plots import GREY
 
 PATTERNS = ("ping", "ring", "halo", "all-gather", "all-to-all")
@@ -48,10 +46,7 @@ def run(
     time of the smallest size); ``unavailable``, transports with the reason; ``machine``.
     """
     check_words("patterns", patterns, PATTERNS)
-    for size in sizes:
-        if size < _DTYPE.itemsize or size % _DTYPE.itemsize:
-            raise InputError(f"sizes: {size} bytes given; allowed: multiples of {_DTYPE.itemsize}")
-    check_range("repeats", repeats, 1)
+    check_options(repeats, sizes, _DTYPE.itemsize)
     chosen = list(sizes) or sizes_between(*SIZES["cuda" if ranks.on_gpu else "cpu"])
     parts = ranks.size if {"all-gather", "all-to-all"} & set(patterns) else 2
     # Both buffers, and what is expected of one message.
@@ -104,7 +99,7 @@ def peak(pattern: str, transport: str, ranks: int) -> float | None:
 def _measure(ranks: Ranks, comm, pattern: str, size: int, buffers: list, repeats: int) -> dict[str, Any]:
     schedule = schedule_of(pattern, comm.size, size // _DTYPE.itemsize)
     held = dict(zip(schedule.buffers, buffers[-len(schedule.buffers) :], strict=True))
-    exchange = exchanging(comm.bind(schedule, held))
+    exchange = comm.bind(schedule, held).run
     fill(comm, schedule, held, _DTYPE.name)
     exchange()
     wrong = count_wrong(comm, schedule, held, _DTYPE.name)
@@ -146,8 +141,8 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
             for case in result["cases"]:
                 if case["pattern"] == pattern:
                     _panel(axes, case, report.look(transports.index(case["transport"])))
-            axes.set(title=pattern, yscale="log", xlabel="bytes", ylabel="bus bandwidth (GB/s)")
-            axes.set_xscale("log", base=2)
+            axes.set_title(pattern)
+            report.log_axes(axes, "bytes", "bus bandwidth (GB/s)")
         for axes in panels[len(patterns) :]:
             axes.set_visible(False)
         for number, name in enumerate(transports):

@@ -14,7 +14,7 @@ from wavefabric.bench.frame import check_range, check_step, check_words, result_
 from wavefabric.bench.modified_communicators import without_transfers
 from wavefabric.exchange import Communicator, solo
 from wavefabric.execution import measure, report
-from wavefabric.execution.ranks import Ranks, times
+from wavefabric.execution.measure import Ranks, times
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS

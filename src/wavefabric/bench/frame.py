@@ -9,7 +9,7 @@ from typing import Any
 from wavefabric.device import Device
 from wavefabric.errors import InputError
 from wavefabric.execution import measure, report
-from wavefabric.execution.ranks import Ranks
+from wavefabric.execution.measure import Ranks
 
 Triple = tuple[int, int, int]
 

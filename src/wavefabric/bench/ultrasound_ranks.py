@@ -20,7 +20,7 @@ from wavefabric.bench.frame import Triple, check_range, check_words
 from wavefabric.bench.ultrasound_cases import MEDIA, outline
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
-from wavefabric.execution.ranks import Ranks, timed
+from wavefabric.execution.measure import Ranks, timed
 from wavefabric.execution.report import shape_words
 
 NO_SENSOR = Recording(())

@@ -32,7 +32,7 @@ def command(
     rows = []
     if on_ranks():
         from wavefabric.exchange import describe
-        from wavefabric.exchange.same_input import world_control
+        from wavefabric.exchange.control import world_control
 
         rows = describe.ranks(world_control())
     if not is_rank_zero():

@@ -30,45 +30,32 @@ class RealFFT(Protocol):
 
 
 class Device(Protocol):
-    """Where arrays live and kernels run.
+    """Where arrays live and kernels run."""
 
-    Attributes
-    ----------
-    name : str
-        ``"cpu"``, ``"cuda:0"`` …
-    xp : module
-        ``numpy`` or ``cupy``.
-    threads : int
-        CPU threads used by kernels and transforms (1 on a GPU).
-    """
-
+    #: ``"cpu"``, ``"cuda:0"`` …
     name: str
+    #: ``numpy`` or ``cupy``.
     xp: Any
+    #: CPU threads used by kernels and transforms (1 on a GPU).
     threads: int
 
     def empty(self, shape, dtype) -> Any:
         """Uninitialised array, aligned for the device's transforms."""
-        ...
 
     def zeros(self, shape, dtype) -> Any:
         """Array of zeros."""
-        ...
 
     def asarray(self, array, /, dtype=None) -> Any:
         """Copy of ``array`` on this device (no copy if it is there already)."""
-        ...
 
     def to_host(self, array, /) -> Any:
         """NumPy copy of ``array`` (the array itself on a CPU)."""
-        ...
 
     def fft(self, array, axis: int = -1) -> Any:
         """Out-of-place transform, NumPy's conventions; keeps single precision."""
-        ...
 
     def ifft(self, array, axis: int = -1) -> Any:
         """Out-of-place inverse transform, NumPy's conventions; keeps single precision."""
-        ...
 
     def row_fft(self, rows: int, n: int, dtype) -> InPlaceFFT:
         """Plan transforms of up to ``rows`` rows (or one, of shape (n,)) of ``n`` samples."""
@@ -92,7 +79,6 @@ class Device(Protocol):
 
         Each slice is sized so that its data stay in cache between the operations of ``work``.
         """
-        ...
 
     def kernels(self, module: str) -> Any:
         """Kernels of a module such as ``"wavefabric.optics.propagation.kernels.kerr"``.
@@ -100,7 +86,6 @@ class Device(Protocol):
         On a CPU the Numba module itself; on a GPU the launchers of ``<module>_cuda.py`` over
         ``<module>.cu``. Same names, same argument order.
         """
-        ...
 
     def graph(self, work: Callable[[], None]) -> Callable[[], None]:
         """A callable that repeats the launches of ``work`` cheaply (a CUDA graph on a GPU)."""
@@ -108,7 +93,6 @@ class Device(Protocol):
 
     def synchronize(self) -> None:
         """Wait until all work of the device is done."""
-        ...
 
     def memory(self) -> tuple[int, int]:
         """Free and total memory in bytes."""

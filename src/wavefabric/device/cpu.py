@@ -24,11 +24,12 @@ class CpuDevice:
 
     def __init__(self, threads: int | None = None):
         available = usable_threads()
+        most = max(available, os.cpu_count() or 1)
         self.name = "cpu"
         self.threads = available if threads is None else int(threads)
-        if not 1 <= self.threads <= max(available, os.cpu_count() or 1):
-            raise InputError(f"threads: {threads} given; allowed: 1 to {max(available, os.cpu_count() or 1)}")
-        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+        if not 1 <= self.threads <= most:
+            raise InputError(f"threads: {threads} given; allowed: 1 to {most}")
+        self._pool = ThreadPoolExecutor(self.threads)  # starts its threads when they are needed
 
     def empty(self, shape, dtype):
         # 64-byte alignment: one cache line, one AVX-512 vector, what FFTW was planned for.
@@ -71,10 +72,6 @@ class CpuDevice:
                 work(slice(row, row + 1))
 
         workers = min(self.threads, rows)
-        if workers == 1 or self._pool is None:
-            workers = 1
-            share(0)
-            return
         waiting = [self._pool.submit(share, first) for first in range(1, workers)]
         share(0)
         for task in waiting:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import scipy.fft
@@ -53,64 +54,46 @@ class CpuRowFFT:
         return self._of_thread.plans
 
 
-class FftwPair:
-    """Plans there and back of arrays like those planned for."""
+class CpuFFT(NamedTuple):
+    """Transforms there and back, of arrays like those planned for."""
 
-    def __init__(self, forward, backward):
-        self._forward, self._backward = forward, backward
-
-    def forward(self, source, target=None) -> None:
-        fftw.execute(self._forward, source, source if target is None else target)
-
-    def backward(self, source, target=None) -> None:
-        fftw.execute(self._backward, source, source if target is None else target)
+    forward: Callable[..., None]
+    backward: Callable[..., None]
 
 
-class ScipyRealFFT:
-    """Transforms of real fields by scipy.fft."""
-
-    def __init__(self, shape, axes: tuple[int, ...], threads: int):
-        self._sizes = [shape[axis] for axis in axes]
-        self._options: dict[str, Any] = {"axes": axes, "workers": threads}
-
-    def forward(self, real, spectrum) -> None:
-        spectrum[...] = scipy.fft.rfftn(real, **self._options)
-
-    def backward(self, spectrum, real) -> None:
-        real[...] = scipy.fft.irfftn(spectrum, self._sizes, norm="forward", **self._options)
-
-
-class ScipyAxisFFT:
-    """In-place complex transforms along one axis by scipy.fft."""
-
-    def __init__(self, axis: int, threads: int):
-        self._options: dict[str, Any] = {"axis": axis, "workers": threads}
-
-    def forward(self, array) -> None:
-        array[...] = scipy.fft.fft(array, **self._options)
-
-    def backward(self, array) -> None:
-        array[...] = scipy.fft.ifft(array, norm="forward", **self._options)
-
-
-def real_fft(shape, dtype, axes: tuple[int, ...], threads: int) -> FftwPair | ScipyRealFFT:
+def real_fft(shape, dtype, axes: tuple[int, ...], threads: int) -> CpuFFT:
     """Transforms of real fields with all threads, along all axes or some, the last among them."""
     axes = tuple(axis for axis in axes if shape[axis] > 1 or axis == 2)
-    if not fftw.pyfftw:
-        return ScipyRealFFT(shape, axes, threads)
-    half, complex_ = (*shape[:-1], shape[-1] // 2 + 1), np.result_type(dtype, np.complex64)
-    with fftw.planning():
-        real, spectrum = fftw.aligned(shape, dtype), fftw.aligned(half, complex_)
-        forward = fftw.plan(real, spectrum, fftw.SIGNS[0], axes, threads)
-        return FftwPair(
-            forward, fftw.plan(spectrum, real, fftw.SIGNS[1], axes, threads, "FFTW_DESTROY_INPUT")
-        )
+    if fftw.pyfftw:
+        half, kind = (*shape[:-1], shape[-1] // 2 + 1), np.result_type(dtype, np.complex64)
+        with fftw.planning():
+            real, spectrum = fftw.aligned(shape, dtype), fftw.aligned(half, kind)
+            there = fftw.plan(real, spectrum, fftw.SIGNS[0], axes, threads)
+            back = fftw.plan(spectrum, real, fftw.SIGNS[1], axes, threads, "FFTW_DESTROY_INPUT")
+        return CpuFFT(lambda *arrays: fftw.execute(there, *arrays), lambda *a: fftw.execute(back, *a))
+    sizes = [shape[axis] for axis in axes]
+
+    def forward(real, spectrum) -> None:
+        spectrum[...] = scipy.fft.rfftn(real, axes=axes, workers=threads)
+
+    def backward(spectrum, real) -> None:
+        real[...] = scipy.fft.irfftn(spectrum, sizes, axes, "forward", workers=threads)
+
+    return CpuFFT(forward, backward)
 
 
-def axis_fft(shape, dtype, axis: int, threads: int) -> FftwPair | ScipyAxisFFT:
+def axis_fft(shape, dtype, axis: int, threads: int) -> CpuFFT:
     """In-place complex transforms along one axis of a 3-D array, with all threads."""
-    if not fftw.pyfftw:
-        return ScipyAxisFFT(axis, threads)
-    with fftw.planning():
-        array = fftw.aligned(shape, dtype)
-        return FftwPair(*(fftw.plan(array, array, sign, (axis,), threads) for sign in fftw.SIGNS))
+    if fftw.pyfftw:
+        with fftw.planning():
+            array = fftw.aligned(shape, dtype)
+            there, back = (fftw.plan(array, array, sign, (axis,), threads) for sign in fftw.SIGNS)
+        return CpuFFT(lambda a: fftw.execute(there, a, a), lambda a: fftw.execute(back, a, a))
+
+    def forward(array) -> None:
+        array[...] = scipy.fft.fft(array, axis=axis, workers=threads)
+
+    def backward(array) -> None:
+        array[...] = scipy.fft.ifft(array, axis=axis, norm="forward", workers=threads)
+
+    return CpuFFT(forward, backward)

@@ -1,13 +1,12 @@
-"""FFTW plans whose choice survives the process, so that a resumed run is bit-identical.
+"""FFTW plans whose choice (*wisdom*) survives the process, so that a resumed run is bit-identical.
 
-Planning by measurement is 1.5 times faster in use than by estimate, but may choose differently
-each time. The choice (FFTW's *wisdom*) is therefore stored on disk before the first transform and
-read again by every later process; a checkpoint carries it too.
+Planning by measurement is 1.5 times faster in use than by estimate, but may choose differently each time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import io
 import os
@@ -37,8 +36,12 @@ with contextlib.suppress(ImportError):  # FFTW is GPL: an extra. scipy.fft serve
 
 #: Held while plans are made, which FFTW does for one thread at a time.
 lock = threading.Lock()
+#: Directions of a plan: forward, backward.
+SIGNS = ("FFTW_FORWARD", "FFTW_BACKWARD")
 #: What reading damaged wisdom raises.
 _UNREADABLE = (ValueError, pickle.UnpicklingError, EOFError)
+#: Stands for wisdom that came from a checkpoint: what is stored is not looked at any more.
+_FIXED = (-1, -1)
 _stored: tuple[int, int] | None = None  # time and size of the stored wisdom that this process has
 _size: int | None = None  # of the wisdom after the last planning; exporting it takes milliseconds
 
@@ -93,14 +96,9 @@ class _BytesOnly(pickle.Unpickler):
 
 def _wisdom_tuple(stored: bytes) -> tuple[bytes, ...]:
     wisdom = _BytesOnly(io.BytesIO(stored)).load()
-    three = isinstance(wisdom, tuple) and len(wisdom) == 3  # double, single, long double
-    if not (three and all(isinstance(part, bytes) for part in wisdom)):
+    if type(wisdom) is not tuple or [type(part) for part in wisdom] != [bytes] * 3:  # for each precision
         raise ValueError("not FFTW wisdom")
     return wisdom
-
-
-#: Stands for wisdom that came from a checkpoint: what is stored is not looked at any more.
-_FIXED = (-1, -1)
 
 
 def _load() -> None:
@@ -125,9 +123,7 @@ def _stamp(file: Path) -> tuple[int, int]:
 def _alone() -> Iterator[None]:
     """One process of this machine plans at a time: of ranks that plan at once, all take the same plans."""
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(ImportError, OSError):
-            import fcntl
-
+        with contextlib.suppress(OSError):
             path = _wisdom_file().with_suffix(".lock")
             path.parent.mkdir(parents=True, exist_ok=True)
             fcntl.flock(stack.enter_context(open(path, "w")), fcntl.LOCK_EX)
@@ -177,10 +173,6 @@ def planning() -> Iterator[None]:
 
 def _wisdom_size() -> int:
     return sum(map(len, pyfftw.export_wisdom()))  # It only grows; its lines come in any order.
-
-
-#: Directions of a plan: forward, backward.
-SIGNS = ("FFTW_FORWARD", "FFTW_BACKWARD")
 
 
 def plan(source, target, sign: str, axes: tuple[int, ...], threads: int, *flags: str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Any
 
 from wavefabric.device.base import Device
 from wavefabric.errors import InputError, MissingExtra
@@ -11,32 +12,28 @@ from wavefabric.system.machine import cpu_model, usable_threads
 
 def cuda_count() -> int:
     """Number of CUDA devices that can be used, 0 where CuPy or a driver is missing."""
+    cuda, _ = _cuda()
+    return cuda.count() if cuda else 0
+
+
+def _cuda() -> tuple[Any, str]:
+    """`wavefabric.device.cuda` where there is a GPU, else None; and in words whether it can be used."""
     if find_spec("cupy") is None:
-        return 0
+        return None, "not installed"
     try:
         from wavefabric.device import cuda
 
-        return cuda.count()
-    except Exception:  # A broken driver or toolkit reads as "no GPU" here; `info` says why.
-        return 0
+        return (cuda, "available") if cuda.count() else (None, "no CUDA device found")
+    except Exception as error:  # A broken driver or toolkit reads as "no GPU".
+        return None, f"not usable: {error}".splitlines()[0]
 
 
 def get_device(name: str = "auto", threads: int | None = None) -> Device:
     """Device by name.
 
-    Parameters
-    ----------
-    name : str
-        ``"cpu"``, ``"cuda"``, ``"cuda:K"``, or ``"auto"`` (the first GPU if there is one).
-    threads : int, optional
-        CPU threads; all that this process may use by default.
-
-    Raises
-    ------
-    InputError
-        If the name is unknown or the GPU does not exist.
-    MissingExtra
-        If a GPU is asked for and CuPy is not installed.
+    ``name`` is ``"cpu"``, ``"cuda"``, ``"cuda:K"``, or ``"auto"`` (the first GPU if there is one);
+    ``threads`` are those of a CPU, by default all that this process may use. `InputError` if the name is
+    unknown or the GPU does not exist; `MissingExtra` if a GPU is asked for and CuPy is not installed.
     """
     if name == "auto":
         name = "cuda" if cuda_count() else "cpu"
@@ -61,19 +58,10 @@ def describe() -> dict:
     """What this machine offers: CPU, FFT library, GPUs."""
     from wavefabric.device import fftw
 
-    facts: dict = {
+    cuda, state = _cuda()
+    return {
         "cpu": {"model": cpu_model(), "threads": usable_threads()},
         "fft": {"library": fftw.library(), "wisdom": fftw.wisdom_state()},
-        "gpus": [],
+        "gpus": cuda.describe() if cuda else [],
+        "cuda": state,
     }
-    if find_spec("cupy") is None:
-        facts["cuda"] = "not installed"
-        return facts
-    try:
-        from wavefabric.device import cuda
-
-        facts["gpus"] = cuda.describe()
-        facts["cuda"] = "available" if facts["gpus"] else "no CUDA device found"
-    except Exception as error:  # Say why rather than fail: this is a diagnosis.
-        facts["cuda"] = f"not usable: {error}".splitlines()[0]
-    return facts

@@ -11,58 +11,43 @@ import wavefabric
 from wavefabric.collectives import Schedule
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
-from wavefabric.exchange.control import Control, MPIControl
+from wavefabric.exchange.control import (
+    Control,
+    MPIControl,
+    abort_on_uncaught_error,
+    check_agreement,
+    mpi_world,
+)
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.placement import rank_device
 from wavefabric.exchange.program import Program
-from wavefabric.exchange.same_input import abort_on_uncaught_error, check_agreement, mpi_world
-from wavefabric.exchange.transports import TRANSPORTS
-from wavefabric.exchange.transports.base import Exchange, Transport
-from wavefabric.exchange.transports.select import make_transport
+from wavefabric.exchange.transports import TRANSPORTS, open_transport
+from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport
 from wavefabric.results.provenance import NUMERICAL, versions
 
 
 class Communicator:
-    """Ranks that run schedules together. Made by `world` or `solo`.
+    """Ranks that run schedules together, made by `world` or `solo`.
 
-    Attributes
-    ----------
-    rank, size : int
-    device : Device
-        This rank's.
-    control : Control
-        Small objects between ranks.
+    ``rank`` is its number of ``size``, ``device`` this rank's; ``control`` carries small objects between
+    ranks, what ``transport`` names carries data.
     """
 
     def __init__(self, control: Control, device, transport: Transport):
         self.control, self.device = control, device
         self.rank, self.size = control.rank, control.size
-        self._transport = transport
+        self._transport, self.transport = transport, transport.name
         self._exchanges: dict[tuple, tuple[Any, Exchange]] = {}
-
-    @property
-    def transport(self) -> str:
-        """Name of the transport."""
-        return self._transport.name
 
     def allocate(self, shape, dtype):
         """Uninitialised array of the device that peers may reach; made once, before the first step."""
         return self._transport.allocate(shape, np.dtype(dtype))
 
     def bind(self, schedule: Schedule, buffers: dict[str, Any]) -> Exchange:
-        """Make an exchange of a schedule and this rank's buffers; collective.
+        """Make an exchange of a schedule, the same on all ranks, and this rank's buffers; collective.
 
-        Parameters
-        ----------
-        schedule : Schedule
-            The same on all ranks.
-        buffers : dict of str to 1-D contiguous array
-            From `allocate`; of one dtype, with as many elements as the schedule says.
-
-        Raises
-        ------
-        InputError
-            If the schedule is for another number of ranks, or a buffer is missing or too small.
+        Buffers are 1-D contiguous arrays from `allocate`, of one dtype, with as many elements as the schedule
+        says. `InputError` if it is for another number of ranks, or a buffer is missing or too small.
         """
         if schedule.ranks != self.size:
             raise InputError(f"schedule: {schedule.name} is for {schedule.ranks} ranks; here are {self.size}")
@@ -79,7 +64,7 @@ class Communicator:
         return self._transport.bind(program, arrays, scratch)
 
     def run(self, schedule: Schedule, buffers: dict[str, Any]) -> None:
-        """Execute a schedule: `bind`, which is kept for the next time, start and finish."""
+        """Execute a schedule: `bind`, kept for the next time, start and finish."""
         key = (id(schedule), *(id(buffers.get(name)) for name in schedule.buffers))
         if key not in self._exchanges:
             # The objects are kept too, so that the identities in their key are not used again.
@@ -89,20 +74,16 @@ class Communicator:
     def own_collective(self, collective: str, buffers: list[Any], root: int = 0) -> Callable[[], None]:
         """The transport library's own form of a collective operation, to be run many times; collective.
 
-        ``collective`` is one of `wavefabric.collectives.conditions.COLLECTIVES`, with buffers as its `layout`
-        has them, whole: the operation is in place in the one buffer, all-to-all goes from the first to the
-        second. Ranks' shares are equal. `InputError` if the transport is not NCCL, or cannot do this.
+        Buffers are those of `wavefabric.collectives.conditions.layout`, whole: the operation is in place in
+        the one buffer, all-to-all goes from the first to the second. Ranks' shares are equal. `InputError`
+        if the transport is not NCCL, or cannot do this.
         """
         return self._transport.own_collective(collective, buffers, root)
 
     def describe(self) -> dict[str, Any]:
         """Ranks, transport and device, in words."""
-        return {
-            "ranks": self.size,
-            "transport": self.transport,
-            "device": self.device.name,
-            **self._transport.describe(),
-        }
+        facts = {"ranks": self.size, "transport": self.transport, "device": self.device.name}
+        return facts | self._transport.describe()
 
 
 def solo(device: str | Device | None = None) -> Communicator:
@@ -117,23 +98,10 @@ def world(
 ) -> Communicator:
     """All ranks that were started together; one rank if this process was started alone.
 
-    Parameters
-    ----------
-    transport : str
-        Of `TRANSPORTS`.
-    device : str or Device, optional
-        By default the GPU that belongs to this rank, or the CPU where there is none. ``"cuda"`` means
-        this rank's GPU too.
-    placement : list of int, optional
-        GPU of each rank of a host, in the order of its ranks.
-
-    Raises
-    ------
-    InputError
-        For an unknown transport, or one that cannot serve this device or these ranks; if the ranks do not
-        see one another.
-    MissingExtra
-        If mpi4py is needed and missing.
+    ``transport`` is one of `TRANSPORTS`. ``device`` is by default (or for ``"cuda"``) the GPU of this rank,
+    or the CPU where there is none; ``placement`` names the GPU of each rank of a host. `InputError` for a
+    transport that is unknown or cannot serve here, and for ranks that do not see one another; `MissingExtra`
+    if mpi4py is needed and missing.
     """
     if transport not in TRANSPORTS:
         raise InputError(f"transport: {transport!r} given; allowed: {', '.join(TRANSPORTS)}")
@@ -147,4 +115,7 @@ def world(
     check_agreement(control, {"wavefabric": wavefabric.__version__, **versions(NUMERICAL)})
     local = comm.Split_type(MPI.COMM_TYPE_SHARED)
     device = rank_device(device, local.Get_rank(), placement)
-    return Communicator(control, device, make_transport(transport, comm, control, local, device))
+    on_this_host = set(local.allgather(control.rank))
+    same_host = [peer in on_this_host for peer in range(control.size)]
+    opened = open_transport(transport, RankGroup(comm, same_host, control, device))
+    return Communicator(control, device, opened)

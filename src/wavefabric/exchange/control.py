@@ -1,19 +1,29 @@
-"""The control plane: small Python objects and host arrays between ranks, by MPI, or none for one rank."""
+"""The control plane: small Python objects and host arrays between ranks, by MPI, or none for one rank.
+
+And what ranks do with it before anything else: find one another, and compare what they were given.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, NoReturn
 
 import numpy as np
 
-from wavefabric.exchange.launch import dev_shm, rank_status, watch
+from wavefabric.errors import InputError, MissingExtra
+from wavefabric.exchange.launch import dev_shm, environment, rank_status, watch
 from wavefabric.exchange.launch.watch import waiting
 
 #: MPI counts are 32-bit integers in many calls: pieces below that.
 _PIECE = 1 << 30
 _FAILURE_BYTES = 4096
+#: Characters of a value that a message shows.
+_SHOWN = 60
+#: Seconds that a rank with an uncaught error waits for the others to come to one as well.
+_PATIENCE = 5.0
+_guarded: list[Control] = []
 
 
 class Control:
@@ -38,10 +48,6 @@ class Control:
 
     def max(self, value: Any) -> Any:
         """Largest value; NaN if there is one."""
-        return value
-
-    def min(self, value: Any) -> Any:
-        """Smallest value; NaN if there is one."""
         return value
 
     def sum(self, value: Any) -> Any:
@@ -93,9 +99,6 @@ class MPIControl(Control):
     def max(self, value):
         return self._reduce(np.maximum, value)
 
-    def min(self, value):
-        return self._reduce(np.minimum, value)
-
     def sum(self, value):
         return self._reduce(np.add, value)
 
@@ -138,3 +141,56 @@ class MPIControl(Control):
         rank_status.close_output()
         self._comm.Abort(code)
         raise SystemExit(code)
+
+
+def check_agreement(control: Control, facts: dict[str, str]) -> None:
+    """Compare facts between ranks, such as versions, digests of the input, options; collective.
+
+    `InputError` on all ranks alike names the first key that differs, two ranks and their values.
+    """
+    gathered = control.all_gather(facts)
+    for key in dict.fromkeys(key for each in gathered for key in each):
+        values = [each.get(key, "nothing") for each in gathered]
+        other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
+        if other is not None:
+            differ = f"rank 0 has {values[0][:_SHOWN]}, rank {other} has {values[other][:_SHOWN]}"
+            raise InputError(f"{key}: {differ}; allowed: the same on all ranks")
+
+
+def mpi_world():
+    """mpi4py's communicator of all ranks; `MissingExtra` without it, `InputError` if it sees others."""
+    started = environment.expected_ranks() or environment.ranks()
+    fault = "they do not see one another" if environment.ranks() == 1 else ""
+    if not fault:
+        try:
+            from mpi4py import MPI
+        except ImportError:
+            raise MissingExtra("more than one rank", "mpi") from None
+        if MPI.COMM_WORLD.Get_size() == started:
+            return MPI.COMM_WORLD
+        fault = f"mpi4py sees {MPI.COMM_WORLD.Get_size()}"
+    raise InputError(
+        f"ranks: {started} were started, but {fault}; mpiexec and mpi4py must belong to the same MPI"
+    )
+
+
+@lru_cache(maxsize=1)
+def world_control() -> Control:
+    """The control plane of all ranks without devices; collective the first time; errors of `mpi_world`."""
+    return Control() if environment.ranks() == 1 else MPIControl(mpi_world())
+
+
+def abort_on_uncaught_error(control: Control) -> None:
+    """From now on an uncaught error of one rank's script ends all ranks; they would wait for it for ever."""
+    if _guarded:
+        return
+    _guarded.append(control)
+    before = sys.excepthook
+
+    def hook(kind, error, trace) -> None:
+        before(kind, error, trace)
+        sys.stderr.flush()
+        if control.gather_failures("", 1, _PATIENCE) is None:
+            control.abort(1)
+
+    sys.excepthook = hook

@@ -2,65 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
 from typing import Any
 
 from wavefabric.device.select import cuda_count
-from wavefabric.errors import InputError, MissingExtra
-from wavefabric.exchange.launch import environment, mpiexec
+from wavefabric.errors import InputError
+from wavefabric.exchange.launch import environment
 from wavefabric.exchange.placement import rank_device
-from wavefabric.exchange.transports import TRANSPORTS
-from wavefabric.exchange.transports.select import device_pointers_are_safe, nccl_missing
+from wavefabric.exchange.transports import TRANSPORTS, available
 from wavefabric.system import gpu_topology
 from wavefabric.system.machine import usable_threads
 
 
 def transports() -> dict[str, dict[str, Any]]:
     """Each transport: ``available``, and in ``detail`` its library or what is missing. Starts children."""
-    gpus = cuda_count()
-    looks = {"mpi-cuda": _mpi_cuda, "nccl": _nccl, "p2p": lambda: _p2p(gpus)}
-    available, detail = _mpi()
-    rows = {"mpi": (available, detail)}
-    for name in list(TRANSPORTS)[2:]:
-        if not available:
+    gpus, rows = cuda_count(), {"mpi": available("mpi")}
+    for name, offer in list(TRANSPORTS.items())[2:]:
+        if not rows["mpi"][0]:
             rows[name] = False, "needs MPI to start with"
+        elif not gpus and not offer.cpu:
+            rows[name] = False, "no CUDA device that can be used"
         else:
-            rows[name] = looks[name]() if gpus else (False, "no CUDA device that can be used")
+            rows[name] = available(name)
     return {name: {"available": yes, "detail": text} for name, (yes, text) in rows.items()}
-
-
-def _mpi() -> tuple[bool, str]:
-    try:
-        library = mpiexec.library()
-        program = mpiexec.find(library)
-    except (InputError, MissingExtra) as error:
-        return False, str(error)
-    return True, f"{library.version}, mpi4py {library.mpi4py}, {program.name}"
-
-
-def _mpi_cuda() -> tuple[bool, str]:
-    safe, why = device_pointers_are_safe()
-    return safe, "MPI takes device pointers" if safe else f"MPI takes no device pointers ({why})"
-
-
-def _nccl() -> tuple[bool, str]:
-    missing = nccl_missing()
-    if missing is not None:
-        return False, missing
-    from wavefabric.exchange.transports.nccl import library_version
-
-    return True, f"NCCL {library_version()}"
-
-
-def _p2p(gpus: int) -> tuple[bool, str]:
-    from cupy.cuda import runtime
-
-    pairs = itertools.combinations(range(gpus), 2)
-    apart = [f"{a} and {b}" for a, b in pairs if not runtime.deviceCanAccessPeer(a, b)]
-    if apart:
-        return False, f"GPUs without access to each other: {', '.join(apart)}"
-    return True, "all GPUs reach one another" if gpus > 1 else "one GPU, which ranks may share"
 
 
 def links() -> dict[str, Any] | None:

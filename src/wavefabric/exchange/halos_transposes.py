@@ -35,9 +35,8 @@ def _shape(box: Box) -> tuple[int, ...]:
 class RegionExchange:
     """Messages between boxes of arrays, packed and unpacked by one kernel each.
 
-    ``messages`` are those of all ranks, the same list everywhere; within one rank they are copied. Boxes that
-    a rank receives must not overlap. Shapes are those of this rank's arrays, (Nz, Ny, Nx), of a real or
-    complex ``dtype``; so many ``fields`` travel together.
+    ``messages`` are those of all ranks, the same list everywhere; boxes that a rank receives must not
+    overlap. Shapes are those of this rank's arrays, (Nz, Ny, Nx); so many ``fields`` travel together.
     """
 
     def __init__(
@@ -48,19 +47,16 @@ class RegionExchange:
         rank = comm.rank
         remote = [m for m in messages if m.src != m.dst]
         local = [m for m in messages if m.src == m.dst == rank]
-        schedule = point_to_point(
-            "regions", comm.size, [(m.src, m.dst, fields * math.prod(_shape(m.src_box))) for m in remote]
+        sizes = [(m.src, m.dst, fields * math.prod(_shape(m.src_box))) for m in remote]
+        schedule = point_to_point("regions", comm.size, sizes)
+        boxes = (
+            [m.src_box for m in remote if m.src == rank],
+            [m.dst_box for m in remote if m.dst == rank],
+            [m.src_box for m in local],
+            [m.dst_box for m in local],
         )
-
-        def table(boxes: list[Box]):
-            return self._kernels.make_table(comm.device, boxes, fields)
-
-        self._out = table([m.src_box for m in remote if m.src == rank])
-        self._in = table([m.dst_box for m in remote if m.dst == rank])
-        self._local_from, self._local_to = (
-            table([m.src_box for m in local]),
-            table([m.dst_box for m in local]),
-        )
+        tables = (self._kernels.make_table(comm.device, each, fields) for each in boxes)
+        self._out, self._in, self._local_from, self._local_to = tables
         self._has_local = bool(local)
         sizes = [schedule.sizes[b][rank].sum() for b in range(2)]
         self._send, self._receive = (comm.allocate((max(1, int(size)),), dtype) for size in sizes)
@@ -89,9 +85,12 @@ class RegionExchange:
         self._kernels.unpack(self._receive, arrays, self._in, weights)
         self._sources = []
 
+    def run(self, sources: list[Any], targets: list[Any]) -> None:
+        """Start and finish."""
+        self.start(sources)
+        self.finish(targets)
+
     def _check(self, arrays, which: int) -> None:
-        if len(arrays) != self.fields or any(tuple(a.shape) != self._shapes[which] for a in arrays):
-            raise ValueError(
-                f"{len(arrays)} arrays of shapes {[a.shape for a in arrays]}; allowed: {self.fields} of "
-                f"{self._shapes[which]}"
-            )
+        shapes, allowed = [tuple(a.shape) for a in arrays], [self._shapes[which]] * self.fields
+        if shapes != allowed:
+            raise ValueError(f"arrays of shapes {shapes}; allowed: {allowed}")

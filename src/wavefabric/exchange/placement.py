@@ -1,23 +1,33 @@
-"""Which GPU each rank takes: its own, or with as little traffic over slow links as a schedule allows."""
+"""Which GPU each rank takes: its own, what a file says, or what sends least over slow links."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from wavefabric.collectives import Schedule
+from wavefabric.collectives.structure import transfer_elements
 from wavefabric.device import Device, get_device
 from wavefabric.device.select import cuda_count
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, cut, quoted, visible
 from wavefabric.exchange.launch import environment
+from wavefabric.files.input import read_bytes
+from wavefabric.files.text import parse_toml
 from wavefabric.system.gpu_topology import GpuTopology
 
 #: All placements are tried up to so many (8 ranks on 8 GPUs: 40320).
 _EXACT = 50_000
+#: Numbers of GPUs that a file may name: a bound on absurd input.
+MOST_GPUS = 4096
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def rank_device(device: str | Device | None, local_rank: int, placement: list[int] | None = None) -> Device:
@@ -38,31 +48,37 @@ def rank_device(device: str | Device | None, local_rank: int, placement: list[in
     return get_device(f"cuda:{placement[local_rank]}")
 
 
+# --- the least traffic ----------------------------------------------------------------------------------
+
+
 def traffic(schedule: Schedule) -> np.ndarray:
     """Elements from rank to rank in one run of a schedule, shape (ranks, ranks)."""
-    total = np.zeros((schedule.ranks, schedule.ranks), np.int64)
-    for transfer in schedule.transfers:
-        source, first = int(transfer["src"]), int(transfer["src_chunk"])
-        sizes = schedule.sizes[transfer["src_buffer"]][source]
-        moved = int(sizes[first : first + int(transfer["count"])].sum())
-        total[source, transfer["dst"]] += moved
-    np.fill_diagonal(total, 0)
-    return total
+    return _between_ranks(schedule, transfer_elements(schedule))
 
 
 def message_counts(schedule: Schedule) -> np.ndarray:
-    """Messages from rank to rank in one run of a schedule, shape (ranks, ranks); both directions count."""
+    """Messages from rank to rank in one run of a schedule, shape (ranks, ranks)."""
+    return _between_ranks(schedule, 1)
+
+
+def _between_ranks(schedule: Schedule, amounts) -> np.ndarray:
     total = np.zeros((schedule.ranks, schedule.ranks), np.int64)
-    np.add.at(total, (schedule.transfers["src"], schedule.transfers["dst"]), 1)
+    np.add.at(total, (schedule.transfers["src"], schedule.transfers["dst"]), amounts)
     np.fill_diagonal(total, 0)
     return total
 
 
-def crossings(counts: np.ndarray, topology: GpuTopology, gpus: list[int]) -> dict[str, int]:
-    """What of ``counts``, shape (ranks, ranks), goes over each class of links, slow ones first."""
-    used = topology.only(gpus)
-    links = np.array(used.links)
-    return {name: int(counts[links == name].sum()) for name in topology.classes}
+def crossings(amounts: np.ndarray, topology: GpuTopology, gpus: list[int]) -> dict[str, int]:
+    """What crosses links of each class, slow ones first, where rank r is on ``gpus[r]``."""
+    return dict(zip(topology.classes, _by_class(amounts, topology, [gpus])[:, 0].tolist(), strict=True))
+
+
+def _by_class(amounts: np.ndarray, topology: GpuTopology, placements) -> np.ndarray:
+    """What crosses links of each class in each placement: (classes, placements)."""
+    placed = np.asarray(placements)
+    links = np.array(topology.links)[placed[:, :, None], placed[:, None, :]]
+    crossed = [(amounts * (links == name)).sum((1, 2)) for name in topology.classes]
+    return np.array(crossed, np.int64).reshape(-1, len(placed))
 
 
 @dataclass(frozen=True)
@@ -91,83 +107,54 @@ def best_placement(schedule: Schedule, topology: GpuTopology) -> Placement:
     swapped while that helps. Of equally good ones the first in order of numbers is taken, so that all ranks
     agree. `InputError` if there are fewer GPUs than ranks.
     """
-    ranks = schedule.ranks
-    if ranks > topology.gpus:
-        raise InputError(f"placement: {ranks} ranks on {topology.gpus} GPUs; allowed: a GPU for each rank")
+    ranks, gpus = schedule.ranks, topology.gpus
+    if ranks > gpus:
+        raise InputError(f"placement: {ranks} ranks on {gpus} GPUs; allowed: a GPU for each rank")
     moved, counted = traffic(schedule), message_counts(schedule)
-    exact = math.perm(topology.gpus, ranks) <= _EXACT
-    search = _compare_all if exact else _search
-    best, worst = search(moved, counted, topology)
-    slowest = topology.classes[0] if topology.classes else ""
-    count = {gpus: crossings(counted, topology, list(gpus)).get(slowest, 0) for gpus in (best, worst)}
-    return Placement(list(best), slowest, count[best], count[worst])
+
+    def cost(placed: list[int]) -> list[int]:
+        return _by_class(moved, topology, [placed])[:, 0].tolist()
+
+    def kept_off_slowest(placed: list[int]) -> list[int]:
+        return (-_by_class(counted, topology, [placed])[:1, 0]).tolist()
+
+    if math.perm(gpus, ranks) <= _EXACT:
+        tried = np.array(list(itertools.permutations(range(gpus), ranks)))
+        costs, messages = (_by_class(amounts, topology, tried) for amounts in (moved, counted))
+        # lexsort takes its last key first; it is stable, so that the first of equals stays first.
+        best = tried[np.lexsort(costs[::-1])[0] if len(costs) else 0].tolist()
+        worst = tried[messages[0].argmax() if len(costs) else 0].tolist()
+    else:
+        plain = list(range(ranks))
+        starts = [*(_greedy(moved + moved.T, topology, first) for first in range(gpus)), plain]
+        _, best = min(_improve(start, gpus, cost) for start in starts)
+        # Every other GPU first: far apart on most hosts.
+        scattered = [*range(0, gpus, 2), *range(1, gpus, 2)][:ranks]
+        _, worst = min(_improve(start, gpus, kept_off_slowest) for start in (scattered, plain))
+    slowest = next(iter(topology.classes), "")
+    crossing, most = (crossings(counted, topology, placed).get(slowest, 0) for placed in (best, worst))
+    return Placement(best, slowest, crossing, most)
 
 
-def _levels(topology: GpuTopology) -> np.ndarray:
-    """Number of the class of each link, 0 for the slowest; the last number for a GPU with itself."""
-    order = {name: number for number, name in enumerate(topology.classes)}
-    return np.array([[order.get(link, len(order)) for link in row] for row in topology.links])
-
-
-def _compare_all(moved, counted, topology: GpuTopology) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Best placement by bytes, and worst by messages over the slowest class."""
-    levels = _levels(topology)
-    tried = np.array(list(itertools.permutations(range(topology.gpus), len(moved))))
-    costs = np.zeros((len(topology.classes), len(tried)), np.int64)
-    worst = np.zeros(len(tried), np.int64)
-    for a, b in zip(*np.nonzero(moved + counted), strict=True):
-        level = levels[tried[:, a], tried[:, b]]
-        for number in range(len(costs)):
-            costs[number] += moved[a, b] * (level == number)
-        worst += counted[a, b] * (level == 0)
-    # lexsort takes its last key first; it is stable, so that the first of equals stays first.
-    best = np.lexsort(costs[::-1])[0] if len(costs) else 0
-    return tuple(map(int, tried[best])), tuple(map(int, tried[np.argmax(worst)]))
-
-
-def _search(moved, counted, topology: GpuTopology) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    levels, classes = _levels(topology), len(topology.classes)
-    both, number = moved + moved.T, counted + counted.T
-
-    def bytes_by_class(gpus: list[int]) -> tuple[int, ...]:
-        level = levels[np.ix_(gpus, gpus)]
-        return tuple(int(both[level == c].sum()) for c in range(classes))
-
-    def messages_not_over_slowest(gpus: list[int]) -> tuple[int, ...]:
-        return (-int(number[levels[np.ix_(gpus, gpus)] == 0].sum()),)
-
-    starts = [_greedy(both, levels, first) for first in range(topology.gpus)]
-    starts.append(list(range(len(moved))))
-    best = min(_improve(start, topology.gpus, bytes_by_class) for start in starts)
-    # Every other GPU first: far apart on most hosts.
-    scattered = [*range(0, topology.gpus, 2), *range(1, topology.gpus, 2)][: len(moved)]
-    starts = [scattered, list(range(len(moved)))]
-    worst = min(_improve(start, topology.gpus, messages_not_over_slowest) for start in starts)
-    return tuple(best[1]), tuple(worst[1])
-
-
-def _greedy(both, levels, first: int) -> list[int]:
+def _greedy(both: np.ndarray, topology: GpuTopology, first: int) -> list[int]:
     """Place the rank that talks most with those placed where that costs least, beginning on one GPU."""
-    ranks, gpus = len(both), len(levels)
+    ranks, links = len(both), topology.links
     placed = {int(np.argmax(both.sum(1))): first}
     while len(placed) < ranks:
         left = [rank for rank in range(ranks) if rank not in placed]
         rank = max(left, key=lambda rank: (sum(both[rank, other] for other in placed), -rank))
 
         def cost(gpu: int, rank: int = rank) -> tuple:
-            pairs = [(int(levels[gpu, at]), int(both[rank, other])) for other, at in placed.items()]
-            return *(sum(n for level, n in pairs if level == c) for c in range(levels.max())), gpu
+            pairs = [(links[gpu][at], int(both[rank, other])) for other, at in placed.items()]
+            return *(sum(n for link, n in pairs if link == name) for name in topology.classes), gpu
 
-        placed[rank] = min((gpu for gpu in range(gpus) if gpu not in placed.values()), key=cost)
+        placed[rank] = min((gpu for gpu in range(topology.gpus) if gpu not in placed.values()), key=cost)
     return [placed[rank] for rank in range(ranks)]
 
 
-def _improve(
-    gpus: list[int], total: int, cost: Callable[[list[int]], tuple[int, ...]]
-) -> tuple[tuple[int, ...], list[int]]:
+def _improve(gpus: list[int], total: int, cost: Callable[[list[int]], list[int]]) -> tuple[list, list[int]]:
     """Swap two ranks, or move one to a free GPU, while that helps; the cost and the placement."""
-    gpus, least = list(gpus), cost(gpus)
-    better = True
+    least, better = cost(gpus), True
     while better:
         better = False
         for a, gpu in itertools.product(range(len(gpus)), range(total)):
@@ -179,3 +166,62 @@ def _improve(
             if value < least:
                 gpus, least, better = trial, value, True
     return least, gpus
+
+
+# --- files ----------------------------------------------------------------------------------------------
+
+
+def read_placement(path: str | Path, ranks: int | None = None) -> list[int]:
+    """Read the GPU of each rank, rank 0 first; with ``ranks``, there must be so many.
+
+    The file is TOML with ``placement = [0, 1, …]``, JSON with such a list or table, or text: numbers with
+    blanks, commas or line ends between; ``#`` begins a remark. `InputError` names file, line and what is
+    allowed.
+    """
+    path = Path(path)
+    try:
+        text = read_bytes(path).decode("utf-8")
+    except (OSError, ValueError) as error:  # ValueError: no text, or a name with a null byte
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise InputError(f"--placement: {path} cannot be read ({reason}); allowed: a file, or auto") from None
+    if path.suffix.lower() in (".json", ".toml"):
+        entries = [(f"entry {number}", value) for number, value in enumerate(_listed(path, text), 1)]
+    else:
+        entries = [
+            (f"line {number}", int(word) if _NUMBER.fullmatch(word) else word)
+            for number, line in enumerate(text.splitlines(), 1)
+            for word in line.partition("#")[0].replace(",", " ").split()
+        ]
+    seen: dict[int, str] = {}
+    for where, value in entries:
+        if type(value) is not int or not 0 <= value < MOST_GPUS:
+            allowed = f"the number of a GPU, 0 to {MOST_GPUS - 1}"
+            raise InputError(f"{path}, {where}: {quoted(value)} given; allowed: {allowed}")
+        if value in seen:
+            again = f"GPU {value} is given again (first: {seen[value]})"
+            raise InputError(f"{path}, {where}: {again}; allowed: each once")
+        seen[value] = where
+    if ranks is not None and len(seen) != ranks:
+        raise InputError(f"{path}: {len(seen)} GPUs given; allowed: one for each of {ranks} ranks")
+    return list(seen)
+
+
+def _listed(path: Path, text: str) -> list[Any]:
+    """The list in JSON or TOML."""
+    try:
+        content = parse_toml(text, str(path)) if path.suffix.lower() == ".toml" else json.loads(text)
+    except InputError:
+        raise
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}, line {error.lineno}: {error.msg}; allowed: JSON") from None
+    except (RecursionError, ValueError):  # Python reads no whole number of more than 4300 digits
+        raise InputError(f"{path}: nested too deeply, or a number too long; allowed: JSON") from None
+    if isinstance(content, dict):
+        if set(content) != {"placement"}:
+            keys = ", ".join(cut(visible(str(key))) for key in content) or "nothing"
+            raise InputError(f"{path}: {keys} given; allowed: placement = [GPU of rank 0, of rank 1, ...]")
+        content = content["placement"]
+    if not isinstance(content, list):
+        allowed = "a list with the GPU of each rank"
+        raise InputError(f"{path}: placement: {quoted(content)} given; allowed: {allowed}")
+    return content

@@ -1,14 +1,118 @@
-"""A fabric from the lines that were fitted to times."""
+"""A fabric from times: lines fitted to them, the fabric that these make, and both as tables."""
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from wavefabric.execution import report
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 
+#: Residuals beyond this many standard deviations weigh less (Huber 1964, doi:10.1214/aoms/1177703732; 95 %
+#: as efficient as least squares where errors are normal).
+_HUBER = 1.345
+_TURNS = 20
+#: Largest residual with which a fit stands for what was measured: at 0.75 a time is four times its line.
+RESIDUAL = 0.75
+#: Where bytes make up less than this share of the time of the largest size, their rate is not seen.
+_SEEN = 0.01
 #: Where all ranks at once get less than this share of what a pair alone gets, they share something.
 _SHARED = 0.7
+#: Patterns in words.
+_WORDS = {
+    "ring": "each rank to the next",
+    "both": "each rank to both neighbours",
+    "one-to-all": "one to all",
+    "all-to-one": "all to one",
+    "all-to-all": "all to all",
+    "round": "a round of a ring",
+    "add": "an addition",
+}
+#: Patterns whose lines become numbers of a fabric, beside the pairs.
+_USED = ("one-to-all", "all-to-one", "all-to-all", "round", "add")
+
+
+@dataclass(frozen=True)
+class Line:
+    """t = max(floor, α + bytes/bandwidth): s, B/s; ``residuals`` are (fitted − measured)/measured.
+
+    No time is shorter than the floor, however few the bytes; 0 if there is none.
+    """
+
+    alpha: float
+    bandwidth: float
+    floor: float
+    residuals: tuple[float, ...]
+
+    @property
+    def worst(self) -> float:
+        """Largest residual, whatever its sign."""
+        return max(map(abs, self.residuals))
+
+    def grows(self, nbytes: float) -> bool:
+        """Whether so many bytes, the most that were sent, take a share of the time that can be seen."""
+        return nbytes / self.bandwidth > _SEEN * self.seconds(nbytes)
+
+    def seconds(self, nbytes):
+        """The time of so many bytes."""
+        return np.maximum(self.floor, self.alpha + nbytes / self.bandwidth)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "residuals": list(self.residuals), "worst": self.worst}
+
+
+def fit(nbytes: Sequence[float], seconds: Sequence[float], floor: bool = False) -> Line:
+    """Fit a line with α ≥ 0 to times (two sizes or more) by their relative errors, outliers weighing less.
+
+    With a floor, times of small sizes may be level: a host needs that long to issue a transfer, while the
+    device is still busy with the one before. The sizes that belong to the level are those that fit best.
+    The fit is iteratively reweighted least squares with Huber's weights, started from all weights equal; the
+    scale is the median absolute residual over 0.6745.
+    """
+    b, t = np.asarray(nbytes, float), np.asarray(seconds, float)
+    sizes = np.unique(b)
+    if sizes.size < 2 or (t <= 0).any():
+        raise ValueError("a line needs two sizes, and times above 0")
+    lines = []
+    for level in sizes[: sizes.size - 1 if floor else 1]:
+        low = b < level
+        alpha, slope = _huber(b[~low], t[~low])
+        least = float(np.median(t[low])) if low.any() else 0.0
+        residual = np.maximum(least, alpha + slope * b) / t - 1
+        lines.append(Line(alpha, 1 / slope, least, tuple(map(float, residual))))
+    # Of equally good fits the one with fewer points on the level.
+    errors = [np.abs(line.residuals).sum() * (1 + 1e-9 * number) for number, line in enumerate(lines)]
+    return lines[int(np.argmin(errors))]
+
+
+def _huber(b: np.ndarray, t: np.ndarray) -> tuple[float, float]:
+    """α ≥ 0 and seconds a byte > 0."""
+    weights = np.ones_like(t)
+    alpha = slope = 0.0
+    for _ in range(_TURNS):
+        alpha, slope = _weighted(b, t, weights / t)
+        residual = np.abs((alpha + slope * b) / t - 1)
+        scale = max(float(np.median(residual)) / 0.6745, 1e-6)
+        weights = np.sqrt(np.minimum(1.0, _HUBER * scale / np.maximum(residual, 1e-300)))
+    return alpha, slope
+
+
+def _weighted(b: np.ndarray, t: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+    from scipy.optimize import nnls
+
+    unit = float(b.max())
+    columns = np.column_stack([weights, weights * b / unit])
+    (alpha, slope), _ = nnls(columns, weights * t)
+    # Times that do not grow at all: as fast as can be told from these.
+    return float(alpha), max(float(slope) / unit, 1e-6 * float(np.median(t)) / unit)
+
+
+# --- the fabric -----------------------------------------------------------------------------------------
 
 
 def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine: dict, command: str) -> str:
@@ -23,51 +127,49 @@ def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine
     """
     from wavefabric.fabric.io.files import to_toml
 
-    patterns = case["patterns"]
-    step = patterns["round"]["line"]
-    alone = {(p["src"], p["dst"]): p["line"]["bandwidth"] for p in case["pairs"]}
-    alpha = step["alpha"]
-    typical = statistics.median(alone.values())
-    together = step["bandwidth"]
+    patterns, pairs = case["patterns"], {(p["src"], p["dst"]): p["line"] for p in case["pairs"]}
+    step, add, peer = patterns["round"]["line"], patterns["add"]["line"], patterns["peer"]["us"]
+    alpha, together = step["alpha"], step["bandwidth"]
+    typical = statistics.median(line["bandwidth"] for line in pairs.values())
     gpus = tuple(f"{'GPU' if on_gpu else 'CPU'}{r}" for r in range(ranks))
     fans = [patterns[p]["line"]["bandwidth"] for p in ("one-to-all", "all-to-one") if p in patterns]
     everybody = patterns["all-to-all"]["line"]["bandwidth"] if "all-to-all" in patterns else together
     kind = "peer" if case["transport"] in ("p2p", "nccl", "mpi-cuda") else "memory"
     if max(together, everybody) < _SHARED * typical:
-        copy = max([typical, *fans])
+        copy, flow = max([typical, *fans]), typical
         switches = ("shared in", "shared out")
         links = [Link(gpu, switches[0], _round(copy), 0.0, kind) for gpu in gpus]
         links += [Link(*switches, _round(ranks * max(together, everybody)), 0.0, kind)]
         links += [Link(switches[1], gpu, _round(copy), 0.0, kind) for gpu in gpus]
-        flow = typical
     else:
-        switches, flow = (), min(together, typical)
-        begin = {(p["src"], p["dst"]): p["line"]["alpha"] for p in case["pairs"]}
-        first = min(begin.values())
-        late = {pair: _time(min(value - first, alpha)) for pair, value in begin.items()}
-        links = [Link(gpus[a], gpus[b], _round(beta), late[a, b], kind) for (a, b), beta in alone.items()]
+        switches, copy, flow = (), min([everybody, *fans]), min(together, typical)
+        first = min(line["alpha"] for line in pairs.values())
+        late = {pair: _time(min(line["alpha"] - first, alpha)) for pair, line in pairs.items()}
+        links = [
+            Link(gpus[a], gpus[b], _round(line["bandwidth"]), late[a, b], kind)
+            for (a, b), line in pairs.items()
+        ]
         # A round of the ring waits for the last of its links.
         alpha = max(0.0, alpha - max(late[r, (r + 1) % ranks] for r in range(ranks)))
-        copy = min([everybody, *fans])
-    add, peer = patterns["add"]["line"], patterns["peer"]["us"]
     chip = machine.get("gpu") or machine.get("cpu") or "unknown processor"
-    fabric = Fabric(
-        name=name,
-        gpus=gpus,
-        switches=switches,
-        links=tuple(links),
-        alpha=_time(alpha),
-        copy_bandwidth=_round(copy),
-        flow_bandwidth=_round(flow),
-        description=f"{ranks} ranks over {case['transport']}",
-        source=f"measured over {case['transport']} between {ranks} x {chip}: {command}",
-        reduce_bandwidth=_round(add["bandwidth"]),
-        reduce_alpha=_time(add["alpha"]),
-        round_overhead=_time(step["floor"]),
-        peer_overhead=_time(peer * 1e-6) if step["floor"] else 0.0,
-        reduce_overhead=_time(add["floor"]),
+    return to_toml(
+        Fabric(
+            name=name,
+            gpus=gpus,
+            switches=switches,
+            links=tuple(links),
+            alpha=_time(alpha),
+            copy_bandwidth=_round(copy),
+            flow_bandwidth=_round(flow),
+            description=f"{ranks} ranks over {case['transport']}",
+            source=f"measured over {case['transport']} between {ranks} x {chip}: {command}",
+            reduce_bandwidth=_round(add["bandwidth"]),
+            reduce_alpha=_time(add["alpha"]),
+            round_overhead=_time(step["floor"]),
+            peer_overhead=_time(peer * 1e-6) if step["floor"] else 0.0,
+            reduce_overhead=_time(add["floor"]),
+        )
     )
-    return to_toml(fabric)
 
 
 def _round(value: float, unit: float = 1e9) -> float:
@@ -77,3 +179,72 @@ def _round(value: float, unit: float = 1e9) -> float:
 
 def _time(value: float) -> float:
     return _round(value, 1e-6)
+
+
+# --- shown ----------------------------------------------------------------------------------------------
+
+
+def _lines(case: dict[str, Any], patterns) -> dict[str, dict[str, Any]]:
+    """What was fitted to each pair and to these patterns, by its words."""
+    pairs = {f"rank {p['src']} to rank {p['dst']}": p for p in case["pairs"]}
+    return pairs | {_WORDS[key]: case["patterns"][key] for key in patterns if key in case["patterns"]}
+
+
+def _line(fitted: dict[str, Any]) -> Line:
+    return Line(*(fitted["line"][key] for key in ("alpha", "bandwidth", "floor", "residuals")))
+
+
+def misfits(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
+    """Lines from which no fabric should be made, in words: residuals above the limit, or level times."""
+    wrong = []
+    for words, fitted in _lines(case, _USED).items():
+        line = _line(fitted)
+        if line.worst > limit:
+            wrong.append(f"{words}: residual of {100 * line.worst:.1f} %")
+        elif not line.grows(max(row["bytes"] for row in fitted["rows"])):
+            wrong.append(f"{words}: times do not grow with bytes")
+    return wrong
+
+
+def table(result: dict[str, Any]) -> list:
+    """A table of fitted lines for each transport, and the numbers of its fabric."""
+    shown: list = []
+    for case in result["cases"]:
+        rows = []
+        for words, fitted in _lines(case, _WORDS).items():
+            line = _line(fitted)
+            floor = f"{line.floor * 1e6:.1f}" if line.floor else "-"
+            rate = f"{line.bandwidth * 1e-9:.4g}"
+            rows.append((words, f"{line.alpha * 1e6:.2f}", rate, floor, f"{line.worst * 100:.1f} %"))
+        title = f"{report.transport_name(case['transport'])}, {result['ranks']} ranks"
+        columns = ("<pattern", "alpha us", "GB/s", "floor us", "worst residual")
+        caption = "fitted: the larger of floor and alpha + bytes/bandwidth; bytes of the busiest rank"
+        shown.append(report.table(title, columns, rows, caption, plain=True))
+        shown.append(_summary(case["fabric"]))
+        if case["misfits"]:
+            limit = f"residuals above {100 * result['residual']:g} % or level times"
+            shown.append(f"no fabric to rely on ({limit}): {'; '.join(case['misfits'])}")
+    return shown + report.unavailable(result)
+
+
+def _summary(text: str) -> str:
+    """The numbers of a fabric that are not of single links."""
+    from wavefabric.fabric.io.files import from_toml
+
+    fabric: Any = from_toml(text)
+    bandwidths = {"flow": "a transfer at most", "copy": "a rank in all", "reduce": "sums"}
+    times = {
+        "reduce_alpha": "before each sum",
+        "round_overhead": "of the host a round",
+        "peer_overhead": "a further rank",
+        "reduce_overhead": "a sum",
+    }
+    parts = [f"alpha {fabric.alpha * 1e6:.3g} us"]
+    for key, words in bandwidths.items():
+        if (value := getattr(fabric, f"{key}_bandwidth")) is not None:
+            parts.append(f"{words} {value * 1e-9:.4g} GB/s")
+    for key, words in times.items():
+        if value := getattr(fabric, key):
+            parts.append(f"{value * 1e6:.3g} us {words}")
+    shared = " (all ranks share one link)" if fabric.switches else ""
+    return f"fabric {fabric.name}{shared}: {', '.join(parts)}"

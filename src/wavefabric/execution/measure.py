@@ -1,23 +1,30 @@
-"""What every benchmark measures in the same way: times, copy bandwidth, allocations, the machine."""
+"""What every benchmark measures in the same way: times, bandwidth, allocations, machines; over ranks too."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import importlib
+import math
+import socket
 import statistics
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from wavefabric.device import Device, describe
+from wavefabric.device import Device, describe, get_device
+from wavefabric.device.select import cuda_count
+from wavefabric.errors import InputError, MissingExtra
+from wavefabric.exchange import Communicator, world
+from wavefabric.exchange.launch import environment
+from wavefabric.exchange.transports import TRANSPORTS, serving
+from wavefabric.lifecycle.memory import check_memory
 from wavefabric.results.provenance import provenance
 
-#: Bytes of the array whose copy gives the bandwidth: far beyond any cache.
-COPY_BYTES = 1 << 28
+_MOST_CALLS = 2000
 
 
 def machine(device: Device) -> dict[str, Any]:
@@ -28,8 +35,7 @@ def machine(device: Device) -> dict[str, Any]:
     facts["threads"] = device.threads
     for gpu in here["gpus"]:
         if gpu["name"] == device.name:
-            facts["gpu"] = gpu["model"]
-            facts["gpu_memory_bytes"] = gpu["memory_bytes"]
+            facts |= {"gpu": gpu["model"], "gpu_memory_bytes": gpu["memory_bytes"]}
     return facts
 
 
@@ -44,13 +50,12 @@ def milliseconds(
 
     A sample is `each` calls, divided by it; ``between`` runs before each sample, off the clock.
     """
-    if between:
-        between()
+    prepare = between or (lambda: None)
+    prepare()
     work()
     samples = []
     for _ in range(repeats):
-        if between:
-            between()
+        prepare()
         device.synchronize()
         begun = time.perf_counter()
         for _ in range(each):
@@ -65,16 +70,16 @@ def summary(samples: list[float]) -> dict[str, float]:
     return {"ms": statistics.median(samples), "ms_best": min(samples), "ms_worst": max(samples)}
 
 
-def copy_bandwidth(device: Device, repeats: int = 5, nbytes: int = COPY_BYTES) -> float:
-    """Bytes read plus bytes written a second while an array is copied on the device, all threads at work."""
+def copy_bandwidth(device: Device, repeats: int = 5, nbytes: int = 1 << 28) -> float:
+    """Bytes read plus written a second while an array far beyond any cache is copied, all threads at work."""
     rows = 4 * device.threads
     shape = (rows, nbytes // 16 // rows)
     source, target = device.zeros(shape, np.complex128), device.zeros(shape, np.complex128)
 
-    def copy(share: slice) -> None:
-        device.xp.copyto(target[share], source[share])
+    def copy() -> None:
+        device.map_rows(rows, lambda share: device.xp.copyto(target[share], source[share]))
 
-    times = milliseconds(device, lambda: device.map_rows(rows, copy), repeats)
+    times = milliseconds(device, copy, repeats)
     return 2 * source.nbytes / (statistics.median(times) * 1e-3)
 
 
@@ -90,10 +95,7 @@ class Allocation:
 def allocations(device: Device) -> Iterator[Allocation]:
     """Watch what the block allocates on the device.
 
-    On the CPU Python's tracemalloc sees every NumPy array and Python object, and Numba's runtime
-    counts the arrays made inside kernels; buffers inside FFTW and SciPy's FFT stay unseen. On a GPU
-    the memory that is free before and after the block is compared, CuPy's pool counted as free: what
-    is given back inside the block stays unseen there (a captured graph cannot allocate).
+    On a CPU buffers inside FFTW and SciPy's FFT stay unseen; on a GPU what is given back inside the block.
     """
     seen = Allocation()
     gc.collect()
@@ -127,3 +129,119 @@ def relative_error(device: Device, A, B) -> float:
         difference += float(xp.vdot(d, d).real)
         size += float(xp.vdot(b, b).real)
     return (difference / size) ** 0.5 if size else float("nan")
+
+
+# --- over ranks ----------------------------------------------------------------------------------------
+
+
+class Ranks:
+    """All ranks that were started together, and communicators between them.
+
+    ``transports`` are of `wavefabric.exchange.TRANSPORTS`, or ``["all"]``; ``device`` is auto, cpu or cuda (a
+    GPU for each rank), ``threads`` those of a rank, ``placement`` the GPU of each rank of a host, ``least``
+    the ranks that are needed. `InputError` for unknown transports, or too few ranks.
+
+    Attributes
+    ----------
+    base : Communicator
+        Through host memory: always there.
+    sample : float
+        Seconds that one sample should last.
+    unavailable : dict of str to str
+        Transports that could not be used, and why.
+    """
+
+    def __init__(
+        self,
+        transports: Sequence[str] = ("all",),
+        device: str = "auto",
+        threads: int | None = None,
+        placement: list[int] | None = None,
+        least: int = 2,
+    ):
+        allowed = ("all", *list(TRANSPORTS)[1:])
+        for name in transports:
+            if name not in allowed:
+                raise InputError(f"transports: {name!r} given; allowed: {', '.join(allowed)}")
+        if environment.ranks() < least:
+            raise InputError(
+                f"ranks: {environment.ranks()} given; allowed: {least} or more (--ranks K, or mpiexec -n K)"
+            )
+        self._device: Any = None if device == "auto" else device
+        if device == "cpu" or (device == "auto" and not cuda_count()):
+            self._device = get_device("cpu", threads or environment.threads() or 1)
+        self.sample, self._placement = 0.1, placement
+        self.base = world("mpi", self._device, placement)
+        self.control, self.device = self.base.control, self.base.device
+        self.rank, self.size = self.base.rank, self.base.size
+        self.on_gpu = self.device.name != "cpu"
+        names = serving(self.device.name) if "all" in transports else transports
+        self.names = tuple(dict.fromkeys(names))
+        self.unavailable: dict[str, str] = {}
+
+    def each(self) -> Iterator[Communicator]:
+        """A communicator of each transport, one at a time; collective. Notes those that cannot be used."""
+        for name in self.names:
+            comm, why = self.open(name)
+            if comm is None:
+                self.unavailable[name] = str(why)
+                continue
+            yield comm
+            del comm
+            self.control.barrier()  # nobody frees what another still reads
+            gc.collect()
+
+    def open(self, name: str) -> tuple[Communicator | None, str | None]:
+        """A communicator of a transport, or None and why it cannot be used; collective."""
+        comm, why = self.base, None
+        try:
+            if name != "mpi":
+                comm = world(name, self._device, self._placement)
+        except (InputError, MissingExtra, RuntimeError) as error:
+            why = str(error).splitlines()[0]
+        reasons = list(filter(None, self.control.all_gather(why)))
+        return (None, reasons[0]) if reasons else (comm, None)
+
+    def machine(self) -> dict[str, Any]:
+        """`machine`, and host and device of every rank."""
+        devices = self.control.all_gather([socket.gethostname(), self.device.name])
+        return {**machine(self.device), "ranks": self.size, "placement": devices}
+
+    def check_memory(self, needed: int, what: str) -> None:
+        """Refuse, on all ranks, what does not fit beside the other ranks of a device."""
+        check_memory(self.base, self.device, needed, what, "allowed: what fits")
+
+
+def check_options(repeats: int, sizes: Sequence[int], multiple: int) -> None:
+    """Refuse fewer than one sample, and sizes that are no whole number of elements."""
+    if repeats < 1:
+        raise InputError(f"repeats: {repeats} given; allowed: at least 1")
+    for size in sizes:
+        if size < multiple or size % multiple:
+            raise InputError(f"sizes: {size} bytes given; allowed: multiples of {multiple}")
+
+
+def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> list[float]:
+    """Times of one call in ms: device-synchronised wall clock, barrier before, the slowest rank counts.
+
+    A sample is `each` calls, none waiting for the one before but on the device.
+    """
+    device, control = ranks.device, ranks.control
+    samples = []
+    for _ in range(repeats):
+        device.synchronize()
+        control.barrier()
+        begun = time.perf_counter()
+        for _ in range(each):
+            work()
+        device.synchronize()
+        samples.append(float(control.max((time.perf_counter() - begun) / each * 1e3)))
+    return samples
+
+
+def timed(ranks: Ranks, work: Callable[[], Any], repeats: int) -> dict[str, float]:
+    """Median, best and worst of times in ms, after warm-up, of samples as long as ``ranks`` says."""
+    work()
+    once = times(ranks, work, 2, 1)[-1] * 1e-3
+    each = max(1, min(_MOST_CALLS, math.ceil(ranks.sample / max(once, 1e-7))))
+    return summary(times(ranks, work, repeats, each))

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wavefabric.collectives import Schedule
-from wavefabric.errors import InputError
-from wavefabric.execution.fabric_report import misfits, plot, table
-from wavefabric.execution.fit import RESIDUAL, fit
-from wavefabric.execution.fitted_fabric import fabric_of
-from wavefabric.execution.patterns import PATTERNS, additions, busiest, pair, pattern, relay
-from wavefabric.execution.ranks import Ranks, timed
-from wavefabric.execution.timed_schedule import exchanging
+import numpy as np
 
-__all__ = ["SIZES", "plot", "run", "table"]
+from wavefabric.collectives import TRANSFER, Schedule, point_to_point
+from wavefabric.errors import InputError
+from wavefabric.execution.fitted_fabric import RESIDUAL, fabric_of, fit, misfits, table
+from wavefabric.execution.measure import Ranks, check_options, timed
+from wavefabric.execution.timed_schedule import busiest
+
+__all__ = ["SIZES", "run", "table"]
 
 _KIB, _MIB = 1 << 10, 1 << 20
 #: Bytes of a message by kind of device: closer where the host stops being what limits.
@@ -22,6 +21,8 @@ SIZES = {
     "cpu": tuple(4 * _KIB << 2 * i for i in range(6)),
     "cuda": (4 * _KIB, 64 * _KIB, 256 * _KIB, *(_MIB << i for i in range(9))),
 }
+#: Exchanges of one level between all ranks.
+PATTERNS = ("ring", "both", "one-to-all", "all-to-one", "all-to-all")
 #: Rounds of two relays; what the longer one takes more is the cost of rounds alone.
 _FEW, _MANY = 2, 6
 #: Of more pairs than these, fewer sizes.
@@ -47,49 +48,24 @@ def run(
     to both neighbours (``both``); one to all; all to one; all to all. And relays, in which each rank passes
     on to the next what it received in the round before: the difference between relays of 6 and 2 rounds is
     what rounds cost in a schedule (``round``). What adding costs on all devices at once is found likewise
-    (``add``); and at the smallest size what one more rank to send to costs (``peer``).
+    (``add``); and at the smallest size what one more rank to send to costs (``peer``). Lines are fitted to
+    the times: t = α + bytes/bandwidth, and over P2P and NCCL, where hosts run ahead of their GPUs, the larger
+    of this and what a host needs to issue a round (``floor``).
 
-    Lines are fitted to the times: t = α + bytes/bandwidth, and over P2P and NCCL, where hosts run ahead of
-    their GPUs, the larger of this and what a host needs to issue a round (``floor``).
+    ``sizes`` are bytes of a message, multiples of 4, two or more; by default `SIZES`. ``name`` is the
+    fabric's. ``residual`` is the largest, (fitted − measured)/measured, with which a line stands for its
+    times.
 
-    Parameters
-    ----------
-    ranks : Ranks
-        Every transport that can be used is measured.
-    sizes : sequence of int
-        Bytes of a message, multiples of 4, two or more. Empty: see `SIZES`.
-    repeats : int
-        Samples, each of many exchanges in a row; the median counts.
-    name : str
-        Of the fabric.
-    progress : callable, optional
-        Called with a line about what is being measured.
-    residual : float
-        Largest residual of a line, (fitted − measured)/measured, with which a fabric stands for the times.
-
-    Returns
-    -------
-    dict
-        ``fabric``, the fabric of the first transport as TOML text (None if none could be used); ``cases``,
-        one for each transport, with ``fabric``, ``patterns`` (each: ``rows`` of bytes that the busiest rank
-        sends or receives and µs; ``line``: α, bandwidth, floor, residuals), ``pairs``, ``facts``, ``misfits``
-        (lines with larger residuals, or whose times do not grow with bytes); ``unavailable``; ``machine``.
-
-    Raises
-    ------
-    InputError
-        If an option is not allowed, or the buffers do not fit.
+    The result is JSON-serialisable: ``fabric``, that of the first transport as TOML text (None if none could
+    be used); ``cases``, one for each transport, with ``fabric``, ``patterns`` (each: ``rows`` of bytes that
+    the busiest rank sends or receives and µs; ``line``: α, bandwidth, floor, residuals), ``pairs``,
+    ``facts`` and ``misfits``. `InputError` if an option is not allowed, or the buffers do not fit.
     """
-    say = progress or (lambda line: None)
     if ranks.size < 2:
         raise InputError(f"ranks: {ranks.size} given; allowed: 2 or more")
-    for size in sizes:
-        if size < _WORD or size % _WORD:
-            raise InputError(f"sizes: {size} bytes given; allowed: multiples of {_WORD}")
+    check_options(repeats, sizes, _WORD)
     if sizes and len(set(sizes)) < 2:
         raise InputError(f"sizes: {sizes[0]} bytes alone given; allowed: two sizes or more")
-    if repeats < 1:
-        raise InputError(f"repeats: {repeats} given; allowed: at least 1")
     if not 0 < residual < float("inf"):
         raise InputError(f"residual: {residual} given; allowed: above 0")
     if not name or not name.isprintable():
@@ -102,7 +78,7 @@ def run(
     machine, cases = ranks.machine(), []
     try:
         for comm in ranks.each():
-            case = _Measurement(ranks, comm, chosen, repeats, say).case()
+            case = _Measurement(ranks, comm, chosen, repeats, progress or (lambda line: None)).case()
             command = f"wavefabric fabric measure --ranks {ranks.size} --transport {comm.transport}"
             if sizes:
                 command += f" --sizes {','.join(map(str, chosen))}"
@@ -131,69 +107,100 @@ class _Measurement:
     def __init__(self, ranks: Ranks, comm, sizes: list[int], repeats: int, say: Callable[[str], None]):
         self.ranks, self.comm, self.sizes, self.repeats, self.say = ranks, comm, sizes, repeats, say
         self._ahead = comm.transport in _AHEAD
-        most = sizes[-1] // _WORD
-        whole = max(_MANY + 1, ranks.size - 1) * most
+        most, others = sizes[-1] // _WORD, ranks.size - 1
         # One buffer, cut anew for every schedule; zeros, which stay zeros however often they are added.
-        self._memory = comm.allocate((whole,), "float32")
-        self._others = comm.allocate(((ranks.size - 1) * most,), "float32")
-        self._memory[...] = 0
-        self._others[...] = 0
+        parts = (max(_MANY + 1, others), others)
+        self._memory = [comm.allocate((count * most,), "float32") for count in parts]
+        for buffer in self._memory:
+            buffer[...] = 0
         comm.device.synchronize()
         ranks.control.barrier()
 
     def case(self) -> dict[str, Any]:
         size, patterns = self.ranks.size, {}
         for name in PATTERNS if size > 2 else ("ring",):
-            rows = [self._row(pattern(name, size, nbytes // _WORD), name, nbytes) for nbytes in self.sizes]
-            patterns[name] = self._fitted(rows)
-        patterns["round"] = self._fitted(self._rounds("round", self.sizes))
-        patterns["add"] = self._fitted(self._rounds("additions", self.sizes, additions))
+            patterns[name] = self._fitted(name, self.sizes, lambda n, name=name: pattern(name, size, n))
+        patterns["round"] = self._rounds("round", relay)
+        patterns["add"] = self._rounds("additions", additions)
         patterns["peer"] = {"us": 0.0}
         if size > 2:
             ring, everybody = (patterns[name]["rows"][0]["us"] for name in ("ring", "all-to-all"))
             patterns["peer"]["us"] = max(0.0, (everybody - ring) / (size - 2))
-        return {
-            "transport": self.comm.transport,
-            "patterns": patterns,
-            "pairs": self._pairs(),
-            "facts": self.comm.describe(),
-        }
+        facts = {"transport": self.comm.transport, "patterns": patterns}
+        return {**facts, "pairs": self._pairs(), "facts": self.comm.describe()}
 
     def _pairs(self) -> list[dict[str, Any]]:
         size = self.ranks.size
         pairs = [(a, b) for a in range(size) for b in range(size) if a != b]
         sizes = self.sizes if len(pairs) <= _PAIRS else self.sizes[-_PAIR_SIZES:]
-        fitted = []
-        for a, b in pairs:
-            rows = [
-                self._row(pair(size, a, b, nbytes // _WORD), f"rank {a} to rank {b}", nbytes)
-                for nbytes in sizes
-            ]
-            fitted.append({"src": a, "dst": b, **self._fitted(rows)})
-        return fitted
 
-    def _rounds(self, what: str, sizes: Sequence[int], make: Callable[..., Schedule] = relay) -> list[dict]:
-        """What a round of a schedule takes that is made of ranks, elements and rounds, by size."""
+        def fitted(a: int, b: int) -> dict[str, Any]:
+            return self._fitted(
+                f"rank {a} to rank {b}", sizes, lambda n: point_to_point("pair", size, [(a, b, n)])
+            )
+
+        return [{"src": a, "dst": b, **fitted(a, b)} for a, b in pairs]
+
+    def _fitted(self, what: str, sizes: Sequence[int], make: Callable[[int], Schedule]) -> dict[str, Any]:
+        """Times of the schedules of so many elements a message, and their line."""
+        return self._with_line([self._row(make(nbytes // _WORD), what, nbytes) for nbytes in sizes])
+
+    def _rounds(self, what: str, make: Callable[[int, int, int], Schedule]) -> dict[str, Any]:
+        """What a round of a schedule takes that is made of ranks, elements and rounds, and its line."""
         rows = []
-        for nbytes in sizes:
-            times = {}
-            for rounds in (_FEW, _MANY):
-                schedule = make(self.ranks.size, nbytes // _WORD, rounds)
-                times[rounds] = self._row(schedule, what, nbytes)["us"]
-            more = (times[_MANY] - times[_FEW]) / (_MANY - _FEW)
+        for nbytes in self.sizes:
+            schedules = [make(self.ranks.size, nbytes // _WORD, rounds) for rounds in (_FEW, _MANY)]
+            few, many = (self._row(schedule, what, nbytes)["us"] for schedule in schedules)
+            more = (many - few) / (_MANY - _FEW)
             # On a machine that does something else a longer relay may seem the faster one.
-            rows.append({"bytes": nbytes, "us": more if more > 0 else times[_MANY] / _MANY})
-        return rows
+            rows.append({"bytes": nbytes, "us": more if more > 0 else many / _MANY})
+        return self._with_line(rows)
 
     def _row(self, schedule: Schedule, what: str, nbytes: int) -> dict[str, Any]:
         self.say(f"{self.comm.transport}: {what}, {nbytes} bytes")
-        held = dict(zip(schedule.buffers, (self._memory, self._others), strict=False))
-        work = exchanging(self.comm.bind(schedule, held))
-        return {
-            "bytes": busiest(schedule) * _WORD,
-            "us": timed(self.ranks, work, self.repeats)["ms"] * 1e3,
-        }
+        work = self.comm.bind(schedule, dict(zip(schedule.buffers, self._memory, strict=False))).run
+        microseconds = timed(self.ranks, work, self.repeats)["ms"] * 1e3
+        return {"bytes": busiest(schedule) * _WORD, "us": microseconds}
 
-    def _fitted(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    def _with_line(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         line = fit([row["bytes"] for row in rows], [row["us"] * 1e-6 for row in rows], floor=self._ahead)
         return {"rows": rows, "line": line.as_dict()}
+
+
+# --- what is timed --------------------------------------------------------------------------------------
+
+
+def pattern(name: str, ranks: int, elements: int) -> Schedule:
+    """A pattern of `PATTERNS`, ``elements`` a message; nobody sends to itself."""
+    everybody = range(ranks)
+    pairs = {
+        "ring": [(r, (r + 1) % ranks) for r in everybody],
+        "both": [(r, (r + step) % ranks) for step in (1, -1) for r in everybody],
+        "one-to-all": [(0, r) for r in everybody[1:]],
+        "all-to-one": [(r, 0) for r in everybody[1:]],
+        "all-to-all": [(r, (r + step) % ranks) for step in everybody[1:] for r in everybody],
+    }[name]
+    return point_to_point(name, ranks, [(a, b, elements) for a, b in pairs])
+
+
+def relay(ranks: int, elements: int, rounds: int) -> Schedule:
+    """In each round every rank sends `elements` to the next, those that it received in the round before.
+
+    One buffer of rounds + 1 chunks; `pre` and `post` are empty.
+    """
+    return _chain("relay", ranks, elements, rounds, 1)
+
+
+def additions(ranks: int, elements: int, rounds: int) -> Schedule:
+    """In each round every rank adds the chunk that it added to in the round before to another."""
+    return _chain("additions", ranks, elements, rounds, 0)
+
+
+def _chain(name: str, ranks: int, elements: int, rounds: int, ahead: int) -> Schedule:
+    step, rank = (a.ravel() for a in np.indices((rounds, ranks)))
+    transfers = np.zeros(step.size, TRANSFER)
+    transfers["round"], transfers["src"], transfers["dst"] = step, rank, (rank + ahead) % ranks
+    transfers["src_chunk"], transfers["dst_chunk"] = step, step + 1
+    transfers["count"], transfers["reduce"] = 1, ahead == 0
+    sizes = np.full((ranks, rounds + 1), elements, np.int64)
+    return Schedule(name, ranks, ("data",), (sizes,), transfers, {}, {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,7 @@ def table(
     lines = Table(title=title, caption=caption or None, box=box.SIMPLE_HEAD if plain else box.HEAVY_HEAD)
     for heading in columns:
         text = heading.startswith("<")
-        justify = "left" if text else "right"
-        lines.add_column(heading.removeprefix("<"), justify=justify, no_wrap=text and not wrap)
+        lines.add_column(heading.lstrip("<"), justify="left" if text else "right", no_wrap=text and not wrap)
     for row in rows:
         lines.add_row(*row)
     return lines
@@ -87,6 +87,14 @@ def step_bars(
         drawn.legend(loc="outside lower right", ncols=3, fontsize=9)
 
 
+def log_axes(axes: Any, x: str, y: str) -> None:
+    """Logarithmic axes with these labels, x in powers of 2."""
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+
+
 def log2_ticks(axes: Any, values: Sequence[int]) -> None:
     """A logarithmic x axis with ticks at these values alone."""
     axes.set_xscale("log", base=2)
@@ -96,7 +104,7 @@ def log2_ticks(axes: Any, values: Sequence[int]) -> None:
 
 def transport_name(transport: str) -> str:
     """A transport as tables and figures name it."""
-    return TRANSPORTS.get(transport, transport)
+    return TRANSPORTS[transport].label if transport in TRANSPORTS else transport
 
 
 def unavailable(result: dict[str, Any]) -> list[str]:
@@ -119,9 +127,7 @@ def shape_words(shape: Sequence[int]) -> str:
 
 def distinct(cases: Iterable[dict[str, Any]], *keys: str) -> list[Any]:
     """Values of a key (tuples of several) in the order of their first case."""
-    return list(
-        dict.fromkeys(case[keys[0]] if len(keys) == 1 else tuple(case[k] for k in keys) for case in cases)
-    )
+    return list(dict.fromkeys(map(itemgetter(*keys), cases)))
 
 
 def as_json(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A schedule run on real links: checked, timed, and compared with its predicted time."""
+"""A schedule run on real links: checked, timed, and compared with its predicted time and NCCL's own."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ import numpy as np
 from wavefabric.collectives import Schedule, levels
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.errors import InputError
-from wavefabric.execution import nccl as nccl_operations
-from wavefabric.execution.compare import plot, table
-from wavefabric.execution.data import values_of
-from wavefabric.execution.ranks import Ranks
-from wavefabric.execution.timed_schedule import Plan, check_and_time, exchanging, largest_buffers
+from wavefabric.execution import report
+from wavefabric.execution.measure import Ranks, check_options
+from wavefabric.execution.timed_schedule import Plan, check_and_time, largest_buffers, nccl_rows, values_of
 from wavefabric.fabric.electrical.fabric import Fabric
-
-__all__ = ["SIZES", "as_run", "plot", "run", "sizes_between", "table"]
+from wavefabric.results.plots import GREY, INK
 
 #: Smallest and largest bytes by kind of device.
 SIZES = {"cpu": (1 << 16, 1 << 22), "cuda": (1 << 16, 1 << 30)}
@@ -39,81 +36,49 @@ def run(
 ) -> dict[str, Any]:
     """Run a schedule between all ranks on every transport: check it, time it, compare it with a prediction.
 
-    Every chunk that ``pre`` names is filled with sums of whole numbers, one for each origin, item and
-    element, and everything else with NaN (whole numbers: −2²⁰); after one run every chunk that ``post`` names
-    is compared, on the device. The bits must be the same: sums of these numbers are exact in any order.
-    Timed runs follow on zeros, which no number of sums changes.
+    ``schedule_of`` gives a schedule for so many elements of the whole array; of a schedule itself chunks are
+    made a whole number of times larger. ``sizes`` are bytes of the whole array
+    (`wavefabric.collectives.conditions.layout`); by default a schedule's own, else `SIZES`.
 
-    A time is that of one run among many in a row, the slowest rank's. Ranks of a broadcast, reduce, gather,
-    scatter or an operation of your own might run ahead of the others from run to run; there a barrier on the
-    device follows every run, and its own time is taken off (``apart``).
+    Every chunk that ``pre`` names is filled with whole numbers of which sums are exact, everything else with
+    NaN (whole numbers: −2²⁰); after one run every chunk that ``post`` names is compared to the bit, on the
+    device. Timed runs follow on zeros, which no number of sums changes: one among many in a row, the slowest
+    rank's. Where ranks might run ahead of the others from run to run a barrier on the device follows every
+    run, and its own time is taken off (``apart``).
 
-    algbw and busbw are those of nccl-tests (its PERFORMANCE.md), S being what its size column says: bytes of
-    the whole array (`wavefabric.collectives.conditions.layout`). With K ranks, algbw = S/t and busbw is algbw
-    times 2(K − 1)/K for all-reduce, (K − 1)/K for all-gather, reduce-scatter, all-to-all, gather and scatter,
-    1 for broadcast and reduce. For other schedules busbw is what the busiest rank sends or receives over t.
+    algbw and busbw are those of nccl-tests (its PERFORMANCE.md). With S bytes of the whole array and K ranks,
+    algbw = S/t and busbw is algbw times 2(K − 1)/K for all-reduce, (K − 1)/K for all-gather, reduce-scatter,
+    all-to-all, gather and scatter, 1 for broadcast and reduce; else what the busiest rank moves over t.
 
-    Parameters
-    ----------
-    ranks : Ranks
-        Transports that cannot be used are reported.
-    schedule_of : callable or Schedule
-        From the elements of the whole array to its schedule, the same on all ranks. Of a schedule itself
-        chunks are made a whole number of times larger, as long as the array is no larger than `sizes` say.
-    sizes : sequence of int
-        S, bytes, multiples of an element. Empty: of a schedule its own size, else
-        `SIZES`.
-    dtype : {"float16", "float32", "float64", "int32", "int64"}
-    repeats : int
-        Samples, each of many runs; the median counts.
-    fabric : Fabric, str or Path, optional
-        What to predict times for; text as `wavefabric.fabric.load` takes it. Levels are costed as rounds:
-        that is how a schedule runs (see `as_run`).
-    nccl : bool
-        Time NCCL's own operation too, where ranks have GPUs and the schedule is one that NCCL has.
-    progress : callable, optional
-        Called with a line about what is being measured.
-    model : {"auto", "alpha-beta", "flow", "photonic"}
-
-    Returns
-    -------
-    dict
-        JSON-serialisable: ``schedule``, ``collective``, ``rounds`` and ``levels``; ``cases``, one for each
-        transport, with ``rows``: ``bytes``, times in µs, ``algbw``, ``busbw`` (10⁹ B/s), ``wrong``,
-        ``predicted_us``, ``ratio`` (predicted over measured), ``over_own`` (bandwidth over that of NCCL's own
-        operation); ``own``: the rows of NCCL's own operation, or None, and ``why_no_own``.
-
-    Raises
-    ------
-    InputError
-        If an option is not allowed, the fabric has another number of GPUs, or the buffers do not fit.
+    The result is JSON-serialisable; ``cases``, one for each transport, has ``rows`` with ``bytes``, times in
+    µs, ``algbw`` and ``busbw`` in GB/s, ``wrong`` elements, ``predicted_us`` on ``fabric``, ``ratio``
+    (predicted over measured) and ``over_own`` (bandwidth over that of NCCL's own operation); ``own`` has the
+    rows of that, or None, and ``why_no_own``. `InputError` for options that are not allowed, a fabric with
+    another number of GPUs, or buffers that do not fit.
     """
     say = progress or (lambda line: None)
     values_of(dtype, ranks.size)  # refuses what cannot be checked
     width = np.dtype(dtype).itemsize
-    if repeats < 1:
-        raise InputError(f"repeats: {repeats} given; allowed: at least 1")
+    check_options(repeats, () if isinstance(schedule_of, Schedule) else sizes, width)
     plans = [Plan.of(schedule, width) for schedule in _schedules(ranks, schedule_of, sizes, width)]
     first = plans[0]
-    predicted_on = _load(fabric, ranks.size)
-    for plan in plans if predicted_on is not None else ():
-        _predict(plan, predicted_on, width, model)
+    predict_on = _load(fabric, ranks.size)
+    costs = [_predict(plan.schedule, predict_on, width, model) for plan in plans if predict_on is not None]
     largest = largest_buffers(plans)
     # Beside the buffers: what is added on arrival, and blocks of expected values.
     needed = (sum(largest.values()) + max(plan.scratch(ranks.rank) for plan in plans)) * width + (1 << 27)
     ranks.check_memory(needed, f"sizes: {max(plan.bytes for plan in plans)} bytes")
-    own, why = None, None
-    if nccl:
-        own, why = nccl_operations.rows(ranks, plans, largest, dtype, repeats, say)
+    own, why = nccl_rows(ranks, plans, largest, dtype, repeats, say) if nccl else (None, None)
+    predicted = [each.seconds * 1e6 for each in costs] or [None] * len(plans)
     cases = []
     for comm in ranks.each():
         buffers = {name: comm.allocate((size,), dtype) for name, size in largest.items()}
         rows = []
-        for plan in plans:
+        for plan, expected_us in zip(plans, predicted, strict=True):
             say(f"{comm.transport}: {first.schedule.name}, {plan.bytes} bytes")
-            work = exchanging(comm.bind(plan.schedule, buffers))
-            row = check_and_time(ranks, comm, plan, work, buffers, dtype, repeats)
-            rows.append(row | _compared(row, plan, own))
+            work = comm.bind(plan.schedule, buffers).run
+            row = check_and_time(ranks, comm, plan, work, buffers, repeats)
+            rows.append(row | _compared(row, expected_us, own))
         facts = comm.describe()
         cases.append({
             "transport": comm.transport, "latency_us": rows[0]["us"], "rows": rows, "facts": facts
@@ -131,8 +96,8 @@ def run(
         "repeats": repeats,
         "sizes": [plan.bytes for plan in plans],
         "apart": first.separate,
-        "fabric": predicted_on.name if predicted_on is not None else None,
-        "model": first.model,
+        "fabric": predict_on.name if predict_on is not None else None,
+        "model": costs[0].model if costs else None,
         "own": own,
         "why_no_own": why,
         "cases": cases,
@@ -172,11 +137,11 @@ def _schedules(ranks: Ranks, schedule_of, sizes: Sequence[int], width: int) -> l
         small = next((size for size in sizes if size < least), None)
         if small is not None:
             raise InputError(f"sizes: {small} bytes given; allowed: from {least} for {schedule_of.name}")
-        schedules = [_scaled(schedule_of, size // least) for size in sizes or (least,)]
+        factors = [size // least for size in sizes] or [1]
+        schedules = [
+            replace(schedule_of, sizes=tuple(own * factor for own in schedule_of.sizes)) for factor in factors
+        ]
     else:
-        for size in sizes:
-            if size < width or size % width:
-                raise InputError(f"sizes: {size} bytes given; allowed: multiples of {width}")
         chosen = list(sizes) or sizes_between(*SIZES["cuda" if ranks.on_gpu else "cpu"])
         schedules = [schedule_of(size // width) for size in chosen]
     for schedule in schedules:
@@ -185,10 +150,6 @@ def _schedules(ranks: Ranks, schedule_of, sizes: Sequence[int], width: int) -> l
                 f"schedule: {schedule.name} is for {schedule.ranks} ranks; here are {ranks.size}"
             )
     return schedules
-
-
-def _scaled(schedule: Schedule, factor: int) -> Schedule:
-    return replace(schedule, sizes=tuple(sizes * factor for sizes in schedule.sizes))
 
 
 def _load(fabric: Any, ranks: int) -> Any:
@@ -201,20 +162,75 @@ def _load(fabric: Any, ranks: int) -> Any:
     return fabric
 
 
-def _predict(plan: Plan, fabric, width: int, model: str) -> None:
+def _predict(schedule: Schedule, fabric, width: int, model: str):
     from wavefabric.fabric.cost_models.cost import cost
 
-    predicted = cost(as_run(plan.schedule), fabric, width, model=model)
-    plan.predicted, plan.model = predicted.seconds, predicted.model
+    return cost(as_run(schedule), fabric, width, model=model)
 
 
-def _compared(row: dict[str, Any], plan: Plan, own: list[dict[str, Any]] | None) -> dict[str, Any]:
+def _compared(row: dict[str, Any], predicted: float | None, own: list[dict[str, Any]] | None):
     """The prediction, and NCCL's time of the same size, with their ratios to what was measured."""
-    predicted = None if plan.predicted is None else plan.predicted * 1e6
-    same = next((o["us"] for o in own or () if o["bytes"] == plan.bytes), None)
+    same = next((o["us"] for o in own or () if o["bytes"] == row["bytes"]), None)
     return {
         "predicted_us": predicted,
         "ratio": None if predicted is None else predicted / row["us"],
         "own_us": same,
         "over_own": same / row["us"] if same else None,
     }
+
+
+# --- shown ----------------------------------------------------------------------------------------------
+
+
+def table(result: dict[str, Any]) -> list:
+    """A table for each transport, and notes."""
+    lines = [_table(result, case) for case in result["cases"]]
+    if own := result["own"]:
+        wrong = sum(row["wrong"] for row in own)
+        lines.append(f"x NCCL: bandwidth over that of NCCL's own {result['collective']} ({wrong} wrong)")
+    elif result["why_no_own"]:
+        lines.append(f"NCCL's own: not measured; {result['why_no_own']}")
+    if result["apart"]:
+        lines.append("a barrier on the device between runs; its own time is taken off")
+    return lines + report.unavailable(result)
+
+
+def _table(result: dict[str, Any], case: dict[str, Any]) -> Any:
+    columns = {"size": ("bytes", report.size_words), "time us": ("us", "{:.1f}".format)}
+    columns |= {f"{key} GB/s": (key, "{:.3g}".format) for key in ("algbw", "busbw")}
+    columns["#wrong"] = "wrong", str
+    caption = f"{result['rounds']} rounds, run as {result['levels']} levels; {result['dtype']}"
+    if result["fabric"] is not None:
+        columns["predicted us"] = "predicted_us", "{:.1f}".format
+        columns["predicted/measured"] = "ratio", "{:.2f}".format
+        caption += f"; predicted: {result['model']} on {result['fabric']}"
+    if result["own"]:
+        columns |= {"NCCL's own us": ("own_us", "{:.1f}".format), "x NCCL": ("over_own", "{:.2f}".format)}
+    rows = [
+        ["-" if row[key] is None else words(row[key]) for key, words in columns.values()]
+        for row in case["rows"]
+    ]
+    title = f"{result['schedule']}, {report.transport_name(case['transport'])}, {result['ranks']} ranks"
+    return report.table(title, list(columns), rows, caption, plain=True)
+
+
+def plot(result: dict[str, Any], path: str | Path) -> None:
+    """Draw time over size: measured, predicted, and NCCL's own."""
+    with report.figure(path, (6.4, 4.6)) as figure:
+        axes = figure.subplots()
+
+        def line(rows: list[dict[str, Any]], key: str, **style: Any) -> None:
+            axes.plot([row["bytes"] for row in rows], [row[key] for row in rows], markersize=5, **style)
+
+        for number, case in enumerate(result["cases"]):
+            line(case["rows"], "us", label=report.transport_name(case["transport"]), **report.look(number))
+        if result["own"]:
+            label = f"NCCL's own {result['collective']}"
+            line(result["own"], "us", color=GREY, marker="x", linewidth=1.2, linestyle="--", label=label)
+        if result["fabric"] is not None and result["cases"]:
+            label = f"predicted: {result['fabric']}, {result['model']}"
+            rows = result["cases"][0]["rows"]
+            line(rows, "predicted_us", color=INK, linewidth=1.2, linestyle=":", label=label)
+        axes.set_title(f"{result['schedule']}, {result['ranks']} ranks")
+        report.log_axes(axes, "bytes of the whole array", "time (us)")
+        axes.legend(fontsize=9)

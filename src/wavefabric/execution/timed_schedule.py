@@ -1,4 +1,4 @@
-"""A schedule of one size on real ranks: what it moves, its bandwidths, and the time of a run."""
+"""A schedule of one size, or NCCL's own operation, on real ranks: data checked to the bit, and times."""
 
 from __future__ import annotations
 
@@ -9,19 +9,102 @@ from typing import Any
 import numpy as np
 
 from wavefabric.collectives import Schedule, direct_all_gather
-from wavefabric.collectives.conditions import kind, whole_elements
+from wavefabric.collectives.conditions import CUT_BY_RANK, kind, operation, whole_elements
 from wavefabric.collectives.structure import transfer_elements
+from wavefabric.errors import InputError
 from wavefabric.exchange.program import Program
-from wavefabric.execution.data import count_wrong, fill
-from wavefabric.execution.ranks import Ranks, timed
+from wavefabric.execution.measure import Ranks, timed
 
+#: Element types whose sums over ranks are exact, and the largest whole number that each counts up to.
+EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53, "int32": 2**31 - 1, "int64": 2**63 - 1}
+#: Contributions are whole numbers below this.
+_VALUES = 251
+#: Elements that are made at a time.
+_BLOCK = 1 << 22
 #: Everybody's result needs everybody's data, so no rank can run ahead of the others from run to run.
 _IN_STEP = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
 #: ms. Differences below it cannot be told from noise.
 _SHORTEST = 1e-3
 
 
-@dataclass
+# --- data -----------------------------------------------------------------------------------------------
+
+
+def values_of(dtype: str, ranks: int) -> int:
+    """Contributions are whole numbers from 0 to below this: sums over all ranks are exact in any order."""
+    if dtype not in EXACT:
+        raise InputError(f"dtype: {dtype!r} given; allowed: {', '.join(EXACT)}")
+    if EXACT[dtype] // ranks < 2:
+        raise InputError(f"dtype: {dtype} for {ranks} ranks; allowed up to {EXACT[dtype] // 2} ranks")
+    return min(_VALUES, EXACT[dtype] // ranks)
+
+
+def contribution(xp, item: int, origin: int, first: int, size: int, values: int):
+    """Whole numbers that rank ``origin`` contributes to elements ``first`` … of an item: (size,), uint32."""
+    numbers = xp.arange(first, first + size, dtype=np.uint32)
+    numbers *= np.uint32(2654435761)
+    numbers += np.uint32((item * 374761393 + origin * 668265263 + 1442695041) & 0xFFFFFFFF)
+    numbers ^= numbers >> np.uint32(15)
+    numbers *= np.uint32(2246822519)
+    numbers ^= numbers >> np.uint32(13)
+    numbers %= np.uint32(values)
+    return numbers
+
+
+def expected(xp, held: tuple[int, int], first: int, size: int, values: int, dtype: str):
+    """Elements ``first`` … of an item with the contributions of a set of ranks: (size,)."""
+    item, origins = held
+    total = xp.zeros(size, dtype)
+    for origin in range(origins.bit_length()):
+        if origins >> origin & 1:
+            total += contribution(xp, item, origin, first, size, values).astype(dtype)
+    return total
+
+
+def fill(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> None:
+    """Write what ``pre`` says a rank holds; everything else becomes what no sum can be. Collective.
+
+    Buffers that are not given are left out: scratch, where something else than the schedule runs.
+    """
+    poison = np.nan if np.dtype(dtype).kind == "f" else -(1 << 20)
+    for name in buffers:
+        number = schedule.buffers.index(name)
+        buffers[name][: int(schedule.sizes[number][comm.rank].sum())] = poison
+    for block, values in _blocks(comm, schedule, schedule.pre, buffers, dtype):
+        block[...] = values
+    _meet(comm)
+
+
+def count_wrong(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> int:
+    """Elements that differ from what ``post`` says, on all ranks together. Collective."""
+    blocks = _blocks(comm, schedule, schedule.post, buffers, dtype)
+    return int(comm.control.sum(sum(int(comm.device.xp.count_nonzero(b != values)) for b, values in blocks)))
+
+
+def _blocks(comm, schedule: Schedule, holdings, buffers: dict[str, Any], dtype: str):
+    """(elements, what they should be) of all that is named of this rank, piece by piece."""
+    xp, values = comm.device.xp, values_of(dtype, schedule.ranks)
+    offsets = [schedule.offsets(number, comm.rank) for number in range(len(schedule.buffers))]
+    for (owner, buffer, chunk), held in holdings.items():
+        if owner != comm.rank:
+            continue
+        start, stop = (int(end) for end in offsets[buffer][chunk : chunk + 2])
+        part = buffers[schedule.buffers[buffer]][start:stop]
+        for first in range(0, part.size, _BLOCK):
+            block = part[first : first + _BLOCK]
+            yield block, expected(xp, held, first, block.size, values, dtype)
+
+
+def _meet(comm) -> None:
+    """Everybody has written what is his; before anybody writes here."""
+    comm.device.synchronize()
+    comm.control.barrier()
+
+
+# --- one size of a schedule -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
 class Plan:
     """``bytes`` are those of the whole array; ``busiest``, those that the busiest rank sends or receives."""
 
@@ -30,21 +113,11 @@ class Plan:
     root: int | None
     bytes: int
     busiest: int
-    predicted: float | None = None
-    model: str | None = None
 
     @classmethod
     def of(cls, schedule: Schedule, width: int) -> Plan:
         """The plan of a schedule whose elements have so many bytes."""
-        collective, root = kind(schedule)
-        away = schedule.transfers["src"] != schedule.transfers["dst"]
-        transfers, moved = schedule.transfers[away], transfer_elements(schedule)[away]
-        busiest = 0
-        for end in ("src", "dst"):
-            elements = np.zeros(schedule.ranks, np.int64)
-            np.add.at(elements, transfers[end], moved)
-            busiest = max(busiest, int(elements.max()))
-        return cls(schedule, collective, root, whole_elements(schedule) * width, busiest * width)
+        return cls(schedule, *kind(schedule), whole_elements(schedule) * width, busiest(schedule) * width)
 
     @property
     def separate(self) -> bool:
@@ -70,28 +143,29 @@ class Plan:
         return algbw, self.busiest / seconds * 1e-9 if factor is None else algbw * factor
 
 
+def busiest(schedule: Schedule) -> int:
+    """Elements that the busiest rank sends, or receives, between ranks."""
+    t = schedule.transfers
+    moved = transfer_elements(schedule) * (t["src"] != t["dst"])
+    return int(max(np.bincount(t[end], moved, minlength=1).max() for end in ("src", "dst")))
+
+
 def largest_buffers(plans: list[Plan]) -> dict[str, int]:
     """Elements that each buffer needs for all sizes."""
     return {name: max(1, *(plan.totals()[name] for plan in plans)) for name in plans[0].schedule.buffers}
 
 
 def check_and_time(
-    ranks: Ranks,
-    comm,
-    plan: Plan,
-    work: Callable[[], Any],
-    buffers: dict[str, Any],
-    dtype: str,
-    repeats: int,
+    ranks: Ranks, comm, plan: Plan, work: Callable[[], Any], buffers: dict[str, Any], repeats: int
 ) -> dict[str, Any]:
     """Run ``work`` on data whose sums are exact, count what is wrong, and time it on zeros; collective."""
+    dtype = str(next(iter(buffers.values())).dtype)
     fill(comm, plan.schedule, buffers, dtype)
     work()
     wrong = count_wrong(comm, plan.schedule, buffers, dtype)
     for array in buffers.values():
         array[...] = 0
-    comm.device.synchronize()
-    comm.control.barrier()  # before anybody writes here
+    _meet(comm)
     times = _separate_times(ranks, comm, work, repeats) if plan.separate else timed(ranks, work, repeats)
     algbw, busbw = plan.bandwidths(times["ms"] * 1e-3)
     return {"bytes": plan.bytes, **microseconds(times), "algbw": algbw, "busbw": busbw, "wrong": wrong}
@@ -102,21 +176,11 @@ def microseconds(times: dict[str, float]) -> dict[str, float]:
     return {key.replace("ms", "us"): value * 1e3 for key, value in times.items()}
 
 
-def exchanging(bound) -> Callable[[], None]:
-    """One whole exchange of a bound schedule, as a function."""
-
-    def exchange() -> None:
-        bound.start()
-        bound.finish()
-
-    return exchange
-
-
 def _separate_times(ranks: Ranks, comm, work: Callable[[], Any], repeats: int) -> dict[str, float]:
     """Times of runs that wait for each other; what the barrier takes alone is taken off."""
     flags = comm.allocate((comm.size,), "int32")
     flags[...] = 0
-    barrier = exchanging(comm.bind(direct_all_gather([1] * comm.size), {"data": flags}))
+    barrier = comm.bind(direct_all_gather([1] * comm.size), {"data": flags}).run
 
     def both() -> None:
         work()
@@ -124,3 +188,33 @@ def _separate_times(ranks: Ranks, comm, work: Callable[[], Any], repeats: int) -
 
     alone = timed(ranks, barrier, repeats)["ms"]
     return {key: max(_SHORTEST, value - alone) for key, value in timed(ranks, both, repeats).items()}
+
+
+def nccl_rows(
+    ranks: Ranks, plans: list[Plan], largest: dict[str, int], dtype: str, repeats: int, say: Callable
+) -> tuple[list[dict[str, Any]] | None, str | None]:
+    """Rows of NCCL's own operation for the sizes of `plans`, or None and why there are none; collective.
+
+    Sizes whose shares are not equal are left out.
+    """
+    if not ranks.on_gpu:
+        return None, "NCCL needs GPUs"
+    first = plans[0]
+    if not operation(first.schedule).in_place:
+        return None, f"NCCL has no operation with the conditions of {first.schedule.name}"
+    comm, why = ranks.open("nccl")
+    if comm is None:
+        return None, why
+    measured = []
+    # Only the operation's own buffers: scratch is the schedule's.
+    names = first.schedule.buffers[: 2 if first.collective == "all-to-all" else 1]
+    buffers = {name: comm.allocate((largest[name],), dtype) for name in names}
+    for plan in plans:
+        cut = plan.collective in CUT_BY_RANK
+        if cut and np.ptp(plan.schedule.sizes[0][0].reshape(comm.size, -1).sum(axis=1)):
+            continue
+        say(f"NCCL's own {plan.collective}, {plan.bytes} bytes")
+        parts = {name: buffers[name][: plan.totals()[name]] for name in names}
+        work = comm.own_collective(plan.collective, list(parts.values()), plan.root or 0)
+        measured.append(check_and_time(ranks, comm, plan, work, parts, repeats))
+    return (measured, None) if measured else (None, "NCCL needs equal shares")

@@ -30,7 +30,7 @@ def cuts(n: int, blocks: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(edges))
 
 
-def boxes(shape: Triple, grid: Triple) -> tuple[list[Box], list[Box], list[Box], list[Box]]:
+def boxes(shape: Triple, grid: Triple) -> tuple[list[Box], ...]:
     """What every rank holds, rank by rank: in space; along k_x; after the first; after the second transpose.
 
     ``shape`` is (Nx, Ny, Nz), ``grid`` the blocks along x (1), y and z. Ranks count along z fastest, then y.
@@ -74,31 +74,18 @@ def held_elements(shape: Triple, grid: Triple, rank: int) -> int:
     _, rows, planes, columns = boxes(shape, grid)
     layouts = [rows] + ([planes] if grid[1] > 1 else []) + ([columns] if grid[2] > 1 else [])
     held = sum(math.prod(box_shape(layout[rank])) for layout in layouts[:-1])
-    for before, after in itertools.pairwise(layouts):
-        stays = [
-            max(0, min(here[1], there[1]) - max(here[0], there[0]))
-            for here, there in zip(before[rank], after[rank], strict=True)
-        ]
-        moved = math.prod(box_shape(before[rank])) + math.prod(box_shape(after[rank])) - 2 * math.prod(stays)
-        held += 2 * moved  # there and back
+    for layout in itertools.pairwise(layouts):
+        here, there = (each[rank] for each in layout)
+        stays = [max(0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in zip(here, there, strict=True)]
+        # There and back.
+        held += 2 * (math.prod(box_shape(here)) + math.prod(box_shape(there)) - 2 * math.prod(stays))
     return held
 
 
-class _Transpose:
-    """Between two layouts, there and back."""
-
-    def __init__(self, comm: Communicator, before: list[Box], after: list[Box], dtype):
-        here, there = box_shape(before[comm.rank]), box_shape(after[comm.rank])
-        self._there = RegionExchange(comm, transpose_messages(before, after), here, there, dtype)
-        self._back = RegionExchange(comm, transpose_messages(after, before), there, here, dtype)
-
-    def forward(self, before, after) -> None:
-        self._there.start([before])
-        self._there.finish([after])
-
-    def backward(self, after, before) -> None:
-        self._back.start([after])
-        self._back.finish([before])
+def transpose(comm: Communicator, before: list[Box], after: list[Box], dtype) -> RegionExchange:
+    """One field from one layout to another."""
+    here, there = (box_shape(layout[comm.rank]) for layout in (before, after))
+    return RegionExchange(comm, transpose_messages(before, after), here, there, dtype)
 
 
 class DistributedRealFFT:
@@ -112,23 +99,25 @@ class DistributedRealFFT:
         device, kind = comm.device, np.result_type(dtype, np.complex64)
         space, rows, planes, columns = boxes(shape, grid)
         self._local = device.real_fft(box_shape(space[comm.rank]), dtype, (2,) if grid[1] > 1 else (1, 2))
-        layouts, axes = [rows], [[]]  # boxes, and which complex axes are transformed there
+        # Boxes, and which complex axes are transformed there.
+        steps: list[tuple[list[Box], list[int]]] = [(rows, [])]
         if grid[1] > 1:
-            layouts.append(planes)
-            axes.append([1])
+            steps.append((planes, [1]))
         if grid[2] > 1:
-            layouts.append(columns)
-            axes.append([0])
+            steps.append((columns, [0]))
         elif shape[2] > 1:
-            axes[-1].append(0)
+            steps[-1][1].append(0)
+        layouts = [layout for layout, _ in steps]
         shapes = [box_shape(layout[comm.rank]) for layout in layouts]
         self._axes = [
-            [device.axis_fft(box, kind, axis) for axis in along]
-            for box, along in zip(shapes, axes, strict=True)
+            [device.axis_fft(box, kind, axis) for axis in axes]
+            for box, (_, axes) in zip(shapes, steps, strict=True)
         ]
         # The last layout is the caller's spectrum.
         self._buffers = [device.empty(box, kind) for box in shapes[:-1]]
-        self._transposes = [_Transpose(comm, a, b, kind) for a, b in itertools.pairwise(layouts)]
+        pairs = list(itertools.pairwise(layouts))
+        self._there = [transpose(comm, a, b, kind) for a, b in pairs]
+        self._back = [transpose(comm, b, a, kind) for a, b in pairs]
 
     def forward(self, real, spectrum) -> None:
         """``spectrum`` of ``real``, NumPy's sign, no scale."""
@@ -136,7 +125,7 @@ class DistributedRealFFT:
         self._local.forward(real, held[0])
         for level, plans in enumerate(self._axes):
             if level:
-                self._transposes[level - 1].forward(held[level - 1], held[level])
+                self._there[level - 1].run([held[level - 1]], [held[level]])
             for plan in plans:
                 plan.forward(held[level])
 
@@ -147,5 +136,5 @@ class DistributedRealFFT:
             for plan in self._axes[level]:
                 plan.backward(held[level])
             if level:
-                self._transposes[level - 1].backward(held[level], held[level - 1])
+                self._back[level - 1].run([held[level]], [held[level - 1]])
         self._local.backward(held[0], real)

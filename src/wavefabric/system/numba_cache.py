@@ -9,6 +9,7 @@ any change of `SOURCES` makes another directory: ``numba/<hash>`` in the cache o
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -16,7 +17,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
@@ -40,6 +41,8 @@ SOURCES = (
 )
 # Kernels of other versions are removed once nobody has used them for so long, s.
 _UNUSED = 30 * 86400.0
+# How long a process waits for another one that compiles the same kernel, and how often it looks, s.
+_PATIENCE, _POLL = 120.0, 0.02
 
 
 class _Locator(_CacheLocator):
@@ -68,7 +71,43 @@ class _Files(CompileResultCacheImpl):
 
 
 class _KernelCache(FunctionCache):
+    """Of processes that want the same kernel at the same time, as ranks do, one compiles it for all."""
+
     _impl_class = _Files
+    _lock: IO[bytes] | None = None
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        kernel = super().load_overload(sig, target_context)
+        if kernel is None and self._enabled:
+            self._wait()
+            kernel = super().load_overload(sig, target_context)
+            if kernel is not None:
+                self._release()
+        return kernel
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        finally:
+            self._release()
+
+    def _wait(self) -> None:
+        """For another process that compiles this kernel; not for ever, and not where files cannot be locked."""
+        self._release()
+        with contextlib.suppress(OSError):
+            self._impl.locator.ensure_cache_path()
+            self._lock = open(f"{self._cache_file._index_path}.lock", "wb")
+            for _ in range(round(_PATIENCE / _POLL)):
+                try:
+                    fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return
+                except BlockingIOError:
+                    time.sleep(_POLL)
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
 
 def njit(**options: Any) -> Callable[[Callable], Any]:

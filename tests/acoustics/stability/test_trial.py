@@ -35,6 +35,7 @@ JUMPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JUMPS)
 def test_jumps_of_density_are_refused_and_stopped(name):
     medium, cfl = JUMPS[name]
@@ -161,6 +162,7 @@ def test_noise_is_the_same_in_every_part():
         np.testing.assert_array_equal(here, field[np.ix_(z, y, x)])
 
 
+@pytest.mark.slow
 def test_random_media():
     """A small sample of `wavefabric bench ultrasound-stability`."""
     found = random_media(30, seed=3, steps=100, points=16)

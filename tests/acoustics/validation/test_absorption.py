@@ -41,13 +41,14 @@ def measured(power, coefficient, kind, precision="double", dispersion=True):
     return -np.log(np.abs(ratio)) / distance, distance / (distance / C + late)
 
 
-@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("precision", ["single", pytest.param("double", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("power", "coefficient", "kind"), CASES)
 def test_attenuation_follows_the_power_law(power, coefficient, kind, precision):
     found, _ = measured(power, coefficient, kind, precision)
     np.testing.assert_allclose(found, closed_forms.attenuation(FREQUENCIES, coefficient, power), rtol=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("power", "coefficient", "kind"), CASES)
 def test_phase_speed_follows_from_it(power, coefficient, kind):
     _, found = measured(power, coefficient, kind)
@@ -56,6 +57,7 @@ def test_phase_speed_follows_from_it(power, coefficient, kind):
     np.testing.assert_allclose(found, wanted, atol=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [1.1, 1.5])
 def test_without_dispersion_the_speed_is_the_same_at_all_frequencies(power):
     found, speed = measured(power, 0.1, "power_law", dispersion=False)

@@ -54,6 +54,7 @@ def through(plate, alpha_coeff):
     return np.exp(-2j * np.pi * np.outer(FREQUENCIES, found.time)) @ found["p"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha_coeff", [0.0, 16.0])  # dB/(MHz² cm); 16 is 4 dB/cm at 500 kHz
 def test_transmission_of_a_plate(alpha_coeff):
     found = through(True, alpha_coeff) / through(False, 0.0)

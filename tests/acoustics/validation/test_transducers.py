@@ -38,7 +38,9 @@ def on_axis(make, shape, per_wavelength, diameter):
     return amplitude, grid.coordinates[2][seen] - apex, frequency
 
 
-@pytest.mark.parametrize(("per_wavelength", "tolerance"), [(3, 0.012), (4.5, 0.008)])
+@pytest.mark.parametrize(
+    ("per_wavelength", "tolerance"), [(3, 0.012), pytest.param(4.5, 0.008, marks=pytest.mark.slow)]
+)
 def test_focused_bowl_is_oneills(per_wavelength, tolerance):
     radius, diameter = 30e-3, 28e-3
     found, z, frequency = on_axis(
@@ -53,6 +55,7 @@ def test_focused_bowl_is_oneills(per_wavelength, tolerance):
     assert found.max() == pytest.approx(wanted.max(), rel=tolerance)
 
 
+@pytest.mark.slow
 def test_circular_piston_is_within_half_a_percent():
     found, z, frequency = on_axis(
         lambda grid, apex: disc(grid, (0, 0, apex), 16e-3, (0, 0, 1)), (40, 40, 60), 5, 16e-3

@@ -14,7 +14,7 @@ pytestmark = [
 PROGRAM = """\
 import wavefabric.cli as cli
 from wavefabric.errors import InputError
-from wavefabric.exchange.same_input import world_control
+from wavefabric.exchange.control import world_control
 
 @cli.app.command("probe")
 def probe():
@@ -40,6 +40,7 @@ def probe(ranks, body):
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow
 def test_all_fail_alike():
     assert probe(2, "raise InputError('grid: 7 given; allowed: 8')") == (
         2,
@@ -57,6 +58,7 @@ control.barrier()"""
     assert probe(2, body) == (2, "wavefabric: rank 1 of 2: memory: 2 GiB wanted, 1 GiB is free\n")
 
 
+@pytest.mark.slow
 def test_all_fail_differently():
     code, err = probe(2, "raise InputError(f'gpu {rank}: busy') if rank else MemoryError('no room')")
     assert (code, err) == (2, "wavefabric: error: rank 0 of 2: memory: no room\n")
@@ -90,7 +92,7 @@ def test_one_is_interrupted_before_all_have_met():
     """It cannot agree with the others on anything: they are elsewhere, in calls that need it."""
     body = """\
 from mpi4py import MPI
-from wavefabric.exchange import same_input as agreement
+from wavefabric.exchange import control as agreement
 from wavefabric.exchange.control import MPIControl
 agreement.world_control.cache_clear()
 cli.failure._PATIENCE = {130: 0.2}
@@ -115,7 +117,7 @@ control.barrier()"""
 
 def test_disagreement_is_named():
     body = """\
-from wavefabric.exchange.same_input import check_agreement
+from wavefabric.exchange.control import check_agreement
 facts = {"version": "1", "input": "abc" if rank < 2 else "xyz", "precision": str(rank)}
 check_agreement(control, facts)"""
     assert probe(3, body) == (

@@ -203,9 +203,7 @@ def test_kwave_file_on_two_ranks(command, files):
 def test_info_under_mpiexec(tmp_path):
     from wavefabric.exchange.launch import mpiexec
 
-    starter, variables = mpiexec.command(
-        mpiexec.find(mpiexec.library()), mpiexec.library().family, 2, "auto", {}
-    )
+    starter, variables = mpiexec.command(2, "auto", {})
     found = wavefabric(
         tmp_path, "info", "--json", by=("env", *(f"{k}={v}" for k, v in variables.items()), *starter,
                                         sys.executable, "-m", "wavefabric"),
@@ -217,7 +215,14 @@ def test_info_under_mpiexec(tmp_path):
 
 @needs_mpi
 @apart
-@pytest.mark.parametrize(("how", "ranks"), [(signal.SIGKILL, 4), (signal.SIGINT, 2), (signal.SIGTERM, 2)])
+@pytest.mark.parametrize(
+    ("how", "ranks"),
+    [
+        pytest.param(signal.SIGKILL, 4, marks=pytest.mark.slow),
+        (signal.SIGINT, 2),
+        pytest.param(signal.SIGTERM, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_stopped_ranks_leave_a_checkpoint_and_go_on(files, how, ranks):
     """Ctrl-C, SIGTERM, or a rank killed: the same command then goes on to what an unbroken run gives."""
     words = ["run", "case.h5", "--ranks", str(ranks), "--device", "cpu", "--threads", "1", "--json"]
@@ -263,19 +268,19 @@ def test_stopped_ranks_leave_a_checkpoint_and_go_on(files, how, ranks):
             assert np.array_equal(a[name][()], b[name][()]), name
 
 
+@pytest.mark.slow
 @needs_mpi
 @apart
 def test_sigterm_under_mpiexec_saves(files):
     """A batch system ends mpiexec, which hands the signal on: a fibre's ranks save and say where."""
     from wavefabric.exchange.launch import mpiexec
 
-    library = mpiexec.library()
-    if library.family != "MPICH":
+    if mpiexec.library().family != "MPICH":
         pytest.skip("other mpiexecs kill their ranks at once")
     text = (files / "run.toml").read_text().replace("symbols = 64", "symbols = 256").replace("1 km", "20 m")
     output = '\n[output]\nfigures = false\ncheckpoint_every = 10\ncheckpoint_interval = "0 s"\n'
     (files / "run.toml").write_text(text + output)
-    starter, variables = mpiexec.command(mpiexec.find(library), library.family, 2, "auto", dict(os.environ))
+    starter, variables = mpiexec.command(2, "auto", dict(os.environ))
     words = [*starter, sys.executable, "-m", "wavefabric", "run", "run.toml", "--device", "cpu", "--quiet"]
     with subprocess.Popen(words, cwd=files, env=variables, stderr=subprocess.PIPE, text=True) as running:
         try:

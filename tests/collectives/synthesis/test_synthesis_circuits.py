@@ -45,6 +45,7 @@ def test_larger_grids(rows, columns, lasers, k, rounds, seconds):
     check_circuits(found, network)
 
 
+@pytest.mark.slow
 def test_one_waveguide_for_both_directions():
     # Counting both directions of an edge together, two rounds of four lasers are not enough on 2 × 4 tiles,
     # though nothing shows it until wavelengths are told apart.
@@ -222,6 +223,7 @@ def test_max_rounds_of_two_halves_that_are_one():
         assert synthesise(made, network, max_rounds=most).rounds == least.rounds
 
 
+@pytest.mark.slow
 def test_what_is_impossible_is_so_in_fewer_rounds(monkeypatch):
     # Four rounds by counting, six shown impossible by the solvers; they are not let decide five.
     decided = CircuitSearch.decide_over

@@ -97,6 +97,7 @@ synthesise(made, network, time_limit=100, progress=lambda text: print(text, flus
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c():
     here = str(Path(__file__).parents[1])
     with subprocess.Popen(

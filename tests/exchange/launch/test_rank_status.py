@@ -59,14 +59,14 @@ def test_without_a_launcher(tmp_path, monkeypatch):
 
 
 def passed_on(text, pieces=1):
-    stream = io.StringIO()
+    stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
     output = launcher._Output(stream, set())
     data = text.encode()
     size = max(1, len(data) // pieces)
     for first in range(0, len(data), size):
         output.write(data[first : first + size])
     output.close()
-    return stream.getvalue()
+    return stream.buffer.getvalue().decode()
 
 
 @pytest.mark.parametrize("pieces", [1, 7, 10_000])
@@ -78,12 +78,12 @@ def test_output_passes_as_it_is(text, pieces):
 
 
 def test_a_bar_without_line_ends_is_not_held_back():
-    stream = io.StringIO()
+    stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
     output = launcher._Output(stream, set())
     output.write(b"\x1b[2K\rtime steps 10/100")
-    assert stream.getvalue() == "\x1b[2K\rtime steps 10/100"
+    assert stream.buffer.getvalue().decode() == "\x1b[2K\rtime steps 10/100"
     output.write(b"plain so far")
-    assert stream.getvalue() == "\x1b[2K\rtime steps 10/100"
+    assert stream.buffer.getvalue().decode() == "\x1b[2K\rtime steps 10/100"
 
 
 def test_what_ranks_say_alike_is_said_once():

@@ -21,7 +21,7 @@ import os, sys, time
 from wavefabric.exchange.launch import environment, rank_status
 from wavefabric.exchange.launch.dev_shm import mapped
 rank_status.begin()
-from wavefabric.exchange.same_input import world_control
+from wavefabric.exchange.control import world_control
 control = world_control()
 control.barrier()
 if control.rank == 0:

@@ -19,7 +19,7 @@ from wavefabric.exchange.launch import rank_status, watch
 watch.STOPPED = watch.LEFT = 1
 watch._PAUSE = 0.2
 rank_status.begin()
-from wavefabric.exchange.same_input import world_control
+from wavefabric.exchange.control import world_control
 control = world_control()
 rank = control.rank
 {body}
@@ -41,6 +41,7 @@ def launched(ranks, body):
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_stopped_rank_is_named(victim):
     body = f"if rank == {victim}:\n    os.kill(os.getpid(), signal.SIGSTOP)\ncontrol.barrier()"
@@ -65,8 +66,22 @@ if rank == 0:
     assert launched(2, body) == (0, "done\n", "")
 
 
-@pytest.mark.parametrize("leave", ["sys.exit()", "sys.exit(5)", "raise SystemExit('enough')"])
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize(
+    ("leave", "victim"),
+    [
+        ("sys.exit()", 0),
+        ("sys.exit(5)", 1),
+        *(
+            pytest.param(leave, victim, marks=pytest.mark.slow)
+            for leave, victim in (
+                ("sys.exit()", 1),
+                ("sys.exit(5)", 0),
+                ("raise SystemExit('enough')", 0),
+                ("raise SystemExit('enough')", 1),
+            )
+        ),
+    ],
+)
 def test_a_rank_that_leaves_while_others_wait_is_named(victim, leave):
     code, _, err = launched(2, f"if rank == {victim}:\n    {leave}\ncontrol.barrier()")
     assert code == 1
@@ -97,8 +112,7 @@ def test_an_exit_status_is_the_real_one():
 def test_without_a_launcher():
     from wavefabric.exchange.launch import mpiexec
 
-    library = mpiexec.library()
-    words, variables = mpiexec.command(mpiexec.find(library), library.family, 2, "auto", {})
+    words, variables = mpiexec.command(2, "auto", {})
     body = "if rank == 1:\n    os.kill(os.getpid(), signal.SIGSTOP)\ncontrol.barrier()"
     words = ["env", *(f"{k}={v}" for k, v in variables.items()), *words, sys.executable, "-c"]
     done = subprocess.run([*words, PROGRAM.format(body=body)], capture_output=True, text=True, timeout=60)

@@ -20,7 +20,7 @@ from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
 from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
-from wavefabric.execution.data import count_wrong, fill
+from wavefabric.execution.timed_schedule import count_wrong, fill
 
 _PATIENCE = 20.0
 
@@ -203,11 +203,12 @@ def transports():
     )
     for name, value in zip(("UINT8", "FLOAT16", "FLOAT32", "FLOAT64", "INT32", "INT64"), _TYPES, strict=True):
         setattr(nccl, f"NCCL_{name}", value)
+    nccl.available = True
     nccl.NCCL_SUM, nccl.NcclCommunicator = "sum", _NcclCommunicator
     nccl.groupStart, nccl.groupEnd = _NcclCommunicator.start, _NcclCommunicator.end
     cupy.cuda, cuda.nccl = cuda, nccl
     folder = "wavefabric.exchange.transports."
-    ours = [folder + name for name in ("p2p", "nccl", "shared_memory")]
+    ours = [folder + name for name in ("p2p", "nccl", "mpi_staged")]
     with pytest.MonkeyPatch.context() as patch:
         for name, module in (("cupy", cupy), ("cupy.cuda", cuda), ("cupy.cuda.nccl", nccl)):
             patch.setitem(sys.modules, name, module)
@@ -215,7 +216,7 @@ def transports():
             patch.delitem(sys.modules, name, raising=False)
         import wavefabric.exchange.transports as package
 
-        for name in ("p2p", "nccl", "shared_memory"):
+        for name in ("p2p", "nccl", "mpi_staged"):
             patch.delattr(package, name, raising=False)
         from wavefabric.exchange.transports import nccl as of_nccl
         from wavefabric.exchange.transports import p2p
@@ -225,7 +226,7 @@ def transports():
         yield SimpleNamespace(p2p=p2p, nccl=of_nccl)
         for name in ours:
             sys.modules.pop(name, None)
-        for name in ("p2p", "nccl", "shared_memory"):
+        for name in ("p2p", "nccl", "mpi_staged"):
             vars(package).pop(name, None)
 
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from wavefabric.exchange import TRANSPORTS
-from wavefabric.exchange.transports import BY_DEVICE
+from wavefabric.exchange.transports import serving
 
 
 def test_transports_by_device_are_all_there_are():
-    assert {"auto", *BY_DEVICE["cpu"], *BY_DEVICE["cuda"]} == set(TRANSPORTS)
+    assert {"auto", *serving("cpu"), *serving("cuda:0")} == set(TRANSPORTS)
 
 
 def test_the_documentation_has_a_row_for_each():

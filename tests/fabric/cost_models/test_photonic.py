@@ -209,6 +209,7 @@ def test_more_bytes_never_take_less_time(which, sizes, incremental):
         assert less.bound.seconds <= more.bound.seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "collective", "elements", "limit"),
     [("recursive", "all-reduce", 256, 2), ("direct", "all-to-all", 65536, 10)],

@@ -255,6 +255,7 @@ def test_a_page_survives_odd_names(small):
     assert text.count("</script>") == 2
 
 
+@pytest.mark.slow
 def test_an_animation_moves_and_rests(small, tmp_path):
     from PIL import Image
 

@@ -133,6 +133,7 @@ def test_counts_and_a_eff_of_the_62_5_um_fibre():
     assert np.sqrt(np.mean((ratio - 1) ** 2)) < 0.015
 
 
+@pytest.mark.slow
 def test_n_eff_has_converged_to_1e_6_with_order_two():
     reference = extrapolate(profile_62_5(), LAM, 0.02e-6)
     found = (solve_modes(profile_62_5(), LAM, step).n_eff for step in (0.08e-6, 0.04e-6, 0.02e-6))

@@ -110,6 +110,7 @@ class Stop:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parallel(2)
 def test_an_interrupted_run_resumes_to_the_bit(comm, folder):
     run = parsed(comm, folder)

@@ -52,6 +52,7 @@ def gn_snr(powers, channel: int) -> float:
     return powers[channel] / interference
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("integrator", "step"), [("strang", 250.0), ("rk4ip", 1000.0)])
 def test_nonlinear_interference_of_one_span(integrator, step):
     cpu = get_device("cpu", threads=1)

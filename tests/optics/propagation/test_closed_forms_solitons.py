@@ -43,6 +43,7 @@ def test_first_and_second_order(cpu, integrator, order, fraction, coarse):
     assert distance(out, scalar(order, xi)) < 2e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ALL)
 def test_third_order_after_a_period(cpu, integrator):
     # Eigenvalues i(1, 3, 5)/2 of the scattering problem: phases η² ξ/2 agree at ξ = π/2, and are π/4.

@@ -69,6 +69,7 @@ def test_walk_off_limit_is_where_cross_phase_modulation_becomes_phase_matched(be
     assert thrown(limit.step / 16) < 1e-4 * matched
 
 
+@pytest.mark.slow
 def test_no_product_within_the_band_has_a_larger_mismatch():
     rng = np.random.default_rng(3)
     for d in (0.0, 2e-14, 3e-13):

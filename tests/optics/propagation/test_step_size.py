@@ -76,6 +76,7 @@ def test_no_step_turns_more_than_the_phase_limit(cpu, integrator, limit):
     assert runner.report.steps == len(lengths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tolerance", [1e-4, 1e-6, 1e-8])
 def test_error_control_holds_its_tolerance(cpu, tolerance):
     start = launch(power=60e-3)

@@ -9,6 +9,8 @@ from rich.console import Console
 
 from papers.fibre import modes
 
+pytestmark = pytest.mark.slow
+
 
 def test_tables_and_figure(tmp_path):
     result = modes.compare(step=0.05e-6, steps=(0.1e-6, 0.05e-6))

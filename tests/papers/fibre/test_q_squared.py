@@ -9,6 +9,8 @@ from papers.fibre import q_squared
 from papers.fibre.step_study import compare
 from wavefabric.results import Data, read_result, write_result
 
+pytestmark = pytest.mark.slow
+
 Q2 = ["--groups", 2, "--channels", 3, "--symbols", 32, "--span-length", "8 km", "--device", "cpu"]
 HERE = ["-o", ".", "--no-plot"]
 

@@ -8,6 +8,8 @@ import pytest
 from papers.fibre import work_precision
 from papers.fibre.work_precision import measured_order
 
+pytestmark = pytest.mark.slow
+
 
 def test_order_of_smooth_pulses(numbers):
     found = numbers(

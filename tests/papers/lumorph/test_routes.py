@@ -11,6 +11,8 @@ from papers.lumorph.data import GRIDS, compared, lightpath, points
 from papers.lumorph.random_routes import Draws
 from wavefabric.fabric.photonic.routing.routes import k_shortest
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_data_are_all_there():
     assert {len(points(f"fig7-{n}")) for n in (64, 128, 256)} == {5}

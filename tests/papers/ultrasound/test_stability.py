@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
+
 from papers.ultrasound import stability
+
+pytestmark = pytest.mark.slow
 
 
 def test_ultrasound_stability(script):

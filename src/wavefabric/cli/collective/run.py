@@ -27,7 +27,7 @@ class ScheduleRunOptions(OutputOptions):
         "Bytes of the whole array: least:most, or with commas between; K, M, G: 2^10, …"
     )
     factor: int | None = option(FACTOR_HELP)
-    dtype: str = option("{wavefabric.execution.data:EXACT}.", default="float32")
+    dtype: str = option("{wavefabric.execution.timed_schedule:EXACT}.", default="float32")
     fabric: str | None = option("Predict for this fabric: a name or a file.", "--fabric", "-f")
     model: str = option(
         "Of the prediction: auto, {wavefabric.fabric.cost_models.cost:COST_MODELS}.",

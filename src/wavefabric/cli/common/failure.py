@@ -98,7 +98,7 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
 
 def _control():
     from wavefabric.cli.common import ranks
-    from wavefabric.exchange.same_input import world_control
+    from wavefabric.exchange.control import world_control
 
     return ranks.opened.control if ranks.opened is not None else world_control()
 

@@ -17,9 +17,12 @@ from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.ranks import PANEL, PLACEMENT_HELP, RANKS_HELP, RankOptions
 from wavefabric.cli.common.show import StatusLine, console, plain
 from wavefabric.errors import InputError
+from wavefabric.exchange.transports import TRANSPORTS
 
 if TYPE_CHECKING:
-    from wavefabric.execution.ranks import Ranks
+    from wavefabric.execution.measure import Ranks
+
+TRANSPORTS_HELP = f"{', '.join(list(TRANSPORTS)[:0:-1])}, comma between, or all."
 
 
 @options()
@@ -27,7 +30,7 @@ class RankedOptions:
     """Who measures."""
 
     transports: str = option(
-        "p2p, nccl, mpi-cuda, mpi, comma between, or all.",
+        TRANSPORTS_HELP,
         "--transports",
         "--transport",
         default="all",
@@ -50,7 +53,7 @@ class RankSession:
     """Starts ranks if they are not there, opens their communicators, and lets only rank 0 print."""
 
     def __init__(self, who: RankedOptions, as_json: bool, least: int = 2):
-        from wavefabric.execution.ranks import Ranks
+        from wavefabric.execution.measure import Ranks
 
         names = parse_list(who.transports)
         several = (who.ranks or 1) > 1

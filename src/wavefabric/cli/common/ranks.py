@@ -104,7 +104,7 @@ class RankOptions:
         if chosen and environment.expected_ranks() is not None:
             return [int(word) for word in chosen.split()]
         if self.placement != "auto":
-            from wavefabric.exchange.placement_file import read_placement
+            from wavefabric.exchange.placement import read_placement
 
             return read_placement(self.placement, here)
         if here != self.count:

@@ -23,8 +23,7 @@ def mapped(pid: int) -> set[Path]:
     """MPI's files that a process has mapped, by name."""
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
-        files = {Path(line.split()[-1]) for line in lines if f"{_FOLDER}/" in line}
-        return set(filter(_is_mpi, files))
+        return {file for line in lines if f"{_FOLDER}/" in line and _is_mpi(file := Path(line.split()[-1]))}
     return set()
 
 

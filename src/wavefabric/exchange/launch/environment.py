@@ -51,7 +51,7 @@ def rank() -> int:
 def local_rank() -> int:
     """Number of this rank among those of its host; its rank where the starter does not say."""
     starter = _starter()
-    numbers = [_number(name) for name in (starter[2], "SLURM_LOCALID")] if starter else [0]
+    numbers = [_number(name) for name in (starter[2], "SLURM_LOCALID")] if starter else []
     return next((number for number in numbers if number is not None), rank())
 
 
@@ -66,12 +66,8 @@ def local_size() -> int:
 
 def _tasks_of_node(text: str, node: int) -> int | None:
     """Tasks of a node, from Slurm's ``4(x2),3``."""
-    counts: list[int] = []
-    for part in filter(None, text.split(",")):
-        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
-        if match is None:
-            return None
-        counts += [int(match[1])] * int(match[2] or 1)
+    parts = re.findall(r"(\d+)(?:\(x(\d+)\))?", text)
+    counts = [int(tasks) for tasks, nodes in parts for _ in range(int(nodes or 1))]
     return counts[node] if node < len(counts) else None
 
 

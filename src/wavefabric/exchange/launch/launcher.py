@@ -10,9 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,30 +18,16 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.launch import dev_shm, environment, mpiexec, rank_status
 from wavefabric.system.interrupt import INTERRUPTED
 from wavefabric.system.machine import usable_threads
-from wavefabric.system.processes import abandoned
+from wavefabric.system.processes import abandoned, die_with_parent
 
 #: Signals of a program's own faults.
-_CRASHES = {getattr(signal, name, None) for name in ("SIGSEGV", "SIGABRT", "SIGFPE", "SIGILL", "SIGBUS")} - {
-    None
-}
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGBUS)
 #: Seconds that ranks have to save when nobody waits for them any more.
 _ORPHANED = 60
 #: Seconds between looks at mpiexec, and at the program that started this one.
 _LOOK = 0.1
 #: Libraries that start threads of their own; the solvers bring their own number.
 _THREADED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-#: mpiexec goes when its launcher is gone, even if that was killed.
-_LEASH = """\
-import ctypes, os, signal, sys
-for name in ("SIGINT", "SIGQUIT", "SIGTERM"):  # ignored by what runs in the background of a script
-    if hasattr(signal, name):
-        signal.signal(getattr(signal, name), signal.SIG_DFL)
-if sys.platform.startswith("linux"):
-    ctypes.CDLL(None).prctl(1, 15, 0, 0, 0)
-    if os.getppid() != int(sys.argv[1]):
-        sys.exit(143)
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 @dataclass
@@ -73,45 +57,46 @@ def launch(options: LaunchOptions) -> int:
     if environment.RANKS in os.environ or environment.ranks() > 1:
         # A rank that started ranks would fill the machine.
         raise InputError("--ranks: given to a process that is one of several ranks already; allowed: once")
-    library = mpiexec.library()
-    program = mpiexec.find(library)
-    if library.family == "MPICH":
-        dev_shm.check_room(options.ranks)
     with tempfile.TemporaryDirectory(prefix="wavefabric-") as name:
         folder = Path(name)
         rank_status.create(folder)
-        command, variables = mpiexec.command(
-            program, library.family, options.ranks, options.transport, _environment(options, folder)
-        )
-        leash = [sys.executable, "-ISc", _LEASH, str(os.getpid())]
+        variables = _environment(options, folder)
+        command, variables = mpiexec.command(options.ranks, options.transport, variables)
+        if mpiexec.library().family == "MPICH":
+            dev_shm.check_room(options.ranks)
         process = subprocess.Popen(
-            [*leash, *command, *options.program, *options.arguments],
+            [*command, *options.program, *options.arguments],
             env=variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=_follow,
         )
         return _Supervisor(options, process, folder).wait()
 
 
+def _follow() -> None:
+    """mpiexec goes when its launcher is gone, even if that was killed, and heeds signals."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # ignored by what runs in the background of a script
+    die_with_parent(signal.SIGTERM)
+
+
 def _environment(options: LaunchOptions, folder: Path) -> dict[str, str]:
-    variables = environment.without_ranks(dict(os.environ))
+    defaults: dict[str, str] = dict.fromkeys(_THREADED, str(options.threads))
+    if options.ranks > usable_threads():
+        # A rank that waits leaves its core to the others at once.
+        defaults["MPIR_CVAR_POLLS_BEFORE_YIELD"] = "0"
+    variables = defaults | environment.without_ranks(dict(os.environ))
     variables |= {
         environment.RANKS: str(options.ranks),
         environment.THREADS: str(options.threads),
         environment.FOLDER: str(folder),
+        environment.PLACEMENT: " ".join(map(str, options.placement)),
         # nvidia-smi counts GPUs by their bus; CUDA must count alike for a placement to mean the same.
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
-    variables.pop(environment.PLACEMENT, None)
-    if options.placement:
-        variables[environment.PLACEMENT] = " ".join(str(gpu) for gpu in options.placement)
-    for name in _THREADED:
-        variables.setdefault(name, str(options.threads))
-    if options.ranks > usable_threads():
-        # A rank that waits leaves its core to the others at once.
-        variables.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "0")
     if sys.stderr is not None and sys.stderr.isatty():
         with contextlib.suppress(OSError):
             variables[environment.TERMINAL] = str(os.get_terminal_size(sys.stderr.fileno()).columns or 80)
@@ -129,21 +114,22 @@ class _Supervisor:
 
     def wait(self) -> int:
         """Pass on what ranks print until all have ended; the exit code."""
-        lines_seen: set[bytes] = set()
-        outputs = [_Output(stream, lines_seen) for stream in (sys.stdout, sys.stderr)]
-        handlers = {signal.SIGINT: self._interrupt, signal.SIGTERM: self._terminate}
-        handlers[getattr(signal, "SIGHUP", signal.SIGTERM)] = self._terminate
-        with selectors.DefaultSelector() as selector, _signal_handlers(handlers):
+        seen: set[bytes] = set()
+        outputs = [_Output(stream, seen) for stream in (sys.stdout, sys.stderr)]
+        handlers = {signal.SIGINT: self._interrupt}
+        handlers |= dict.fromkeys((signal.SIGTERM, signal.SIGHUP), self._terminate)
+        with selectors.DefaultSelector() as selector, contextlib.ExitStack() as undo:
+            for number, handler in handlers.items():
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                    undo.callback(signal.signal, number, signal.signal(number, handler))
             for name, output in zip(rank_status.STREAMS, outputs, strict=True):
                 # Open for writing too: there is no end of file before the first rank has come.
                 pipe = os.open(self._folder / name, os.O_RDWR | os.O_NONBLOCK)
+                undo.callback(os.close, pipe)
                 selector.register(pipe, selectors.EVENT_READ, output.write)
             assert self._process.stdout is not None
             selector.register(self._process.stdout, selectors.EVENT_READ, self._mpiexec_said.append)
             self._pass_on(selector)
-            for key in list(selector.get_map().values()):
-                if isinstance(key.fileobj, int):
-                    os.close(key.fileobj)
         for output in outputs:
             output.close()
         status = rank_status.read(self._folder)
@@ -242,25 +228,9 @@ def _cause(ended: int) -> str:
     if -ended not in _CRASHES:
         return f"was killed (signal {-ended})"
     name = signal.strsignal(-ended) or f"signal {-ended}"
-    free = dev_shm.free_bytes()
-    full = -ended == getattr(signal, "SIGBUS", None) and free is not None and free < 4e6
+    full = -ended == signal.SIGBUS and (dev_shm.free_bytes() or 4e6) < 4e6
     advice = f"; /dev/shm is full: {dev_shm.ADVICE}" if full else ""
     return f"crashed ({name[0].lower()}{name[1:]}{advice})"
-
-
-@contextlib.contextmanager
-def _signal_handlers(handlers: dict[signal.Signals, Callable]) -> Iterator[None]:
-    """Handlers while inside, those of before afterwards. Only the main thread may have any."""
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for number, handler in handlers.items():
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
-                before[number] = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _read(selector: selectors.BaseSelector, seconds: float) -> bool:
@@ -279,13 +249,13 @@ class _Output:
 
     _MESSAGE = re.compile(rb"wavefabric: (?:rank \d+ of \d+: )?(.*)")
 
-    def __init__(self, stream, messages: set[bytes]):
-        self._stream, self._messages = stream, messages
+    def __init__(self, stream, seen: set[bytes]):
+        self._stream, self._seen = stream, seen
         self._partial = b""
 
     def write(self, data: bytes) -> None:
         *lines, self._partial = (self._partial + data).split(b"\n")
-        self._pass_on(b"".join(line + b"\n" for line in lines if not self._repeated(line)))
+        self._pass_on(b"".join(line + b"\n" for line in lines if self._is_new(line)))
         if b"\x1b" in self._partial or b"\r" in self._partial:
             self.close()  # a progress bar, which ends no line
 
@@ -294,19 +264,16 @@ class _Output:
         self._pass_on(self._partial)
         self._partial = b""
 
-    def _repeated(self, line: bytes) -> bool:
+    def _is_new(self, line: bytes) -> bool:
         message = self._MESSAGE.fullmatch(line.rstrip())
-        if message is None or message[1] not in self._messages:
-            self._messages |= {message[1]} if message else set()
-            return False
-        return True
+        if message is None:
+            return True
+        new = message[1] not in self._seen
+        self._seen.add(message[1])
+        return new
 
     def _pass_on(self, data: bytes) -> None:
         with contextlib.suppress(BrokenPipeError, ValueError):
-            raw = getattr(self._stream, "buffer", None)
-            if raw is None:  # a stream that takes only text, such as a test's
-                self._stream.write(data.decode(errors="replace"))
-            else:
-                self._stream.flush()
-                raw.write(data)
+            self._stream.flush()
+            self._stream.buffer.write(data)
             self._stream.flush()

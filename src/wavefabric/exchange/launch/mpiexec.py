@@ -1,4 +1,4 @@
-"""Find the mpiexec that belongs to mpi4py's MPI, and know its options; `launcher` starts it."""
+"""The mpiexec that belongs to mpi4py's MPI, and its options; `launcher` starts it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from wavefabric.errors import InputError, MissingExtra
-
-_SECONDS = 60
 
 #: In a child: importing mpi4py.MPI here would initialise MPI in the process that starts the ranks.
 _ASK = """\
@@ -38,15 +37,13 @@ class MPILibrary:
     mpi4py: str
 
 
+@cache
 def library() -> MPILibrary:
     """Ask a child process which MPI mpi4py uses; `MissingExtra` or `InputError` if there is none."""
     if find_spec("mpi4py") is None:
         raise MissingExtra("more than one rank", "mpi")
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", _ASK], capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
-        vendor, version, package = json.loads(done.stdout)
+        vendor, version, package = json.loads(_said(sys.executable, "-c", _ASK).stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         raise InputError(
             "mpi4py: it cannot load an MPI library; allowed: pip install 'wavefabric[mpi]', or mpi4py "
@@ -58,11 +55,8 @@ def library() -> MPILibrary:
 
 
 def _family(text: str) -> str:
-    lower = text.lower()
-    for family, names in _FAMILIES.items():
-        if any(name in lower for name in names):
-            return family
-    return text.split(" ")[0]
+    known = (family for family, names in _FAMILIES.items() if any(name in text.lower() for name in names))
+    return next(known, text.split(" ")[0])
 
 
 def find(wanted: MPILibrary) -> Path:
@@ -86,25 +80,26 @@ def find(wanted: MPILibrary) -> Path:
     )
 
 
+def _said(*words: str) -> subprocess.CompletedProcess[str]:
+    """What a program says of itself."""
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+
+
 def _family_of(path: str) -> str:
     try:
-        done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=_SECONDS, stdin=subprocess.DEVNULL
-        )
+        done = _said(path, "--version")
     except (OSError, subprocess.TimeoutExpired):
         return "not usable"
     return _family(" ".join((done.stdout + done.stderr).split())) or "unknown"
 
 
-def command(
-    mpiexec: Path, family: str, ranks: int, transport: str, variables: dict[str, str]
-) -> tuple[list[str], dict[str, str]]:
-    """Command and environment that start ranks; the ranks' own command goes behind.
+def command(ranks: int, transport: str, variables: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Command and environment that start ranks; the ranks' own command goes behind. Errors of `find`.
 
     The transport ``"mpi-cuda"`` makes Open MPI use UCX on device memory.
     """
-    variables, options = dict(variables), []
-    if family == "Open MPI":
+    mpiexec, variables, options = find(library()), dict(variables), []
+    if library().family == "Open MPI":
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         options = ["--oversubscribe", "--bind-to", "none"]
@@ -121,8 +116,5 @@ def command(
 def _ucx_folders() -> list[str]:
     """Libraries of the ``libucx`` wheel, and the plug-ins beside them, which know CUDA."""
     package = find_spec("libucx")
-    for root in (package.submodule_search_locations or []) if package else []:
-        library = Path(root) / "lib"
-        if library.is_dir():
-            return [str(library), str(library / "ucx")]
-    return []
+    folders = (package.submodule_search_locations if package else None) or []
+    return next(([f"{root}/lib", f"{root}/lib/ucx"] for root in folders if Path(root, "lib").is_dir()), [])

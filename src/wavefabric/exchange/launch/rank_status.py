@@ -40,8 +40,7 @@ def begin() -> None:
     except OSError:  # the launcher is on another host
         return
     die_with_parent(signal.SIGKILL)
-    child = os.fork()
-    if child:
+    if child := os.fork():
         _report_end_of(child)
     die_with_parent(signal.SIGKILL)
     for number, pipe in enumerate(pipes, 1):
@@ -92,13 +91,12 @@ def _write(event: str, value: object) -> bool:
     folder = os.environ.get(environment.FOLDER)
     if not folder:
         return False
-    try:
+    with contextlib.suppress(OSError):
         file = os.open(Path(folder) / _FILE, os.O_WRONLY | os.O_APPEND)
         os.write(file, f"{environment.rank()} {event} {value}\n".encode())
         os.close(file)
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 # --- on the launcher -----------------------------------------------------------------------------------
@@ -129,19 +127,18 @@ def create(folder: Path) -> None:
 def read(folder: Path) -> RankStatus:
     """All events so far."""
     status, left = RankStatus(), set()
-    with contextlib.suppress(OSError):
-        for line in (folder / _FILE).read_text(encoding="utf-8").splitlines():
-            number, event, value = line.split(" ", 2)
-            rank = int(number)
-            if event == "started":
-                status.processes[rank] = int(value)
-            elif event == "shared":
+    for line in (folder / _FILE).read_text(encoding="utf-8").splitlines():
+        rank, event, value = line.split(" ", 2)
+        match event:
+            case "started":
+                status.processes[int(rank)] = int(value)
+            case "shared":
                 status.shared.append(Path(value))
-            elif event == "lost":
+            case "lost":
                 status.lost = status.lost or value
-            elif event == "exits":
+            case "exits":
                 status.code = max(status.code, int(value))
                 left.add(rank)
-            elif rank not in left and not status.code and status.first_dead is None:
-                status.first_dead = rank, int(value)
+            case _ if rank not in left and not status.code and status.first_dead is None:
+                status.first_dead = int(rank), int(value)
     return status

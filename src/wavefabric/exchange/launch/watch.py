@@ -10,10 +10,9 @@ import atexit
 import contextlib
 import os
 import socket
-import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -43,33 +42,27 @@ def waiting(*peers: int) -> Iterator[None]:
 def start(comm) -> None:
     """Watch the ranks of ``MPI.COMM_WORLD`` from now on; collective the first time."""
     global _started
-    if _started or comm.Get_size() == 1:
+    rank, ranks = comm.Get_rank(), comm.Get_size()
+    if _started or ranks == 1:
         return
     _started = True
     own = _identity()
-    identities = comm.allgather(own)
+    everybody = enumerate(comm.allgather(own))
     if own is None:
         return
-    peers = {
-        rank: (peer[1], peer[2])
-        for rank, peer in enumerate(identities)
-        if peer is not None and peer[0] == own[0] and rank != comm.Get_rank()
-    }
+    peers = {peer: each[1:] for peer, each in everybody if each and each[0] == own[0] and peer != rank}
     atexit.register(_show_leaving)
-    arguments = comm.Get_rank(), comm.Get_size(), peers
-    threading.Thread(target=_watch, args=arguments, daemon=True).start()
+    threading.Thread(target=_watch, args=(rank, ranks, peers), daemon=True).start()
 
 
 def _identity() -> tuple[str, int, str] | None:
-    """Host and PID namespace of this process, its number, and when it began; None if unknown."""
-    if not sys.platform.startswith("linux"):
-        return None
+    """Host and PID namespace of this process, its number, and when it began; None without /proc."""
     try:
         host = f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return None
     process = _process(os.getpid())
-    return (host, os.getpid(), process[2]) if process else None
+    return process and (host, os.getpid(), process[2])
 
 
 def _process(pid: int) -> tuple[str, str, str] | None:
@@ -90,32 +83,25 @@ def _show_leaving() -> None:
 
 def _watch(own: int, ranks: int, peers: dict[int, tuple[int, str]]) -> NoReturn:
     """Look at the peers for ever."""
+    # One rank speaks, the others only if it does not end all.
+    delay = min(own, 5)
     # Looks are counted, not seconds: if the whole job is suspended, so is this.
     stopped_looks = dict.fromkeys(peers, 0)
     while True:
         time.sleep(_PAUSE)
-        stopped, left = set(), set()
+        left = set()
         for rank, (pid, began) in peers.items():
             process = _process(pid)
             if process is None or process[2] != began or process[0] == _LEAVING:
                 left.add(rank)
-            elif process[1] == "T":
-                stopped.add(rank)
-            stopped_looks[rank] = stopped_looks[rank] + 1 if rank in stopped else 0
-        # One rank speaks, the others only if it does not end all.
-        delay = _delay(own, peers.keys() - stopped)
-        for rank in sorted(stopped):
+            stopped = process is not None and process[1] == "T"
+            stopped_looks[rank] = stopped_looks[rank] + 1 if stopped else 0
             if stopped_looks[rank] * _PAUSE >= STOPPED + delay:
                 _end_all(f"rank {rank} of {ranks} was stopped (SIGSTOP)")
-        delay = _delay(own, peers.keys() - left)
         for since, wanted in list(_waits.values()):
             missing = sorted(left.intersection(wanted) if wanted else left)
             if missing and time.monotonic() - since >= LEFT + delay:
                 _end_all(f"rank {missing[0]} of {ranks} has left while others wait for it")
-
-
-def _delay(own: int, others: Iterable[int]) -> int:
-    return min(sum(rank < own for rank in others), 5)
 
 
 def _end_all(reason: str) -> NoReturn:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from wavefabric.device import Device
 from wavefabric.errors import InputError
+from wavefabric.exchange.control import Control
 from wavefabric.exchange.program import Level, Program, Span
 
 
 class Exchange:
-    """A schedule bound to buffers, to be run many times; within one rank only copies.
+    """A schedule bound to buffers (1-D arrays), to be run many times; within one rank only copies.
 
     A transport moves one level: ``_begin``, ``_wait`` for what comes from one peer, ``_complete``. What is to
-    be added arrives in scratch and is added in the schedule's order, so that sums do not depend on arrival.
-
-    Parameters
-    ----------
-    program : Program
-    buffers : list of 1-D arrays
-        One a buffer of the schedule.
-    scratch : 1-D array
-        At least ``program.scratch`` elements.
+    be added arrives in ``scratch`` and is added in the schedule's order, so that sums do not depend on
+    arrival.
     """
 
     def __init__(self, program: Program, buffers: list, scratch):
@@ -89,11 +85,32 @@ class Exchange:
                 parts.append((span, span.of(self._buffers)))
         return parts
 
+    def _moves(self) -> list[tuple[list, list]]:
+        """What goes out and what comes in at each level: address and bytes of device memory, and the peer."""
+
+        def places(parts) -> list[tuple[int, int, int]]:
+            return [(part.data.ptr, part.nbytes, span.peer) for span, part in parts]
+
+        return [
+            (places((s, s.of(self._buffers)) for s in level.sends), places(self._incoming(level)))
+            for level in self._program.levels
+        ]
+
     def _begin(self, number: int) -> None: ...
 
     def _wait(self, number: int, peer: int | None) -> None: ...
 
     def _complete(self, number: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class RankGroup:
+    """For whom a transport is opened; ``comm`` is mpi4py's, ``same_host`` says who shares this host."""
+
+    comm: Any
+    same_host: list[bool]
+    control: Control
+    device: Device
 
 
 class Transport:
@@ -104,12 +121,27 @@ class Transport:
     def __init__(self, device):
         self._device = device
 
+    @classmethod
+    def available(cls) -> tuple[bool, str]:
+        """Whether this machine has what it needs, and its library or what is missing, in words."""
+        return True, ""
+
+    @classmethod
+    def open(cls, group: RankGroup) -> Transport:
+        """The transport between these ranks; collective. `InputError` says why it cannot serve them."""
+        raise NotImplementedError
+
+    @classmethod
+    def automatic(cls, group: RankGroup) -> Transport | None:
+        """The same for ``auto``, or None: it does not serve all ranks well."""
+        return None
+
     def allocate(self, shape, dtype) -> Any:
         """An array that peers may reach."""
         return self._device.empty(shape, dtype)
 
     def bind(self, program: Program, buffers: list, scratch) -> Exchange:
-        """Make ready what repeats; collective."""
+        """Make ready what repeats; collective. ``scratch`` has at least ``program.scratch`` elements."""
         return Exchange(program, buffers, scratch)
 
     def own_collective(self, collective: str, buffers: list, root: int) -> Callable[[], None]:
@@ -119,8 +151,3 @@ class Transport:
     def describe(self) -> dict[str, str]:
         """Facts for reports."""
         return {}
-
-
-def address(array, peer: int) -> tuple[int, int, int]:
-    """Address and bytes of a device array, and the peer that it goes to or comes from."""
-    return array.data.ptr, array.nbytes, peer

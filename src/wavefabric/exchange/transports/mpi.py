@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from functools import lru_cache
+
 import numpy as np
 
+from wavefabric.errors import InputError, MissingExtra
+from wavefabric.exchange.launch import environment, mpiexec
 from wavefabric.exchange.launch.watch import waiting
-from wavefabric.exchange.transports.base import Exchange, Transport
+from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport
 
 #: Open MPI 4 counts in 32-bit integers.
 _PIECE = 1 << 30
 _TAGS = 1 << 14  # MPI promises 32767
+# A message from a process to itself goes through the same layer as one to a peer.
+_PROBE = """
+import cupy
+from mpi4py import MPI
+a, b = cupy.arange(1 << 16, dtype=cupy.int32), cupy.zeros(1 << 16, cupy.int32)
+cupy.cuda.get_current_stream().synchronize()
+MPI.COMM_SELF.Sendrecv(a, 0, recvbuf=b, source=0)
+assert (a == b).all()
+print("safe")
+"""
 
 
 class MPIExchange(Exchange):
@@ -43,14 +60,14 @@ class MPIExchange(Exchange):
 
     def _wait(self, number, peer):
         mine = [request for source, request in self._receives[number] if peer in (None, source)]
-        if mine:
-            with waiting(*(self._peers[number] if peer is None else (peer,))):
-                self._transport.mpi.Request.Waitall(mine)
+        self._wait_all(mine, *(self._peers[number] if peer is None else (peer,)))
 
     def _complete(self, number):
-        requests = self._requests(number)
+        self._wait_all(self._requests(number), *self._peers[number])
+
+    def _wait_all(self, requests: list, *peers: int) -> None:
         if requests:
-            with waiting(*self._peers[number]):
+            with waiting(*peers):
                 self._transport.mpi.Request.Waitall(requests)
 
     def _requests(self, number: int) -> list:
@@ -70,17 +87,31 @@ def _pieces(array, mpi):
 
 
 class MPITransport(Transport):
-    """MPI reads and writes the arrays of the device itself: ``"mpi"`` (host memory) or ``"mpi-cuda"``.
+    """MPI reads and writes arrays in host memory; ``comm`` is an mpi4py communicator for data alone."""
 
-    ``comm`` is an mpi4py communicator for data alone.
-    """
+    name = "mpi"
 
-    def __init__(self, comm, device, name: str = "mpi"):
+    def __init__(self, comm, device):
         from mpi4py import MPI
 
         super().__init__(device)
-        self.mpi, self.comm, self.name = MPI, comm, name
+        self.mpi, self.comm = MPI, comm
         self._labels = 0
+
+    @classmethod
+    def available(cls) -> tuple[bool, str]:
+        try:
+            library = mpiexec.library()
+            program = mpiexec.find(library)
+        except (InputError, MissingExtra) as error:
+            return False, str(error)
+        return True, f"{library.version}, mpi4py {library.mpi4py}, {program.name}"
+
+    @classmethod
+    def open(cls, group: RankGroup) -> Transport:
+        return cls(group.comm.Dup(), group.device)
+
+    automatic = open
 
     def bind(self, program, buffers, scratch) -> Exchange:
         # Exchanges under way at the same time have tags of their own.
@@ -89,8 +120,49 @@ class MPITransport(Transport):
 
     def synchronize(self) -> None:
         """What the device still writes must be there before MPI reads it."""
-        if self.name == "mpi-cuda":
-            self._device.synchronize()
 
     def describe(self) -> dict[str, str]:
         return {"mpi": self.mpi.Get_library_version().split("\n")[0].strip("\0 ")}
+
+
+class DeviceMPITransport(MPITransport):
+    """MPI reads and writes arrays in the memory of GPUs."""
+
+    name = "mpi-cuda"
+
+    @classmethod
+    def available(cls) -> tuple[bool, str]:
+        why = _no_device_pointers()
+        return not why, f"MPI takes no device pointers ({why})" if why else "MPI takes device pointers"
+
+    @classmethod
+    def open(cls, group: RankGroup) -> Transport:
+        usable, why = group.control.bcast(cls.available() if group.control.rank == 0 else None)
+        if not usable:
+            raise InputError(f"transport: 'mpi-cuda' cannot be used ({why}); allowed here: mpi, nccl, p2p")
+        return super().open(group)
+
+    @classmethod
+    def automatic(cls, group: RankGroup) -> Transport | None:
+        return None
+
+    def synchronize(self) -> None:
+        self._device.synchronize()
+
+
+@lru_cache(maxsize=1)
+def _no_device_pointers() -> str:
+    """Why MPI takes no device pointers, or nothing: tried in a process of its own, which may crash."""
+    starters = ("PMI2_", "OMPI_COMM", "OMPI_UNIVERSE", "ORTE_", "OMPI_MCA_orte", "OMPI_MCA_ess", "HYDI_")
+    starters += ("HYDRA_", "SLURM_")
+    kept = environment.without_ranks(dict(os.environ))
+    variables = {key: value for key, value in kept.items() if not key.startswith(starters)}
+    probe = [sys.executable, "-c", _PROBE]
+    try:
+        done = subprocess.run(probe, env=variables, capture_output=True, text=True, timeout=60)
+    except subprocess.TimeoutExpired:
+        return "a message of device memory did not arrive within a minute"
+    if done.returncode == 0 and "safe" in done.stdout:
+        return ""
+    last = [line for line in done.stderr.strip().splitlines() if line.strip()]
+    return f"a try ended with code {done.returncode}" + (f": {last[-1][:120]}" if last else "")

@@ -6,14 +6,14 @@ same at both ends, so messages need no tags.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from typing import Any
 
 import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from wavefabric.exchange.transports.base import Exchange, address
+from wavefabric.exchange.transports.base import Exchange
 from wavefabric.exchange.transports.mpi import MPITransport
 
 #: Bytes of a piece, and pieces on their way for each peer and direction. Measured (docs/performance.md).
@@ -23,7 +23,7 @@ PIECE, PIECES = 4 << 20, 4
 class _Ring:
     """Pinned pieces of one peer and direction."""
 
-    def __init__(self, device):
+    def __init__(self):
         memory = cupy.cuda.alloc_pinned_memory(PIECE * PIECES)
         whole = np.frombuffer(memory, np.uint8, PIECE * PIECES)
         self.pieces = [whole[i * PIECE : (i + 1) * PIECE] for i in range(PIECES)]
@@ -37,13 +37,19 @@ class _Ring:
         self.copying: deque = deque()
         self.travelling: deque = deque()
 
+    def copy(self, slot: int, transfer: _Transfer, target: int, source: int, size: int, kind: int) -> None:
+        """Begin a copy to or from the host; the event of its piece tells its end."""
+        self.stream.wait_event(transfer.ready)
+        runtime.memcpyAsync(target, source, size, kind, self.stream.ptr)
+        self.events[slot].record(self.stream)
+
 
 class _Transfer:
     """One start of a bound program's level: how many pieces are still to come and go, and to be sent off."""
 
     def __init__(self, ready):
         self.ready, self.left, self.unsent = ready, 0, 0
-        self.coming: dict[int, int] = {}
+        self.coming: Counter[int] = Counter()
         self.streams: set[Any] = set()
 
 
@@ -52,8 +58,8 @@ class StagedTransport(MPITransport):
 
     def __init__(self, comm, device):
         super().__init__(comm, device)
-        self._out: dict[int, _Ring] = {}
-        self._in: dict[int, _Ring] = {}
+        self._out: defaultdict[int, _Ring] = defaultdict(_Ring)
+        self._in: defaultdict[int, _Ring] = defaultdict(_Ring)
 
     def bind(self, program, buffers, scratch) -> Exchange:
         return StagedExchange(program, buffers, scratch, self)
@@ -63,18 +69,15 @@ class StagedTransport(MPITransport):
     def enqueue(self, sends, receives, ready) -> _Transfer:
         """Begin to move (address, bytes, peer) out and in, once the event ``ready`` has come."""
         transfer = _Transfer(ready)
-        for rings, items, incoming in ((self._out, sends, False), (self._in, receives, True)):
+        for rings, items in ((self._out, sends), (self._in, receives)):
             for start, size, peer in items:
-                ring = rings.get(peer)
-                if ring is None:
-                    ring = rings[peer] = _Ring(self._device)
-                for first in range(0, size, PIECE):
-                    ring.waiting.append((transfer, start + first, min(PIECE, size - first)))
-                    transfer.left += 1
-                    if incoming:
-                        transfer.coming[peer] = transfer.coming.get(peer, 0) + 1
-                    else:
-                        transfer.unsent += 1
+                pieces = [(transfer, start + at, min(PIECE, size - at)) for at in range(0, size, PIECE)]
+                rings[peer].waiting.extend(pieces)
+                transfer.left += len(pieces)
+                if rings is self._in:
+                    transfer.coming[peer] += len(pieces)
+                else:
+                    transfer.unsent += len(pieces)
         self.advance()
         return transfer
 
@@ -93,11 +96,7 @@ class StagedTransport(MPITransport):
         while ring.waiting and ring.free:
             transfer, address, size = ring.waiting.popleft()
             slot = ring.free.popleft()
-            ring.stream.wait_event(transfer.ready)
-            runtime.memcpyAsync(
-                ring.addresses[slot], address, size, runtime.memcpyDeviceToHost, ring.stream.ptr
-            )
-            ring.events[slot].record(ring.stream)
+            ring.copy(slot, transfer, ring.addresses[slot], address, size, runtime.memcpyDeviceToHost)
             ring.copying.append((slot, size, transfer))
         while ring.copying and ring.events[ring.copying[0][0]].done:
             slot, size, transfer = ring.copying.popleft()
@@ -116,24 +115,18 @@ class StagedTransport(MPITransport):
             ring.travelling.append((request, slot, transfer, address, size))
         while ring.travelling and ring.travelling[0][0].Test():
             _, slot, transfer, address, size = ring.travelling.popleft()
-            ring.stream.wait_event(transfer.ready)
-            runtime.memcpyAsync(
-                address, ring.addresses[slot], size, runtime.memcpyHostToDevice, ring.stream.ptr
-            )
-            ring.events[slot].record(ring.stream)
+            ring.copy(slot, transfer, address, ring.addresses[slot], size, runtime.memcpyHostToDevice)
             ring.copying.append(slot)
             transfer.left -= 1
             transfer.coming[peer] -= 1
             transfer.streams.add(ring.stream)
 
     def await_arrival(self, transfer: _Transfer, peer: int | None) -> None:
-        """Until the pieces of a peer (or, None, everything) have come to this host's memory.
-
-        The current stream then waits for the copies to the device.
+        """Until the pieces of a peer (or, None, everything) are on this host; the stream awaits copies.
 
         Own pieces are on their way by then: this rank may do something else for long, and others wait.
         """
-        while transfer.left if peer is None else transfer.coming.get(peer, 0) or transfer.unsent:
+        while transfer.left if peer is None else transfer.coming[peer] or transfer.unsent:
             self.advance()
         current = cupy.cuda.get_current_stream()
         for stream in transfer.streams:
@@ -148,19 +141,13 @@ class StagedExchange(Exchange):
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch)
         self._transport = transport
-        self._moves = [
-            (
-                [address(span.of(buffers), span.peer) for span in level.sends],
-                [address(part, span.peer) for span, part in self._incoming(level)],
-            )
-            for level in program.levels
-        ]
+        self._places = self._moves()
         self._transfers: dict[int, _Transfer] = {}
 
     def _begin(self, number):
         ready = cupy.cuda.Event(disable_timing=True)
         ready.record()
-        self._transfers[number] = self._transport.enqueue(*self._moves[number], ready)
+        self._transfers[number] = self._transport.enqueue(*self._places[number], ready)
 
     def _wait(self, number, peer):
         self._transport.await_arrival(self._transfers[number], peer)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import cupy
 import numpy as np
 from cupy.cuda import nccl
 
-from wavefabric.collectives.conditions import kind
+from wavefabric.collectives.conditions import CUT_BY_RANK, kind
 from wavefabric.errors import InputError
-from wavefabric.exchange.transports.base import Exchange, Transport, address
+from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport
 
+if not getattr(nccl, "available", False):
+    raise ImportError("CuPy was installed without NCCL")
 _BYTE = nccl.NCCL_UINT8
 _TYPES = {
     "float16": nccl.NCCL_FLOAT16,
@@ -22,72 +25,68 @@ _TYPES = {
 }
 
 
+class _Work:
+    """What is enqueued on a stream of its own after all in the current stream, which may wait for it."""
+
+    def __init__(self, stream, enqueue: Callable[[int], None]):
+        self._stream, self._enqueue = stream, enqueue
+        self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
+
+    def start(self) -> None:
+        self._ready.record()
+        self._stream.wait_event(self._ready)
+        self._enqueue(self._stream.ptr)
+        self._done.record(self._stream)
+
+    def wait(self) -> None:
+        cupy.cuda.get_current_stream().wait_event(self._done)
+
+    def __call__(self) -> None:
+        self.start()
+        self.wait()
+
+
+def _messages(comm, sends, receives, dtype: int, stream: int) -> None:
+    """One group of (address, elements, peer)."""
+    nccl.groupStart()
+    for start, size, peer in receives:
+        comm.recv(start, size, dtype, peer, stream)
+    for start, size, peer in sends:
+        comm.send(start, size, dtype, peer, stream)
+    nccl.groupEnd()
+
+
 class NCCLExchange(Exchange):
     """Each level is one group; the current stream waits for it when it has to."""
 
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch)
-        self._transport = transport
-        self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
-        # Addresses once: looking them up costs more than the call.
-        self._sends = [[address(s.of(buffers), s.peer) for s in level.sends] for level in program.levels]
-        self._receives = [
-            [address(part, span.peer) for span, part in self._incoming(level)] for level in program.levels
-        ]
-        self._equal = self._all_gather(program)
-
-    @staticmethod
-    def _all_gather(program) -> int:
-        """Elements of a rank's share, if the program is a direct all-gather of equal shares; else 0."""
-        schedule = program.schedule
-        if len(program.levels) != 1 or len(schedule.buffers) != 1 or not schedule.name.startswith("direct"):
-            return 0
-        if schedule.ranks < 2 or kind(schedule)[0] != "all-gather":
-            return 0
-        shares = set(schedule.sizes[0][0].reshape(schedule.ranks, -1).sum(axis=1).tolist())
-        return int(shares.pop()) if len(shares) == 1 else 0
+        comm, stream = transport.comm, transport.stream
+        calls = [partial(_messages, comm, *moves, _BYTE) for moves in self._moves()]
+        if share := _equal_share(program):
+            first, size = buffers[0].data.ptr, share * buffers[0].itemsize
+            calls = [partial(comm.allGather, first + program.rank * size, first, size, _BYTE)]
+        self._works = [_Work(stream, call) for call in calls]
 
     def _begin(self, number):
-        comm, stream = self._transport.comm, self._transport.stream
-        self._ready.record()
-        stream.wait_event(self._ready)
-        if self._equal:
-            whole = self._buffers[0]
-            size = self._equal * whole.itemsize
-            first = whole.data.ptr
-            comm.allGather(first + self._program.rank * size, first, size, _BYTE, stream.ptr)
-        else:
-            nccl.groupStart()
-            for start, size, peer in self._receives[number]:
-                comm.recv(start, size, _BYTE, peer, stream.ptr)
-            for start, size, peer in self._sends[number]:
-                comm.send(start, size, _BYTE, peer, stream.ptr)
-            nccl.groupEnd()
-        self._done.record(stream)
+        self._works[number].start()
 
     def _wait(self, number, peer):
-        cupy.cuda.get_current_stream().wait_event(self._done)
+        self._works[number].wait()
 
     def _complete(self, number):
-        cupy.cuda.get_current_stream().wait_event(self._done)
+        self._works[number].wait()
 
 
-class NCCLCollective:
-    """A collective operation of NCCL over whole arrays; the current stream waits for it.
-
-    ``enqueue`` is called with the address of the transport's stream.
-    """
-
-    def __init__(self, transport, enqueue: Callable[[int], None]):
-        self._stream, self._enqueue = transport.stream, enqueue
-        self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
-
-    def __call__(self) -> None:
-        self._ready.record()
-        self._stream.wait_event(self._ready)
-        self._enqueue(self._stream.ptr)
-        self._done.record(self._stream)
-        cupy.cuda.get_current_stream().wait_event(self._done)
+def _equal_share(program) -> int:
+    """Elements of a rank's share, if the program is a direct all-gather of equal shares; else 0."""
+    schedule = program.schedule
+    if len(program.levels) != 1 or len(schedule.buffers) != 1 or not schedule.name.startswith("direct"):
+        return 0
+    if schedule.ranks < 2 or kind(schedule)[0] != "all-gather":
+        return 0
+    shares = set(schedule.sizes[0][0].reshape(schedule.ranks, -1).sum(axis=1).tolist())
+    return int(shares.pop()) if len(shares) == 1 else 0
 
 
 class NCCLTransport(Transport):
@@ -101,56 +100,55 @@ class NCCLTransport(Transport):
         self.comm = nccl.NcclCommunicator(control.size, identity, control.rank)
         self.stream = cupy.cuda.Stream(non_blocking=True)
 
+    @classmethod
+    def available(cls) -> tuple[bool, str]:
+        return True, f"NCCL {_version()}"
+
+    @classmethod
+    def open(cls, group: RankGroup) -> Transport:
+        return cls(group.control, group.device)
+
+    automatic = open
+
     def bind(self, program, buffers, scratch) -> Exchange:
         return NCCLExchange(program, buffers, scratch, self)
 
-    def own_collective(self, collective: str, buffers: list, root: int = 0) -> NCCLCollective:
-        """NCCL's own operation; see `wavefabric.exchange.Communicator.own_collective`."""
+    def own_collective(self, collective: str, buffers: list, root: int = 0) -> Callable[[], None]:
         whole = buffers[0]
         name = np.dtype(whole.dtype).name
         if name not in _TYPES:
             raise InputError(f"dtype: {name} given; allowed for NCCL's sums: {', '.join(_TYPES)}")
         comm, size, rank = self.comm, self.comm.size(), self.comm.rank_id()
         first, count, dtype, add = whole.data.ptr, whole.size, _TYPES[name], nccl.NCCL_SUM
-        cut = collective in ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
-        if cut and count % size:
+        if collective in CUT_BY_RANK and count % size:
             raise InputError(f"elements: {count} on {size} ranks; allowed for NCCL: equal shares")
         share, step = count // size, whole.nbytes // size
         here = first + rank * step
-        others = [peer for peer in range(size) if peer != root]
-        parts_of_others = [(first + peer * step, peer) for peer in others]
-        parts = [(first + peer * step, peer) for peer in range(size)]
-        sends, receives = {
-            "all-to-all": (parts, [(buffers[-1].data.ptr + peer * step, peer) for peer in range(size)]),
-            "gather": ([], parts_of_others) if rank == root else ([(here, root)], []),
-            "scatter": (parts_of_others, []) if rank == root else ([], [(here, root)]),
-        }.get(collective, ([], []))
-
-        def messages(stream: int) -> None:
-            nccl.groupStart()
-            for start, peer in receives:
-                comm.recv(start, share, dtype, peer, stream)
-            for start, peer in sends:
-                comm.send(start, share, dtype, peer, stream)
-            nccl.groupEnd()
-
+        parts, others = (
+            [(buffer.data.ptr + peer * step, share, peer) for peer in range(size)]
+            for buffer in (whole, buffers[-1])
+        )
+        at_root = [part for part in parts if part[-1] != root] if rank == root else []
+        elsewhere = [(here, share, root)] if rank != root else []
         calls = {
-            "all-gather": lambda stream: comm.allGather(here, first, share, dtype, stream),
-            "reduce-scatter": lambda stream: comm.reduceScatter(first, here, share, dtype, add, stream),
-            "all-reduce": lambda stream: comm.allReduce(first, first, count, dtype, add, stream),
-            "broadcast": lambda stream: comm.broadcast(first, first, count, dtype, root, stream),
-            "reduce": lambda stream: comm.reduce(first, first, count, dtype, add, root, stream),
-            **dict.fromkeys(("all-to-all", "gather", "scatter"), messages),
+            "all-gather": partial(comm.allGather, here, first, share, dtype),
+            "reduce-scatter": partial(comm.reduceScatter, first, here, share, dtype, add),
+            "all-reduce": partial(comm.allReduce, first, first, count, dtype, add),
+            "broadcast": partial(comm.broadcast, first, first, count, dtype, root),
+            "reduce": partial(comm.reduce, first, first, count, dtype, add, root),
+            "all-to-all": partial(_messages, comm, parts, others, dtype),
+            "gather": partial(_messages, comm, elsewhere, at_root, dtype),
+            "scatter": partial(_messages, comm, at_root, elsewhere, dtype),
         }
         if collective not in calls:
             raise InputError(f"collective: {collective!r} given; allowed for NCCL: {', '.join(calls)}")
-        return NCCLCollective(self, calls[collective])
+        return _Work(self.stream, calls[collective])
 
     def describe(self) -> dict[str, str]:
-        return {"nccl": library_version()}
+        return {"nccl": _version()}
 
 
-def library_version() -> str:
+def _version() -> str:
     """Version of NCCL, such as 2.27.3."""
     number = nccl.get_version()
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"

@@ -3,11 +3,15 @@
 The receiver signals that its buffer may be overwritten; the sender's stream waits for that, copies, and
 signals that the data are there. Both signals are words of the other GPU's memory; the host waits for nothing.
 Peers that cannot be reached are served through MPI and host memory.
+
+Memory that peers map (CUDA IPC) is whole cudaMalloc allocations, never given back: a peer keeps what it has
+mapped, so an allocation that was freed could not be mapped anew at its address.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +21,76 @@ from cupy.cuda import runtime
 
 from wavefabric.errors import InputError
 from wavefabric.exchange.program import Level
-from wavefabric.exchange.transports.base import Exchange, Transport
-from wavefabric.exchange.transports.cuda_ipc import SharedPool
+from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport
+from wavefabric.exchange.transports.mpi_staged import StagedTransport
 
 #: Addresses of flags on the device, and how many.
 Flags = tuple[Any, np.int32]
+_GRAIN = 1 << 21
+#: An allocation serves a request of at least this share of it.
+_FIT = 0.75
+
+
+# --- memory ---------------------------------------------------------------------------------------------
+
+
+class _Block:
+    """One allocation on loan; it returns to its pool when the last array over it is gone."""
+
+    def __init__(self, free: list, memory):
+        self._free, self._memory = free, memory
+
+    def __del__(self):
+        self._free.append(self._memory)
+
+
+class SharedPool:
+    """Allocations of one process, and those of its peers that are mapped here."""
+
+    def __init__(self):
+        self.free: list[Any] = []
+        self._all: dict[int, tuple[int, bytes]] = {}
+        self._opened: dict[tuple[int, bytes], int] = {}
+
+    def allocate(self, shape, dtype):
+        """An uninitialised array at the start of an allocation of its own."""
+        dtype = np.dtype(dtype)
+        size = max(1, int(np.prod(shape))) * dtype.itemsize
+        memory = self._take(size)
+        block = _Block(self.free, memory)
+        pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.ptr, memory.size, block), 0)
+        return cupy.ndarray(shape, dtype, pointer)
+
+    def _take(self, size: int):
+        whole = -(-size // _GRAIN) * _GRAIN
+        fitting = [m for m in self.free if whole <= m.size <= max(whole / _FIT, whole + _GRAIN)]
+        if fitting:
+            best = min(fitting, key=lambda m: m.size)
+            self.free.remove(best)
+            # What it served before may still be read or written.
+            runtime.deviceSynchronize()
+            return best
+        memory = cupy.cuda.Memory(whole)
+        self._all[memory.ptr] = whole, runtime.ipcGetMemHandle(memory.ptr)
+        return memory
+
+    def locate(self, address: int) -> tuple[bytes, int]:
+        """Handle of the allocation that holds an address, and the offset in it."""
+        for base, (size, handle) in self._all.items():
+            if base <= address < base + size:
+                return handle, address - base
+        raise ValueError("an array was bound that does not come from the communicator's allocate()")
+
+    def open(self, peer: int, location: tuple[bytes, int]) -> int:
+        """Address here of a location in a peer's memory."""
+        handle, offset = location
+        key = peer, handle
+        if key not in self._opened:
+            self._opened[key] = runtime.ipcOpenMemHandle(handle)
+        return self._opened[key] + offset
+
+
+# --- exchanges ------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -29,9 +98,8 @@ class _Copies:
     """What a level copies, and flags: of room at the receiver, and of data that have arrived."""
 
     sends: dict[int, list]  # peer → target, source, bytes
-    sources: list[int]  # peers that data come from
     room_there: Flags
-    data_here: dict[int | None, Flags]  # None: of all sources
+    data_here: dict[int | None, Flags]  # None: of all that send
     room_here: dict[int, Flags]
     data_there: dict[int, Flags]
     sent: dict[int, Any]  # peer → event
@@ -70,7 +138,6 @@ class P2PExchange(Exchange):
         arrived = {p: flag(own, 1, p) for p in sources}
         return _Copies(
             sends,
-            sources,
             pack([flag(p, 0, own) for p in sources]),
             {**{p: pack([at]) for p, at in arrived.items()}, None: pack(list(arrived.values()))},
             {p: pack([flag(own, 0, p)]) for p in sends},
@@ -87,7 +154,7 @@ class P2PExchange(Exchange):
                 if transport.reachable[span.peer]:
                     mine.setdefault(span.peer, {})[span.number] = transport.locate(part.data.ptr)
         return {
-            number: transport.open(peer, location)
+            number: transport.map(peer, location)
             for peer, offered in enumerate(transport.control.all_gather(mine))
             for number, location in offered.get(transport.control.rank, {}).items()
         }
@@ -108,19 +175,15 @@ class P2PExchange(Exchange):
         if peer is None or self._transport.reachable[peer]:
             super().arrived(peer)
 
-    @property
-    def _value(self) -> np.uint32:
-        """What flags come to in this turn."""
-        return np.uint32(self._turn & 0xFFFFFFFF)
-
     def _begin(self, number):
         self._turn += number == 0
+        # What flags come to in this turn.
+        self._value = np.uint32(self._turn & 0xFFFFFFFF)
         transport, level, value = self._transport, self._levels[number], self._value
-        if level.sources:
+        if level.room_there[1]:
             transport.signal(level.room_there, value)
-        if not level.sends:
-            return
-        self._ready.record()
+        if level.sends:
+            self._ready.record()
         for peer, copies in level.sends.items():
             stream = transport.streams[peer]
             stream.wait_event(self._ready)
@@ -132,16 +195,14 @@ class P2PExchange(Exchange):
             level.sent[peer].record(stream)
 
     def _wait(self, number, peer):
-        level = self._levels[number]
-        if peer in level.data_here and level.sources:
-            self._transport.wait(level.data_here[peer], self._value)
+        flags = self._levels[number].data_here.get(peer)
+        if flags and flags[1]:
+            self._transport.wait(flags, self._value)
 
     def _complete(self, number):
-        level = self._levels[number]
-        if level.sources:
-            self._transport.wait(level.data_here[None], self._value)
+        self._wait(number, None)
         current = cupy.cuda.get_current_stream()
-        for event in level.sent.values():
+        for event in self._levels[number].sent.values():
             current.wait_event(event)
 
 
@@ -157,7 +218,7 @@ class P2PTransport(Transport):
         super().__init__(device)
         self.control, self._rest = control, rest
         self._pool = SharedPool()
-        self.allocate, self.locate, self.open = self._pool.allocate, self._pool.locate, self._pool.open
+        self.allocate, self.locate, self.map = self._pool.allocate, self._pool.locate, self._pool.open
         kernels = device.module("wavefabric.exchange.transports", "p2p.cu")
         self._signal, self._await = kernels.get_function("signal"), kernels.get_function("await")
         self.streams = {p: cupy.cuda.Stream(non_blocking=True) for p in range(control.size)}
@@ -166,18 +227,34 @@ class P2PTransport(Transport):
     def _try(self, same_host: list[bool]) -> list[bool]:
         """Which peers' memory can be mapped here and ours there: found by doing it."""
         probe = self._probe = self.allocate((64,), np.uint32)
-        locations = self.control.all_gather(self.locate(probe.data.ptr))
-        mine = []
-        for peer, location in enumerate(locations):
+        me, mine = self.control.rank, list(same_host)
+        for peer, location in enumerate(self.control.all_gather(self.locate(probe.data.ptr))):
             try:
-                mine.append(
-                    same_host[peer] and (peer == self.control.rank or bool(self.open(peer, location)))
-                )
+                mine[peer] = same_host[peer] and (peer == me or bool(self.map(peer, location)))
             except runtime.CUDARuntimeError:
-                mine.append(False)
-        matrix = self.control.all_gather(mine)
-        me = self.control.rank
-        return [mine[p] and matrix[p][me] for p in range(self.control.size)]
+                mine[peer] = False
+        return [here and there[me] for here, there in zip(mine, self.control.all_gather(mine), strict=True)]
+
+    @classmethod
+    def available(cls) -> tuple[bool, str]:
+        gpus = runtime.getDeviceCount()
+        pairs = itertools.combinations(range(gpus), 2)
+        apart = [f"{a} and {b}" for a, b in pairs if not runtime.deviceCanAccessPeer(a, b)]
+        if apart:
+            return False, f"GPUs without access to each other: {', '.join(apart)}"
+        return True, "all GPUs reach one another" if gpus > 1 else "one GPU, which ranks may share"
+
+    @classmethod
+    def open(cls, group: RankGroup) -> P2PTransport:
+        rest = StagedTransport(group.comm.Dup(), group.device)
+        return cls(group.control, group.device, group.same_host, rest)
+
+    @classmethod
+    def automatic(cls, group: RankGroup) -> P2PTransport | None:
+        if not all(group.control.all_gather(all(group.same_host))):
+            return None
+        opened = cls.open(group)
+        return opened if opened.complete else None
 
     @property
     def complete(self) -> bool:
@@ -189,11 +266,11 @@ class P2PTransport(Transport):
         flags = self.allocate((max(1, levels) * 2 * self.control.size,), np.uint32)
         flags.fill(0)
         self._device.synchronize()
-        locations = self.control.all_gather(self.locate(flags.data.ptr))  # nobody signals before all are zero
-        there = [
-            self.open(peer, location) if self.reachable[peer] and peer != self.control.rank else 0
-            for peer, location in enumerate(locations)
-        ]
+        there = [0] * self.control.size
+        # Collective: nobody signals before all are zero.
+        for peer, location in enumerate(self.control.all_gather(self.locate(flags.data.ptr))):
+            if self.reachable[peer] and peer != self.control.rank:
+                there[peer] = self.map(peer, location)
         there[self.control.rank] = flags.data.ptr
         return flags, there
 
@@ -210,9 +287,7 @@ class P2PTransport(Transport):
         self._await((1,), (32,), (flags[0], value, flags[1]))
 
     def bind(self, program, buffers, scratch) -> Exchange:
-        rest = None
-        if not self.complete:
-            rest = self._rest.bind(without(program, self.reachable), buffers, scratch)
+        rest = None if self.complete else self._rest.bind(without(program, self.reachable), buffers, scratch)
         return P2PExchange(program, buffers, scratch, self, rest)
 
     def describe(self) -> dict[str, str]:
@@ -233,8 +308,7 @@ def without(program, reachable: list[bool]):
     part = copy.copy(program)
     part.levels = [
         Level(
-            [span for span in level.sends if not reachable[span.peer]],
-            [span for span in level.receives if not reachable[span.peer]],
+            *([span for span in spans if not reachable[span.peer]] for spans in (level.sends, level.receives))
         )
         for level in program.levels
     ]

@@ -13,7 +13,7 @@ import numpy as np
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import Communicator, solo
-from wavefabric.exchange.same_input import check_agreement
+from wavefabric.exchange.control import check_agreement
 from wavefabric.lifecycle.checkpoint import Checkpoints, RunCheckpoint
 from wavefabric.lifecycle.collective_errors import locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.memory import check_memory
