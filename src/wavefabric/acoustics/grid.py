@@ -59,12 +59,21 @@ class Grid:
     pml_inside: bool = True
 
     def __post_init__(self) -> None:
-        shape = _shape(self.shape)
         assign = object.__setattr__
-        assign(self, "shape", shape)
-        assign(self, "spacing", _spacings(self.spacing, len(shape)))
+        shape = tuple(self.shape) if np.iterable(self.shape) else ()
+        right = len(shape) in (2, 3) and all(is_whole(n) and n >= 2 for n in shape)
+        require(right, "grid.shape", self.shape, "2 or 3 whole numbers from 2")
+        assign(self, "shape", tuple(int(n) for n in shape))
+        dims = len(shape)
+        spacings = per_axis(self.spacing, dims)
+        allowed = f"one value, or one an axis ({dims})"
+        require(len(spacings) == dims, "grid.spacing", self.spacing, allowed)
+        assign(self, "spacing", tuple(positive(spacing, "m", "grid.spacing") for spacing in spacings))
         assign(self, "pml_size", self._pml_sizes())
-        assign(self, "pml_alpha", _alphas(self.pml_alpha, len(shape)))
+        alphas = tuple(real(alpha, "grid.pml_alpha") for alpha in per_axis(self.pml_alpha, dims))
+        right = len(alphas) == dims and all(0 <= alpha < math.inf for alpha in alphas)
+        require(right, "grid.pml_alpha", self.pml_alpha, "numbers from 0, one for all axes or one an axis")
+        assign(self, "pml_alpha", alphas)
 
     def _pml_sizes(self) -> tuple[int, ...]:
         size, n = self.pml_size, len(self.shape)
@@ -213,23 +222,3 @@ def three_axes(values: Sequence[int], last: int) -> tuple[int, int, int]:
     """x, y, z of two or three values; ``last`` is z in 2-D."""
     x, y, z = (*values, last)[:3]
     return x, y, z
-
-
-def _shape(value: Any) -> tuple[int, ...]:
-    shape = tuple(value) if np.iterable(value) else ()
-    right = len(shape) in (2, 3) and all(is_whole(n) and n >= 2 for n in shape)
-    require(right, "grid.shape", value, "2 or 3 whole numbers from 2")
-    return tuple(int(n) for n in shape)
-
-
-def _spacings(value: Any, n: int) -> tuple[float, ...]:
-    spacings = per_axis(value, n)
-    require(len(spacings) == n, "grid.spacing", value, f"one value, or one an axis ({n})")
-    return tuple(positive(spacing, "m", "grid.spacing") for spacing in spacings)
-
-
-def _alphas(value: Any, n: int) -> tuple[float, ...]:
-    alphas = tuple(real(alpha, "grid.pml_alpha") for alpha in per_axis(value, n))
-    right = len(alphas) == n and all(0 <= alpha < math.inf for alpha in alphas)
-    require(right, "grid.pml_alpha", value, "numbers from 0, one for all axes or one an axis")
-    return alphas
