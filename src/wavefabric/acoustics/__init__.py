@@ -24,7 +24,7 @@ _EXPORTS = {
     "rectangle": "transducers.elements",
     "simulate": "simulation",
     "simulate_kwave": "kwave.objects",
-    "smooth": "smoothing",
+    "smooth": "source",
     "to_problem": "simulation",
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.arguments import require
 from wavefabric.errors import InputError
 
 
@@ -51,13 +52,12 @@ def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound
 def bowl_depth(radius: float, diameter: float) -> float:
     """Depth of a spherical bowl from its rim to its apex, m, of its radius of curvature and aperture, m."""
     _check_positive(radius=radius, diameter=diameter)
+    allowed = f"up to {2 * radius:g} m, twice the radius of curvature"
     if diameter > 2 * radius:
-        allowed = f"up to {2 * radius:g} m, twice the radius of curvature"
         raise InputError(f"diameter: {diameter:g} m; allowed: {allowed}")
     return radius - math.sqrt(radius**2 - (diameter / 2) ** 2)
 
 
 def _check_positive(**values: float) -> None:
     for key, value in values.items():
-        if not (math.isfinite(value) and value > 0):
-            raise InputError(f"{key}: {value:g} given; allowed: a finite number above 0")
+        require(math.isfinite(value) and value > 0, key, value, "a finite number above 0")

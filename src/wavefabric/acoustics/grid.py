@@ -59,12 +59,21 @@ class Grid:
     pml_inside: bool = True
 
     def __post_init__(self) -> None:
-        shape = _shape(self.shape)
         assign = object.__setattr__
-        assign(self, "shape", shape)
-        assign(self, "spacing", _spacings(self.spacing, len(shape)))
+        shape = tuple(self.shape) if np.iterable(self.shape) else ()
+        right = len(shape) in (2, 3) and all(is_whole(n) and n >= 2 for n in shape)
+        require(right, "grid.shape", self.shape, "2 or 3 whole numbers from 2")
+        assign(self, "shape", tuple(int(n) for n in shape))
+        dims = len(shape)
+        spacings = per_axis(self.spacing, dims)
+        allowed = f"one value, or one an axis ({dims})"
+        require(len(spacings) == dims, "grid.spacing", self.spacing, allowed)
+        assign(self, "spacing", tuple(positive(spacing, "m", "grid.spacing") for spacing in spacings))
         assign(self, "pml_size", self._pml_sizes())
-        assign(self, "pml_alpha", _alphas(self.pml_alpha, len(shape)))
+        alphas = tuple(real(alpha, "grid.pml_alpha") for alpha in per_axis(self.pml_alpha, dims))
+        right = len(alphas) == dims and all(0 <= alpha < math.inf for alpha in alphas)
+        require(right, "grid.pml_alpha", self.pml_alpha, "numbers from 0, one for all axes or one an axis")
+        assign(self, "pml_alpha", alphas)
 
     def _pml_sizes(self) -> tuple[int, ...]:
         size, n = self.pml_size, len(self.shape)
@@ -78,10 +87,9 @@ class Grid:
         require(right, "grid.pml_size", size, "a whole number from 0, one an axis, 'auto' or None")
         for points, number in zip(self.shape, sizes, strict=True):
             if self.pml_inside and number and 2 * number >= points:
-                raise InputError(
-                    f"grid.pml_size: {number} points on each side leave nothing of {points}; "
-                    f"allowed: at most {(points - 1) // 2}, or pml_inside=False"
-                )
+                given = f"{number} points on each side leave nothing of {points}"
+                allowed = f"at most {(points - 1) // 2}, or pml_inside=False"
+                raise InputError(f"grid.pml_size: {given}; allowed: {allowed}")
         return tuple(int(number) for number in sizes)
 
     @property
@@ -163,11 +171,11 @@ class Grid:
             raise InputError(f"{key}: is of type {array.dtype}; allowed: real numbers")
         if array.dtype.kind != "f":
             array = array.astype(np.float64)
+        return np.ascontiguousarray(self._padded(array, "edge" if outside == "edge" else "constant"))
+
+    def _padded(self, array: np.ndarray, mode: Literal["edge", "constant"]) -> np.ndarray:
         array = (array[..., np.newaxis] if self.dimensions == 2 else array).transpose()
-        if any(self.margin):
-            width = [(m, m) for m in self.margin[::-1]]
-            array = np.pad(array, width, "edge" if outside == "edge" else "constant")
-        return np.ascontiguousarray(array)
+        return np.pad(array, [(m, m) for m in self.margin[::-1]], mode) if any(self.margin) else array
 
     def from_memory(self, field: np.ndarray) -> np.ndarray:
         """Field (Nz, Ny, Nx) of the total grid as a view [x, y(, z)] without a PML that is outside."""
@@ -181,14 +189,10 @@ class Grid:
 
         The mask is bool, or 0 and 1, and of the grid's shape; ``key`` names it in errors.
         """
-        flat = np.flatnonzero(self.mask(mask, key).transpose())
+        flat = np.flatnonzero(self._padded(self.mask(mask, key), "constant"))
         if flat.size == 0:
             raise InputError(f"{key}: marks no point; allowed: one point or more")
-        if not any(self.margin):
-            return flat
-        z, y, x = np.unravel_index(flat, three_axes(self.shape, 1)[::-1])
-        mx, my, mz = self.margin
-        return np.ravel_multi_index((z + mz, y + my, x + mx), self.total_shape[::-1])
+        return flat
 
     def mask(self, values: Any, key: str) -> np.ndarray:
         """A mask of the grid's shape as bool; refuses other values than 0 and 1."""
@@ -218,23 +222,3 @@ def three_axes(values: Sequence[int], last: int) -> tuple[int, int, int]:
     """x, y, z of two or three values; ``last`` is z in 2-D."""
     x, y, z = (*values, last)[:3]
     return x, y, z
-
-
-def _shape(value: Any) -> tuple[int, ...]:
-    shape = tuple(value) if np.iterable(value) else ()
-    right = len(shape) in (2, 3) and all(is_whole(n) and n >= 2 for n in shape)
-    require(right, "grid.shape", value, "2 or 3 whole numbers from 2")
-    return tuple(int(n) for n in shape)
-
-
-def _spacings(value: Any, n: int) -> tuple[float, ...]:
-    spacings = per_axis(value, n)
-    require(len(spacings) == n, "grid.spacing", value, f"one value, or one an axis ({n})")
-    return tuple(positive(spacing, "m", "grid.spacing") for spacing in spacings)
-
-
-def _alphas(value: Any, n: int) -> tuple[float, ...]:
-    alphas = tuple(real(alpha, "grid.pml_alpha") for alpha in per_axis(value, n))
-    right = len(alphas) == n and all(0 <= alpha < math.inf for alpha in alphas)
-    require(right, "grid.pml_alpha", value, "numbers from 0, one for all axes or one an axis")
-    return alphas

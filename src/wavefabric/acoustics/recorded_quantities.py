@@ -91,12 +91,16 @@ def components(name: str, axes: str) -> list[str]:
     return [stem] if stem[0] == "p" else [stem[0] + axis + stem[1:] for axis in axes]
 
 
+def vector_of(array: str) -> str:
+    """``u_max`` for ``ux_max/1``, ``p`` for ``p/1``."""
+    stem = array.partition("/")[0]
+    return stem[0] + stem[2:] if stem[:1] in ("u", "I") and stem[1:2] in ("x", "y", "z") else stem
+
+
 def quantity_of(array: str) -> RecordedQuantity | None:
     """The quantity that an array is (a component) of, ``ux_max`` or ``p/1`` (a box); None for other names."""
-    stem = array.partition("/")[0]
-    if stem[:1] in ("u", "I") and stem[1:2] in ("x", "y", "z"):
-        stem = stem[0] + stem[2:]
-    elif stem[:1] != "p":
+    stem = vector_of(array)
+    if stem[:1] != "p" and stem == array.partition("/")[0]:  # a vector has components in files
         return None
     return _STAGGERED if stem == "u_staggered" else QUANTITIES.get(stem) or QUANTITIES.get(f"{stem}_raw")
 

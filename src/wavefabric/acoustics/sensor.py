@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +20,6 @@ from wavefabric.units import show
 
 #: A point this far outside the grid, in spacings, is taken to be on its edge.
 _SLACK = 1e-6
-
-
-class _Boxes(NamedTuple):
-    corners: tuple[Any, ...]
-
-
-class _Points(NamedTuple):
-    positions: Any
 
 
 @dataclass(frozen=True)
@@ -75,12 +68,12 @@ class Sensor:
     @classmethod
     def boxes(cls, *corners: Any, record: str | Sequence[str] = ("p",), start: int = 0) -> Sensor:
         """Sensor of boxes, each ``((x1, y1[, z1]), (x2, y2[, z2]))``: grid indices from 0, both included."""
-        return cls(_Boxes(corners), record, start)
+        return cls(partial(_cuboids, corners), record, start)
 
     @classmethod
     def points(cls, positions: Any, record: str | Sequence[str] = ("p",), start: int = 0) -> Sensor:
         """Sensor of any points, m, shape (dimensions, n), by linear interpolation; origin as in `Grid`."""
-        return cls(_Points(positions), record, start)
+        return cls(partial(_interpolation, positions), record, start)
 
     def on(self, grid: Grid) -> Recording:
         """The recording on a grid; refuses a point outside it, and a missing mask."""
@@ -92,14 +85,10 @@ class Sensor:
                 f"sensor.mask: is missing, and {show(local[0])} is recorded there; allowed: True or False "
                 "for each point, or quantities of the whole domain alone, such as p_max_all"
             )
-        return Recording(quantities, self._where(grid) if local else None, int(self.start))
-
-    def _where(self, grid: Grid) -> np.ndarray | Cuboids | Interpolation:
-        if isinstance(self.mask, _Boxes):
-            return _cuboids(self.mask.corners, grid)
-        if isinstance(self.mask, _Points):
-            return _interpolation(self.mask.positions, grid)
-        return grid.points(self.mask, "sensor.mask")
+        where: Any = None
+        if local:
+            where = self.mask(grid) if callable(self.mask) else grid.points(self.mask, "sensor.mask")
+        return Recording(quantities, where, int(self.start))
 
 
 def record_names() -> dict[str, str]:
@@ -109,10 +98,7 @@ def record_names() -> dict[str, str]:
 
 def _cuboids(corners: tuple[Any, ...], grid: Grid) -> Cuboids:
     key, dims = "sensor.boxes", grid.dimensions
-    try:
-        boxes = np.asarray(corners)
-    except ValueError:
-        boxes = np.zeros(0)
+    boxes = as_array(corners, key)
     if boxes.ndim != 3 or boxes.shape[1:] != (2, dims) or boxes.dtype.kind not in "iu":
         raise InputError(f"{key}: allowed: one pair or more of corners, each {dims} whole numbers from 0")
     boxes: np.ndarray = boxes.astype(np.int64)
@@ -140,12 +126,9 @@ def _interpolation(positions: Any, grid: Grid) -> Interpolation:
     # A point on the last plane belongs to the cell before it.
     low = np.minimum(np.floor(steps).astype(np.int64), n - 2)
     upper = steps - low
-    share = np.stack([1 - upper, upper])  # of the lower and of the upper neighbour along each axis
-    total, margin = grid.total_shape[:dims], np.array(grid.margin[:dims])[:, None]
-    corners, weights = [], []
-    for last_first in product((0, 1), repeat=dims):
-        sides = last_first[::-1]  # x changes fastest
-        at = low + np.array(sides)[:, None] + margin
-        corners.append(np.ravel_multi_index(tuple(at), total, order="F"))
-        weights.append(np.prod([share[side, axis] for axis, side in enumerate(sides)], axis=0))
-    return Interpolation(np.stack(corners, axis=1), np.stack(weights, axis=1))
+    # (corners, dimensions, 1): whether a corner of a cell is its upper end along each axis, x fastest.
+    ends = np.array(list(product((0, 1), repeat=dims)))[:, ::-1, None]
+    at = low + ends + np.array(grid.margin[:dims])[:, None]
+    corners = np.ravel_multi_index(tuple(at.swapaxes(0, 1)), grid.total_shape[:dims], order="F")
+    weights = np.where(ends, upper, 1 - upper).prod(axis=1)
+    return Interpolation(np.ascontiguousarray(corners.T), np.ascontiguousarray(weights.T))

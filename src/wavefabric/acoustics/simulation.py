@@ -6,26 +6,29 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from wavefabric.acoustics.arguments import is_whole, positive, require
+from wavefabric.acoustics.check.rules import check, check_recording
+from wavefabric.acoustics.check.warnings import problem_warnings
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
+from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.recording.delivery import broadcast
+from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.result import Results
+from wavefabric.acoustics.run import PRECISIONS, Checkpoints, communicator, run
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.stable_time_step import refuse_unstable, stable_step
 from wavefabric.errors import InputError
+from wavefabric.exchange import Communicator
 from wavefabric.lifecycle.collective_errors import locked_by_first_rank, on_first_rank
 from wavefabric.results.file import ResultWriter
 from wavefabric.system.progress import Progress
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.parallel.decomposition import Options
-    from wavefabric.exchange import Communicator
 
 #: What is recorded where no sensor is given.
 WITHOUT_SENSOR = ("p_max_all", "p_final")
@@ -127,8 +130,6 @@ def simulate(
         If more than 1 % of the energy of a source's signals lies above the highest frequency that the grid
         carries, c_min / (2 max Δ): `wavefabric.acoustics.check.warnings`.
     """
-    from wavefabric.acoustics.run import PRECISIONS, communicator
-
     # First: what goes wrong on one rank alone then ends the others too.
     comm = comm or communicator(device, threads, getattr(grid, "total_shape", None))
     if steps is not None and t_end is not None:
@@ -178,13 +179,6 @@ def solve(
 
     ``adapt`` may rename and rework what was recorded before it is returned and written.
     """
-    # Late: building a problem should not pay for Numba.
-    from wavefabric.acoustics.check.rules import check, check_recording
-    from wavefabric.acoustics.check.warnings import problem_warnings
-    from wavefabric.acoustics.recording.delivery import broadcast
-    from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
-    from wavefabric.acoustics.run import PRECISIONS, Checkpoints, communicator, run
-
     comm = comm or communicator(options.get("device", "auto"), options.get("threads"), problem.shape)
     check(problem)
     check_recording(problem, recording)

@@ -14,7 +14,7 @@ from wavefabric.acoustics.arguments import require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.recorded_quantities import components, quantity_of
+from wavefabric.acoustics.recorded_quantities import components, quantity_of, vector_of
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.sensor import Sensor, record_names
 from wavefabric.acoustics.simulation import solve, to_problem
@@ -238,9 +238,8 @@ def _recorded(record: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]
     allowed = (*record_names(), "u_staggered")
     recorded, arrays = [], []
     for name in record:
-        stem, axes = name, "xyz"
-        if name[:1] in ("u", "I") and name[1:2] in ("x", "y", "z"):
-            stem, axes = name[0] + name[2:], name[1]
+        stem = vector_of(name)
+        axes = "xyz" if stem == name else name[1]
         require(stem in allowed, "sensor.record", name, f"{', '.join(allowed)}, or one axis of them")
         recorded.append(_U_RECORDED.get(stem, stem))
         arrays += components(stem, axes)

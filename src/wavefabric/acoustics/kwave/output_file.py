@@ -86,15 +86,11 @@ def _box_chunk(box: tuple[int, int, int]) -> tuple[int, ...]:
 def allocate(file: h5py.File, dataset: OutputDataset) -> None:
     """Create a dataset whose chunks all have their place in the file at once."""
     settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    settings.set_chunk(dataset.chunk)
     settings.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     # All of it will be written; zeros would cost as much again.
     settings.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    folder, _, name = dataset.path.rpartition("/")
-    group = file.require_group(folder) if folder else file
-    space = h5py.h5s.create_simple(dataset.shape)
-    h5py.h5d.create(group.id, name.encode(), h5py.h5t.IEEE_F32LE, space, settings)
-    put_types(file[dataset.path])  # type: ignore[arg-type]
+    path, shape, chunk = dataset
+    put_types(file.create_dataset(path, shape, "<f4", chunks=chunk, dcpl=settings))
 
 
 def put_input(file: h5py.File, input: KWaveInput, sensor_too: bool) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from wavefabric.acoustics.pictures.fields import add_colour_bar, new_axes, save, show_image, style
 from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
-from wavefabric.acoustics.recorded_quantities import describe
+from wavefabric.acoustics.recorded_quantities import describe, vector_of
 from wavefabric.errors import InputError
 from wavefabric.results.plots import BLUE, GREY
 from wavefabric.units import show
@@ -72,19 +72,13 @@ def select_quantities(file: RecordedFile, wanted: Sequence[str]) -> list[str]:
         return list(file.items)
     names: list[str] = []
     for quantity in wanted:
-        matches = [name for name in file.items if quantity in (name, name.partition("/")[0], _vector(name))]
+        matches = [name for name in file.items if quantity in (name, name.partition("/")[0], vector_of(name))]
         if not matches:
             raise InputError(
                 f"--quantity: {show(quantity)} is not in {file.path}; allowed: {', '.join(file.items)}"
             )
         names += matches
     return list(dict.fromkeys(names))
-
-
-def _vector(name: str) -> str:
-    """``u_max`` for ``ux_max/1``."""
-    stem, underscore, kind = name.partition("/")[0].partition("_")
-    return (stem[0] if stem[0] in "uI" else stem) + underscore + kind
 
 
 def _title(item: RecordedArray) -> str:

@@ -23,33 +23,58 @@ from wavefabric.results.file import FORMAT
 from wavefabric.system.machine import host_memory
 
 
-class RecordedFile:
+class RecordedFile(Reader):
     """A file with recorded quantities (``items`` by name), open to read; a context manager.
 
     ``shape`` and ``spacing`` (m) are those of whole-domain fields along x, y(, z), ``dt`` is in s. k-Wave's
     files, whose datasets are [z, y, x], have the number of time ``steps``; ours, [x, y, z], have 0.
     """
 
-    def __init__(self, reader: Reader, shape, spacing, dt: float, *, prefix: str = "", steps: int = 0):
-        self.path, self.shape, self.spacing, self.dt = reader.path, tuple(shape), tuple(spacing), dt
-        self.reader, self.steps, self.prefix = reader, steps, prefix
+    def __init__(self, path: str | Path):
+        super().__init__(path, "a result file (HDF5)")
+        self.prefix, self.steps, self.dt = "", 0, 0.0
+        self.shape: tuple[int, ...] = ()
+        self.spacing: tuple[float, ...] = ()
+        self.items: dict[str, RecordedArray] = {}
+
+    def find(self) -> bool:
+        """Look for what is recorded; False if it is another kind of file."""
+        attributes = self.attributes()
+        kind = attributes.get("file_type")
+        if attributes.get("format") == FORMAT and "recorded" in self:
+            self._read_result_grid()
+        elif kind == "output":
+            shape = tuple(self.scalar(f"N{a}") for a in AXES)
+            axes = AXES[:2] if shape[2] == 1 else AXES
+            self.shape, self.spacing = shape[: len(axes)], tuple(self.scalar(f"d{a}") for a in axes)
+            self.dt, self.steps = self.scalar("dt"), max(1, self.scalar("t_index"))
+        elif kind == "input":
+            allowed = "the output of a run, or a result file"
+            raise InputError(f"{self.path}: is a k-Wave input file; allowed: {allowed}")
+        else:
+            return False
         self.items = {item.name: item for item in self._find_arrays()}
         if not self.items:
             raise InputError(f"{self.path}: holds no recorded quantity, so there is nothing to draw")
+        return True
 
-    def __enter__(self) -> RecordedFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.reader.file.close()
+    def _read_result_grid(self) -> None:
+        for name in ("grid/shape", "grid/spacing", "grid/dt", "time"):
+            if name not in self:
+                raise self.fault(name, "is missing; this is no complete result of an ultrasound simulation")
+        with self.reading("grid"):
+            grid: Any = self.file["grid"]
+            self.shape = tuple(int(n) for n in grid["shape"][()])
+            self.spacing = tuple(float(d) for d in grid["spacing"][()])
+            self.dt, self.prefix = float(grid["dt"][()]), "recorded/"
 
     def _find_arrays(self) -> Iterator[RecordedArray]:
-        group: Any = self.reader.file[self.prefix or "/"]
+        group: Any = self.file[self.prefix or "/"]
         for name in group:
             quantity = quantity_of(name)
             if quantity is None:
                 continue
-            check_inside(self.reader.file, self.prefix + name)
+            check_inside(self.file, self.prefix + name)
             if not isinstance(group[name], h5py.Group):
                 yield RecordedArray(name, quantity.kind, self)
                 continue
@@ -72,10 +97,10 @@ class RecordedArray:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[h5py.Dataset]:
-        reader, path = self.file.reader, self.file.prefix + self.name
-        with reader.reading(path):
-            check_inside(reader.file, path)
-            yield reader.file[path]  # type: ignore[misc]
+        path = self.file.prefix + self.name
+        with self.file.reading(path):
+            check_inside(self.file.file, path)
+            yield self.file.file[path]  # type: ignore[misc]
 
     def _xyz(self, values: Any) -> Any:
         """A tuple or array in the order x, y, z."""
@@ -152,43 +177,15 @@ class RecordedArray:
                 for i, point in enumerate(points):
                     at = np.unravel_index(int(point), data.shape[:-1], order="F")
                     values[i] = np.asarray(data[tuple(int(n) for n in at)])[rows]
-                first = round(float(file.reader.file["time"][0]) / file.dt)  # type: ignore[index]
+                first = round(float(file.file["time"][0]) / file.dt)  # type: ignore[index]
         return values, points, (first + rows) * file.dt
 
 
 def open_recorded(path: str | Path) -> RecordedFile | None:
     """A file of recorded quantities; None if it is something else, an error if it is damaged or an input."""
     with contextlib.ExitStack() as closing:
-        reader = closing.enter_context(Reader(path, "a result file (HDF5)"))
-        attributes = reader.attributes()
-        kind = attributes.get("file_type")
-        if attributes.get("format") == FORMAT and "recorded" in reader:
-            recorded = _result_file(reader)
-        elif kind == "output":
-            recorded = _kwave_file(reader)
-        elif kind == "input":
-            allowed = "the output of a run, or a result file"
-            raise InputError(f"{path}: is a k-Wave input file; allowed: {allowed}")
-        else:
+        file = closing.enter_context(RecordedFile(path))
+        if not file.find():
             return None
         closing.pop_all()
-    return recorded
-
-
-def _result_file(reader: Reader) -> RecordedFile:
-    for name in ("grid/shape", "grid/spacing", "grid/dt", "time", "recorded"):
-        if name not in reader:
-            raise reader.fault(name, "is missing; this is no complete result of an ultrasound simulation")
-    with reader.reading("grid"):
-        grid: Any = reader.file["grid"]
-        shape = tuple(int(n) for n in grid["shape"][()])
-        spacing = tuple(float(d) for d in grid["spacing"][()])
-        return RecordedFile(reader, shape, spacing, float(grid["dt"][()]), prefix="recorded/")
-
-
-def _kwave_file(reader: Reader) -> RecordedFile:
-    shape = tuple(reader.scalar(f"N{a}") for a in AXES)
-    axes = AXES[:2] if shape[2] == 1 else AXES
-    spacing = tuple(reader.scalar(f"d{a}") for a in axes)
-    dt, steps = reader.scalar("dt"), max(1, reader.scalar("t_index"))
-    return RecordedFile(reader, shape[: len(axes)], spacing, dt, steps=steps)
+        return file

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from glob import escape
 from pathlib import Path
 from typing import Protocol
 
@@ -117,7 +118,9 @@ class SeriesFiles(MemorySink):
         """Make the files, or open those of an earlier leg and refuse what is gone or another run's."""
         self._run = layout.run
         if not rows_done:
-            self._remove_older()
+            # Files of runs that were killed before their first checkpoint.
+            for path in self._checkpoint.parent.glob(f"{escape(self._checkpoint.name)}.*{_SERIES_ENDING}"):
+                path.unlink(missing_ok=True)
         for name, shape in layout.series.items():
             path = self._path(name)
             if not rows_done:
@@ -152,13 +155,6 @@ class SeriesFiles(MemorySink):
             self.arrays.clear()
         else:
             self._remove()
-
-    def _remove_older(self) -> None:
-        """Files of runs that were killed before their first checkpoint."""
-        first = f"{self._checkpoint.name}."
-        for path in self._checkpoint.parent.iterdir():
-            if path.name.startswith(first) and path.name.endswith(_SERIES_ENDING):
-                path.unlink(missing_ok=True)
 
     def _remove(self) -> None:
         names = list(self.arrays)

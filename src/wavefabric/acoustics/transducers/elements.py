@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from wavefabric.acoustics.analytic import bowl_depth
-from wavefabric.acoustics.arguments import is_whole, positive, real, require
+from wavefabric.acoustics.arguments import is_whole, positive, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.mask import Length, Point, TransducerMask, assemble, direction, point
 from wavefabric.errors import InputError
@@ -22,6 +22,8 @@ from wavefabric.units import show
 
 __all__ = ["TransducerMask", "bowl", "disc", "linear_array", "rectangle"]
 
+#: Points that sample a surface, for each grid point's share of it.
+UPSAMPLING = 10.0
 #: Turn between neighbours on a spiral that covers a disc or sphere evenly (Vogel 1979).
 GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 
@@ -33,7 +35,6 @@ def bowl(
     diameter: Length,
     focus: Point,
     *,
-    upsampling: float = 10,
     tolerance: float = 0.05,
 ) -> TransducerMask:
     """Spherical bowl, or in 2-D an arc. Its apex is at ``position``, m, in the grid's coordinates.
@@ -44,8 +45,6 @@ def bowl(
         Radius of curvature and diameter of the aperture, m.
     focus : sequence of float or str
         Any point on the beam axis in front of the bowl, m; only the direction counts.
-    upsampling : float
-        Points that sample the surface, for each grid point's share of it.
     tolerance : float
         Where the band-limited delta functions are cut, as a part of their peak; 0: nowhere.
 
@@ -61,12 +60,12 @@ def bowl(
     half = math.asin(min(1.0, diameter / (2 * radius)))
     if grid.dimensions == 2:
         area = 2 * half * radius
-        angle = half * (2 * _samples(grid, area, upsampling) - 1)
+        angle = half * (2 * _samples(grid, area) - 1)
         local = np.stack([radius * (1 - np.cos(angle)), radius * np.sin(angle)], axis=1)
     else:
         area = 2 * math.pi * radius**2 * (1 - math.cos(half))
         # Equal steps along the axis are equal areas of a sphere.
-        forward = radius * (1 - math.cos(half)) * _samples(grid, area, upsampling)
+        forward = radius * (1 - math.cos(half)) * _samples(grid, area)
         local = np.column_stack([forward, _spiral(np.sqrt(forward * (2 * radius - forward)))])
     return assemble(grid, [apex + local @ axes], apex[None], area, tolerance)
 
@@ -77,7 +76,6 @@ def disc(
     diameter: Length,
     focus: Point,
     *,
-    upsampling: float = 10,
     tolerance: float = 0.05,
 ) -> TransducerMask:
     """Flat circular piston around ``position``, or in 2-D a line; lengths in m, the rest as in `bowl`."""
@@ -85,10 +83,10 @@ def disc(
     diameter = positive(diameter, "m", "diameter")
     if grid.dimensions == 2:
         area = diameter
-        local = diameter * (_samples(grid, area, upsampling)[:, None] - 0.5)
+        local = diameter * (_samples(grid, area)[:, None] - 0.5)
     else:
         area = math.pi * diameter**2 / 4
-        local = _spiral(diameter / 2 * np.sqrt(_samples(grid, area, upsampling)))
+        local = _spiral(diameter / 2 * np.sqrt(_samples(grid, area)))
     return assemble(grid, [centre + local @ axes[1:]], centre[None], area, tolerance)
 
 
@@ -100,7 +98,6 @@ def rectangle(
     focus: Point,
     *,
     along: Point | None = None,
-    upsampling: float = 10,
     tolerance: float = 0.05,
 ) -> TransducerMask:
     """Flat rectangle around ``position``; 3-D only (in 2-D, `disc` is a line). The rest as in `bowl`.
@@ -117,7 +114,7 @@ def rectangle(
         raise InputError("grid: has 2 dimensions; allowed: 3, or transducers.disc, which is a line in 2-D")
     centre, axes = _placed(grid, position, focus, along)
     sides = (positive(width, "m", "width"), positive(height, "m", "height"))
-    return _flat(grid, centre[None], axes, sides, upsampling, tolerance)
+    return _flat(grid, centre[None], axes, sides, tolerance)
 
 
 def linear_array(
@@ -130,7 +127,6 @@ def linear_array(
     focus: Point,
     *,
     along: Point | None = None,
-    upsampling: float = 10,
     tolerance: float = 0.05,
 ) -> TransducerMask:
     """Row of equal flat rectangles around ``position``, or of lines in 2-D; the rest as in `bowl`.
@@ -158,31 +154,26 @@ def linear_array(
         raise InputError("element_length: is missing; allowed: a length in 3-D, m")
     sides = (width,) if n == 2 else (width, positive(element_length, "m", "element_length"))
     centres = centre + ((np.arange(elements) - (elements - 1) / 2) * step)[:, None] * axes[1]
-    return _flat(grid, centres, axes, sides, upsampling, tolerance)
+    return _flat(grid, centres, axes, sides, tolerance)
 
 
 # --- Parts -------------------------------------------------------------------------------------------
 
 
 def _flat(
-    grid: Grid, centres: np.ndarray, axes: np.ndarray, sides: tuple[float, ...], upsampling, tolerance
+    grid: Grid, centres: np.ndarray, axes: np.ndarray, sides: tuple[float, ...], tolerance: float
 ) -> TransducerMask:
     """Equal lines or rectangles around these centres, their sides along all axes but the first."""
-    step = min(grid.spacing) / _upsampling(upsampling) ** (1 / len(sides))
+    step = min(grid.spacing) / UPSAMPLING ** (1 / len(sides))
     lines = [side * (_middles(max(1, math.ceil(side / step))) - 0.5) for side in sides]
     local = np.stack([line.ravel() for line in np.meshgrid(*lines, indexing="ij")], axis=1)
     surfaces = [centre + local @ axes[1:] for centre in centres]
     return assemble(grid, surfaces, centres, math.prod(sides), tolerance)
 
 
-def _upsampling(value: float) -> float:
-    require(0 < real(value, "upsampling") < math.inf, "upsampling", value, "a number above 0")
-    return float(value)
-
-
-def _samples(grid: Grid, area: float, upsampling: float) -> np.ndarray:
+def _samples(grid: Grid, area: float) -> np.ndarray:
     """Where the points that sample a surface are on 0 … 1."""
-    return _middles(math.ceil(_upsampling(upsampling) * area / min(grid.spacing) ** (grid.dimensions - 1)))
+    return _middles(math.ceil(UPSAMPLING * area / min(grid.spacing) ** (grid.dimensions - 1)))
 
 
 def _middles(count: int) -> np.ndarray:

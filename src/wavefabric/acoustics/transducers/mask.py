@@ -77,21 +77,11 @@ class TransducerMask:
             driven = (self.weights.astype(dtype) @ driven).astype(dtype, copy=False)
         return Source(p_mask=self.mask, p=driven, p_mode=mode)
 
-    def delays(
-        self, sound_speed: Length, focus: Point | None = None, steering: Point | None = None
-    ) -> np.ndarray:
-        """When each element fires, s, so that all arrive together; the first at 0.
-
-        At a ``focus``, m, or along ``steering``, the direction of a plane wave; ``sound_speed`` in m/s.
-        """
+    def delays(self, sound_speed: Length, focus: Point) -> np.ndarray:
+        """When each element fires, s, so that all arrive at a point, m, together; the first at 0."""
         speed = positive(sound_speed, "m/s", "sound_speed")
-        if (focus is None) == (steering is None):
-            raise InputError("focus: one of focus and steering is needed; allowed: a point or a direction")
-        if steering is not None:
-            time = self.centres @ direction(steering, self.centres.shape[1], "steering") / speed
-        else:
-            target = point(focus, self.centres.shape[1], "focus")  # type: ignore[arg-type]
-            time = -np.linalg.norm(target - self.centres, axis=1) / speed
+        distance = np.linalg.norm(point(focus, self.centres.shape[1], "focus") - self.centres, axis=1)
+        time = -distance / speed
         return time - time.min()
 
     def signals(self, signal: Any, delays: np.ndarray, dt: Length) -> np.ndarray:
