@@ -121,7 +121,7 @@ class KWaveRun:
     def _make_sink(self, given: KWaveInput, comm: Communicator) -> KWaveOutput | None:
         """The output, on rank 0 only; what is wrong with it is an error on all."""
         from wavefabric.acoustics.kwave.output import KWaveOutput
-        from wavefabric.lifecycle.collective_errors import on_all_ranks
+        from wavefabric.lifecycle.agreement import on_all_ranks
 
         def make() -> KWaveOutput | None:
             if comm.rank:
@@ -143,7 +143,7 @@ class KWaveRun:
         """Refuse a time step that is not stable; collective. A resumed run was checked when it began."""
         from wavefabric.acoustics.run import dtype_of
         from wavefabric.acoustics.stability.stable_time_step import stability
-        from wavefabric.lifecycle.collective_errors import on_first_rank
+        from wavefabric.lifecycle.agreement import on_first_rank
 
         plan = self.checkpoints
         resumed = plan is not None and plan.resume and on_first_rank(comm, plan.path.exists)

@@ -12,7 +12,7 @@ import numpy as np
 
 from wavefabric.acoustics.recording.gather import RankParts
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, Sink
-from wavefabric.lifecycle.collective_errors import on_first_rank
+from wavefabric.lifecycle.agreement import on_first_rank
 
 _T = TypeVar("_T")
 
