@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,6 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from wavefabric.cli.common.measure import show_measurement
+from wavefabric.cli.common.show import StatusLine
+from wavefabric.device import get_device
+from wavefabric.execution import measure
 
 Json = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON and write nothing.")]
 Output = Annotated[
@@ -20,6 +24,7 @@ Output = Annotated[
     ),
 ]
 Plot = Annotated[bool | None, typer.Option("--plot/--no-plot", help="Draw the figure. \\[default: yes]")]
+Seeds = Annotated[int, typer.Option("--seeds", help="Draws of random routes.")]
 DeviceName = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:K.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads. \\[default: all]")]
 
@@ -43,6 +48,24 @@ def show(module: str, result: dict[str, Any], as_json: bool, output: Path | None
     if not as_json:
         output = folder(str(script.__file__), output)
     show_measurement(script, result, as_json, output, plot)
+
+
+def command(module: str, work: Callable[..., dict[str, Any]]) -> Callable[..., None]:
+    """The command of a script whose ``work(say)`` needs one CPU; other parameters of `work` are options."""
+
+    def main(as_json: Json = False, output: Output = None, plot: Plot = None, **options: Any) -> None:
+        with StatusLine(as_json) as say:
+            result = work(say=say, **options)
+        result["machine"] = measure.machine(get_device("cpu"))
+        show(module, result, as_json, output, plot)
+
+    taken = [*inspect.signature(work, eval_str=True).parameters.values()]
+    taken += inspect.signature(main, eval_str=True).parameters.values()
+    mine = [each for each in taken if each.name not in ("say", "options")]
+    main.__signature__ = inspect.Signature(mine)  # type: ignore[attr-defined]
+    main.__annotations__ = {each.name: each.annotation for each in mine}
+    main.__doc__ = (work.__doc__ or "").partition("\n")[0]
+    return main
 
 
 def start_ranks(ranks: int | None, threads: int | None) -> None:

@@ -8,6 +8,12 @@ import numpy as np
 import pytest
 import typer
 
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, to_problem
+from wavefabric.acoustics.kwave.input import read_input, write_input
+from wavefabric.acoustics.pictures.plot_recorded import recorded_figure
+from wavefabric.acoustics.pictures.recorded import open_recorded
+from wavefabric.acoustics.problem import VelocitySource
+from wavefabric.acoustics.recorded_quantities import QUANTITIES, RecordedQuantity, Statistic
 from wavefabric.cli import app
 from wavefabric.collectives import verify
 from wavefabric.collectives.builders.direct import direct
@@ -97,3 +103,48 @@ def test_a_command(monkeypatch, capsys):
     app.command("hello")(hello)
     app(["hello", "fibre"], standalone_mode=False)
     assert capsys.readouterr().out == "hello fibre\n"
+
+
+def test_a_recorded_quantity(monkeypatch, tmp_path):
+    def add(kernels, kept, values):
+        kept += values
+
+    mean = Statistic(add, double=True, finish=lambda kept, rows: kept / rows)
+    monkeypatch.setitem(QUANTITIES, "u_mean", RecordedQuantity("points", "mean over time", mean))
+    monkeypatch.setitem(QUANTITIES, "p_mean_all", RecordedQuantity("field", "mean, whole domain", mean))
+    grid, path = Grid((20, 16), "0.1 mm", pml_size=4), tmp_path / "result.h5"
+    mask = np.zeros(grid.shape, bool)
+    mask[5:9, 7] = True
+    source = Source(p0=np.exp(-sum(x**2 for x in np.meshgrid(*grid.coordinates, indexing="ij")) / 8e-8))
+    sensor = Sensor(mask, ("p", "u", "u_mean", "p_mean_all"))
+    found = simulate(grid, Medium(1500.0, 1000.0), source, sensor, steps=30, device="cpu", output=path)
+    np.testing.assert_allclose(found["uy_mean"], found["uy"].mean(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(found["p_mean_all"][mask], found["p"].mean(axis=1), rtol=1e-5)
+    with open_recorded(path) as file:
+        assert file.items["ux_mean"].kind == "points"
+        figure = recorded_figure(file, "p_mean_all")
+    assert "p_mean_all: pressure mean, whole domain" in figure.get_suptitle()
+
+
+class Dipole:
+    """A point that is pushed along x, m/s a time step."""
+
+    def __init__(self, x, y, push):
+        self.x, self.y, self.push = x, y, push
+
+    def on(self, grid, sound_speed, dt):
+        index = grid.total_shape[0] * self.y + self.x
+        signals = (self.push[:, None], None)
+        return {"velocity_source": VelocitySource(np.array([index]), signals, "additive_no_correction")}
+
+
+def test_an_acoustic_source(tmp_path):
+    """A push along x raises the pressure before it, and lowers it as much behind."""
+    grid, medium = Grid((32, 32), "0.1 mm", pml_size=6), Medium(1500.0, 1000.0)
+    source, dt = Dipole(16, 16, np.sin(np.linspace(0, np.pi, 20))), 2e-8
+    p = simulate(grid, medium, source, record="p_final", dt=dt, steps=25, device="cpu")["p_final"]
+    assert p[21, 16] > 0
+    np.testing.assert_allclose(p[17:22, 16], -p[16:11:-1, 16], rtol=1e-3)
+    problem, _ = to_problem(grid, medium, source, None, dt, 25)
+    write_input(tmp_path / "in.h5", problem, None)
+    assert read_input(tmp_path / "in.h5").problem.velocity_source.index == [16 * 32 + 16]

@@ -10,16 +10,14 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
-from papers.common import Json, Output, Plot, run, show
+from papers.common import command, run
 from papers.lumorph import closed_forms as forms
 from papers.lumorph.closed_forms import MIB, PAPER, SWITCH
 from papers.lumorph.data import SWEEP, TABLE_SIZES, lightpath, switch
 from papers.lumorph.frames import draw_panels, number_ticks, size_axis
 from papers.lumorph.routes import WAVEGUIDES
 from papers.lumorph.schedule_cost import affine
-from wavefabric.cli.common.show import StatusLine
-from wavefabric.device import get_device
-from wavefabric.execution import measure, report
+from wavefabric.execution import report
 from wavefabric.results.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY
 
 RANKS = 256
@@ -35,7 +33,9 @@ WAYS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
 
 
 def study(say=lambda line: None) -> dict[str, Any]:
-    """The paper's algorithms beside others, for 256 GPUs.
+    """The paper's algorithms and others, for 256 GPUs, and what few waveguides cost.
+
+    The paper's algorithms beside others, for 256 GPUs.
 
     Returns
     -------
@@ -197,13 +197,7 @@ def _panel(axes, result: dict[str, Any]) -> None:
     axes.legend(loc="upper right")
 
 
-def main(as_json: Json = False, output: Output = None, plot: Plot = None) -> None:
-    """The paper's algorithms and others, for 256 GPUs, and what few waveguides cost."""
-    with StatusLine(as_json) as say:
-        result = study(say)
-    result["machine"] = measure.machine(get_device("cpu"))
-    show(__name__, result, as_json, output, plot)
-
+main = command(__name__, study)
 
 if __name__ == "__main__":
     run(main)

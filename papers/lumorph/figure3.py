@@ -8,13 +8,11 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from papers.common import Json, Output, Plot, run, show
+from papers.common import command, run
 from papers.lumorph.data import SIZES, points
 from papers.lumorph.frames import draw_panels, rank_axis
 from papers.lumorph.routes import grid_of, least_overlap
-from wavefabric.cli.common.show import StatusLine
-from wavefabric.device import get_device
-from wavefabric.execution import measure, report
+from wavefabric.execution import report
 from wavefabric.results.plots import BLUE, INK, RED
 
 
@@ -84,13 +82,7 @@ def _panel(axes, result: dict[str, Any]) -> None:
     axes.set_title("Figure 3")
 
 
-def main(as_json: Json = False, output: Output = None, plot: Plot = None) -> None:
-    """Time to find routes with the least overlap for all rounds of an all-reduce."""
-    with StatusLine(as_json) as say:
-        result = figure(say)
-    result["machine"] = measure.machine(get_device("cpu"))
-    show(__name__, result, as_json, output, plot)
-
+main = command(__name__, figure)
 
 if __name__ == "__main__":
     run(main)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from papers.common import Json, Output, Plot, run, show
+from papers.common import Seeds, command, run
 from papers.lumorph.data import GRIDS, compared, points
 from papers.lumorph.frames import (
     ROUTES,
@@ -23,15 +21,14 @@ from papers.lumorph.frames import (
     spreads,
 )
 from papers.lumorph.routes import DIRECTIONS, grid_of, least_overlap, random_draws, spread
-from wavefabric.cli.common.show import StatusLine
-from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.execution import measure
 from wavefabric.results.plots import GREY
 
 
-def figure(seeds: int, say=lambda line: None) -> dict[str, Any]:
-    """Most circuits on an edge (left), and what is above the number of waveguides (right).
+def figure(seeds: Seeds = 1000, say=lambda line: None) -> dict[str, Any]:
+    """Most circuits on an edge, of routes with the least overlap and of random ones.
+
+    Most circuits on an edge (left), and what is above the number of waveguides (right).
 
     Returns
     -------
@@ -119,18 +116,7 @@ def _right(axes, result: dict[str, Any]) -> None:
     axes.set_title("Figure 5, right: 256 GPUs")
 
 
-def main(
-    seeds: Annotated[int, typer.Option("--seeds", help="Draws of random routes.")] = 1000,
-    as_json: Json = False,
-    output: Output = None,
-    plot: Plot = None,
-) -> None:
-    """Most circuits on an edge, of routes with the least overlap and of random ones."""
-    with StatusLine(as_json) as say:
-        result = figure(seeds, say)
-    result["machine"] = measure.machine(get_device("cpu"))
-    show(__name__, result, as_json, output, plot)
-
+main = command(__name__, figure)
 
 if __name__ == "__main__":
     run(main)

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
-from papers.common import Json, Output, Plot, run, show
+from papers.common import Seeds, command, run
 from papers.lumorph.data import compared, points
 from papers.lumorph.frames import deviations, draw_panels, least_lines, random_bands, rank_axis, spreads
 from papers.lumorph.routes import DIRECTIONS, WAVEGUIDES, grid_of, least_overlap, random_draws, spread
-from wavefabric.cli.common.show import StatusLine
-from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.execution import measure
 
 
-def figure(seeds: int, say=lambda line: None) -> dict[str, Any]:
-    """Reconfigurations in an all-reduce: rounds, each as often as its circuits need to fit the waveguides.
+def figure(seeds: Seeds = 1000, say=lambda line: None) -> dict[str, Any]:
+    """Reconfigurations of an all-reduce whose circuits share 20 or 40 waveguides an edge.
+
+    Reconfigurations in an all-reduce: rounds, each as often as its circuits need to fit the waveguides.
 
     Returns
     -------
@@ -86,18 +83,7 @@ def _panel(axes, result: dict[str, Any], waveguides: int) -> None:
     axes.set_title(f"Figure 6: {waveguides} waveguides, both directions")
 
 
-def main(
-    seeds: Annotated[int, typer.Option("--seeds", help="Draws of random routes.")] = 1000,
-    as_json: Json = False,
-    output: Output = None,
-    plot: Plot = None,
-) -> None:
-    """Reconfigurations of an all-reduce whose circuits share 20 or 40 waveguides an edge."""
-    with StatusLine(as_json) as say:
-        result = figure(seeds, say)
-    result["machine"] = measure.machine(get_device("cpu"))
-    show(__name__, result, as_json, output, plot)
-
+main = command(__name__, figure)
 
 if __name__ == "__main__":
     run(main)

@@ -8,14 +8,12 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from papers.common import Json, Output, Plot, run, show
+from papers.common import command, run
 from papers.lumorph.closed_forms import MIB, PRINTED
 from papers.lumorph.data import compared, lightpath, points, switch
 from papers.lumorph.frames import SERIES, deviations, draw_panels, number_ticks, size_axis
 from papers.lumorph.schedule_cost import affine
-from wavefabric.cli.common.show import StatusLine
-from wavefabric.device import get_device
-from wavefabric.execution import measure, report
+from wavefabric.execution import report
 from wavefabric.results.plots import GREY
 
 #: Algorithm of each series of figure 7, its options, and whether it runs over circuits.
@@ -118,13 +116,7 @@ def _panel(axes, result: dict[str, Any], panel: str) -> None:
         axes.text(0.98, 0.03, note, transform=axes.transAxes, ha="right", va="bottom", fontsize=8, color=GREY)
 
 
-def main(as_json: Json = False, output: Output = None, plot: Plot = None) -> None:
-    """All-reduce by size of the array, for 64, 128 and 256 GPUs."""
-    with StatusLine(as_json) as say:
-        result = figure(say)
-    result["machine"] = measure.machine(get_device("cpu"))
-    show(__name__, result, as_json, output, plot)
-
+main = command(__name__, figure)
 
 if __name__ == "__main__":
     run(main)

@@ -9,21 +9,21 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from papers.common import Json, Output, Plot, run, show
+from papers.common import command, run
 from papers.lumorph import closed_forms as forms
 from papers.lumorph.closed_forms import MIB, PAPER, PRINTED
 from papers.lumorph.data import compared, points
 from papers.lumorph.frames import SERIES, deviations, draw_panels, number_ticks
-from wavefabric.device import get_device
-from wavefabric.execution import measure
 from wavefabric.results.plots import BLUE, GREEN, GREY, INK, RED
 
 #: Colours of the buffers of panel b, the largest first.
 _BUFFERS = ("#0b2d4d", "#0f4c7d", "#0072B2", "#3d97d3", "#6fb7e6")
 
 
-def figure() -> dict[str, Any]:
-    """All-reduce of 256 GPUs by reconfiguration (a) and by bandwidth of a laser (b), from the formulas.
+def figure(say=lambda line: None) -> dict[str, Any]:
+    """All-reduce of 256 GPUs by reconfiguration delay (a) and by bandwidth of a laser (b).
+
+    All-reduce of 256 GPUs by reconfiguration (a) and by bandwidth of a laser (b), from the formulas.
 
     Returns
     -------
@@ -141,12 +141,7 @@ def _panel_b(axes, result: dict[str, Any]) -> None:
     axes.set_title("Figure 8b: Lumorph-2, 256 GPUs")
 
 
-def main(as_json: Json = False, output: Output = None, plot: Plot = None) -> None:
-    """All-reduce of 256 GPUs by reconfiguration delay (a) and by bandwidth of a laser (b)."""
-    result = figure()
-    result["machine"] = measure.machine(get_device("cpu"))
-    show(__name__, result, as_json, output, plot)
-
+main = command(__name__, figure)
 
 if __name__ == "__main__":
     run(main)

@@ -10,17 +10,15 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
-from papers.common import Json, Output, Plot, run, show
+from papers.common import command, run
 from papers.lumorph import closed_forms as forms
 from papers.lumorph.closed_forms import MIB, PAPER
 from papers.lumorph.data import GRIDS, SIZES, SWEEP, TABLE_SIZES, lightpath
 from papers.lumorph.frames import draw_panels, number_ticks, size_axis
 from papers.lumorph.routes import fewest_waveguides, least_overlap
 from papers.lumorph.schedule_cost import affine
-from wavefabric.cli.common.show import StatusLine
 from wavefabric.collectives.builders.recursive import factors
-from wavefabric.device import get_device
-from wavefabric.execution import measure, report
+from wavefabric.execution import report
 from wavefabric.results.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY
 
 RADICES = (2, 4, 8, 16)
@@ -153,13 +151,7 @@ def _waveguides(axes, result: dict[str, Any]) -> None:
     axes.legend(loc="upper left")
 
 
-def main(as_json: Json = False, output: Output = None, plot: Plot = None) -> None:
-    """All-reduce by radix: rounds, lasers, waveguides, and time by size and by number of GPUs."""
-    with StatusLine(as_json) as say:
-        result = study(say)
-    result["machine"] = measure.machine(get_device("cpu"))
-    show(__name__, result, as_json, output, plot)
-
+main = command(__name__, study)
 
 if __name__ == "__main__":
     run(main)

@@ -21,8 +21,8 @@ from wavefabric.acoustics.parallel.window import WINDOWS
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.ultrasound_cases import MEDIA, problem
-from wavefabric.bench.ultrasound_ranks import check, check_memory, even_grid
-from wavefabric.cli.bench.options import parse_blocks, parse_media, parse_points, parse_whole_numbers
+from wavefabric.bench.ultrasound_ranks import RankSteps, even_grid
+from wavefabric.cli.bench.app import parse_blocks, parse_media, parse_overlaps, parse_points
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import StatusLine
 from wavefabric.errors import InputError
@@ -90,13 +90,13 @@ def measure(
     if shape is None:
         x, y, z = (_CUT * blocks if blocks > 1 else _UNCUT for blocks in grid)
         shape = x, y, z
-    check([shape], media, precision, 1)
+    checked = RankSteps(ranks, [shape], media, precision, 1)
     if steps < 2:
         raise InputError(f"steps: {steps} given; allowed: at least 2")
     options = [Options("local", grid, overlap, bell) for bell in bells for overlap in overlaps]
     for one in options:
         for medium in media:
-            check_memory(ranks, medium, shape, precision, one)
+            checked.check_memory(medium, shape, one)
     dtype = np.float64 if precision == "double" else np.float32
     cases = []
     for medium in media:
@@ -235,10 +235,7 @@ def main(
 ) -> None:
     """Error of the local decomposition against one rank, by overlap and bell."""
     shape, cut = parse_points(size) if size else None, parse_blocks(blocks) if blocks else None
-    widths, kinds = (
-        parse_whole_numbers(overlaps, "--overlaps"),
-        WINDOWS if bells == "all" else parse_list(bells),
-    )
+    widths, kinds = parse_overlaps(overlaps), WINDOWS if bells == "all" else parse_list(bells)
     start_ranks(ranks, threads)
     all_ranks = Ranks(("mpi",), device, threads)
     with StatusLine(as_json or all_ranks.rank > 0) as say:

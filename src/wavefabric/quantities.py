@@ -1,7 +1,8 @@
-"""Arguments of constructors: numbers in SI units, or text with a unit, alone or in (nested) lists."""
+"""Arguments of constructors, checked: numbers in SI units or text with a unit, alone or in lists; choices."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -34,19 +35,38 @@ def number(value: Any, unit: str, key: str) -> float:
     return float(array)
 
 
-def dispersion_coefficients(value: Any, key: str = "beta") -> NDArray[np.float64]:
+def positive(value: Any, unit: str, key: str) -> float:
+    """One positive finite number in ``unit``, from a number or text."""
+    value = number(value, unit, key)
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{key}: {value!r}{' ' + unit if unit else ''} given; allowed: a positive number")
+    return value
+
+
+def choice(key: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Refuse a value that is not one of those allowed."""
+    if value not in allowed:
+        raise InputError(f"{key}: {value!r} given; allowed: {', '.join(allowed)}")
+
+
+def whole(key: str, value: Any, least: int) -> None:
+    """Refuse a value that is no whole number of at least ``least``."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+        raise InputError(f"{key}: {value!r} given; allowed: a whole number of at least {least}")
+
+
+def dispersion_coefficients(value: Any) -> NDArray[np.float64]:
     """β1, β2, β3, β4 of each mode, a row each, as far as given; each column has its own unit."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
         return np.array(value, dtype=float)
     rows = list(value) if isinstance(value, (list, tuple, np.ndarray)) else []
     if not rows or not all(isinstance(row, (list, tuple, np.ndarray)) and np.ndim(row) == 1 for row in rows):
-        raise InputError(f"{key}: {show(value)} given; allowed: a list of β1 … β4 for each mode")
+        raise InputError(f"beta: {show(value)} given; allowed: a list of β1 … β4 for each mode")
     if len({len(row) for row in rows}) != 1 or not 1 <= len(rows[0]) <= len(BETA_UNITS):
         counts = ", ".join(str(len(row)) for row in rows[:8])
-        raise InputError(f"{key}: rows of {counts} values; allowed: β1 … β4, as many for all modes")
-    return np.array(
-        [[number(b, unit, key) for b, unit in zip(row, BETA_UNITS, strict=False)] for row in rows]
-    )
+        raise InputError(f"beta: rows of {counts} values; allowed: β1 … β4, as many for all modes")
+    columns = zip(zip(*rows, strict=True), BETA_UNITS, strict=False)
+    return np.stack([numbers(list(column), unit, "beta") for column, unit in columns], axis=1)
 
 
 def _in(unit: str) -> str:

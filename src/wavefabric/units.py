@@ -45,10 +45,8 @@ _LONGEST = 60
 PLAIN = {
     "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12},
     "m": {"m": 1.0, "km": 1e3, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "nm": 1e-9},
-    "B/s": {
-        **{f"{p}B/s": f for p, f in (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))},
-        **{f"{p}iB/s": 2.0**e for p, e in (("K", 10), ("M", 20), ("G", 30), ("T", 40))},
-    },
+    "B/s": {f"{p}B/s": f for p, f in (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))}
+    | {f"{p}iB/s": 2.0**e for p, e in (("K", 10), ("M", 20), ("G", 30), ("T", 40))},
     "Hz": {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9, "THz": 1e12},
     "W": {"W": 1.0, "mW": 1e-3},
 }
@@ -68,9 +66,8 @@ def _registry():
 def _factor(given: str, unit: str) -> float:
     """Factor from the unit given to ``unit``; raises what Pint raises."""
     given = given.replace("µ", "u")
-    factor = PLAIN.get(unit, {}).get(given)
-    if factor is not None:
-        return factor
+    if given in PLAIN.get(unit, ()):
+        return PLAIN[unit][given]
     if len(given) > _LONGEST or not _UNIT.fullmatch(given):
         raise ValueError(f"{given} is no unit")
     return _by_pint(given, unit)
@@ -83,23 +80,10 @@ def _by_pint(given: str, unit: str) -> float:
 
 
 def quantity(value: str | float | int, unit: str, key: str = "value") -> float:
-    """Convert a quantity to an SI float.
+    """An SI float from text with a unit (``"50 GHz"``, ``"0.2 dB/km"``), or a number in ``unit`` already.
 
-    Parameters
-    ----------
-    value : str, float or int
-        Text with a unit (``"50 GHz"``, ``"0.23 dB/km"``, ``"-1 dBm"``), or a plain number,
-        which is taken to be in ``unit`` already.
-    unit : str
-        The unit wanted, e.g. ``"m"``, ``"Hz"``, ``"W"``, ``"dB"``, ``"1/m"``. Attenuation given in
-        dB per length converts to ``"1/m"`` (power). dBm converts to ``"W"``.
-    key : str
-        Name to put into the error.
-
-    Raises
-    ------
-    InputError
-        If the text is no quantity, is not finite or has another dimension than ``unit``.
+    dB per length converts to ``"1/m"`` (of the power), dBm to ``"W"``. `InputError`, which begins with
+    ``key``, if it is no quantity, not finite, or has another dimension than ``unit``.
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise InputError(f"{key}: {show(value)} is not a quantity; {_allowed(unit)}")
@@ -147,3 +131,11 @@ def watt_from_dbm(dbm: float) -> float:
 def db(ratio: float) -> float:
     """Ten times the decimal logarithm of a power ratio."""
     return 10 * math.log10(ratio)
+
+
+def time_words(seconds: float) -> str:
+    """A time with a unit that suits."""
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size * 0.9995:  # that is rounded to 1
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"

@@ -14,7 +14,8 @@ from wavefabric.acoustics import Grid, Medium, Sensor, Source, choose_stages, si
 from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.acoustics.kwave.output import KWaveOutput
 from wavefabric.acoustics.parallel.decomposition import Options
-from wavefabric.acoustics.problem import QUANTITIES, Cuboids, Interpolation, PressureSource, Recording
+from wavefabric.acoustics.problem import Cuboids, Interpolation, PressureSource, Recording
+from wavefabric.acoustics.recorded_quantities import QUANTITIES
 from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import Checkpoints, run
@@ -153,7 +154,7 @@ def recorded(comm, given, recording, **more):
 )
 def test_all_quantities(comm, monkeypatch, kind, shape):
     """As from one rank, to round-off; blocks of rows change nothing."""
-    recording = Recording(QUANTITIES, sensor(kind, shape), 3)
+    recording = Recording(tuple(QUANTITIES), sensor(kind, shape), 3)
     given = noisy(shape)
     wanted = recorded(solo(comm.device), given, recording) if comm.rank == 0 else {}
     found = recorded(comm, given, recording)

@@ -9,7 +9,8 @@ import pytest
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.parallel.decomposition import Options
-from wavefabric.acoustics.problem import QUANTITIES, Interpolation, Recording
+from wavefabric.acoustics.problem import Interpolation, Recording
+from wavefabric.acoustics.recorded_quantities import QUANTITIES
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.run import Checkpoints, run
 from wavefabric.acoustics.solver.step import Step
@@ -29,7 +30,7 @@ def losses_and_sources():
     )  # fmt: skip
 
 
-RECORDING = Recording(QUANTITIES, points(SHAPE, 11), 3)
+RECORDING = Recording(tuple(QUANTITIES), points(SHAPE, 11), 3)
 
 
 def left_alone(comm, recording, options=None):
@@ -99,7 +100,7 @@ def test_saves_on_the_way_and_points_between(comm, tmp_path):
     leg = RanksLeg(comm, "global", tmp_path)
     rng = np.random.default_rng(3)
     corners = Interpolation(rng.integers(0, np.prod(SHAPE), (7, 8)), rng.dirichlet(np.ones(8), 7))
-    leg.recording = Recording(QUANTITIES, corners, 2)
+    leg.recording = Recording(tuple(QUANTITIES), corners, 2)
     wanted = left_alone(comm, leg.recording)
     leg.run(every=5)
     leg.check(wanted)

@@ -12,8 +12,8 @@ from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.stability.stable_time_step import stability
 from wavefabric.bench import kwave_program
-from wavefabric.bench.bare_transforms import Bare
 from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere
+from wavefabric.bench.own_process import Bare
 from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem, sensor
 from wavefabric.errors import InputError
 

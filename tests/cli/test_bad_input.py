@@ -141,9 +141,9 @@ def test_mixing_that_cannot_be_undone(command, run_text, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("missing.toml", None, ["missing.toml", "no such file"]),
-        ("folder", "folder", ["folder", "is a folder"]),
-        ("garbage.toml", b"\x89HDF\r\n\x1a\n\xff\xfe\x00", ["garbage.toml", "not text"]),
+        ("missing.toml", None, ["missing.toml", "No such file"]),
+        ("folder", "folder", ["folder", "Is a directory"]),
+        ("garbage.toml", b"\x89HDF\r\n\x1a\n\xff\xfe\x00", ["garbage.toml", "not UTF-8 text"]),
         ("empty.toml", b"", ["fibre", "missing", "(and 3 more)"]),
     ],
     ids=["missing", "folder", "binary", "empty"],

@@ -6,7 +6,7 @@ what is measured, `kwave` reads and writes k-Wave's files, `transducers` and `pi
 >>> from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 """
 
-from importlib import import_module
+from wavefabric.lazy import lazy
 
 #: Public name to the module that defines it.
 _EXPORTS = {
@@ -28,13 +28,4 @@ _EXPORTS = {
     "to_problem": "simulation",
 }
 
-
-def __getattr__(name: str):
-    # Imported on first use, so that reading a file does not load Numba.
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)
-
-
-def __dir__():
-    return sorted({*globals(), *_EXPORTS})
+__getattr__, __dir__ = lazy(__name__, _EXPORTS)

@@ -34,11 +34,6 @@ def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound
     ndarray of complex128
         p/p₀; its magnitude is k h at the focus z = R.
 
-    Raises
-    ------
-    InputError
-        For a length, frequency or speed that is not positive, or an aperture wider than the sphere.
-
     References
     ----------
     O'Neill, J. Acoust. Soc. Am. 21, 516 (1949), doi:10.1121/1.1906542, equation 3.1.
@@ -57,9 +52,8 @@ def bowl_depth(radius: float, diameter: float) -> float:
     """Depth of a spherical bowl from its rim to its apex, m, of its radius of curvature and aperture, m."""
     _check_positive(radius=radius, diameter=diameter)
     if diameter > 2 * radius:
-        raise InputError(
-            f"diameter: {diameter:g} m; allowed: up to {2 * radius:g} m, twice the radius of curvature"
-        )
+        allowed = f"up to {2 * radius:g} m, twice the radius of curvature"
+        raise InputError(f"diameter: {diameter:g} m; allowed: {allowed}")
     return radius - math.sqrt(radius**2 - (diameter / 2) ** 2)
 
 

@@ -11,6 +11,12 @@ from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
 
 
+def require(right: Any, key: str, value: Any, allowed: str) -> None:
+    """Refuse a value that is not right."""
+    if not right:
+        raise InputError(f"{key}: {show(value)}; allowed: {allowed}")
+
+
 def as_array(values: Any, key: str) -> np.ndarray:
     """``np.asarray``, with an error that names ``key`` where nested lists differ in length."""
     try:
@@ -26,8 +32,7 @@ def is_whole(value: Any) -> bool:
 
 def real(value: Any, key: str) -> float:
     """A real number as float, NumPy scalars included."""
-    if not (is_whole(value) or isinstance(value, float | np.floating)):
-        raise InputError(f"{key}: {show(value)}; allowed: a number")
+    require(is_whole(value) or isinstance(value, float | np.floating), key, value, "a number")
     return float(value)
 
 
@@ -39,8 +44,7 @@ def in_unit(value: Any, unit: str, key: str) -> float:
 def positive(value: Any, unit: str, key: str) -> float:
     """As `in_unit`, above 0."""
     number = in_unit(value, unit, key)
-    if number <= 0:
-        raise InputError(f"{key}: {show(value)}; allowed: above 0")
+    require(number > 0, key, value, "above 0")
     return number
 
 
@@ -58,5 +62,4 @@ def check_reals(values: np.ndarray, key: str) -> None:
 
 def check_choice(value: Any, allowed: Sequence[str], key: str) -> None:
     """Refuse a word that is not one of those allowed."""
-    if not isinstance(value, str) or value not in allowed:
-        raise InputError(f"{key}: {show(value)}; allowed: {', '.join(allowed)}")
+    require(isinstance(value, str) and value in allowed, key, value, ", ".join(allowed))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wavefabric.acoustics.parallel.decomposition import Decomposition, decompose
-from wavefabric.acoustics.parallel.fused_cuda_global import FusedCudaGlobalStages
-from wavefabric.acoustics.parallel.fused_cuda_local import FusedCudaLocalStages
+from wavefabric.acoustics.parallel.fused_cuda import FusedCudaGlobalStages, FusedCudaLocalStages
 from wavefabric.acoustics.parallel.restrict import restrict_problem
 from wavefabric.acoustics.parallel.stages import GlobalStages, LocalStages
 from wavefabric.acoustics.problem import Problem, Recording

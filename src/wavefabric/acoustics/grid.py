@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, real
+from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, real, require
 from wavefabric.acoustics.problem import Problem
 from wavefabric.errors import InputError
-from wavefabric.units import show
 
 if TYPE_CHECKING:
     from wavefabric.acoustics.medium import Medium
@@ -72,11 +71,11 @@ class Grid:
         if isinstance(size, str) and size == "auto":
             if self.pml_inside:
                 raise InputError("grid.pml_size: 'auto' with pml_inside=True; allowed: pml_inside=False")
-            return tuple(_fastest_pml(points) for points in self.shape)
+            # min() keeps the first, hence the thinnest, of equally good ones.
+            return tuple(min(AUTO_PML, key=lambda m: largest_prime_factor(n + 2 * m)) for n in self.shape)
         sizes = per_axis(_DEFAULT_PML[n] if size is None else size, n)
-        if len(sizes) != n or any(not is_whole(number) or number < 0 for number in sizes):
-            allowed = "a whole number from 0, one an axis, 'auto' or None"
-            raise InputError(f"grid.pml_size: {show(size)}; allowed: {allowed}")
+        right = len(sizes) == n and all(is_whole(number) and number >= 0 for number in sizes)
+        require(right, "grid.pml_size", size, "a whole number from 0, one an axis, 'auto' or None")
         for points, number in zip(self.shape, sizes, strict=True):
             if self.pml_inside and number and 2 * number >= points:
                 raise InputError(
@@ -113,23 +112,10 @@ class Grid:
     def time_step(self, medium: Medium, cfl: float = 0.3) -> float:
         """Time step, s: cfl · (smallest spacing) / (largest sound speed), or less if that is not stable.
 
-        Parameters
-        ----------
-        medium : Medium
-        cfl : float
-            c_max Δt / min Δx, as in k-Wave's ``makeTime``.
-
-        Returns
-        -------
-        float
-            Where density jumps so that this is not proved to be stable, steps are tried, on a GPU if there is
-            one, which takes as long as some 64 steps of a run; where they grow, it is the largest that does
-            not, and you are warned (`wavefabric.acoustics.stability.stable_time_step.stability`).
-
-        Raises
-        ------
-        InputError
-            If `cfl` is not above 0, or an array of the medium has another shape than the grid.
+        ``cfl`` is c_max Δt / min Δx, as in k-Wave's ``makeTime``. Where density jumps so that this is not
+        proved to be stable, steps are tried, on a GPU if there is one, which takes as long as some 64 steps
+        of a run; where they grow, it is the largest that does not, and you are warned
+        (`wavefabric.acoustics.stability.stable_time_step.stability`).
         """
         from wavefabric.acoustics.stability.stable_time_step import stable_step
 
@@ -137,8 +123,7 @@ class Grid:
 
     def cfl_step(self, medium: Medium, cfl: float) -> float:
         """Time step, s, of a CFL number, whether that is stable or not."""
-        if isinstance(cfl, str) or not 0 < cfl < math.inf:
-            raise InputError(f"cfl: {show(cfl)}; allowed: a number above 0")
+        require(not isinstance(cfl, str) and 0 < cfl < math.inf, "cfl", cfl, "a number above 0")
         return cfl * min(self.spacing) / medium.speeds[1]
 
     def silent_problem(self, medium: Medium, dt: float, steps: int = 1) -> Problem:
@@ -155,16 +140,9 @@ class Grid:
         )
 
     def steps(self, medium: Medium, dt: float | str, t_end: float | str | None = None) -> int:
-        """Steps from t = 0 to ``t_end``, both included.
+        """Steps of ``dt`` from t = 0 to ``t_end``, s, both included.
 
-        Parameters
-        ----------
-        medium : Medium
-            Its smallest sound speed sets the default of ``t_end``.
-        dt : float or str
-            Time step, s.
-        t_end : float or str, optional
-            End, s. Default: the time to cross the grid's diagonal at the smallest sound speed.
+        Default of the end: the time to cross the grid's diagonal at the smallest sound speed.
         """
         dt = positive(dt, "s", "dt")
         if t_end is None:
@@ -236,11 +214,6 @@ def largest_prime_factor(n: int) -> int:
     return max(largest, n)
 
 
-def _fastest_pml(points: int) -> int:
-    # min() keeps the first, hence the thinnest, of equally good ones.
-    return min(AUTO_PML, key=lambda size: largest_prime_factor(points + 2 * size))
-
-
 def three_axes(values: Sequence[int], last: int) -> tuple[int, int, int]:
     """x, y, z of two or three values; ``last`` is z in 2-D."""
     x, y, z = (*values, last)[:3]
@@ -248,26 +221,20 @@ def three_axes(values: Sequence[int], last: int) -> tuple[int, int, int]:
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    try:
-        shape = tuple(value)
-    except TypeError:
-        shape = ()
-    if len(shape) not in (2, 3) or any(not is_whole(n) or n < 2 for n in shape):
-        raise InputError(f"grid.shape: {show(value)}; allowed: 2 or 3 whole numbers from 2")
+    shape = tuple(value) if np.iterable(value) else ()
+    right = len(shape) in (2, 3) and all(is_whole(n) and n >= 2 for n in shape)
+    require(right, "grid.shape", value, "2 or 3 whole numbers from 2")
     return tuple(int(n) for n in shape)
 
 
 def _spacings(value: Any, n: int) -> tuple[float, ...]:
     spacings = per_axis(value, n)
-    if len(spacings) != n:
-        raise InputError(f"grid.spacing: {show(value)}; allowed: one value, or one an axis ({n})")
+    require(len(spacings) == n, "grid.spacing", value, f"one value, or one an axis ({n})")
     return tuple(positive(spacing, "m", "grid.spacing") for spacing in spacings)
 
 
 def _alphas(value: Any, n: int) -> tuple[float, ...]:
     alphas = tuple(real(alpha, "grid.pml_alpha") for alpha in per_axis(value, n))
-    if len(alphas) != n or not all(0 <= alpha < math.inf for alpha in alphas):
-        raise InputError(
-            f"grid.pml_alpha: {show(value)}; allowed: numbers from 0, one for all axes or one an axis"
-        )
+    right = len(alphas) == n and all(0 <= alpha < math.inf for alpha in alphas)
+    require(right, "grid.pml_alpha", value, "numbers from 0, one for all axes or one an axis")
     return alphas

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, real
+from wavefabric.acoustics.arguments import as_array, real, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
@@ -68,8 +68,8 @@ class Medium:
             raise InputError(
                 "medium.density: is missing; allowed: kg/m³, one number or one for each grid point"
             )
-        if self.absorption not in ("power_law", "stokes"):
-            raise InputError(f"medium.absorption: {show(self.absorption)}; allowed: 'power_law' or 'stokes'")
+        known = self.absorption in ("power_law", "stokes")
+        require(known, "medium.absorption", self.absorption, "'power_law' or 'stokes'")
         units = {"sound_speed": "m/s", "density": "kg/m^3", "alpha_coeff": "", "nonlinearity": ""}
         assign = object.__setattr__
         for name, unit in units.items():
@@ -79,10 +79,8 @@ class Medium:
         assign(self, "alpha_power", self._power())
         if self.reference_speed is not None:
             c_ref = _number_or_array(self.reference_speed, "m/s", "medium.reference_speed")
-            if not isinstance(c_ref, float) or not 0 < c_ref < math.inf:
-                raise InputError(
-                    f"medium.reference_speed: {show(self.reference_speed)}; allowed: one number above 0, m/s"
-                )
+            right = isinstance(c_ref, float) and 0 < c_ref < math.inf
+            require(right, "medium.reference_speed", self.reference_speed, "one number above 0, m/s")
             assign(self, "reference_speed", c_ref)
 
     def _power(self) -> float | None:
@@ -103,9 +101,8 @@ class Medium:
         """Smallest and largest sound speed, m/s."""
         low, high = float(np.min(self.sound_speed)), float(np.max(self.sound_speed))
         if not (low > 0 and high < math.inf):
-            raise InputError(
-                "medium.sound_speed: has values that are not above 0 and finite; allowed: m/s, above 0"
-            )
+            given = "has values that are not above 0 and finite"
+            raise InputError(f"medium.sound_speed: {given}; allowed: m/s, above 0")
         return low, high
 
     def on(self, grid: Grid) -> dict[str, Any]:
@@ -125,10 +122,8 @@ class Medium:
         if self.nonlinearity is not None:
             parameters["nonlinearity"] = in_memory("nonlinearity")
         if self.alpha_coeff is not None:
-            parameters["absorption"] = self.absorption
-            parameters["alpha_coeff"] = in_memory("alpha_coeff")
-            parameters["alpha_power"] = self.alpha_power
-            parameters["dispersion"] = self.dispersion
+            parameters |= {"absorption": self.absorption, "alpha_coeff": in_memory("alpha_coeff")}
+            parameters |= {"alpha_power": self.alpha_power, "dispersion": self.dispersion}
         return parameters
 
 
@@ -150,6 +145,5 @@ def _number_or_array(value: Any, unit: str, key: str) -> float | np.ndarray:
     if isinstance(value, str):
         return quantity(value, unit, key)
     array = as_array(value, key)
-    if array.dtype.kind not in "fiu":
-        raise InputError(f"{key}: {show(value)}; allowed: a number, or one for each grid point")
+    require(array.dtype.kind in "fiu", key, value, "a number, or one for each grid point")
     return float(array) if array.ndim == 0 else array

@@ -17,13 +17,6 @@ import numpy as np
 Absorption = Literal["none", "power_law", "stokes"]
 SourceMode = Literal["dirichlet", "additive_no_correction", "additive"]
 
-#: What a simulation can record, by k-Wave's names, plus the time-averaged acoustic intensity.
-QUANTITIES = (
-    *("p_raw", "p_rms", "p_max", "p_min", "p_max_all", "p_min_all", "p_final"),
-    *("u_raw", "u_non_staggered_raw", "u_rms", "u_max", "u_min", "u_max_all", "u_min_all", "u_final"),
-    *("I_raw", "I_avg"),
-)
-
 
 @dataclass(frozen=True)
 class PressureSource:
@@ -86,10 +79,10 @@ class Cuboids:
 class Recording:
     """What is recorded, where (flat grid indices, boxes or points), and from which time step, 0-based.
 
-    ``where`` is None if only ``*_all`` and ``*_final`` are recorded.
+    ``where`` is None if only fields of the whole domain are recorded.
     """
 
-    quantities: tuple[str, ...] = ("p_raw",)  # of QUANTITIES
+    quantities: tuple[str, ...] = ("p_raw",)  # of `acoustics.recorded_quantities`
     where: np.ndarray | Cuboids | Interpolation | None = None
     start: int = 0
 

@@ -10,26 +10,10 @@ import numpy as np
 
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Problem, Recording
+from wavefabric.acoustics.recorded_quantities import describe, quantity_of
 from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance
-
-_QUANTITIES = {
-    "p": ("Pa", "pressure"),
-    "u": ("m/s", "particle velocity"),
-    "I": ("W/m^2", "acoustic intensity"),
-}
-_KINDS = {
-    "rms": "root mean square over time",
-    "max": "largest over time",
-    "min": "smallest over time",
-    "avg": "mean over time",
-    "max_all": "largest over time, whole domain",
-    "min_all": "smallest over time, whole domain",
-    "final": "after the last step, whole domain",
-    "staggered": "at each time step, half a spacing and half a step off the pressure",
-    "non_staggered": "at each time step, brought to the pressure's points",
-}
 
 
 class Results(Mapping[str, Any]):
@@ -71,7 +55,8 @@ class Results(Mapping[str, Any]):
         self._arrays = {name: self._view(name, array, recording.where) for name, array in arrays.items()}
 
     def _view(self, name: str, array: np.ndarray, where: Any) -> Any:
-        if name.endswith(("_all", "_final")):
+        quantity = quantity_of(name)
+        if quantity is not None and quantity.kind == "field":
             return self.grid.from_memory(array)
         if not isinstance(where, Cuboids):
             return array.T
@@ -132,23 +117,13 @@ class Results(Mapping[str, Any]):
 
 
 def _cost(report: Report) -> dict[str, Any]:
-    seconds = {name: Data(value, "s", f"wall time of {name}") for name, value in report.seconds.items()}
-    shared = {
-        "transport": Data(report.transport, "", "how the processes exchanged fields"),
-        "decomposition": Data(report.decomposition, "", "how they shared the grid"),
-    }
-    return {
-        "seconds": seconds,
+    cost = {
+        "seconds": {name: Data(s, "s", f"wall time of {name}") for name, s in report.seconds.items()},
         "steps": Data(report.total_steps, "", "time steps"),
         "ranks": Data(report.ranks, "", "processes that shared the grid"),
-        **(shared if report.ranks > 1 else {}),
         "peak_memory": Data(report.peak_bytes, "byte", "largest memory in use"),
     }
-
-
-def describe(name: str) -> tuple[str, str]:
-    """SI unit and meaning of a recorded quantity, ``ux_max`` or ``p/1``."""
-    quantity, _, kind = name.partition("/")[0].partition("_")
-    unit, text = _QUANTITIES[quantity[0]]
-    along = f" along {quantity[1]}" if len(quantity) > 1 else ""
-    return unit, f"{text}{along} {_KINDS.get(kind, 'at each time step')}"
+    if report.ranks > 1:
+        cost["transport"] = Data(report.transport, "", "how the processes exchanged fields")
+        cost["decomposition"] = Data(report.decomposition, "", "how they shared the grid")
+    return cost

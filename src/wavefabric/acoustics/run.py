@@ -7,13 +7,17 @@ import secrets
 import time
 from contextlib import ExitStack
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics import choose_stages
 from wavefabric.acoustics.digest import identity
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.recording.recorder import Recorder
 from wavefabric.acoustics.recording.sinks import Report, Sink
+from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
 from wavefabric.acoustics.stability.stable_time_step import instability_causes
 from wavefabric.acoustics.threads import default_threads
@@ -27,10 +31,7 @@ from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked
 from wavefabric.lifecycle.checkpoint import Checkpoints, RunCheckpoint
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.machine import peak_memory
-from wavefabric.system.progress import Progress, Silent
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.parallel.decomposition import Decomposition, Options
+from wavefabric.system.progress import Progress
 
 __all__ = ["PRECISIONS", "SMALL", "Checkpoints", "communicator", "dtype_of", "run"]
 
@@ -64,28 +65,21 @@ def run(
 
     Parameters
     ----------
-    problem : Problem
+    problem, recording
         Of the whole grid, the same on all ranks.
-    recording : Recording
     sink : Sink or None
         Takes what is recorded, on rank 0; not used on other ranks.
     device : str or Device
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:K"``, or one that is open. Each rank has a GPU of its own
-        with ``"auto"`` and ``"cuda"``. Not used with `comm`, which has one.
+        with ``"auto"`` and ``"cuda"``. Not used with `comm`, the ranks that share the grid, which has one.
     threads : int, optional
-        CPU threads. By default as many as suit the grid (`wavefabric.acoustics.threads`): one on a small
-        grid; and one for each of several ranks.
+        CPU threads. By default as many as suit the grid, and one for each of several ranks.
     precision : str
         ``"single"``, ``"double"``, or ``"auto"``: double on a CPU for grids of up to `SMALL` points.
-    progress : Progress, optional
-        Told on rank 0.
-    checkpoints : Checkpoints, optional
+    progress, checkpoints, decomposition : optional
+        Told on rank 0; when to save; how ranks share the grid.
     loading_seconds : float
         Time that reading the input took, for the report.
-    comm : Communicator, optional
-        The ranks that share the grid; by default all that were started together.
-    decomposition : Options, optional
-        How they share it.
 
     Returns
     -------
@@ -96,26 +90,19 @@ def run(
     ------
     InputError
         Unknown device or precision, too little memory, a checkpoint of another run or layout, ranks that were
-        given different problems, a decomposition that does not fit.
+        given different problems, a decomposition that does not fit. All errors are raised on all ranks.
     FieldLost
         If the pressure is no longer finite, or the energy has grown beyond what the sources can have put in.
     KeyboardInterrupt
         After Ctrl-C or SIGTERM, once a checkpoint was saved, if there are `checkpoints`.
-
-    Notes
-    -----
-    With several ranks all of these are raised on all of them. Only rank 0 has the sink; the others write
-    nothing but their parts of a checkpoint.
     """
     if precision not in (*PRECISIONS, "auto"):
         raise InputError(f"precision: {precision!r} given; allowed: auto, {', '.join(PRECISIONS)}")
     begun = time.perf_counter()
     comm = comm or communicator(device, threads, problem.shape)
-    progress = Silent() if progress is None or comm.rank else progress
     dtype = dtype_of(precision, problem, comm.device)
-    return _Run(problem, recording, sink, comm, dtype, progress, checkpoints, decomposition).run(
-        begun, loading_seconds
-    )
+    this = _Run(problem, recording, comm, dtype, checkpoints, decomposition)
+    return this.run(sink, Progress() if progress is None or comm.rank else progress, begun, loading_seconds)
 
 
 def dtype_of(precision: str, problem: Problem, device: Any) -> np.dtype:
@@ -150,116 +137,91 @@ def _world(device: Any, threads: int | None) -> Communicator:
 class _Run:
     """One run, from its checks to its report."""
 
-    def __init__(self, problem, recording, sink, comm, dtype, progress, checkpoints, options):
-        self._problem, self._recording, self._sink = problem, recording, sink
-        self._comm, self._device, self._dtype, self._progress = comm, comm.device, dtype, progress
+    def __init__(self, problem, recording, comm, dtype, checkpoints, options: Options | None):
+        self._problem, self._recording, self._dtype = problem, recording, dtype
+        self._comm, self._device = comm, comm.device
         self._report = Report(total_steps=problem.steps, device=self._device.name)
         digest = identity(problem, recording) if checkpoints is not None or comm.size > 1 else ""
-        check_agreement(
-            comm.control,
-            {"problem": digest, "options": repr((dtype.str, options, checkpoints))},
-        )
-        self._decomposition, layout = self._decompose(options)
+        shared = {"problem": digest, "options": repr((dtype.str, options, checkpoints))}
+        check_agreement(comm.control, shared)
+        self._decomposition = decompose(problem.shape, comm.size, options)
+        if comm.size > 1:
+            self._report_sharing()
+        else:
+            self._decomposition = decompose(problem.shape, 1)  # its options serve several ranks
         self._checkpoint: RunCheckpoint | None = None
         if checkpoints is not None:
-            parts = "" if self._decomposition is None else repr(self._decomposition.subdomains)
+            parts = "" if comm.size == 1 else repr(self._decomposition.subdomains)
+            layout = self._report.decomposition
             self._checkpoint = RunCheckpoint(comm, checkpoints, f"{digest} {dtype} {parts}", layout)
+        #: Steps from one look at the fields to the next.
+        self._look = max(1, min(problem.steps // 100, 100))
+        self._watch = EnergyWatch(problem, max(self._look, _ENERGY_STEPS))
 
-    def _decompose(self, options: Options | None) -> tuple[Decomposition | None, str]:
-        """How ranks share the grid, as an object and in words; None for one rank."""
-        comm = self._comm
-        if comm.size == 1 and options is None:
-            return None, ""
-        from wavefabric.acoustics.parallel.decomposition import decompose
-
-        decomposition = decompose(self._problem.shape, comm.size, options)
-        if comm.size == 1:
-            return None, ""
-        facts = decomposition.describe()
+    def _report_sharing(self) -> None:
+        facts, report = self._decomposition.describe(), self._report
         rest = (f"{name} {value}" for name, value in facts.items() if name not in ("decomposition", "ranks"))
-        layout = ", ".join([str(facts["decomposition"]), *rest])
-        self._report.ranks, self._report.transport = comm.size, comm.transport
-        self._report.decomposition, self._report.notes = layout, decomposition.notes
-        return decomposition, layout
+        report.decomposition = ", ".join([str(facts["decomposition"]), *rest])
+        report.ranks, report.transport = self._comm.size, self._comm.transport
+        report.notes = self._decomposition.notes
 
-    def run(self, begun: float, loading: float) -> Report:
-        files = [(getattr(self._sink, "path", None), "output")]
+    def run(self, sink: Sink | None, progress: Progress, begun: float, loading: float) -> Report:
+        files = [(getattr(sink, "path", None), "output")]
         if self._checkpoint is not None:
             files.append((self._checkpoint.path, "checkpoint"))
         with ExitStack() as stack:
             for path, key in files:
                 stack.enter_context(locked_by_first_rank(self._comm, path, key))
             state = self._checkpoint.find() if self._checkpoint is not None else None
-            self._check_memory()
-            self._allocate()
+            self._allocate(sink)
             self._resume_or_begin(state)
             self._seconds = {"loading": loading, "preprocessing": time.perf_counter() - begun}
-            self._run_and_finish()
+            self._run_and_finish(progress)
         return self._report
 
     # --- Before the first step --------------------------------------------------------------------------
 
-    def _check_memory(self) -> None:
-        from wavefabric.acoustics.choose_stages import needed_bytes
-
-        shared = [] if self._decomposition is None else [self._decomposition]
-        needed = needed_bytes(self._problem, self._recording, self._dtype, self._device, *shared)
+    def _allocate(self, sink: Sink | None) -> None:
+        comm, device, shared = self._comm, self._device, self._decomposition
+        needed = choose_stages.needed_bytes(self._problem, self._recording, self._dtype, device, shared)
         advice = "use a smaller grid, single precision or fewer recorded points"
-        check_memory(self._comm, self._device, needed, "this run", advice)
-
-    def _allocate(self) -> None:
-        from wavefabric.acoustics import choose_stages
-        from wavefabric.acoustics.recording.recorder import Recorder
-        from wavefabric.acoustics.solver.step import Step
-
-        device, problem, comm, shared = self._device, self._problem, self._comm, self._decomposition
+        check_memory(comm, device, needed, "this run", advice)
         self._stages = choose_stages.make_stages(
-            device, problem, self._dtype, comm=comm, decomposition=shared
+            device, self._problem, self._dtype, comm=comm, decomposition=shared
         )
-        if shared is None:
-            self._recorder = Recorder(self._stages, self._recording, self._sink)
-        else:
-            self._recorder = Recorder(
-                self._stages, self._recording, self._sink, problem, comm, shared.subdomains
-            )
-        self._step = Step(self._stages)
-        self._energy = Energy(self._stages)
-        #: Steps from one look at the fields to the next.
-        self._look = max(1, min(problem.steps // 100, 100))
-        self._watch = EnergyWatch(problem, max(self._look, _ENERGY_STEPS))
+        self._recorder = Recorder(self._stages, self._recording, sink, comm, shared.subdomains)
+        self._step, self._energy = Step(self._stages), Energy(self._stages)
 
     def _resume_or_begin(self, state: dict[str, Any] | None) -> None:
         """Fields and position from the checkpoint, if there is one."""
         # `_done` steps are taken; `_whole` unless one is half taken, after a second Ctrl-C.
         self._done, self._whole = 0, True
         self._earlier: dict[str, float] = {}
-        token = self._comm.control.bcast(secrets.token_hex(8))
+        self._token = self._comm.control.bcast(secrets.token_hex(8))
         if state is not None and self._checkpoint is not None:
             _, state = self._checkpoint.restore(self._arrays())
-            self._done, token = int(state["step"]), state["run"]
-            self._earlier = state["seconds"]
+            self._done, self._token, self._earlier = int(state["step"]), state["run"], state["seconds"]
             self._watch.restore(state["watch"])
             self._stages.fields.clock[...] = self._done
             self._stages.transform_pressure()
         elif self._checkpoint is not None and not self._checkpoint.policy.resume:
             self._checkpoint.remove()  # the rows it goes with are about to be replaced
-        self._token = token
         self._first = self._report.resumed_at = self._done
         # Whether all ranks have agreed to stop.
         self._agreed = self._comm.size == 1
-        self._recorder.begin(self._first, token)
+        self._recorder.begin(self._first, self._token)
 
     # --- Steps ------------------------------------------------------------------------------------------
 
-    def _run_and_finish(self) -> None:
+    def _run_and_finish(self, progress: Progress) -> None:
         """Take the steps and finish the output; what is unfinished is kept for a checkpoint alone."""
-        checkpoint, report = self._checkpoint, self._report
+        checkpoint, report, recorder = self._checkpoint, self._report, self._recorder
         keep = complete = False
         self._began_steps = time.perf_counter()
         interrupt = DeferredInterrupt()
         try:
             with interrupt:
-                self._take_steps(interrupt)
+                self._take_steps(interrupt, progress)
                 report.steps = self._done
                 self._stages.finish_exchanges()
                 if self._done < self._problem.steps:
@@ -270,10 +232,10 @@ class _Run:
                 self._whole = False  # finishing changes what was recorded
                 ended = time.perf_counter()
                 self._seconds["simulation"] = ended - self._began_steps
-                arrays = self._recorder.finish()
+                arrays = recorder.finish()
                 self._seconds["postprocessing"] = time.perf_counter() - ended
                 self._close_report()
-                self._recorder.deliver(arrays, report)
+                recorder.delivery.finish(arrays, report)
                 complete = True
         except BaseException as error:
             # An earlier checkpoint, if any, still goes with the rows that are there.
@@ -285,43 +247,45 @@ class _Run:
                 keep = True
             raise
         finally:
-            self._progress.finish()
-            self._recorder.close()
+            progress.finish()
+            recorder.delivery.close()
             if not complete:
-                self._recorder.abandon(keep)
+                recorder.delivery.abandon(keep)
         if checkpoint is not None:
             checkpoint.remove()
 
-    def _take_steps(self, interrupt: DeferredInterrupt) -> None:
+    def _take_steps(self, interrupt: DeferredInterrupt, progress: Progress) -> None:
         """Take steps until the end, or until a checkpoint that ends the run."""
-        problem, checkpoint, progress = self._problem, self._checkpoint, self._progress
-        ranks = f"{self._comm.size} ranks, " if self._comm.size > 1 else ""
-        progress.start(problem.steps, f"time steps on {ranks}{self._device.name}")
+        steps, alone = self._problem.steps, self._comm.size == 1
+        policy = None if self._checkpoint is None else self._checkpoint.policy
+        ranks = "" if alone else f"{self._comm.size} ranks, "
+        progress.start(steps, f"time steps on {ranks}{self._device.name}")
         progress.update(self._first)
         self._next_status = self._first + 1
         self._last_status = (self._first, time.perf_counter())
-        for number in range(self._first, problem.steps):
+        for number in range(self._first, steps):
             self._whole = False
             self._step.take(number)
             self._recorder.after(number)
             self._done, self._whole = number + 1, True
-            last = self._done == problem.steps
+            last = self._done == steps
             looks = self._done % self._look == 0 or last
-            save_due = False
-            exchanges = self._comm.size == 1 or self._done >= self._next_status
-            if looks or exchanges or self._watch.due(self._done):
-                save_due = self._exchange_status(interrupt, looks)
-            if checkpoint is not None and not last:
-                policy = checkpoint.policy
-                begin = self._first if policy.stop else 0
-                every = policy.every is not None and (self._done - begin) % policy.every == 0
-                if every or save_due:
-                    self._save(last=policy.stop)
-                    if policy.stop:
-                        return
+            save = False
+            if looks or alone or self._done >= self._next_status or self._watch.due(self._done):
+                status = self._exchange_status(interrupt, looks)
+                save = status.save_due
+                if looks:
+                    progress.update(self._done, f"peak {status.peak:.3g} Pa")
+            if policy is None or last:
+                continue
+            begin = self._first if policy.stop else 0
+            if save or (policy.every is not None and (self._done - begin) % policy.every == 0):
+                self._save(last=policy.stop)
+                if policy.stop:
+                    return
 
-    def _exchange_status(self, interrupt: DeferredInterrupt, looks: bool) -> bool:
-        """Stop, give up or tell progress, as all ranks do now; whether the clock asks for a checkpoint."""
+    def _exchange_status(self, interrupt: DeferredInterrupt, looks: bool) -> Status:
+        """Stop or give up, as all ranks do now; how they are, and whether the clock asks for a checkpoint."""
         if self._comm.size == 1:
             interrupt.check()  # computing the peak waits for the device
         watches = self._watch.due(self._done)
@@ -342,9 +306,7 @@ class _Run:
             interrupt.stop()
         if lost:
             raise FieldLost(f"{lost}: {instability_causes(self._problem)}")
-        if looks:
-            self._progress.update(self._done, f"peak {status.peak:.3g} Pa")
-        return status.save_due
+        return status
 
     def _lost(self, status: Status, watches: bool) -> str:
         """What is wrong with the field, if anything."""
@@ -358,9 +320,7 @@ class _Run:
 
     def _peak(self) -> float:
         """Largest |p| here; reading it also waits for the device, so progress is honest."""
-        p = self._stages.fields.p
-        if self._decomposition is not None:
-            p = p[self._decomposition.subdomains[self._comm.rank].owned]
+        p = self._stages.fields.p[self._stages.coefficients.subdomain.owned]
         return max(abs(float(p.max())), abs(float(p.min())))
 
     # --- Checkpoints and report -------------------------------------------------------------------------
@@ -372,21 +332,14 @@ class _Run:
         assert self._checkpoint is not None
         self._device.synchronize()
         self._recorder.settle()
-        state = {
-            "step": self._done,
-            "seconds": self._all_seconds(),
-            "run": self._token,
-            "watch": self._watch.state(),
-        }
+        state = {"step": self._done, "seconds": self._all_seconds(), "run": self._token}
+        state["watch"] = self._watch.state()
         self._checkpoint.save(self._arrays(), state, last)
 
     def _all_seconds(self) -> dict[str, float]:
         """Seconds by phase, with those of the legs before a checkpoint."""
-        so_far = {
-            "simulation": time.perf_counter() - self._began_steps,
-            "postprocessing": 0.0,
-            **self._seconds,
-        }
+        taking = {"simulation": time.perf_counter() - self._began_steps, "postprocessing": 0.0}
+        so_far = taking | self._seconds
         names = ("loading", "preprocessing", "simulation", "postprocessing")
         return {name: so_far[name] + self._earlier.get(name, 0.0) for name in names}
 

@@ -6,29 +6,26 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, is_whole
+from wavefabric.acoustics.arguments import as_array, is_whole, require
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.problem import QUANTITIES, Cuboids, Interpolation, Recording
+from wavefabric.acoustics.problem import Cuboids, Interpolation, Recording
+from wavefabric.acoustics.recorded_quantities import QUANTITIES, is_local
 from wavefabric.errors import InputError
 from wavefabric.units import show
 
-#: k-Wave's names of what is recorded, to the solver's.
-RECORD_NAMES = {name.removesuffix("_raw"): name for name in QUANTITIES}
 #: A point this far outside the grid, in spacings, is taken to be on its edge.
 _SLACK = 1e-6
 
 
-@dataclass(frozen=True)
-class _Boxes:
+class _Boxes(NamedTuple):
     corners: tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class _Points:
+class _Points(NamedTuple):
     positions: Any
 
 
@@ -61,14 +58,15 @@ class Sensor:
     start: int = 0
 
     def __post_init__(self) -> None:
-        names = self._names()
-        if not names:
-            raise InputError(f"sensor.record: {show([])}; allowed: {', '.join(RECORD_NAMES)}")
-        for name in names:
-            if not isinstance(name, str) or name not in RECORD_NAMES:
-                raise InputError(f"sensor.record: {show(name)}; {_suggestion(name)}")
-        if not is_whole(self.start) or self.start < 0:
-            raise InputError(f"sensor.start: {show(self.start)}; allowed: a whole number from 0")
+        allowed = ", ".join(record_names())
+        require(self._names(), "sensor.record", [], allowed)
+        for name in self._names():
+            if not isinstance(name, str) or name not in record_names():
+                near = difflib.get_close_matches(name, record_names(), n=1) if isinstance(name, str) else []
+                meant = f"did you mean {show(near[0])}? " if near else ""
+                raise InputError(f"sensor.record: {show(name)}; {meant}allowed: {allowed}")
+        right = is_whole(self.start) and self.start >= 0
+        require(right, "sensor.start", self.start, "a whole number from 0")
 
     def _names(self) -> tuple[Any, ...]:
         single = isinstance(self.record, str) or not isinstance(self.record, Iterable)
@@ -87,13 +85,13 @@ class Sensor:
     def on(self, grid: Grid) -> Recording:
         """The recording on a grid; refuses a point outside it, and a missing mask."""
         names = self._names()
-        local = [name for name in names if not name.endswith(("_all", "_final"))]
+        quantities = tuple(quantity for name, quantity in record_names().items() if name in names)
+        local = [name for name in names if is_local(record_names()[name])]
         if self.mask is None and local:
             raise InputError(
                 f"sensor.mask: is missing, and {show(local[0])} is recorded there; allowed: True or False "
                 "for each point, or quantities of the whole domain alone, such as p_max_all"
             )
-        quantities = tuple(quantity for name, quantity in RECORD_NAMES.items() if name in names)
         return Recording(quantities, self._where(grid) if local else None, int(self.start))
 
     def _where(self, grid: Grid) -> np.ndarray | Cuboids | Interpolation:
@@ -104,10 +102,9 @@ class Sensor:
         return grid.points(self.mask, "sensor.mask")
 
 
-def _suggestion(name: Any) -> str:
-    close = difflib.get_close_matches(name, RECORD_NAMES, n=1, cutoff=0.6) if isinstance(name, str) else []
-    nearest = f"did you mean {show(close[0])}? " if close else ""
-    return f"{nearest}allowed: {', '.join(RECORD_NAMES)}"
+def record_names() -> dict[str, str]:
+    """Names of what is recorded, k-Wave's, to those of `QUANTITIES`."""
+    return {name.removesuffix("_raw"): name for name in QUANTITIES}
 
 
 def _cuboids(corners: tuple[Any, ...], grid: Grid) -> Cuboids:

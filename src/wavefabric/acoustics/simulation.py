@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole, positive
+from wavefabric.acoustics.arguments import is_whole, positive, require
 from wavefabric.acoustics.check.dispersion import largest_shift
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
@@ -23,7 +23,6 @@ from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.results.file import ResultWriter
 from wavefabric.system.progress import Progress
-from wavefabric.units import show
 
 if TYPE_CHECKING:
     from wavefabric.acoustics.parallel.decomposition import Options
@@ -36,25 +35,13 @@ WITHOUT_SENSOR = ("p_max_all", "p_final")
 def to_problem(
     grid: Grid, medium: Medium, source: Source, sensor: Sensor | None, dt: float | str, steps: int
 ) -> tuple[Problem, Recording]:
-    """The numbers the solver takes.
+    """The numbers the solver takes, of so many time steps of ``dt``, s.
 
-    Parameters
-    ----------
-    grid, medium, source, sensor
-        What is simulated. Without a sensor ``p_max_all`` and ``p_final`` are recorded.
-    dt : float or str
-        Time step, s.
-    steps : int
-        Number of time steps.
-
-    Raises
-    ------
-    InputError
-        If shapes, names or values are wrong.
+    Without a sensor ``p_max_all`` and ``p_final`` are recorded. `InputError` if shapes, names or values are
+    wrong.
     """
     dt = positive(dt, "s", "dt")
-    if not is_whole(steps) or steps < 1:
-        raise InputError(f"steps: {show(steps)}; allowed: a whole number from 1")
+    require(is_whole(steps) and steps >= 1, "steps", steps, "a whole number from 1")
     sensor = Sensor(record=WITHOUT_SENSOR) if sensor is None else sensor
     for key, value, kind in (("source", source, "Source"), ("sensor", sensor, "Sensor")):
         if not hasattr(value, "on"):
@@ -99,26 +86,19 @@ def simulate(
     record : str or sequence of str, optional
         Instead of a sensor: other quantities of the whole domain, such as ``"u_max_all"``.
     dt : float or str, optional
-        Time step, s. Default: from `cfl`.
-    steps : int, optional
-        Number of time steps. Default: from `t_end`.
-    t_end : float or str, optional
-        Time of the last step, s. Default: the time to cross the grid's diagonal at the smallest sound speed.
-    cfl : float
-        c_max Δt / min Δx, if no `dt` is given; less where that is not stable (`Grid.time_step`).
-    device : str
-        ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        Time step, s. Default: from `cfl`, c_max Δt / min Δx; less if that is not stable (`Grid.time_step`).
+    steps, t_end : int; float or str, optional
+        Number of time steps, or the time of the last one, s. Default: the time to cross the grid's diagonal
+        at the smallest sound speed.
+    device, precision : str
+        ``"auto"``, ``"cpu"`` or ``"cuda"``; ``"single"`` or ``"double"``.
     threads : int, optional
         Threads on the CPU. By default as many as suit the grid (one below some 10⁵ points in 3-D and 2·10⁶ in
         2-D), at most all; under ``mpiexec`` one a rank.
-    precision : str
-        ``"single"`` or ``"double"``.
     progress : Progress, optional
         Is shown where the run is.
     output : path, optional
-        Result file to write; looked at before the run.
-    force : bool
-        Replace an output file that is there.
+        Result file to write; looked at before the run. `force` replaces one that is there.
     checkpoint : path, optional
         File that is saved every ten minutes. The same call goes on from it; it is removed at the end. Time
         series are kept in files beside it until then.
@@ -200,7 +180,7 @@ def solve(
     """
     # Late: building a problem should not pay for Numba.
     from wavefabric.acoustics.check.rules import check, check_recording
-    from wavefabric.acoustics.recording.gather import broadcast
+    from wavefabric.acoustics.recording.delivery import broadcast
     from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
     from wavefabric.acoustics.run import Checkpoints, communicator, run
 
@@ -209,7 +189,8 @@ def solve(
     check_recording(problem, recording)
     if check_stability:
         _check_stability(problem, comm, checkpoint, options)
-    _warn(problem, comm)
+    if comm.rank == 0:
+        _warn(problem)
     if checkpoint is not None and output is not None and Path(checkpoint).resolve() == Path(output).resolve():
         raise InputError(f"checkpoint: {checkpoint} is the output too; allowed: another file")
     # Of rank 0 alone, as are the sink's arrays.
@@ -233,28 +214,20 @@ def _check_stability(problem: Problem, comm: Communicator, checkpoint: Any, opti
 
     # A run that goes on was stable when it began.
     goes_on = checkpoint is not None and on_first_rank(comm, lambda: Path(checkpoint).exists())
-    verdict = stability(
-        problem,
-        comm=comm,
-        dtype=PRECISIONS.get(options.get("precision", "single"), np.float32),
-        options=options.get("decomposition"),
-        trials=not goes_on,
-    )
+    dtype = PRECISIONS.get(options.get("precision", "single"), np.float32)
+    shared = options.get("decomposition")
+    verdict = stability(problem, comm=comm, dtype=dtype, options=shared, trials=not goes_on)
     if verdict.warning:
         raise InputError(verdict.refusal(", or check_stability=False"))
 
 
-def _warn(problem: Problem, comm: Communicator) -> None:
+def _warn(problem: Problem) -> None:
     """Warn of frequencies that the grid does not carry, and of a phase speed far from the sound speed."""
     from wavefabric.acoustics.check.source_band import band_warnings
 
-    if comm.rank:
-        return
     lines = band_warnings(problem)
     if shift := largest_shift(problem):
-        lines.append(
-            f"medium.alpha_power: {shift}; dispersion=False leaves that out, or give a sound speed that "
-            "makes up for it"
-        )
+        advice = "dispersion=False leaves that out, or give a sound speed that makes up for it"
+        lines.append(f"medium.alpha_power: {shift}; {advice}")
     for line in lines:
         warnings.warn(line, stacklevel=4)

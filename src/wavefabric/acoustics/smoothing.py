@@ -9,16 +9,8 @@ import scipy.fft
 def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
     """Multiply the spectrum by a rotated Blackman window, as k-Wave does by default.
 
-    Parameters
-    ----------
-    field : ndarray of real, any number of dimensions
-    restore_max : bool
-        Scale the result so that the largest magnitude stays what it was.
-
-    Returns
-    -------
-    ndarray
-        Same shape and dtype (float64 if the field was not of a float type).
+    With ``restore_max`` the result is scaled so that the largest magnitude stays what it was. Shape and dtype
+    stay; float64 if the field was not of a float type.
 
     Notes
     -----

@@ -92,11 +92,10 @@ class Source:
             raise InputError("source.p: p and p_mask go together; allowed: both or none")
         if self.p is not None:
             parameters["pressure_source"] = self._pressure(grid, sound_speed, dt)
-        velocities = {"ux": self.ux, "uy": self.uy, "uz": self.uz}
-        if any(u is not None for u in velocities.values()) != (self.u_mask is not None):
+        if any(u is not None for u in (self.ux, self.uy, self.uz)) != (self.u_mask is not None):
             raise InputError("source.u_mask: ux, uy or uz and u_mask go together; allowed: both or none")
         if self.u_mask is not None:
-            parameters["velocity_source"] = self._velocity(grid, sound_speed, dt, velocities)
+            parameters["velocity_source"] = self._velocity(grid, sound_speed, dt)
         if self.transducer is not None:
             parameters["transducer"] = _transducer(self.transducer, grid, sound_speed, dt)
         if not parameters:
@@ -107,24 +106,20 @@ class Source:
         check_choice(self.p_mode, _MODES, "source.p_mode")
         index = grid.points(self.p_mask, "source.p_mask")
         c = _at(sound_speed, index)
-        if self.p_mode == "dirichlet":
-            scale = 1 / (grid.dimensions * c**2)
-        else:
-            scale = 2 * dt / (grid.dimensions * c * grid.spacing[0])
+        additive = 2 * dt / (grid.dimensions * c * grid.spacing[0])
+        scale = 1 / (grid.dimensions * c**2) if self.p_mode == "dirichlet" else additive
         return PressureSource(index, _scaled(self.p, scale, index.size, "source.p"), self.p_mode)
 
-    def _velocity(
-        self, grid: Grid, sound_speed: float | np.ndarray, dt: float, velocities: dict[str, Any]
-    ) -> VelocitySource:
+    def _velocity(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> VelocitySource:
         if grid.dimensions == 2 and self.uz is not None:
             raise InputError("source.uz: is given on a grid of 2 dimensions; allowed: None")
         check_choice(self.u_mode, _MODES, "source.u_mode")
         index = grid.points(self.u_mask, "source.u_mask")
-        c = _at(sound_speed, index)
-        signals = []
-        for d, (name, u) in zip(grid.spacing, velocities.items(), strict=False):
+        c, signals = _at(sound_speed, index), []
+        for axis, d in zip("xyz", grid.spacing, strict=False):
+            u = getattr(self, f"u{axis}")
             scale = np.ones(1) if self.u_mode == "dirichlet" else 2 * c * dt / d
-            signals.append(None if u is None else _scaled(u, scale, index.size, f"source.{name}"))
+            signals.append(None if u is None else _scaled(u, scale, index.size, f"source.u{axis}"))
         return VelocitySource(index, tuple(signals), self.u_mode)
 
 
@@ -145,9 +140,8 @@ def _transducer(
         )
     steps = signal.size - int(delay.max())
     if steps < 1:
-        raise InputError(
-            f"{key}.delay: up to {delay.max()} steps; allowed: below {signal.size}, the signal's samples"
-        )
+        allowed = f"below {signal.size}, the signal's samples"
+        raise InputError(f"{key}.delay: up to {delay.max()} steps; allowed: {allowed}")
     # One signal serves all points, hence the mean sound speed, as in k-Wave.
     scale = 2 * float(np.mean(_at(sound_speed, index))) * dt / grid.spacing[0]
     return TransducerSource(index, delay.astype(np.int64), signal * scale, steps)

@@ -1,5 +1,5 @@
-"""What a user measures on his own machine: steps, exchanges, scaling; each module is a command.
+"""What a user measures on his own machine: steps, exchanges, scaling; a module for each command.
 
-Each has ``run(...)`` (a dict that JSON takes), ``table(result)`` and ``plot(result, path)``. May import
-everything but `cli`.
+It has ``run(...)`` (a dict that JSON takes; `InputError` for an option that is not allowed, or what does not
+fit), ``table(result)`` and ``plot(result, path)``. May import everything but `cli`.
 """

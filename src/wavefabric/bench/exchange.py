@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from wavefabric.bench.frame import check_range, check_words, percent, result_of, rows, silent
 from wavefabric.collectives import Schedule, all_to_all, direct_all_gather, point_to_point
 from wavefabric.errors import InputError
 from wavefabric.execution import report
@@ -19,30 +20,12 @@ from wavefabric.results.plots import GREY
 
 PATTERNS = ("ping", "ring", "halo", "all-gather", "all-to-all")
 _DTYPE = np.dtype(np.int32)
-#: Where the figures of `PEAKS` come from.
+#: Bus bandwidths in GB/s where nothing else runs: of a pattern between GPUs, one of them through one
+#: transport, and of any pattern through MPI by number of ranks, which share the memory of their host.
+_PEAKS = {"ping": 373.0, "ring": 353.0, "halo": 353.0, "all-gather": 329.0, "all-to-all": 347.0}
+_PING_MPI_CUDA = 340.0
+_MPI_PEAKS = {2: 4.6, 4: 2.6}
 _SOURCE = "measured on 4 H200, 2026"
-
-
-class Peak(NamedTuple):
-    """Bus bandwidth in GB/s where nothing else runs; None: of any pattern, transport or number of ranks."""
-
-    pattern: str | None
-    transport: str | None
-    ranks: int | None
-    gb_per_s: float
-
-
-#: The first that fits counts. Ranks share the memory of their host: host-staged MPI has one for all patterns.
-PEAKS = (
-    Peak(None, "mpi", 2, 4.6),
-    Peak(None, "mpi", 4, 2.6),
-    Peak("ping", "mpi-cuda", None, 340.0),
-    Peak("ping", None, None, 373.0),
-    Peak("ring", None, None, 353.0),
-    Peak("halo", None, None, 353.0),
-    Peak("all-gather", None, None, 329.0),
-    Peak("all-to-all", None, None, 347.0),
-)
 
 
 def run(
@@ -51,36 +34,24 @@ def run(
     sizes: Sequence[int] = (),
     repeats: int = 5,
     peaks: bool = False,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], object] = silent,
 ) -> dict[str, Any]:
     """Time exchanges between all ranks, and check what arrives; collective.
 
     Bandwidths are those of nccl-tests (its PERFORMANCE.md); with S the bytes from rank to rank, K ranks and a
     time t they are S/t of ping and ring, 2S/t of halo, and of all-gather and all-to-all KS/t (algbw) and
     (K − 1)S/t (busbw: what each rank sends, or receives). Sizes are S, multiples of 4; by default 64 KiB to
-    4 MiB on CPUs, to 1 GiB on GPUs. ``peaks`` gives the share of the figures in `PEAKS` too.
+    4 MiB on CPUs, to 1 GiB on GPUs. ``peaks`` gives the share of figures measured on H200 too.
 
-    Returns
-    -------
-    dict
-        ``cases``, one for each transport and pattern, with ``rows`` (bytes, times in µs, algbw and busbw in
-        GB/s of 10⁹ bytes, ``wrong``: elements that did not arrive as they were sent) and ``latency_us`` (the
-        time of the smallest size); ``unavailable``, transports with the reason; ``machine``.
-
-    Raises
-    ------
-    InputError
-        If an option is not allowed, or the buffers do not fit.
+    Gives ``cases``, one for each transport and pattern, with ``rows`` (bytes, times in µs, algbw and busbw in
+    GB/s of 10⁹ bytes, ``wrong``: elements that did not arrive as they were sent) and ``latency_us`` (the
+    time of the smallest size); ``unavailable``, transports with the reason; ``machine``.
     """
-    for pattern in patterns:
-        if pattern not in PATTERNS:
-            raise InputError(f"patterns: {pattern!r} given; allowed: {', '.join(PATTERNS)}")
+    check_words("patterns", patterns, PATTERNS)
     for size in sizes:
         if size < _DTYPE.itemsize or size % _DTYPE.itemsize:
             raise InputError(f"sizes: {size} bytes given; allowed: multiples of {_DTYPE.itemsize}")
-    if repeats < 1:
-        raise InputError(f"repeats: {repeats} given; allowed: at least 1")
-    say = progress or (lambda line: None)
+    check_range("repeats", repeats, 1)
     chosen = list(sizes) or sizes_between(*SIZES["cuda" if ranks.on_gpu else "cpu"])
     parts = ranks.size if {"all-gather", "all-to-all"} & set(patterns) else 2
     # Both buffers, and what is expected of one message.
@@ -89,22 +60,20 @@ def run(
     for comm in ranks.each():
         buffers = [comm.allocate((parts * max(chosen) // _DTYPE.itemsize,), _DTYPE) for _ in range(2)]
         for pattern in patterns:
-            rows = []
+            lines = []
             for size in chosen:
-                say(f"{comm.transport}: {pattern}, {size} bytes")
-                rows.append(_measure(ranks, comm, pattern, size, buffers, repeats))
-            cases.append(_case(comm, pattern, rows, peaks))
+                progress(f"{comm.transport}: {pattern}, {size} bytes")
+                lines.append(_measure(ranks, comm, pattern, size, buffers, repeats))
+            case = {"transport": comm.transport, "pattern": pattern, "latency_us": lines[0]["us"]}
+            cases.append(case | {"rows": lines, "facts": comm.describe()})
+            if peaks:
+                best = None if comm.device.name == "cpu" else peak(pattern, comm.transport, comm.size)
+                cases[-1]["peak"] = best
+                for line in lines:
+                    line["share"] = line["busbw"] / best if best else None
         del buffers
-    return {
-        "benchmark": "exchange",
-        "ranks": ranks.size,
-        "repeats": repeats,
-        "sizes": chosen,
-        "peaks": _SOURCE if peaks else None,
-        "cases": cases,
-        "unavailable": ranks.unavailable,
-        "machine": ranks.machine(),
-    }
+    facts = {"repeats": repeats, "sizes": chosen, "peaks": _SOURCE if peaks else None}
+    return result_of(ranks, "exchange", cases, **facts)
 
 
 def schedule_of(pattern: str, ranks: int, elements: int) -> Schedule:
@@ -113,7 +82,7 @@ def schedule_of(pattern: str, ranks: int, elements: int) -> Schedule:
         return direct_all_gather([elements] * ranks)
     if pattern == "all-to-all":
         return all_to_all(np.full((ranks, ranks), elements))
-    steps = {"ping": (1,), "ring": (1,), "halo": (1, -1)}[pattern]
+    steps = (1, -1) if pattern == "halo" else (1,)
     sources = range(1 if pattern == "ping" else ranks)
     return point_to_point(pattern, ranks, [(r, (r + s) % ranks, elements) for r in sources for s in steps])
 
@@ -126,30 +95,10 @@ def bandwidths(pattern: str, ranks: int, size: int, seconds: float) -> tuple[flo
 
 
 def peak(pattern: str, transport: str, ranks: int) -> float | None:
-    """The figure of `PEAKS` in GB/s; None if there is none."""
-    for each in PEAKS:
-        if each.transport is None and transport == "mpi":
-            continue
-        given = zip(each[:3], (pattern, transport, ranks), strict=True)
-        if all(known in (None, asked) for known, asked in given):
-            return each.gb_per_s
-    return None
-
-
-def _case(comm, pattern: str, rows: list[dict[str, Any]], peaks: bool) -> dict[str, Any]:
-    case = {
-        "transport": comm.transport,
-        "pattern": pattern,
-        "latency_us": rows[0]["us"],
-        "rows": rows,
-        "facts": comm.describe(),
-    }
-    if peaks:
-        best = peak(pattern, comm.transport, comm.size) if comm.device.name != "cpu" else None
-        case["peak"] = best
-        for row in rows:
-            row["share"] = row["busbw"] / best if best else None
-    return case
+    """Bus bandwidth in GB/s where nothing else runs; None if it is not known."""
+    if transport == "mpi":
+        return _MPI_PEAKS.get(ranks)
+    return _PING_MPI_CUDA if (pattern, transport) == ("ping", "mpi-cuda") else _PEAKS[pattern]
 
 
 def _measure(ranks: Ranks, comm, pattern: str, size: int, buffers: list, repeats: int) -> dict[str, Any]:
@@ -167,22 +116,21 @@ def _measure(ranks: Ranks, comm, pattern: str, size: int, buffers: list, repeats
 def table(result: dict[str, Any]) -> list:
     """A table for each transport and pattern."""
     tables = []
+    columns = ["size", "bytes", "time us", "algbw GB/s", "busbw GB/s", "#wrong"]
+    cells = ["{size}", "{bytes}", "{us:.1f}", "{algbw:.3g}", "{busbw:.3g}", "{wrong}"]
+    if result["peaks"]:
+        columns, cells = [*columns, "share"], [*cells, "{percent}"]
     for case in result["cases"]:
-        columns = ["size", "bytes", "time us", "algbw GB/s", "busbw GB/s", "#wrong"]
-        columns += ["share"] * bool(result["peaks"])
-        rows = []
-        for row in case["rows"]:
-            cells = [report.size_words(row["bytes"]), str(row["bytes"]), f"{row['us']:.1f}"]
-            cells += [f"{row['algbw']:.3g}", f"{row['busbw']:.3g}", str(row["wrong"])]
-            if result["peaks"]:
-                cells.append("-" if row["share"] is None else f"{row['share'] * 100:.0f} %")
-            rows.append(cells)
+        lines = [
+            line | {"size": report.size_words(line["bytes"]), "percent": percent(line.get("share"))}
+            for line in case["rows"]
+        ]
         caption = f"latency {case['latency_us']:.1f} us"
         if case.get("peak"):
             caption += f"; share of {case['peak']:g} GB/s ({result['peaks']})"
         name = report.transport_name(case["transport"])
         title = f"{case['pattern']}, {name}, {result['ranks']} ranks"
-        tables.append(report.table(title, columns, rows, caption, plain=True))
+        tables.append(report.table(title, columns, rows(lines, *cells), caption, plain=True))
     return tables + report.unavailable(result)
 
 
@@ -191,18 +139,15 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
     patterns = report.distinct(result["cases"], "pattern")
     transports = report.distinct(result["cases"], "transport")
     columns = min(3, max(1, len(patterns)))
-    rows = max(1, -(-len(patterns) // columns))
-    with report.figure(path, (1.2 + 3.3 * columns, 0.8 + 2.7 * rows)) as figure:
-        panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
+    lines = max(1, -(-len(patterns) // columns))
+    with report.figure(path, (1.2 + 3.3 * columns, 0.8 + 2.7 * lines)) as figure:
+        panels = figure.subplots(lines, columns, squeeze=False, sharey=True).ravel()
         for axes, pattern in zip(panels, patterns, strict=False):
             for case in result["cases"]:
                 if case["pattern"] == pattern:
                     _panel(axes, case, report.look(transports.index(case["transport"])))
-            axes.set_title(pattern)
+            axes.set(title=pattern, yscale="log", xlabel="bytes", ylabel="bus bandwidth (GB/s)")
             axes.set_xscale("log", base=2)
-            axes.set_yscale("log")
-            axes.set_xlabel("bytes")
-            axes.set_ylabel("bus bandwidth (GB/s)")
         for axes in panels[len(patterns) :]:
             axes.set_visible(False)
         for number, name in enumerate(transports):

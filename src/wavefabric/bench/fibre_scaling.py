@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.bench.frame import check_range, check_step, check_words, result_of, rows, silent
 from wavefabric.bench.modified_communicators import without_transfers
-from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator, solo
 from wavefabric.execution import measure, report
 from wavefabric.execution.ranks import Ranks, times
@@ -41,7 +41,7 @@ def run(
     exchanges: Sequence[str] = EXCHANGES,
     step: float = 100.0,
     repeats: int = 3,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], object] = silent,
 ) -> dict[str, Any]:
     """Time RK4IP in double precision with a fixed number of modes a rank; collective.
 
@@ -49,24 +49,18 @@ def run(
     are not counted, and times are those of the slowest rank. Powers of rows travel (dense), or of the exact
     groups of rows on each rank (factored). ``step`` (m) does not change the time.
 
-    Returns
-    -------
-    dict
-        ``forms``, one for each form of exchange, with ``one_rank`` (T₁: the unsplit code on the modes of one
-        rank), ``split`` (the split code on the same), ``no_exchange`` (the work of this number of ranks,
-        nothing sent); ``cases``, one for each transport and form, with ``ms`` a step,
-        ``only_communication`` (without the work on what the others sent), ``ratio`` T_K/T₁ and
-        ``exposed_ms`` (ms − no_exchange).
-
-    Raises
-    ------
-    InputError
-        If an option is not allowed, or the fields do not fit.
+    Gives ``forms``, one for each form of exchange, with ``one_rank`` (T₁: the unsplit code on the modes of
+    one rank), ``split`` (the split code on the same), ``no_exchange`` (the work of this number of ranks,
+    nothing sent); ``cases``, one for each transport and form, with ``ms`` a step, ``only_communication``
+    (without the work on what the others sent), ``ratio`` T_K/T₁ and ``exposed_ms`` (ms − no_exchange).
     """
-    say = progress or (lambda line: None)
-    if log2_n is None:
-        log2_n = LOG2_N["cuda" if ranks.on_gpu else "cpu"]
-    _check(ranks, modes_per_rank, log2_n, steps, exchanges, step, repeats)
+    log2_n = LOG2_N["cuda" if ranks.on_gpu else "cpu"] if log2_n is None else log2_n
+    check_range("modes-per-rank", modes_per_rank, 1, _MODES // ranks.size)
+    check_range("log2n", log2_n, 8, 26)
+    check_range("steps", steps, 1)
+    check_range("repeats", repeats, 1)
+    check_step(step)
+    check_words("exchange", exchanges, EXCHANGES)
     bench = _Bench(ranks, modes_per_rank, 1 << log2_n, steps, step, repeats)
     for form in exchanges:
         options = PropagationOptions("rk4ip", step=step, exchange=form)
@@ -74,55 +68,24 @@ def run(
         ranks.check_memory(needed, f"modes-per-rank: {modes_per_rank} of 2^{log2_n} samples")
     forms = []
     for form in exchanges:
-        say(f"{form}: one rank, and split without exchange")
+        progress(f"{form}: one rank, and split without exchange")
         forms.append(bench.form(form))
     cases = []
     for comm in ranks.each():
         for measured in forms:
             form = measured["exchange"]
-            say(f"{comm.transport}, {form}: {steps} steps, {repeats} times")
+            progress(f"{comm.transport}, {form}: {steps} steps, {repeats} times")
             cases.append(bench.case(comm, form, measured))
-    return {
-        "benchmark": "fibre-scaling",
-        "ranks": ranks.size,
-        "modes_per_rank": modes_per_rank,
-        "samples": bench.n,
-        "steps": steps,
-        "repeats": repeats,
-        "forms": forms,
-        "cases": cases,
-        "unavailable": ranks.unavailable,
-        "machine": ranks.machine(),
-    }
-
-
-def _check(ranks, modes_per_rank, log2_n, steps, exchanges, step, repeats) -> None:
-    most = _MODES // ranks.size
-    if not 1 <= modes_per_rank <= most:
-        raise InputError(f"modes-per-rank: {modes_per_rank} on {ranks.size} ranks; allowed: 1 to {most}")
-    if not 8 <= log2_n <= 26:
-        raise InputError(f"log2n: {log2_n} given; allowed: 8 to 26")
-    if steps < 1 or repeats < 1:
-        raise InputError(f"steps, repeats: {steps}, {repeats} given; allowed: at least 1")
-    if not step > 0:
-        raise InputError(f"step: {step} m given; allowed: a positive length")
-    for name in exchanges:
-        if name not in EXCHANGES:
-            raise InputError(f"exchange: {name!r} given; allowed: {', '.join(EXCHANGES)}")
+    facts = {"modes_per_rank": modes_per_rank, "samples": bench.n, "steps": steps, "repeats": repeats}
+    return result_of(ranks, "fibre-scaling", cases, **facts, forms=forms)
 
 
 def first_modes(modes: int) -> Fibre:
     """The first modes of the 62.5 µm fibre, a group cut if need be."""
     groups = next(g for g in range(1, 16) if g * (g + 1) // 2 >= modes)
     whole = graded_index_62_5(groups)
-    return replace(
-        whole,
-        labels=whole.labels[:modes],
-        groups=whole.groups[:modes],
-        alpha=whole.alpha[:modes],
-        beta=whole.beta[:modes],
-        a_eff=whole.a_eff[:modes],
-    )
+    by_mode = {name: getattr(whole, name)[:modes] for name in ("labels", "groups", "alpha", "beta", "a_eff")}
+    return replace(whole, **by_mode)
 
 
 class _Bench:
@@ -196,25 +159,26 @@ class _Bench:
 def table(result: dict[str, Any]) -> list:
     """A table for each form of exchange."""
     ranks, tables = result["ranks"], []
+    own = {
+        "one_rank": "one rank, unsplit",
+        "split": "one rank, split code",
+        "no_exchange": f"{ranks} ranks, nothing sent",
+    }
     for form in result["forms"]:
-        name, rows = form["exchange"], []
-        for key, words in (
-            ("one_rank", "one rank, unsplit"),
-            ("split", "one rank, split code"),
-            ("no_exchange", f"{ranks} ranks, nothing sent"),
-        ):
-            rows.append((words, f"{form[key]['ms']:.3g}", f"{form[key].get('ratio', 1):.2f}", *"---"))
-        for case in result["cases"]:
-            if case["exchange"] == name:
-                bare = case["only_communication"]
-                words = f"{ranks} ranks, {report.transport_name(case['transport'])}"
-                cells = (words, f"{case['ms']:.3g}", f"{case['ratio']:.2f}", f"{bare['ms']:.3g}")
-                rows.append((*cells, f"{bare['ratio']:.2f}", f"{case['exposed_ms']:.3g}"))
+        alone = [{"ratio": 1.0} | form[key] | {"words": words} for key, words in own.items()]
+        cases = [case for case in result["cases"] if case["exchange"] == form["exchange"]]
+        times = "{ms:.3g}", "{ratio:.2f}"
+        bare = "{only_communication[ms]:.3g}", "{only_communication[ratio]:.2f}", "{exposed_ms:.3g}"
+        lines = [
+            *rows(alone, "{words}", *times, *"---"),
+            *rows(cases, f"{ranks} ranks, {{via}}", *times, *bare),
+        ]
+        what = f"{ranks} x {result['modes_per_rank']} modes x {result['samples']} samples"
         tables.append(
             report.table(
-                f"{ranks} x {result['modes_per_rank']} modes x {result['samples']} samples, {name}",
+                f"{what}, {form['exchange']}",
                 ("<", "ms a step", "T_K/T_1", "only comm. ms", "T_K/T_1", "exposed ms"),
-                rows,
+                lines,
                 "only communication: powers of the others travel but are not used; exposed: more than "
                 "the same work takes with nothing sent",
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.bench.frame import calls, check_range, check_step, check_words, percent, rows, silent
 from wavefabric.bench.plain_rk4ip import PlainRK4IP
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
@@ -38,7 +38,7 @@ def run(
     plain: bool = True,
     device: str | Device = "auto",
     threads: int | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], object] = silent,
 ) -> dict[str, Any]:
     """Time one step of each integrator and look at where the time goes.
 
@@ -49,66 +49,45 @@ def run(
     default `CASES`. ``step`` (m) changes the error, not the time. After ``error_steps`` steps complex64 is
     compared with complex128 (0: not). ``plain`` also times the plain RK4IP, of about ten fields of memory.
 
-    Returns
-    -------
-    dict
-        ``copy_bytes_per_second`` and ``cases``, each with ``eight_ffts``, ``plain`` and ``integrators``
-        (times in ms, ``fft_share``, ``passes``, ``bytes_allocated``, ``peak_fields``, …), and ``machine``.
-
-    Raises
-    ------
-    InputError
-        If an option is not allowed.
+    Gives ``copy_bytes_per_second`` and ``cases``, each with ``eight_ffts``, ``plain`` and ``integrators``
+    (times in ms, ``fft_share``, ``passes``, ``bytes_allocated``, ``peak_fields``, …), and ``machine``.
     """
     device = get_device(device, threads) if isinstance(device, str) else device
     chosen = tuple(cases) or CASES["cpu" if device.name == "cpu" else "cuda"]
-    _check(chosen, precisions, integrators, step, repeats, error_steps)
-    say = progress or (lambda line: None)
-    say("copy bandwidth")
+    for field_rows, log2_n in chosen:
+        _groups(field_rows)
+        if not 8 <= log2_n <= 26:
+            raise InputError(f"case: 2^{log2_n} samples given; allowed: 2^8 to 2^26")
+    check_words("precision", precisions, DTYPES)
+    check_words("integrators", integrators, INTEGRATORS)
+    check_step(step)
+    check_range("repeats", repeats, 1)
+    check_range("error-steps", error_steps, 0)
+    progress("copy bandwidth")
     bandwidth = measure.copy_bandwidth(device)
-    result: dict[str, Any] = {
+    lines = []
+    for field_rows, log2_n in chosen:
+        fibre = graded_index_62_5(_groups(field_rows))
+        for precision in precisions:
+            case = _Case(device, fibre, 1 << log2_n, DTYPES[precision], step, repeats, bandwidth, progress)
+            lines.append(case.run(integrators, error_steps, plain))
+    return {
         "benchmark": "fibre-step",
         "step_m": step,
         "repeats": repeats,
         "copy_bytes_per_second": bandwidth,
-        "cases": [],
+        "cases": lines,
+        "machine": measure.machine(device),
     }
-    for rows, log2_n in chosen:
-        fibre = graded_index_62_5(_groups(rows))
-        for precision in precisions:
-            case = _Case(device, fibre, 1 << log2_n, DTYPES[precision], step, repeats, bandwidth, say)
-            result["cases"].append(case.run(integrators, error_steps, plain))
-    result["machine"] = measure.machine(device)
-    return result
-
-
-def _check(cases, precisions, integrators, step, repeats, error_steps) -> None:
-    for rows, log2_n in cases:
-        _groups(rows)
-        if not 8 <= log2_n <= 26:
-            raise InputError(f"case: 2^{log2_n} samples given; allowed: 2^8 to 2^26")
-    for key, given, allowed in (
-        ("precision", precisions, DTYPES),
-        ("integrators", integrators, INTEGRATORS),
-    ):
-        for name in given:
-            if name not in allowed:
-                raise InputError(f"{key}: {name!r} is unknown; allowed: {', '.join(allowed)}")
-    if not (step > 0 and math.isfinite(step)):
-        raise InputError(f"step: {step} m given; allowed: a positive length")
-    if repeats < 1 or error_steps < 0:
-        raise InputError(
-            f"repeats, error_steps: {repeats}, {error_steps} given; allowed: at least 1 and at least 0"
-        )
 
 
 def _groups(rows: int) -> int:
     """Mode groups whose modes have so many rows."""
-    for groups in range(1, 16):
-        if groups * (groups + 1) == rows:
-            return groups
-    allowed = ", ".join(str(g * (g + 1)) for g in range(1, 16))
-    raise InputError(f"case: {rows} rows given; allowed (two rows a mode, whole groups): {allowed}")
+    known = {groups * (groups + 1): groups for groups in range(1, 16)}
+    if rows not in known:
+        allowed = ", ".join(map(str, known))
+        raise InputError(f"case: {rows} rows given; allowed (two rows a mode, whole groups): {allowed}")
+    return known[rows]
 
 
 class _Case:
@@ -156,8 +135,8 @@ class _Case:
         """Reads or writes of the whole field that the memory could do in the same time."""
         return ms * 1e-3 * self.bandwidth / self.bytes
 
-    def field(self, dtype=None):
-        A = self.device.empty((self.fibre.rows, self.n), dtype or self.dtype)
+    def field(self):
+        A = self.device.empty((self.fibre.rows, self.n), self.dtype)
         self.transmitter.fill(self.device, A, modes=self.fibre.modes)
         return A
 
@@ -183,13 +162,15 @@ class _Case:
         return measure.milliseconds(self.device, work, self.repeats, between=shrink)
 
     def plain(self) -> list[float]:
-        peer = PlainRK4IP(self.device, self.fibre, self.n, self.grid.sample_rate, self.dtype, self.h)
-        held = [self.field()]
+        peer, held = self.peer(), [self.field()]
 
         def step() -> None:
             held[0] = peer.step(held[0])
 
         return measure.milliseconds(self.device, step, self.repeats)
+
+    def peer(self) -> PlainRK4IP:
+        return PlainRK4IP(self.device, self.fibre, self.n, self.grid.sample_rate, self.dtype, self.h)
 
     def operators(self, dtype=None) -> FibreOperators:
         return FibreOperators(self.device, self.fibre, self.n, self.grid.sample_rate, dtype or self.dtype)
@@ -204,10 +185,7 @@ class _Case:
         integrator.step(A, self.h)
         cost = vars(operators.counts - before)
         graph = self.device.graph(lambda: integrator.step(A, self.h))
-        each = 1
-        first = measure.milliseconds(self.device, graph, 1)[0]
-        if first < 5:
-            each = min(200, math.ceil(5 / max(first, 1e-3)))
+        each = calls(self.device, graph, 5)
         line: dict[str, Any] = {"name": name}
         line |= measure.summary(measure.milliseconds(self.device, graph, self.repeats, each))
         with measure.allocations(self.device) as step:
@@ -238,8 +216,7 @@ class _Case:
 
     def difference_from_plain(self, steps: int = 3) -> float:
         """Relative L2 difference between this package's RK4IP and the plain one."""
-        peer = PlainRK4IP(self.device, self.fibre, self.n, self.grid.sample_rate, self.dtype, self.h)
-        operators = self.operators()
+        peer, operators = self.peer(), self.operators()
         A, B = self.field(), self.field()
         INTEGRATORS["rk4ip"](operators).advance(A, self.h, steps)
         for _ in range(steps):
@@ -252,7 +229,7 @@ class _Case:
         for dtype in (np.complex64, np.complex128):
             operators = self.operators(dtype)
             A = operators.empty()
-            A[...] = self.field(np.complex64)
+            A[...] = self.field()
             integrator = INTEGRATORS[name](operators)
             operators.prepare(*integrator.lengths(self.h))
             integrator.advance(A, self.h, steps)
@@ -261,54 +238,48 @@ class _Case:
         return measure.relative_error(self.device, *out)
 
 
-def _shape(case: dict[str, Any]) -> str:
-    return f"{case['rows']} x 2^{case['samples'].bit_length() - 1}"
-
-
 def table(result: dict[str, Any]) -> list:
     """A table a case, and one of the errors of complex64."""
-    tables = [_cost_table(case, result["copy_bytes_per_second"]) for case in result["cases"]]
-    errors = []
-    for case in result["cases"]:
-        for line in case["integrators"]:
-            if "error_steps" in line:
-                steps, error = line["error_steps"], line["error_against_complex128"]
-                errors.append(
-                    (_shape(case), line["name"], str(steps), f"{error:.2e}", f"{error / steps:.1e}")
-                )
-    if errors:
+    cases = [case | {"log2_n": case["samples"].bit_length() - 1} for case in result["cases"]]
+    tables = [_cost_table(case, result["copy_bytes_per_second"]) for case in cases]
+    lines = [case | line for case in cases for line in case["integrators"] if "error_steps" in line]
+    if lines:
+        for line in lines:
+            line["each"] = line["error_against_complex128"] / line["error_steps"]
         title = f"complex64 against complex128, steps of {result['step_m']:g} m"
         columns = ("<case", "<integrator", "steps", "relative error", "a step")
-        tables.append(report.table(title, columns, errors))
+        cells = (
+            "{rows} x 2^{log2_n}",
+            "{name}",
+            "{error_steps}",
+            "{error_against_complex128:.2e}",
+            "{each:.1e}",
+        )
+        tables.append(report.table(title, columns, rows(lines, *cells)))
     return tables
 
 
 def _cost_table(case: dict[str, Any], bandwidth: float) -> Any:
     eight, plain = case["eight_ffts"], case["plain"]
-    rows = [("eight bare FFTs", f"{eight['ms']:.3g}", "8", "100 %", f"{eight['passes']:.1f}", "1.00", *"---")]
+    lines = [
+        ("eight bare FFTs", f"{eight['ms']:.3g}", "8", "100 %", f"{eight['passes']:.1f}", "1.00", *"---")
+    ]
     if plain:
-        ratio = f"{plain['ms'] / eight['ms']:.2f}"
-        rows.append(
-            ("plain RK4IP", f"{plain['ms']:.3g}", "8", "-", f"{plain['passes']:.1f}", ratio, "1.00", *"--")
-        )
+        times = f"{plain['passes']:.1f}", f"{plain['ms'] / eight['ms']:.2f}"
+        lines.append(("plain RK4IP", f"{plain['ms']:.3g}", "8", "-", *times, "1.00", *"--"))
     for line in case["integrators"]:
         faster = line.get("times_faster_than_plain")
-        rows.append((
-            line["name"],
-            f"{line['ms']:.3g}",
-            str(line["ffts"]),
-            f"{line['fft_share'] * 100:.0f} %",
-            f"{line['passes']:.1f}",
-            f"{line['times_eight_ffts']:.2f}",
-            "-" if faster is None else f"{faster:.2f}",
-            f"{line['bytes_allocated']} B",
+        lines.append((
+            *(line["name"], f"{line['ms']:.3g}", str(line["ffts"]), percent(line["fft_share"])),
+            *(f"{line['passes']:.1f}", f"{line['times_eight_ffts']:.2f}"),
+            *("-" if faster is None else f"{faster:.2f}", f"{line['bytes_allocated']} B"),
             f"{line['peak_fields']:.2f}",
         ))  # fmt: skip
     return report.table(
-        f"{case['rows']} rows x 2^{case['samples'].bit_length() - 1} {case['dtype']}, "
+        f"{case['rows']} rows x 2^{case['log2_n']} {case['dtype']}, "
         f"{case['field_bytes'] / 2**20:.1f} MiB a field; copy {bandwidth / 1e9:.1f} GB/s (read + write)",
         ("<", "ms", "FFTs", "FFT share", "passes", "x 8 FFTs", "plain /", "allocated", "fields"),
-        rows,
+        lines,
         "passes: reads or writes of the whole field that the memory could do in that time",
     )
 

@@ -98,19 +98,14 @@ class KWaveProgram:
         out = given.with_name("out.h5")
         out.unlink(missing_ok=True)
         words = [str(self.path.resolve()), "-i", str(given), "-o", str(out), "-p", "--benchmark", str(steps)]
-        try:
-            if not os.access(self.path, os.X_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            done = subprocess.run(
-                [*_LAUNCHER, *words, *self._options], capture_output=True, text=True, errors="replace"
-            )
-        except OSError as error:
-            raise InputError(f"--peer: {self.path} cannot be run ({error.strerror})") from None
+        if not os.access(self.path, os.X_OK):
+            raise InputError(f"--peer: {self.path} cannot be run ({os.strerror(errno.EACCES)})")
+        command = [*_LAUNCHER, *words, *self._options]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-            raise InputError(
-                f"--peer: {self.path} failed with the exit code {done.returncode}: {said[-1] if said else ''}"
-            )
+            code = f"failed with the exit code {done.returncode}"
+            raise InputError(f"--peer: {self.path} {code}: {said[-1] if said else ''}")
         return self._read(out, steps)
 
     def _read(self, out: Path, steps: int) -> tuple[float, int]:
@@ -125,9 +120,8 @@ class KWaveProgram:
             took = float(seconds.removesuffix("s"))
             memory = int(megabytes.removesuffix("MB")) << 20
         except (OSError, KeyError, ValueError):
-            raise InputError(
-                f"--peer: {self.path} wrote no output that says how long it took ({_SIMULATION}, {_MEMORY})"
-            ) from None
+            says = f"wrote no output that says how long it took ({_SIMULATION}, {_MEMORY})"
+            raise InputError(f"--peer: {self.path} {says}") from None
         if took <= 0:
             raise InputError(f"--peer: {self.path} says that {steps} steps took {took:g} s")
         return took * 1e3 / steps, memory

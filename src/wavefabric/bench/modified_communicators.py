@@ -6,20 +6,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from wavefabric.collectives import Schedule
 from wavefabric.exchange import Communicator
 
 
-class _NoExchange:
-    """An exchange that moves nothing."""
+class NoExchange:
+    """An exchange that moves nothing; of overlaps: nothing is packed or unpacked either."""
 
-    def start(self) -> None:
+    def start(self, *_) -> None:
         pass
 
     def arrived(self, peer: int) -> None:
         pass
 
-    def finish(self) -> None:
+    def finish(self, *_) -> None:
         pass
 
 
@@ -33,7 +35,7 @@ class _NoTransport:
         return self._device.zeros(shape, dtype)
 
     def bind(self, program, buffers, scratch) -> Any:
-        return _NoExchange()
+        return NoExchange()
 
     def describe(self) -> dict:
         return {}
@@ -70,8 +72,8 @@ class _PermutedControl:
         return self._control.bcast(obj, self._order[root])
 
     def gather(self, obj, root=0):
-        gathered = self._control.gather(obj, self._order[root])
-        return None if gathered is None else [gathered[rank] for rank in self._order]
+        gathered = self.all_gather(obj)
+        return gathered if self.rank == root else None
 
     def all_gather(self, obj):
         gathered = self._control.all_gather(obj)
@@ -91,13 +93,9 @@ def permuted(schedule: Schedule, order: list[int]) -> Schedule:
     """A schedule in which rank ``order[r]`` does what rank r did."""
     if order == list(range(schedule.ranks)):
         return schedule
-    transfers, sizes = schedule.transfers.copy(), []
+    places, transfers = np.array(order), schedule.transfers.copy()
     for end in ("src", "dst"):
-        transfers[end] = [order[rank] for rank in transfers[end]]
-    for before in schedule.sizes:
-        after = before.copy()
-        after[order] = before
-        sizes.append(after)
+        transfers[end] = places[transfers[end]]
 
     def holdings(conditions):
         return {
@@ -109,7 +107,7 @@ def permuted(schedule: Schedule, order: list[int]) -> Schedule:
     return replace(
         schedule,
         name=f"{schedule.name}, renumbered",
-        sizes=tuple(sizes),
+        sizes=tuple(sizes[np.argsort(places)] for sizes in schedule.sizes),
         transfers=transfers,
         pre=holdings(schedule.pre),
         post=holdings(schedule.post),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
@@ -10,12 +9,13 @@ from typing import Any
 
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.parallel.stages import HaloExchange
-from wavefabric.bench import ultrasound_ranks as shared
-from wavefabric.bench.modified_communicators import without_transfers
+from wavefabric.bench.frame import Triple, grouped, left_over, result_of, rows, silent
+from wavefabric.bench.modified_communicators import NoExchange, without_transfers
+from wavefabric.bench.ultrasound_ranks import RankSteps, Stepper, even_grid
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
 from wavefabric.execution import report
-from wavefabric.execution.ranks import Ranks, timed
+from wavefabric.execution.ranks import Ranks
 from wavefabric.results.plots import BLUE, GREEN, GREY, ORANGE
 
 OVERLAPS = (2, 4, 8, 16, 32)
@@ -26,57 +26,49 @@ PARTS = {"compute": BLUE, "pack": GREEN, "exchange": ORANGE, "idle": GREY}
 
 def run(
     ranks: Ranks,
-    shape: tuple[int, int, int] | None = None,
+    shape: Triple | None = None,
     overlaps: Sequence[int] = OVERLAPS,
-    grids: Sequence[tuple[int, int, int]] = (),
+    grids: Sequence[Triple] = (),
     media: Sequence[str] = ("homogeneous",),
     precision: str = "single",
     repeats: int = 5,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], object] = silent,
 ) -> dict[str, Any]:
     """Time steps and their parts, each alone; collective.
 
     The whole grid is by default of `SIZES`; it is cut into blocks all along z, and as nearly alike as can be,
     unless ``grids`` are given. What does not fit is left out, and said so.
 
-    Returns
-    -------
-    dict
-        ``cases``, one for each medium, grid, overlap and transport, in ms a step: ``ms`` (the step itself),
-        ``compute`` (the same with overlaps never filled), ``pack`` (packing and unpacking alone),
-        ``exchange`` (messages alone, ready when they start), ``idle`` = ms − their sum if that is positive,
-        else ``hidden`` = what overlapped; and ``speed_up`` over MPI through host memory. ``left_out``: cuts
-        whose blocks are shorter than the overlap.
-
-    Raises
-    ------
-    InputError
-        If an option is not allowed, or a grid does not fit into memory.
+    Gives ``cases``, one for each medium, grid, overlap and transport, in ms a step: ``ms`` (the step itself),
+    ``compute`` (the same with overlaps never filled), ``pack`` (packing and unpacking alone),
+    ``exchange`` (messages alone, ready when they start), ``idle`` = ms − their sum if that is positive,
+    else ``hidden`` = what overlapped; and ``speed_up`` over MPI through host memory. ``left_out``: cuts
+    whose blocks are shorter than the overlap.
     """
-    say = progress or (lambda line: None)
     shape = shape or SIZES["cuda" if ranks.on_gpu else "cpu"]
-    shared.check([shape], media, precision, repeats)
-    chosen = list(grids) or list(dict.fromkeys([(1, 1, ranks.size), shared.even_grid(ranks.size)]))
+    steps = RankSteps(ranks, [shape], media, precision, repeats)
+    chosen = list(grids) or list(dict.fromkeys([(1, 1, ranks.size), even_grid(ranks.size)]))
     plans, left_out = [], []
     for medium, grid, overlap in product(media, chosen, overlaps):
         options = Options("local", grid, overlap)
         if why := _misfit(shape, ranks.size, options):
             left_out.append(why)
             continue
-        shared.check_memory(ranks, medium, shape, precision, options)
+        steps.check_memory(medium, shape, options)
         plans.append((medium, options))
     cases, computed = [], {}
     for comm in ranks.each():
-        for medium, options in plans:
-            say(f"{comm.transport}: {medium}, {report.shape_words(options.grid)}, overlap {options.overlap}")
-            bench = _Case(ranks, comm, repeats, medium, shape, precision, options)
-            key = medium, options.grid, options.overlap
-            if key not in computed:
-                computed[key] = bench.compute()
-            cases.append(bench.run(computed[key]))
-            del bench
+        for plan in plans:
+            medium, options = plan
+            progress(
+                f"{comm.transport}: {medium}, {report.shape_words(options.grid)}, overlap {options.overlap}"
+            )
+            bench = _Case(steps, comm, medium, shape, options)
+            if plan not in computed:
+                computed[plan] = bench.compute()
+            cases.append(bench.run(computed[plan]))
     facts = {"shape": list(shape), "precision": precision, "repeats": repeats, "left_out": left_out}
-    return shared.result_of(ranks, "ultrasound-breakdown", _sped_up(cases), **facts)
+    return result_of(ranks, "ultrasound-breakdown", _sped_up(cases), **facts)
 
 
 def _misfit(shape, ranks: int, options: Options) -> str:
@@ -100,16 +92,6 @@ def _sped_up(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [case | {"speed_up": staged[key(case)] / case["ms"] if staged else None} for case in cases]
 
 
-class _Unfilled:
-    """In place of an exchange of overlaps: nothing is packed, sent or unpacked."""
-
-    def start(self, fields) -> None:
-        pass
-
-    def finish(self, fields, weights=None) -> None:
-        pass
-
-
 class _Counted:
     """An exchange of overlaps that counts how often it is started."""
 
@@ -125,36 +107,32 @@ class _Counted:
 
 
 class _Case:
-    def __init__(self, ranks: Ranks, comm: Communicator, repeats: int, *case):
-        self.ranks, self.comm, self.repeats, self.case = ranks, comm, repeats, case
+    """One medium, cut and transport."""
 
-    def stepper(self) -> shared.RankStepper:
-        self.ranks.control.barrier()  # nobody frees what another still reads
-        gc.collect()
-        return shared.RankStepper(self.comm, *self.case)
+    def __init__(self, steps: RankSteps, comm: Communicator, medium: str, shape: Triple, options: Options):
+        self.steps, self.comm = steps, comm
+        self.medium, self.shape, self.options = medium, shape, options
+
+    def stepper(self) -> Stepper:
+        return self.steps.stepper(self.comm, self.medium, self.shape, self.options)
 
     def compute(self) -> float:
         """ms of a step that never fills its overlaps."""
         stepper = self.stepper()
         halo = stepper.stages.halo  # type: ignore[attr-defined]
-        halo.exchanges = {count: _Unfilled() for count in halo.exchanges}
+        halo.exchanges = {count: NoExchange() for count in halo.exchanges}
         return self.time(stepper)
 
     def run(self, compute: float) -> dict[str, Any]:
-        medium, _, _, options = self.case
         stepper = self.stepper()
         halo: HaloExchange = stepper.stages.halo  # type: ignore[attr-defined]
         counted = {count: _Counted(exchange) for count, exchange in halo.exchanges.items()}
         halo.exchanges = counted  # type: ignore[assignment]
-        before = [exchange.started for exchange in counted.values()]
         stepper()
-        each = {
-            count: exchange.started - old
-            for (count, exchange), old in zip(counted.items(), before, strict=True)
-        }
+        each = {count: exchange.started for count, exchange in counted.items()}
         bound = {count: exchange.inner for count, exchange in counted.items()}
         halo.exchanges = bound
-        times = timed(self.ranks, stepper, self.repeats)
+        times = self.steps.times(stepper)
         # After their finish: a fused step leaves an exchange under way.
         for exchange in bound.values():
             exchange.exchange.finish()
@@ -163,9 +141,9 @@ class _Case:
         rest = times["ms"] - compute - pack - exchange
         return times | {
             "transport": self.comm.transport,
-            "medium": medium,
-            "grid": list(options.grid),
-            "overlap": options.overlap,
+            "medium": self.medium,
+            "grid": list(self.options.grid or ()),
+            "overlap": self.options.overlap,
             "bytes_sent_a_step": sum(n * bound[count].bytes for count, n in each.items()),
             "compute": compute,
             "pack": pack,
@@ -182,10 +160,11 @@ class _Case:
                 bound[count].exchange.start()
                 bound[count].exchange.finish()
 
-    def packing(self, stepper, counted, each) -> Callable[[], None]:
+    def packing(self, stepper: Stepper, counted, each) -> Callable[[], None]:
         """Packing and unpacking of a step, with exchanges that move nothing."""
         shape, dtype = stepper.stages.coefficients.shape, stepper.stages.coefficients.dtype
-        halo = HaloExchange(without_transfers(self.comm), stepper.decomposition, shape, dtype, set(counted))
+        cut = decompose(self.shape, self.comm.size, self.options)
+        halo = HaloExchange(without_transfers(self.comm), cut, shape, dtype, set(counted))
         fields = {count: exchange.fields for count, exchange in counted.items() if exchange.fields}
 
         def work() -> None:
@@ -195,40 +174,34 @@ class _Case:
 
         return work
 
-    def time(self, work) -> float:
-        return timed(self.ranks, work, self.repeats)["ms"]
+    def time(self, work: Callable[[], Any]) -> float:
+        return self.steps.times(work)["ms"]
 
 
 def _grouped(result: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Cases by medium and grid."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for case in result["cases"]:
-        groups.setdefault((case["medium"], report.shape_words(case["grid"])), []).append(case)
-    return groups
+    """Cases by medium and blocks."""
+    cases = [case | {"blocks": report.shape_words(case["grid"])} for case in result["cases"]]
+    return grouped(cases, "medium", "blocks")
 
 
 def table(result: dict[str, Any]) -> list:
     """A table a medium and grid of blocks."""
     tables: list = []
+    cells = [f"{{{key}:.3g}}" for key in ("ms", *PARTS, "hidden")]
     for (medium, grid), cases in _grouped(result).items():
-        rows = [
-            (
-                *(str(case["overlap"]), report.transport_name(case["transport"])),
-                *(f"{case[key]:.3g}" for key in ("ms", *PARTS, "hidden")),
-                f"{case['bytes_sent_a_step'] / 2**20:.1f}",
-                "-" if case["speed_up"] is None else f"{case['speed_up']:.2f}",
-            )
-            for case in sorted(cases, key=lambda case: case["overlap"])
-        ]
+        for case in cases:
+            case["mib"] = case["bytes_sent_a_step"] / 2**20
+            case["times"] = "-" if case["speed_up"] is None else f"{case['speed_up']:.2f}"
+        cases.sort(key=lambda case: case["overlap"])
         tables.append(
             report.table(
                 f"{report.shape_words(result['shape'])}, {medium}, {grid} blocks",
                 ("overlap", "<", "step ms", *PARTS, "hidden", "MiB sent", "x MPI"),
-                rows,
+                rows(cases, "{overlap}", "{via}", *cells, "{mib:.1f}", "{times}"),
                 "parts are timed alone; hidden: by how much they add up to more than the step",
             )
         )
-    return tables + [f"left out: {line}" for line in result["left_out"]] + report.unavailable(result)
+    return tables + left_over(result)
 
 
 def plot(result: dict[str, Any], path: str | Path) -> None:
@@ -262,8 +235,7 @@ def _part_bars(axes, cases: list[dict[str, Any]], transports: list[str]) -> None
         axes.plot([x - 0.45 * width, x + 0.45 * width], [case["ms"]] * 2, color="black", linewidth=1)
     middle = [at + 0.4 - width / 2 for at in range(len(overlaps))]
     axes.set_xticks(middle, [str(overlap) for overlap in overlaps])
-    axes.set_ylabel("ms a step")
-    axes.set_xlabel("overlap (points)")
+    axes.set(xlabel="overlap (points)", ylabel="ms a step")
 
 
 def _speed_ups(axes, cases: list[dict[str, Any]], transports: list[str]) -> None:
@@ -274,5 +246,4 @@ def _speed_ups(axes, cases: list[dict[str, Any]], transports: list[str]) -> None
     if axes.lines:
         axes.legend(fontsize=8)
     report.log2_ticks(axes, sorted({case["overlap"] for case in cases}))
-    axes.set_xlabel("overlap (points)")
-    axes.set_ylabel("times faster than MPI")
+    axes.set(xlabel="overlap (points)", ylabel="times faster than MPI")

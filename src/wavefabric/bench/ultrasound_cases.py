@@ -29,9 +29,9 @@ def problem(medium: str, shape: tuple[int, int, int], steps: int, precision: str
     fastest = _SPEED * (1.1 if mixed else 1.0)
     pml = tuple(min(10, n // 4) for n in shape)
 
-    def grid(background: float, change: float, along: int | None = None) -> np.ndarray:
+    def grid(background: float, change: float, along: int | None = None) -> Any:
         """background (1 + change · shape), half a point further along an axis if one is given."""
-        return _grid(shape, dtype, along, lambda s: background * (1 + change * s))
+        return _grid(shape, dtype, along, lambda s: background * (1 + change * s)) if mixed else background
 
     return Problem(
         shape=shape,
@@ -41,9 +41,9 @@ def problem(medium: str, shape: tuple[int, int, int], steps: int, precision: str
         reference_speed=fastest,
         pml_size=pml,  # type: ignore[arg-type]
         pml_alpha=(2.0, 2.0, 2.0),
-        sound_speed=grid(_SPEED, 0.1) if mixed else _SPEED,
-        density=grid(_DENSITY, 0.2) if mixed else _DENSITY,
-        density_staggered=tuple(grid(_DENSITY, 0.2, axis) if mixed else _DENSITY for axis in range(3)),
+        sound_speed=grid(_SPEED, 0.1),
+        density=grid(_DENSITY, 0.2),
+        density_staggered=tuple(grid(_DENSITY, 0.2, axis) for axis in range(3)),
         nonlinearity=grid(6.0, 0.3) if mixed else None,
         absorption="power_law" if mixed else "none",
         alpha_coeff=grid(0.5, 0.5) if mixed else 0.0,

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
-from wavefabric.bench import ultrasound_ranks as shared
+from wavefabric.bench.frame import Triple, grouped, left_over, result_of, rows, silent
 from wavefabric.bench.modified_communicators import PermutedCommunicator
 from wavefabric.bench.ultrasound_breakdown import SIZES
+from wavefabric.bench.ultrasound_ranks import RankSteps, grids
 from wavefabric.errors import InputError
 from wavefabric.execution import report
 from wavefabric.execution.ranks import Ranks
@@ -22,56 +23,44 @@ PLACEMENTS = ("identity", "reversed", "round-robin")
 
 def run(
     ranks: Ranks,
-    shape: tuple[int, int, int] | None = None,
+    shape: Triple | None = None,
     placements: Sequence[str] = ("identity", "round-robin"),
     medium: str = "homogeneous",
     overlap: int = 16,
     precision: str = "single",
     repeats: int = 5,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], object] = silent,
 ) -> dict[str, Any]:
     """Time steps of the local form for all numbers of blocks along x, y and z; collective.
 
     Placements are of `PLACEMENTS`; ``"all"`` (permutations of ranks, mirrored ones once; up to 5 ranks); or
     ranks with a dash between, ``"0-2-1-3"``: what block 0, block 1, … is computed by.
 
-    Returns
-    -------
-    dict
-        ``cases``, one for each cut, placement and transport: ``ms`` a step, ``halo_points`` (of the rank with
-        most). ``left_out``: cuts whose blocks are shorter than the overlap.
-
-    Raises
-    ------
-    InputError
-        If an option is not allowed, or the grid does not fit.
+    Gives ``cases``, one for each cut, placement and transport: ``ms`` a step, ``halo_points`` (of the rank
+    with most). ``left_out``: cuts whose blocks are shorter than the overlap.
     """
-    say = progress or (lambda line: None)
     shape = shape or SIZES["cuda" if ranks.on_gpu else "cpu"]
-    shared.check([shape], [medium], precision, repeats)
+    steps = RankSteps(ranks, [shape], [medium], precision, repeats)
     orders = orders_of(placements, ranks.size)
     plans, left_out = [], []
-    for grid in shared.grids(ranks.size):
+    for grid in grids(ranks.size):
         options = Options("local", grid, overlap)
         try:
             cut = decompose(shape, ranks.size, options)
         except InputError as error:
             left_out.append(str(error))
             continue
-        shared.check_memory(ranks, medium, shape, precision, options)
+        steps.check_memory(medium, shape, options)
         halo = max(math.prod(part.size) - math.prod(part.owned_size) for part in cut.subdomains)
         plans.append((options, {"grid": list(grid), "halo_points": halo}))
     cases = []
     for comm in ranks.each():
         for (options, cut), (name, order) in itertools.product(plans, orders.items()):
-            say(f"{comm.transport}: {report.shape_words(cut['grid'])}, {name}")
-            permuted = PermutedCommunicator(comm, order)
-            times = shared.step_time(ranks, permuted, repeats, medium, shape, precision, options)
+            progress(f"{comm.transport}: {report.shape_words(cut['grid'])}, {name}")
+            times = steps.time(PermutedCommunicator(comm, order), medium, shape, options)
             cases.append({**times, "transport": comm.transport, **cut, "placement": name, "places": order})
-            del permuted
     facts = {"shape": list(shape), "medium": medium, "overlap": overlap, "precision": precision}
-    facts |= {"repeats": repeats, "left_out": left_out}
-    return shared.result_of(ranks, "ultrasound-cuts", cases, **facts)
+    return result_of(ranks, "ultrasound-cuts", cases, **facts, repeats=repeats, left_out=left_out)
 
 
 def orders_of(names: Sequence[str], ranks: int) -> dict[str, list[int]]:
@@ -98,34 +87,28 @@ def orders_of(names: Sequence[str], ranks: int) -> dict[str, list[int]]:
                 f"placements: {name!r} given; allowed: {allowed}{'-'.join(map(str, identity[::-1]))}"
             )
         orders[name] = order
-    first_names: dict[tuple[int, ...], str] = {}
-    for name, order in orders.items():
-        first_names.setdefault(tuple(order), name)
-    return {name: list(order) for order, name in first_names.items()}
+    first_names = {tuple(order): name for name, order in reversed(orders.items())}
+    return {name: order for name, order in orders.items() if first_names[tuple(order)] == name}
 
 
 def table(result: dict[str, Any]) -> list:
     """A table a transport."""
     tables: list = []
-    for transport in report.distinct(result["cases"], "transport"):
-        rows = [
-            (
-                *(report.shape_words(case["grid"]), case["placement"]),
-                *(f"{case['halo_points'] * 1e-6:.3g}", f"{case['ms']:.3g}"),
-            )
-            for case in result["cases"]
-            if case["transport"] == transport
+    what = f"{report.shape_words(result['shape'])}, {result['medium']}, overlap {result['overlap']}"
+    for transport, cases in grouped(result["cases"], "transport").items():
+        lines = [
+            case | {"blocks": report.shape_words(case["grid"]), "halo": case["halo_points"] * 1e-6}
+            for case in cases
         ]
         tables.append(
             report.table(
-                f"{report.shape_words(result['shape'])}, {result['medium']}, overlap {result['overlap']}, "
-                f"{report.transport_name(transport)}",
+                f"{what}, {report.transport_name(transport)}",
                 ("blocks", "placement", "halo 10⁶ points", "step ms"),
-                rows,
+                rows(lines, "{blocks}", "{placement}", "{halo:.3g}", "{ms:.3g}"),
                 "halo: overlap points of the rank with most; blocks along x, y and z",
             )
         )
-    return tables + [f"left out: {line}" for line in result["left_out"]] + report.unavailable(result)
+    return tables + left_over(result)
 
 
 def plot(result: dict[str, Any], path: str | Path) -> None:
@@ -149,7 +132,6 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
                 label=f"{report.transport_name(transport)}, {placement}",
             )
         axes.set_xticks([at + 0.4 - width / 2 for at in range(len(grids))], grids)
-        axes.set_xlabel("blocks along x, y and z")
-        axes.set_ylabel("time of one step (ms)")
+        axes.set(xlabel="blocks along x, y and z", ylabel="time of one step (ms)")
         axes.set_title(f"{report.shape_words(result['shape'])}, {result['medium']}")
         figure.legend(loc="outside lower center", ncols=3, fontsize=9)

@@ -1,51 +1,42 @@
-"""Ultrasound time steps over ranks: what the benchmarks of them share."""
+"""Ultrasound time steps, on one device and over ranks: what the benchmarks of them share."""
 
 from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.parallel.decomposition import Decomposition, Options, decompose
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording
 from wavefabric.acoustics.run import PRECISIONS
+from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
+from wavefabric.bench.frame import Triple, check_range, check_words
 from wavefabric.bench.ultrasound_cases import MEDIA, outline
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
 from wavefabric.execution.ranks import Ranks, timed
 from wavefabric.execution.report import shape_words
 
-Triple = tuple[int, int, int]
-_NO_SENSOR = Recording(())
+NO_SENSOR = Recording(())
 #: Steps in which the source is on, and steps before the first that is timed.
 _SOURCE_STEPS, _FIRST_STEPS = 2, 5
 
 
-def check(shapes: Sequence[Triple], media: Sequence[str], precision: str, repeats: int) -> None:
-    """Refuse what is not allowed, by the names of the options."""
+def check(shapes: Iterable[Triple], media: Sequence[str], precision: str, repeats: int, most: int) -> None:
+    """Refuse grids of more than `most` points along an axis, unknown media and precisions, and no repeats."""
     for shape in shapes:
-        if not all(8 <= n <= 16384 for n in shape):
-            raise InputError(
-                f"size: {shape_words(shape)} given; allowed: NXxNYxNZ, each from 8 to 16384 points"
-            )
-    check_names(media, precision, repeats)
-
-
-def check_names(media: Sequence[str], precision: str, repeats: int) -> None:
-    """Refuse unknown media and precisions, and no repeats."""
-    for name in media:
-        if name not in MEDIA:
-            raise InputError(f"medium: {name!r} is unknown; allowed: {', '.join(MEDIA)}, both")
-    if precision not in PRECISIONS:
-        raise InputError(f"precision: {precision!r} is unknown; allowed: {', '.join(PRECISIONS)}")
-    if repeats < 1:
-        raise InputError(f"repeats: {repeats} given; allowed: at least 1")
+        if len(shape) != 3 or not all(8 <= n <= most for n in shape):
+            allowed = f"N or NXxNYxNZ, each from 8 to {most} points"
+            raise InputError(f"size: {shape_words(shape)} given; allowed: {allowed}")
+    check_words("medium", media, MEDIA)
+    check_words("precision", [precision], PRECISIONS)
+    check_range("repeats", repeats, 1)
 
 
 def light_problem(medium: str, shape: Triple) -> Problem:
@@ -65,17 +56,13 @@ def light_problem(medium: str, shape: Triple) -> Problem:
     )
 
 
-class RankStepper:
-    """A problem that takes one step after the other on all ranks; on one with a communicator of one."""
+class Stepper:
+    """Stages that take one step after the other, as a run does but for recording."""
 
-    def __init__(
-        self, comm: Communicator, medium: str, shape: Triple, precision: str, options: Options | None = None
-    ):
-        problem, dtype = light_problem(medium, shape), PRECISIONS[precision]
-        self.decomposition = decompose(shape, comm.size, options) if comm.size > 1 else None
-        self.stages = make_stages(comm.device, problem, dtype, comm=comm, decomposition=self.decomposition)
-        self._step, self._next = Step(self.stages), 0
-        for _ in range(_FIRST_STEPS):
+    def __init__(self, stages: Stages, first_steps: int = _FIRST_STEPS):
+        self.stages = stages
+        self._step, self._next = Step(stages), 0
+        for _ in range(first_steps):
             self()
 
     def __call__(self) -> None:
@@ -88,34 +75,47 @@ class RankStepper:
         return math.isfinite(float(abs(self.stages.fields.p).max()))
 
 
-def step_time(ranks: Ranks, comm: Communicator, repeats: int, *case) -> dict[str, Any]:
-    """Time of a step in ms on the slowest rank; ``case`` as in `RankStepper`. Collective over `ranks`."""
-    ranks.control.barrier()  # nobody frees what another still reads
-    gc.collect()
-    stepper = RankStepper(comm, *case)
-    return timed(ranks, stepper, repeats) | {"finite": stepper.finite()}
+class RankSteps:
+    """Steps of grids that ranks share, in one precision."""
 
+    def __init__(
+        self, ranks: Ranks, shapes: Iterable[Triple], media: Sequence[str], precision: str, repeats: int
+    ):
+        check(shapes, media, precision, repeats, 16384)
+        self.ranks, self.dtype, self.repeats = ranks, np.dtype(PRECISIONS[precision]), repeats
 
-def _bytes_needed(
-    ranks: Ranks, medium: str, shape: Triple, precision: str, decomposition: Decomposition | None
-) -> int:
-    problem, dtype = light_problem(medium, shape), np.dtype(PRECISIONS[precision])
-    return needed_bytes(problem, _NO_SENSOR, dtype, ranks.device, decomposition)
+    def check_memory(self, medium: str, shape: Triple, options: Options | None, ranks: int = 0) -> None:
+        """Refuse what does not fit, or cannot be divided so, before anything is allocated."""
+        cut = decompose(shape, ranks or self.ranks.size, options)
+        problem = light_problem(medium, shape)
+        needed = needed_bytes(problem, NO_SENSOR, self.dtype, self.ranks.device, cut)
+        self.ranks.check_memory(needed, f"size: {shape_words(shape)}, {medium},")
 
+    def fits_one(self, medium: str, shape: Triple) -> bool:
+        """Whether the whole grid fits into the memory that one rank would have to itself among the others."""
+        try:
+            self.check_memory(medium, shape, None, ranks=1)
+        except InputError:
+            return False
+        return True
 
-def check_memory(ranks: Ranks, medium: str, shape: Triple, precision: str, options: Options | None) -> None:
-    """Refuse what does not fit, or cannot be divided so, before anything is allocated."""
-    needed = _bytes_needed(ranks, medium, shape, precision, decompose(shape, ranks.size, options))
-    ranks.check_memory(needed, f"size: {shape_words(shape)}, {medium},")
+    def stepper(self, comm: Communicator, medium: str, shape: Triple, options: Options | None) -> Stepper:
+        """A problem ready for its steps on all ranks; on one with a communicator of one. Collective."""
+        self.ranks.control.barrier()  # nobody frees what another still reads
+        gc.collect()
+        cut, problem = decompose(shape, comm.size, options), light_problem(medium, shape)
+        return Stepper(make_stages(comm.device, problem, self.dtype, comm=comm, decomposition=cut))
 
+    def time(
+        self, comm: Communicator, medium: str, shape: Triple, options: Options | None = None
+    ) -> dict[str, Any]:
+        """Time of a step in ms on the slowest rank; collective."""
+        stepper = self.stepper(comm, medium, shape, options)
+        return self.times(stepper) | {"finite": stepper.finite()}
 
-def fits_one(ranks: Ranks, medium: str, shape: Triple, precision: str) -> bool:
-    """Whether the whole grid fits into the memory that one rank would have to itself among the others."""
-    try:
-        ranks.check_memory(_bytes_needed(ranks, medium, shape, precision, None), "size:")
-    except InputError:
-        return False
-    return True
+    def times(self, work: Callable[[], Any]) -> dict[str, float]:
+        """Median, best and worst time of `work` in ms on the slowest rank; collective."""
+        return timed(self.ranks, work, self.repeats)
 
 
 def grids(ranks: int) -> Iterator[Triple]:
@@ -129,15 +129,3 @@ def grids(ranks: int) -> Iterator[Triple]:
 def even_grid(ranks: int) -> Triple:
     """Blocks as nearly alike along all axes as can be; z is cut most, then y."""
     return min(grids(ranks), key=lambda grid: (max(grid) / min(grid), grid))
-
-
-def result_of(ranks: Ranks, benchmark: str, cases: list[dict[str, Any]], **facts: Any) -> dict[str, Any]:
-    """What every result has: facts of the benchmark, its cases, missing transports, the machine."""
-    return {
-        "benchmark": benchmark,
-        "ranks": ranks.size,
-        **facts,
-        "cases": cases,
-        "unavailable": ranks.unavailable,
-        "machine": ranks.machine(),
-    }

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.acoustics.parallel.decomposition import Options
-from wavefabric.bench import ultrasound_ranks as shared
+from wavefabric.bench.frame import Triple, check_words, grouped, percent, result_of, rows, silent
+from wavefabric.bench.ultrasound_ranks import RankSteps, even_grid
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
 from wavefabric.execution import report
@@ -33,7 +34,7 @@ def run(
     precision: str = "single",
     repeats: int = 5,
     earlier: Sequence[str | Path] = (),
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], object] = silent,
 ) -> dict[str, Any]:
     """Time steps of a grid that grows with the ranks, and of one that does not; collective.
 
@@ -41,70 +42,48 @@ def run(
     together. One rank is allowed: the start of a curve. ``earlier`` are JSON results for other numbers of
     ranks, to be shown together.
 
-    Returns
-    -------
-    dict
-        ``cases``: ``points_per_second`` of a rank (owned points, overlaps not counted), and ``efficiency``:
-        T₁/T_K (weak) or T₁/(K T_K) (strong), with T₁ of the undivided code on one device, measured in the
-        same job; None if the grid does not fit there.
-
-    Raises
-    ------
-    InputError
-        If an option is not allowed, or a grid does not fit.
+    Gives ``cases``: ``points_per_second`` of a rank (owned points, overlaps not counted), and ``efficiency``:
+    T₁/T_K (weak) or T₁/(K T_K) (strong), with T₁ of the undivided code on one device, measured in the
+    same job; None if the grid does not fit there.
     """
-    say = progress or (lambda line: None)
     kind_of = "cuda" if ranks.on_gpu else "cpu"
     block, total = block or BLOCKS[kind_of], total or TOTALS[kind_of]
-    for key, names, allowed in (("kinds", kinds, ("weak", "strong")), ("forms", forms, FORMS)):
-        for name in names:
-            if name not in allowed:
-                raise InputError(f"{key}: {name!r} given; allowed: {', '.join(allowed)}")
+    check_words("kinds", kinds, ("weak", "strong"))
+    check_words("forms", forms, FORMS)
     before = [case for path in earlier for case in _read(path)]
-    x, y, z = shared.even_grid(ranks.size)
+    x, y, z = even_grid(ranks.size)
     shapes = {"weak": (block * x, block * y, block * z), "strong": (total,) * 3}
-    shared.check([shapes[kind] for kind in kinds], media, precision, repeats)
+    steps = RankSteps(ranks, [shapes[kind] for kind in kinds], media, precision, repeats)
     options = {"local": Options("local", None, overlap), "global": Options()}
     plans = list(itertools.product(kinds, media, forms))
-    if ranks.size > 1:
-        for kind, medium, form in plans:
-            shared.check_memory(ranks, medium, shapes[kind], precision, options[form])
-    alone = {}
+    for kind, medium, form in plans if ranks.size > 1 else ():
+        steps.check_memory(medium, shapes[kind], options[form])
+    alone: dict[tuple[str, str], Any] = {}
     for kind, medium in itertools.product(kinds, media):
-        say(f"{kind}, {medium}: one rank")
+        progress(f"{kind}, {medium}: one rank")
         shape = (block,) * 3 if kind == "weak" else (total,) * 3
-        alone[kind, medium] = _on_one_rank(ranks, medium, shape, precision, repeats)
+        fits = steps.fits_one(medium, shape)
+        alone[kind, medium] = steps.time(solo(ranks.device), medium, shape) if fits else None
     cases = []
     if ranks.size == 1:
         cases = [
-            _case(ranks, "one rank", plan, shapes[plan[0]], times, times)
+            _case(ranks, "one rank", plan, shapes[plan[0]], alone[plan[:2]], alone[plan[:2]])
             for plan in plans
-            if (times := alone[plan[:2]]) is not None
+            if alone[plan[:2]] is not None
         ]
     for comm in ranks.each() if ranks.size > 1 else ():
         for plan in plans:
             kind, medium, form = plan
-            say(f"{comm.transport}: {kind}, {medium}, {form}")
-            case = medium, shapes[kind], precision, options[form]
-            times = shared.step_time(ranks, comm, repeats, *case)
-            cases.append(_case(ranks, comm.transport, plan, shapes[kind], times, alone[plan[:2]]))
+            progress(f"{comm.transport}: {kind}, {medium}, {form}")
+            times = steps.time(comm, medium, shapes[kind], options[form])
+            cases.append(_case(ranks, comm.transport, plan, shapes[kind], times, alone[kind, medium]))
     facts = {"block": block, "total": total, "overlap": overlap, "precision": precision}
-    facts |= {"repeats": repeats, "earlier": before}
-    return shared.result_of(ranks, "ultrasound-scaling", cases, **facts)
+    return result_of(ranks, "ultrasound-scaling", cases, **facts, repeats=repeats, earlier=before)
 
 
-def _on_one_rank(ranks: Ranks, medium: str, shape, precision: str, repeats: int) -> dict[str, Any] | None:
-    """The undivided code, on all devices at once; None where there is no room for it."""
-    if not shared.fits_one(ranks, medium, shape, precision):
-        return None
-    return shared.step_time(ranks, solo(ranks.device), repeats, medium, shape, precision)
-
-
-def _case(ranks: Ranks, transport, plan, shape, times, alone) -> dict[str, Any]:
+def _case(ranks: Ranks, transport: str, plan, shape: Triple, times, alone) -> dict[str, Any]:
     kind, medium, form = plan
-    efficiency = None
-    if alone is not None:
-        efficiency = alone["ms"] / times["ms"] / (1 if kind == "weak" else ranks.size)
+    one = None if alone is None else alone["ms"]
     return times | {
         "ranks": ranks.size,
         "kind": kind,
@@ -112,9 +91,9 @@ def _case(ranks: Ranks, transport, plan, shape, times, alone) -> dict[str, Any]:
         "form": form,
         "transport": transport,
         "shape": list(shape),
-        "one_rank_ms": None if alone is None else alone["ms"],
+        "one_rank_ms": one,
         "points_per_second": math.prod(shape) / ranks.size / (times["ms"] * 1e-3),
-        "efficiency": efficiency,
+        "efficiency": one and one / times["ms"] / (1 if kind == "weak" else ranks.size),
     }
 
 
@@ -132,31 +111,27 @@ def _read(path: str | Path) -> list[dict[str, Any]]:
 
 def _grouped(result: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Cases of all runs by kind and medium, in ascending ranks."""
-    cases = sorted([*result["earlier"], *result["cases"]], key=lambda case: case["ranks"])
-    return {
-        (kind, medium): [case for case in cases if (case["kind"], case["medium"]) == (kind, medium)]
-        for kind, medium in report.distinct(cases, "kind", "medium")
-    }
+    return grouped(
+        sorted([*result["earlier"], *result["cases"]], key=lambda case: case["ranks"]), "kind", "medium"
+    )
 
 
 def table(result: dict[str, Any]) -> list:
     """A table a kind and medium."""
     tables: list = []
+    cells = ("{ranks}", "{grid}", "{form}", "{via}", "{ms:.3g}", "{points:.4g}", "{share}")
     for (kind, medium), cases in _grouped(result).items():
-        rows = [
-            (
-                *(str(case["ranks"]), report.shape_words(case["shape"]), case["form"]),
-                *(report.transport_name(case["transport"]), f"{case['ms']:.3g}"),
-                f"{case['points_per_second'] * 1e-6:.4g}",
-                "-" if case["efficiency"] is None else f"{case['efficiency'] * 100:.0f} %",
-            )
+        lines = [
+            case
+            | {"grid": report.shape_words(case["shape"]), "points": case["points_per_second"] * 1e-6}
+            | {"share": percent(case["efficiency"])}
             for case in cases
         ]
         tables.append(
             report.table(
                 f"{kind} scaling, {medium}, overlap {result['overlap']}",
                 ("ranks", "grid", "<", "<", "step ms", "10⁶ points/s and rank", "efficiency"),
-                rows,
+                rows(lines, *cells),
                 "points: owned by a rank, without overlaps; efficiency against the undivided code",
             )
         )
@@ -191,7 +166,5 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
                     axes.plot(*zip(*first, *points, strict=True), dashes, label=label, **report.look(number))
             report.log2_ticks(axes, sorted({case["ranks"] for case in cases} | {n for n, _ in first}))
             axes.set_ylim(bottom=0)
-            axes.set_title(f"{kind}, {medium}")
-            axes.set_xlabel("ranks")
-            axes.set_ylabel("10⁶ points a second and rank")
+            axes.set(title=f"{kind}, {medium}", xlabel="ranks", ylabel="10⁶ points a second and rank")
         figure.legend(loc="outside lower center", ncols=4, fontsize=9)

@@ -13,26 +13,23 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.run import PRECISIONS
-from wavefabric.acoustics.solver.step import Step
-from wavefabric.bench import ultrasound_memory
-from wavefabric.bench.bare_transforms import bare_transforms
+from wavefabric.bench import own_process
+from wavefabric.bench.frame import Triple, calls, silent
 from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere
 from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem
-from wavefabric.bench.ultrasound_ranks import check_names
+from wavefabric.bench.ultrasound_ranks import NO_SENSOR, Stepper, check
 from wavefabric.device import Device, get_device
-from wavefabric.errors import InputError
 from wavefabric.execution import measure, report
+from wavefabric.lifecycle.agreement import check_memory
 
 #: Grids by kind of device.
 SIZES = {"cpu": ((128, 128, 128),), "cuda": ((256, 256, 256), (512, 512, 512))}
 _SAMPLE_MS = 40.0
-_NO_SENSOR = Recording(())
 
 
 def run(
-    sizes: Sequence[tuple[int, int, int]] = (),
+    sizes: Sequence[Triple] = (),
     media: Sequence[str] = MEDIA,
     precision: str = "single",
     repeats: int = 15,
@@ -40,53 +37,43 @@ def run(
     peer: str | Path | None = None,
     device: str | Device = "auto",
     threads: int | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], object] = silent,
 ) -> dict[str, Any]:
     """Time steps of both media in turn with bare transforms of the same grid.
 
     Each round times the bare transforms, every medium (fused stages, then plain ones) and the bare transforms
     again; ratios are taken within a round, so that a machine whose speed drifts falsifies them little.
     Sizes are (Nx, Ny, Nz), by default `SIZES`; ``plain`` also times the stages made of whole-array
-    transforms; ``peer`` is k-Wave's program, to be run on the same problems.
+    transforms; ``peer`` is k-Wave's program, to be run on the same problems, and may fail as options do.
 
-    Returns
-    -------
-    dict
-        ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in ms,
-        ``transforms``, ``ratio``, ``passes``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
-
-    Raises
-    ------
-    InputError
-        If an option is not allowed, a grid does not fit into memory, or the peer fails.
+    Gives ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in ms,
+    ``transforms``, ``ratio``, ``passes``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
     """
     device = get_device(device, threads) if isinstance(device, str) else device
     chosen = tuple(sizes) or SIZES["cpu" if device.name == "cpu" else "cuda"]
-    for shape in chosen:
-        if len(shape) != 3 or not all(8 <= n <= 4096 for n in shape):
-            size = report.shape_words(shape)
-            raise InputError(f"size: {size} given; allowed: N or NXxNYxNZ, each from 8 to 4096 points")
-    check_names(media, precision, repeats)
+    check(chosen, media, precision, repeats, 4096)
     program = KWaveProgram(peer, device, precision) if peer is not None else None
     plans = list(itertools.product(chosen, media))
     for shape, name in plans:
         _check_memory(device, name, shape, precision)
-    say = progress or (lambda line: None)
     machine = measure.machine(device)
     # Before this process takes memory of the device.
-    memory = {(shape, name): _memory(device, name, shape, precision, say) for shape, name in plans}
-    say("copy bandwidth")
+    memory = {}
+    for shape, name in plans:
+        progress(f"{report.shape_words(shape)}: {name}, memory")
+        memory[shape, name] = _memory(device, name, shape, precision)
+    progress("copy bandwidth")
     bandwidth = measure.copy_bandwidth(device)
     cases = []
     for shape in chosen:
-        bench = _Case(device, shape, precision, repeats, bandwidth, say)
+        bench = _Case(device, shape, precision, repeats, bandwidth, progress)
         case = bench.run(media, plain)
         for line in case["media"]:
             name = line["name"]
             line["memory"] = memory[shape, name]
             line["kwave_elsewhere"] = measured_elsewhere(name, shape, precision, machine)
             if program is not None:
-                say(f"{bench.name}: {name}, {program.path.name}")
+                progress(f"{bench.name}: {name}, {program.path.name}")
                 line["kwave"] = program.against(name, shape, bench.stepper(name))
         cases.append(case)
     return {
@@ -102,50 +89,20 @@ def run(
 def _check_memory(device: Device, name: str, shape, precision: str) -> None:
     """Before any array is made: a system that promises more memory than it has would only kill us."""
     given, dtype = outline(name, shape), np.dtype(PRECISIONS[precision])
-    needed = needed_bytes(given, _NO_SENSOR, dtype, device)
+    needed = needed_bytes(given, NO_SENSOR, dtype, device)
     if device.name == "cpu":
         arrays = [given.sound_speed, given.density, *given.density_staggered, given.nonlinearity]
         arrays += [given.alpha_coeff, given.initial_pressure]
         needed += sum(map(np.size, filter(np.ndim, arrays))) * dtype.itemsize
-    free = device.memory()[0]
-    if needed > free:
-        raise InputError(
-            f"size: {report.shape_words(shape)}, {name}, needs {needed / 2**30:.2f} GiB of memory on "
-            f"{device.name}; allowed: what the free {free / 2**30:.2f} GiB hold"
-        )
+    what = f"a run of {name}, {report.shape_words(shape)},"
+    check_memory(None, device, needed, what, "allowed: a smaller --size")
 
 
-def _memory(device: Device, name: str, shape, precision: str, say) -> dict[str, float]:
-    say(f"{report.shape_words(shape)}: {name}, memory")
-    base, peak = ultrasound_memory.measure(name, shape, precision, device)
+def _memory(device: Device, name: str, shape: Triple, precision: str) -> dict[str, float]:
+    base, peak = own_process.memory(name, shape, precision, device)
     added = max(0, peak - base)
     size = np.dtype(PRECISIONS[precision]).itemsize
     return {"bytes": added, "floats_per_point": added / size / math.prod(shape), "base_bytes": base}
-
-
-class Stepper:
-    """A problem that takes one step after the other, as a run does but for recording.
-
-    ``transforms`` are 3-D transforms a step.
-    """
-
-    def __init__(self, device: Device, name: str, shape, precision: str, plain: bool = False):
-        self.device = device
-        given = problem(name, shape, 1 << 20, precision)
-        self.stages = make_stages(device, given, PRECISIONS[precision], plain)
-        self._step, self._next = Step(self.stages), 0
-        self()
-        before = self.stages.transforms
-        self()  # on a GPU this one is captured
-        self.transforms = self.stages.transforms - before
-
-    def __call__(self) -> None:
-        self._step.take(self._next)
-        self._next += 1
-
-    def finite(self) -> bool:
-        """Whether the field still is one."""
-        return math.isfinite(float(abs(self.stages.fields.p).max()))
 
 
 class _Case:
@@ -155,16 +112,20 @@ class _Case:
         self.device, self.shape, self.precision = device, shape, precision
         self.repeats, self.bandwidth, self.say = repeats, bandwidth, say
         self.dtype = np.dtype(PRECISIONS[precision])
-        self.points = math.prod(shape)
-        self.bytes = self.points * self.dtype.itemsize
+        self.bytes = math.prod(shape) * self.dtype.itemsize
         self.name = report.shape_words(shape)
 
     def run(self, media, plain: bool) -> dict[str, Any]:
         times: list[float] = []
         lines: list[dict[str, Any]] = []
         self.say(f"{self.name}: bare transforms")
-        with bare_transforms(self.device, self.shape, self.dtype) as bare_time:
-            for group in self._groups(media, plain):
+        needed = [
+            needed_bytes(outline(name, self.shape), NO_SENSOR, self.dtype, self.device) for name in media
+        ]
+        # In turn, or one at a time where memory is short.
+        together = (1 + plain) * sum(needed) < 0.8 * self.device.memory()[0]
+        with own_process.bare_transforms(self.device, self.shape, self.dtype) as bare_time:
+            for group in [list(media)] if together else [[name] for name in media]:
                 more_times, more_lines = self._rounds(group, plain, bare_time)
                 times, lines = times + more_times, lines + more_lines
                 gc.collect()  # steps and their graphs refer to each other
@@ -183,16 +144,8 @@ class _Case:
         return ms * 1e-3 * self.bandwidth / self.bytes
 
     def stepper(self, name: str, plain: bool = False) -> Stepper:
-        return Stepper(self.device, name, self.shape, self.precision, plain)
-
-    def _groups(self, media, plain: bool) -> list[list[str]]:
-        """Media that are timed in turn: all, or one at a time where memory is short."""
-        each = 1 + plain
-        needed = [
-            each * needed_bytes(outline(name, self.shape), _NO_SENSOR, self.dtype, self.device)
-            for name in media
-        ]
-        return [list(media)] if sum(needed) < 0.8 * self.device.memory()[0] else [[name] for name in media]
+        given = problem(name, self.shape, 1 << 20, self.precision)
+        return Stepper(make_stages(self.device, given, self.dtype, plain), 2)
 
     def _rounds(
         self, media: list[str], plain: bool, bare_time: Callable[[], float]
@@ -202,7 +155,7 @@ class _Case:
             for kind in (False, True) if plain else (False,):
                 self.say(f"{self.name}: {name}{', plain stages' if kind else ''}, made ready")
                 steppers[name, kind] = self.stepper(name, kind)
-        each = {key: self._calls(stepper) for key, stepper in steppers.items()}
+        each = {key: calls(self.device, stepper, _SAMPLE_MS) for key, stepper in steppers.items()}
         alone = [bare_time()]
         times: dict[tuple[str, bool], list[float]] = {key: [] for key in steppers}
         for number in range(self.repeats):
@@ -221,19 +174,17 @@ class _Case:
             lines.append(line)
         return alone, lines
 
-    def _calls(self, stepper: Stepper) -> int:
-        """Steps that make a sample long enough for the clock."""
-        first = measure.milliseconds(self.device, stepper, 1)[0]
-        return min(200, math.ceil(_SAMPLE_MS / max(first, 1e-3)))
-
     def _line(self, stepper: Stepper, times: list[float], around: list[float]) -> dict[str, Any]:
-        ratios = [time / (stepper.transforms * one) for time, one in zip(times, around, strict=True)]
+        before = stepper.stages.transforms
+        stepper()
+        transforms = stepper.stages.transforms - before
+        ratios = [time / (transforms * one) for time, one in zip(times, around, strict=True)]
         summary = measure.summary(times)
         return summary | {
-            "transforms": stepper.transforms,
+            "transforms": transforms,
             "ratio": statistics.median(ratios),
             "ratios": ratios,
-            "bare_ms": stepper.transforms * statistics.median(around),
+            "bare_ms": transforms * statistics.median(around),
             "passes": self.passes(summary["ms"]),
             "stages": type(stepper.stages).__name__,
             "finite": stepper.finite(),
@@ -250,45 +201,33 @@ def table(result: dict[str, Any]) -> list:
 
 
 def _case_table(case: dict[str, Any], bandwidth: float) -> Any:
-    rows: list[tuple[str, ...]] = [("one bare transform", *_numbers(case["bare"], 1, 1.0), "", "")]
+    lines = [_row("one bare transform", case["bare"] | {"transforms": 1, "ratio": 1.0})]
     for line in case["media"]:
         memory = line["memory"]
-        rows.append((
-            *(line["name"], *_numbers(line, line["transforms"], line["ratio"])),
-            *(f"{memory['bytes'] / 2**20:.0f}", f"{memory['floats_per_point']:.1f}"),
-        ))  # fmt: skip
+        fields = f"{memory['bytes'] / 2**20:.0f}", f"{memory['floats_per_point']:.1f}"
+        lines.append(_row(line["name"], line, fields))
         if "plain" in line:
-            plain = line["plain"]
-            rows.append(("  plain stages", *_numbers(plain, plain["transforms"], plain["ratio"]), "", ""))
+            lines.append(_row("  plain stages", line["plain"]))
         if "kwave" in line:
-            rows.append(_kwave(line["kwave"], line["kwave"]["ratio"], line["ratio"], ""))
+            lines.append(_kwave(line["kwave"], line["kwave"]["ratio"], line["ratio"], ""))
         if other := line["kwave_elsewhere"]:
-            rows.append(_kwave(other, other.get("to_ours"), line["ratio"], " (measured elsewhere)"))
+            lines.append(_kwave(other, other.get("to_ours"), line["ratio"], " (measured elsewhere)"))
+    scatter = case["bare"]["scatter"]
+    # Other work hits the bare transforms hardest, whose threads wait for each other: ratios are too low.
+    busy = f". Bare transforms took {scatter:.1f} times their best: the machine is busy, ratios mean little"
     return report.table(
         f"{_size(case)} {case['dtype']}, {case['field_bytes'] / 2**20:.1f} MiB a field; "
         f"copy {bandwidth / 1e9:.1f} GB/s (read + write)",
         ("<", "ms", "best", "transforms", "ratio", "passes", "MiB", "floats/point"),
-        rows,
+        lines,
         "ratio: median of time / bare transforms of the same round; passes: reads or writes of one real "
-        "field that the memory could do in that time" + _busy(case["bare"]["scatter"]),
+        "field that the memory could do in that time" + (busy if scatter >= 1.25 else ""),
     )
 
 
-def _busy(scatter: float) -> str:
-    """Other work hits the bare transforms hardest, whose threads wait for each other: ratios are too low."""
-    if scatter < 1.25:
-        return ""
-    return f". Bare transforms took {scatter:.1f} times their best: the machine is busy, ratios mean little"
-
-
-def _numbers(line: dict[str, Any], transforms: int, ratio: float) -> list[str]:
-    return [
-        f"{line['ms']:.3g}",
-        f"{line['ms_best']:.3g}",
-        str(transforms),
-        f"{ratio:.2f}",
-        f"{line['passes']:.1f}",
-    ]
+def _row(name: str, line: dict[str, Any], memory: tuple[str, str] = ("", "")) -> tuple[str, ...]:
+    cells = "{ms:.3g}", "{ms_best:.3g}", "{transforms}", "{ratio:.2f}", "{passes:.1f}"
+    return (name, *(cell.format(**line) for cell in cells), *memory)
 
 
 def _kwave(measured: dict[str, Any], to_ours: float | None, our_ratio: float, note: str) -> tuple[str, ...]:
@@ -306,19 +245,15 @@ def _kwave(measured: dict[str, Any], to_ours: float | None, our_ratio: float, no
 
 def plot(result: dict[str, Any], path: str | Path) -> None:
     """Draw a bar a medium: its transforms, as bare ones take, in one colour and the rest in another."""
-    panels = [(f"{_size(case).replace('x', '×')}, {case['dtype']}", _bars(case)) for case in result["cases"]]
+    panels = []
+    for case in result["cases"]:
+        bars = []  # name, ms of its transforms (0: not known), ms of all
+        for line in case["media"]:
+            bars.append((line["name"], line["bare_ms"], line["ms"]))
+            if "plain" in line:
+                bars.append(("plain stages", line["plain"]["bare_ms"], line["plain"]["ms"]))
+            for key, note in (("kwave", ""), ("kwave_elsewhere", ", elsewhere")):
+                if "ms" in (measured := line.get(key) or {}):
+                    bars.append((measured["program"] + note, 0.0, measured["ms"]))
+        panels.append((f"{_size(case).replace('x', '×')}, {case['dtype']}", bars))
     report.step_bars(path, panels, "its transforms, bare")
-
-
-def _bars(case: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """Name, ms of its transforms (0: not known), ms of all."""
-    bars = []
-    for line in case["media"]:
-        bars.append((line["name"], line["bare_ms"], line["ms"]))
-        if "plain" in line:
-            bars.append(("plain stages", line["plain"]["bare_ms"], line["plain"]["ms"]))
-        for key, note in (("kwave", ""), ("kwave_elsewhere", ", elsewhere")):
-            measured = line.get(key)
-            if measured and "ms" in measured:
-                bars.append((measured["program"] + note, 0.0, measured["ms"]))
-    return bars

@@ -14,11 +14,10 @@ import typer
 
 import wavefabric
 from wavefabric.cli import info, kwave, plot, run
-from wavefabric.cli.bench import bench
 from wavefabric.cli.common import encoding, failure, ranks
-from wavefabric.cli.common.groups import lazy_group
-from wavefabric.cli.common.options import Command
+from wavefabric.cli.common.options import lazy_group, register
 from wavefabric.errors import InputError, MissingExtra, one_line
+from wavefabric.exchange.launch import rank_status
 from wavefabric.system.interrupt import INTERRUPTED, exit_code, terminable
 from wavefabric.system.user_cache import redirect
 
@@ -48,21 +47,15 @@ def _common(
     pass
 
 
-for name, module in (("run", run), ("kwave", kwave), ("plot", plot), ("info", info)):
-    app.command(name, cls=Command)(module.command)
-bench.register(app)
+register(app, "run", run.command, all_ranks=True)
+register(app, "kwave", kwave.command, all_ranks=True)
+register(app, "plot", plot.command)
+register(app, "info", info.command, all_ranks=True)
+lazy_group(app, "bench", "Benchmarks: what steps and exchanges cost on this machine.")
 lazy_group(
-    app,
-    "collective",
-    "wavefabric.cli.collective.app",
-    "Schedules of collective operations: make, verify, cost, draw, export and run them.",
+    app, "collective", "Schedules of collective operations: make, verify, cost, draw, export and run them."
 )
-lazy_group(
-    app,
-    "fabric",
-    "wavefabric.cli.fabric.app",
-    "Fabrics between GPUs: show, import, route and measure them.",
-)
+lazy_group(app, "fabric", "Fabrics between GPUs: show, import, route and measure them.")
 
 
 def redirect_caches() -> None:
@@ -74,8 +67,6 @@ def redirect_caches() -> None:
 
 def _command(words: list[str]) -> int:
     if ranks.on_ranks():
-        from wavefabric.exchange.launch import rank_status
-
         rank_status.begin()
     redirect_caches()
     code = app(args=words, prog_name="wavefabric", standalone_mode=False)

@@ -10,16 +10,16 @@ from typing import Annotated, Any
 import typer
 
 import wavefabric
-from wavefabric.cli.common.ranks import is_rank_zero
+from wavefabric.cli.common.ranks import is_rank_zero, on_ranks
 from wavefabric.cli.common.show import pairs_table, print_json
 
-#: Optional parts: extra, the modules that show it is there, what it is for.
-EXTRAS = (
-    ("fftw", ("pyfftw",), "FFTW: faster transforms on the CPU"),
-    ("cuda", ("cupy",), "NVIDIA GPUs (CUDA 13; cuda12 for CUDA 12)"),
-    ("mpi", ("mpi4py",), "several ranks"),
-    ("schedules", ("ortools",), "schedules and routes"),
-)
+#: Optional parts: extra, the module that shows it is there, what it is for.
+EXTRAS = {
+    "fftw": ("pyfftw", "FFTW: faster transforms on the CPU"),
+    "cuda": ("cupy", "NVIDIA GPUs (CUDA 13; cuda12 for CUDA 12)"),
+    "mpi": ("mpi4py", "several ranks"),
+    "schedules": ("ortools", "schedules and routes"),
+}
 
 
 def command(
@@ -29,7 +29,12 @@ def command(
 
     Under mpiexec: which device each rank has.
     """
-    rows = _ranks()
+    rows = []
+    if on_ranks():
+        from wavefabric.exchange import describe
+        from wavefabric.exchange.same_input import world_control
+
+        rows = describe.ranks(world_control())
     if not is_rank_zero():
         return
     facts = gather()
@@ -39,29 +44,15 @@ def command(
         print_json(facts)
         return
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     console = Console(highlight=False, markup=False)
     console.print(pairs_table(_lines(facts)))
     if rows:
-        table = Table()
-        for name in rows[0]:
-            table.add_column(name, justify="right")
+        table = Table(*(Column(name, justify="right") for name in rows[0]))
         for row in rows:
             table.add_row(*map(str, row.values()))
         console.print(table)
-
-
-def _ranks() -> list[dict[str, Any]]:
-    """What each rank has, nothing if this process was started alone."""
-    from wavefabric.exchange.launch import environment
-
-    if environment.ranks() == 1:
-        return []
-    from wavefabric.exchange import describe
-    from wavefabric.exchange.same_input import world_control
-
-    return describe.ranks(world_control())
 
 
 def gather() -> dict[str, Any]:
@@ -84,13 +75,15 @@ def gather() -> dict[str, Any]:
         "links": exchange.links(),
         "numba": {"threads": numba.get_num_threads(), "threading_layer": layer},
         "versions": versions(("numpy", "scipy", "numba", "h5py", "pyfftw")),
-        "extras": {name: _extra(name, modules, use) for name, modules, use in EXTRAS},
+        "extras": {
+            name: {
+                "present": find_spec(module) is not None,
+                "for": use,
+                "install": f"pip install 'wavefabric[{name}]'",
+            }
+            for name, (module, use) in EXTRAS.items()
+        },
     }
-
-
-def _extra(name: str, modules: tuple[str, ...], use: str) -> dict[str, Any]:
-    present = all(find_spec(module) is not None for module in modules)
-    return {"present": present, "for": use, "install": f"pip install 'wavefabric[{name}]'"}
 
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wavefabric.acoustics.recorded_quantities import QUANTITIES, is_local, meaning
 from wavefabric.cli.common.decomposition import DecompositionOptions
-from wavefabric.cli.common.options import grouped, option, options
+from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
 from wavefabric.cli.kwave_run import KWaveRun, size_text
@@ -24,41 +25,17 @@ if TYPE_CHECKING:
     from wavefabric.acoustics.recording.sinks import Report
     from wavefabric.acoustics.run import Checkpoints
 
-#: `QUANTITIES` of the library: an option each, with a letter for two of them.
-_HELP = {
-    "At the sensor": {
-        "p_raw": "Pressure over time (if nothing else is asked).",
-        "p_rms": "RMS of the pressure.",
-        "p_max": "Its maximum.",
-        "p_min": "Its minimum.",
-        "u_raw": "Velocity over time.",
-        "u_non_staggered_raw": "The same, at the points of p.",
-        "u_rms": "RMS of the velocity.",
-        "u_max": "Its maximum.",
-        "u_min": "Its minimum.",
-        "I_raw": "Intensity over time.",
-        "I_avg": "Mean acoustic intensity.",
-    },
-    "In the whole domain": {
-        "p_max_all": "Maximum pressure.",
-        "p_min_all": "Minimum pressure.",
-        "p_final": "Pressure at the end.",
-        "u_max_all": "Maximum velocity.",
-        "u_min_all": "Minimum velocity.",
-        "u_final": "Velocity at the end.",
-    },
-}
 _LETTERS = {"p_raw": ("-p",), "u_raw": ("-u",)}
 
-Quantities = make_dataclass(
-    "Quantities",
-    [
-        (name, bool, option(text, f"--{name}", *_LETTERS.get(name, ()), default=False, panel=panel))
-        for panel, texts in _HELP.items()
-        for name, text in texts.items()
-    ],
-    frozen=True,
-)
+
+def _flag(name: str) -> Any:
+    text = f"{meaning(name)}." if name != "p_raw" else f"{meaning(name)} (if nothing else is asked)."
+    panel = "At the sensor" if is_local(name) else "In the whole domain"
+    return option(text.capitalize(), f"--{name}", *_LETTERS.get(name, ()), default=False, panel=panel)
+
+
+#: An option for each.
+Quantities = make_dataclass("Quantities", [(name, bool, _flag(name)) for name in QUANTITIES], frozen=True)
 
 
 @options("Checkpoint")
@@ -72,16 +49,14 @@ class CheckpointOptions:
     def checkpoints(self, input: Path, output: Path) -> Checkpoints | None:
         """Checked: together with each other, and with the files of the run."""
         file, interval, steps = self.checkpoint_file, self.checkpoint_interval, self.checkpoint_timesteps
+        periods = list(changed(self, "checkpoint_interval", "checkpoint_timesteps"))
         if file is None:
-            if interval is not None or steps is not None:
-                name = "--checkpoint_interval" if interval is not None else "--checkpoint_timesteps"
-                raise InputError(f"{name}: is given without --checkpoint_file; allowed: both or none")
+            if periods:
+                raise InputError(f"--{periods[0]}: is given without --checkpoint_file; allowed: both or none")
             return None
-        if interval is None and steps is None:
-            raise InputError(
-                "--checkpoint_file: is given alone; allowed: with --checkpoint_interval or "
-                "--checkpoint_timesteps"
-            )
+        if not periods:
+            allowed = "with --checkpoint_interval or --checkpoint_timesteps"
+            raise InputError(f"--checkpoint_file: is given alone; allowed: {allowed}")
         from wavefabric.acoustics.kwave.output import working_names
         from wavefabric.acoustics.run import Checkpoints
         from wavefabric.files.output import check_output
@@ -126,7 +101,6 @@ class KWaveOptions:
     )
 
 
-@grouped
 def command(
     input: Annotated[Path, typer.Option("-i", help="Input file (HDF5).")],
     output: Annotated[Path, typer.Option("-o", help="Output file (HDF5).")],
@@ -175,24 +149,26 @@ def command(
 def _introduce(given: KWaveInput, quantities: tuple[str, ...], start: int, verbose: int) -> None:
     problem = given.problem
     uniform = not any(hasattr(value, "shape") for value in (problem.sound_speed, problem.density))
-    wave = "linear" if problem.nonlinearity is None else "nonlinear"
     sources = {
         "initial pressure": problem.initial_pressure,
         "pressure": problem.pressure_source,
         "velocity": problem.velocity_source,
         "transducer": problem.transducer,
     }
-    lines = {"Domain dimensions": size_text(problem), "Simulation steps": problem.steps}
-    more = {
-        "File format": f"{given.version[0]}.{given.version[1]}",
-        "Medium": f"{'homogeneous' if uniform else 'heterogeneous'}, {wave}",
-        "Absorption": problem.absorption.replace("_", " "),
-        "Sources": ", ".join(name for name, source in sources.items() if source is not None) or "none",
-        "Recorded": ", ".join(quantities),
-        "Sampling begins at": start,
-    }
+    medium = "homogeneous" if uniform else "heterogeneous"
     if verbose:
-        _print(lines | (more if verbose > 1 else {}))
+        _print({"Domain dimensions": size_text(problem), "Simulation steps": problem.steps})
+    if verbose > 1:
+        _print(
+            {
+                "File format": f"{given.version[0]}.{given.version[1]}",
+                "Medium": f"{medium}, {'linear' if problem.nonlinearity is None else 'nonlinear'}",
+                "Absorption": problem.absorption.replace("_", " "),
+                "Sources": ", ".join(name for name, each in sources.items() if each is not None) or "none",
+                "Recorded": ", ".join(quantities),
+                "Sampling begins at": start,
+            }
+        )
 
 
 def _conclude(

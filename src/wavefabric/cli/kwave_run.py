@@ -1,18 +1,21 @@
-"""One way to run a k-Wave input file, for `wavefabric run` and `wavefabric kwave`."""
+"""One way to run a k-Wave input file, for `wavefabric kwave` and for `wavefabric run`."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wavefabric.cli.common.decomposition import DecompositionOptions, traffic
-from wavefabric.cli.common.guard import guarded
-from wavefabric.cli.common.progress import announce_compiling
+from wavefabric.cli.common.options import check_range
+from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
+from wavefabric.cli.common.show import print_json
 from wavefabric.errors import InputError
+from wavefabric.files.input import check_regular
 from wavefabric.system.progress import Progress, warn
 
 if TYPE_CHECKING:
@@ -22,7 +25,10 @@ if TYPE_CHECKING:
     from wavefabric.acoustics.problem import Problem, Recording
     from wavefabric.acoustics.recording.sinks import Report
     from wavefabric.acoustics.run import Checkpoints
+    from wavefabric.cli.run import RunOptions
     from wavefabric.exchange import Communicator
+
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,10 @@ class KWaveRun:
     unstable_advice: str = ""
     introduce: Callable[[KWaveInput], None] = field(default=lambda given: None)
 
+    @property
+    def _checkpoint(self) -> Path | None:
+        return self.checkpoints and self.checkpoints.path
+
     def run(self) -> tuple[KWaveOutput, Problem, Report] | None:
         """Simulate, on all ranks; the output, what was simulated and what it cost, on rank 0 alone."""
         shared = self.decomposition.read(self.ranks)
@@ -73,8 +83,7 @@ class KWaveRun:
             self._check_stability(given.problem, comm, shared)
         self._warn(given.problem)
         self.introduce(given)
-        path = None if self.checkpoints is None else self.checkpoints.path
-        with guarded(self.progress, path, (lambda keep: None) if sink is None else sink.abandon):
+        with guarded(self.progress, self._checkpoint, None if sink is None else sink.abandon):
             report = run(
                 given.problem,
                 recording,
@@ -101,7 +110,7 @@ class KWaveRun:
 
             check_output(self.output, self.force, inputs=[self.input])
             schedule()
-            start(self.ranks, self.checkpoints and self.checkpoints.path, schedule, self.quiet)
+            start(self.ranks, self._checkpoint, schedule, self.quiet)
         return open_ranks(self.ranks, schedule, self.quiet)
 
     def _recording(self, given: KWaveInput) -> Recording:
@@ -134,7 +143,7 @@ class KWaveRun:
                 force=self.force,
                 start=self.start,
                 threads=self.ranks.threads,
-                checkpoint=None if self.checkpoints is None else self.checkpoints.path,
+                checkpoint=self._checkpoint,
             )
 
         return on_all_ranks(comm, make)
@@ -169,3 +178,84 @@ class KWaveRun:
 def size_text(problem: Problem) -> str:
     """The size of the grid: ``48 x 40 x 32``."""
     return " x ".join(str(n) for n in problem.shape[: problem.dimensions])
+
+
+def is_hdf5(file: Path) -> bool:
+    """Whether a file is HDF5 by its name, or by its content if its name does not say TOML."""
+    suffix = file.suffix.lower()
+    if suffix in (".h5", ".hdf5"):
+        return True
+    try:
+        check_regular(file)
+        with open(file, "rb") as handle:
+            return suffix != ".toml" and handle.read(len(_SIGNATURE)) == _SIGNATURE
+    except (OSError, ValueError):  # whoever reads it says why
+        return False
+
+
+def run_kwave_file(
+    file: Path, asked: RunOptions, ranks: RankOptions, decomposition: DecompositionOptions
+) -> None:
+    """Run an input file and print what it cost; ``ranks`` are checked."""
+    check_range("--threads", ranks.threads, 1, math.inf, "a whole number from 1")
+    from wavefabric.acoustics.run import Checkpoints
+    from wavefabric.results.checkpoint_file import checkpoint_path
+
+    target = asked.output or file.with_name(file.stem + "_out.h5")
+    done = KWaveRun(
+        file,
+        target,
+        asked.force,
+        ranks,
+        decomposition,
+        Checkpoints(checkpoint_path(target), resume=not asked.no_resume),
+        make_progress(asked.silent),
+        asked.silent,
+    ).run()
+    if done is None:
+        return
+    facts = summary(*done)
+    if asked.as_json:
+        print_json(facts)
+    elif not asked.quiet:
+        show(facts, done[1])
+
+
+def summary(sink: KWaveOutput, problem: Problem, report: Report) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    import h5py
+
+    with h5py.File(sink.path, "r") as file:
+        # Plane by plane: a field may be bigger than what is left of the memory.
+        peak = max(float(plane.max()) for plane in file["p_max_all"])  # type: ignore[union-attr]
+    simulation = report.seconds.get("simulation", 0.0)
+    return {
+        "output": str(sink.path),
+        "device": report.device,
+        "ranks": report.ranks,
+        "transport": report.transport,
+        "decomposition": report.decomposition,
+        "notes": report.notes,
+        "grid": list(problem.shape[: problem.dimensions]),
+        "steps": problem.steps,
+        "ms_per_step": 1e3 * simulation / problem.steps,
+        "seconds": sum(report.seconds.values()),
+        "peak_pressure_pa": peak,
+        "memory_bytes": report.peak_bytes,
+        "resumed_at": report.resumed_at,
+    }
+
+
+def show(summary: dict[str, Any], problem: Problem) -> None:
+    """Print the closing lines."""
+    where = summary["device"]
+    if summary["ranks"] > 1:
+        where += f", {summary['ranks']} ranks through {summary['transport']}"
+    print(
+        f"{size_text(problem)} points, {summary['steps']} steps on {where}: "
+        f"{summary['ms_per_step']:.3g} ms a step, {summary['seconds']:.1f} s; "
+        f"peak pressure {summary['peak_pressure_pa']:.4g} Pa"
+    )
+    for note in summary["notes"]:
+        print(f"note: {note}")
+    print(f"wrote {summary['output']}")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavefabric.cli.common.options import grouped, option, options
-from wavefabric.cli.common.ranks import rank_zero_only
+from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.show import print_written
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output
@@ -44,8 +43,6 @@ class PlotOptions:
     force: bool = option("Ultrasound: replace figures that are there (a fibre's always are).", default=False)
 
 
-@grouped
-@rank_zero_only
 def command(
     file: Annotated[
         Path,
@@ -69,9 +66,8 @@ def command(
         from wavefabric.results.plots import plot_result
 
         read_result(file)
-        for name, given in (("--quantity", asked.quantity), ("--slice", asked.slice)):
-            if given:
-                raise InputError(f"{name}: {given[0]} given; allowed: with results of ultrasound")
+        given = {name: values[0] for name, values in changed(asked, "quantity", "slice").items() if values}
+        refuse(given, "with a result of a fibre", "with results of ultrasound")
         written = plot_result(file, asked.output, (asked.format or Format.png).value)
     print_written(written)
 
@@ -82,10 +78,9 @@ def _ultrasound(recorded: RecordedFile, asked: PlotOptions) -> list[Path]:
     names = select_quantities(recorded, asked.quantity or [])
     positions = _positions(asked.slice or [], len(recorded.shape))
     targets = _targets(recorded.path, names, asked.output, asked.format)
-    for target in targets.values():
-        if target.parent.is_dir():
-            check_output(target, asked.force, "--output", inputs=[recorded.path])
     folder = next(iter(targets.values())).parent
+    for target in targets.values() if folder.is_dir() else ():
+        check_output(target, asked.force, "--output", inputs=[recorded.path])
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -98,15 +93,12 @@ def _targets(file: Path, names: list[str], output: Path | None, kind: Format | N
     suffix = output.suffix.lower().removeprefix(".") if output is not None else ""
     if output is not None and suffix in list(Format) and not output.is_dir():
         if len(names) > 1:
-            raise InputError(
-                f"--output: {output} is one file for {len(names)} figures; allowed: a folder, or one "
-                f"--quantity of {', '.join(names)}"
-            )
+            allowed = f"a folder, or one --quantity of {', '.join(names)}"
+            raise InputError(f"--output: {output} is one file for {len(names)} figures; allowed: {allowed}")
         if kind not in (None, suffix):
             raise InputError(f"--format: {kind} with --output {output}; allowed: {suffix}, or without")
         return {names[0]: output}
-    folder = output if output is not None else file.parent
-    ending = (kind or Format.png).value
+    folder, ending = output or file.parent, (kind or Format.png).value
     return {name: folder / f"{file.stem}-{name.replace('/', '-')}.{ending}" for name in names}
 
 

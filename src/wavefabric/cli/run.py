@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from wavefabric.cli.common.decomposition import DecompositionOptions
-from wavefabric.cli.common.guard import naming_no_resume
-from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options, refuse
+from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
+from wavefabric.cli.common.progress import naming_no_resume
 from wavefabric.cli.common.ranks import PANEL, RankOptions
+from wavefabric.cli.kwave_run import is_hdf5, run_kwave_file
 from wavefabric.cli.run_fibre import run_link_file
-from wavefabric.cli.run_ultrasound import is_hdf5, run_kwave_file
 
 
 @options()
@@ -40,7 +40,6 @@ class RunOptions(OutputOptions):
         return self.quiet or self.as_json
 
 
-@grouped
 def command(
     file: Annotated[
         Path, typer.Argument(help="Run file (TOML; see docs/run-files.md) or k-Wave input file (HDF5).")

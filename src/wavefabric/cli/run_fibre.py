@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wavefabric.cli.common import ranks as common_ranks
-from wavefabric.cli.common.guard import guarded
 from wavefabric.cli.common.options import changed
-from wavefabric.cli.common.progress import announce_compiling, make_progress
+from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress
 from wavefabric.cli.common.ranks import RankOptions
 from wavefabric.cli.common.show import print_json
 from wavefabric.errors import visible
@@ -20,15 +19,13 @@ if TYPE_CHECKING:
 
     from wavefabric.cli.run import RunOptions
     from wavefabric.collectives import Schedule
-    from wavefabric.exchange import Communicator
-    from wavefabric.optics.run_file.run_file import RunFile
     from wavefabric.results import Result
 
 
 def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
     """Run a run file, draw its figures and print its table."""
     from wavefabric.optics.run_file import run_file
-    from wavefabric.results import read_result
+    from wavefabric.results import ResultWriter, read_result
     from wavefabric.results.checkpoint_file import checkpoint_path
 
     settings = run_file.load(file)
@@ -38,7 +35,21 @@ def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
     ranks.check()
     target = asked.output or settings.output_path()
     checkpoint = checkpoint_path(target)
-    comm = _open_ranks(settings, ranks, target, asked, checkpoint)
+    if ranks.count == 1 or common_ranks.must_start(ranks):
+        ResultWriter(target, asked.force, settings.input_paths())  # ranks have one among them, in run_link
+
+    def traffic() -> Schedule:
+        """What the ranks exchange: every rank its powers with all others."""
+        from wavefabric.collectives import direct_all_gather
+
+        return direct_all_gather([1] * ranks.count)
+
+    if common_ranks.must_start(ranks):
+        from wavefabric.optics.link.build import check_ranks
+
+        check_ranks(settings, ranks.count)
+        common_ranks.start(ranks, checkpoint, traffic, asked.silent)
+    comm = common_ranks.open_ranks(ranks, traffic, asked.silent)
 
     from wavefabric.optics.link.run import run_link
 
@@ -46,14 +57,8 @@ def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
     announce_compiling(asked.silent)
     command = "without --no-resume it" if asked.no_resume else "the same command"
     with guarded(progress, checkpoint, command=command):
-        done = run_link(
-            settings,
-            output=target,
-            force=asked.force,
-            resume=not asked.no_resume,
-            progress=progress,
-            comm=comm,
-        )
+        how = {"output": target, "force": asked.force, "resume": not asked.no_resume}
+        done = run_link(settings, **how, progress=progress, comm=comm)
     if not common_ranks.is_rank_zero():
         return
 
@@ -67,29 +72,6 @@ def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
         print_json(summary(result, figures))
     elif not asked.quiet:
         show(result, settings.title, figures)
-
-
-def _open_ranks(
-    settings: RunFile, ranks: RankOptions, target: Path, asked: RunOptions, checkpoint: Path
-) -> Communicator | None:
-    """Start the ranks and exit when they have ended, or open the communicator of those that are there."""
-    from wavefabric.results import ResultWriter
-
-    if ranks.count == 1 or common_ranks.must_start(ranks):
-        ResultWriter(target, asked.force, settings.input_paths())  # ranks have one among them, in run_link
-    if common_ranks.must_start(ranks):
-        from wavefabric.optics.link.build import check_ranks
-
-        check_ranks(settings, ranks.count)
-        common_ranks.start(ranks, checkpoint, lambda: _traffic(ranks.count), asked.silent)
-    return common_ranks.open_ranks(ranks, lambda: _traffic(ranks.count), asked.silent)
-
-
-def _traffic(ranks: int) -> Schedule:
-    """What the ranks of a link exchange: every rank its powers with all others."""
-    from wavefabric.collectives import direct_all_gather
-
-    return direct_all_gather([1] * ranks)
 
 
 def group_rows(result: Result) -> list[dict[str, Any]]:
@@ -109,21 +91,25 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
     rows = []
     for number in np.unique(groups):
         inside = groups == number
-        row: dict[str, Any] = {"group": int(number), "modes": int(inside.sum()), "received": {}}
-        reference = None
-        for name in names:
-            # One number for the group: its modes and channels together, averaged in linear units.
-            mean = float(mean_db(q[name][inside].reshape(1, -1))[0])
-            if name == "back_to_back" and mean <= NOISELESS_DB:
-                reference = mean
-            row["received"][name] = {
+        # One number for the group: its modes and channels together, averaged in linear units.
+        means = {name: float(mean_db(q[name][inside].reshape(1, -1))[0]) for name in names}
+        reference = means.get("back_to_back", math.inf)
+        received_at = {
+            name: {
                 "distance_m": distance(result, name),
-                "q_squared_mean_db": mean,
+                "q_squared_mean_db": means[name],
                 "q_squared_min_db": float(q[name][inside].min()),
-                "penalty_db": None if reference is None else mean - reference,
+                "penalty_db": means[name] - reference if reference <= NOISELESS_DB else None,
             }
-        rows.append(row)
+            for name in names
+        }
+        rows.append({"group": int(number), "modes": int(inside.sum()), "received": received_at})
     return rows
+
+
+def solver_facts(result: Result) -> dict[str, Any]:
+    """What the result says of its propagation."""
+    return result.attrs("solver") if "solver" in result.groups() else {}
 
 
 def summary(result: Result, figures: list[Path]) -> dict[str, Any]:
@@ -131,7 +117,7 @@ def summary(result: Result, figures: list[Path]) -> dict[str, Any]:
     return {
         "output": str(result.path),
         "figures": [str(path) for path in figures],
-        "solver": result.attrs("solver") if "solver" in result.groups() else {},
+        "solver": solver_facts(result),
         "warnings": list(result.get("solver/warnings", [])),
         "groups": group_rows(result),
     }
@@ -151,7 +137,7 @@ def show(result: Result, title: str, figures: list[Path]) -> None:
         console.print("Q² in dB over modes and channels; penalty: mean minus back to back")
         if "back_to_back" in rows[0]["received"] and not _has_reference(rows):
             console.print("back to back is free of noise (no receiver.osnr): no reference for a penalty")
-    solver = result.attrs("solver") if "solver" in result.groups() else {}
+    solver = solver_facts(result)
     if "local_error" in solver:
         console.print(cost_line(solver))
     if line := step_line(solver):
@@ -161,20 +147,18 @@ def show(result: Result, title: str, figures: list[Path]) -> None:
 
 
 def _has_reference(rows: list[dict[str, Any]]) -> bool:
-    return all(
-        "back_to_back" in r["received"] and r["received"]["back_to_back"]["penalty_db"] == 0 for r in rows
-    )
+    return all(row["received"].get("back_to_back", {}).get("penalty_db") == 0 for row in rows)
 
 
 def cost_line(solver: dict[str, Any]) -> str:
     """One line on what the propagation cost and how exact it was."""
     local = solver["local_error"]
-    error = "not measured" if local != local else f"{local:.1e}"
-    return (
-        f"{solver['integrator']} on {solver['device']}: {solver['steps']} steps, {solver['ffts']} FFTs, "
-        f"{solver['exchanges']} exchanges in {solver['seconds']:.1f} s; local error {error}, "
-        f"energy drift {solver['energy_drift']:.1e}"
+    error = "not measured" if math.isnan(local) else f"{local:.1e}"
+    line = (
+        "{integrator} on {device}: {steps} steps, {ffts} FFTs, {exchanges} exchanges in {seconds:.1f} s; "
+        "local error {error}, energy drift {energy_drift:.1e}"
     )
+    return line.format_map({**solver, "error": error})
 
 
 def step_line(solver: dict[str, Any]) -> str:
@@ -184,32 +168,26 @@ def step_line(solver: dict[str, Any]) -> str:
         return ""
     from wavefabric.optics.propagation.resonance import metres
 
-    def compared(limit: float) -> str:
-        return f"{'above' if step > limit else 'below'} the resonance limit of {metres(limit)}"
+    def side(limit: float) -> str:
+        return "above" if step > limit else "below"
 
     field = min(limit, solver["field_resonance_step_m"])
-    return f"step {metres(step)}: {compared(limit)} for the channels ({solver['resonance_cause']}), " + (
-        f"{compared(field).replace('the resonance limit', 'that')} for the whole field"
-    )
+    channels = f"{side(limit)} the resonance limit of {metres(limit)} for the channels"
+    whole = f"{side(field)} that of {metres(field)} for the whole field"
+    return f"step {metres(step)}: {channels} ({solver['resonance_cause']}), {whole}"
 
 
 def _table(rows: list[dict[str, Any]], names: list[str]) -> Table:
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    def column(header: str, style: str = "") -> None:
-        table.add_column(header, justify="right", no_wrap=True, style=style)
-
-    table = Table()
-    column("\ngroup")
-    column("\nmodes")
     reference = _has_reference(rows)
-    if reference:
-        column("back to\nback")
+    heads = ["\ngroup", "\nmodes", *["back to\nback"] * reference]
     for name in names:
-        column(f"{rows[0]['received'][name]['distance_m'] / 1e3:g} km\nmean")
-        column("\nmin")
-        if reference:
-            column("\npenalty", "bold")
+        distance = rows[0]["received"][name]["distance_m"] / 1e3
+        heads += [f"{distance:g} km\nmean", "\nmin", *["\npenalty"] * reference]
+    styles = ["bold" if head == "\npenalty" else "" for head in heads]
+    columns = zip(heads, styles, strict=True)
+    table = Table(*(Column(head, justify="right", no_wrap=True, style=style) for head, style in columns))
     for row in rows:
         cells = [str(row["group"]), str(row["modes"])]
         if reference:

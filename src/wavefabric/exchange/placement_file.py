@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from wavefabric.errors import InputError, cut, quoted, visible
 from wavefabric.files.input import read_bytes
-from wavefabric.files.toml import parse_toml
+from wavefabric.files.text import parse_toml
 
 #: Numbers of GPUs that a file may name: a bound on absurd input.
 MOST_GPUS = 4096
@@ -60,11 +59,11 @@ def _plain(path: Path, text: str) -> list[tuple[str, Any]]:
 def _structured(path: Path, text: str, suffix: str) -> list[tuple[str, Any]]:
     """Place and value of each entry of JSON or TOML."""
     try:
-        content = json.loads(text) if suffix == ".json" else parse_toml(text)
+        content = parse_toml(text, str(path)) if suffix == ".toml" else json.loads(text)
+    except InputError:
+        raise
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {error.lineno}: {error.msg}; allowed: JSON") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: {error}; allowed: TOML") from None
     except (RecursionError, ValueError):  # Python reads no whole number of more than 4300 digits
         raise InputError(
             f"{path}: nested too deeply, or a number with too many digits; allowed: JSON"

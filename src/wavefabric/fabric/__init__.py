@@ -6,12 +6,12 @@ Imports collectives, files, system and units; of the rooms, draw imports all oth
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
+from wavefabric.lazy import lazy
+
 if TYPE_CHECKING:
-    from wavefabric.fabric.cost_models.cost import cost
-    from wavefabric.fabric.cost_models.result import Cost, LowerBound, RoundCost
+    from wavefabric.fabric.cost_models.cost import Cost, LowerBound, RoundCost, cost
     from wavefabric.fabric.draw.pictures import draw_circuits, draw_fabric
     from wavefabric.fabric.electrical.fabric import Fabric, Link
     from wavefabric.fabric.io.files import load, save
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     AnyFabric: TypeAlias = Fabric | PhotonicFabric
 
 _MODULES = {
-    "Cost": "cost_models.result",
-    "LowerBound": "cost_models.result",
-    "RoundCost": "cost_models.result",
+    "Cost": "cost_models.cost",
+    "LowerBound": "cost_models.cost",
+    "RoundCost": "cost_models.cost",
     "cost": "cost_models.cost",
     "Fabric": "electrical.fabric",
     "Link": "electrical.fabric",
@@ -61,13 +61,11 @@ __all__ = [
 ]
 
 
+_exported, __dir__ = lazy(__name__, _MODULES)
+
+
 def __getattr__(name: str):
     # Pydantic and NumPy are slow to import: only whoever needs them waits.
-    if name == "AnyFabric":
-        value = __getattr__("Fabric") | __getattr__("PhotonicFabric")
-    elif name in _MODULES:
-        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = _exported("Fabric") | _exported("PhotonicFabric") if name == "AnyFabric" else _exported(name)
     globals()[name] = value
     return value

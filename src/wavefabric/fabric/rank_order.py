@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -13,11 +13,9 @@ from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import check_structure
 from wavefabric.errors import InputError
-from wavefabric.fabric.cost_models.cost import cost
-from wavefabric.fabric.cost_models.result import check_sizes
+from wavefabric.fabric.cost_models.cost import check_sizes, cost
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.resources import resource_use, transfer_bytes
-from wavefabric.fabric.electrical.routing import static_routes
+from wavefabric.fabric.electrical.routing import resource_use, static_routes, transfer_bytes
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 #: Most GPUs for which orders are searched: routes of all pairs are kept.
@@ -94,19 +92,7 @@ def best_order(
     are; along the widest and shortest routes; at random): two GPUs are exchanged, a part is reversed, or a
     GPU moves elsewhere. What is compared is the time of all rounds one after the other, then the sum of
     squares of the times that links are in use. `model` chooses among the best few and the order as it is, so
-    that the result is never worse than 0, 1, 2, …
-
-    Parameters
-    ----------
-    schedule : Schedule
-        Of as many ranks as the fabric has GPUs, or fewer.
-    fabric : Fabric
-        Of at most `MOST_GPUS` GPUs.
-    element_bytes : float
-        B an element.
-    model : {"auto", "alpha-beta", "flow"}
-    seed : int
-        Of random choices.
+    that the result is never worse than 0, 1, 2, … `InputError` for more than `MOST_GPUS` GPUs.
 
     Examples
     --------
@@ -144,78 +130,59 @@ class _OrderTimes:
     """Time of the rounds of a schedule for any order of GPUs."""
 
     def __init__(self, schedule: Schedule, fabric: Fabric, element_bytes: float):
-        self.gpus, self._alpha = fabric.ranks, fabric.alpha
+        n = self.gpus = fabric.ranks
+        self._alpha = fabric.alpha
         kinds = _distinct_rounds(schedule, transfer_bytes(schedule, element_bytes))
-        self._times = np.array([k.times for k in kinds], float)
-        self._src = np.concatenate([k.src for k in kinds])
-        self._dst = np.concatenate([k.dst for k in kinds])
-        self._size = np.concatenate([k.size for k in kinds])
-        count = np.array([k.src.size for k in kinds])
+        self._times = np.array([times for times, _, _ in kinds], float)
+        self._src, self._dst = np.divmod(np.concatenate([pairs for _, pairs, _ in kinds]), schedule.ranks)
+        count = np.array([pairs.size for _, pairs, _ in kinds])
         self._first = np.cumsum(count) - count
-        n = fabric.ranks
         src, dst = np.divmod(np.arange(n * n), n)
         there = (src != dst) & (static_routes(fabric).table[src, dst] >= 0)
         use = resource_use(fabric, src[there], dst[there])
-        hops = np.bincount(use.pair, minlength=int(there.sum()))
         # Resources of every pair of GPUs as a row, padded with one that is never busy.
-        table = np.full((hops.size, int(hops.max())), use.capacity.size)
-        slot = np.arange(use.pair.size) - np.repeat(np.cumsum(hops) - hops, hops)
-        table[use.pair, slot] = use.resource
-        self._table = np.full((n * n, table.shape[1]), use.capacity.size)
-        self._table[there] = table
+        idle = use.capacity.size
+        hops = np.zeros(n * n, np.int64)
+        hops[there] = np.bincount(use.pair, minlength=int(there.sum()))
+        self._table = np.full((n * n, int(hops.max())), idle)
+        self._table[np.arange(hops.max()) < hops[:, None]] = use.resource
         self._latency = np.full(n * n, math.inf)
         self._latency[there] = use.latency
-        self._resources = use.capacity.size + 1
         self._capacity = np.append(use.capacity, math.inf)
-        row = np.repeat(np.arange(len(kinds)), count)
-        self._row = row[:, None] * self._resources
-        self._weights = np.repeat(self._size, table.shape[1])
-        self.affordable = max(_WORK // (_OVERHEAD + self._weights.size + len(kinds) * self._resources), 1)
+        self._row = np.repeat(np.arange(len(kinds)), count)[:, None] * self._capacity.size
+        self._weights = np.repeat(np.concatenate([size for _, _, size in kinds]), self._table.shape[1])
+        self.affordable = max(_WORK // (_OVERHEAD + self._weights.size + len(kinds) * (idle + 1)), 1)
         # How close any two GPUs are: for a first order.
         slowest = np.where(there, (1 / self._capacity[self._table]).max(axis=1), math.inf)
         with np.errstate(invalid="ignore"):
-            hops = (self._table < self._resources - 1).sum(axis=1)
             self.distance = (slowest * (1 + 1e-3 * hops)).reshape(n, n)
 
     def __call__(self, order: np.ndarray) -> tuple[float, float]:
         """s, and the sum of squares of the times in which resources are used."""
         pair = order[self._src] * self.gpus + order[self._dst]
         cells = self._row + self._table[pair]
-        load = np.bincount(cells.ravel(), self._weights, self._times.size * self._resources)
-        load = load.reshape(-1, self._resources) / self._capacity
+        load = np.bincount(cells.ravel(), self._weights, self._times.size * self._capacity.size)
+        load = load.reshape(-1, self._capacity.size) / self._capacity
         late = np.maximum.reduceat(self._latency[pair], self._first)
         seconds = float(self._times @ (load.max(axis=1) + late + self._alpha))
         # Rounded, so that noise of the last bit does not pass for less time.
         return float(f"{seconds:.9e}"), float(f"{float(self._times @ (load * load).sum(axis=1)):.9e}")
 
 
-@dataclass(frozen=True, eq=False)
-class _DistinctRound:
-    """Rounds that are alike: how many, and what each moves between which ranks (size in B)."""
-
-    times: int
-    src: np.ndarray
-    dst: np.ndarray
-    size: np.ndarray
-
-
-def _distinct_rounds(schedule: Schedule, size: np.ndarray) -> list[_DistinctRound]:
+def _distinct_rounds(schedule: Schedule, size: np.ndarray) -> list[tuple[int, np.ndarray, np.ndarray]]:
+    """How many rounds are alike, the pairs of ranks (source × ranks + destination) of each, and their B."""
     t, n = schedule.transfers, schedule.ranks
     away = np.flatnonzero(t["src"] != t["dst"])
     pair = t["src"][away].astype(np.int64) * n + t["dst"][away]
     flows, flow = np.unique(t["round"][away].astype(np.int64) * (n * n) + pair, return_inverse=True)
     rounds, pairs = np.divmod(flows, n * n)
-    moved = np.bincount(flow, size[away])
-    edges = [0, *(np.flatnonzero(np.diff(rounds)) + 1).tolist(), flows.size]
-    alike: dict[bytes, list[int]] = {}
-    for k in range(len(edges) - 1):
-        here = slice(edges[k], edges[k + 1])
-        alike.setdefault(pairs[here].tobytes() + moved[here].tobytes(), []).append(k)
-    kinds = []
-    for members in alike.values():
-        here = slice(edges[members[0]], edges[members[0] + 1])
-        kinds.append(_DistinctRound(len(members), pairs[here] // n, pairs[here] % n, moved[here]))
-    return kinds
+    cuts = np.flatnonzero(np.diff(rounds)) + 1
+    each = zip(np.split(pairs, cuts), np.split(np.bincount(flow, size[away]), cuts), strict=True)
+    alike: dict[bytes, tuple[int, np.ndarray, np.ndarray]] = {}
+    for some, moved in each:
+        key = some.tobytes() + moved.tobytes()
+        alike[key] = alike.get(key, (0,))[0] + 1, some, moved
+    return list(alike.values())
 
 
 def _search(times: _OrderTimes, rng: np.random.Generator, evaluations: int) -> list[tuple[int, ...]]:
@@ -229,12 +196,9 @@ def _search(times: _OrderTimes, rng: np.random.Generator, evaluations: int) -> l
     for number in range(STARTS):
         if left <= 0:
             break
-        if not number:
-            order = np.arange(n)
-        elif number % 2:
-            order = _nearest_neighbour_order(times, rng)
-        else:
-            order = rng.permutation(n)
+        order = np.arange(n)
+        if number:
+            order = _nearest_neighbour_order(times, rng) if number % 2 else rng.permutation(n)
         # The first ones may take half of what is left, so that others have a chance.
         order, value, used = _hill_descent(times, order, rng, max(left // 2, min(left, 64)))
         left -= used
@@ -261,37 +225,26 @@ def _hill_descent(
 ) -> tuple[np.ndarray, tuple[float, float], int]:
     """A local minimum, its value, and how many orders were tried."""
     value, used = times(order), 1
-    moves = _moves(times.gpus, rng)
+    first, second = np.triu_indices(times.gpus, 1)
+    moves = [(kind, i, j) for kind in _MOVES for i, j in zip(first.tolist(), second.tolist(), strict=True)]
     since = 0  # orders tried since the last that was better
-    for kind, i, j in moves:
-        if used >= evaluations or since >= 2 * times.gpus**2:
-            break
-        changed = _apply_move(order, kind, i, j)
-        now = times(changed)
-        used, since = used + 1, since + 1
-        if now < value:
-            order, value, since = changed, now, 0
-    return order, value, used
-
-
-def _moves(n: int, rng: np.random.Generator) -> Iterator[tuple[int, int, int]]:
-    """All small changes in random order, again and again: the kind, and two positions."""
-    first, second = np.triu_indices(n, 1)
-    every = [(kind, i, j) for kind in range(4) for i, j in zip(first.tolist(), second.tolist(), strict=True)]
     while True:
-        for k in rng.permutation(len(every)).tolist():
-            yield every[k]
+        for k in rng.permutation(len(moves)).tolist():
+            if used >= evaluations or since >= 2 * times.gpus**2:
+                return order, value, used
+            kind, i, j = moves[k]
+            changed = order.copy()
+            changed[i : j + 1] = kind(order[i : j + 1])
+            now = times(changed)
+            used, since = used + 1, since + 1
+            if now < value:
+                order, value, since = changed, now, 0
 
 
-def _apply_move(order: np.ndarray, kind: int, i: int, j: int) -> np.ndarray:
-    """Two positions exchanged, what is between reversed, or the one moved to the other."""
-    new = order.copy()
-    if kind == 0:
-        new[i], new[j] = order[j], order[i]
-    elif kind == 1:
-        new[i : j + 1] = order[i : j + 1][::-1]
-    elif kind == 2:
-        new[i : j + 1] = np.roll(order[i : j + 1], 1)
-    else:
-        new[i : j + 1] = np.roll(order[i : j + 1], -1)
-    return new
+#: What becomes of a part of an order: its ends exchanged, all reversed, one end moved to the other.
+_MOVES = (
+    lambda part: np.concatenate((part[-1:], part[1:-1], part[:1])),
+    lambda part: part[::-1],
+    lambda part: np.roll(part, 1),
+    lambda part: np.roll(part, -1),
+)

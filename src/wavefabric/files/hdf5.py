@@ -21,10 +21,7 @@ _SMALL = 1 << 24
 
 
 def open_hdf5(path: str | Path, wanted: str) -> h5py.File:
-    """An HDF5 file, opened to read; ``wanted`` says what it should be, for errors: ``a result file (HDF5)``.
-
-    `InputError` if there is no such file, or it is a folder, no regular file, not HDF5, damaged or cut short.
-    """
+    """An HDF5 file, opened to read; ``wanted`` says what it should be, such as ``a result file (HDF5)``."""
     path = Path(path)
     try:
         fault = "is a folder" if path.is_dir() else "" if path.exists() else "no such file"
@@ -90,7 +87,5 @@ def check_memory(dataset: h5py.Dataset, free: int) -> None:
     size = bytes_of(dataset)
     if size > max(_SMALL, free):
         name = str(dataset.name).lstrip("/")
-        given = f"takes {size / 2**30:.1f} GiB of memory"
-        raise InputError(
-            f"{dataset.file.filename}: dataset '{name}': {given}; {free / 2**30:.1f} GiB are free"
-        )
+        given = f"takes {size / 2**30:.1f} GiB of memory; {free / 2**30:.1f} GiB are free"
+        raise InputError(f"{dataset.file.filename}: dataset '{name}': {given}")

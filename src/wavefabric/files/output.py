@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import tempfile
@@ -34,57 +35,51 @@ def check_output(
     """Refuse an output file that cannot or must not be written; nothing on the disk changes.
 
     ``key`` is what an error calls it; ``force`` allows to replace a regular file; ``inputs`` are files that
-    the run reads (or None); ``endings`` are those allowed, in lower case with the dot, or all. `InputError`
-    if the name is none of a file or not UTF-8, has another ending, is an input, or names a folder, a device,
-    a pipe or a symbolic link; if it exists (without ``force``); if its folder cannot be written.
+    the run reads (or None); ``endings`` are those allowed, in lower case with the dot, or all.
     """
     path = Path(path)
-    _check_name(path, key, endings)
     try:
-        _check_there(path, force, key, inputs)
-        _check_folder(path, key)
+        fault, allowed = _fault(path, force, inputs, endings)
+        if not fault:
+            _try_folder(path)
     except OSError as error:
         raise InputError(unwritable(path, key, error.strerror or str(error))) from None
+    if fault:
+        raise InputError(f"{key}: {fault}; allowed: {allowed}")
     return path
 
 
-def _check_name(path: Path, key: str, endings: Sequence[str]) -> None:
+def _fault(path: Path, force: bool, inputs: Sequence, endings: Sequence[str]) -> tuple[str, str]:
+    """What is wrong with a name or with what is there, and what is allowed; twice nothing if it will do."""
     try:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
-        raise InputError(f"{key}: {str(path)!a} is not UTF-8; allowed: a name in UTF-8") from None
+        return f"{str(path)!a} is not UTF-8", "a name in UTF-8"
     if "\0" in str(path):
-        raise InputError(f"{key}: {str(path)!a} has a null character; allowed: the name of a file")
+        return f"{str(path)!a} has a null character", "the name of a file"
     if endings and path.suffix.lower() not in endings:
-        raise InputError(f"{key}: {path} given; allowed: a name that ends in {', '.join(endings)}")
-
-
-def _check_there(path: Path, force: bool, key: str, inputs: Sequence[str | Path | None]) -> None:
+        return f"{path} given", f"a name that ends in {', '.join(endings)}"
     if not path.name or path.is_dir():
-        raise InputError(f"{key}: {path} is a folder; allowed: the name of a file")
+        return f"{path} is a folder", "the name of a file"
     if not os.path.lexists(path):
-        return
-    kind = path.lstat().st_mode
-    for name in inputs:
-        if name is not None and path.exists() and os.path.exists(name) and path.samefile(name):
-            raise InputError(f"{key}: {path} is an input of this run; allowed: another name")
-    if not stat.S_ISREG(kind):
-        what = _KINDS.get(stat.S_IFMT(kind), "no regular file")
-        raise InputError(f"{key}: {path} is {what}; allowed: a new name, or that of a regular file")
-    if not force:
-        raise InputError(f"{key}: {path} exists; allowed: another name, or --force (force=True)")
+        return "", ""
+    if any(name and path.exists() and os.path.exists(name) and path.samefile(name) for name in inputs):
+        return f"{path} is an input of this run", "another name"
+    kind = stat.S_IFMT(path.lstat().st_mode)
+    if kind != stat.S_IFREG:
+        return f"{path} is {_KINDS.get(kind, 'no regular file')}", "a new name, or that of a regular file"
+    return ("", "") if force else (f"{path} exists", "another name, or --force (force=True)")
 
 
-def _check_folder(path: Path, key: str) -> None:
+def _try_folder(path: Path) -> None:
+    """Raise OSError if no file can be made beside this one."""
     folder = path.parent
     if not folder.is_dir():
         fault = "is not a folder" if folder.exists() else "does not exist"
-        raise InputError(unwritable(path, key, f"the folder {folder} {fault}"))
+        raise OSError(errno.ENOTDIR, f"the folder {folder} {fault}")
     # Permission bits do not tell about read-only disks or root; writing does, under a name that nobody has.
     # The longest name in use while a file is made must fit too.
-    number, probe = tempfile.mkstemp(prefix=f"{path.name}.checkpoint.", suffix=_PARTIAL, dir=folder)
-    os.close(number)
-    os.unlink(probe)
+    tempfile.NamedTemporaryFile(prefix=f"{path.name}.checkpoint.", suffix=_PARTIAL, dir=folder).close()
 
 
 def unwritable(path: Path, key: str, why: str) -> str:

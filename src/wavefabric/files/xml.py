@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from xml.etree.ElementTree import Element, TreeBuilder
+from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 from xml.parsers import expat
 
 from wavefabric.errors import InputError, show
@@ -13,45 +13,43 @@ _DEEPEST = 64
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
+class _Builder(TreeBuilder):
+    """Refuses a document type (and with it entities), and what nests too deeply."""
+
+    def __init__(self, what: str):
+        super().__init__()
+        self._what, self._depth = what, 0
+
+    def start(self, tag, attrs):
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise InputError(
+                f"{self._what}: nested more than {_DEEPEST} deep; allowed: a file of that format"
+            )
+        return super().start(tag, attrs)
+
+    def end(self, tag):
+        self._depth -= 1
+        return super().end(tag)
+
+    def doctype(self, *_) -> None:
+        raise InputError(
+            f"{self._what}: a document type (DOCTYPE) given; allowed: elements and comments alone"
+        )
+
+
 def parse_xml(text: str, what: str) -> Element:
-    """The root element of XML text; ``what`` is the name of the format, for errors.
-
-    `InputError` if it is not well-formed, has a document type (and with it entities), or nests too deeply.
-    """
-    builder = TreeBuilder()
-    depth = 0
-
-    def start(name: str, attributes: dict[str, str]) -> None:
-        nonlocal depth
-        depth += 1
-        if depth > _DEEPEST:
-            raise InputError(f"{what}: nested more than {_DEEPEST} deep; allowed: a file of that format")
-        builder.start(name, attributes)
-
-    def end(name: str) -> None:
-        nonlocal depth
-        depth -= 1
-        builder.end(name)
-
-    def refuse(*_) -> None:
-        raise InputError(f"{what}: a document type (DOCTYPE) given; allowed: elements and comments alone")
-
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.StartDoctypeDeclHandler = refuse
-    parser.EntityDeclHandler = refuse
+    """The root element of XML text; ``what`` is the name of the format, for errors."""
+    parser = XMLParser(target=_Builder(what))
     try:
-        parser.Parse(text, True)
-    except expat.ExpatError as error:
-        where = f"line {error.lineno}, column {error.offset}"
-        reason = expat.ErrorString(error.code)
-        raise InputError(f"{what}: not XML ({reason} at {where}); allowed: well-formed XML") from None
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{what}: not text that can be encoded; allowed: well-formed XML") from None
-    return builder.close()
+        parser.feed(text)
+        return parser.close()
+    except ParseError as error:
+        where = "line {}, column {}".format(*error.position)
+        fault = f"not XML ({expat.ErrorString(error.code)} at {where})"
+    except UnicodeEncodeError:
+        fault = "not text that can be encoded"
+    raise InputError(f"{what}: {fault}; allowed: well-formed XML")
 
 
 def text_of(element: Element, where: str, name: str, default: str | None = None) -> str:

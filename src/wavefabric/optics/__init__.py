@@ -6,7 +6,7 @@ Rooms: ``fibre`` and ``signal`` know nothing of the others but `ModeMixing`; ``p
 ``run_file`` what a run file says; ``link`` puts all together. None imports acoustics, fabric, bench or cli.
 """
 
-from importlib import import_module
+from wavefabric.lazy import lazy
 
 _MODULES = {
     "Fibre": "fibre.fibre",
@@ -28,13 +28,4 @@ _MODULES = {
     "run_link": "link.run",
 }
 
-
-def __getattr__(name: str):
-    # Late, so that reading a run file does not pay for Numba.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-
-
-def __dir__():
-    return sorted({*globals(), *_MODULES})
+__getattr__, __dir__ = lazy(__name__, _MODULES)

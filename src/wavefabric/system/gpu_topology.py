@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass
 
 from wavefabric.errors import InputError
 
-#: Classes of links between GPUs, slow ones first, as nvidia-smi calls them: across sockets; between host
-#: bridges of a NUMA node; through one host bridge; through several PCIe switches; through one. NVLink (NV and
-#: the number of links) is faster than all.
+#: Classes of links, slow ones first: across sockets; between host bridges of a NUMA node; through one host
+#: bridge; through several PCIe switches; through one. NVLink (NV and how many) is faster than all.
 SLOW_FIRST = ("SYS", "NODE", "PHB", "PXB", "PIX")
 #: A GPU with itself.
 SELF = "X"
@@ -62,15 +60,14 @@ def parse(text: str) -> GpuTopology:
     Rows and columns of network adapters are left out. Underlines and colours of a terminal do not matter.
     """
     lines = [_ESCAPE.sub("", line) for line in text.splitlines()]
-    header = next(
-        (n for n, line in enumerate(lines) if line.split()[:1] == ["GPU0"] and "X" not in line.split()), None
-    )
-    if header is None:
+    while lines and (lines[0].split()[:1] != ["GPU0"] or SELF in lines[0].split()):
+        del lines[0]
+    if not lines:
         raise InputError("nvidia-smi topo -m: no header with GPU0 given; allowed: its table")
-    columns = lines[header].partition("CPU Affinity")[0].split()
+    columns = lines[0].partition("CPU Affinity")[0].split()
     wanted = [n for n, name in enumerate(columns) if _GPU.fullmatch(name)]
     rows, numa = [], []
-    for line in lines[header + 1 :]:
+    for line in lines[1:]:
         name, *cells = line.split()[: 1 + len(columns)] or [""]
         if not _GPU.fullmatch(name):
             continue
@@ -87,26 +84,16 @@ def parse(text: str) -> GpuTopology:
     return GpuTopology(tuple(rows), tuple(numa))
 
 
-def read_table() -> str | None:
-    """What ``nvidia-smi topo -m`` prints here, None where there is no nvidia-smi or no GPU."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return None
-    try:
-        done = subprocess.run(
-            [program, "topo", "-m"], capture_output=True, text=True, timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 and "GPU0" in done.stdout else None
-
-
 def query() -> GpuTopology | None:
     """The GPUs of this host that CUDA may use here, in its order; None where that is not known."""
-    text = read_table()
-    if text is None:
+    try:
+        command = ["nvidia-smi", "topo", "-m"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
         return None
-    topology = parse(text)
+    if "GPU0" not in done.stdout:
+        return None
+    topology = parse(done.stdout)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return topology

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
-import sys
+import resource
 from pathlib import Path
 
 
 def cpu_model() -> str:
     """Name of the processor."""
-    try:
+    with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return " ".join(line.split(":", 1)[1].split())
-    except OSError:
-        pass
     return platform.processor() or platform.machine()
 
 
@@ -25,27 +24,18 @@ _CGROUP = Path("/sys/fs/cgroup")
 def host_memory() -> tuple[int, int]:
     """Free and total bytes, within the limits of the control group and of the process (``ulimit -v``)."""
     page = os.sysconf("SC_PAGE_SIZE")
-    total = page * os.sysconf("SC_PHYS_PAGES")
-    free = total
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            fields = dict(line.split(":", 1) for line in lines)
-        free = int(fields["MemAvailable"].split()[0]) * 1024
+    free = total = page * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError):
+        free = _kibibytes("/proc/meminfo", "MemAvailable") or free
         limit = (_CGROUP / "memory.max").read_text().strip()
         if limit != "max":
             used = int((_CGROUP / "memory.current").read_text())
             total, free = min(total, int(limit)), min(free, int(limit) - used)
-    except (OSError, KeyError, ValueError):
-        pass
-    try:
-        import resource
-
-        most = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if most != resource.RLIM_INFINITY:
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if most != resource.RLIM_INFINITY:
+        with contextlib.suppress(OSError):
             used = int(Path("/proc/self/statm").read_text().split()[0]) * page
             total, free = min(total, most), min(free, most - used)
-    except (ImportError, OSError, IndexError, ValueError):
-        pass
     return max(free, 0), total
 
 
@@ -57,19 +47,16 @@ def usable_threads() -> int:
 
 
 def peak_memory() -> int:
-    """Largest resident size of this process so far, bytes (0 where the system does not tell).
+    """Largest resident size of this process so far, bytes (0 where the system does not tell)."""
+    # Not ``ru_maxrss``, which keeps what the process that started this one held at that time.
+    with contextlib.suppress(OSError):
+        return _kibibytes("/proc/self/status", "VmHWM")
+    return 0
 
-    On Linux from ``VmHWM``: ``ru_maxrss`` keeps what the process that started this one held at that time.
-    """
-    try:
-        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+
+def _kibibytes(file: str, key: str) -> int:
+    """A size that a file of Linux tells, in bytes; 0 if it does not."""
+    for line in Path(file).read_text(encoding="ascii", errors="replace").splitlines():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) * 1024
+    return 0

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Protocol
 
 
-class Progress(Protocol):
-    """Shows where a long computation is."""
+class Progress:
+    """Shows where a long computation is; this one shows nothing."""
 
     def start(self, total_steps: float | None, label: str) -> None:
         """Begin; ``total_steps`` is None if it is not known."""
-        ...
 
     def update(self, done: float, message: str = "") -> None:
         """So many steps are done, counted from `start`."""
-        ...
 
     def finish(self) -> None:
         """End, also after an error."""
-        ...
-
-
-class Silent:
-    """Shows nothing."""
-
-    def start(self, total_steps: float | None, label: str) -> None: ...
-
-    def update(self, done: float, message: str = "") -> None: ...
-
-    def finish(self) -> None: ...
 
 
 def warn(text: str) -> None:

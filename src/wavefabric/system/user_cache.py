@@ -25,14 +25,11 @@ _RANK = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
 def cache_directory(name: str = "", quiet: bool = False) -> Path:
-    """A directory that exists and can be written.
+    """A directory that exists and can be written, or directory ``name`` below it.
 
     ``$WAVEFABRIC_CACHE`` if it is set, else ``$XDG_CACHE_HOME/wavefabric``, else ``~/.cache/wavefabric``.
     Where that cannot be written it is ``wavefabric-UID`` among the temporary files, readable by this user
-    alone; a line on stderr says so once, and child processes take the same.
-
-    ``name`` is that of a directory below it, made if missing; ``quiet`` leaves the line out. `InputError` if
-    temporary files cannot be written either.
+    alone; a line on stderr says so once (unless ``quiet``), and child processes take the same.
     """
     root, problem = _usable_root(_wanted())
     if problem and not quiet:
@@ -45,10 +42,9 @@ def cache_directory(name: str = "", quiet: bool = False) -> Path:
 
 
 def redirect(variable: str, name: str, *usual: str) -> None:
-    """Have another library keep its files in directory ``name`` of our cache if it can write none of its own.
+    """Have another library keep its files in our cache if it cannot write its ``usual`` directories.
 
-    ``variable`` of the environment tells it where, and is left alone if set; ``usual`` are the directories
-    that it takes otherwise (``~/…``).
+    ``variable`` of the environment tells it where, and is left alone if set.
     """
     if not os.environ.get(variable) and not all(map(_writable, usual)):
         os.environ[variable] = str(cache_directory(name, quiet=True))
@@ -69,10 +65,9 @@ def _wanted() -> Path | None:
         return Path(chosen).absolute()
     if caches := os.environ.get("XDG_CACHE_HOME"):
         return Path(caches).absolute() / "wavefabric"
-    try:
+    with contextlib.suppress(RuntimeError):  # no HOME, and the user is in no list of users
         return Path.home() / ".cache" / "wavefabric"
-    except RuntimeError:  # no HOME, and the user is in no list of users
-        return None
+    return None
 
 
 @lru_cache
@@ -91,21 +86,17 @@ def _usable_root(wanted: Path | None) -> tuple[Path, str]:
 def _temporary() -> Path:
     """A directory of this user alone: others could put code there, and it would be run."""
     try:
-        root = Path(tempfile.gettempdir())
-        if hasattr(os, "getuid"):
-            directory = root / f"wavefabric-{os.getuid()}"
-            with contextlib.suppress(OSError):
-                directory.mkdir(mode=0o700, exist_ok=True)
-                facts = directory.lstat()
-                own = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid()
-                if own and not stat.S_IMODE(facts.st_mode) & 0o077:
-                    with tempfile.TemporaryFile(dir=directory):
-                        return directory
+        directory = Path(tempfile.gettempdir()) / f"wavefabric-{os.getuid()}"
+        with contextlib.suppress(OSError):
+            directory.mkdir(mode=0o700, exist_ok=True)
+            facts = directory.lstat()
+            own = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid()
+            if own and not stat.S_IMODE(facts.st_mode) & 0o077:
+                with tempfile.TemporaryFile(dir=directory):
+                    return directory
         directory = Path(tempfile.mkdtemp(prefix="wavefabric-"))
     except OSError:
-        raise InputError(
-            "cache: neither the cache directory nor one for temporary files can be written; allowed: "
-            f"{VARIABLE} or TMPDIR with a directory that can"
-        ) from None
+        fault = "neither the cache directory nor one for temporary files can be written"
+        raise InputError(f"cache: {fault}; allowed: {VARIABLE} or TMPDIR with a directory that can") from None
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory

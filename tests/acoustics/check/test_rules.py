@@ -7,7 +7,6 @@ import pytest
 
 from wavefabric.acoustics.check.rules import PYTHON_NAMES, check, check_recording
 from wavefabric.acoustics.problem import (
-    QUANTITIES,
     Cuboids,
     Interpolation,
     PressureSource,
@@ -16,6 +15,7 @@ from wavefabric.acoustics.problem import (
     TransducerSource,
     VelocitySource,
 )
+from wavefabric.acoustics.recorded_quantities import QUANTITIES
 from wavefabric.errors import InputError
 
 GRID = (4, 5, 6)
@@ -196,7 +196,7 @@ BAD_RECORDINGS = [
 
 def test_good_recordings():
     for where in (INDEX, np.array([5, 5, 2]), Cuboids(np.zeros((1, 3), int), np.array([[5, 4, 3]]))):
-        check_recording(GOOD, Recording(QUANTITIES, where, 19))
+        check_recording(GOOD, Recording(tuple(QUANTITIES), where, 19))
     check_recording(GOOD, Recording(("p_raw",), Interpolation(CORNERS, np.full((2, 8), 0.125))))
     check_recording(GOOD, Recording(("p_max_all", "u_final")))
 

@@ -9,8 +9,7 @@ import random_problems as random
 
 from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
-from wavefabric.acoustics.parallel.fused_cuda_global import FusedCudaGlobalStages
-from wavefabric.acoustics.parallel.fused_cuda_local import FusedCudaLocalStages
+from wavefabric.acoustics.parallel.fused_cuda import FusedCudaGlobalStages, FusedCudaLocalStages
 from wavefabric.acoustics.solver.step import Step
 
 pytestmark = [pytest.mark.multigpu, pytest.mark.parallel([2, 4])]

@@ -78,13 +78,6 @@ def test_outlines_lie_between_cells_that_differ():
     np.testing.assert_allclose(level[:, 0, 1], -2.5)
 
 
-def test_axes_can_be_turned():
-    figure = plot_field(focus(GRID), GRID, normal="z", horizontal="y")
-    axes = figure.axes[0]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("y (mm)", "x (mm)")
-    assert axes.get_images()[0].get_array().shape == (20, 12)
-
-
 def test_profiles_are_drawn_in_mpa_over_mm(tmp_path):
     z = np.linspace(0, 0.09, 10)
     figure = plot_profiles(
@@ -109,7 +102,6 @@ def test_profiles_are_drawn_in_mpa_over_mm(tmp_path):
         (lambda: plot_field(np.full(FLAT.shape, np.nan), FLAT), "field: has values that are not finite"),
         (lambda: plot_field(focus(GRID), GRID, normal="w"), "normal: "),
         (lambda: plot_field(focus(GRID), GRID, at="1 m"), "at: "),
-        (lambda: plot_field(focus(GRID), GRID, horizontal="y"), "horizontal: "),
         (lambda: plot_field(focus(FLAT), FLAT, origin=(0, 0, 0)), "origin: "),
         (lambda: plot_field(focus(FLAT), FLAT, contours_db=(3,)), "contours_db: 3 dB"),
         (lambda: plot_field(focus(FLAT), FLAT, outlines=np.ones(3)), "field: has the shape"),

@@ -48,16 +48,16 @@ def test_kwave_fields_are_read_as_xyz():
     with open_recorded(KWAVE / "p0_layered_absorbing_nonlinear_out.h5") as file:
         assert (file.shape, file.dt) == (field.shape, dt)
         item = file.items["p_final"]
-        low, high, where = file.extremes(item)
+        low, high, where = item.extremes()
         assert (low, high) == (field.min(), field.max())
         assert where == np.unravel_index(np.argmax(np.abs(field)), field.shape)
         for normal in range(3):
-            np.testing.assert_array_equal(file.plane(item, normal, 5), np.take(field, 5, normal))
-        values, points, time = file.series(file.items["p"], 1000, 1000)
+            np.testing.assert_array_equal(item.plane(normal, 5), np.take(field, 5, normal))
+        values, points, time = file.items["p"].series(1000, 1000)
         np.testing.assert_array_equal(values, series)
         np.testing.assert_allclose(time, np.arange(150) * dt)
-        np.testing.assert_array_equal(file.values(file.items["p_rms"]), rms)
-        thin, points, time = file.series(file.items["p"], 10, 40)
+        np.testing.assert_array_equal(file.items["p_rms"].values(), rms)
+        thin, points, time = file.items["p"].series(10, 40)
         np.testing.assert_array_equal(thin, series[::4, ::4])
         assert (list(points), len(time)) == (list(range(0, 40, 4)), 38)
 
@@ -65,9 +65,9 @@ def test_kwave_fields_are_read_as_xyz():
 def test_kwave_boxes_and_a_late_start(tmp_path):
     with open_recorded(KWAVE / "pressure_source_corners_out.h5") as file, h5py.File(file.path) as raw:
         assert list(file.items)[:3] == ["p/1", "p/2", "p_final"]
-        values, _, time = file.series(file.items["p/1"], 1000, 1000)
+        values, _, time = file.items["p/1"].series(1000, 1000)
         np.testing.assert_array_equal(values, raw["p/1"][()].reshape(140, -1).T)
-        assert file.size(file.items["p_max/2"]) == (12, 14, 1)
+        assert file.items["p_max/2"].size == (12, 14, 1)
         assert time[0] == 0
     path = tmp_path / "late.h5"
     path.write_bytes((KWAVE / "dirichlet_2d_out.h5").read_bytes())
@@ -76,7 +76,7 @@ def test_kwave_boxes_and_a_late_start(tmp_path):
         del raw["p"]
         raw["p"] = kept
     with open_recorded(path) as file:
-        assert file.series(file.items["p"], 99, 999)[2][0] == pytest.approx(50 * file.dt)
+        assert file.items["p"].series(99, 999)[2][0] == pytest.approx(50 * file.dt)
 
 
 def test_our_files_are_read_alike(ours):
@@ -84,18 +84,18 @@ def test_our_files_are_read_alike(ours):
     with open_recorded(path) as file:
         assert set(file.items) == set(results)
         item = file.items["p_final"]
-        assert file.extremes(item)[:2] == (results["p_final"].min(), results["p_final"].max())
+        assert item.extremes()[:2] == (results["p_final"].min(), results["p_final"].max())
         for normal in range(3):
-            np.testing.assert_array_equal(file.plane(item, normal, 4), np.take(results["p_final"], 4, normal))
-        values, _, time = file.series(file.items["p"], 1000, 1000)
+            np.testing.assert_array_equal(item.plane(normal, 4), np.take(results["p_final"], 4, normal))
+        values, _, time = file.items["p"].series(1000, 1000)
         np.testing.assert_array_equal(values, results["p"])
         np.testing.assert_allclose(time, results.time)
     path, results = ours["boxes"]
     with open_recorded(path) as file:
         for i in (0, 1):
-            values = file.series(file.items[f"p/{i}"], 1000, 1000)[0]
+            values = file.items[f"p/{i}"].series(1000, 1000)[0]
             np.testing.assert_array_equal(values, results["p"][i].reshape(-1, 20, order="F"))
-            assert file.size(file.items[f"p_max/{i}"]) == results["p_max"][i].shape
+            assert file.items[f"p_max/{i}"].size == results["p_max"][i].shape
 
 
 def test_signed_fields_have_colours_around_zero_and_positive_ones_from_zero(ours):
@@ -146,7 +146,7 @@ def test_series_are_a_picture_over_time_or_curves(ours):
         (axes,) = recorded_figure(file, "p_rms").axes
         line = axes.lines[0]
         assert axes.get_ylabel() == "pressure (kPa)"
-        np.testing.assert_allclose(line.get_ydata(), file.values(file.items["p_rms"]) * 1e-3, rtol=1e-6)
+        np.testing.assert_allclose(line.get_ydata(), file.items["p_rms"].values() * 1e-3, rtol=1e-6)
 
 
 def test_what_is_asked_for(ours):

@@ -177,13 +177,6 @@ def test_update_velocity(case, kernels, full):
 
 
 @full
-def test_initial_velocity(case, kernels, full):
-    (u, _), (slope, g), (rho, rho_host) = case.real(), case.real(), case.parameter(full)
-    kernels.initial_velocity(u, slope, rho, case.dtype(0.25))
-    case.check(u, 0.25 / rho_host * g)
-
-
-@full
 @pytest.mark.parametrize("nonlinear", [True, False], ids=["nonlinear", "linear"])
 def test_update_density(case, kernels, full, nonlinear):
     parts, before = split(case.several(case.real))

@@ -16,7 +16,6 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 COMMANDS = {
     **{name: [name] for name in ("kwave", "run", "plot", "info")},
     "run_fibre": ["run"],
-    "run_ultrasound": ["run"],
     "common/decomposition": ["run", "kwave"],
     "common/ranks": ["run", "kwave"],
     **{

@@ -82,7 +82,7 @@ def jobs(monkeypatch):
         ("run case.h5 --ranks 2 --grid 2x1x1", "grid: 2 blocks along x given"),
         ("run case.h5 --ranks 1009", "allowed for a grid of 40x36x32"),
         ("run case.h5 --ranks 2 --decomposition local --overlap 30", "overlap: 30 points"),
-        ("run case.h5 --ranks 2 --threads 0", "--threads: 0; allowed: a whole number from 1"),
+        ("run case.h5 --ranks 2 --threads 0", "--threads: 0 given; allowed: a whole number from 1"),
         ("run case.h5 -o case.h5 --ranks 2", "output: case.h5 is an input of this run"),
         ("kwave -i case.h5 -o o.h5 --ranks 0", "--ranks: 0 given"),
         ("kwave -i case.h5 -o o.h5 --grid 1x1x2", "--grid: 1x1x2 given for one rank"),

@@ -11,13 +11,11 @@ from synthesis_cases import both_ways, check_links, fewest_steps
 
 from wavefabric.collectives import layout
 from wavefabric.collectives.synthesis import Links, least_steps
-from wavefabric.collectives.synthesis.bounds import link_bound, nearer_sets
+from wavefabric.collectives.synthesis import links as link_search
+from wavefabric.collectives.synthesis.bounds import link_bound, link_bounds, nearer_sets
 from wavefabric.collectives.synthesis.deadline import Deadline
-from wavefabric.collectives.synthesis.demand import ChunkDemand, Demand, task
-from wavefabric.collectives.synthesis.links import decide
-from wavefabric.collectives.synthesis.links.all_to_all import farthest_first, open_shop
-from wavefabric.collectives.synthesis.links.decide import LinkProblem
-from wavefabric.collectives.synthesis.send_variables import distances
+from wavefabric.collectives.synthesis.demand import ChunkDemand, Demand, distances, task
+from wavefabric.collectives.synthesis.known_links import farthest_first, open_shop
 
 
 def grid(sizes, around):
@@ -62,7 +60,7 @@ KNOWN = [
 
 @pytest.mark.parametrize(("links", "steps"), KNOWN)
 def test_least_steps_without_a_solver(links, steps, monkeypatch):
-    monkeypatch.setattr(decide, "decide", None)
+    monkeypatch.setattr(link_search, "decide", None)
     found = least_steps(all_to_all(links.ranks), links)
     assert (found.rounds, found.lower_bound, found.optimal) == (steps, steps, True)
     check_links(found, links)
@@ -84,7 +82,7 @@ def test_tori_are_open_shops(sizes, pieces):
     moves = open_shop(demand, links, Deadline())
     steps = 1 + max(m[0] for m in moves)
     assert_delivered(demand, links, moves)
-    lower = max(b[0] for b in LinkProblem(demand, links, 1).bounds(float("inf")))
+    lower = max(b[0] for b in link_bounds(demand, links, float("inf")))
     assert lower <= steps
     # Halfway round an even ring there are two ways; they are shared evenly if chunks are even in number.
     odd = [size for size in sizes if size == 4 and (links.ranks // size * pieces) % 2]
@@ -121,9 +119,7 @@ def test_farthest_first_on_any_links(data, ranks, seed):
     demand = task(all_to_all(ranks)).copies
     moves = farthest_first(demand, links, seed, Deadline())
     assert_delivered(demand, links, moves)
-    assert max(b[0] for b in LinkProblem(demand, links, 1).bounds(float("inf"))) <= 1 + max(
-        m[0] for m in moves
-    )
+    assert max(b[0] for b in link_bounds(demand, links, float("inf"))) <= 1 + max(m[0] for m in moves)
 
 
 @settings(max_examples=60, deadline=None)
@@ -136,7 +132,7 @@ def test_bounds_against_trying_everything(data):
         chunks.append(ChunkDemand(frozenset(have), frozenset(data.draw(st.sets(st.integers(0, 2)))) - have))
     demand = Demand(3, tuple(chunks))
     least = fewest_steps(links, [c.have for c in chunks], [c.need for c in chunks], 6)
-    lower = max(b[0] for b in LinkProblem(demand, links, 1).bounds(float("inf")))
+    lower = max(b[0] for b in link_bounds(demand, links, float("inf")))
     assert least is None or lower <= least
 
 

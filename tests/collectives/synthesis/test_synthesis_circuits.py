@@ -11,7 +11,7 @@ from synthesis_cases import check_circuits, fewest_rounds, grid
 
 from wavefabric.collectives import COLLECTIVES, kind, layout
 from wavefabric.collectives.synthesis import OpticalNetwork, Undecided, synthesise
-from wavefabric.collectives.synthesis.circuits import decide
+from wavefabric.collectives.synthesis.circuits import CircuitSearch
 from wavefabric.errors import InputError
 
 
@@ -102,7 +102,7 @@ def test_all_reduce_is_two_halves():
 
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
 def test_a_root_scatters_pieces_and_all_gather_them(collective, monkeypatch):
-    monkeypatch.setattr(decide, "decide_rounds", None)
+    monkeypatch.setattr(CircuitSearch, "decide_over", None)
     network = grid(4, 4, 16, 20, 2)
     found = synthesise(layout(collective, 16, 32, 16), network)
     assert (found.rounds, found.lower_bound, found.optimal) == (2, 2, True)
@@ -224,9 +224,9 @@ def test_max_rounds_of_two_halves_that_are_one():
 
 def test_what_is_impossible_is_so_in_fewer_rounds(monkeypatch):
     # Four rounds by counting, six shown impossible by the solvers; they are not let decide five.
-    decided = decide.decide_rounds
+    decided = CircuitSearch.decide_over
     monkeypatch.setattr(
-        decide, "decide_rounds", lambda d, n, r, *rest: None if r == 5 else decided(d, n, r, *rest)
+        CircuitSearch, "decide_over", lambda s, n, r, *rest: None if r == 5 else decided(s, n, r, *rest)
     )
     found = synthesise(all_gather(5), grid(1, 5, 1, 1, 1, shared=True))
     assert (found.rounds, found.lower_bound, found.optimal) == (7, 7, True)
@@ -262,7 +262,6 @@ def test_bad_arguments():
     network = grid(1, 2, 1, 1)
     for more, message in (
         ({"time_limit": 0}, "time_limit: 0; allowed"),
-        ({"workers": 0}, "workers: 0; allowed"),
         ({"max_rounds": -1}, "max_rounds: -1; allowed"),
     ):
         with pytest.raises(InputError, match=message):

@@ -11,12 +11,12 @@ from synthesis_cases import check_circuits, grid
 from wavefabric.collectives import layout
 from wavefabric.collectives.synthesis import Undecided, deadline, least_steps, solve, synthesise
 from wavefabric.collectives.synthesis.bounds import cut_bound
-from wavefabric.collectives.synthesis.circuits.heuristics import direct, greedy, ring
-from wavefabric.collectives.synthesis.circuits.resources import RoutedNetwork
 from wavefabric.collectives.synthesis.deadline import Deadline, OutOfTime, before_writing
 from wavefabric.collectives.synthesis.demand import task
-from wavefabric.collectives.synthesis.edge_colouring import colours
+from wavefabric.collectives.synthesis.graphs import colours
+from wavefabric.collectives.synthesis.known_circuits import direct, greedy, ring
 from wavefabric.collectives.synthesis.model import Model
+from wavefabric.collectives.synthesis.wavelengths import RoutedNetwork
 
 
 def all_gather(ranks, pieces=1):
@@ -89,7 +89,7 @@ def test_parts_stop(ticking):
     with pytest.raises(OutOfTime):
         colours([(n % 9, n // 9) for n in range(81)], 9, 9, Deadline(3.0, every=1))
     with pytest.raises(OutOfTime):
-        solve.decide(model_of(1000, Model()), 0.0, 1)
+        solve.decide(model_of(1000, Model()), 0.0)
     pytest.importorskip("ortools")
     with pytest.raises(OutOfTime):
         solve._CpSat(model_of(1000, Model()), 0.0, 1)

@@ -14,10 +14,8 @@ from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
-from wavefabric.fabric.bounds import bottleneck as bottleneck_module
-from wavefabric.fabric.bounds.bottleneck import bottleneck
 from wavefabric.fabric.bounds.bound import bound
-from wavefabric.fabric.bounds.cuts import port_rates, restrict, sampled
+from wavefabric.fabric.bounds.cuts import bottleneck, port_rates, restrict, sampled
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.files import load
 
@@ -194,14 +192,6 @@ def test_a_part_of_a_fabric():
     assert set(sends) == set(receives) == {394e9}
 
 
-def test_symmetric_gpus_are_searched_once_with_the_same_answer(monkeypatch):
-    for name, classes in (("torus:4x4", 1), ("mesh:4x4", 3), ("hypercube:4", 1), ("ring:7", 1), ("dgx-1", 8)):
-        assert len(bottleneck_module._distinct_gpus(load(name))) == classes
-    lopsided = load("torus:4x4")
-    lopsided = replace(lopsided, links=(replace(lopsided.links[0], bandwidth=1e9), *lopsided.links[1:]))
-    assert len(bottleneck_module._distinct_gpus(lopsided)) > 1
-
-
 def test_bad_arguments():
     fabric = load("switch:4")
     for message, call in {
@@ -223,8 +213,8 @@ def test_exact_numbers_are_made_once_a_graph(monkeypatch):
     from wavefabric.fabric.bounds import cuts
 
     calls = []
-    common = cuts._common
-    monkeypatch.setattr(cuts, "_common", lambda values: calls.append(len(values)) or common(values))
+    exact = cuts._whole_multiples
+    monkeypatch.setattr(cuts, "_whole_multiples", lambda values: calls.append(len(values)) or exact(values))
     cuts.sampled.cache_clear()
     assert len(cuts.sampled(load("switch:64"))) == 15
-    assert calls == [1, 1]  # there and back, of links that are alike
+    assert calls == [128, 128]  # there and back

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wavefabric.collectives import point_to_point, ring_all_reduce
+from wavefabric.collectives import point_to_point
 from wavefabric.collectives.registry import build
 from wavefabric.fabric.cost_models.alpha_beta import alpha_beta
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.fabric.electrical.resources import transfer_bytes
-from wavefabric.fabric.electrical.routing import static_routes
+from wavefabric.fabric.electrical.routing import static_routes, transfer_bytes
 from wavefabric.fabric.io.files import load
 
 ALPHA, RATE = 0.7e-6, 300 * 2.0**30
@@ -137,15 +136,6 @@ def test_it_is_the_plain_sum(case, element_bytes):
     assert done.seconds == pytest.approx(plainly(schedule, fabric, element_bytes), rel=1e-12)
     assert done.seconds == pytest.approx(sum(r.seconds for r in done.rounds))
     assert (done.times[:, 0] <= done.times[:, 1]).all()
-
-
-def test_the_table_of_loads_is_worked_off_in_parts(monkeypatch):
-    schedule, fabric = ring_all_reduce(8, 8), load("torus:2x4")
-    whole = alpha_beta(schedule, fabric, 1e6)
-    monkeypatch.setattr("wavefabric.fabric.cost_models.alpha_beta._TABLE", 100)
-    parts = alpha_beta(schedule, fabric, 1e6)
-    assert parts.rounds == whole.rounds
-    assert parts.busiest == whole.busiest
 
 
 def test_a_name_for_each_link():

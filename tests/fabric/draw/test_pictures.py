@@ -18,14 +18,15 @@ from wavefabric.collectives import (
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import load
-from wavefabric.fabric.cost_models.result import Cost, LowerBound, RoundCost
-from wavefabric.fabric.draw import graph_layout, pictures, style
+from wavefabric.fabric.cost_models.cost import Cost, LowerBound, RoundCost
+from wavefabric.fabric.draw import graph, pictures, style
 from wavefabric.fabric.draw.gantt import _lanes
 from wavefabric.fabric.draw.page import page
 from wavefabric.fabric.draw.replay import replay
 from wavefabric.fabric.draw.scene import HALF, flat, scene
-from wavefabric.fabric.draw.style import evenly, time_words
+from wavefabric.fabric.draw.style import evenly
 from wavefabric.fabric.photonic.planning import plan_circuits
+from wavefabric.units import time_words
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +186,7 @@ def test_colours_tell_all_from_nearly_all():
 )  # fmt: skip
 def test_nodes_lie_apart(name):
     fabric = load(name)
-    place = graph_layout.positions(fabric)
+    place = graph.positions(fabric)
     assert set(place) == {*fabric.gpus, *fabric.switches}
     at = np.array([place[n] for n in (*fabric.gpus, *fabric.switches)])
     apart = np.hypot(*(at[:, None] - at[None]).transpose(2, 0, 1)) + 9 * np.eye(len(at))
@@ -193,10 +194,10 @@ def test_nodes_lie_apart(name):
 
 
 def test_grids_are_drawn_as_grids():
-    place = graph_layout.positions(load("torus:3x5"))
+    place = graph.positions(load("torus:3x5"))
     assert place["GPU7"].tolist() == [2, 1]
     # A hypercube of four dimensions: neighbours in a row or a column, ends joined around.
-    place = graph_layout.positions(load("hypercube:4"))
+    place = graph.positions(load("hypercube:4"))
     for rank in range(16):
         for bit in range(4):
             step = np.abs(place[f"GPU{rank}"] - place[f"GPU{rank ^ 1 << bit}"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wavefabric.fabric import Fabric, load, presets
-from wavefabric.fabric.bounds.bottleneck import bottleneck
+from wavefabric.fabric.bounds.cuts import bottleneck
 from wavefabric.fabric.electrical.families import FAMILIES
 from wavefabric.fabric.electrical.routing import static_routes, wires
 from wavefabric.fabric.io.files import check_connected, from_toml, to_toml

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
-from wavefabric.fabric.photonic.check import PlanError, check_plan, check_switches, needs_wavelength_switches
+from wavefabric.fabric.photonic.check import PlanError, check_plan, needs_wavelength_switches
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.planning import plan_circuits
@@ -284,11 +284,9 @@ def test_the_check_agrees_with_plain_counting_on_plans_that_were_changed(which, 
 
 def test_switches_turn_all_wavelengths_of_a_waveguide_alike():
     together = Bundle(0, 2, 0b01, (0, 1, 2), (0, 0)), Bundle(0, 2, 0b10, (0, 1, 2), (0, 0))
-    check_switches(one_part(wafer(2, 3), together))
+    assert not needs_wavelength_switches(one_part(wafer(2, 3), together))
     parting = Bundle(0, 2, 0b01, (0, 1, 2), (0, 0)), Bundle(0, 4, 0b10, (0, 1, 4), (0, 0))
     check_plan(one_part(wafer(2, 3), parting, 2), messages(6, ((0, 2), (0, 4))))
-    with pytest.raises(PlanError, match="edge 0 -> 1, waveguide 0: wavelengths part at tile 1"):
-        check_switches(one_part(wafer(2, 3), parting, 2))
+    assert needs_wavelength_switches(one_part(wafer(2, 3), parting, 2))
     ending = Bundle(0, 2, 0b01, (0, 1, 2), (0, 0)), Bundle(0, 1, 0b10, (0, 1), (0,))
-    with pytest.raises(PlanError, match="wavelengths part at tile 1"):
-        check_switches(one_part(wafer(2, 3), ending, 2))
+    assert needs_wavelength_switches(one_part(wafer(2, 3), ending, 2))

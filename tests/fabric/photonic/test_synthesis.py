@@ -13,7 +13,7 @@ from wavefabric.fabric.cost_models.photonic import photonic
 from wavefabric.fabric.photonic.check import PlanError, check_plan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
-from wavefabric.fabric.photonic.routing.xy import xy
+from wavefabric.fabric.photonic.routing.routes import xy
 from wavefabric.fabric.photonic.synthesis_problem import circuit_plan, optical_network
 
 

@@ -60,11 +60,5 @@ def test_bad_input():
         ModeMixing([2 * np.eye(2)])
     with pytest.raises(InputError, match="square"):
         ModeMixing([np.ones((2, 4))])
-    with pytest.raises(InputError, match="group_modes"):
-        ModeMixing.random([], 1)
     with pytest.raises(InputError, match="10 allowed"):
         ModeMixing.random([2, 3], 1).apply(CPU, random_field(4))
-    with pytest.raises(InputError, match="same groups"):
-        ModeMixing.random([2], 1) @ ModeMixing.random([1, 1], 1)
-    with pytest.raises(InputError, match="mode"):
-        ModeMixing.random([2], 1).mode(CPU, random_field(4), 2)

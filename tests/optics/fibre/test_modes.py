@@ -11,9 +11,8 @@ from scipy.special import jn_zeros, jv, kv
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre import modes
 from wavefabric.optics.fibre.csv_files import read_columns
-from wavefabric.optics.fibre.dispersion import dispersion
 from wavefabric.optics.fibre.materials import ConstantIndex
-from wavefabric.optics.fibre.modes import convergence, extrapolate, lp_label, solve_modes
+from wavefabric.optics.fibre.modes import dispersion, extrapolate, lp_label, solve_modes
 from wavefabric.optics.fibre.profile import IndexProfile, TableProfile, profile_62_5
 from wavefabric.units import SPEED_OF_LIGHT
 
@@ -135,8 +134,9 @@ def test_counts_and_a_eff_of_the_62_5_um_fibre():
 
 
 def test_n_eff_has_converged_to_1e_6_with_order_two():
-    errors = convergence(profile_62_5(), LAM, (0.08e-6, 0.04e-6, 0.02e-6))
-    coarse, middle, fine = (np.abs(errors[s]).max() for s in (0.08e-6, 0.04e-6, 0.02e-6))
+    reference = extrapolate(profile_62_5(), LAM, 0.02e-6)
+    found = (solve_modes(profile_62_5(), LAM, step).n_eff for step in (0.08e-6, 0.04e-6, 0.02e-6))
+    coarse, middle, fine = (np.abs(n_eff - reference).max() for n_eff in found)
     assert fine < 1e-6
     assert math.log2(coarse / middle) == pytest.approx(2, abs=0.1)
     assert math.log2(middle / fine) == pytest.approx(2, abs=0.1)

@@ -19,7 +19,7 @@ from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.results import read_result
-from wavefabric.system.progress import Silent
+from wavefabric.system.progress import Progress
 from wavefabric.units import SPEED_OF_LIGHT
 
 PLANCK, CARRIER, RATE, SPAN = 6.62607015e-34, 193.4e12, 32e9, 50e3
@@ -252,7 +252,7 @@ def test_the_gain_of_a_lossless_link_is_one(link):
 # --- What a checkpoint belongs to --------------------------------------------------------------------------
 
 
-class Presses(Silent):
+class Presses(Progress):
     """Ctrl-C at the second step of the span."""
 
     def update(self, done, message=""):
@@ -283,7 +283,7 @@ def test_a_link_runs_beside_the_main_thread(link):
     assert found["received/span_1/evm"].max() < 1e-6
 
 
-class Ends(Silent):
+class Ends(Progress):
     """Ctrl-C in the second span."""
 
     def start(self, total, label):

@@ -9,7 +9,6 @@ from typing import Any, get_args
 import numpy as np
 
 from wavefabric.acoustics.problem import (
-    QUANTITIES,
     Absorption,
     Cuboids,
     Interpolation,
@@ -20,6 +19,7 @@ from wavefabric.acoustics.problem import (
     TransducerSource,
     VelocitySource,
 )
+from wavefabric.acoustics.recorded_quantities import QUANTITIES, is_local
 from wavefabric.acoustics.solver.operators import disperses
 from wavefabric.errors import InputError
 
@@ -83,7 +83,7 @@ def check_recording(
     shown = start + first_index if _whole(start) else start
     allowed = f"{first_index} to {problem.steps - 1 + first_index}, the steps of the run"
     rules.require(_whole(start) and 0 <= start < problem.steps, "recording.start", shown, allowed)
-    local = [name for name in quantities if not name.endswith(("_all", "_final"))]
+    local = [name for name in quantities if is_local(name)]
     if local:
         missing = f"is missing, and {local[0]} is recorded there"
         rules.require(where is not None, "recording.where", missing, "a sensor")

@@ -7,9 +7,10 @@ Everything is a three-dimensional dataset of the root, scalars too; float32 (``f
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Self, get_args
 
 import h5py
 import numpy as np
@@ -18,16 +19,56 @@ from wavefabric.acoustics.problem import Absorption, Cuboids, SourceMode
 from wavefabric.errors import InputError
 from wavefabric.files.hdf5 import bytes_of, check_inside, open_hdf5
 
-Kind = Literal["float", "long"]
-
 #: Their places are the numbers in the file.
 MODES: tuple[SourceMode, ...] = get_args(SourceMode)
 ABSORPTION: tuple[Absorption, ...] = get_args(Absorption)
 AXES = "xyz"
 
 _DTYPES = {"float": np.dtype("<f4"), "long": np.dtype("<u8")}
-# Indices are 64 bit in the file, and sizes are multiplied freely below.
+#: Counts, switches and indices; all else is ``float``.
+_LONG = re.compile(r"N[xyzt]|delay_mask|.*_(size|flag|mode|many|type|index|corners)")
+# Indices are 64 bit in the file, and sizes are multiplied freely.
 MAX_POINTS = 1 << 50
+
+_ON_EACH_AXIS = {
+    "N{}": "shape.{}",
+    "d{}": "spacing.{}",
+    "pml_{}_size": "pml_size.{}",
+    "pml_{}_alpha": "pml_alpha.{}",
+    "rho0_sg{}": "density_staggered.{}",
+    "u{}_source_input": "velocity_source.signals.{}",
+}
+#: Dataset to what it holds of a `Problem`, as `check.rules` calls it.
+DATASETS = {name.format(a): key.format(a) for name, key in _ON_EACH_AXIS.items() for a in AXES} | {
+    "dt": "dt",
+    "Nt": "steps",
+    "c_ref": "reference_speed",
+    "c0": "sound_speed",
+    "rho0": "density",
+    "BonA": "nonlinearity",
+    "absorbing_flag": "absorption",
+    "alpha_coeff": "alpha_coeff",
+    "alpha_power": "alpha_power",
+    "p0_source_input": "initial_pressure",
+    "p_source_index": "pressure_source.index",
+    "p_source_input": "pressure_source.signal",
+    "p_source_mode": "pressure_source.mode",
+    "u_source_index": "velocity_source.index",
+    "u_source_mode": "velocity_source.mode",
+    "delay_mask": "transducer.delay",
+    "transducer_source_input": "transducer.signal",
+    "transducer_source_flag": "transducer.steps",
+}
+
+
+def kind_of(name: str) -> str:
+    """``long`` or ``float``."""
+    return "long" if _LONG.fullmatch(name) else "float"
+
+
+def dataset_key(path: str | Path, name: str) -> str:
+    """What an error calls a dataset of a file."""
+    return f"{path}: dataset '{name}'"
 
 
 class Reader:
@@ -37,13 +78,13 @@ class Reader:
     of each array that was asked for.
     """
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | Path, wanted: str = "a k-Wave input file (HDF5)"):
         self.path = Path(path)
         self.outline = False
         self.sizes: dict[str, int] = {}
-        self.file = open_hdf5(self.path, "a k-Wave input file (HDF5)")
+        self.file = open_hdf5(self.path, wanted)
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -55,97 +96,86 @@ class Reader:
         return InputError(f"{key}: {given}" + (f"; allowed: {allowed}" if allowed else ""))
 
     @contextlib.contextmanager
-    def _reading(self, key: str) -> Iterator[None]:
-        # What h5py raises for a damaged file depends on where the damage is.
+    def reading(self, name: str) -> Iterator[None]:
+        """Name what is read where the file turns out to be damaged: h5py's error depends on where that is."""
         try:
             yield
-        except (InputError, MemoryError, KeyboardInterrupt):
+        except InputError:
             raise
-        except Exception:
-            raise InputError(f"{key}: cannot be read; the file is damaged or cut short") from None
+        except (OSError, RuntimeError, LookupError, TypeError, ValueError):
+            raise self.fault(name, "cannot be read; the file is damaged or cut short") from None
 
     def __contains__(self, name: str) -> bool:
-        with self._reading(dataset_key(self.path, name)):
+        with self.reading(name):
             check_inside(self.file, name)
             return name in self.file
 
     def attributes(self) -> dict[str, str]:
         """The root's attributes that are text."""
         texts = {}
-        with self._reading(f"{self.path}: file attributes"):
+        with self.reading("/"):
             for name in self.file.attrs:
-                with contextlib.suppress(TypeError):
+                with contextlib.suppress(TypeError):  # of a type that NumPy does not have
                     texts[name] = _text(self.file.attrs[name])
-        return texts
+        return {name: text for name, text in texts.items() if text is not None}
 
-    def dataset(self, name: str, kind: Kind) -> h5py.Dataset:
+    def dataset(self, name: str) -> h5py.Dataset:
         """The dataset, once its type and its attributes are known to be right."""
         if name not in self:
             raise self.fault(name, "is missing")
-        with self._reading(dataset_key(self.path, name)):
+        kind = kind_of(name)
+        with self.reading(name):
             item = self.file[name]
             if not isinstance(item, h5py.Dataset):
                 raise self.fault(name, "is a group", "a dataset")
-            dtype = _DTYPES[kind]
-            if item.dtype.newbyteorder("<") != dtype:
-                raise self.fault(name, f"is of type {item.dtype}", f"{dtype.name} ('{kind}')")
-            self._check_attribute(item, name, "data_type", kind)
-            self._check_attribute(item, name, "domain_type", "real")
+            if item.dtype.newbyteorder("<") != _DTYPES[kind]:
+                raise self.fault(name, f"is of type {item.dtype}", f"{_DTYPES[kind].name} ('{kind}')")
+            for attribute, allowed in (("data_type", kind), ("domain_type", "real")):
+                given = "missing"
+                if attribute in item.attrs:
+                    text = _text(item.attrs[attribute])
+                    given = "not text" if text is None else f"'{text}'"
+                if given != f"'{allowed}'":
+                    raise self.fault(name, f"its attribute {attribute} is {given}", f"'{allowed}'")
             if item.ndim != 3:
                 raise self.fault(name, f"has {item.ndim} dimensions", "3")
         return item
 
-    def _check_attribute(self, item: h5py.Dataset, name: str, attribute: str, allowed: str) -> None:
-        if attribute not in item.attrs:
-            raise self.fault(name, f"its attribute {attribute} is missing", f"'{allowed}'")
-        try:
-            text = _text(item.attrs[attribute])
-        except TypeError:
-            raise self.fault(name, f"its attribute {attribute} is not text", allowed) from None
-        if text != allowed:
-            raise self.fault(name, f"its attribute {attribute} is '{text}'", f"'{allowed}'")
-
-    def scalar(self, name: str, kind: Kind) -> Any:
+    def scalar(self, name: str) -> Any:
         """The one number of a dataset, as int or float."""
-        item = self.dataset(name, kind)
+        item = self.dataset(name)
         if item.shape != (1, 1, 1):
             raise self.fault(name, f"has the shape {item.shape}", "(1, 1, 1)")
-        with self._reading(dataset_key(self.path, name)):
+        with self.reading(name):
             return item[0, 0, 0].item()
 
-    def array(self, name: str, kind: Kind, *shapes: tuple[int | str, ...]) -> np.ndarray:
+    def array(self, name: str, *shapes: tuple[int | str, ...]) -> np.ndarray:
         """All of a dataset, float32 or uint64; with `outline` zeros of its shape, which take no memory.
 
         Of the ``shapes`` allowed, (z, y, x), a text stands for any number from 1, and is shown in the error.
         """
-        item = self.dataset(name, kind)
+        item, dtype = self.dataset(name), _DTYPES[kind_of(name)]
         if not any(_fits(item.shape, shape) for shape in shapes):
             allowed = " or ".join(f"({', '.join(map(str, shape))})" for shape in shapes)
             raise self.fault(name, f"has the shape {item.shape}", f"{allowed}, in z, y, x order")
         self.sizes[name] = bytes_of(item)
         if self.outline:
-            return np.broadcast_to(np.zeros((), _DTYPES[kind]), item.shape)
-        with self._reading(dataset_key(self.path, name)):
-            return np.asarray(item[()], _DTYPES[kind])
-
-
-def dataset_key(path: str | Path, name: str) -> str:
-    """What an error calls a dataset of a file."""
-    return f"{path}: dataset '{name}'"
+            return np.broadcast_to(np.zeros((), dtype), item.shape)
+        with self.reading(name):
+            return np.asarray(item[()], dtype)
 
 
 def _fits(shape: tuple[int, ...], allowed: tuple[int | str, ...]) -> bool:
     return all(n == m or (isinstance(m, str) and n >= 1) for n, m in zip(shape, allowed, strict=True))
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> str | None:
+    """An attribute's text up to its first zero; None if it is no text."""
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.reshape(-1)[0]
     if isinstance(value, bytes):
-        return value.split(b"\0")[0].decode("utf-8", "replace")
-    if isinstance(value, str):
-        return value.split("\0")[0]
-    raise TypeError("not text")
+        value = value.decode("utf-8", "replace")
+    return value.split("\0")[0] if isinstance(value, str) else None
 
 
 # --- Writing -----------------------------------------------------------------------------------------
@@ -175,27 +205,19 @@ def put_attribute(where: h5py.Group | h5py.Dataset, name: str, text: str, size: 
 
 def put_types(item: h5py.Dataset) -> None:
     """The two attributes that every dataset has."""
-    kinds = {"f4": "float", "u8": "long"}
-    put_attribute(item, "data_type", kinds[item.dtype.str[1:]])
+    put_attribute(item, "data_type", "long" if item.dtype.kind == "u" else "float")
     put_attribute(item, "domain_type", "real")
 
 
-def put_scalar(group: h5py.Group, name: str, value: int | float) -> None:
-    """A number as (1, 1, 1): float32 if it is a float, uint64 if it is an int."""
-    dtype = _DTYPES["float" if isinstance(value, float) else "long"]
-    put_types(group.create_dataset(name, data=np.full((1, 1, 1), value, dtype)))
+def put(group: h5py.Group, name: str, value: Any, chunks: tuple[int, ...] | None = None) -> None:
+    """A dataset of a number, as (1, 1, 1), or of an array of three dimensions."""
+    data = np.asarray(value, _DTYPES[kind_of(name)])
+    put_types(group.create_dataset(name, data=data if data.ndim else data[None, None, None], chunks=chunks))
 
 
-def put_array(group: h5py.Group, name: str, array: np.ndarray, chunks: tuple[int, ...] | None = None) -> None:
-    """An array, in one piece or in chunks."""
-    put_types(group.create_dataset(name, data=array, chunks=chunks))
-
-
-def put_indices(group: h5py.Group, name: str, index: np.ndarray) -> None:
-    """Indices counted from 0, as (1, 1, n) counted from 1."""
-    put_array(group, name, (index.astype(np.int64) + 1).astype(np.uint64)[None, None])
-
-
-def corners_from_one(cuboids: Cuboids) -> np.ndarray:
-    """Lowest and highest corners as (1, boxes, 6), counted from 1."""
-    return (np.concatenate([cuboids.first, cuboids.last], axis=1)[None] + 1).astype(np.uint64)
+def sensor_datasets(sensor: np.ndarray | Cuboids) -> dict[str, Any]:
+    """The datasets that say where is recorded, with indices from 1."""
+    if not isinstance(sensor, Cuboids):
+        return {"sensor_mask_type": 0, "sensor_mask_index": sensor[None, None] + 1}
+    corners = np.concatenate([sensor.first, sensor.last], axis=1)
+    return {"sensor_mask_type": 1, "sensor_mask_corners": corners[None] + 1}

@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.check.rules import check, check_recording
-from wavefabric.acoustics.kwave.format import ABSORPTION, AXES, MAX_POINTS, MODES, Reader, dataset_key
+from wavefabric.acoustics.kwave.format import (
+    ABSORPTION,
+    AXES,
+    DATASETS,
+    MAX_POINTS,
+    MODES,
+    Reader,
+    dataset_key,
+)
 from wavefabric.acoustics.kwave.write_input import write_input
 from wavefabric.acoustics.problem import (
     Cuboids,
     PressureSource,
     Problem,
     Recording,
-    SourceMode,
     TransducerSource,
     VelocitySource,
 )
@@ -63,28 +71,26 @@ def read_input(path: str | Path, device: Device | None = None) -> KWaveInput:
         wrong type, shape or value (the line names it); if the grid is nonuniform or axisymmetric; if all
         arrays together, written or not, do not fit into memory.
     """
-    with Reader(path) as file:
-        attributes, version = _header(file)
-        _check_memory(file, version, device)
-        contents = _Contents(file, version)
-        problem = contents.problem()
-        sensor = contents.sensor(problem)
-    check(problem, dataset_names(file.path), first_index=1)
+    with _Contents(path) as file:
+        file.read_header()
+        _check_memory(file, device)
+        problem, sensor = file.problem(), file.sensor()
+    names = dataset_names(file.path)
+    check(problem, names, first_index=1)
     if sensor is not None:
         name = "sensor_mask_corners" if isinstance(sensor, Cuboids) else "sensor_mask_index"
-        names = {"recording.where": dataset_key(file.path, name)}
+        names["recording.where"] = dataset_key(file.path, name)
         check_recording(problem, Recording(("p_raw",), sensor), names, first_index=1)
-    return KWaveInput(file.path, problem, sensor, attributes, contents.copied_scalars, version)
+    return KWaveInput(file.path, problem, sensor, file.header, file.copied_scalars, file.version)
 
 
-def _check_memory(file: Reader, version: tuple[int, int], device: Device | None) -> None:
+def _check_memory(file: _Contents, device: Device | None) -> None:
     """Refuse what does not fit, by the shapes of the datasets and before any is read."""
     from wavefabric.acoustics.choose_stages import needed_bytes
 
     file.outline = True
-    contents = _Contents(file, version)
-    problem = contents.problem()
-    contents.sensor(problem)
+    problem = file.problem()
+    file.sensor()
     file.outline = False
     read = sum(file.sizes.values())
     run = 0
@@ -102,208 +108,156 @@ def _check_memory(file: Reader, version: tuple[int, int], device: Device | None)
 
 def dataset_names(path: str | Path) -> dict[str, str]:
     """What errors of `check` call each number: its dataset in a file."""
-    names = {
-        **{f"shape.{a}": f"N{a}" for a in AXES},
-        **{f"spacing.{a}": f"d{a}" for a in AXES},
-        **{f"pml_size.{a}": f"pml_{a}_size" for a in AXES},
-        **{f"pml_alpha.{a}": f"pml_{a}_alpha" for a in AXES},
-        **{f"density_staggered.{a}": f"rho0_sg{a}" for a in AXES},
-        **{f"velocity_source.signals.{a}": f"u{a}_source_input" for a in AXES},
-        "dt": "dt",
-        "steps": "Nt",
-        "reference_speed": "c_ref",
-        "sound_speed": "c0",
-        "density": "rho0",
-        "nonlinearity": "BonA",
-        "absorption": "absorbing_flag",
-        "alpha_coeff": "alpha_coeff",
-        "alpha_power": "alpha_power",
-        "initial_pressure": "p0_source_input",
-        "pressure_source.index": "p_source_index",
-        "pressure_source.signal": "p_source_input",
-        "pressure_source.mode": "p_source_mode",
-        "velocity_source.index": "u_source_index",
-        "velocity_source.mode": "u_source_mode",
-        "transducer.index": "u_source_index",
-        "transducer.delay": "delay_mask",
-        "transducer.signal": "transducer_source_input",
-        "transducer.steps": "transducer_source_flag",
-    }
-    return {key: dataset_key(path, name) for key, name in names.items()}
+    names = {key: dataset_key(path, name) for name, key in DATASETS.items()}
+    return names | {"transducer.index": names["velocity_source.index"]}
 
 
-def _header(file: Reader) -> tuple[dict[str, str], tuple[int, int]]:
-    """The root's attributes, and the version of the format."""
-    attributes = file.attributes()
-    if attributes.get("format") == "wavefabric result":
-        raise InputError(f"{file.path}: is a result of wavefabric; allowed: a k-Wave input file")
-    wanted = {
-        "file_type": (("input",), "'input' (a k-Wave input file)"),
-        "major_version": (("1",), "1"),
-        "minor_version": (("0", "1", "2"), "0 or 1 or 2"),
-    }
-    for name, (values, allowed) in wanted.items():
-        if attributes.get(name) not in values:
-            given = f"'{attributes[name]}'" if name in attributes else "is missing"
-            raise InputError(f"{file.path}: attribute '{name}': {given}; allowed: {allowed}")
-    return attributes, (1, int(attributes["minor_version"]))
+class _Contents(Reader):
+    """Reads header, problem and sensor of a file, and keeps the scalars that go into the output too."""
 
-
-class _Contents:
-    """Reads problem and sensor of a file, and keeps the scalars that go into the output too."""
-
-    def __init__(self, file: Reader, version: tuple[int, int]):
-        self._file, self._version = file, version
+    def __init__(self, path: str | Path):
+        super().__init__(path)
+        self.header, self.version = {}, (1, 2)
         self.copied_scalars: dict[str, int | float] = {}
 
-    def _count(self, name: str, highest: int = MAX_POINTS) -> int:
-        value = self._file.scalar(name, "long")
-        if value > highest:
-            raise self._file.fault(name, str(value), f"0 to {highest}")
-        self.copied_scalars[name] = value
-        return value
+    def read_header(self) -> None:
+        """Refuse what is no input file."""
+        self.header = self.attributes()
+        if self.header.get("format") == "wavefabric result":
+            raise InputError(f"{self.path}: is a result of wavefabric; allowed: a k-Wave input file")
+        wanted = {
+            "file_type": (("input",), "'input' (a k-Wave input file)"),
+            "major_version": (("1",), "1"),
+            "minor_version": (("0", "1", "2"), "0 or 1 or 2"),
+        }
+        for name, (values, allowed) in wanted.items():
+            if self.header.get(name) not in values:
+                given = f"'{self.header[name]}'" if name in self.header else "is missing"
+                raise InputError(f"{self.path}: attribute '{name}': {given}; allowed: {allowed}")
+        self.version = (1, int(self.header["minor_version"]))
 
-    def _number(self, name: str) -> float:
-        value = self._file.scalar(name, "float")
+    def _scalar(self, name: str, highest: int = MAX_POINTS) -> Any:
+        value = self.scalar(name)
+        if isinstance(value, int) and value > highest:
+            raise self.fault(name, str(value), f"0 to {highest}")
         self.copied_scalars[name] = value
         return value
 
     def problem(self) -> Problem:
         """Grid, medium and sources."""
-        file = self._file
+        scalar = self._scalar
         shape = self._shape()
         axes = AXES[:2] if shape[2] == 1 else AXES
         fill = 3 - len(axes)
         # In the order of k-Wave's own files, which the output keeps.
-        grid: dict[str, Any] = {"shape": shape, "steps": self._count("Nt"), "dt": self._number("dt")}
-        grid["spacing"] = (*(self._number(f"d{a}") for a in axes), *[1.0] * fill)
-        grid["reference_speed"] = self._number("c_ref")
-        grid["pml_size"] = (*(self._count(f"pml_{a}_size") for a in axes), *[0] * fill)
-        grid["pml_alpha"] = (*(self._number(f"pml_{a}_alpha") for a in axes), *[0.0] * fill)
-        flags = {
-            name: self._count(f"{name}_source_flag") for name in (*(f"u{a}" for a in axes), "transducer", "p")
-        }
-        p0 = self._count("p0_source_flag", 1)
-        if self._count("nonuniform_grid_flag"):
-            raise file.fault("nonuniform_grid_flag", "the grid is nonuniform", "0, a uniform grid")
-        absorbing, nonlinear = self._count("absorbing_flag", 2), self._count("nonlinear_flag", 1)
+        grid: dict[str, Any] = {"shape": shape, "steps": scalar("Nt"), "dt": scalar("dt")}
+        grid["spacing"] = (*(scalar(f"d{a}") for a in axes), *[1.0] * fill)
+        grid["reference_speed"] = scalar("c_ref")
+        grid["pml_size"] = (*(scalar(f"pml_{a}_size") for a in axes), *[0] * fill)
+        grid["pml_alpha"] = (*(scalar(f"pml_{a}_alpha") for a in axes), *[0.0] * fill)
+        signals = (*(f"u{a}" for a in axes), "transducer", "p")
+        *velocity, transducer, pressure = (scalar(f"{name}_source_flag") for name in signals)
+        p0 = scalar("p0_source_flag", 1)
+        if scalar("nonuniform_grid_flag"):
+            raise self.fault("nonuniform_grid_flag", "the grid is nonuniform", "0, a uniform grid")
+        absorbing, nonlinear = scalar("absorbing_flag", 2), scalar("nonlinear_flag", 1)
         self._check_cartesian()
-        memory = shape[::-1]
-        medium = self._medium(axes, memory, absorbing, nonlinear)
-        velocity, transducer = self._velocity(flags, axes)
+        medium = self._medium(axes, shape[::-1], absorbing, nonlinear)
+        index: Any = self._points("u_source_index") if any(velocity) or transducer else None
         return Problem(
             **grid,
             **medium,
-            velocity_source=velocity,
-            transducer=transducer,
-            initial_pressure=file.array("p0_source_input", "float", memory) if p0 else None,
-            pressure_source=self._pressure(flags["p"]),
+            velocity_source=self._velocity(index, velocity) if any(velocity) else None,
+            transducer=self._transducer(index, transducer) if transducer else None,
+            initial_pressure=self.array("p0_source_input", shape[::-1]) if p0 else None,
+            pressure_source=self._pressure(pressure) if pressure else None,
         )
 
     def _shape(self) -> tuple[int, int, int]:
-        shape = tuple(self._count(f"N{a}") for a in AXES)
+        shape = tuple(self._scalar(f"N{a}") for a in AXES)
         for axis, size, lowest in zip(AXES, shape, (2, 2, 1), strict=True):
             if size < lowest:
-                raise self._file.fault(f"N{axis}", str(size), f"a whole number from {lowest}")
+                raise self.fault(f"N{axis}", str(size), f"a whole number from {lowest}")
         if math.prod(shape) > MAX_POINTS:
             points = " x ".join(map(str, shape))
-            raise self._file.fault("Nx", f"{points} grid points", f"up to {MAX_POINTS}")
+            raise self.fault("Nx", f"{points} grid points", f"up to {MAX_POINTS}")
         return shape  # type: ignore[return-value]
 
     def _check_cartesian(self) -> None:
-        if self._version < (1, 2) and "axisymmetric_flag" not in self._file:
+        if self.version < (1, 2) and "axisymmetric_flag" not in self:
             self.copied_scalars["axisymmetric_flag"] = 0
-        elif self._count("axisymmetric_flag"):
-            raise self._file.fault("axisymmetric_flag", "the grid is axisymmetric", "0, a Cartesian grid")
+        elif self._scalar("axisymmetric_flag"):
+            raise self.fault("axisymmetric_flag", "the grid is axisymmetric", "0, a Cartesian grid")
 
     def _medium(self, axes: str, grid: tuple[int, ...], absorbing: int, nonlinear: int) -> dict[str, Any]:
         """The medium's part of a `Problem`, by the names of its parameters; ``grid`` is (Nz, Ny, Nx)."""
-        density = self._field("rho0", grid)
-        staggered = tuple(self._field(f"rho0_sg{axis}", grid) for axis in axes)
+        field = partial(self._field, grid)
+        density, staggered = field("rho0"), tuple(field(f"rho0_sg{axis}") for axis in axes)
         for axis, value in zip(axes, staggered, strict=True):
             if isinstance(value, float) != isinstance(density, float):
                 kinds = ["one number" if isinstance(v, float) else "an array" for v in (value, density)]
-                raise self._file.fault(f"rho0_sg{axis}", f"is {kinds[0]}, rho0 is {kinds[1]}", "both alike")
+                raise self.fault(f"rho0_sg{axis}", f"is {kinds[0]}, rho0 is {kinds[1]}", "both alike")
         return {
             "density": density,
             "density_staggered": staggered,
             "absorption": ABSORPTION[absorbing],
-            "alpha_coeff": self._field("alpha_coeff", grid) if absorbing else 0.0,
-            "alpha_power": self._file.scalar("alpha_power", "float") if absorbing else 0.0,
-            "sound_speed": self._field("c0", grid),
-            "nonlinearity": self._field("BonA", grid) if nonlinear else None,
+            "alpha_coeff": field("alpha_coeff") if absorbing else 0.0,
+            "alpha_power": self.scalar("alpha_power") if absorbing else 0.0,
+            "sound_speed": field("c0"),
+            "nonlinearity": field("BonA") if nonlinear else None,
         }
 
-    def _field(self, name: str, grid: tuple[int, ...]) -> float | np.ndarray:
-        array = self._file.array(name, "float", (1, 1, 1), grid)
+    def _field(self, grid: tuple[int, ...], name: str) -> float | np.ndarray:
+        array = self.array(name, (1, 1, 1), grid)
         return float(array[0, 0, 0]) if array.shape == (1, 1, 1) else array
 
-    def _index(self, name: str) -> np.ndarray:
-        """Indices or delays of a file, 0-based."""
-        index = self._file.array(name, "long", (1, 1, "points")).reshape(-1)
-        if self._file.outline:  # zeros, perhaps more than can be looked at
+    def _index(self, name: str, *shape: int | str) -> np.ndarray:
+        """Indices, which count from 1 in the file, from 0; without the first axis of their shape."""
+        index = self.array(name, shape)[0]
+        if self.outline:  # zeros, perhaps more than can be looked at
             return np.broadcast_to(np.zeros((), np.int64), index.shape)
-        if index.max() > np.uint64(2**62):
-            raise self._file.fault(name, f"{index.max()}", f"1 to {MAX_POINTS}")
+        if index.max() > np.uint64(MAX_POINTS):
+            raise self.fault(name, f"{index.max()}", f"1 to {MAX_POINTS}")
         return index.astype(np.int64) - 1
 
-    def _settings(self, letter: str) -> tuple[bool, SourceMode]:
-        """Whether a source has a signal for each point, and its mode."""
-        many = self._count(f"{letter}_source_many", 1)
-        return bool(many), MODES[self._count(f"{letter}_source_mode", 2)]
+    def _points(self, name: str) -> np.ndarray:
+        return self._index(name, 1, 1, "points")[0]
 
     def _signal(self, name: str, flag: int, columns: int) -> np.ndarray:
-        signal = self._file.array(name, "float", (1, "steps", columns))[0]
+        signal = self.array(name, (1, "steps", columns))[0]
         if len(signal) < flag:
             steps = f"has {len(signal)} time steps"
-            raise self._file.fault(name, steps, f"{flag} or more, as its source flag says")
+            raise self.fault(name, steps, f"{flag} or more, as its source flag says")
         return signal[:flag]
 
-    def _pressure(self, flag: int) -> PressureSource | None:
-        if not flag:
-            return None
-        many, mode = self._settings("p")
-        index = self._index("p_source_index")
+    def _pressure(self, flag: int) -> PressureSource:
+        many, mode = self._scalar("p_source_many", 1), MODES[self._scalar("p_source_mode", 2)]
+        index = self._points("p_source_index")
         return PressureSource(index, self._signal("p_source_input", flag, index.size if many else 1), mode)
 
-    def _velocity(
-        self, flags: dict[str, int], axes: str
-    ) -> tuple[VelocitySource | None, TransducerSource | None]:
-        on, steps = any(flags[f"u{a}"] for a in axes), flags["transducer"]
-        if not on and not steps:
-            return None, None
-        index = self._index("u_source_index")
-        velocity = transducer = None
-        if on:
-            many, mode = self._settings("u")
-            columns = index.size if many else 1
-            signals = tuple(
-                self._signal(f"u{a}_source_input", flags[f"u{a}"], columns) if flags[f"u{a}"] else None
-                for a in axes
-            )
-            velocity = VelocitySource(index, signals, mode)
-        if steps:
-            delay = self._index("delay_mask")
-            signal = self._file.array("transducer_source_input", "float", (1, 1, "steps")).reshape(-1)
-            transducer = TransducerSource(index, delay, signal, steps)
-        return velocity, transducer
+    def _velocity(self, index: np.ndarray, flags: list[int]) -> VelocitySource:
+        many, mode = self._scalar("u_source_many", 1), MODES[self._scalar("u_source_mode", 2)]
+        columns = index.size if many else 1
+        signals = tuple(
+            self._signal(f"u{a}_source_input", flag, columns) if flag else None
+            for a, flag in zip(AXES, flags, strict=False)
+        )
+        return VelocitySource(index, signals, mode)
 
-    def sensor(self, problem: Problem) -> np.ndarray | Cuboids | None:
+    def _transducer(self, index: np.ndarray, flag: int) -> TransducerSource:
+        signal = self.array("transducer_source_input", (1, 1, "steps"))[0, 0]
+        return TransducerSource(index, self._points("delay_mask"), signal, flag)
+
+    def sensor(self) -> np.ndarray | Cuboids | None:
         """Where to record."""
-        file, old = self._file, self._version < (1, 1)
-        if not any(
-            f"sensor_mask_{part}" in file for part in (("index",) if old else ("type", "index", "corners"))
-        ):
+        old = self.version < (1, 1)
+        parts = ("index",) if old else ("type", "index", "corners")
+        if not any(f"sensor_mask_{part}" in self for part in parts):
             return None
-        kind = 0 if old else file.scalar("sensor_mask_type", "long")
+        kind = 0 if old else self.scalar("sensor_mask_type")
         if kind == 0:
-            return self._index("sensor_mask_index")
+            return self._points("sensor_mask_index")
         if kind != 1:
-            raise file.fault("sensor_mask_type", str(kind), "0 (index) or 1 (corners)")
-        corners = file.array("sensor_mask_corners", "long", (1, "cuboids", 6))[0]
-        if file.outline:
-            return None
-        if corners.max() > np.uint64(MAX_POINTS):
-            raise file.fault("sensor_mask_corners", f"{corners.max()}", f"up to {max(problem.shape)}")
-        corners = corners.astype(np.int64) - 1
-        return Cuboids(np.ascontiguousarray(corners[:, :3]), np.ascontiguousarray(corners[:, 3:]))
+            raise self.fault("sensor_mask_type", str(kind), "0 (index) or 1 (corners)")
+        corners = self._index("sensor_mask_corners", 1, "cuboids", 6)
+        return None if self.outline else Cuboids(corners[:, :3].copy(), corners[:, 3:].copy())

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
+from wavefabric.acoustics.arguments import require
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.kwave.objects_record import RecordRequest
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.recorded_quantities import components, quantity_of
 from wavefabric.acoustics.result import Results
-from wavefabric.acoustics.sensor import Sensor
+from wavefabric.acoustics.sensor import Sensor, record_names
 from wavefabric.acoustics.simulation import solve, to_problem
 from wavefabric.acoustics.source import Source, Transducer
 from wavefabric.errors import InputError
-from wavefabric.units import show
 
 _NOT_READ = {
     "medium": ("alpha_filter", "alpha_sign"),
     "source": ("p_frequency_ref", "u_frequency_ref", "s_mask", "sxx", "syy", "szz", "sxy", "sxz", "syz"),
     "sensor": ("directivity", "directivity_angle", "directivity_size", "frequency_response"),
+}
+#: k-wave-python 0.6 takes "u" at the pressure's points, and its statistics from that.
+_U_RECORDED = {
+    **dict.fromkeys(("u", "u_non_staggered", "u_max", "u_min", "u_rms"), "u_non_staggered"),
+    "u_staggered": "u",
+}
+_REDUCE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "max": lambda series: series.max(axis=0),
+    "min": lambda series: series.min(axis=0),
+    "rms": lambda series: np.sqrt(np.mean(series**2, axis=0)),
 }
 
 
@@ -47,9 +60,8 @@ def from_kwave(
         ``sound_speed``, ``sound_speed_ref``, ``density`` (1000 kg/m³ if None), ``alpha_coeff``,
         ``alpha_power``, ``alpha_mode`` (``"no_dispersion"`` or ``"stokes"``), ``BonA``.
     source : kSource or NotATransducer
-        ``p0``, ``p``, ``p_mask``, ``p_mode``, ``ux``, ``uy``, ``uz``, ``u_mask``, ``u_mode``. One row of
-        signals for each point of the mask, in the order of `signal_order`. A transducer's elements, delays
-        and signal are taken; it may not have an apodization.
+        ``p0``, ``p``, ``p_mask``, ``p_mode``, ``ux``, ``uy``, ``uz``, ``u_mask``, ``u_mode``. A transducer's
+        elements, delays and signal are taken; it may not have an apodization.
     sensor : kSensor or None
         ``mask`` (binary, Cartesian in m, corners of cuboids counted from 1, or None for every point),
         ``record``, ``record_start_index``.
@@ -75,9 +87,8 @@ def from_kwave(
     k-wave-python 0.6.2: ``sound_speed_ref`` is obeyed, and a pressure source on unequal spacings is scaled
     by that along x for all densities, as in MATLAB.
     """
-    return _translate(
-        kgrid, medium, source, sensor, (pml_size, pml_alpha, pml_inside), smooth_p0, signal_order
-    )[1:3]
+    pml = (pml_size, pml_alpha, pml_inside)
+    return _translate(kgrid, medium, source, sensor, pml, smooth_p0, signal_order)[1:3]
 
 
 def simulate_kwave(
@@ -114,33 +125,29 @@ def simulate_kwave(
         Intensities differ a little: k-wave-python shifts the velocity by half a step as if the recording
         were periodic.
     """
-    grid, problem, recording, request = _translate(
-        kgrid, medium, source, sensor, (pml_size, pml_alpha, pml_inside), smooth_p0, signal_order
-    )
-    return solve(problem, recording, grid, adapt=request.adapt, **options)
+    pml = (pml_size, pml_alpha, pml_inside)
+    grid, problem, recording, adapt = _translate(kgrid, medium, source, sensor, pml, smooth_p0, signal_order)
+    return solve(problem, recording, grid, adapt=adapt, **options)
 
 
 def _translate(
-    kgrid: Any,
-    medium: Any,
-    source: Any,
-    sensor: Any,
-    pml: tuple[Any, Any, bool],
-    smooth_p0: bool,
-    signal_order: Literal["C", "F"],
-) -> tuple[Grid, Problem, Recording, RecordRequest]:
-    if signal_order not in ("C", "F"):
-        raise InputError(f"signal_order: {show(signal_order)}; allowed: 'C' or 'F'")
-    _refuse_unread(medium, "medium")
-    _refuse_unread(source, "source")
+    kgrid: Any, medium: Any, source: Any, sensor: Any, pml: tuple, smooth_p0: bool, signal_order: str
+) -> tuple[Grid, Problem, Recording, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]]:
+    """What is simulated, and what makes the arrays asked for of those recorded."""
+    require(signal_order in ("C", "F"), "signal_order", signal_order, "'C' or 'F'")
+    for name, described in (("medium", medium), ("source", source), ("sensor", sensor)):
+        for attribute in _NOT_READ[name]:
+            if getattr(described, attribute, None) is not None:
+                nothing = "None, since Wavefabric has nothing like it"
+                raise InputError(f"{name}.{attribute}: is set; allowed: {nothing}")
     grid = _grid(kgrid, pml)
     translated = _medium(medium, grid), _source(source, grid, smooth_p0, signal_order)
-    request = _record_request(sensor, grid)
-    problem, recording = to_problem(grid, *translated, request.sensor, float(kgrid.dt), int(kgrid.Nt))
-    return grid, problem, recording, request
+    records, adapt = _record(sensor, grid)
+    problem, recording = to_problem(grid, *translated, records, float(kgrid.dt), int(kgrid.Nt))
+    return grid, problem, recording, adapt
 
 
-def _grid(kgrid: Any, pml: tuple[Any, Any, bool]) -> Grid:
+def _grid(kgrid: Any, pml: tuple) -> Grid:
     if getattr(kgrid, "nonuniform", False):
         raise InputError("kgrid.nonuniform: True; allowed: a uniform grid")
     shape = tuple(int(n) for n in np.ravel(kgrid.N))
@@ -148,32 +155,27 @@ def _grid(kgrid: Any, pml: tuple[Any, Any, bool]) -> Grid:
         raise InputError("kgrid.N: of 1 dimension; allowed: 2 or 3")
     for name in ("dt", "Nt"):
         value = getattr(kgrid, name)
-        if isinstance(value, str):
-            raise InputError(f"kgrid.{name}: {show(value)}; allowed: a number, see kgrid.makeTime")
+        require(not isinstance(value, str), f"kgrid.{name}", value, "a number, see kgrid.makeTime")
     return Grid(shape, tuple(float(d) for d in np.ravel(kgrid.spacing)), *pml)
 
 
 def _medium(medium: Any, grid: Grid) -> Medium:
-    def value(name: str) -> Any:
-        return _values(getattr(medium, name, None), grid)
-
-    mode = getattr(medium, "alpha_mode", None)
-    mode = getattr(mode, "value", mode)
-    if mode not in (None, "no_dispersion", "stokes"):
-        raise InputError(f"medium.alpha_mode: {show(mode)}; allowed: None, 'no_dispersion' or 'stokes'")
     speed, density, alpha, power, nonlinearity = (
-        value(name) for name in ("sound_speed", "density", "alpha_coeff", "alpha_power", "BonA")
+        _values(getattr(medium, name, None), grid)
+        for name in ("sound_speed", "density", "alpha_coeff", "alpha_power", "BonA")
     )
+    mode = getattr(medium, "alpha_mode", None)
+    mode = getattr(mode, "value", mode)  # of an enumeration
+    known = mode in (None, "no_dispersion", "stokes")
+    require(known, "medium.alpha_mode", mode, "None, 'no_dispersion' or 'stokes'")
     if isinstance(power, np.ndarray):
         raise InputError("medium.alpha_power: is an array; allowed: one number")
     stokes = mode == "stokes" or (power is not None and math.isclose(power, 2))
     reference = getattr(medium, "sound_speed_ref", None)
     if isinstance(reference, str):
         choices = {"min": np.min, "max": np.max, "mean": np.mean}
-        if reference not in choices:
-            raise InputError(
-                f"medium.sound_speed_ref: {show(reference)}; allowed: a number, 'min', 'max' or 'mean'"
-            )
+        allowed = "a number, 'min', 'max' or 'mean'"
+        require(reference in choices, "medium.sound_speed_ref", reference, allowed)
         reference = choices[reference](speed)
     return Medium(
         sound_speed=speed,
@@ -190,17 +192,15 @@ def _medium(medium: Any, grid: Grid) -> Medium:
 def _source(source: Any, grid: Grid, smooth_p0: bool, order: str) -> Source:
     if hasattr(source, "active_elements_mask"):
         return _transducer(source)
-    masks: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for name in ("p_mask", "u_mask"):
         mask = getattr(source, name, None)
-        masks[name] = None if mask is None else _mask(mask, grid, f"source.{name}")
-    signals = {
-        name: _in_memory_order(getattr(source, name, None), masks[f"{name[0]}_mask"], order)
-        for name in ("p", "ux", "uy", "uz")
-    }
-    modes = {name: _mode(getattr(source, name, None)) for name in ("p_mode", "u_mode")}
-    p0 = _values(getattr(source, "p0", None), grid, alone=False)
-    return Source(p0=p0, smooth=smooth_p0, **masks, **signals, **modes)
+        given[name] = None if mask is None else _mask(mask, grid, f"source.{name}")
+    for name in ("p", "ux", "uy", "uz"):
+        given[name] = _in_memory_order(getattr(source, name, None), given[f"{name[0]}_mask"], order)
+    for name in ("p_mode", "u_mode"):
+        given[name] = str(getattr(source, name, None) or "additive").replace("-", "_")
+    return Source(p0=_values(getattr(source, "p0", None), grid, alone=False), smooth=smooth_p0, **given)
 
 
 def _transducer(source: Any) -> Source:
@@ -211,26 +211,60 @@ def _transducer(source: Any) -> Source:
     return Source(transducer=Transducer(source.active_elements_mask, np.ravel(source.input_signal), delay))
 
 
-def _record_request(sensor: Any, grid: Grid) -> RecordRequest:
+def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
     if hasattr(sensor, "active_elements_mask"):
-        raise InputError(
-            "sensor: is a transducer; allowed: a kSensor, e.g. with its active_elements_mask as mask"
-        )
-    _refuse_unread(sensor, "sensor")
+        allowed = "a kSensor, e.g. with its active_elements_mask as mask"
+        raise InputError(f"sensor: is a transducer; allowed: {allowed}")
     # k-wave-python warns whoever reads the public name.
     reversal = getattr(sensor, "_time_reversal_boundary_data", None)
     if reversal is None and "time_reversal_boundary_data" in getattr(sensor, "__dict__", {}):
         reversal = sensor.time_reversal_boundary_data
     if reversal is not None:
-        raise InputError(
-            "sensor.time_reversal_boundary_data: is set; allowed: None (use it as a source instead)"
-        )
+        allowed = "None (use it as a source instead)"
+        raise InputError(f"sensor.time_reversal_boundary_data: is set; allowed: {allowed}")
     start = getattr(sensor, "record_start_index", None)
     start = 1 if start is None else int(start)
-    if start < 1:
-        raise InputError(f"sensor.record_start_index: {start}; allowed: from 1")
+    require(start >= 1, "sensor.record_start_index", start, "from 1")
+    # What ``kspaceFirstOrder`` takes None for.
+    record = getattr(sensor, "record", None)
+    record = ("p", "p_final") if record is None else record
+    recorded, arrays = _recorded((record,) if isinstance(record, str) else tuple(record))
     points, order = _sensor(getattr(sensor, "mask", None), grid)
-    return RecordRequest.of(getattr(sensor, "record", None), points, order, start - 1)
+    return replace(points, record=recorded, start=start - 1), partial(_adapted, arrays, order)
+
+
+def _recorded(record: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What to record for ``sensor.record``, and the names of the arrays asked for: ``p``, ``ux``, …"""
+    allowed = (*record_names(), "u_staggered")
+    recorded, arrays = [], []
+    for name in record:
+        stem, axes = name, "xyz"
+        if name[:1] in ("u", "I") and name[1:2] in ("x", "y", "z"):
+            stem, axes = name[0] + name[2:], name[1]
+        require(stem in allowed, "sensor.record", name, f"{', '.join(allowed)}, or one axis of them")
+        recorded.append(_U_RECORDED.get(stem, stem))
+        arrays += components(stem, axes)
+    return tuple(dict.fromkeys(recorded)), tuple(dict.fromkeys(arrays))
+
+
+def _adapted(
+    names: tuple[str, ...], order: np.ndarray | None, arrays: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """The arrays asked for, from those recorded; points in the ``order`` asked for, if it is another."""
+    adapted = {}
+    for name in names:
+        stem, _, kind = name.partition("_")
+        source = _U_RECORDED.get(f"u_{kind}" if kind else "u") if stem[0] == "u" else None
+        recorded = name if source is None else stem + source[1:]
+        if recorded not in arrays:  # z in 2-D
+            continue
+        array = arrays[recorded]
+        if source is not None and kind in _REDUCE:
+            array = _REDUCE[kind](array)
+        quantity = quantity_of(name)
+        whole = quantity is not None and quantity.kind == "field"
+        adapted[name] = array if whole or order is None else array[..., order]
+    return adapted
 
 
 def _sensor(mask: Any, grid: Grid) -> tuple[Sensor, np.ndarray | None]:
@@ -276,16 +310,3 @@ def _in_memory_order(values: Any, mask: np.ndarray | None, order: str) -> np.nda
     if order == "F" or mask is None or signal.shape[0] != np.count_nonzero(mask):
         return signal
     return signal[np.argsort(_fortran_places(mask))]
-
-
-def _mode(mode: Any) -> Any:
-    return "additive" if mode is None else str(mode).replace("-", "_")
-
-
-def _refuse_unread(described: Any, name: str) -> None:
-    """Refuse attributes that are set and would have no effect."""
-    for attribute in _NOT_READ[name]:
-        if getattr(described, attribute, None) is not None:
-            raise InputError(
-                f"{name}.{attribute}: is set; allowed: None, since Wavefabric has nothing like it"
-            )

@@ -14,6 +14,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from wavefabric.files.text import write_text
 from wavefabric.results.checkpoint_file import read_state
 
 
+@dataclass(eq=False)
 class KWaveOutput:
     """A `Sink` that writes what k-Wave would write, float32 whatever the precision of the run.
 
@@ -40,32 +42,26 @@ class KWaveOutput:
     file that another run than that of ``checkpoint`` can go on from is kept, unless `force`.
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        input: KWaveInput,
-        *,
-        compression: int = 0,
-        copy_sensor_mask: bool = False,
-        force: bool = False,
-        start: int = 0,
-        threads: int | None = None,
-        checkpoint: str | Path | None = None,
-    ):
-        self.path, self._force = check_output(path, force), force
+    path: Path
+    input: KWaveInput
+    _: KW_ONLY
+    compression: int = 0
+    copy_sensor_mask: bool = False
+    force: bool = False
+    start: int = 0
+    threads: int | None = None
+    checkpoint: Path | None = None
+    finished: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.path = check_output(self.path, self.force)
         self._partial, self._packed, self._run_file = working_names(self.path)
-        self._checkpoint = None if checkpoint is None else Path(checkpoint).resolve()
+        if self.checkpoint is not None:
+            self.checkpoint = Path(self.checkpoint).resolve()
         self._check_unfinished()
-        if input.path.resolve() in [name.resolve() for name in (self.path, *working_names(self.path))]:
-            raise InputError(
-                f"output: {path} is the input, or replaces it while it is made; allowed: another"
-            )
-        self.finished = False
-        self._input = input
-        self._level = compression
-        self._copy_mask = copy_sensor_mask
-        self._start = start
-        self._threads = threads or default_threads(input.problem.shape)
+        if self.input.path.resolve() in [name.resolve() for name in (self.path, *working_names(self.path))]:
+            fault = "is the input, or replaces it while it is made"
+            raise InputError(f"output: {self.path} {fault}; allowed: another")
         self._file: h5py.File | None = None
         self._items: dict[str, list[h5py.Dataset]] = {}
         self._begun = False
@@ -74,34 +70,30 @@ class KWaveOutput:
 
     def begin(self, layout: RecordingLayout, rows_done: int) -> None:
         """Make room for all that is recorded, or open the file of an earlier leg; refuse another run's."""
-        datasets = output_datasets(layout, self._input.sensor, self._input.problem.array_shape)
+        datasets = output_datasets(layout, self.input.sensor, self.input.problem.array_shape)
         shapes = {name: [item.shape for item in items] for name, items in sorted(datasets.items())}
-        described = json.dumps({"parts": shapes, "start": self._start})
+        described = json.dumps({"parts": shapes, "start": self.start})
         # Once more, now that nobody else writes here: another run may have ended since the first look.
-        check_output(self.path, self._force)
+        check_output(self.path, self.force)
         if rows_done:
-            self._reopen(described, layout.run)
+            file = self._reopen(described, layout.run)
             self._begun = True
         else:
             self._check_unfinished()
             self._check_room(datasets)
             self._begun = True
-            run = {"parts": described, "run": layout.run, "checkpoint": str(self._checkpoint or "")}
+            run = {"parts": described, "run": layout.run, "checkpoint": str(self.checkpoint or "")}
             write_text(self._run_file, json.dumps(run), "output", force=True)
-            self._create(datasets)
-        assert self._file is not None
-        file = self._file
+            file = self._create(datasets)
         self._items = {name: [file[item.path] for item in items] for name, items in datasets.items()}  # type: ignore[misc]
 
     def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
         """Write rows of a time series."""
-        rows = slice(first, first + len(block))
-        items = self._items[name]
-        if not isinstance(self._input.sensor, Cuboids):
+        rows, items = slice(first, first + len(block)), self._items[name]
+        if not isinstance(self.input.sensor, Cuboids):
             items[0][0, rows] = block
             return
-        parts = _split(block, [item.shape[1:] for item in items])
-        for item, part in zip(items, parts, strict=True):
+        for item, part in zip(items, _split(block, [item.shape[1:] for item in items]), strict=True):
             item[rows] = part
 
     def flush(self) -> None:
@@ -111,29 +103,27 @@ class KWaveOutput:
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
         """Add statistics, fields and header, and give the file its name."""
         assert self._file is not None
+        complete = self._packed if self.compression else self._partial
         try:
             for name, array in arrays:
                 items = self._items[name]
                 parts = _split(array.reshape(-1), [item.shape for item in items])
                 for item, part in zip(items, parts, strict=True):
                     item[...] = part
-            if self._level:
-                with output_file.compressed_copy(self._file, self._packed, self._level) as packed:
+            if self.compression:
+                with output_file.compressed_copy(self._file, self._packed, self.compression) as packed:
                     self._put_header(packed, report)
             else:
                 self._put_header(self._file, report)
                 self._sync()
             self._close()
-            complete = self._packed if self._level else self._partial
-            with open(complete, "rb+") as handle:
-                os.fsync(handle.fileno())
+            _to_disk(complete)
             os.replace(complete, self.path)
         finally:
             self._close()
             self._packed.unlink(missing_ok=True)
         sync_folder(self.path.parent)
         self._remove_working_files()
-        self._begun = False
         self.finished = True
 
     def abandon(self, keep: bool) -> None:
@@ -153,8 +143,8 @@ class KWaveOutput:
     def _check_room(self, datasets: dict[str, list[OutputDataset]]) -> None:
         """Everything is laid out at once: say so now if the disk cannot hold it."""
         needed = sum(item.file_bytes for items in datasets.values() for item in items)
-        needed *= 2 if self._level else 1
-        free, steps = shutil.disk_usage(self.path.parent).free, self._input.problem.steps
+        needed *= 2 if self.compression else 1
+        free, steps = shutil.disk_usage(self.path.parent).free, self.input.problem.steps
         if needed > free:
             raise InputError(
                 f"output: {self.path} needs {needed / 2**30:.3g} GiB for {steps} time steps (Nt), "
@@ -165,7 +155,7 @@ class KWaveOutput:
         """Keep the file of another run that can still go on from its own checkpoint."""
         run = self._read_run()
         other = Path(run.get("checkpoint") or "/")
-        if self._force or not self._partial.exists() or other == self._checkpoint:
+        if self.force or not self._partial.exists() or other == self.checkpoint:
             return
         if _goes_on(other, run.get("run", "")):
             raise InputError(
@@ -181,42 +171,40 @@ class KWaveOutput:
             return {}
         return run if isinstance(run, dict) else {}
 
-    def _create(self, datasets: dict[str, list[OutputDataset]]) -> None:
+    def _create(self, datasets: dict[str, list[OutputDataset]]) -> h5py.File:
         file = self._file = h5py.File(self._partial, "w", **OPEN_OPTIONS)
         self._put_header(file, Report())
         for items in datasets.values():
             for item in items:
                 output_file.allocate(file, item)
-        output_file.put_scalars(file, self._input)
-        if self._copy_mask and self._input.sensor is not None:
-            output_file.put_sensor_mask(file, self._input.sensor)
+        output_file.put_input(file, self.input, self.copy_sensor_mask)
         self._sync()
+        return file
 
-    def _reopen(self, described: str, run: str) -> None:
-        key, again = f"output: {self._partial}", "remove it and the checkpoint and start anew"
-        if not self._partial.exists():
-            raise InputError(
-                f"{key} is missing, the checkpoint needs what it holds; remove the checkpoint and start anew"
-            )
-        try:
-            self._file = h5py.File(self._partial, "r+", **OPEN_OPTIONS)
-        except (OSError, KeyError, RuntimeError):
-            self._close()
-            raise InputError(f"{key} is damaged; {again}") from None
-        earlier = self._read_run()
-        if earlier.get("parts") != described or earlier.get("run") != run:
-            self._close()
-            raise InputError(f"{key} belongs to another run than the checkpoint; {again}")
+    def _reopen(self, described: str, run: str) -> h5py.File:
+        fault = "is missing, the checkpoint needs what it holds; remove the checkpoint and start anew"
+        again = "remove it and the checkpoint and start anew"
+        if self._partial.exists():
+            try:
+                self._file = h5py.File(self._partial, "r+", **OPEN_OPTIONS)
+                earlier = self._read_run()
+                if earlier.get("parts") == described and earlier.get("run") == run:
+                    return self._file
+                fault = f"belongs to another run than the checkpoint; {again}"
+            except (OSError, KeyError, RuntimeError):
+                fault = f"is damaged; {again}"
+        self._close()
+        raise InputError(f"output: {self._partial} {fault}")
 
     def _put_header(self, file: h5py.File, report: Report) -> None:
-        description = self._input.attributes.get("file_description", "")
-        output_file.put_header(file, description, self._threads, report)
+        description = self.input.attributes.get("file_description", "")
+        threads = self.threads or default_threads(self.input.problem.shape)
+        output_file.put_header(file, description, threads, report)
 
     def _sync(self) -> None:
         assert self._file is not None
         self._file.flush()
-        with open(self._partial, "rb+") as handle:
-            os.fsync(handle.fileno())
+        _to_disk(self._partial)
 
     def _close(self) -> None:
         self._items = {}
@@ -229,12 +217,18 @@ class KWaveOutput:
     def _remove_working_files(self) -> None:
         self._partial.unlink(missing_ok=True)
         self._run_file.unlink(missing_ok=True)
+        self._begun = False
 
 
 def working_names(path: Path) -> tuple[Path, Path, Path]:
     """Where an output is while it is made, while it is compressed, and what says which run it is of."""
     endings = (".partial", ".packed.partial", ".partial.json")
     return tuple(path.parent / (path.name + ending) for ending in endings)  # type: ignore[return-value]
+
+
+def _to_disk(path: Path) -> None:
+    with open(path, "rb+") as handle:
+        os.fsync(handle.fileno())
 
 
 def _goes_on(checkpoint: Path, run: str) -> bool:

@@ -16,13 +16,7 @@ import h5py
 import numpy as np
 
 import wavefabric
-from wavefabric.acoustics.kwave.format import (
-    corners_from_one,
-    put_array,
-    put_attribute,
-    put_scalar,
-    put_types,
-)
+from wavefabric.acoustics.kwave.format import put, put_attribute, put_types, sensor_datasets
 from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
@@ -65,27 +59,19 @@ def output_datasets(
     layout: RecordingLayout, sensor: np.ndarray | Cuboids | None, grid: tuple[int, int, int]
 ) -> dict[str, list[OutputDataset]]:
     """The datasets of every quantity: one, or one a cuboid; ``grid`` is (Nz, Ny, Nx)."""
-    boxes = list(enumerate(sensor.shapes(), 1)) if isinstance(sensor, Cuboids) else None
+    rows_of = {name: ((rows,), samples) for name, (rows, samples) in layout.series.items()}
+    # A statistic has no time.
+    rows_of |= {name: ((), samples) for name, samples in layout.points.items()}
     datasets: dict[str, list[OutputDataset]] = {}
-
-    def add(name: str, rows: tuple[int, ...], samples: int) -> None:
-        """``rows`` is empty for a statistic, which has no time."""
-        if boxes is None:
-            one = OutputDataset(name, (1, *(rows or (1,)), samples), (1, 1, _row_chunk(samples)))
-            datasets[name] = [one]
-        else:
+    for name, (rows, samples) in rows_of.items():
+        if isinstance(sensor, Cuboids):
             datasets[name] = [
                 OutputDataset(f"{name}/{i}", (*rows, *box), (*(1 for _ in rows), *_box_chunk(box)))
-                for i, box in boxes
+                for i, box in enumerate(sensor.shapes(), 1)
             ]
-
-    for name, (rows, samples) in layout.series.items():
-        add(name, (rows,), samples)
-    for name, samples in layout.points.items():
-        add(name, (), samples)
-    for name in layout.fields:
-        datasets[name] = [OutputDataset(name, grid, (1, *grid[1:]))]
-    return datasets
+        else:
+            datasets[name] = [OutputDataset(name, (1, *(rows or (1,)), samples), (1, 1, _row_chunk(samples)))]
+    return datasets | {name: [OutputDataset(name, grid, (1, *grid[1:]))] for name in layout.fields}
 
 
 def _row_chunk(samples: int) -> int:
@@ -111,20 +97,13 @@ def allocate(file: h5py.File, dataset: OutputDataset) -> None:
     put_types(file[dataset.path])  # type: ignore[arg-type]
 
 
-def put_scalars(file: h5py.File, input: KWaveInput) -> None:
-    """What k-Wave copies from the input, and the number of steps."""
-    steps = input.problem.steps
+def put_input(file: h5py.File, input: KWaveInput, sensor_too: bool) -> None:
+    """What k-Wave copies from the input, the number of steps, and the sensor if it is asked for."""
+    steps, sensor = input.problem.steps, input.sensor
     for name, value in {**input.copied_scalars, "Nt": steps, "t_index": steps}.items():
-        put_scalar(file, name, value)
-
-
-def put_sensor_mask(file: h5py.File, sensor: np.ndarray | Cuboids) -> None:
-    """The sensor of the input, counted from 1."""
-    corners = isinstance(sensor, Cuboids)
-    put_scalar(file, "sensor_mask_type", int(corners))
-    name = "sensor_mask_corners" if corners else "sensor_mask_index"
-    mask = corners_from_one(sensor) if corners else (sensor[None, None] + 1).astype(np.uint64)
-    put_array(file, name, mask, (1, mask.shape[1], _row_chunk(mask.shape[2])))
+        put(file, name, value)
+    for name, value in sensor_datasets(sensor).items() if sensor_too and sensor is not None else ():
+        put(file, name, value, (1, value.shape[1], _row_chunk(value.shape[2])) if np.ndim(value) else None)
 
 
 def put_header(file: h5py.File, description: str, threads: int, report: Report) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -13,12 +14,12 @@ from wavefabric.acoustics.check.rules import PYTHON_NAMES, check, check_recordin
 from wavefabric.acoustics.kwave.format import (
     ABSORPTION,
     AXES,
+    DATASETS,
     MODES,
-    corners_from_one,
-    put_array,
+    kind_of,
+    put,
     put_attribute,
-    put_indices,
-    put_scalar,
+    sensor_datasets,
 )
 from wavefabric.acoustics.problem import Cuboids, Interpolation, Problem, Recording
 from wavefabric.errors import InputError
@@ -69,124 +70,98 @@ def write_input(
         "major_version": "1",
         "minor_version": "2",
     }
+    contents = _grid(problem) | _medium(problem) | _sources(problem)
+    contents |= {} if sensor is None else sensor_datasets(sensor)
     with replacing(path) as partial, h5py.File(partial, "w", libver=("earliest", "v110")) as file:
         for name, text in header.items():
             put_attribute(file, name, text)
-        _put_grid(file, problem)
-        _put_medium(file, problem)
-        _put_sources(file, problem)
-        if sensor is not None:
-            put_scalar(file, "sensor_mask_type", int(isinstance(sensor, Cuboids)))
-        if isinstance(sensor, Cuboids):
-            put_array(file, "sensor_mask_corners", corners_from_one(sensor))
-        elif sensor is not None:
-            put_indices(file, "sensor_mask_index", sensor)
+        for name, value in contents.items():
+            put(file, name, value if kind_of(name) == "long" else _single(name, value))
     return path
 
 
-def _put_grid(file: h5py.File, problem: Problem) -> None:
-    for i, axis in enumerate(AXES):
-        put_scalar(file, f"N{axis}", int(problem.shape[i]))
-    put_scalar(file, "Nt", int(problem.steps))
-    _put_number(file, "dt", "dt", problem.dt)
-    _put_number(file, "c_ref", "reference_speed", problem.reference_speed)
+def _grid(problem: Problem) -> dict[str, Any]:
+    contents: dict[str, Any] = {f"N{axis}": n for axis, n in zip(AXES, problem.shape, strict=True)}
+    contents |= {"Nt": problem.steps, "dt": problem.dt, "c_ref": problem.reference_speed}
     for i, axis in enumerate(AXES[: problem.dimensions]):
-        _put_number(file, f"d{axis}", f"spacing.{axis}", problem.spacing[i])
-        put_scalar(file, f"pml_{axis}_size", int(problem.pml_size[i]))
-        _put_number(file, f"pml_{axis}_alpha", f"pml_alpha.{axis}", problem.pml_alpha[i])
+        contents[f"d{axis}"] = problem.spacing[i]
+        contents[f"pml_{axis}_size"] = problem.pml_size[i]
+        contents[f"pml_{axis}_alpha"] = problem.pml_alpha[i]
     # The last is read by k-Wave's MATLAB side only.
-    for name in ("nonuniform_grid_flag", "axisymmetric_flag", "elastic_flag"):
-        put_scalar(file, name, 0)
+    return contents | dict.fromkeys(("nonuniform_grid_flag", "axisymmetric_flag", "elastic_flag"), 0)
 
 
-def _put_medium(file: h5py.File, problem: Problem) -> None:
-    _put_field(file, "c0", "sound_speed", problem.sound_speed)
+def _medium(problem: Problem) -> dict[str, Any]:
+    names = ("rho0", *(f"rho0_sg{axis}" for axis in AXES[: problem.dimensions]))
     densities = (problem.density, *problem.density_staggered)
-    if any(_is_array(density) for density in densities):
+    if any(np.ndim(density) for density in densities):
         # The format wants all of them alike.
         densities = tuple(np.broadcast_to(density, problem.array_shape) for density in densities)
-    names = ("rho0", *(f"rho0_sg{axis}" for axis in AXES[: problem.dimensions]))
-    for name, density in zip(names, densities, strict=True):
-        _put_field(file, name, "density", density)
-    put_scalar(file, "nonlinear_flag", int(problem.nonlinearity is not None))
+    contents = {"c0": problem.sound_speed, **dict(zip(names, densities, strict=True))}
+    contents["nonlinear_flag"] = int(problem.nonlinearity is not None)
     if problem.nonlinearity is not None:
-        _put_field(file, "BonA", "nonlinearity", problem.nonlinearity)
-    put_scalar(file, "absorbing_flag", ABSORPTION.index(problem.absorption))
+        contents["BonA"] = problem.nonlinearity
+    contents["absorbing_flag"] = ABSORPTION.index(problem.absorption)
     if problem.absorption != "none":
-        _put_field(file, "alpha_coeff", "alpha_coeff", problem.alpha_coeff)
-        _put_number(file, "alpha_power", "alpha_power", problem.alpha_power)
+        contents |= {"alpha_coeff": problem.alpha_coeff, "alpha_power": problem.alpha_power}
+    return contents
 
 
-def _put_sources(file: h5py.File, problem: Problem) -> None:
-    put_scalar(file, "p0_source_flag", int(problem.initial_pressure is not None))
+def _sources(problem: Problem) -> dict[str, Any]:
+    contents: dict[str, Any] = {"p0_source_flag": int(problem.initial_pressure is not None)}
     if problem.initial_pressure is not None:
-        _put_field(file, "p0_source_input", "initial_pressure", problem.initial_pressure)
+        contents["p0_source_input"] = problem.initial_pressure
     pressure = problem.pressure_source
-    put_scalar(file, "p_source_flag", len(pressure.signal) if pressure else 0)
+    contents["p_source_flag"] = len(pressure.signal) if pressure else 0
     if pressure:
-        put_scalar(file, "p_source_mode", MODES.index(pressure.mode))
-        put_scalar(file, "p_source_many", int(pressure.signal.shape[1] > 1))
-        put_indices(file, "p_source_index", pressure.index)
-        _put_array(file, "p_source_input", "pressure_source.signal", pressure.signal[None])
-    _put_velocity(file, problem)
-    _put_transducer(file, problem)
+        contents["p_source_mode"] = MODES.index(pressure.mode)
+        contents["p_source_many"] = int(pressure.signal.shape[1] > 1)
+        contents["p_source_index"] = pressure.index[None, None] + 1
+        contents["p_source_input"] = pressure.signal[None]
+    return contents | _velocity(problem) | _transducer(problem)
 
 
-def _put_velocity(file: h5py.File, problem: Problem) -> None:
-    velocity = problem.velocity_source
+def _velocity(problem: Problem) -> dict[str, Any]:
+    velocity, contents = problem.velocity_source, {}
     signals = velocity.signals if velocity else (None,) * problem.dimensions
     many = any(signal is not None and signal.shape[1] > 1 for signal in signals)
     for axis, signal in zip(AXES, signals, strict=False):
-        put_scalar(file, f"u{axis}_source_flag", 0 if signal is None else len(signal))
+        contents[f"u{axis}_source_flag"] = 0 if signal is None else len(signal)
         if velocity and signal is not None:
             # One switch serves all axes.
-            wide = np.broadcast_to(signal, (len(signal), velocity.index.size if many else 1))
-            _put_array(file, f"u{axis}_source_input", f"velocity_source.signals.{axis}", wide[None])
+            columns = velocity.index.size if many else 1
+            contents[f"u{axis}_source_input"] = np.broadcast_to(signal, (len(signal), columns))[None]
     if velocity:
-        put_scalar(file, "u_source_mode", MODES.index(velocity.mode))
-        put_scalar(file, "u_source_many", int(many))
-        put_indices(file, "u_source_index", velocity.index)
+        contents["u_source_mode"] = MODES.index(velocity.mode)
+        contents["u_source_many"] = int(many)
+        contents["u_source_index"] = velocity.index[None, None] + 1
+    return contents
 
 
-def _put_transducer(file: h5py.File, problem: Problem) -> None:
+def _transducer(problem: Problem) -> dict[str, Any]:
     velocity, transducer = problem.velocity_source, problem.transducer
-    put_scalar(file, "transducer_source_flag", int(transducer.steps) if transducer else 0)
     if transducer is None:
-        return
-    if velocity is None:
-        put_indices(file, "u_source_index", transducer.index)
-    elif not np.array_equal(velocity.index, transducer.index):
+        return {"transducer_source_flag": 0}
+    if velocity and not np.array_equal(velocity.index, transducer.index):
         raise InputError(
             "source.transducer.mask: other points than those of the velocity source; "
             "allowed: the same points, k-Wave's files hold one list for both"
         )
-    put_indices(file, "delay_mask", transducer.delay)
-    _put_array(file, "transducer_source_input", "transducer.signal", transducer.signal[None, None])
+    return {
+        "transducer_source_flag": transducer.steps,
+        "u_source_index": transducer.index[None, None] + 1,
+        "delay_mask": transducer.delay[None, None] + 1,
+        "transducer_source_input": transducer.signal[None, None],
+    }
 
 
-def _is_array(value: object) -> bool:
-    return isinstance(value, np.ndarray) and value.ndim > 0
-
-
-def _put_number(file: h5py.File, name: str, key: str, value: float) -> None:
+def _single(name: str, value: Any) -> np.ndarray:
+    """Numbers as float32, which must be able to hold them."""
     with np.errstate(over="ignore", under="ignore"):
-        single = np.float32(value)
+        single = np.asarray(value, np.float32)
     # A Δt that becomes 0 is as lost as one that becomes infinite.
-    if not np.isfinite(single) or (single == 0 and value != 0):
-        raise InputError(f"{PYTHON_NAMES[key]}: {value:g}; allowed: what float32 can hold")
-    put_scalar(file, name, float(single))
-
-
-def _put_field(file: h5py.File, name: str, key: str, value: float | np.ndarray) -> None:
-    if _is_array(value):
-        _put_array(file, name, key, value)  # type: ignore[arg-type]
-    else:
-        _put_number(file, name, key, value)  # type: ignore[arg-type]
-
-
-def _put_array(file: h5py.File, name: str, key: str, array: np.ndarray) -> None:
-    with np.errstate(over="ignore"):
-        single = np.asarray(array, np.float32)
-    if not (np.isfinite(single.min()) and np.isfinite(single.max())):
-        raise InputError(f"{PYTHON_NAMES[key]}: has values beyond float32; allowed: up to 3.4e38")
-    put_array(file, name, single)
+    vanished = not single.ndim and single == 0 and value != 0
+    if vanished or not (np.isfinite(single.min()) and np.isfinite(single.max())):
+        given = "has values beyond float32" if single.ndim else f"{value:g}"
+        raise InputError(f"{PYTHON_NAMES[DATASETS[name]]}: {given}; allowed: what float32 can hold")
+    return single

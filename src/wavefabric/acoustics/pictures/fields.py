@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import in_unit
+from wavefabric.acoustics.arguments import check_choice, in_unit, require
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.pictures.frame import add_colour_bar, cell_edges, new_axes, save, show_image, style
 from wavefabric.errors import InputError
-from wavefabric.results.plots import BLUE, GREY, INK, ORANGE, RED
+from wavefabric.results.plots import BLUE, GREY, INK, ORANGE, RED, STYLE
 from wavefabric.units import show
 
 if TYPE_CHECKING:
@@ -29,10 +28,10 @@ def plane(field: Any, grid: Grid, normal: str = "y", at: float | str = 0.0) -> n
         raise InputError(f"field: has the shape {values.shape}; allowed: {grid.shape}, the grid's")
     if grid.dimensions == 2:
         return values
-    axis = _axis(normal, "xyz", "normal")
-    x, coordinate = grid.coordinates[axis], in_unit(at, "m", "at")
-    if not x[0] <= coordinate <= x[-1]:
-        raise InputError(f"at: {show(at)}; allowed: {x[0]:g} to {x[-1]:g} m, inside the grid")
+    check_choice(normal, tuple("xyz"), "normal")
+    axis, coordinate = "xyz".index(normal), in_unit(at, "m", "at")
+    x = grid.coordinates[axis]
+    require(x[0] <= coordinate <= x[-1], "at", at, f"{x[0]:g} to {x[-1]:g} m, inside the grid")
     return np.take(values, int(np.argmin(np.abs(x - coordinate))), axis)
 
 
@@ -42,7 +41,6 @@ def plot_field(
     *,
     normal: str = "y",
     at: float | str = 0.0,
-    horizontal: str | None = None,
     outlines: Any = None,
     contours_db: Sequence[float] = (-3, -6),
     contours_in: Any = None,
@@ -54,19 +52,15 @@ def plot_field(
     axes: Axes | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """Draw a plane of a positive field, such as ``p_max_all``.
+    """Draw a plane of a positive field, such as ``p_max_all``; its longer axis goes to the right.
 
     Parameters
     ----------
     field : array_like, grid's shape
         Pa.
     grid : Grid
-    normal : str
-        The axis across the plane, of a 3-D grid.
-    at : float or str
-        Where the plane is on it, m.
-    horizontal : str, optional
-        The axis that goes to the right; the longer one by default.
+    normal, at : str; float or str
+        The axis across the plane, of a 3-D grid, and where the plane is on it, m.
     outlines : array_like, grid's shape, optional
         Lines are drawn where neighbouring values differ: a medium's sound speed, or labels of tissue.
     contours_db : sequence of float
@@ -77,14 +71,10 @@ def plot_field(
         What 0 dB is and where the colours end, Pa; the largest value in the plane by default.
     origin : sequence of float, optional
         What the axes count from, m, one an axis of the grid; its own origin by default.
-    title, label : str
-        Above the picture and beside its colour bar.
-    scale : float
-        Times the field is what the colour bar shows.
-    axes : matplotlib Axes, optional
-        Draw here; a figure of its own by default.
-    path : str or Path, optional
-        Save the figure (160 dots per inch).
+    title, label, scale
+        Above the picture and beside its colour bar, which shows the field times the scale.
+    axes, path : optional
+        Draw in these Matplotlib axes, not in a figure of its own; save the figure, 160 dots per inch.
 
     Raises
     ------
@@ -99,8 +89,7 @@ def plot_field(
     if not top > 0:
         raise InputError("field: has no value above 0; allowed: a positive field, such as p_max_all")
     millimetres = _millimetres(grid, origin)
-    right = max(names, key=lambda name: np.ptp(millimetres[name])) if horizontal is None else horizontal
-    right = names[_axis(right, names, "horizontal")]
+    right = max(names, key=lambda name: np.ptp(millimetres[name]))
     up = names.replace(right, "")
     x, y = millimetres[right], millimetres[up]
 
@@ -126,7 +115,7 @@ def plot_field(
         axes.set(xlim=cell_edges(x)[[0, -1]], ylim=cell_edges(y)[[0, -1]])
         axes.grid(False)
         axes.set_title(title, pad=8)
-    return _saved(axes, path)
+    return save(axes.figure, path, "path")
 
 
 def plot_profiles(
@@ -136,13 +125,10 @@ def plot_profiles(
     shaded: Mapping[str, tuple[float, float]] | None = None,
     dashed: Sequence[str] = (),
     title: str = "",
-    xlabel: str = "distance (mm)",
-    ylabel: str = "peak pressure (MPa)",
-    scale: float = 1e-6,
     axes: Axes | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """Draw values along a line.
+    """Draw pressures along a line.
 
     Parameters
     ----------
@@ -154,13 +140,8 @@ def plot_profiles(
         Label to a range of positions, m, such as a layer of tissue.
     dashed : sequence of str
         Labels of profiles to be drawn dashed and on top, such as a closed form.
-    title, xlabel, ylabel, scale, axes, path
+    title, axes, path
         As in `plot_field`.
-
-    Raises
-    ------
-    InputError
-        If a profile does not have the positions' length.
     """
     millimetres = np.asarray(position, float) * 1e3
     for name, values in profiles.items():
@@ -170,59 +151,79 @@ def plot_profiles(
             )
     with style():
         axes = axes if axes is not None else new_axes(7.6, 6.2 * 0.45 + 1.1)
-        for k, (name, ends) in enumerate((shaded or {}).items()):
-            _shade(axes, name, ends, 0.30 - 0.12 * (k % 2))
+        for k, (name, (first, last)) in enumerate((shaded or {}).items()):
+            alpha = 0.30 - 0.12 * (k % 2)
+            axes.axvspan(first * 1e3, last * 1e3, color=GREY, alpha=alpha, linewidth=0, zorder=0)
+            place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+            look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8, "color": GREY}
+            axes.annotate(name, ((first + last) * 500, 1.0), (0, 3), **place, **look)
         for k, (name, values) in enumerate(profiles.items()):
             line: dict[str, Any] = {"linewidth": 2, "color": _LINE_COLOURS[k % len(_LINE_COLOURS)]}
             if name in dashed:
                 line = {"linestyle": (0, (4, 2.5)), "linewidth": 1.2, "color": INK, "zorder": 5}
-            axes.plot(millimetres, np.asarray(values, float) * scale, label=name, **line)
-        axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(millimetres[0], millimetres[-1]))
+            axes.plot(millimetres, np.asarray(values, float) * 1e-6, label=name, **line)
+        axes.set(xlabel="distance (mm)", ylabel="peak pressure (MPa)", xlim=millimetres[[0, -1]])
         axes.set_ylim(bottom=0)
         axes.legend(loc="best")
         axes.set_title(title, pad=18 if shaded else 8)
-    return _saved(axes, path)
+    return save(axes.figure, path, "path")
+
+
+# --- What all pictures share -------------------------------------------------------------------------
+
+
+def style(**more: Any) -> Any:
+    """Context in which figures are drawn; Matplotlib is imported here, with the Agg backend."""
+    import matplotlib as mpl
+
+    return mpl.rc_context({**STYLE, **more})  # type: ignore[arg-type]
+
+
+def new_axes(width: float, height: float) -> Axes:
+    """Axes of a figure of their own, in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained").add_subplot()
+
+
+def cell_edges(middles: np.ndarray) -> np.ndarray:
+    """Edges of cells around equally spaced middles, one more than these."""
+    half = (middles[-1] - middles[0]) / (2 * max(1, len(middles) - 1)) or 0.5
+    return np.append(middles - half, middles[-1] + half)
+
+
+def show_image(axes: Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray, **options: Any) -> Any:
+    """``values`` [y, x] over the middles of their cells."""
+    right, up = cell_edges(x), cell_edges(y)
+    extent = (right[0], right[-1], up[0], up[-1])
+    return axes.imshow(values, origin="lower", extent=extent, **options)
+
+
+def add_colour_bar(picture: Any, axes: Any, label: str, **options: Any) -> None:
+    """A bar beside the axes that share a picture's colours."""
+    bar = picture.figure.colorbar(picture, ax=axes, pad=0.015, fraction=0.05, aspect=28, **options)
+    bar.set_label(label)
+    bar.outline.set_visible(False)
+
+
+def save(figure: Any, path: str | Path | None, key: str) -> Figure:
+    """Write a figure, 160 dots per inch, if there is a ``path``, which is called ``key`` in errors."""
+    try:
+        if path is not None:
+            figure.savefig(path, dpi=160)
+    except OSError as error:
+        raise InputError(f"{key}: {path} cannot be written ({error.strerror})") from None
+    return figure
 
 
 # --- Parts -------------------------------------------------------------------------------------------
 
 
-def _saved(axes: Axes, path: str | Path | None) -> Figure:
-    figure: Any = axes.figure
-    if path is not None:
-        save(figure, path, "path")
-    return figure
-
-
 def _millimetres(grid: Grid, origin: Sequence[float] | None) -> dict[str, np.ndarray]:
     """Coordinates from an origin (m), mm, by the name of the axis."""
     zero = np.zeros(grid.dimensions) if origin is None else np.asarray(origin, float)
-    if zero.shape != (grid.dimensions,):
-        raise InputError(f"origin: {show(origin)}; allowed: {grid.dimensions} numbers, m")
+    require(zero.shape == (grid.dimensions,), "origin", origin, f"{grid.dimensions} numbers, m")
     return {name: (x - x0) * 1e3 for name, x, x0 in zip("xyz", grid.coordinates, zero, strict=False)}
-
-
-def _shade(axes: Axes, name: str, ends: tuple[float, float], alpha: float) -> None:
-    """A range of positions, m, in grey under its name."""
-    first, last = ends
-    axes.axvspan(first * 1e3, last * 1e3, color=GREY, alpha=alpha, linewidth=0, zorder=0)
-    axes.annotate(
-        name,
-        ((first + last) * 500, 1.0),
-        xycoords=("data", "axes fraction"),
-        xytext=(0, 3),
-        textcoords="offset points",
-        ha="center",
-        va="bottom",
-        fontsize=8,
-        color=GREY,
-    )
-
-
-def _axis(name: Any, names: str, key: str) -> int:
-    if not isinstance(name, str) or len(name) != 1 or name not in names:
-        raise InputError(f"{key}: {show(name)}; allowed: {', '.join(names)}")
-    return names.index(name)
 
 
 def _outline(axes: Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wavefabric.acoustics.pictures.frame import add_colour_bar, new_axes, save, show_image, style
+from wavefabric.acoustics.pictures.fields import add_colour_bar, new_axes, save, show_image, style
 from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
-from wavefabric.acoustics.result import describe
+from wavefabric.acoustics.recorded_quantities import describe
 from wavefabric.errors import InputError
 from wavefabric.results.plots import BLUE, GREY
 from wavefabric.units import show
@@ -56,180 +56,14 @@ def recorded_figure(file: RecordedFile, name: str, cuts: Mapping[str, float] | N
     item = file.items[name]
     with style(**{"axes.titlepad": 8, "axes.grid": False}):
         if item.kind == "series":
-            return _series(file, item)
-        size = file.size(item)
+            return _series(item)
         if item.kind == "points":
-            return _line(item, file.values(item), np.arange(size[0]), "point of the sensor (from 0)")
-        extended = [axis for axis, n in enumerate(size) if n > 1]
+            return _line(item, np.arange(item.size[0]), "point of the sensor (from 0)")
+        extended = [axis for axis, n in enumerate(item.size) if n > 1]
         if len(extended) < 2:
             axis = extended[0] if extended else 0
-            return _line(item, file.values(item), _coordinates(file, item, axis) * 1e3, _label(item, axis))
-        return _slices(file, item, extended, cuts or {})
-
-
-# --- Fields ------------------------------------------------------------------------------------------
-
-
-def _slices(
-    file: RecordedFile, item: RecordedArray, extended: list[int], cuts: Mapping[str, float]
-) -> Figure:
-    """One plane, or one across each axis; ``extended`` axes have more than one point."""
-    low, high, peak = file.extremes(item)
-    scale, label, unit = _scale(item, max(-low, high))
-    colours = _colours(low * scale, high * scale)
-    axes_count = len(file.size(item))
-    millimetres = [_coordinates(file, item, axis) * 1e3 for axis in range(axes_count)]
-    at = _cuts(file, item, peak, cuts)
-    # A box may be flat; then its plane is the only one.
-    normals = [2] if axes_count == 2 else [n for n in (2, 1, 0) if len(extended) == 3 or n not in extended]
-    pairs = [tuple(axis for axis in range(axes_count) if axis != normal) for normal in normals]
-    lengths = [float(np.ptp(x)) + 1e-12 for x in millimetres]
-    figure, panels = _panels([(lengths[right], lengths[up]) for right, up in pairs])
-    picture: Any = None
-    for axes, normal, (right, up) in zip(panels, normals, pairs, strict=True):
-        values = file.plane(item, normal, at[normal] if axes_count == 3 else 0) * scale
-        x, y = millimetres[right], millimetres[up]
-        picture = show_image(axes, values.T, x, y, interpolation="nearest", aspect="equal", **colours)
-        axes.set(xlabel=_label(item, right), ylabel=_label(item, up))
-        if len(pairs) > 1:
-            title = f"{'xyz'[normal]} = {millimetres[normal][at[normal]]:.3g} mm".replace("-", "−")
-            axes.set_title(title, fontsize=9)
-            line: dict[str, Any] = {"color": GREY, "linewidth": 0.6, "linestyle": (0, (4, 4)), "alpha": 0.8}
-            axes.axvline(x[at[right]], **line)
-            axes.axhline(y[at[up]], **line)
-    add_colour_bar(picture, list(panels), label)
-    spot = ", ".join(f"{millimetres[axis][n]:.3g}" for axis, n in enumerate(peak))
-    value = (high if high >= -low else low) * scale
-    text = f"{item.name}: {describe(item.name)[1]}\nlargest: {value:.4g} {unit} at ({spot}) mm"
-    figure.suptitle(text.replace("-", "−"), x=0.01, ha="left", fontsize=10)
-    return figure
-
-
-def _panels(lengths: list[tuple[float, float]]) -> tuple[Figure, Any]:
-    """A figure and a row of axes for planes of these lengths."""
-    from matplotlib.figure import Figure
-
-    height = 2.9 if len(lengths) > 1 else 4.6
-    widths = [float(np.clip(right / up, 0.3, 3.0)) for right, up in lengths]
-    width = float(np.clip(height * sum(widths) + 0.9 * len(lengths) + 1.0, 5.6, 13.0))
-    figure = Figure(figsize=(width, height + 0.9), layout="constrained")
-    return figure, figure.subplots(1, len(lengths), squeeze=False, width_ratios=widths)[0]
-
-
-def _cuts(
-    file: RecordedFile, item: RecordedArray, peak: tuple[int, ...], cuts: Mapping[str, float]
-) -> list[int]:
-    """Index along each axis where a field is cut: at its peak, unless elsewhere."""
-    at = list(peak)
-    if item.kind != "field" or len(peak) < 3:
-        return at
-    for name, coordinate in cuts.items():
-        axis = "xyz".index(name)
-        x = _coordinates(file, item, axis)
-        half = abs(x[1] - x[0]) / 2
-        if not x[0] - half <= coordinate <= x[-1] + half:
-            raise InputError(
-                f"--slice: {name}={coordinate * 1e3:g}mm is outside the grid; allowed: {x[0] * 1e3:.4g} to "
-                f"{x[-1] * 1e3:.4g} mm"
-            )
-        at[axis] = int(np.argmin(np.abs(x - coordinate)))
-    return at
-
-
-def _coordinates(file: RecordedFile, item: RecordedArray, axis: int) -> np.ndarray:
-    """m: in the grid from its point N // 2, in a box from its first point."""
-    count = file.size(item)[axis]
-    return (np.arange(count) - (count // 2 if item.kind == "field" else 0)) * file.spacing[axis]
-
-
-def _label(item: RecordedArray, axis: int) -> str:
-    return f"{'xyz'[axis]} (mm)" if item.kind == "field" else f"{'xyz'[axis]} in the box (mm)"
-
-
-def _colours(low: float, high: float) -> dict[str, Any]:
-    top = max(-low, high)
-    if top <= 0:
-        return {"cmap": _SEQUENTIAL, "vmin": 0, "vmax": 1}
-    if low >= -_SIGNED * top:
-        return {"cmap": _SEQUENTIAL, "vmin": 0, "vmax": top}
-    if high <= _SIGNED * top:
-        return {"cmap": f"{_SEQUENTIAL}_r", "vmin": -top, "vmax": 0}
-    return {"cmap": _DIVERGING, "vmin": -top, "vmax": top}
-
-
-# --- Sensors -----------------------------------------------------------------------------------------
-
-
-def _series(file: RecordedFile, item: RecordedArray) -> Figure:
-    count, samples = file.size(item)
-    if not count or not samples:
-        raise InputError(f"{file.path}: '{item.name}' is empty, so there is nothing to draw")
-    values, points, time = file.series(item, _MOST_POINTS, _MOST_SAMPLES)
-    if not np.isfinite(values).all():
-        raise InputError(f"{file.path}: '{item.name}' has values that are not finite")
-    scale, label, unit = _scale(item, float(np.abs(values).max()))
-    values, time = values * scale, time * 1e6
-    axes = new_axes(8.4, 4.8)
-    if count <= CURVES:
-        _curves(axes, time, values, points, label, unit)
-    else:
-        top = float(np.abs(values).max()) or 1.0
-        colours = _colours(-top if values.min() < -_SIGNED * top else 0.0, top)
-        picture = show_image(axes, values, time, points, aspect="auto", interpolation="nearest", **colours)
-        add_colour_bar(picture, axes, label)
-        axes.set_ylabel(f"point of the {'box' if '/' in item.name else 'sensor'} (from 0)")
-    axes.set_xlabel("time (µs)")
-    thinned = (("point", -(-count // _MOST_POINTS)), ("sample", -(-samples // _MOST_SAMPLES)))
-    _title(axes, item, "; ".join(f"one {what} in {n}" for what, n in thinned if n > 1))
-    return axes.figure  # type: ignore[return-value]
-
-
-def _curves(
-    axes: Axes, time: np.ndarray, values: np.ndarray, points: np.ndarray, label: str, unit: str
-) -> None:
-    """Curves above one another, all to the same scale."""
-    if len(values) == 1:
-        axes.plot(time, values[0], color=BLUE, linewidth=1.2)
-        axes.set_ylabel(label)
-    else:
-        offset = 1.1 * max(float(np.ptp(line)) for line in values) or 1.0
-        for k, line in enumerate(values):
-            axes.axhline(k * offset, color=GREY, linewidth=0.5, alpha=0.5)
-            axes.plot(time, line + k * offset, color=BLUE, linewidth=1.0)
-        axes.set_yticks([k * offset for k in range(len(values))], [str(n) for n in points])
-        axes.set_ylabel(f"point of the sensor (from 0); apart by {offset:.3g} {unit}")
-    axes.set_xlim(time[0], time[-1] if len(time) > 1 else time[0] + 1)
-
-
-def _line(item: RecordedArray, values: np.ndarray, x: np.ndarray, xlabel: str) -> Figure:
-    from matplotlib.ticker import MaxNLocator
-
-    if not values.size or not np.isfinite(values).all():
-        raise InputError(f"'{item.name}': is empty, or has values that are not finite; nothing is drawn")
-    scale, label, _ = _scale(item, float(np.abs(values).max()))
-    axes = new_axes(7.6, 3.8)
-    marker = "o" if values.size <= 100 else None
-    axes.plot(x, values * scale, color=BLUE, linewidth=1.2, marker=marker, markersize=3.5)
-    axes.axhline(0, color=GREY, linewidth=0.6)
-    axes.grid(True, axis="y")
-    axes.set(xlabel=xlabel, ylabel=label)
-    if item.kind == "points":
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _title(axes, item, "")
-    return axes.figure  # type: ignore[return-value]
-
-
-def _title(axes: Axes, item: RecordedArray, note: str) -> None:
-    axes.set_title(f"{item.name}: {describe(item.name)[1]}" + (f" ({note})" if note else ""), fontsize=10)
-
-
-def _scale(item: RecordedArray, top: float) -> tuple[float, str, str]:
-    """What values are multiplied with, the label of their axis, and the unit in it."""
-    quantity, scales = _SCALES[describe(item.name)[0]]
-    size, unit = next(((size, unit) for size, unit in scales if top >= 0.1 * size), scales[-1])
-    if not top:
-        size, unit = scales[0]
-    return 1 / size, f"{quantity} ({unit})", unit
+            return _line(item, item.coordinates(axis) * 1e3, _label(item, axis))
+        return _slices(item, extended, cuts or {})
 
 
 def select_quantities(file: RecordedFile, wanted: Sequence[str]) -> list[str]:
@@ -251,3 +85,159 @@ def _vector(name: str) -> str:
     """``u_max`` for ``ux_max/1``."""
     stem, underscore, kind = name.partition("/")[0].partition("_")
     return (stem[0] if stem[0] in "uI" else stem) + underscore + kind
+
+
+def _title(item: RecordedArray) -> str:
+    return f"{item.name}: {describe(item.name)[1]}"
+
+
+def _scale(item: RecordedArray, top: float) -> tuple[float, str, str]:
+    """What values are multiplied with, the label of their axis, and the unit in it."""
+    quantity, scales = _SCALES[describe(item.name)[0]]
+    size, unit = next(((size, unit) for size, unit in scales if top >= 0.1 * size), scales[-1])
+    if not top:
+        size, unit = scales[0]
+    return 1 / size, f"{quantity} ({unit})", unit
+
+
+def _colours(low: float, high: float) -> dict[str, Any]:
+    top = max(-low, high)
+    if top <= 0:
+        return {"cmap": _SEQUENTIAL, "vmin": 0, "vmax": 1}
+    if low >= -_SIGNED * top:
+        return {"cmap": _SEQUENTIAL, "vmin": 0, "vmax": top}
+    if high <= _SIGNED * top:
+        return {"cmap": f"{_SEQUENTIAL}_r", "vmin": -top, "vmax": 0}
+    return {"cmap": _DIVERGING, "vmin": -top, "vmax": top}
+
+
+# --- Fields ------------------------------------------------------------------------------------------
+
+
+def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float]) -> Figure:
+    """One plane, or one across each axis; ``extended`` axes have more than one point."""
+    low, high, peak = item.extremes()
+    scale, label, unit = _scale(item, max(-low, high))
+    colours = _colours(low * scale, high * scale)
+    dimensions = len(item.size)
+    millimetres = [item.coordinates(axis) * 1e3 for axis in range(dimensions)]
+    at = _cuts(item, peak, cuts)
+    # A box may be flat; then its plane is the only one.
+    normals = [2] if dimensions == 2 else [n for n in (2, 1, 0) if len(extended) == 3 or n not in extended]
+    pairs = [tuple(axis for axis in range(dimensions) if axis != normal) for normal in normals]
+    figure, panels = _panels([tuple(float(np.ptp(millimetres[a])) + 1e-12 for a in pair) for pair in pairs])
+    picture: Any = None
+    for axes, normal, (right, up) in zip(panels, normals, pairs, strict=True):
+        values = item.plane(normal, at[normal] if dimensions == 3 else 0) * scale
+        x, y = millimetres[right], millimetres[up]
+        picture = show_image(axes, values.T, x, y, interpolation="nearest", aspect="equal", **colours)
+        axes.set(xlabel=_label(item, right), ylabel=_label(item, up))
+        if len(pairs) > 1:
+            title = f"{'xyz'[normal]} = {millimetres[normal][at[normal]]:.3g} mm".replace("-", "−")
+            axes.set_title(title, fontsize=9)
+            line: dict[str, Any] = {"color": GREY, "linewidth": 0.6, "linestyle": (0, (4, 4)), "alpha": 0.8}
+            axes.axvline(x[at[right]], **line)
+            axes.axhline(y[at[up]], **line)
+    add_colour_bar(picture, list(panels), label)
+    spot = ", ".join(f"{millimetres[axis][n]:.3g}" for axis, n in enumerate(peak))
+    value = (high if high >= -low else low) * scale
+    text = f"{_title(item)}\nlargest: {value:.4g} {unit} at ({spot}) mm"
+    figure.suptitle(text.replace("-", "−"), x=0.01, ha="left", fontsize=10)
+    return figure
+
+
+def _panels(lengths: list[tuple[float, ...]]) -> tuple[Figure, Any]:
+    """A figure and a row of axes for planes of these lengths."""
+    from matplotlib.figure import Figure
+
+    height = 2.9 if len(lengths) > 1 else 4.6
+    widths = [float(np.clip(right / up, 0.3, 3.0)) for right, up in lengths]
+    width = float(np.clip(height * sum(widths) + 0.9 * len(lengths) + 1.0, 5.6, 13.0))
+    figure = Figure(figsize=(width, height + 0.9), layout="constrained")
+    return figure, figure.subplots(1, len(lengths), squeeze=False, width_ratios=widths)[0]
+
+
+def _cuts(item: RecordedArray, peak: tuple[int, ...], cuts: Mapping[str, float]) -> list[int]:
+    """Index along each axis where a field is cut: at its peak, unless elsewhere."""
+    at = list(peak)
+    if item.kind != "field" or len(peak) < 3:
+        return at
+    for name, coordinate in cuts.items():
+        axis = "xyz".index(name)
+        x = item.coordinates(axis)
+        half = abs(x[1] - x[0]) / 2
+        if not x[0] - half <= coordinate <= x[-1] + half:
+            raise InputError(
+                f"--slice: {name}={coordinate * 1e3:g}mm is outside the grid; allowed: {x[0] * 1e3:.4g} to "
+                f"{x[-1] * 1e3:.4g} mm"
+            )
+        at[axis] = int(np.argmin(np.abs(x - coordinate)))
+    return at
+
+
+def _label(item: RecordedArray, axis: int) -> str:
+    return f"{'xyz'[axis]} (mm)" if item.kind == "field" else f"{'xyz'[axis]} in the box (mm)"
+
+
+# --- Sensors -----------------------------------------------------------------------------------------
+
+
+def _series(item: RecordedArray) -> Figure:
+    count, samples = item.size
+    if not count or not samples:
+        raise item.fault("is empty, so there is nothing to draw")
+    values, points, time = item.series(_MOST_POINTS, _MOST_SAMPLES)
+    if not np.isfinite(values).all():
+        raise item.fault("has values that are not finite")
+    scale, label, unit = _scale(item, float(np.abs(values).max()))
+    values, time = values * scale, time * 1e6
+    axes = new_axes(8.4, 4.8)
+    if count <= CURVES:
+        _curves(axes, time, values, points, label, unit)
+    else:
+        top = float(np.abs(values).max()) or 1.0
+        colours = _colours(-top if values.min() < -_SIGNED * top else 0.0, top)
+        picture = show_image(axes, values, time, points, aspect="auto", interpolation="nearest", **colours)
+        add_colour_bar(picture, axes, label)
+        axes.set_ylabel(f"point of the {'box' if '/' in item.name else 'sensor'} (from 0)")
+    axes.set_xlabel("time (µs)")
+    thinned = (("point", -(-count // _MOST_POINTS)), ("sample", -(-samples // _MOST_SAMPLES)))
+    note = "; ".join(f"one {what} in {n}" for what, n in thinned if n > 1)
+    axes.set_title(_title(item) + (f" ({note})" if note else ""), fontsize=10)
+    return axes.figure  # type: ignore[return-value]
+
+
+def _curves(
+    axes: Axes, time: np.ndarray, values: np.ndarray, points: np.ndarray, label: str, unit: str
+) -> None:
+    """Curves above one another, all to the same scale."""
+    if len(values) == 1:
+        axes.plot(time, values[0], color=BLUE, linewidth=1.2)
+        axes.set_ylabel(label)
+    else:
+        offset = 1.1 * max(float(np.ptp(line)) for line in values) or 1.0
+        for k, line in enumerate(values):
+            axes.axhline(k * offset, color=GREY, linewidth=0.5, alpha=0.5)
+            axes.plot(time, line + k * offset, color=BLUE, linewidth=1.0)
+        axes.set_yticks([k * offset for k in range(len(values))], [str(n) for n in points])
+        axes.set_ylabel(f"point of the sensor (from 0); apart by {offset:.3g} {unit}")
+    axes.set_xlim(time[0], time[-1] if len(time) > 1 else time[0] + 1)
+
+
+def _line(item: RecordedArray, x: np.ndarray, xlabel: str) -> Figure:
+    from matplotlib.ticker import MaxNLocator
+
+    values = item.values()
+    if not values.size or not np.isfinite(values).all():
+        raise item.fault("is empty, or has values that are not finite; nothing is drawn")
+    scale, label, _ = _scale(item, float(np.abs(values).max()))
+    axes = new_axes(7.6, 3.8)
+    marker = "o" if values.size <= 100 else None
+    axes.plot(x, values * scale, color=BLUE, linewidth=1.2, marker=marker, markersize=3.5)
+    axes.axhline(0, color=GREY, linewidth=0.6)
+    axes.grid(True, axis="y")
+    axes.set(xlabel=xlabel, ylabel=label)
+    if item.kind == "points":
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_title(_title(item), fontsize=10)
+    return axes.figure  # type: ignore[return-value]

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.recording.gather import RankParts
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, Sink
 from wavefabric.lifecycle.agreement import on_first_rank
-
-_T = TypeVar("_T")
 
 
 class Delivery:
     """Gives a sink what one rank, or several, have recorded; collective but for `abandon` and `close`.
 
     What goes wrong with the sink is raised on all ranks, at the same call. ``layout`` is that of the whole
-    run. With one rank ``comm`` and ``blocks`` are None; ``columns`` is None without a sensor, too.
+    run. With one rank ``comm``, ``columns`` and ``blocks`` are None.
     """
 
     def __init__(
@@ -40,9 +38,12 @@ class Delivery:
         self._writes: deque[Future] = deque()
         self._last_write: dict[str, Future] = {}
 
-    def _on_first(self, call: Callable[[], _T]) -> _T:
+    def _on_first(self, call: Callable[[], None]) -> None:
         """Call on rank 0; its errors on all ranks."""
-        return call() if self._comm is None else on_first_rank(self._comm, call)
+        if self._comm is None:
+            call()
+        else:
+            on_first_rank(self._comm, call)
 
     def begin(self, run: str, rows_done: int) -> None:
         """Before the first step; ``run`` as in `RecordingLayout`."""
@@ -53,11 +54,10 @@ class Delivery:
 
     def put_rows(self, name: str, first: int, host: Callable[[], np.ndarray]) -> Future | None:
         """Rows of a series at this rank's points; they may change once the future, if any, is done."""
-        if self._comm is None:
+        if self._columns is None:
             self._check_writes()
             return self._write(name, first, host)
         self._on_first(lambda: self._check_writes(name))
-        assert self._columns is not None
         whole = self._columns.gather(host())
         if self._first:
             self._last_write[name] = self._write(name, first, lambda: whole)
@@ -102,15 +102,11 @@ class Delivery:
 
     def _gathered(self, arrays: Mapping[str, Callable[[], np.ndarray]]) -> Iterator[tuple[str, Any]]:
         for name, make in arrays.items():
-            if self._comm is None:
-                yield name, make()
-            else:
-                parts = self._blocks if name in self._layout.fields else self._columns
-                assert parts is not None
-                yield name, parts.gather(make())
+            parts = self._blocks if name in self._layout.fields else self._columns
+            yield name, make() if parts is None else parts.gather(make())
 
     def abandon(self, keep: bool) -> None:
-        """The run ends early."""
+        """The run ends early; the sink keeps its files if a checkpoint needs them."""
         self.close()
         if self._first:
             self._sink.abandon(keep)
@@ -120,3 +116,81 @@ class Delivery:
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
             self._thread = None
+
+
+class RankParts:
+    """The parts of an array that ranks hold, by their indices into its last axes, which have this shape."""
+
+    def __init__(self, comm, shape: tuple[int, ...], indices: list[tuple], sizes: list[tuple[int, ...]]):
+        self._comm, self._shape, self._indices, self._sizes = comm, shape, indices, sizes
+
+    @classmethod
+    def of_columns(cls, comm, columns: np.ndarray, samples: int) -> RankParts:
+        """Sensor points, of which this rank has some; a point may be shared if values are `summed`."""
+        columns = np.ascontiguousarray(columns, np.int64)
+        sizes = [(count,) for count in comm.control.all_gather(columns.size)]
+        parts = cls(comm, (samples,), [()] * comm.size, sizes)
+        parts._indices = [(_as_slice(part),) for _, part in parts._parts(columns, ())]
+        return parts
+
+    @classmethod
+    def of_blocks(cls, comm, parts: list) -> RankParts:
+        """The blocks of the grid that ranks own; ``parts`` are the `Subdomain` of all of them."""
+        indices = [
+            tuple(slice(o, o + n) for o, n in zip(part.owned_first[::-1], part.owned_size[::-1], strict=True))
+            for part in parts
+        ]
+        return cls(comm, parts[0].shape[::-1], indices, [part.owned_size[::-1] for part in parts])
+
+    def gather(self, values: np.ndarray) -> np.ndarray | None:
+        """The whole array on rank 0, from each rank's part; None on the others."""
+        leading = values.shape[: values.ndim - len(self._shape)]  # axes that all ranks hold whole
+        whole = None if self._comm.rank else np.empty((*leading, *self._shape), values.dtype)
+        for index, part in self._parts(values, leading):
+            whole[(..., *index)] = part  # type: ignore[index]
+        return whole
+
+    def summed(self, values: np.ndarray) -> np.ndarray | None:
+        """As `gather`, but shares of different ranks are added in their order, in double precision."""
+        whole = None if self._comm.rank else np.zeros(self._shape)
+        for index, part in self._parts(values, ()):
+            # Each rank has an index once, so that this adds up right.
+            whole[index] += part  # type: ignore[index]
+        return whole
+
+    def _parts(self, values: np.ndarray, leading: tuple[int, ...]) -> Iterator[tuple[tuple, np.ndarray]]:
+        """On rank 0: indices and values of all ranks, in their order; nothing on the others, which send."""
+        comm = self._comm
+        if comm.rank:
+            if math.prod(self._sizes[comm.rank]):
+                comm.control.send_array(0, np.ascontiguousarray(values))
+            return
+        yield self._indices[0], values
+        for rank in range(1, comm.size):
+            part = np.empty((*leading, *self._sizes[rank]), values.dtype)
+            if math.prod(self._sizes[rank]):
+                comm.control.recv_array(rank, part)
+            yield self._indices[rank], part
+
+
+def _as_slice(index: np.ndarray) -> Any:
+    """The same columns as a slice if they follow one another: copied many times faster."""
+    if index.size and (np.diff(index) == 1).all():
+        return slice(int(index[0]), int(index[-1]) + 1)
+    return index
+
+
+def broadcast(comm, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays of rank 0 on all ranks."""
+    if comm.size == 1:
+        return arrays
+    received = {}
+    for name, shape, dtype in comm.control.bcast([(k, a.shape, a.dtype.str) for k, a in arrays.items()]):
+        if comm.rank:
+            received[name] = np.empty(shape, np.dtype(dtype))
+            comm.control.recv_array(0, received[name])
+        else:
+            received[name] = arrays[name]
+            for peer in range(1, comm.size):
+                comm.control.send_array(peer, np.ascontiguousarray(arrays[name]))
+    return received

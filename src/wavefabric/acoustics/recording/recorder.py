@@ -16,52 +16,41 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.recording.delivery import Delivery
-from wavefabric.acoustics.recording.gather import RankParts
+from wavefabric.acoustics.recorded_quantities import QUANTITIES, Statistic, components, quantity_of
+from wavefabric.acoustics.recording.delivery import Delivery, RankParts
 from wavefabric.acoustics.recording.intensity import Intensity
 from wavefabric.acoustics.recording.sampling import Sampler
-from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, Sink
+from wavefabric.acoustics.recording.sinks import RecordingLayout, Sink
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.subdomain import Subdomain
 
 #: Bytes of all blocks of time series on the device, at most (one row of each if that is more).
 BLOCK_BYTES = 64 << 20
-#: Number of a statistic for the kernel `accumulate`, and what it starts from.
-_STATISTICS = {"max": (0, -math.inf), "min": (1, math.inf), "rms": (2, 0.0)}
 
 
 def layout_of(problem: Problem, recording: Recording, dtype) -> RecordingLayout:
     """Names and sizes of everything a recording will give."""
-    axes = "xyz"[: problem.dimensions]
-    rows = problem.steps - recording.start
-    series, points, fields = {}, {}, []
-    for quantity in recording.quantities:
-        for name in _names(quantity, axes):
-            if quantity.endswith("_raw"):
-                series[name] = (rows, recording.samples)
-            elif quantity.endswith(("_all", "_final")):
-                fields.append(name)
-            else:
-                points[name] = recording.samples
-    return RecordingLayout(series, points, tuple(fields), np.dtype(dtype))
-
-
-def _names(quantity: str, axes: str) -> list[str]:
-    """p_max → p_max; u_raw → ux, uy, uz; u_non_staggered_raw → ux_non_staggered …; I_avg → Ix_avg …"""
-    base = quantity.removesuffix("_raw")
-    return [base] if base.startswith("p") else [base[0] + axis + base[1:] for axis in axes]
+    of_kind: dict[str, list[str]] = {"series": [], "points": [], "field": []}
+    for name in recording.quantities:
+        of_kind[QUANTITIES[name].kind] += components(name, "xyz"[: problem.dimensions])
+    return RecordingLayout(
+        dict.fromkeys(of_kind["series"], (problem.steps - recording.start, recording.samples)),
+        dict.fromkeys(of_kind["points"], recording.samples),
+        tuple(of_kind["field"]),
+        np.dtype(dtype),
+    )
 
 
 def recorder_bytes(problem: Problem, recording: Recording, subdomain: Subdomain, dtype: np.dtype) -> int:
     """Bytes of a rank's statistics, of a component at the points of the pressure, and of blocks of series."""
-    d, size, names = problem.dimensions, math.prod(subdomain.size), recording.quantities
-    statistics = sum(d if name.startswith("u") else 1 for name in names if name.endswith("_all"))
-    shifted = any("non_staggered" in name or name.startswith("I") for name in names)
+    size, layout = math.prod(subdomain.size), layout_of(problem, recording, dtype)
+    statistics = [quantity.statistic for name in layout.fields if (quantity := quantity_of(name))]
+    fields = sum(8 if kept.double else dtype.itemsize for kept in statistics if kept)
+    shifted = any("non_staggered" in name or name.startswith("I") for name in recording.quantities)
     samples = recording.samples if subdomain.is_whole else min(recording.samples, size)
-    series = sum(d if name[0] in "uI" else 1 for name in names if name.endswith("_raw"))
-    block = min(BLOCK_BYTES, 2 * series * samples * dtype.itemsize * problem.steps)
-    return dtype.itemsize * (statistics + shifted) * size + block + 64 * samples
+    block = min(BLOCK_BYTES, 2 * len(layout.series) * samples * dtype.itemsize * problem.steps)
+    return (fields + dtype.itemsize * shifted) * size + block + 64 * samples
 
 
 class _Series:
@@ -79,11 +68,6 @@ class _Series:
         """The block being filled."""
         return self._blocks[self._current]
 
-    @property
-    def full(self) -> bool:
-        """Whether there is no room for another row."""
-        return self.filled == self.rows
-
     def hand_over(self, delivery: Delivery) -> None:
         """Give the filled rows away and go on with the other block."""
         if self.filled:
@@ -99,53 +83,45 @@ class _Series:
 class Recorder:
     """Records a run into a sink, which is None on other ranks than 0.
 
-    With several ranks everything is collective; ``problem`` is then the whole one (that of ``stages`` is this
-    rank's), and ``parts`` are those of all ranks.
+    With several ranks everything is collective, and ``parts`` are the subdomains of all of them.
     """
 
     def __init__(
-        self,
-        stages: Stages,
-        recording: Recording,
-        sink: Sink | None,
-        problem: Problem | None = None,
-        comm=None,
-        parts: list | None = None,
+        self, stages: Stages, recording: Recording, sink: Sink | None, comm=None, parts: list | None = None
     ):
         c = stages.coefficients
         self._stages, self._device, self._kernels = stages, c.device, c.kernels
-        self._recording, self._problem = recording, problem or c.problem
+        self._recording, self._rows = recording, c.problem.steps - recording.start
         self._comm = comm if comm is not None and comm.size > 1 else None
-        self._sampler = Sampler(stages, recording, self._problem.shape, self._comm)
+        self._sampler = Sampler(stages, recording, self._comm)
         self.samples = self._sampler.samples
-        self._layout = layout_of(self._problem, recording, c.dtype)
+        self._layout = layout_of(c.problem, recording, c.dtype)
         blocks = None if self._comm is None else RankParts.of_blocks(self._comm, parts or [])
-        self._delivery = Delivery(sink, self._layout, self._comm, self._sampler.columns, blocks)
-        self._axes = "xyz"[: self._problem.dimensions]
-        self._staggered = ["p", *("u" + axis for axis in self._axes)]
+        self.delivery = Delivery(sink, self._layout, self._comm, self._sampler.columns, blocks)
+        self._axes = "xyz"[: c.problem.dimensions]
         self._make_statistics()
-        self._make_series()
+        self._make_series(c.problem.steps)
         self._make_shifted()
 
     def _make_statistics(self) -> None:
         device, dtype = self._device, self._layout.dtype
-        shape = self._stages.fields.named()["p"].shape
+        shape = self._stages.fields.p.shape
         self._values = device.empty((1, self.samples), dtype)
+        self._kept: dict[str, Statistic] = {}
         self.statistics: dict[str, Any] = {}
         for name in (*self._layout.points, *self._layout.fields):
-            field, kind, *whole = name.split("_")
-            if field not in self._staggered or kind not in _STATISTICS:
-                continue
-            # Squares are summed in double precision: a long run adds small numbers to large ones.
-            numbers = np.float64 if kind == "rms" else dtype
-            self.statistics[name] = device.empty(shape if whole else self.samples, numbers)
-            self.statistics[name][...] = _STATISTICS[kind][1]
+            quantity = quantity_of(name)
+            if quantity is not None and quantity.statistic is not None:
+                kept = self._kept[name] = quantity.statistic
+                size = shape if quantity.kind == "field" else self.samples
+                self.statistics[name] = device.empty(size, np.float64 if kept.double else dtype)
+                self.statistics[name][...] = kept.start
 
-    def _make_series(self) -> None:
+    def _make_series(self, steps: int) -> None:
         # All ranks hand over at the same steps.
         most = self.samples if self._comm is None else self._comm.control.max(self.samples)
         bytes_per_row = max(1, 2 * len(self._layout.series) * most * self._layout.dtype.itemsize)
-        rows = max(1, min(self._problem.steps, BLOCK_BYTES // bytes_per_row))
+        rows = max(1, min(steps, BLOCK_BYTES // bytes_per_row))
         self._series = {
             name: _Series(self._device, name, rows, self.samples, self._layout.dtype)
             for name in self._layout.series
@@ -157,11 +133,11 @@ class Recorder:
         self._shifted, self.intensity = None, None
         intensity = any(q.startswith("I") for q in self._recording.quantities)
         if intensity or "u_non_staggered_raw" in self._recording.quantities:
-            coefficients = self._stages.coefficients
-            self._shifted = device.empty(self._stages.fields.named()["p"].shape, dtype)
-            factors = operators.unstaggering(self._problem, coefficients.subdomain)
-            factors[0] = np.pad(factors[0], (0, coefficients.half_shape[2] - factors[0].size))
-            self._factors = [device.asarray(f, coefficients.complex) for f in factors]
+            c = self._stages.coefficients
+            self._shifted = device.empty(self._stages.fields.p.shape, dtype)
+            factors = operators.unstaggering(c.problem, c.subdomain)
+            factors[0] = np.pad(factors[0], (0, c.half_shape[2] - factors[0].size))
+            self._factors = [device.asarray(f, c.complex) for f in factors]
         if intensity:
             self.intensity = Intensity(device, self._axes, self.samples, dtype)
 
@@ -170,7 +146,7 @@ class Recorder:
     def begin(self, step: int, run: str = "") -> None:
         """Before time step ``step``: the first, or the one after a checkpoint; ``run`` identifies the run."""
         done = max(0, step - self._recording.start)
-        self._delivery.begin(run, done)
+        self.delivery.begin(run, done)
         products = 0 if self.intensity is None else self.intensity.resume(done)
         for series in self._series.values():
             series.first = products if series.name.startswith("I") else done
@@ -184,26 +160,21 @@ class Recorder:
         if self.intensity is not None and ahead <= self.intensity.reach:
             self._record_intensity(step)
         for series in self._series.values():
-            if series.full:
-                series.hand_over(self._delivery)
+            if series.filled == series.rows:
+                series.hand_over(self.delivery)
 
     def _record_staggered(self) -> None:
         """Pressure and velocities as the solver has them."""
         fields = self._stages.fields.named()
-        for field in self._staggered:
+        for field in ("p", *("u" + axis for axis in self._axes)):
             mine = [name for name in self.statistics if name.startswith(field + "_")]
-            at_points = [name for name in mine if not name.endswith("_all")]
+            at_points = [name for name in mine if name in self._layout.points]
+            values = None
             if at_points or field in self._series:
                 values = self._sample(fields[field], self._series.get(field))
-                for name in at_points:
-                    self._accumulate(name, values)
             for name in mine:
-                if name.endswith("_all"):
-                    self._accumulate(name, fields[field])
-
-    def _accumulate(self, name: str, values) -> None:
-        kind, _ = _STATISTICS[name.split("_")[1]]
-        self._kernels.accumulate(self.statistics[name], kind, values)
+                now = values if name in at_points else fields[field]
+                self._kept[name].update(self._kernels, self.statistics[name], now)
 
     def _record_shifted(self) -> None:
         """Velocities at the pressure's points."""
@@ -214,8 +185,7 @@ class Recorder:
 
     def _shift(self, axis: int):
         """The velocity along an axis at the pressure's points."""
-        u = self._stages.fields.named()["u" + self._axes[axis]]
-        self._stages.translate(u, axis, self._factors[axis], self._shifted)
+        self._stages.translate(self._stages.fields.u[axis], axis, self._factors[axis], self._shifted)
         return self._shifted
 
     def _sample(self, field, series: _Series | None):
@@ -228,7 +198,7 @@ class Recorder:
 
     def _record_intensity(self, step: int) -> None:
         assert self.intensity is not None
-        self.intensity.pressure(self._sample(self._stages.fields.named()["p"], None))
+        self.intensity.pressure(self._sample(self._stages.fields.p, None))
         for axis in range(len(self._axes)):
             self.intensity.velocity(axis, self._sample(self._shift(axis), None))
         self._store_intensity(self.intensity.advance(step - self._recording.start + 1))
@@ -239,60 +209,45 @@ class Recorder:
             for axis, letter in enumerate(self._axes):
                 series = self._series.get(f"I{letter}")
                 if series is not None:
-                    if series.full:
-                        series.hand_over(self._delivery)
+                    if series.filled == series.rows:
+                        series.hand_over(self.delivery)
                     series.block[series.filled] = row[axis]
                     series.filled += 1
 
     def settle(self) -> None:
         """Everything recorded so far is with the sink, for good: a checkpoint may follow."""
         for series in self._series.values():
-            series.hand_over(self._delivery)
-        self._delivery.flush()
+            series.hand_over(self.delivery)
+        self.delivery.flush()
 
     # --- Its end ----------------------------------------------------------------------------------------
 
     def finish(self) -> dict[str, Callable[[], np.ndarray]]:
-        """The last step is recorded: what makes each statistic and final field of this rank, on the host."""
+        """The last step is recorded: what makes each statistic and field of this rank, for `delivery`."""
         if self.intensity is not None:
             self._store_intensity(self.intensity.flush())
         self.settle()
-        rows = self._problem.steps - self._recording.start
-        arrays = {name: partial(self._statistic, name, rows) for name in self.statistics}
+        arrays: dict[str, Callable[[], np.ndarray]]
+        arrays = {name: partial(self._statistic, name) for name in self.statistics}
         for name in self._layout.fields:
-            if name.endswith("_final"):
-                arrays[name] = partial(self._final, name)
+            if name not in self.statistics:
+                field = self._stages.fields.named()[name.removesuffix("_final")]
+                arrays[name] = partial(self._to_host, name, field)
         if self.intensity is not None:
-            for name, values in self.intensity.averages(rows).items():
+            for name, values in self.intensity.averages(self._rows).items():
                 if name in self._layout.points:
                     arrays[name] = partial(np.asarray, values)
         return arrays
 
-    def deliver(self, arrays: dict[str, Callable[[], np.ndarray]], report: Report) -> None:
-        """Give what `finish` returned to the sink, gathered from all ranks."""
-        self._delivery.finish(arrays, report)
-
-    def _statistic(self, name: str, rows: int) -> np.ndarray:
-        array = self.statistics[name]
-        host = np.array(self._device.to_host(self._owned(array) if name.endswith("_all") else array))
-        if name.endswith("_rms"):
-            host = np.sqrt(host / rows)
+    def _statistic(self, name: str) -> np.ndarray:
+        host = self._kept[name].finish(self._to_host(name, self.statistics[name]), self._rows)
         return host.astype(self._layout.dtype, copy=False)
 
-    def _final(self, name: str) -> np.ndarray:
-        field = self._stages.fields.named()[name.removesuffix("_final")]
-        return np.array(self._device.to_host(self._owned(field)))
-
-    def _owned(self, field):
-        return field if self._comm is None else field[self._stages.coefficients.subdomain.owned]
-
-    def abandon(self, keep: bool) -> None:
-        """The run ends early: end the writing thread; the sink keeps its files if a checkpoint needs them."""
-        self._delivery.abandon(keep)
-
-    def close(self) -> None:
-        """End the writing thread."""
-        self._delivery.close()
+    def _to_host(self, name: str, array) -> np.ndarray:
+        """A copy of the values at this rank's points, or of the block of a field that it owns."""
+        if name in self._layout.fields and self._comm is not None:
+            array = array[self._stages.coefficients.subdomain.owned]
+        return np.array(self._device.to_host(array))
 
     def state(self) -> dict[str, Any]:
         """Device arrays that a checkpoint must hold."""

@@ -7,43 +7,40 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.problem import Cuboids, Interpolation, Recording
-from wavefabric.acoustics.recording.gather import RankParts
+from wavefabric.acoustics.recording.delivery import RankParts
 
 
 class Sampler:
-    """Reads a field at the sensor; ``shape`` is that of the whole grid, (Nx, Ny, Nz).
+    """Reads a field at the sensor.
 
     Of several ranks each samples the grid points that it owns. Points between those of the grid belong to
     rank 0, and every rank adds the share of the corners that it owns.
     """
 
-    def __init__(self, stages, recording: Recording, shape: tuple[int, int, int], comm=None):
+    def __init__(self, stages, recording: Recording, comm=None):
         c, where = stages.coefficients, recording.where
         self._device, self._kernels = c.device, c.kernels
         self._interpolates = isinstance(where, Interpolation)
         self._shares: RankParts | None = None
         #: Where the points of this rank are among all, with several ranks.
         self.columns: RankParts | None = None
-        corners, weights = np.zeros((0, 1), np.int64), np.zeros((0, 1))
+        weights = np.zeros((0, 1))
         if isinstance(where, Interpolation):
             corners, weights = where.corners, where.weights
-        elif isinstance(where, Cuboids):
-            corners = where.indices(shape)[:, None]
-        elif where is not None:
-            corners = np.asarray(where, np.int64)[:, None]
+        else:
+            index = where.indices(c.subdomain.shape) if isinstance(where, Cuboids) else where
+            corners = np.asarray([] if index is None else index, np.int64)[:, None]
         #: Values that this rank records.
         self.samples = len(corners)
         if comm is not None and self._interpolates:
-            corners, weights = self._share(corners, weights, stages.coefficients.subdomain, comm)
+            corners, weights = self._share(corners, weights, c.subdomain, comm)
+            self._values = self._device.empty((1, len(corners)), c.dtype)
         elif comm is not None:
-            mask, local = stages.coefficients.subdomain.local_index(corners[:, 0])
+            mask, local = c.subdomain.local_index(corners[:, 0])
             self.columns = RankParts.of_columns(comm, np.flatnonzero(mask), len(corners))
-            corners = local[:, None]
-            self.samples = len(corners)
+            corners, self.samples = local[:, None], len(local)
         self._corners = self._device.asarray(np.ascontiguousarray(corners, np.int64))
         self._weights = self._device.asarray(np.ascontiguousarray(weights, np.float64))
-        if self._shares is not None:
-            self._values = self._device.empty((1, len(corners)), c.dtype)
 
     def _share(self, corners: np.ndarray, weights: np.ndarray, part, comm) -> tuple[np.ndarray, np.ndarray]:
         """Corners and weights of the points with corners here."""
@@ -51,7 +48,7 @@ class Sampler:
         index, own = np.zeros(corners.shape, np.int64), np.where(mask, weights, 0.0)
         index[mask] = local
         here = mask.any(axis=1)
-        self._shares = RankParts.of_columns(comm, np.flatnonzero(here), self.samples)
+        self._shares = RankParts.of_columns(comm, np.flatnonzero(here), len(corners))
         if comm.rank:
             self.samples = 0
         self.columns = RankParts.of_columns(comm, np.arange(self.samples), len(corners))

@@ -1,4 +1,4 @@
-"""Where recorded quantities go: the protocol of a sink, memory, and files that outlive the process.
+"""Where recorded quantities go: memory, and files that outlive the process.
 
 A sink is called on rank 0 alone, with what all ranks have recorded: it knows no ranks.
 """
@@ -53,29 +53,24 @@ class Sink(Protocol):
 
     def begin(self, layout: RecordingLayout, rows_done: int) -> None:
         """Before the first step. ``rows_done`` rows of every series are there from an earlier leg."""
-        ...
 
     def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
         """Rows ``first`` … of series ``name``; ``block`` (n, samples) is valid during the call only."""
-        ...
 
     def flush(self) -> None:
         """Make all rows so far last through a kill; called before a checkpoint is written."""
-        ...
 
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
         """The run is complete: name and array of each statistic (samples,) and field (Nz, Ny, Nx).
 
         Each is made when it is iterated over: keep no more than one in memory where that can be.
         """
-        ...
 
     def abandon(self, keep: bool) -> None:
         """The run ends early; ``keep`` what is there if a checkpoint refers to it."""
-        ...
 
 
-class MemorySink:
+class MemorySink(Sink):
     """Keeps everything: ``arrays[name]``, time series as (rows, samples)."""
 
     def __init__(self) -> None:
@@ -98,15 +93,9 @@ class MemorySink:
         """Store rows."""
         self.arrays[name][first : first + len(block)] = block
 
-    def flush(self) -> None:
-        """Nothing outlives the process here."""
-
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
         """Keep the rest."""
         self.arrays.update(arrays)
-
-    def abandon(self, keep: bool) -> None:
-        """Nothing to undo."""
 
 
 class SeriesFiles(MemorySink):

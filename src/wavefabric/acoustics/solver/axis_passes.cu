@@ -1,25 +1,28 @@
 // Passes of the fused time step on a GPU, one axis each, with all pointwise work inside; see axis_passes_cuda.py.
-// Real grids are (NZ, NY, NX), spectra (NZ, NY, HALF); the names of plane_passes.py and its formulas.
-// A row of a spectrum is padded to PITCH, whole sectors of memory. Along x, pairs of real rows travel as one
-// complex row. Spectra hold F{u_y} or d/dy in s0, x in s2, z in s1. WITH_X, WITH_Y, WITH_Z: which axes are
-// transformed here; of another, only the number of points is known.
+// Real grids are (NZ, NY, NX), spectra (NZ, NY, HALF), their rows padded to PITCH, whole sectors of memory; the
+// formulas are those of plane_passes.py. Along x, pairs of real rows travel as one complex row. Spectra hold
+// F{u_y} or d/dy in s0, x in s2, z in s1. WITH_X, WITH_Y, WITH_Z: axes that are transformed here.
 
 #define HALF (NX / 2 + 1)
 #define ROWS ((Index)NY * NZ)
-
+#define INLINE __device__ __forceinline__
+#define PASS(axis) extern "C" __global__ void __launch_bounds__(P##axis *T##axis)
+#define TABLE const Complex *__restrict__
+#define REALS const REAL *__restrict__
+#define EACH_ROW(i, pair) _Pragma("unroll") for (int i = 0; i < 2; ++i) if (i ? pair.both : pair.here)
 extern __shared__ char memory[];
-
 // --- Along x: pairs of rows -----------------------------------------------------------------------------
 
 #if WITH_X
-typedef Axis<Rows<NX, PX, TX>, Radices<RADICES_X>, Radices<REVERSED_X>> AxisX;
+typedef Rows<NX, PX, TX> LayoutX;
+typedef Axis<LayoutX, Radices<RADICES_X>, Radices<REVERSED_X>> AxisX;
 
 struct Pair {
     Index first;
     bool here, both;
     int y[2], z[2];
     // The pair of this place, or the one that a list of `count` pairs names there.
-    __device__ __forceinline__ Pair(const int *list = nullptr, int count = 0) {
+    INLINE Pair(const int *list = nullptr, int count = 0) {
         const Index place = (Index)blockIdx.x * TX + threadIdx.x / PX;
         first = 2 * (list == nullptr ? place : place < count ? (Index)list[place] : ROWS);
         here = first < ROWS;
@@ -34,23 +37,15 @@ struct Pair {
 
 // What a pass reads is copied to shared memory at its start, all at once and without registers, so that many
 // loads are under way while others compute. Words are one complex or one value of each of two rows wide.
-typedef Rows<NX, PX, TX> LayoutX;
-constexpr int EXCHANGE = TX * (NX + NX / 8 + 1);
-
-__device__ __forceinline__ void copy_async(Complex *target, const void *source) {
-    const unsigned place = (unsigned)__cvta_generic_to_shared(target);
-    if (sizeof(Complex) == 8)
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(place), "l"(source) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(place), "l"(source) : "memory");
+INLINE void copy_async(Complex *target, const void *source) {
+    const unsigned to = (unsigned)__cvta_generic_to_shared(target);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(source), "n"(sizeof(Complex)) : "memory");
 }
 
 struct Staging {  // shared memory behind the exchange area, this transform's share of it
     Complex *next;
-    __device__ __forceinline__ Staging(int words) {
-        next = (Complex *)memory + EXCHANGE + LayoutX::transform() * words;
-    }
-    __device__ __forceinline__ const Complex *spectrum(const Complex *s, const Pair &pair) {
+    INLINE Staging(int words) : next((Complex *)memory + TX * (NX + NX / 8 + 1) + LayoutX::transform() * words) {}
+    INLINE const Complex *spectrum(const Complex *s, const Pair &pair) {
         Complex *here = next;
         next += 2 * HALF;
         const Complex *a = s + pair.first * PITCH;
@@ -62,7 +57,7 @@ struct Staging {  // shared memory behind the exchange area, this transform's sh
         return here;
     }
     // Two rows of a field, as they lie: value n of row i is word i NX + n. (An odd last row is loaded alone.)
-    __device__ __forceinline__ const REAL *field(const REAL *f, const Pair &pair) {
+    INLINE const REAL *field(const REAL *f, const Pair &pair) {
         Complex *here = next;
         next += NX;
         const Complex *a = (const Complex *)(f + pair.first * NX);
@@ -72,38 +67,34 @@ struct Staging {  // shared memory behind the exchange area, this transform's sh
             for (int m = LayoutX::lane(); m < NX; m += PX) ((REAL *)here)[m] = f[pair.first * NX + m];
         return (const REAL *)here;
     }
-    static __device__ __forceinline__ void wait() {
+    static INLINE void wait() {
         asm volatile("cp.async.wait_all;" ::: "memory");
         __syncthreads();
     }
 };
 
 // Half spectra of two rows, p + i q, back to real: row 0 in v.y, row 1 in v.x.
-__device__ __forceinline__ void rows_back(Complex *v, const Complex *staged, const Complex *twiddle) {
+INLINE void rows_back(Complex *v, const Complex *staged, const Complex *twiddle) {
     AxisX::far(v, [&](Complex &value, int n) {
         const int m = n <= NX / 2 ? n : NX - n;
         Complex p = staged[m], q = staged[HALF + m];
         if (m == 0 || 2 * m == NX) p.y = q.y = 0;  // a real row has none
-        if (n > NX / 2) {
-            p = conjugate(p);
-            q = conjugate(q);
-        }
+        if (n > NX / 2) p = conjugate(p), q = conjugate(q);
         value = {p.y + q.x, p.x - q.y};  // p + i q, swapped
     });
     AxisX::back(v, (Complex *)memory, twiddle);
 }
 
 // Two real rows (row 0 in v.x, row 1 in v.y) to their half spectra.
-__device__ __forceinline__ void rows_forth(Complex *v, Complex *spectrum, const Pair &pair, const Complex *twiddle) {
-    typedef LayoutX L;
+INLINE void rows_forth(Complex *v, Complex *spectrum, const Pair &pair, const Complex *twiddle) {
     Complex *shared = (Complex *)memory;
     AxisX::forth(v, shared, twiddle);
     __syncthreads();
-    AxisX::far(v, [&](Complex &value, int n) { shared[L::at(n)] = value; });
+    AxisX::far(v, [&](Complex &value, int n) { shared[LayoutX::at(n)] = value; });
     __syncthreads();
     Complex *a = spectrum + pair.first * PITCH, *b = a + PITCH;
-    for (int m = L::lane(); m < HALF; m += PX) {
-        const Complex p = shared[L::at(m)], q = shared[L::at(m ? NX - m : 0)];
+    for (int m = LayoutX::lane(); m < HALF; m += PX) {
+        const Complex p = shared[LayoutX::at(m)], q = shared[LayoutX::at(m ? NX - m : 0)];
         if (pair.here) a[m] = {(REAL)0.5 * (p.x + q.x), (REAL)0.5 * (p.y - q.y)};
         if (pair.both) b[m] = {(REAL)0.5 * (p.y + q.y), (REAL)0.5 * (q.x - p.x)};
     }
@@ -112,40 +103,28 @@ __device__ __forceinline__ void rows_forth(Complex *v, Complex *spectrum, const 
 struct Grid {  // a medium parameter: a full grid or one row
     const REAL *at;
     int full;
-    __device__ __forceinline__ REAL operator()(Index row, int x) const { return at[full ? row * NX + x : x]; }
+    INLINE REAL operator()(Index row, int x) const { return at[full ? row * NX + x : x]; }
 };
 
 struct Source {  // a pattern times a signal, or nothing
     const REAL *pattern, *signal;
-    __device__ __forceinline__ REAL amplitude(const Index *clock) const { return pattern ? signal[*clock] : (REAL)0; }
+    INLINE REAL amplitude(const Index *clock) const { return pattern ? signal[*clock] : (REAL)0; }
 };
 
-__device__ __forceinline__ void field_forth(const REAL *field, Complex *spectrum, const Pair &pair,
-                                            const Complex *twiddle) {
+// Rows of up to three fields, one a block layer: all, or the pairs of a list.
+PASS(X) x_forward(const REAL *f0, const REAL *f1, const REAL *f2, Complex *s0, Complex *s1, Complex *s2,
+                  const int *__restrict__ list, int count, TABLE twiddle) {
+    const Pair pair(list, count);
+    const REAL *field = blockIdx.y == 0 ? f0 : blockIdx.y == 1 ? f1 : f2;
     Complex v[AxisX::values];
     AxisX::near(v, [&](Complex &value, int n) {
         value.x = pair.here ? field[pair.first * NX + n] : (REAL)0;
         value.y = pair.both ? field[(pair.first + 1) * NX + n] : (REAL)0;
     });
-    rows_forth(v, spectrum, pair, twiddle);
+    rows_forth(v, blockIdx.y == 0 ? s0 : blockIdx.y == 1 ? s1 : s2, pair, twiddle);
 }
 
-extern "C" __global__ void __launch_bounds__(PX *TX) x_forward(const REAL *__restrict__ field, Complex *spectrum,
-                                                               const Complex *__restrict__ twiddle) {
-    field_forth(field, spectrum, Pair(), twiddle);
-}
-
-// Only some pairs of rows, of up to three fields, one a block layer.
-extern "C" __global__ void __launch_bounds__(PX *TX)
-    x_forward_pairs(const REAL *f0, const REAL *f1, const REAL *f2, Complex *s0, Complex *s1, Complex *s2,
-                    const int *__restrict__ list, int count, const Complex *__restrict__ twiddle) {
-    const Pair pair(list, count);
-    const REAL *field = blockIdx.y == 0 ? f0 : blockIdx.y == 1 ? f1 : f2;
-    field_forth(field, blockIdx.y == 0 ? s0 : blockIdx.y == 1 ? s1 : s2, pair, twiddle);
-}
-
-extern "C" __global__ void __launch_bounds__(PX *TX) x_backward(const Complex *__restrict__ spectrum, REAL *field,
-                                                                const Complex *__restrict__ twiddle) {
+PASS(X) x_backward(const Complex *__restrict__ spectrum, REAL *field, TABLE twiddle) {
     const Pair pair;
     Staging staging(2 * HALF);
     const Complex *staged = staging.spectrum(spectrum, pair);
@@ -167,9 +146,7 @@ struct Component {
     Source source;
 };
 
-extern "C" __global__ void __launch_bounds__(PX *TX)
-    x_velocity(const Component *components, REAL dt, const Index *clock, int forward,
-               const Complex *__restrict__ twiddle) {
+PASS(X) x_velocity(const Component *components, REAL dt, const Index *clock, int forward, TABLE twiddle) {
     const Pair pair;
     const int axis = blockIdx.y;
     const Component c = components[axis];
@@ -183,21 +160,16 @@ extern "C" __global__ void __launch_bounds__(PX *TX)
     Complex v[AxisX::values];
     rows_back(v, spectrum, twiddle);
     AxisX::near(v, [&](Complex &value, int n) {
-        REAL g[2] = {value.y, value.x};
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            if (i ? pair.both : pair.here) {
-                const Index at = (pair.first + i) * NX + n;
-                const REAL f = c.pml[axis == 0 ? n : axis == 1 ? pair.y[i] : pair.z[i]];
-                REAL u = f * (f * velocity[i * NX + n] - dt / density[i * second + n] * g[i]);
-                if (c.source.pattern) u += c.source.pattern[at] * amplitude;
-                c.u[at] = u;
-                g[i] = u;
-            } else {
-                g[i] = 0;  // round-off of a gradient is no velocity: it would spoil the other row
-            }
+        const REAL g[2] = {value.y, value.x};
+        REAL now[2] = {0, 0};  // round-off of a gradient is no velocity: it would spoil the other row
+        EACH_ROW(i, pair) {
+            const Index row = pair.first + i, at = row * NX + n;
+            const REAL f = c.pml[axis == 0 ? n : axis == 1 ? pair.y[i] : pair.z[i]];
+            REAL u = f * (f * velocity[i * NX + n] - dt / density[i * second + n] * g[i]);
+            if (c.source.pattern) u += c.source.pattern[at] * amplitude;
+            c.u[at] = now[i] = u;
         }
-        value = {g[0], g[1]};
+        value = {now[0], now[1]};
     });
     if (forward) rows_forth(v, c.spectrum, pair, twiddle);
 }
@@ -206,12 +178,11 @@ struct State {
     REAL *rx, *ry, *rz, *p;
     const REAL *px, *py, *pz;
     Grid speed, density, ratio, tau, eta;
-    // Where other ranks will want rho0 div u and the density as fields: rows of a `wanted` that is not 0.
-    REAL *rate, *total;
-    const unsigned char *wanted;
+    REAL *rate, *total;           // where other ranks will want rho0 div u and the density as fields:
+    const unsigned char *wanted;  // in rows whose flag is not 0
 };
 
-__device__ __forceinline__ REAL state_of(const State &s, Index row, int x, REAL total, REAL extra) {
+INLINE REAL state_of(const State &s, Index row, int x, REAL total, REAL extra) {
     if (NONLINEAR) extra += s.ratio(row, x) * total * total / ((REAL)2 * s.density(row, x));
     const REAL c = s.speed(row, x);
     return c * c * (total + extra);
@@ -220,8 +191,8 @@ __device__ __forceinline__ REAL state_of(const State &s, Index row, int x, REAL 
 // MODE 0: pressure and its spectrum; 1: with Stokes absorption; 2: spectra of rho0 div u (s0) and of the density
 // (s1), for the power law; 3: only the densities; 4: the densities, and rho0 div u into p (Stokes).
 template <int MODE>
-__device__ __forceinline__ void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
-                                        const Source &source, REAL dt, const Index *clock, const Complex *twiddle) {
+INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s, const Source &source, REAL dt,
+                    const Index *clock, const Complex *twiddle) {
     const Pair pair;
     Staging staging(6 * HALF + 4 * NX);
     const Complex *ax = staging.spectrum(s2, pair), *ay = staging.spectrum(s0, pair);
@@ -239,41 +210,35 @@ __device__ __forceinline__ void density(Complex *s0, Complex *s1, const Complex 
         const int slot = &value - gx;
         const REAL a[2] = {value.y, value.x}, b[2] = {gy[slot].y, gy[slot].x}, c[2] = {gz[slot].y, gz[slot].x};
         REAL one[2] = {0, 0}, two[2] = {0, 0};
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            if (i ? pair.both : pair.here) {
-                const Index row = pair.first + i, at = row * NX + n;
-                const int here = i * NX + n;
-                const REAL fx = s.px[n], fy = s.py[pair.y[i]], fz = s.pz[pair.z[i]], rho = rho0[i * second + n];
-                REAL x = ox[here], y = oy[here], z = oz[here];
-                const REAL mass = dt * (NONLINEAR ? rho + (REAL)2 * (x + y + z) : rho);
-                x = fx * (fx * x - mass * a[i]);
-                y = fy * (fy * y - mass * b[i]);
-                z = fz * (fz * z - mass * c[i]);
-                if (source.pattern) {
-                    const REAL more = source.pattern[at] * amplitude;
-                    x += more;
-                    y += more;
-                    z += more;
-                }
-                s.rx[at] = x;
-                s.ry[at] = y;
-                s.rz[at] = z;
-                const REAL total = x + y + z, rate = rho * (a[i] + b[i] + c[i]);
-                if (MODE == 2) {
-                    one[i] = rate;
-                    two[i] = total;
-                    if (s.wanted && s.wanted[row]) {
-                        s.rate[at] = rate;
-                        if (s.total) s.total[at] = total;
-                    }
-                } else if (MODE < 2) {
-                    one[i] = state_of(s, row, n, total, MODE ? s.tau(row, n) * rate : (REAL)0);
-                    s.p[at] = one[i];
-                } else if (MODE == 4) {
-                    s.p[at] = rate;
-                }
+        EACH_ROW(i, pair) {
+            const Index row = pair.first + i, at = row * NX + n, here = i * NX + n;
+            const REAL fx = s.px[n], fy = s.py[pair.y[i]], fz = s.pz[pair.z[i]], rho = rho0[i * second + n];
+            REAL x = ox[here], y = oy[here], z = oz[here];
+            const REAL mass = dt * (NONLINEAR ? rho + (REAL)2 * (x + y + z) : rho);
+            x = fx * (fx * x - mass * a[i]);
+            y = fy * (fy * y - mass * b[i]);
+            z = fz * (fz * z - mass * c[i]);
+            if (source.pattern) {
+                const REAL more = source.pattern[at] * amplitude;
+                x += more;
+                y += more;
+                z += more;
             }
+            s.rx[at] = x;
+            s.ry[at] = y;
+            s.rz[at] = z;
+            const REAL total = x + y + z, rate = rho * (a[i] + b[i] + c[i]);
+            if (MODE == 2) {
+                one[i] = rate;
+                two[i] = total;
+                if (s.wanted && s.wanted[row]) {
+                    s.rate[at] = rate;
+                    if (s.total) s.total[at] = total;
+                }
+            } else if (MODE < 2) {
+                one[i] = state_of(s, row, n, total, MODE ? s.tau(row, n) * rate : (REAL)0);
+                s.p[at] = one[i];
+            } else if (MODE == 4) s.p[at] = rate;
         }
         value = {one[0], one[1]};
         gy[slot] = {two[0], two[1]};
@@ -282,22 +247,16 @@ __device__ __forceinline__ void density(Complex *s0, Complex *s1, const Complex 
     if (MODE == 2) rows_forth(gy, s1, pair, twiddle);
 }
 
-#define DENSITY(name, mode)                                                                                     \
-    extern "C" __global__ void __launch_bounds__(PX *TX)                                                        \
-        name(Complex *s0, Complex *s1, const Complex *s2, const State *state, const Source *source, REAL dt,    \
-             const Index *clock, const Complex *__restrict__ twiddle) {                                         \
-        density<mode>(s0, s1, s2, *state, *source, dt, clock, twiddle);                                         \
-    }
+#define DENSITY(name, mode)                                                                                         \
+    PASS(X) name(Complex *s0, Complex *s1, const Complex *s2, const State *state, const Source *source, REAL dt,    \
+                 const Index *clock, TABLE twiddle) { density<mode>(s0, s1, s2, *state, *source, dt, clock, twiddle); }
 
 DENSITY(x_density, ABSORPTION)
 // With a source at points to come: it changes the densities before the pressure can follow.
 DENSITY(x_density_points, (ABSORPTION == 2 ? 2 : 3 + ABSORPTION))
 
-// p = c^2 (total + B/A total^2 / (2 rho0) + tau L1 - eta L2) and its spectrum; loss 0: none; 1: L1 and, if
-// disperses, L2 from the spectra; 2: Stokes, rho0 div u from p.
-extern "C" __global__ void __launch_bounds__(PX *TX)
-    x_pressure(Complex *s0, const Complex *s1, const State *state, int loss, int disperses,
-               const Complex *__restrict__ twiddle) {
+// p as in pressure_row and its spectrum; loss 0: none; 1: L1 and, if disperses, L2 from spectra; 2: Stokes, from p.
+PASS(X) x_pressure(Complex *s0, const Complex *s1, const State *state, int loss, int disperses, TABLE twiddle) {
     const Pair pair;
     const State s = *state;
     Staging staging(4 * HALF + 3 * NX);
@@ -312,17 +271,13 @@ extern "C" __global__ void __launch_bounds__(PX *TX)
         const Complex shift = l2[&value - l1];
         const REAL a[2] = {value.y, value.x}, b[2] = {shift.y, shift.x};
         REAL p[2] = {0, 0};
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            if (i ? pair.both : pair.here) {
-                const Index row = pair.first + i, at = row * NX + n;
-                const int here = i * NX + n;
-                REAL extra = 0;
-                if (loss) extra += s.tau(row, n) * (loss == 1 ? a[i] : s.p[at]);
-                if (disperses) extra -= s.eta(row, n) * b[i];
-                p[i] = state_of(s, row, n, ox[here] + oy[here] + oz[here], extra);
-                s.p[at] = p[i];
-            }
+        EACH_ROW(i, pair) {
+            const Index row = pair.first + i, at = row * NX + n, here = i * NX + n;
+            REAL extra = 0;
+            if (loss) extra += s.tau(row, n) * (loss == 1 ? a[i] : s.p[at]);
+            if (disperses) extra -= s.eta(row, n) * b[i];
+            p[i] = state_of(s, row, n, ox[here] + oy[here] + oz[here], extra);
+            s.p[at] = p[i];
         }
         value = {p[0], p[1]};
     });
@@ -337,30 +292,34 @@ struct Column {
     int kx;
     bool here;
     Index first, step;
-    __device__ __forceinline__ Column(int tile, bool along_y) {
-        kx = blockIdx.x * tile + threadIdx.x % tile;
-        here = kx < HALF;
-        first = (along_y ? (Index)blockIdx.y * NY : (Index)blockIdx.y) * PITCH + kx;
-        step = along_y ? PITCH : (Index)NY * PITCH;
-    }
+    INLINE Column(int tile, bool along_y)
+        : kx(blockIdx.x * tile + threadIdx.x % tile),
+          here(kx < HALF),
+          first((along_y ? (Index)blockIdx.y * NY : (Index)blockIdx.y) * PITCH + kx),
+          step(along_y ? PITCH : (Index)NY * PITCH) {}
+    INLINE REAL get(const REAL *s, int n) const { return here ? s[first + n * step] : (REAL)0; }
+    INLINE Complex get(const Complex *s, int n) const { return here ? s[first + n * step] : Complex{0, 0}; }
 };
 
-template <class A>
-__device__ __forceinline__ void load(Complex *v, const Complex *s, const Column &c) {
-    A::near(v, [&](Complex &value, int n) { value = c.here ? s[c.first + n * c.step] : Complex{0, 0}; });
+#if WITH_Y
+typedef Axis<Columns<NY, PY, TY>, Radices<RADICES_Y>, Radices<REVERSED_Y>> AxisY;
+
+// Back along y: to <- after(F^-1 before(s)).
+template <class F, class G>
+INLINE void back_along_y(Complex *to, const Complex *s, const Column &c, const Complex *twiddle, F before, G after) {
+    Complex v[AxisY::values];
+    AxisY::near(v, [&](Complex &value, int n) { value = c.get(s, n); });
+    AxisY::near(v, [&](Complex &value, int n) { value = swapped(before(value, n)); });
+    AxisY::forth(v, (Complex *)memory, twiddle);
+    AxisY::far(v, [&](Complex &value, int n) { if (c.here) to[c.first + n * c.step] = after(swapped(value)); });
 }
 
-#if WITH_Y
-typedef Columns<NY, PY, TY> LayoutY;
-typedef Axis<LayoutY, Radices<RADICES_Y>, Radices<REVERSED_Y>> AxisY;
-
 // Transforms of up to three spectra in place, one a block layer.
-extern "C" __global__ void __launch_bounds__(PY *TY)
-    y_transform(Complex *s0, Complex *s1, Complex *s2, int inverse, const Complex *__restrict__ twiddle) {
+PASS(Y) y_transform(Complex *s0, Complex *s1, Complex *s2, int inverse, TABLE twiddle) {
     const Column c(TY, true);
     Complex *s = blockIdx.z == 0 ? s0 : blockIdx.z == 1 ? s1 : s2;
     Complex v[AxisY::values];
-    load<AxisY>(v, s, c);
+    AxisY::near(v, [&](Complex &value, int n) { value = c.get(s, n); });
     if (inverse) AxisY::near(v, [&](Complex &value, int) { value = swapped(value); });
     AxisY::forth(v, (Complex *)memory, twiddle);
     AxisY::far(v, [&](Complex &value, int n) {
@@ -368,23 +327,8 @@ extern "C" __global__ void __launch_bounds__(PY *TY)
     });
 }
 
-// Back along y: target <- after(F^-1 before(s)).
-template <class F, class G>
-__device__ __forceinline__ void back_along_y(Complex *target, const Complex *s, const Column &c,
-                                             const Complex *twiddle, F before, G after) {
-    Complex v[AxisY::values];
-    load<AxisY>(v, s, c);
-    AxisY::near(v, [&](Complex &value, int n) { value = swapped(before(value, n)); });
-    AxisY::forth(v, (Complex *)memory, twiddle);
-    AxisY::far(v, [&](Complex &value, int n) {
-        if (c.here) target[c.first + n * c.step] = after(swapped(value));
-    });
-}
-
 // s0 = kappa F{p}, s1 = d/dz of it: back along y into d/dx (s2), d/dy (s0), d/dz (s1).
-extern "C" __global__ void __launch_bounds__(PY *TY)
-    y_gradient(Complex *s0, Complex *s1, Complex *s2, const Complex *__restrict__ dx, const Complex *__restrict__ dy,
-               const Complex *__restrict__ twiddle) {
+PASS(Y) y_gradient(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TABLE twiddle) {
     const Column c(TY, true);
     const Complex factor = c.here ? dx[c.kx] : Complex{0, 0};
     const auto same = [](Complex value, int = 0) { return value; };
@@ -393,41 +337,34 @@ extern "C" __global__ void __launch_bounds__(PY *TY)
     back_along_y(s0, s0, c, twiddle, [&](Complex value, int n) { return value * dy[n]; }, same);
     back_along_y(s1, s1, c, twiddle, same, same);
 }
-
 #endif
 
 #if WITH_Z
-typedef Columns<NZ, PZ, TZ> LayoutZ;
-typedef Axis<LayoutZ, Radices<RADICES_Z>, Radices<REVERSED_Z>> AxisZ;
+typedef Axis<Columns<NZ, PZ, TZ>, Radices<RADICES_Z>, Radices<REVERSED_Z>> AxisZ;
 
-// The far end back along z, into s.
-__device__ __forceinline__ void back_along_z(Complex *v, Complex *s, const Column &c, const Complex *twiddle) {
+INLINE void back_along_z(Complex *v, Complex *s, const Column &c, const Complex *twiddle) {
     AxisZ::back(v, (Complex *)memory, twiddle);
-    AxisZ::near(v, [&](Complex &value, int n) {
-        if (c.here) s[c.first + n * c.step] = swapped(value);
-    });
+    AxisZ::near(v, [&](Complex &value, int n) { if (c.here) s[c.first + n * c.step] = swapped(value); });
 }
 
 // Along z there and back: s <- F^-1 f(F s).
 template <class F>
-__device__ __forceinline__ void multiply_along_z(Complex *s, const Column &c, const Complex *twiddle, F f) {
+INLINE void multiply_along_z(Complex *s, const Column &c, const Complex *twiddle, F f) {
     Complex v[AxisZ::values];
-    load<AxisZ>(v, s, c);
+    AxisZ::near(v, [&](Complex &value, int n) { value = c.get(s, n); });
     AxisZ::forth(v, (Complex *)memory, twiddle);
     AxisZ::far(v, [&](Complex &value, int n) { value = swapped(f(value, n)); });
     back_along_z(v, s, c, twiddle);
 }
 
-// s0 <- kappa F{p} and s1 <- d/dz of it, back along z.
-extern "C" __global__ void __launch_bounds__(PZ *TZ)
-    z_gradient(Complex *s0, Complex *s1, const REAL *__restrict__ kappa, const Complex *__restrict__ dz,
-               const Complex *__restrict__ twiddle) {
+// s0 <- kappa F{p} and s1 <- d/dz of it.
+PASS(Z) z_gradient(Complex *s0, Complex *s1, REALS kappa, TABLE dz, TABLE twiddle) {
     const Column c(TZ, false);
     Complex v[AxisZ::values], w[AxisZ::values];
-    load<AxisZ>(v, s0, c);
+    AxisZ::near(v, [&](Complex &value, int n) { value = c.get(s0, n); });
     AxisZ::forth(v, (Complex *)memory, twiddle);
     AxisZ::far(v, [&](Complex &value, int n) {
-        value = value * (c.here ? kappa[c.first + n * c.step] : (REAL)0);
+        value = value * c.get(kappa, n);
         w[&value - v] = swapped(value * dz[n]);
         value = swapped(value);
     });
@@ -436,33 +373,27 @@ extern "C" __global__ void __launch_bounds__(PZ *TZ)
 }
 
 // Layer 0: u_y in s0, 1: u_z in s1, 2: u_x in s2; each times kappa and its derivative, back along z.
-extern "C" __global__ void __launch_bounds__(PZ *TZ)
-    z_divergence(Complex *s0, Complex *s1, Complex *s2, const REAL *__restrict__ kappa, const Complex *__restrict__ dx,
-                 const Complex *__restrict__ dy, const Complex *__restrict__ dz, int first,
-                 const Complex *__restrict__ twiddle) {
+PASS(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS kappa, TABLE dx, TABLE dy, TABLE dz, int first,
+                     TABLE twiddle) {
     const Column c(TZ, false);
     const int layer = first + blockIdx.z;
     const Complex uniform = layer == 0 ? dy[blockIdx.y] : c.here ? dx[c.kx] : Complex{0, 0};
     multiply_along_z(layer == 0 ? s0 : layer == 1 ? s1 : s2, c, twiddle, [&](Complex value, int n) {
-        const REAL k = c.here ? kappa[c.first + n * c.step] : (REAL)0;
+        const REAL k = c.get(kappa, n);
         return value * ((layer == 1 ? dz[n] : uniform) * k);
     });
 }
 
 // Layer 0: s0 times operator0, layer 1: s1 times operator1; along z there and back.
-extern "C" __global__ void __launch_bounds__(PZ *TZ)
-    z_scale(Complex *s0, Complex *s1, const REAL *__restrict__ operator0, const REAL *__restrict__ operator1,
-            const Complex *__restrict__ twiddle) {
+PASS(Z) z_scale(Complex *s0, Complex *s1, REALS operator0, REALS operator1, TABLE twiddle) {
     const Column c(TZ, false);
     const REAL *scale = blockIdx.z == 0 ? operator0 : operator1;
-    multiply_along_z(blockIdx.z == 0 ? s0 : s1, c, twiddle, [&](Complex value, int n) {
-        return value * (c.here ? scale[c.first + n * c.step] : (REAL)0);
-    });
+    Complex *s = blockIdx.z == 0 ? s0 : s1;
+    multiply_along_z(s, c, twiddle, [&](Complex value, int n) { return value * c.get(scale, n); });
 }
 
 // s times a complex factor of k_z and a scale, along z there and back.
-extern "C" __global__ void __launch_bounds__(PZ *TZ)
-    z_translate(Complex *s, const Complex *__restrict__ factor, REAL scale, const Complex *__restrict__ twiddle) {
+PASS(Z) z_translate(Complex *s, TABLE factor, REAL scale, TABLE twiddle) {
     const Column c(TZ, false);
     multiply_along_z(s, c, twiddle, [&](Complex value, int n) { return value * (factor[n] * scale); });
 }

@@ -20,7 +20,6 @@ _SHARED = {"X": 200 * 1024, "Y": 96 * 1024, "Z": 96 * 1024}
 #: Half spectra and fields, a pair of rows of each, that a pass along x stages in shared memory.
 _STAGED = {
     "x_forward": (0, 0),
-    "x_forward_pairs": (0, 0),
     "x_backward": (1, 0),
     "x_velocity": (1, 2),
     "x_density": (3, 4),
@@ -54,20 +53,16 @@ def _pair_words(n: int, kernel: str = "x_density") -> int:
 
 
 class _Axis:
-    """Threads and tile of one axis.
-
-    A tile of columns is one cache line of neighbours; a tile of rows is as many pairs as make a small block.
-    """
+    """Threads and tile of an axis: a cache line of columns, or pairs of rows that make a small block."""
 
     def __init__(self, name: str, n: int, item: int):
         self.n, self._item = n, item
         self.threads = -(-n // _HELD[name])
-        rows = name == "X"
-        words = _pair_words(n) if rows else n
-        self.tile = max(1, _THREADS[name] // self.threads) if rows else 128 // item
-        while self.tile > 1 and (
-            self.tile * self.threads > _THREADS[name] or self.tile * words * item > _SHARED[name]
-        ):
+        most, words = _THREADS[name] // self.threads, n
+        self.tile = 128 // item
+        if name == "X":
+            self.tile, words = max(1, most), _pair_words(n)
+        while self.tile > 1 and (self.tile > most or self.tile * words * item > _SHARED[name]):
             self.tile //= 2
         self.block = (self.threads * self.tile, 1, 1)
 
@@ -75,16 +70,6 @@ class _Axis:
         """Bytes of shared memory of a block."""
         words = _pair_words(self.n, kernel) if kernel in _STAGED else self.n
         return self.tile * words * self._item
-
-    def definitions(self, name: str) -> dict[str, object]:
-        """Macros of this axis."""
-        factors = [str(radix) for radix in radices(self.n)]
-        return {
-            f"P{name}": self.threads,
-            f"T{name}": self.tile,
-            f"RADICES_{name}": ",".join(factors),
-            f"REVERSED_{name}": ",".join(factors[::-1]),
-        }
 
 
 def _axes(shape, real, passes: str) -> dict[str, _Axis]:
@@ -99,8 +84,7 @@ def pitch(nx: int, real) -> int:
 
 
 def prelude(shape: tuple[int, int, int], real, nonlinear: bool, absorption: str, passes: str = "XYZ") -> str:
-    """Definitions to put before the sources, for a grid (Nz, Ny, Nx), a real dtype, a medium, and the axes
-    that are transformed."""
+    """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and the axes to be transformed."""
     macros: dict[str, object] = {
         "REAL": "float" if np.dtype(real).itemsize == 4 else "double",
         "PITCH": pitch(shape[2], real),
@@ -110,7 +94,9 @@ def prelude(shape: tuple[int, int, int], real, nonlinear: bool, absorption: str,
     for name, n in zip("ZYX", shape, strict=True):
         macros |= {f"N{name}": n, f"WITH_{name}": int(name in passes)}
     for name, axis in _axes(shape, real, passes).items():
-        macros |= axis.definitions(name)
+        factors = [str(radix) for radix in radices(axis.n)]
+        macros |= {f"P{name}": axis.threads, f"T{name}": axis.tile}
+        macros |= {f"RADICES_{name}": ",".join(factors), f"REVERSED_{name}": ",".join(factors[::-1])}
     return "".join(f"#define {name} {value}\n" for name, value in macros.items())
 
 
@@ -132,11 +118,11 @@ class AxisPasses:
         self._axes = _axes(shape, dtype, passes)
         self._twiddles = {name: device.asarray(twiddles(axis.n, dtype)) for name, axis in self._axes.items()}
         nz, ny, nx = shape
-        half, pairs = nx // 2 + 1, (ny * nz + 1) // 2
+        self._pairs = (ny * nz + 1) // 2
         tile = {name: axis.tile for name, axis in self._axes.items()}
-        self._x_blocks = -(-pairs // tile.get("X", 1))
-        self._y_grid = (-(-half // tile.get("Y", 1)), nz)
-        self._z_grid = (-(-half // tile.get("Z", 1)), ny)
+        self._x_blocks = -(-self._pairs // tile.get("X", 1))
+        self._y_grid = (-(-(nx // 2 + 1) // tile.get("Y", 1)), nz)
+        self._z_grid = (-(-(nx // 2 + 1) // tile.get("Z", 1)), ny)
         definitions = prelude(shape, dtype, nonlinear, absorption, passes)
         module = device.module(__package__, "axis_passes.cu", before=BEFORE, prelude=definitions)
         self._functions = {k: module.get_function(k) for k in _KERNELS if k[0].upper() in self._axes}
@@ -151,17 +137,12 @@ class AxisPasses:
             self._functions[name], (*grid, 1, 1)[:3], axis.block, arguments, axis.shared(name)
         )
 
-    def x_forward(self, field, spectrum) -> None:
-        """Rows of a real field to their half spectra."""
-        self._launch("x_forward", (self._x_blocks,), field, spectrum)
-
-    def x_forward_pairs(self, fields, spectra, pairs) -> None:
-        """Rows 2i and 2i + 1 of one to three fields, for each i in ``pairs`` (int32), to half spectra."""
-        if not pairs.size:
-            return
-        blocks = -(-pairs.size // self._axes["X"].tile)
-        grid = blocks, len(fields)
-        self._launch("x_forward_pairs", grid, *_three(fields), *_three(spectra), pairs, np.int32(pairs.size))
+    def x_forward(self, fields, spectra, pairs=None) -> None:
+        """Rows of one to three real fields to half spectra: all, or 2i and 2i + 1 for each i in ``pairs``."""
+        count, listed = (self._pairs, np.uintp(0)) if pairs is None else (pairs.size, pairs)
+        if count:
+            grid = -(-count // self._axes["X"].tile), len(fields)
+            self._launch("x_forward", grid, *_three(fields), *_three(spectra), listed, np.int32(count))
 
     def x_backward(self, spectrum, field) -> None:
         """Half spectra to rows of a real field, unscaled."""
@@ -193,14 +174,16 @@ class AxisPasses:
         """κ F{p} into s0 and ∂z of it into s1, along z there and back."""
         self._launch("z_gradient", self._z_grid, s0, s1, kappa, dz)
 
-    def z_divergence(self, spectra, kappa, derivatives, only: int | None = None) -> None:
-        """Derivatives of u_y, u_z and u_x, in this order, or ``only`` one of them, along z there and back."""
-        first, layers = (0, 3) if only is None else (only, 1)
-        self._launch("z_divergence", (*self._z_grid, layers), *spectra, kappa, *derivatives, np.int32(first))
+    def z_divergence(self, spectra, kappa, derivatives, numbers) -> None:
+        """Derivatives of u_y, u_z, u_x, or of those of a range of ``numbers``, along z there and back."""
+        grid, first = (*self._z_grid, len(numbers)), np.int32(numbers[0])
+        self._launch("z_divergence", grid, *spectra, kappa, *derivatives, first)
 
-    def z_scale(self, s0, s1, operator0, operator1, count: int) -> None:
-        """s0 (and s1, if ``count`` is 2) times real operators, along z there and back."""
-        self._launch("z_scale", (*self._z_grid, count), s0, s1, operator0, operator1)
+    def z_scale(self, spectra, operators, numbers) -> None:
+        """One or two spectra, of these ``numbers``, times real operators, along z there and back."""
+        ends = numbers[0], numbers[-1]
+        arrays = [spectra[i] for i in ends] + [operators[i] for i in ends]
+        self._launch("z_scale", (*self._z_grid, len(numbers)), *arrays)
 
     def z_translate(self, spectrum, factor, scale) -> None:
         """A spectrum times a factor of k_z and a scale, along z there and back."""

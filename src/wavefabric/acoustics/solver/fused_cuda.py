@@ -6,6 +6,9 @@ points need a pass between the update and the transform, while they are on.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from wavefabric.acoustics.solver import axis_passes_cuda
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.source_terms import SourceTerm
@@ -18,12 +21,16 @@ class FusedCudaStages(Stages):
     _scratch_fields = 0
     #: Axes that are transformed on the arrays of `Coefficients.shape`.
     _local_axes = "XYZ"
+    #: The factor of all k_y to the points of the pressure, where a rank's spectrum has some k_y alone.
+    _unstagger_y: Any = None
     #: Where absorption transforms fields that ranks exchange: ρ₀∇·u, Σρ or None, and flags of the rows sent.
     _exchanged: tuple | None = None
 
     def __init__(self, coefficients: Coefficients, fields: Fields, comm=None, decomposition=None):
         c, f = coefficients, fields
         self._axes = self._passes(c, c.shape, self._local_axes)
+        if "Z" in self._local_axes:
+            self._z = self._axes
         super().__init__(c, f, comm, decomposition)
         self._structures: dict[tuple, tuple] = {}
         medium = c.speed, c.density, c.ratio, c.tau, c.eta
@@ -60,14 +67,13 @@ class FusedCudaStages(Stages):
                     source.apply(component, f.clock)
             if self.sources.transducer is not None and active[-1]:
                 self.sources.transducer.apply(f.u[0], f.clock)
-            for component, spectrum in zip(f.u, self._by_axis(), strict=True):
-                self._axes.x_forward(component, spectrum)
+            self._axes.x_forward(f.u, self._by_axis())
         self._start_exchange(f.u, self._by_axis())
         self.transforms += 6
 
     def density(self, active: tuple[bool, ...]) -> None:
         c, f = self.coefficients, self.fields
-        self._divergence_spectra()
+        self._through_z(range(3), lambda s, numbers: self._z.z_divergence(s, c.kappa, c.down, numbers))
         _, source, _ = self._structures_for(active)
         self._at_points = active[0] and _at_points(self.sources.pressure)
         self._axes.x_density(self._spectra, self._state, source, c.dt, f.clock, self._at_points)
@@ -89,13 +95,14 @@ class FusedCudaStages(Stages):
         f.p[...] = f.rho[0]
         for component in f.rho[1:]:
             self.coefficients.kernels.add_field(f.p, component)
-        self._axes.x_forward(f.p, self._spectra[1])
+        self._axes.x_forward([f.p], self._spectra[1:2])
 
     def pressure(self) -> None:
         c = self.coefficients
         s0, s1, _ = self._spectra
         if c.lossy and not c.stokes:
-            self._absorption_spectra(self._spectra[: 2 if c.disperses else 1])
+            nablas = c.nabla1, c.nabla2
+            self._through_z(range(1 + c.disperses), lambda s, numbers: self._z.z_scale(s, nablas, numbers))
             self._axes.x_pressure(s0, s1, self._state, 1, c.disperses)
             self._start_exchange([self.fields.p], [s0])
             self.transforms += 2 + c.disperses
@@ -103,34 +110,24 @@ class FusedCudaStages(Stages):
             self._axes.x_pressure(s0, s1, self._state, 2 if c.stokes else 0, False)
             self._start_exchange([self.fields.p], [s0])
 
-    def _initial_velocity(self) -> None:
-        c, f = self.coefficients, self.fields
-        self.transform_pressure()
-        for component in f.u:
-            component[...] = 0
-        # From rest and without PML, an update by −Δt/2 is u = Δt/(2ρ₀) ∂p₀.
-        ones = [vector * 0 + 1 for vector in c.pml_staggered]
+    def _update_velocity(self, pml, dt, active: tuple[bool, ...]) -> None:
         self._gradient_spectra()
-        self._axes.x_velocity(self._components(ones, [None] * 3), -c.half_dt, f.clock, False)
-        c.device.synchronize()  # `ones` must outlive the kernel
-        self.transform_pressure()
+        components = self._components(pml, self.sources.active_velocity(active))
+        self._axes.x_velocity(components, dt, self.fields.clock, False)
 
     def transform_pressure(self) -> None:
         """Spectrum along x of a p that was set from outside."""
-        self._axes.x_forward(self.fields.p, self._spectra[0])
+        self._axes.x_forward([self.fields.p], self._spectra[:1])
 
     def prepare_sources(self, active: tuple[bool, ...]) -> None:
         self._structures_for(active)
 
     def apply_operator(self, field, operator) -> None:
         """field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
-        spectrum = self._spectra[-1]
         self.fill_overlaps([field])
-        self._axes.x_forward(field, spectrum)
-        self._axes.y_transform([spectrum], False)
-        self._scale_along_z(spectrum, operator)
-        self._axes.y_transform([spectrum], True)
-        self._axes.x_backward(spectrum, field)
+        self._axes.x_forward([field], self._spectra[-1:])
+        self._through_z([2], lambda spectra, numbers: self._z.z_scale(spectra, [operator] * 3, numbers))
+        self._axes.x_backward(self._spectra[-1], field)
         self.transforms += 2
 
     def translate(self, component, axis: int, factor, out) -> None:
@@ -138,15 +135,17 @@ class FusedCudaStages(Stages):
         spectrum, n = self._spectra[-1], self.coefficients.subdomain.basis
         kernels, real = self.coefficients.kernels, self.coefficients.dtype.type
         self.fill_overlaps([component])
-        self._axes.x_forward(component, spectrum)
+        self._axes.x_forward([component], [spectrum])
+        scale = real(1 / (n[0] if axis == 0 else n[0] * n[axis]))
         if axis == 0:
-            kernels.translate_spectrum(spectrum, factor, 0, real(1 / n[0]))
+            kernels.translate_spectrum(spectrum, factor, 0, scale)
         elif axis == 1:
+            factor = factor if self._unstagger_y is None else self._unstagger_y
             self._axes.y_transform([spectrum], False)
-            kernels.translate_spectrum(spectrum, self._factor_y(factor), 1, real(1 / (n[0] * n[1])))
+            kernels.translate_spectrum(spectrum, factor, 1, scale)
             self._axes.y_transform([spectrum], True)
         else:
-            self._translate_along_z(spectrum, factor, real(1 / (n[0] * n[2])))
+            self._through_z([2], lambda spectra, _: self._z.z_translate(spectra[2], factor, scale), False)
         self._axes.x_backward(spectrum, out)
         self.transforms += 2
 
@@ -159,35 +158,21 @@ class FusedCudaStages(Stages):
         """Transform spectra along y."""
         self._axes.y_transform(spectra, False)
 
+    def _through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
+        """Spectra of these numbers along y, ``along_z(spectra, numbers)``, and back along y."""
+        some = [self._spectra[number] for number in numbers]
+        if along_y:
+            self._forward_y(some)
+        along_z(self._spectra, numbers)
+        if along_y:
+            self._axes.y_transform(some, True)
+
     def _gradient_spectra(self) -> None:
         c = self.coefficients
         s0, s1, s2 = self._spectra
         self._forward_y([s0])
-        self._axes.z_gradient(s0, s1, c.kappa, c.up[2])
+        self._z.z_gradient(s0, s1, c.kappa, c.up[2])
         self._axes.y_gradient(s0, s1, s2, c.up[0], c.up[1])
-
-    def _divergence_spectra(self) -> None:
-        c = self.coefficients
-        self._forward_y(self._spectra)
-        self._axes.z_divergence(self._spectra, c.kappa, c.down)
-        self._axes.y_transform(self._spectra, True)
-
-    def _absorption_spectra(self, spectra: list) -> None:
-        c = self.coefficients
-        self._forward_y(spectra)
-        s0, s1, _ = self._spectra
-        self._axes.z_scale(s0, s1, c.nabla1, c.nabla2, len(spectra))
-        self._axes.y_transform(spectra, True)
-
-    def _scale_along_z(self, spectrum, operator) -> None:
-        self._axes.z_scale(spectrum, spectrum, operator, operator, 1)
-
-    def _factor_y(self, factor):
-        """A factor of the k_y that the spectrum has after its transform along y."""
-        return factor
-
-    def _translate_along_z(self, spectrum, factor, scale) -> None:
-        self._axes.z_translate(spectrum, factor, scale)
 
     # --- Structures that kernels read --------------------------------------------------------------------
 

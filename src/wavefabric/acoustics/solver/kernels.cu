@@ -13,6 +13,9 @@ __device__ __forceinline__ Complex operator*(Complex a, Complex b) {
 }
 __device__ __forceinline__ Complex operator*(Complex a, REAL b) { return {a.re * b, a.im * b}; }
 
+#define IN const REAL *__restrict__
+#define FACTOR const Complex *__restrict__
+
 #define POINT(nx, ny)                                                        \
     const int x = blockIdx.x * blockDim.x + threadIdx.x;                     \
     const int y = blockIdx.y, z = blockIdx.z;                                \
@@ -43,10 +46,8 @@ extern "C" __global__ void fill_absorption(REAL *out, int nx, int ny, const REAL
     out[i] = (REAL)(factor * (double)AT(alpha, alpha_full) * pow((double)AT(speed, speed_full), power));
 }
 
-extern "C" __global__ void gradient_spectra(Complex *sx, Complex *sy, Complex *sz, int nx, int ny,
-                                            const REAL *__restrict__ kappa, const Complex *__restrict__ dx,
-                                            const Complex *__restrict__ dy, const Complex *__restrict__ dz,
-                                            int three) {
+extern "C" __global__ void gradient_spectra(Complex *sx, Complex *sy, Complex *sz, int nx, int ny, IN kappa,
+                                            FACTOR dx, FACTOR dy, FACTOR dz, int three) {
     POINT(nx, ny);
     const Complex p = sx[i] * kappa[i];
     sx[i] = p * dx[x];
@@ -54,10 +55,8 @@ extern "C" __global__ void gradient_spectra(Complex *sx, Complex *sy, Complex *s
     if (three) sz[i] = p * dz[z];
 }
 
-extern "C" __global__ void divergence_spectra(Complex *sx, Complex *sy, Complex *sz, int nx, int ny,
-                                              const REAL *__restrict__ kappa, const Complex *__restrict__ dx,
-                                              const Complex *__restrict__ dy, const Complex *__restrict__ dz,
-                                              int three) {
+extern "C" __global__ void divergence_spectra(Complex *sx, Complex *sy, Complex *sz, int nx, int ny, IN kappa,
+                                              FACTOR dx, FACTOR dy, FACTOR dz, int three) {
     POINT(nx, ny);
     const REAL k = kappa[i];
     sx[i] = sx[i] * (dx[x] * k);
@@ -76,26 +75,16 @@ extern "C" __global__ void translate_spectrum(Complex *spectrum, int nx, int ny,
     spectrum[i] = spectrum[i] * (factor[axis == 0 ? x : axis == 1 ? y : z] * scale);
 }
 
-extern "C" __global__ void update_velocity(REAL *__restrict__ u, int nx, int ny, const REAL *__restrict__ gradient,
-                                           const REAL *__restrict__ density, int full,
-                                           const REAL *__restrict__ pml, int axis, REAL dt) {
+extern "C" __global__ void update_velocity(REAL *__restrict__ u, int nx, int ny, IN gradient, IN density, int full,
+                                           IN pml, int axis, REAL dt) {
     POINT(nx, ny);
     const REAL f = pml[axis == 0 ? x : axis == 1 ? y : z];
     u[i] = f * (f * u[i] - dt / AT(density, full) * gradient[i]);
 }
 
-extern "C" __global__ void initial_velocity(REAL *__restrict__ u, int nx, int ny,
-                                            const REAL *__restrict__ gradient, const REAL *__restrict__ density,
-                                            int full, REAL half_dt) {
-    POINT(nx, ny);
-    u[i] = half_dt / AT(density, full) * gradient[i];
-}
-
-extern "C" __global__ void update_density(REAL *rx, REAL *ry, REAL *rz, int nx, int ny,
-                                          const REAL *__restrict__ gx, const REAL *__restrict__ gy,
-                                          const REAL *__restrict__ gz, const REAL *__restrict__ density, int full,
-                                          const REAL *__restrict__ px, const REAL *__restrict__ py,
-                                          const REAL *__restrict__ pz, REAL dt, int nonlinear, int three) {
+extern "C" __global__ void update_density(REAL *rx, REAL *ry, REAL *rz, int nx, int ny, IN gx, IN gy, IN gz,
+                                          IN density, int full, IN px, IN py, IN pz, REAL dt, int nonlinear,
+                                          int three) {
     POINT(nx, ny);
     const REAL a = rx[i], b = ry[i], c = three ? rz[i] : (REAL)0;
     REAL mass = AT(density, full);
@@ -123,14 +112,10 @@ extern "C" __global__ void absorption_terms(REAL *total, REAL *rate, int nx, int
     rate[i] = AT(density, full) * g;
 }
 
-extern "C" __global__ void update_pressure(REAL *__restrict__ p, int nx, int ny, const REAL *__restrict__ rx,
-                                           const REAL *__restrict__ ry, const REAL *__restrict__ rz,
-                                           const REAL *__restrict__ speed, int speed_full,
-                                           const REAL *__restrict__ density, int density_full,
-                                           const REAL *__restrict__ ratio, int ratio_full,
-                                           const REAL *__restrict__ tau, const REAL *__restrict__ eta, int tau_full,
-                                           const REAL *__restrict__ loss, const REAL *__restrict__ shift,
-                                           int nonlinear, int lossy, int disperses, int three) {
+extern "C" __global__ void update_pressure(REAL *__restrict__ p, int nx, int ny, IN rx, IN ry, IN rz, IN speed,
+                                           int speed_full, IN density, int density_full, IN ratio, int ratio_full,
+                                           IN tau, IN eta, int tau_full, IN loss, IN shift, int nonlinear, int lossy,
+                                           int disperses, int three) {
     POINT(nx, ny);
     REAL s = rx[i] + ry[i];
     if (three) s += rz[i];
@@ -157,8 +142,8 @@ extern "C" __global__ void split_density(REAL *rx, REAL *ry, REAL *rz, int nx, i
     const Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x;            \
     if (i >= count) return
 
-extern "C" __global__ void set_points(REAL *field, const Index *index, Index count, const REAL *signal, Index columns,
-                                      const Index *clock, int replace) {
+extern "C" __global__ void set_points(REAL *field, const Index *index, Index count, const REAL *signal,
+                                      Index columns, const Index *clock, int replace) {
     ITEM(count);
     const REAL value = signal[*clock * columns + (columns > 1 ? i : 0)];
     field[index[i]] = replace ? value : field[index[i]] + value;

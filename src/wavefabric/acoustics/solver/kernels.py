@@ -14,15 +14,13 @@ import numpy as np
 from numba import prange
 
 from wavefabric.acoustics.solver.row_kernels import (
-    add_product_row,
+    Medium,
     density_row,
     density_row_x,
     mass_row,
-    nonlinear_row,
+    pressure_row,
     rate_row,
     row_of,
-    state_row,
-    subtract_product_row,
     sum_row,
     velocity_row,
     velocity_row_x,
@@ -94,11 +92,9 @@ def divergence_spectra(sx, sy, sz, kappa, dx, dy, dz, three):
 @njit(**_JIT)
 def scale_spectrum(spectrum, operator):
     """spectrum *= operator, a real half spectrum."""
-    for z in prange(spectrum.shape[0]):
-        for y in range(spectrum.shape[1]):
-            a, b = spectrum[z, y], operator[z, y]
-            for x in range(spectrum.shape[2]):
-                a[x] *= b[x]
+    a, b = spectrum.reshape(-1), operator.reshape(-1)
+    for i in prange(a.size):
+        a[i] *= b[i]
 
 
 @njit(**_JIT)
@@ -121,16 +117,6 @@ def update_velocity(u, gradient, density, pml, axis, dt):
                 velocity_row_x(u[z, y], gradient[z, y], rho, pml, dt)
             else:
                 velocity_row(u[z, y], gradient[z, y], rho, pml[y] if axis == 1 else pml[z], dt)
-
-
-@njit(**_JIT)
-def initial_velocity(u, gradient, density, half_dt):
-    """u = Δt/(2ρ₀) ∂p₀ at the half step before the one that follows p₀, so that u is 0 between the two."""
-    for z in prange(u.shape[0]):
-        for y in range(u.shape[1]):
-            v, g, rho = u[z, y], gradient[z, y], row_of(density, z, y)
-            for x in range(u.shape[2]):
-                v[x] = half_dt / rho[x] * g[x]
 
 
 @njit(**_JIT)
@@ -166,19 +152,14 @@ def update_pressure(
 
     ``ratio`` is B/A; ``loss`` and ``shift`` are L1{ρ₀ ∇·u} and L2{Σρ}, or ρ₀ ∇·u itself (Stokes).
     """
+    medium = Medium(sound_speed, density, ratio, tau, eta)
     for z in prange(p.shape[0]):
         extra = np.empty(p.shape[2], p.dtype)
         for y in range(p.shape[1]):
-            out = p[z, y]
-            sum_row(out, rx[z, y], ry[z, y], rz[z, y], three)
-            extra[:] = 0
-            if nonlinear:
-                nonlinear_row(extra, out, row_of(ratio, z, y), row_of(density, z, y))
-            if lossy:
-                add_product_row(extra, row_of(tau, z, y), loss[z, y])
-            if disperses:
-                subtract_product_row(extra, row_of(eta, z, y), shift[z, y])
-            state_row(out, extra, row_of(sound_speed, z, y))
+            pressure_row(
+                p[z, y], extra, rx[z, y], ry[z, y], rz[z, y], medium, z, y, loss[z, y], shift[z, y],
+                nonlinear, lossy, disperses, three,
+            )  # fmt: skip
 
 
 @njit(**_JIT)
@@ -216,22 +197,17 @@ def add_delayed(field, index, delay, signal, clock):
 @njit(**_JIT)
 def add_pattern(field, pattern, signal, clock):
     """field += pattern × signal[clock, 0]; ``pattern`` has the field's shape."""
-    factor = signal[clock[0], 0]
-    for z in prange(field.shape[0]):
-        for y in range(field.shape[1]):
-            a, b = field[z, y], pattern[z, y]
-            for x in range(field.shape[2]):
-                a[x] += b[x] * factor
+    a, b, factor = field.reshape(-1), pattern.reshape(-1), signal[clock[0], 0]
+    for i in prange(a.size):
+        a[i] += b[i] * factor
 
 
 @njit(**_JIT)
 def add_field(field, other):
     """field += other."""
-    for z in prange(field.shape[0]):
-        for y in range(field.shape[1]):
-            a, b = field[z, y], other[z, y]
-            for x in range(field.shape[2]):
-                a[x] += b[x]
+    a, b = field.reshape(-1), other.reshape(-1)
+    for i in prange(a.size):
+        a[i] += b[i]
 
 
 @njit(**_JIT)

@@ -58,7 +58,6 @@ class AcousticKernels:
     scale_spectrum = partialmethod(_sweep, "scale_spectrum", "p|p")
     translate_spectrum = partialmethod(_sweep, "translate_spectrum", "p|pip")
     update_velocity = partialmethod(_sweep, "update_velocity", "p|pmpip")
-    initial_velocity = partialmethod(_sweep, "initial_velocity", "p|pmp")
     update_density = partialmethod(_sweep, "update_density", "ppp|pppmppppii")
     absorption_terms = partialmethod(_sweep, "absorption_terms", "pp|ppppppmi")
     update_pressure = partialmethod(_sweep, "update_pressure", "p|pppmmmpnppiiii")

@@ -12,25 +12,22 @@ parameters are those of ``kernels.py``, whose sweeps are the reference for these
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba import prange
 from numba.np.ufunc.parallel import get_thread_id
 
 from wavefabric.acoustics.solver.row_kernels import (
-    add_product_row,
     add_scaled_row,
     density_row,
     density_row_x,
     mass_row,
     multiply_row,
     multiply_scaled_row,
-    nonlinear_row,
+    pressure_row,
     rate_row,
     row_of,
     scale_row,
-    state_row,
-    subtract_product_row,
     sum_row,
     velocity_row,
     velocity_row_x,
@@ -40,6 +37,21 @@ from wavefabric.system.numba_cache import njit
 
 _JIT: dict[str, Any] = dict(parallel=True, nogil=True, error_model="numpy")
 _PLANE: dict[str, Any] = dict(nogil=True, error_model="numpy")
+
+
+class Source(NamedTuple):
+    """What one source does to a field in one step.
+
+    ``pattern`` times ``amplitude`` is added, unless it is empty; ``values`` (one each, or one for all) are
+    added or put at ``index``: points within their plane, sorted, plane z from ``first[z]`` on.
+    """
+
+    pattern: Any
+    amplitude: Any
+    first: Any
+    index: Any
+    values: Any
+    replace: Any
 
 
 @njit(**_PLANE)
@@ -88,20 +100,17 @@ def _z_backward(fft, block):
 
 
 @njit(**_PLANE)
-def _put_points(row, y, index, values, replace, cursor, end):
-    """Source values of one row of a plane; the cursor after it. ``index`` is sorted, within the plane."""
+def _add_source(row, source, z, y, cursor):
+    """Put a source into one row; the place in ``source.index`` after it."""
+    if source.pattern.size > 0:
+        add_scaled_row(row, source.pattern[z, y], source.amplitude)
+    index, values, end = source.index, source.values, source.first[z + 1]
     while cursor < end and index[cursor] < (y + 1) * row.size:
         x = index[cursor] - y * row.size
         value = values[cursor if values.size > 1 else 0]
-        row[x] = value if replace else row[x] + value
+        row[x] = value if source.replace else row[x] + value
         cursor += 1
     return cursor
-
-
-@njit(**_PLANE)
-def _add_pattern(row, pattern, amplitude, z, y):
-    if pattern.size > 0:
-        add_scaled_row(row, pattern[z, y], amplitude)
 
 
 @njit(**_JIT)
@@ -128,6 +137,15 @@ def _put(spectrum, block, y):
         spectrum[z, y : y + block.shape[1]] = block[z]
 
 
+@njit(**_PLANE)
+def _multiply_columns(fft, spectrum, operator, y, block, coming, at):
+    """A slab of columns along z, times an operator, and back."""
+    _z_forward(fft, block, spectrum, y)
+    _multiply(block, operator, y, coming, at)
+    _z_backward(fft, block)
+    _put(spectrum, block, y)
+
+
 @njit(**_JIT)
 def gradient_columns(fft, s0, s1, kappa, dz, scratch):
     """Along z: s0 (planes' spectra of p) ← κ F{p}, from which ∂x and ∂y follow, and s1 ← ∂z of it."""
@@ -147,56 +165,45 @@ def gradient_columns(fft, s0, s1, kappa, dz, scratch):
         _put(s1, b, y)
 
 
+@njit(**_PLANE)
+def _update_velocity(fft, axis, gradient, u, density, pml, dt, source, delayed, z, rows, spectrum):
+    """One component in a plane: ∂p from its spectrum along x, update, sources, and u's spectrum along x."""
+    cursor, late = source.first[z], delayed.first[z]
+    for first in range(0, u.shape[1], rows.shape[0]):
+        _x_backward(fft, gradient[first], rows)
+        for y in range(first, first + rows.shape[0]):
+            row, slope, rho = u[z, y], rows[y - first], row_of(density, z, y)
+            if axis == 0:
+                velocity_row_x(row, slope, rho, pml, dt)
+            else:
+                velocity_row(row, slope, rho, pml[y] if axis == 1 else pml[z], dt)
+            cursor = _add_source(row, source, z, y, cursor)
+            if axis == 0:
+                late = _add_source(row, delayed, z, y, late)
+        _x_forward(fft, u[z, first], spectrum[first])
+
+
 @njit(**_JIT)
 def velocity_planes(
-    fft, batch, s0, s1, s2, ux, uy, uz, nx, ny, nz, px, py, pz, dx, dy, dt, patterns, amplitudes, points,
-    values, replace, delayed_points, delayed, spectra, real,
-):  # fmt: skip
+    fft, spectra, u, densities, pml, dx, dy, dt, source_x, source_y, source_z, delayed, scratch, rows
+):
     """In the planes: ∂p, u ← pml (pml u − Δt/ρ₀ ∂p), sources, and the new planes' spectra of u.
 
-    In: κ F{p} (s0), its ∂z (s1). Out: spectra of u_y (s0), u_x (s1), u_z (s2). ``nx``, ``ny``, ``nz`` are ρ₀
-    at the staggered points. Sources of each component: a pattern (or an empty array) times an amplitude, and
-    values (one each, one for all, or none) at ``points``: offsets of the planes (Nz+1,), and sorted indices
-    within a plane. ``delayed`` values are added to u_x last.
+    In: κ F{p} (s0), its ∂z (s1). Out: spectra of u_y (s0), u_x (s1), u_z (s2). ``densities`` are ρ₀ at the
+    staggered points. Each component has its `Source`; that of u_x is followed by ``delayed``.
     """
-    first_point, index = points
-    first_delayed, delayed_index = delayed_points
-    for z in prange(ux.shape[0]):
-        t, g = spectra[get_thread_id()], real[get_thread_id()]
-        last, here, beyond = ux.shape[1], first_point[z], first_point[z + 1]
+    s0, s1, s2 = spectra
+    for z in prange(s0.shape[0]):
+        plane, real = scratch[get_thread_id()], rows[get_thread_id(), 0]
         _y_backward(fft, s1[z])
-        cursor = here if values[2].size else beyond
-        for first in range(0, last, batch):
-            _x_backward(fft, s1[z, first], g)
-            for y in range(first, first + batch):
-                velocity_row(uz[z, y], g[y - first], row_of(nz, z, y), pz[z], dt)
-                _add_pattern(uz[z, y], patterns[2], amplitudes[2], z, y)
-                cursor = _put_points(uz[z, y], y, index, values[2], replace, cursor, beyond)
-            _x_forward(fft, uz[z, first], s2[z, first])
-        _y_backward_into(fft, s0[z], t)
-        cursor = here if values[0].size else beyond
-        late = first_delayed[z]
-        for first in range(0, last, batch):
-            for y in range(first, first + batch):
-                multiply_row(t[y], t[y], dx)
-            _x_backward(fft, t[first], g)
-            for y in range(first, first + batch):
-                velocity_row_x(ux[z, y], g[y - first], row_of(nx, z, y), px, dt)
-                _add_pattern(ux[z, y], patterns[0], amplitudes[0], z, y)
-                cursor = _put_points(ux[z, y], y, index, values[0], replace, cursor, beyond)
-                late = _put_points(ux[z, y], y, delayed_index, delayed, False, late, first_delayed[z + 1])
-            _x_forward(fft, ux[z, first], s1[z, first])
-        for y in range(last):
+        _update_velocity(fft, 2, s1[z], u[2], densities[2], pml[2], dt, source_z, delayed, z, real, s2[z])
+        _y_backward_into(fft, s0[z], plane)
+        for y in range(s0.shape[1]):
+            multiply_row(plane[y], plane[y], dx)
             scale_row(s0[z, y], s0[z, y], dy[y])
+        _update_velocity(fft, 0, plane, u[0], densities[0], pml[0], dt, source_x, delayed, z, real, s1[z])
         _y_backward(fft, s0[z])
-        cursor = here if values[1].size else beyond
-        for first in range(0, last, batch):
-            _x_backward(fft, s0[z, first], g)
-            for y in range(first, first + batch):
-                velocity_row(uy[z, y], g[y - first], row_of(ny, z, y), py[y], dt)
-                _add_pattern(uy[z, y], patterns[1], amplitudes[1], z, y)
-                cursor = _put_points(uy[z, y], y, index, values[1], replace, cursor, beyond)
-            _x_forward(fft, uy[z, first], s0[z, first])
+        _update_velocity(fft, 1, s0[z], u[1], densities[1], pml[1], dt, source_y, delayed, z, real, s0[z])
         _y_forward(fft, s0[z])
         _y_forward(fft, s1[z])
         _y_forward(fft, s2[z])
@@ -215,10 +222,7 @@ def divergence_columns(fft, s0, s1, s2, kappa, dy, dz, scratch):
         for z in range(s0.shape[0]):
             for i in range(slab):
                 scale_row(s0[z, y + i], a[z, i], dy[y + i])
-        _z_forward(fft, a, s1, y)
-        _multiply(a, kappa, y, s2, y)
-        _z_backward(fft, a)
-        _put(s1, a, y)
+        _multiply_columns(fft, s1, kappa, y, a, s2, y)
         _z_forward(fft, a, s2, y)
         for z in range(s0.shape[0]):
             _ahead(s0[z, following : following + slab])
@@ -230,25 +234,26 @@ def divergence_columns(fft, s0, s1, s2, kappa, dy, dz, scratch):
 
 @njit(**_JIT)
 def density_planes(
-    fft, batch, s0, s1, s2, rx, ry, rz, p, density, speed, ratio, tau, px, py, pz, dx, dt, pattern, amplitude,
-    points, values, replace, nonlinear, mode, disperses, real, row,
-):  # fmt: skip
+    fft, spectra, rho, p, medium, pml, dx, dt, source, nonlinear, mode, disperses, rows, scratch
+):
     """In the planes: ∂u, ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ), sources, and what follows from it in the same row.
 
     In: derivatives of u_y, u_x (without its factor ``dx``), u_z. A source goes into each density. Out, by
     ``mode``: 0, pressure by the equation of state, and its planes' spectrum in s0; 1, the same with Stokes
     absorption; 2, for the power law, planes' spectra of ρ₀ ∇·u (s0) and, if it disperses, Σρ (s1) instead.
     """
-    first_point, index = points
+    s0, s1, s2 = spectra
+    rx, ry, rz = rho
+    px, py, pz = pml
+    batch = rows.shape[2]
     for z in prange(rx.shape[0]):
         me = get_thread_id()
-        mass, extra = row[me, 0], row[me, 1]
-        ga, gb, gc = real[me, :batch], real[me, batch : 2 * batch], real[me, 2 * batch : 3 * batch]
+        mass, extra = scratch[me, 0], scratch[me, 1]
+        ga, gb, gc = rows[me, 0], rows[me, 1], rows[me, 2]
         _y_backward(fft, s0[z])
         _y_backward(fft, s1[z])
         _y_backward(fft, s2[z])
-        beyond = first_point[z + 1]
-        cursor = first_point[z] if values.size else beyond
+        cursor = source.first[z]
         for first in range(0, rx.shape[1], batch):
             for y in range(first, first + batch):
                 multiply_row(s1[z, y], s1[z, y], dx)
@@ -256,33 +261,22 @@ def density_planes(
             _x_backward(fft, s0[z, first], gb)
             _x_backward(fft, s2[z, first], gc)
             for y in range(first, first + batch):
-                a, b, c, rho, i = rx[z, y], ry[z, y], rz[z, y], row_of(density, z, y), y - first
-                mass_row(mass, a, b, c, rho, dt, nonlinear, True)
+                a, b, c, rho0, i = rx[z, y], ry[z, y], rz[z, y], row_of(medium.density, z, y), y - first
+                mass_row(mass, a, b, c, rho0, dt, nonlinear, True)
                 density_row_x(a, ga[i], mass, px)
                 density_row(b, gb[i], mass, py[y])
                 density_row(c, gc[i], mass, pz[z])
-                if pattern.size > 0:
-                    add_scaled_row(a, pattern[z, y], amplitude)
-                    add_scaled_row(b, pattern[z, y], amplitude)
-                    add_scaled_row(c, pattern[z, y], amplitude)
-                if cursor < beyond:
-                    _put_points(a, y, index, values, replace, cursor, beyond)
-                    _put_points(b, y, index, values, replace, cursor, beyond)
-                    cursor = _put_points(c, y, index, values, replace, cursor, beyond)
-                if mode == 2:
-                    rate_row(ga[i], ga[i], gb[i], gc[i], rho, True)
-                    if disperses:
-                        sum_row(gb[i], a, b, c, True)
-                else:
-                    out = p[z, y]
-                    sum_row(out, a, b, c, True)
-                    extra[:] = 0
-                    if nonlinear:
-                        nonlinear_row(extra, out, row_of(ratio, z, y), rho)
-                    if mode == 1:
-                        rate_row(mass, ga[i], gb[i], gc[i], rho, True)
-                        add_product_row(extra, row_of(tau, z, y), mass)
-                    state_row(out, extra, row_of(speed, z, y))
+                _add_source(a, source, z, y, cursor)
+                _add_source(b, source, z, y, cursor)
+                cursor = _add_source(c, source, z, y, cursor)
+                if mode > 0:
+                    rate_row(ga[i], ga[i], gb[i], gc[i], rho0, True)
+                if mode < 2:
+                    pressure_row(
+                        p[z, y], extra, a, b, c, medium, z, y, ga[i], ga[i], nonlinear, mode == 1, False, True
+                    )
+                elif disperses:
+                    sum_row(gb[i], a, b, c, True)
             if mode == 2:
                 _x_forward(fft, ga, s0[z, first])
                 if disperses:
@@ -299,46 +293,37 @@ def absorption_columns(fft, s0, s1, nabla1, nabla2, disperses, scratch):
     """Along z: s0 ← (−∇²)^{(y−2)/2} s0 and, if the medium disperses, s1 ← (−∇²)^{(y−1)/2} s1."""
     slab = scratch.shape[3]
     for number in prange(s0.shape[1] // slab):
-        a, y = scratch[get_thread_id(), 0], number * slab
+        block, y = scratch[get_thread_id(), 0], number * slab
         following = min(y + slab, s0.shape[1] - slab)
-        _z_forward(fft, a, s0, y)
-        _multiply(a, nabla1, y, s1 if disperses else s0, y if disperses else following)
-        _z_backward(fft, a)
-        _put(s0, a, y)
         if disperses:
-            _z_forward(fft, a, s1, y)
-            _multiply(a, nabla2, y, s0, following)
-            _z_backward(fft, a)
-            _put(s1, a, y)
+            _multiply_columns(fft, s0, nabla1, y, block, s1, y)
+            _multiply_columns(fft, s1, nabla2, y, block, s0, following)
+        else:
+            _multiply_columns(fft, s0, nabla1, y, block, s0, following)
 
 
 @njit(**_JIT)
-def pressure_planes(
-    fft, batch, s0, s1, rx, ry, rz, p, density, speed, ratio, tau, eta, nonlinear, disperses, real, row
-):
+def pressure_planes(fft, s0, s1, rho, p, medium, nonlinear, disperses, rows, scratch):
     """In the planes, from spectra of L1 (s0) and L2 (s1): p = c₀² (Σρ + B/A Σρ²/(2ρ₀) + τ L1 − η L2).
 
     The planes' spectrum of p goes into s0.
     """
+    rx, ry, rz = rho
+    batch = rows.shape[2]
     for z in prange(rx.shape[0]):
         me = get_thread_id()
-        extra, ga, gb = row[me, 1], real[me, :batch], real[me, batch : 2 * batch]
+        loss, shift = rows[me, 0], rows[me, 1]
         _y_backward(fft, s0[z])
         if disperses:
             _y_backward(fft, s1[z])
         for first in range(0, rx.shape[1], batch):
-            _x_backward(fft, s0[z, first], ga)
+            _x_backward(fft, s0[z, first], loss)
             if disperses:
-                _x_backward(fft, s1[z, first], gb)
+                _x_backward(fft, s1[z, first], shift)
             for y in range(first, first + batch):
-                out = p[z, y]
-                sum_row(out, rx[z, y], ry[z, y], rz[z, y], True)
-                extra[:] = 0
-                if nonlinear:
-                    nonlinear_row(extra, out, row_of(ratio, z, y), row_of(density, z, y))
-                add_product_row(extra, row_of(tau, z, y), ga[y - first])
-                if disperses:
-                    subtract_product_row(extra, row_of(eta, z, y), gb[y - first])
-                state_row(out, extra, row_of(speed, z, y))
+                pressure_row(
+                    p[z, y], scratch[me, 1], rx[z, y], ry[z, y], rz[z, y], medium, z, y,
+                    loss[y - first], shift[y - first], nonlinear, True, disperses, True,
+                )  # fmt: skip
             _x_forward(fft, p[z, first], s0[z, first])
         _y_forward(fft, s0[z])

@@ -6,11 +6,21 @@ in the first-level cache, so several short loops cost no memory traffic.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from wavefabric.system.numba_cache import njit
 
 _ROW: dict[str, Any] = dict(inline="never", nogil=True, error_model="numpy")
+
+
+class Medium(NamedTuple):
+    """c₀, ρ₀, B/A, τ and η, each a full grid ``(Nz, Ny, Nx)`` or one row ``(1, 1, Nx)`` for all."""
+
+    speed: Any
+    density: Any
+    ratio: Any
+    tau: Any
+    eta: Any
 
 
 @njit(**_ROW)
@@ -87,31 +97,25 @@ def rate_row(rate, gx, gy, gz, density, three):
 
 
 @njit(**_ROW)
-def nonlinear_row(extra, total, ratio, density):
-    """extra += B/A Σρ² / (2ρ₀)."""
-    for x in range(extra.size):
-        extra[x] += ratio[x] * total[x] * total[x] / (density[x] + density[x])
-
-
-@njit(**_ROW)
-def add_product_row(extra, a, b):
-    """extra += a b."""
-    for x in range(extra.size):
-        extra[x] += a[x] * b[x]
-
-
-@njit(**_ROW)
-def subtract_product_row(extra, a, b):
-    """extra −= a b."""
-    for x in range(extra.size):
-        extra[x] -= a[x] * b[x]
-
-
-@njit(**_ROW)
-def state_row(p, extra, sound_speed):
-    """p = c₀² (p + extra)."""
+def pressure_row(p, extra, rx, ry, rz, medium, z, y, loss, shift, nonlinear, lossy, disperses, three):
+    """p = c₀² (Σρ [+ B/A Σρ²/(2ρ₀)] [+ τ loss] [− η shift]); ``extra`` is scratch."""
+    sum_row(p, rx, ry, rz, three)
+    extra[:] = 0
+    if nonlinear:
+        ratio, density = row_of(medium.ratio, z, y), row_of(medium.density, z, y)
+        for x in range(p.size):
+            extra[x] += ratio[x] * p[x] * p[x] / (density[x] + density[x])
+    if lossy:
+        tau = row_of(medium.tau, z, y)
+        for x in range(p.size):
+            extra[x] += tau[x] * loss[x]
+    if disperses:
+        eta = row_of(medium.eta, z, y)
+        for x in range(p.size):
+            extra[x] -= eta[x] * shift[x]
+    speed = row_of(medium.speed, z, y)
     for x in range(p.size):
-        p[x] = sound_speed[x] * sound_speed[x] * (p[x] + extra[x])
+        p[x] = speed[x] * speed[x] * (p[x] + extra[x])
 
 
 @njit(**_ROW)

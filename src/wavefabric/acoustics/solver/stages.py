@@ -71,11 +71,16 @@ class Stages:
 
     def velocity(self, active: tuple[bool, ...]) -> None:
         """u ← pml (pml u − Δt/ρ₀ ∂p), and velocity sources."""
+        self._update_velocity(self.coefficients.pml_staggered, self.coefficients.dt, active)
+
+    def _update_velocity(self, pml, dt, active: tuple[bool, ...]) -> None:
         c, f = self.coefficients, self.fields
-        for axis, gradient in enumerate(self._gradient(f.p)):
-            c.kernels.update_velocity(
-                f.u[axis], gradient, c.staggered[axis], c.pml_staggered[axis], axis, c.dt
-            )
+        self.fill_overlaps([f.p])
+        self._forward(f.p, self._spectra[0])
+        c.kernels.gradient_spectra(*f.three(self._spectra), c.kappa, *c.up, c.three)
+        for axis, (spectrum, gradient) in enumerate(zip(self._spectra, self._real, strict=True)):
+            self._backward(spectrum, gradient)
+            c.kernels.update_velocity(f.u[axis], gradient, c.staggered[axis], pml[axis], axis, dt)
         self.sources.add_velocity(f.u, f.clock, active)
 
     def density(self, active: tuple[bool, ...]) -> None:
@@ -113,12 +118,14 @@ class Stages:
         c, f = self.coefficients, self.fields
         f.p[...] = c.device.asarray(p0, c.dtype)
         c.kernels.split_density(*f.three(f.rho), f.p, c.speed, c.dimensions, c.three)
-        self._initial_velocity()
-
-    def _initial_velocity(self) -> None:
-        c, f = self.coefficients, self.fields
-        for axis, gradient in enumerate(self._gradient(f.p)):
-            c.kernels.initial_velocity(f.u[axis], gradient, c.staggered[axis], c.half_dt)
+        self.transform_pressure()
+        # From rest and without PML an update by −Δt/2 is u = Δt/(2ρ₀) ∂p₀: u is 0 half a step later.
+        for component in f.u:
+            component[...] = 0
+        ones = [vector * 0 + 1 for vector in c.pml_staggered]
+        self._update_velocity(ones, -c.half_dt, (False,) * (2 + len(f.u)))
+        c.device.synchronize()  # `ones` must outlive the kernels
+        self.transform_pressure()
 
     def tick(self) -> None:
         """Count a time step."""
@@ -163,15 +170,6 @@ class Stages:
         self._forward(component, spectrum)
         c.kernels.translate_spectrum(spectrum, factor, axis, c.dtype.type(1 / c.subdomain.basis_points))
         self._backward(spectrum, out)
-
-    def _gradient(self, p):
-        c, f = self.coefficients, self.fields
-        self.fill_overlaps([p])
-        self._forward(p, self._spectra[0])
-        c.kernels.gradient_spectra(*f.three(self._spectra), c.kappa, *c.up, c.three)
-        for spectrum, real in zip(self._spectra, self._real, strict=True):
-            self._backward(spectrum, real)
-        return self._real
 
     def _forward(self, real, spectrum) -> None:
         self._fft.forward(real, spectrum)

@@ -13,7 +13,8 @@ import math
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole, positive, real
+from wavefabric.acoustics.analytic import bowl_depth
+from wavefabric.acoustics.arguments import is_whole, positive, real, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.mask import Length, Point, TransducerMask, assemble, direction, point
 from wavefabric.errors import InputError
@@ -35,13 +36,10 @@ def bowl(
     upsampling: float = 10,
     tolerance: float = 0.05,
 ) -> TransducerMask:
-    """Spherical bowl, or in 2-D an arc.
+    """Spherical bowl, or in 2-D an arc. Its apex is at ``position``, m, in the grid's coordinates.
 
     Parameters
     ----------
-    grid : Grid
-    position : sequence of float or str
-        Its apex, m, in the grid's coordinates.
     radius, diameter : float or str
         Radius of curvature and diameter of the aperture, m.
     focus : sequence of float or str
@@ -51,11 +49,6 @@ def bowl(
     tolerance : float
         Where the band-limited delta functions are cut, as a part of their peak; 0: nowhere.
 
-    Returns
-    -------
-    TransducerMask
-        Of one element.
-
     Raises
     ------
     InputError
@@ -64,20 +57,16 @@ def bowl(
     """
     apex, axes = _placed(grid, position, focus)
     radius, diameter = positive(radius, "m", "radius"), positive(diameter, "m", "diameter")
-    if diameter > 2 * radius:
-        raise InputError(
-            f"diameter: {diameter:g} m; allowed: up to {2 * radius:g} m, twice the radius of curvature"
-        )
+    bowl_depth(radius, diameter)  # refuses what is wider than the sphere
     half = math.asin(min(1.0, diameter / (2 * radius)))
     if grid.dimensions == 2:
         area = 2 * half * radius
-        angle = half * (2 * _middles(_count(grid, area, upsampling)) - 1)
-        forward, across = radius * (1 - np.cos(angle)), radius * np.sin(angle)
-        local = np.stack([forward, across], axis=1)
+        angle = half * (2 * _samples(grid, area, upsampling) - 1)
+        local = np.stack([radius * (1 - np.cos(angle)), radius * np.sin(angle)], axis=1)
     else:
         area = 2 * math.pi * radius**2 * (1 - math.cos(half))
         # Equal steps along the axis are equal areas of a sphere.
-        forward = radius * (1 - math.cos(half)) * _middles(_count(grid, area, upsampling))
+        forward = radius * (1 - math.cos(half)) * _samples(grid, area, upsampling)
         local = np.column_stack([forward, _spiral(np.sqrt(forward * (2 * radius - forward)))])
     return assemble(grid, [apex + local @ axes], apex[None], area, tolerance)
 
@@ -91,25 +80,15 @@ def disc(
     upsampling: float = 10,
     tolerance: float = 0.05,
 ) -> TransducerMask:
-    """Flat circular piston, or in 2-D a line.
-
-    Parameters
-    ----------
-    position : sequence of float or str
-        Its centre, m.
-    diameter : float or str
-        m.
-    grid, focus, upsampling, tolerance
-        As in `bowl`, as are errors.
-    """
+    """Flat circular piston around ``position``, or in 2-D a line; lengths in m, the rest as in `bowl`."""
     centre, axes = _placed(grid, position, focus)
     diameter = positive(diameter, "m", "diameter")
     if grid.dimensions == 2:
         area = diameter
-        local = diameter * (_middles(_count(grid, area, upsampling))[:, None] - 0.5)
+        local = diameter * (_samples(grid, area, upsampling)[:, None] - 0.5)
     else:
         area = math.pi * diameter**2 / 4
-        local = _spiral(diameter / 2 * np.sqrt(_middles(_count(grid, area, upsampling))))
+        local = _spiral(diameter / 2 * np.sqrt(_samples(grid, area, upsampling)))
     return assemble(grid, [centre + local @ axes[1:]], centre[None], area, tolerance)
 
 
@@ -124,19 +103,15 @@ def rectangle(
     upsampling: float = 10,
     tolerance: float = 0.05,
 ) -> TransducerMask:
-    """Flat rectangle; 3-D only (in 2-D, `disc` is a line).
+    """Flat rectangle around ``position``; 3-D only (in 2-D, `disc` is a line). The rest as in `bowl`.
 
     Parameters
     ----------
-    position : sequence of float or str
-        Its centre, m.
     width, height : float or str
         Sides, m; the width lies along ``along``.
     along : sequence of float, optional
         Direction of the width; its part across the axis counts. Default: the grid axis that is most nearly
         across, x before y before z.
-    grid, focus, upsampling, tolerance
-        As in `bowl`, as are errors; a grid of 2 dimensions and a width along the axis are refused too.
     """
     if grid.dimensions == 2:
         raise InputError("grid: has 2 dimensions; allowed: 3, or transducers.disc, which is a line in 2-D")
@@ -158,15 +133,13 @@ def linear_array(
     upsampling: float = 10,
     tolerance: float = 0.05,
 ) -> TransducerMask:
-    """Row of equal flat rectangles, or of lines in 2-D.
+    """Row of equal flat rectangles around ``position``, or of lines in 2-D; the rest as in `bowl`.
 
     Where it points is given here; where the beam goes, by `TransducerMask.delays` and
     `TransducerMask.signals`.
 
     Parameters
     ----------
-    position : sequence of float or str
-        Centre of the array, m.
     elements : int
         Number of elements.
     element_width, element_length : float or str
@@ -175,16 +148,12 @@ def linear_array(
         From centre to centre, m; at least the width.
     along : sequence of float, optional
         Direction of the row, as in `rectangle`; not used in 2-D.
-    grid, focus, upsampling, tolerance
-        As in `bowl`, as are errors; elements that overlap are refused too.
     """
     n = grid.dimensions
-    if not is_whole(elements) or elements < 1:
-        raise InputError(f"elements: {show(elements)}; allowed: a whole number from 1")
+    require(is_whole(elements) and elements >= 1, "elements", elements, "a whole number from 1")
     centre, axes = _placed(grid, position, focus, None if n == 2 else along)
     width, step = positive(element_width, "m", "element_width"), positive(pitch, "m", "pitch")
-    if step < width * (1 - 1e-9):
-        raise InputError(f"pitch: {show(pitch)}; allowed: from {width:g} m, the element's width")
+    require(step >= width * (1 - 1e-9), "pitch", pitch, f"from {width:g} m, the element's width")
     if n == 3 and element_length is None:
         raise InputError("element_length: is missing; allowed: a length in 3-D, m")
     sides = (width,) if n == 2 else (width, positive(element_length, "m", "element_length"))
@@ -196,12 +165,7 @@ def linear_array(
 
 
 def _flat(
-    grid: Grid,
-    centres: np.ndarray,
-    axes: np.ndarray,
-    sides: tuple[float, ...],
-    upsampling: float,
-    tolerance: float,
+    grid: Grid, centres: np.ndarray, axes: np.ndarray, sides: tuple[float, ...], upsampling, tolerance
 ) -> TransducerMask:
     """Equal lines or rectangles around these centres, their sides along all axes but the first."""
     step = min(grid.spacing) / _upsampling(upsampling) ** (1 / len(sides))
@@ -212,14 +176,13 @@ def _flat(
 
 
 def _upsampling(value: float) -> float:
-    if not 0 < real(value, "upsampling") < math.inf:
-        raise InputError(f"upsampling: {show(value)}; allowed: a number above 0")
+    require(0 < real(value, "upsampling") < math.inf, "upsampling", value, "a number above 0")
     return float(value)
 
 
-def _count(grid: Grid, area: float, upsampling: float) -> int:
-    """Points that sample a surface."""
-    return math.ceil(_upsampling(upsampling) * area / min(grid.spacing) ** (grid.dimensions - 1))
+def _samples(grid: Grid, area: float, upsampling: float) -> np.ndarray:
+    """Where the points that sample a surface are on 0 … 1."""
+    return _middles(math.ceil(_upsampling(upsampling) * area / min(grid.spacing) ** (grid.dimensions - 1)))
 
 
 def _middles(count: int) -> np.ndarray:
@@ -236,16 +199,12 @@ def _spiral(distance: np.ndarray) -> np.ndarray:
 def _placed(
     grid: Grid, position: Point, focus: Point, along: Point | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where a transducer is, m, and its axes as rows, the one towards the focus first."""
+    """Where a transducer is, m, and its orthonormal axes as rows, the one towards the focus first."""
     n = grid.dimensions
     centre = point(position, n, "position")
-    return centre, _frame(direction(point(focus, n, "focus") - centre, n, "focus"), along)
-
-
-def _frame(normal: np.ndarray, along: Point | None = None) -> np.ndarray:
-    """Orthonormal axes as rows, the normal first."""
-    if normal.size == 2:
-        return np.array([normal, [-normal[1], normal[0]]])
+    normal = direction(point(focus, n, "focus") - centre, n, "focus")
+    if n == 2:
+        return centre, np.array([normal, [-normal[1], normal[0]]])
     if along is None:
         # A small head start for x, then y, decides ties.
         first = np.eye(3)[int(np.argmin(np.abs(normal) + 1e-9 * np.arange(3)))]
@@ -257,4 +216,4 @@ def _frame(normal: np.ndarray, along: Point | None = None) -> np.ndarray:
             f"along: {show(along)} lies on the axis of the transducer; allowed: another direction"
         )
     first /= np.linalg.norm(first)
-    return np.array([normal, first, np.cross(normal, first)])
+    return centre, np.array([normal, first, np.cross(normal, first)])

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, check_reals, in_unit, positive, real
+from wavefabric.acoustics.arguments import check_choice, check_reals, in_unit, positive, real, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.transducers.band_limited import spread
 from wavefabric.errors import InputError
-from wavefabric.units import show
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -56,21 +55,10 @@ class TransducerMask:
         mode: Literal["additive", "additive_no_correction"] = "additive",
         precision: Literal["single", "double"] = "single",
     ) -> Source:
-        """Mass source that drives the elements.
+        """Mass source that drives the elements, with one signal a grid point.
 
-        Parameters
-        ----------
-        signal : array_like, shape (steps,) or (elements, steps)
-            Pressure at the surface, Pa: one signal for all elements, or one for each.
-        mode : str
-            As of `Source`, but not ``"dirichlet"``.
-        precision : str
-            Of the signals at the grid points, which take 4 or 8 bytes a point and step.
-
-        Returns
-        -------
-        Source
-            With one signal a grid point.
+        ``signal`` is the pressure at the surface, Pa, (steps,) for all elements or (elements, steps);
+        ``mode`` as of `Source`, but not ``"dirichlet"``; ``precision`` is that of the source.
         """
         signal = np.asarray(signal)
         fits = signal.ndim == 1 or (signal.ndim == 2 and len(signal) == self.elements)
@@ -82,58 +70,35 @@ class TransducerMask:
         check_choice(mode, ("additive", "additive_no_correction"), "mode")
         check_choice(precision, ("single", "double"), "precision")
         dtype = np.dtype(np.float32 if precision == "single" else np.float64)
+        driven = signal.astype(dtype)
         if signal.ndim == 1:
-            driven = np.outer(self.weights.sum(axis=1).astype(dtype), signal.astype(dtype))
+            driven = np.outer(self.weights.sum(axis=1).astype(dtype), driven)
         else:
-            driven = (self.weights.astype(dtype) @ signal.astype(dtype)).astype(dtype, copy=False)
+            driven = (self.weights.astype(dtype) @ driven).astype(dtype, copy=False)
         return Source(p_mask=self.mask, p=driven, p_mode=mode)
 
     def delays(
         self, sound_speed: Length, focus: Point | None = None, steering: Point | None = None
     ) -> np.ndarray:
-        """When each element fires, so that all arrive together; the first at 0.
+        """When each element fires, s, so that all arrive together; the first at 0.
 
-        Parameters
-        ----------
-        sound_speed : float or str
-            m/s.
-        focus : sequence of float or str, optional
-            Point to focus on, m.
-        steering : sequence of float, optional
-            Direction of a plane wave, any length; not with ``focus``.
-
-        Returns
-        -------
-        ndarray of float64, shape (elements,)
-            s.
+        At a ``focus``, m, or along ``steering``, the direction of a plane wave; ``sound_speed`` in m/s.
         """
         speed = positive(sound_speed, "m/s", "sound_speed")
         if (focus is None) == (steering is None):
             raise InputError("focus: one of focus and steering is needed; allowed: a point or a direction")
-        if focus is not None:
-            target = point(focus, self.centres.shape[1], "focus")
-            time = -np.linalg.norm(target - self.centres, axis=1) / speed
-        else:
-            assert steering is not None
+        if steering is not None:
             time = self.centres @ direction(steering, self.centres.shape[1], "steering") / speed
+        else:
+            target = point(focus, self.centres.shape[1], "focus")  # type: ignore[arg-type]
+            time = -np.linalg.norm(target - self.centres, axis=1) / speed
         return time - time.min()
 
     def signals(self, signal: Any, delays: np.ndarray, dt: Length) -> np.ndarray:
-        """A signal for each element, delayed by parts of time steps too.
+        """A signal for each element, delayed by parts of time steps too, (elements, steps + largest delay).
 
-        Parameters
-        ----------
-        signal : array_like, shape (steps,)
-            Should begin and end at rest.
-        delays : array_like, shape (elements,)
-            s, at least 0, such as `delays` gives.
-        dt : float or str
-            Time step, s.
-
-        Returns
-        -------
-        ndarray of float64, shape (elements, steps + largest delay)
-            Shifted in Fourier space: exact for signals below the Nyquist frequency.
+        ``signal`` (steps,) should begin and end at rest; ``delays``, as `delays` gives, and ``dt`` in s.
+        Shifted in Fourier space: exact for signals below the Nyquist frequency.
         """
         signal, delays = np.asarray(signal, float), np.asarray(delays, float)
         if signal.ndim != 1 or not signal.size:
@@ -154,8 +119,7 @@ def assemble(
     """Spread the points that sample the surface of each element, (points, dimensions) in m."""
     from scipy.sparse import csr_array
 
-    if not 0 <= real(tolerance, "tolerance") <= 0.5:
-        raise InputError(f"tolerance: {show(tolerance)}; allowed: from 0 to 0.5")
+    require(0 <= real(tolerance, "tolerance") <= 0.5, "tolerance", tolerance, "from 0 to 0.5")
     spacing = np.array(grid.spacing)
     # A mass source is scaled by Δx (see `Source`), which is what leaves one factor of it here.
     total = area * grid.spacing[0] / math.prod(grid.spacing)
@@ -174,13 +138,11 @@ def assemble(
 
 
 def _check_inside(steps: np.ndarray, grid: Grid, metres: np.ndarray) -> None:
-    low, high = steps.min(axis=0), steps.max(axis=0)
-    for axis, name in enumerate("xyz"[: grid.dimensions]):
-        if low[axis] < 0 or high[axis] > grid.shape[axis] - 1:
-            edge = grid.coordinates[axis]
+    for axis, edge in enumerate(grid.coordinates):
+        if steps[:, axis].min() < 0 or steps[:, axis].max() > grid.shape[axis] - 1:
             near, far = metres[:, axis].min(), metres[:, axis].max()
             raise InputError(
-                f"position: the transducer spans {near:.6g} to {far:.6g} m along {name}; "
+                f"position: the transducer spans {near:.6g} to {far:.6g} m along {'xyz'[axis]}; "
                 f"allowed: inside the grid, {edge[0]:.6g} to {edge[-1]:.6g} m"
             )
 
@@ -188,8 +150,7 @@ def _check_inside(steps: np.ndarray, grid: Grid, metres: np.ndarray) -> None:
 def point(lengths: Point, dimensions: int, key: str) -> np.ndarray:
     """A point that a user gave, m."""
     values = tuple(lengths) if isinstance(lengths, list | tuple | np.ndarray) else ()
-    if len(values) != dimensions:
-        raise InputError(f"{key}: {show(lengths)}; allowed: {dimensions} lengths, m")
+    require(len(values) == dimensions, key, lengths, f"{dimensions} lengths, m")
     return np.array([in_unit(value, "m", key) for value in values])
 
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -51,11 +51,13 @@ class AlgorithmOptions:
         """Names of the options that say something else than the default."""
         return [f"--{name}" for name, value in changed(self).items() if (name, value) != ("pieces", 1)]
 
-    def shape(self) -> tuple[int, ...] | None:
-        """The grid as numbers."""
+    def registry(self, algorithm: str, ranks: int, fabric: AnyFabric | None) -> dict[str, Any]:
+        """What the registry takes; the grid is that of the fabric if none was given."""
         if self.grid is None:
-            return None
-        return parse_shape(self.grid, "--grid", "numbers from 1 with x between, such as 4x8")
+            grid = grid_of(algorithm, ranks, fabric)
+        else:
+            grid = parse_shape(self.grid, "--grid", "numbers from 1 with x between, such as 4x8")
+        return {"pieces": self.parts, "radix": self.radix, "root": self.root, "grid": grid}
 
 
 @options(_PANEL)
@@ -81,8 +83,8 @@ def schedule_from(
     if words[0] in ALGORITHMS and not Path(words[0]).exists():
         allowed = ", ".join(ALGORITHMS[words[0]].collectives)
         raise InputError(f"COLLECTIVE: none given after {words[0]}; allowed: {allowed}")
-    for name in options.given():
-        raise InputError(f"{name}: given with the file {words[0]}; allowed: with ALGORITHM COLLECTIVE")
+    if given := options.given():
+        raise InputError(f"{given[0]}: given with the file {words[0]}; allowed: with ALGORITHM COLLECTIVE")
     return read_proved(Path(words[0]))
 
 
@@ -98,8 +100,7 @@ def build_by_name(
     if why := refusal(algorithm, collective, ranks, options, fabric):
         raise InputError(why)
     elements = default_elements(ranks, options.parts) if options.elements is None else options.elements
-    given = _registry_options(algorithm, ranks, options, fabric)
-    schedule = build(algorithm, collective, ranks, elements, **given)
+    schedule = build(algorithm, collective, ranks, elements, **options.registry(algorithm, ranks, fabric))
     verify(schedule)
     return schedule
 
@@ -108,14 +109,7 @@ def refusal(
     algorithm: str, collective: str, ranks: int, options: AlgorithmOptions, fabric: AnyFabric | None
 ) -> str | None:
     """Why an algorithm cannot do a collective with these options, None if it can."""
-    return why_refused(algorithm, collective, ranks, **_registry_options(algorithm, ranks, options, fabric))
-
-
-def _registry_options(
-    algorithm: str, ranks: int, options: AlgorithmOptions, fabric: AnyFabric | None
-) -> dict:
-    grid = options.shape() or grid_of(algorithm, ranks, fabric)
-    return {"pieces": options.parts, "radix": options.radix, "root": options.root, "grid": grid}
+    return why_refused(algorithm, collective, ranks, **options.registry(algorithm, ranks, fabric))
 
 
 def grid_of(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, ...] | None:
@@ -143,9 +137,7 @@ def read_schedule(path: Path) -> Schedule:
     """A schedule from a file, by content: our JSON, or MSCCL's XML; not proved."""
     text = read_text(path, "schedule", MOST_SCHEDULE)
     with naming(path):
-        if text.lstrip().startswith("<"):
-            return from_msccl(text)
-        return from_json(text)
+        return from_msccl(text) if text.lstrip().startswith("<") else from_json(text)
 
 
 def read_proved(path: Path) -> Schedule:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import typer
 
 from wavefabric.cli.collective import cost, draw, export, make, run, verify
-from wavefabric.cli.common.options import Command
+from wavefabric.cli.common.options import register
 
 app = typer.Typer()
-commands = {"make": make, "verify": verify, "cost": cost, "draw": draw, "export": export, "run": run}
-for name, module in commands.items():
-    app.command(name, cls=Command)(module.command)
+register(app, "make", make.command)
+register(app, "verify", verify.command)
+register(app, "cost", cost.command)
+register(app, "draw", draw.command)
+register(app, "export", export.command)
+register(app, "run", run.command, all_ranks=True)

@@ -13,26 +13,28 @@ from wavefabric.cli.collective.algorithm import (
     Fabric,
     RankedAlgorithmOptions,
     Words,
+    build_by_name,
     grid_of,
+    refusal,
     schedule_from,
     whole_array,
 )
-from wavefabric.cli.collective.compare import compared
 from wavefabric.cli.collective.cost_table import Costed, rows_of, show
 from wavefabric.cli.collective.facts import circuit_facts
 from wavefabric.cli.collective.setting import AllCircuitOptions, FabricSetting, Order, make_setting
 from wavefabric.cli.common.files import PICTURES, check_target
-from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options, refuse
+from wavefabric.cli.common.options import OutputOptions, changed, check_choice, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
-from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_json, print_written
-from wavefabric.collectives import Schedule
+from wavefabric.collectives.registry import ALGORITHMS
 from wavefabric.errors import InputError
-from wavefabric.fabric import AnyFabric, Cost, PhotonicFabric
-from wavefabric.fabric.cost_models.cost import cost
-from wavefabric.fabric.cost_models.result import check_sizes
-from wavefabric.fabric.draw.costs import draw_costs
+from wavefabric.fabric import AnyFabric, PhotonicFabric
+from wavefabric.fabric.cost_models.cost import check_sizes, cost
+from wavefabric.fabric.draw.pictures import draw_costs
 from wavefabric.fabric.photonic.budget import LinkBudget
+
+#: Options that not all algorithms have.
+_SPECIAL = ("radix", "grid", "pieces")
 
 
 @options()
@@ -52,8 +54,6 @@ class CostOptions(OutputOptions):
     output: Path | None = option("Picture: time over size.", "--output", "-o")
 
 
-@grouped
-@rank_zero_only
 def command(
     algorithm: RankedAlgorithmOptions,
     circuit: AllCircuitOptions,
@@ -74,8 +74,6 @@ def command(
 
     wavefabric collective cost ring all-reduce --fabric dgx-1 --order auto
     """
-    if fabric is None and circuit.circuits is None:
-        raise InputError("--fabric: none given; allowed: a name such as lightpath:4x8 or switch:8, or a file")
     if asked.engines is not None and (asked.model != "flow" or asked.engines < 1):
         allowed = "1 or more" if asked.model == "flow" else "with --model flow"
         raise InputError(f"--engines: {asked.engines} given; allowed: {allowed}")
@@ -87,7 +85,7 @@ def command(
         chosen = _only(words, algorithm, setting.fabric)
     else:
         refuse(changed(circuit, "circuits"), "with --algorithms", "with one schedule")
-        chosen = compared(asked.algorithms, words, algorithm, setting.fabric, left_out.__setitem__)
+        chosen = _compared(asked.algorithms, words, algorithm, setting.fabric, left_out)
     costed = {name: _costed(each, setting, bytes_each, asked) for name, each in chosen.items()}
     written = []
     if asked.output is not None:
@@ -111,29 +109,89 @@ def _only(words: list[str] | None, algorithm: AlgorithmOptions, fabric: AnyFabri
     return {schedule.name: Costed(schedule, schedule.name, grid)}
 
 
+def _compared(
+    text: str, words: list[str] | None, options: AlgorithmOptions, fabric: AnyFabric, left_out: dict[str, str]
+) -> dict[str, Costed]:
+    """Schedules by what ``--algorithms`` says, not costed yet; `left_out` is told why some are missing."""
+    if not words or len(words) != 1:
+        given = " ".join(words) if words else "nothing"
+        raise InputError(f"COLLECTIVE: {given} given with --algorithms; allowed: one, such as all-reduce")
+    chosen: dict[str, tuple[str, AlgorithmOptions]] = {}
+    for word in _expanded([word.strip() for word in text.split(",")], words[0], options, fabric, left_out):
+        name, colon, number = word.partition(":")
+        if name not in ALGORITHMS:
+            raise InputError(f"--algorithms: {name or text} given; allowed: all, {', '.join(ALGORITHMS)}")
+        if word in chosen:
+            raise InputError(f"--algorithms: {word} given twice; allowed: each once")
+        chosen[word] = name, _numbered(_usable(name, options), name, word, number if colon else None)
+    for name, value in changed(options, *_SPECIAL).items():
+        if f"--{name}" in options.given() and all(getattr(own, name) != value for _, own in chosen.values()):
+            raise InputError(f"--{name}: {value} given; allowed: with an algorithm that has a use for it")
+    pipelined = any(own.parts > 1 for _, own in chosen.values())
+    costed = {}
+    for word, (name, own) in chosen.items():
+        schedule = build_by_name(name, words[0], own, fabric)
+        grid = grid_of(name, schedule.ranks, fabric) if own.grid is None else None
+        # Whether a tree is pipelined is said where others are.
+        tree = name in ("tree", "double-tree", "binomial") and pipelined and own.parts == 1
+        costed[word] = Costed(schedule, f"{word}, pieces 1" if tree else word, grid)
+    return costed
+
+
+def _expanded(
+    listed: list[str], collective: str, options: AlgorithmOptions, fabric: AnyFabric, left_out: dict[str, str]
+) -> list[str]:
+    """A list of algorithms with ``all`` spelt out: all that do this with these ranks and options."""
+    if "all" not in listed:
+        return listed
+    collectives = [c for algorithm in ALGORITHMS.values() for c in algorithm.collectives]
+    check_choice("COLLECTIVE", collective, dict.fromkeys(collectives))
+    accepted = []
+    for name, algorithm in ALGORITHMS.items():
+        if collective in algorithm.collectives and name not in listed:
+            ranks = options.ranks or fabric.ranks
+            if why := refusal(name, collective, ranks, _usable(name, options), fabric):
+                left_out[name] = why
+            else:
+                accepted.append(name)
+    if not accepted and len(listed) == 1:
+        raise InputError(f"--algorithms: all given; {next(iter(left_out.values()))}")
+    at = listed.index("all")
+    return [*listed[:at], *accepted, *listed[at + 1 :]]
+
+
+def _usable(name: str, options: AlgorithmOptions) -> AlgorithmOptions:
+    """Options that an algorithm has a use for; the others are meant for those that it is compared with."""
+    unused = {option: None for option in _SPECIAL if option not in ALGORITHMS[name].options}
+    return replace(options, **unused)  # type: ignore[arg-type]
+
+
+def _numbered(own: AlgorithmOptions, name: str, word: str, number: str | None) -> AlgorithmOptions:
+    """Options with the radix or the pieces that stand behind the colon."""
+    if number is None:
+        return own
+    takes = next((each for each in ("radix", "pieces") if each in ALGORITHMS[name].options), None)
+    if takes is None or not (number.isascii() and number.isdigit() and len(number) < 7):
+        allowed = "a radix or pieces" if takes else f"no number, {name} has no radix and no pieces"
+        raise InputError(f"--algorithms: {word} given; allowed: {allowed} behind the colon")
+    return replace(own, **{takes: int(number)})  # type: ignore[arg-type]
+
+
 def _costed(each: Costed, setting: FabricSetting, sizes: list[int], asked: CostOptions) -> Costed:
     """With its costs of all sizes, under one order and one plan of circuits."""
+    schedule, elements = each.schedule, whole_array(each.schedule)
     # The order is that of the largest size, where links count most.
-    fabric, order = setting.in_order(each.schedule, max(sizes) / whole_array(each.schedule), asked.model)
-    options, facts = _planned(each.schedule, setting)
-    if asked.engines is not None and not setting.photonic:
+    fabric, order = setting.in_order(schedule, max(sizes) / elements, asked.model)
+    options: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
+    if isinstance(fabric, PhotonicFabric):
+        check_sizes(schedule, fabric, 1.0)
+        plan = setting.plan_circuits(schedule)
+        facts = circuit_facts(plan)
+        options = {"plan": plan, "incremental": setting.options.incremental}
+        if setting.options.budget:
+            options["budget"] = fabric.budget or LinkBudget()
+    elif asked.engines is not None:
         options["engines"] = asked.engines
-    costs = tuple(cost_at(each.schedule, fabric, size, asked.model, options) for size in sizes)
+    costs = tuple(cost(schedule, fabric, size / elements, asked.model, **options) for size in sizes)
     return replace(each, order=order, costs=costs, circuits=facts)
-
-
-def _planned(schedule: Schedule, setting: FabricSetting) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options of the photonic model with one plan for all sizes, and facts about it; none for electrical."""
-    if not isinstance(setting.fabric, PhotonicFabric):
-        return {}, {}
-    check_sizes(schedule, setting.fabric, 1.0)
-    plan = setting.plan_circuits(schedule)
-    options = {"plan": plan, "incremental": setting.options.incremental}
-    if setting.options.budget:
-        options["budget"] = setting.fabric.budget or LinkBudget()
-    return options, circuit_facts(plan)
-
-
-def cost_at(schedule: Schedule, fabric: AnyFabric, size: float, model: str, options: dict[str, Any]) -> Cost:
-    """Cost of one size in bytes of the whole array."""
-    return cost(schedule, fabric, size / whole_array(schedule), model, **options)

@@ -14,7 +14,7 @@ from wavefabric.cli.common.show import console, table
 from wavefabric.collectives import Schedule
 from wavefabric.execution.report import size_words
 from wavefabric.fabric import Cost
-from wavefabric.fabric.draw.style import time_words
+from wavefabric.units import time_words
 
 _PARTS = ("latency", "reconfiguration", "transfer")
 
@@ -103,13 +103,8 @@ def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:
     any_cost = next(iter(costed.values())).costs[0]
     name = "compared" if many else next(iter(costed))
     parts = _parts(any_cost) if any_cost.rounds else {}
-    made = table(title=f"{name} on {any_cost.fabric}, {any_cost.model} model")
-    made.add_column("size", justify="right", no_wrap=True)
-    if many:
-        made.add_column("algorithm", no_wrap=True)
-    for heading in ("time", *parts.values(), "bound", "ratio"):
-        made.add_column(heading, justify="right", no_wrap=True)
-    made.add_column("busiest", overflow="fold")
+    columns = ("size", *["|algorithm"] * many, "time", *parts.values(), "bound", "ratio", "<busiest")
+    made = table(columns, title=f"{name} on {any_cost.fabric}, {any_cost.model} model")
     for k, size in enumerate(sizes):
         ranking = sorted(costed.values(), key=lambda each: each.costs[k].seconds)
         for each in ranking:
@@ -140,8 +135,11 @@ def _rounds_table(cost: Cost, title: str) -> Table | str:
         return f"{title}: the {cost.model} model has no rounds: they overlap"
     counted = ("parts",) if cost.model == "photonic" else ()
     parts = _parts(cost)
-    made = table(("round", *counted, "time", *parts.values()), ("limit",), title)
-    for each in cost.rounds:
-        cells = [str(each.round), *(str(getattr(each, name)) for name in counted), time_words(each.seconds)]
-        made.add_row(*cells, *(time_words(getattr(each, part)) for part in parts), each.limit)
-    return made
+    rows = [
+        (
+            *(str(each.round), *(str(getattr(each, name)) for name in counted), time_words(each.seconds)),
+            *(*(time_words(getattr(each, part)) for part in parts), each.limit),
+        )
+        for each in cost.rounds
+    ]
+    return table(("round", *counted, "time", *parts.values(), "<limit"), rows, title)

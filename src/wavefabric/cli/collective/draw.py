@@ -13,16 +13,15 @@ from wavefabric.cli.collective.algorithm import (
     schedule_from,
     whole_array,
 )
-from wavefabric.cli.collective.cost import cost_at
 from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting, order_text
 from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.options import OutputOptions, grouped, option, options
+from wavefabric.cli.common.options import OutputOptions, option, options
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.cli.common.ranks import rank_zero_only
 from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
+from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.draw import pictures
 from wavefabric.fabric.photonic.check import check_plan
 
@@ -39,8 +38,6 @@ class DrawOptions(OutputOptions):
     quiet: bool = option("No progress bar.", "--quiet", "-q", default=False)
 
 
-@grouped
-@rank_zero_only
 def command(
     algorithm: RankedAlgorithmOptions,
     circuit: CircuitOptions,
@@ -63,14 +60,12 @@ def command(
     if output is None:
         raise InputError("--output: none given; allowed: a name that ends in .png, .svg, .pdf, .gif or .html")
     check_target(output, asked.force, pictures.ENDINGS, inputs=words or ())
-    if fabric is None and circuit.circuits is None:
-        raise InputError("--fabric: none given; allowed: a name such as lightpath:4x8 or dgx-1, or a file")
     if most is not None and most < 1:
         raise InputError(f"--rounds: {most} given; allowed: 1 or more")
     array_bytes = parse_size(asked.bytes)
     setting = make_setting(fabric, circuit, order)
     pictures.check_ending(output, setting.fabric)
-    if most is not None and not setting.photonic:
+    if most is not None and not isinstance(setting.fabric, PhotonicFabric):
         given = f"{most} given with electrical {setting.fabric.name}"
         raise InputError(f"--rounds: {given}; allowed: with photonic ones")
     schedule = schedule_from(words, algorithm, setting.fabric)
@@ -82,17 +77,16 @@ def command(
             plan = setting.plan_circuits(schedule)
             check_plan(plan, schedule)
             options = {"plan": plan, "incremental": circuit.incremental}
-            cost = cost_at(schedule, ordered, array_bytes, "photonic", options)
-            path = pictures.draw_circuits(
-                schedule, plan, output, cost, most=most, progress=progress, force=asked.force
-            )
+            price = cost(schedule, ordered, element_bytes, "photonic", **options)
+            how = {"most": most, "progress": progress, "force": asked.force}
+            path = pictures.draw_circuits(schedule, plan, output, price, **how)
         else:
-            cost = cost_at(schedule, ordered, array_bytes, "flow", {})
-            path = pictures.draw_flow(schedule, ordered, element_bytes, output, cost, force=asked.force)
+            price = cost(schedule, ordered, element_bytes, "flow")
+            path = pictures.draw_flow(schedule, ordered, element_bytes, output, price, force=asked.force)
     finally:
         progress.finish()
     if asked.as_json:
-        facts = {"schedule": schedule.name, "fabric": setting.fabric.name, "seconds": cost.seconds}
+        facts = {"schedule": schedule.name, "fabric": setting.fabric.name, "seconds": price.seconds}
         print_json({**facts, "order": gpus, "written": [path]})
         return
     if gpus is not None:

@@ -10,8 +10,7 @@ import typer
 from wavefabric.cli.collective.algorithm import read_proved
 from wavefabric.cli.collective.circuits import circuits_text
 from wavefabric.cli.common.files import check_target, load_fabric, naming, write_all
-from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options
-from wavefabric.cli.common.ranks import rank_zero_only
+from wavefabric.cli.common.options import OutputOptions, changed, option, options
 from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.collectives import to_json
 from wavefabric.collectives.formats.msccl.write import to_msccl
@@ -34,8 +33,6 @@ class MscclOptions:
     )
 
 
-@grouped
-@rank_zero_only
 def command(
     file: Annotated[Path, typer.Argument(help="Schedule: JSON, or MSCCL XML.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="x.xml (MSCCL), or x.json.")],

@@ -25,7 +25,9 @@ MSCCL_NOT_COUNTED = ("protocol", "channels")
 
 def schedule_facts(schedule: Schedule) -> dict[str, Any]:
     """Of a schedule that was verified."""
-    sent, received = volumes(schedule)
+    t = schedule.transfers
+    moved = transfer_elements(schedule) * (t["src"] != t["dst"])
+    sent, received = (np.bincount(t[end], moved, schedule.ranks) for end in ("src", "dst"))
     collective, root = kind(schedule)
     facts = {
         "schedule": schedule.name,
@@ -34,19 +36,12 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
         "elements": whole_elements(schedule),
         "rounds": schedule.communication_rounds,
         "local_rounds": schedule.rounds - schedule.communication_rounds,
-        "transfers": int(schedule.transfers.size),
+        "transfers": int(t.size),
         "sent_elements": int(sent.max(initial=0)),
         "received_elements": int(received.max(initial=0)),
         "verified": True,
     }
     return facts if root is None else {**facts, "root": root}
-
-
-def volumes(schedule: Schedule):
-    """Elements that each rank sends to and receives from others: two arrays of shape (ranks,)."""
-    t = schedule.transfers
-    n = transfer_elements(schedule) * (t["src"] != t["dst"])
-    return np.stack([np.bincount(t[end], n, schedule.ranks) for end in ("src", "dst")])
 
 
 def show_made(
@@ -92,26 +87,26 @@ def msccl_facts(schedule: Schedule) -> dict[str, Any]:
     return {} if schedule.msccl is None else {"msccl": vars(schedule.msccl)}
 
 
-def msccl_text(facts: dict[str, Any]) -> str:
-    """`msccl_facts` in words: ``MSCCL: LL, 1 channel, arrays up to 4 MiB``."""
-    most = facts["msccl"]["most_bytes"]
-    sizes = "of any size" if most is None else f"up to {size_words(most)}"
-    return f"MSCCL: {_protocol_text(facts['msccl'])}, arrays {sizes}"
-
-
-def _protocol_text(msccl: dict[str, Any]) -> str:
+def _protocol(msccl: dict[str, Any]) -> str:
     channels = msccl["channels"]
     return f"{msccl['protocol']}, {channels} channel{'' if channels == 1 else 's'}"
+
+
+def msccl_text(msccl: dict[str, Any]) -> str:
+    """The fact in words: ``MSCCL: LL, 1 channel, arrays up to 4 MiB``."""
+    most = msccl["most_bytes"]
+    return (
+        f"MSCCL: {_protocol(msccl)}, arrays {'of any size' if most is None else f'up to {size_words(most)}'}"
+    )
 
 
 def msccl_notes(schedule: Schedule, sizes: Sequence[int]) -> list[str]:
     """What a cost of the schedule leaves out, a line each."""
     if schedule.msccl is None:
         return []
-    msccl = vars(schedule.msccl)
     slower = "with LL or few channels it may take many times as long"
-    lines = [f"not counted: {_protocol_text(msccl)} of the MSCCL file; {slower}"]
-    most = msccl["most_bytes"]
+    lines = [f"not counted: {_protocol(vars(schedule.msccl))} of the MSCCL file; {slower}"]
+    most = schedule.msccl.most_bytes
     if most is not None and max(sizes) > most:
         lines.append(f"the MSCCL file hangs above {size_words(most)}: its buffers are full then")
     return lines
@@ -139,7 +134,6 @@ def circuit_notes(facts: dict[str, Any], bandwidth: float) -> list[str]:
         which = f"a wavelength of circuit {slow['src']} -> {slow['dst']} over {edges}"
         notes.append(f"link budget: {which} carries {rate}, not {rate_text(bandwidth)}")
     if facts.get("wavelength_switches"):
-        notes.append(
-            "switches: wavelengths of a waveguide part, so they need switches for single wavelengths"
-        )
+        part = "wavelengths of a waveguide part, so they need switches for single wavelengths"
+        notes.append(f"switches: {part}")
     return notes

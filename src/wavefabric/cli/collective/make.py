@@ -7,17 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from wavefabric.cli.collective.algorithm import RankedAlgorithmOptions, build_by_name
+from wavefabric.cli.collective.algorithm import AlgorithmOptions, RankedAlgorithmOptions, build_by_name
 from wavefabric.cli.collective.facts import show_made
-from wavefabric.cli.collective.greedy import greedy_schedule
-from wavefabric.cli.collective.optimal import optimal
-from wavefabric.cli.collective.solver_options import SolverOptions
-from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, refuse
-from wavefabric.cli.common.options import options as options_class
-from wavefabric.cli.common.parse import check_seed
-from wavefabric.cli.common.ranks import rank_zero_only
+from wavefabric.cli.collective.optimal import SolverOptions, optimal
+from wavefabric.cli.common.files import check_target, read_rows
+from wavefabric.cli.common.options import OutputOptions, changed, check_seed, option, options, refuse
 from wavefabric.cli.common.show import console, print_json, table
+from wavefabric.collectives import Schedule, verify
+from wavefabric.collectives.arguments import MOST_RANKS
+from wavefabric.collectives.builders.messages import greedy
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.errors import InputError
@@ -31,7 +29,7 @@ SOLVERS = {
 _FOR = {"messages": "greedy", "seed": "greedy", "lasers": "optimal or greedy"}
 
 
-@options_class()
+@options()
 class MakeOptions(OutputOptions):
     """What is written, or that all algorithms are listed."""
 
@@ -39,10 +37,8 @@ class MakeOptions(OutputOptions):
     output: Path | None = option("Schedule (JSON).", "--output", "-o")
 
 
-@grouped
-@rank_zero_only
 def command(
-    options: RankedAlgorithmOptions,
+    chosen: RankedAlgorithmOptions,
     solver: SolverOptions,
     asked: MakeOptions,
     algorithm: Annotated[str | None, typer.Argument(metavar="ALGORITHM", help="See --list.")] = None,
@@ -64,7 +60,7 @@ def command(
     """
     if asked.list_all:
         given = [word for word in (algorithm, collective) if word is not None]
-        given += [*options.given(), *(f"--{name.replace('_', '-')}" for name in changed(solver))]
+        given += [*chosen.given(), *(f"--{name.replace('_', '-')}" for name in changed(solver))]
         given += [] if asked.output is None else ["--output"]
         if given:
             raise InputError(f"--list: given with {given[0]}; allowed: alone, or with --json")
@@ -81,13 +77,13 @@ def command(
         raise InputError(f"COLLECTIVE: none given after {algorithm}; allowed: {_collectives(algorithm)}")
     check_target(asked.output, asked.force, (".json",))
     if algorithm == "optimal":
-        optimal(collective, options, solver, asked.output, asked)
+        optimal(collective, chosen, solver, asked.output, asked)
         return
     if algorithm == "greedy":
-        schedule = greedy_schedule(collective, options, solver.messages, solver.lasers, solver.seed or 0)
+        schedule = _greedy(collective, chosen, solver)
     else:
         assert collective is not None
-        schedule = build_by_name(algorithm, collective, options)
+        schedule = build_by_name(algorithm, collective, chosen)
     show_made(schedule, asked.output, asked)
 
 
@@ -100,28 +96,22 @@ def show_list(as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     for known in ALGORITHMS.values():
         fits = [n for n in range(2, 65) if why_refused(known.name, known.collectives[0], n) is None]
-        rows.append(
-            {
-                "algorithm": known.name,
-                "collectives": known.collectives,
-                "ranks": _ranks_text(fits),
-                "options": known.options,
-                "summary": known.summary,
-            }
-        )
+        row = {"algorithm": known.name, "collectives": known.collectives, "ranks": _ranks_text(fits)}
+        rows.append(row | {"options": known.options, "summary": known.summary})
     if as_json:
         print_json([*rows, *({"algorithm": name, "summary": text} for name, text in SOLVERS.items())])
         return
-    made = table()
-    for heading in ("algorithm", "collectives", "ranks", "options"):
-        made.add_column(heading, overflow="fold", no_wrap=heading == "algorithm")
-    for row in rows:
-        options = " ".join(f"--{name}" for name in row["options"])
-        what = f"{row['summary']}\n{', '.join(row['collectives'])}"
-        made.add_row(row["algorithm"], what, row["ranks"], options)
-    for name, text in SOLVERS.items():
-        made.add_row(name, text, "few" if name == "optimal" else "any", "see --help")
-    console().print(made)
+    cells = [
+        (
+            *(row["algorithm"], f"{row['summary']}\n{', '.join(row['collectives'])}", row["ranks"]),
+            " ".join(f"--{name}" for name in row["options"]),
+        )
+        for row in rows
+    ]
+    cells += [
+        (name, SOLVERS[name], ranks, "see --help") for name, ranks in (("optimal", "few"), ("greedy", "any"))
+    ]
+    console().print(table(("|algorithm", "<collectives", "<ranks", "<options"), cells))
 
 
 def _ranks_text(fits: list[int]) -> str:
@@ -135,3 +125,21 @@ def _ranks_text(fits: list[int]) -> str:
         return "powers of 2 from 4"
     shown = ", ".join(map(str, fits[:6]))
     return f"{shown}, …" if len(fits) > 6 else shown or "see --grid"
+
+
+def _greedy(collective: str | None, chosen: AlgorithmOptions, solver: SolverOptions) -> Schedule:
+    """The schedule of a list of messages, proved."""
+    if collective is not None:
+        raise InputError(f"COLLECTIVE: {collective} given with greedy; allowed: --messages FILE instead")
+    if solver.messages is None:
+        raise InputError("--messages: none given with greedy; allowed: a JSON list of [src, dst, elements]")
+    for name in chosen.given():
+        if name != "--ranks":
+            raise InputError(f"{name}: given with greedy; allowed: --ranks, --messages, --lasers, --seed")
+    rows = read_rows(solver.messages, "--messages", "[src, dst, elements]")
+    ranks = chosen.ranks or 1 + max((max(src, dst) for src, dst, _ in rows), default=0)
+    if ranks > MOST_RANKS:
+        raise InputError(f"--ranks: {ranks} given; allowed: 1 to {MOST_RANKS}")
+    schedule = greedy(ranks, rows, 1 if solver.lasers is None else solver.lasers, solver.seed or 0)
+    verify(schedule)
+    return schedule

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from dataclasses import replace
@@ -13,19 +14,27 @@ import typer
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, default_elements, read_schedule
 from wavefabric.cli.collective.circuits import circuits_text
 from wavefabric.cli.collective.facts import show_made
-from wavefabric.cli.collective.solver_options import SolverOptions
 from wavefabric.cli.common.files import check_target, load_fabric
-from wavefabric.cli.common.options import OutputOptions
+from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import StatusLine, print_json
 from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole_elements
-from wavefabric.collectives.synthesis import Links, OpticalNetwork, Synthesis
+from wavefabric.collectives.synthesis import (
+    Links,
+    OpticalNetwork,
+    Synthesis,
+    Undecided,
+    decide_links,
+    least_steps,
+    synthesise,
+)
+from wavefabric.collectives.synthesis.deadline import OutOfTime
 from wavefabric.errors import InputError
 from wavefabric.execution.report import size_words
-from wavefabric.fabric import AnyFabric, Cost, Fabric, PhotonicFabric
+from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import cost
-from wavefabric.fabric.draw.style import time_words
 from wavefabric.fabric.photonic.synthesis_problem import circuit_plan, optical_network
+from wavefabric.units import time_words
 
 #: Collectives whose array is whole on a rank: in as many pieces as ranks, each has one to add or pass on. The
 #: others have a share for every rank as it is.
@@ -55,14 +64,20 @@ def optimal(
     if algorithm.ranks not in (None, fabric.ranks):
         given = f"{algorithm.ranks} given with {fabric.name}"
         raise InputError(f"--ranks: {given}; allowed: its {fabric.ranks} GPUs, or without")
-    photonic = isinstance(fabric, PhotonicFabric)
-    solver.check_fabric(fabric, photonic)
+    solver.check_fabric(fabric)
     if algorithm.pieces is None:
         algorithm = replace(algorithm, pieces=fabric.ranks if collective in _WHOLE else 1)
-    connections = _connections(fabric, solver, begun + solver.seconds)
+    try:
+        if isinstance(fabric, PhotonicFabric):
+            method, k = solver.parse_routes()
+            connections = optical_network(fabric, k, method, begun + solver.seconds)
+        else:
+            connections = links_of(fabric)
+    except OutOfTime:
+        raise solver.too_short() from None
     wanted = _wanted(collective, algorithm, solver.conditions, fabric)
     circuits = None
-    if photonic and output is not None:
+    if isinstance(fabric, PhotonicFabric) and output is not None:
         circuits = output.with_name(output.name.removesuffix(".json") + ".circuits.json")
         check_target(circuits, asked.force, (".json",))
     answer = _solve(wanted, connections, solver, begun, asked.as_json)
@@ -78,37 +93,16 @@ def links_of(fabric: Fabric) -> Links:
 
     Links to switches are left out: they are shared in ways that rounds of chunks do not describe.
     """
-    from wavefabric.collectives.synthesis.problem import Links
-
     number = {name: r for r, name in enumerate(fabric.gpus)}
     width: dict[tuple[int, int], float] = defaultdict(float)
     for link in fabric.links:
         if link.source in number and link.target in number:
             width[number[link.source], number[link.target]] += link.bandwidth
     if not width:
-        raise InputError(
-            f"--fabric: {fabric.name} has switches alone; allowed: GPUs that are linked directly"
-        )
+        given = f"{fabric.name} has switches alone"
+        raise InputError(f"--fabric: {given}; allowed: GPUs that are linked directly")
     least = min(width.values())
     return Links(fabric.ranks, {pair: max(1, int(w / least + 1e-9)) for pair, w in width.items()})
-
-
-def _connections(fabric: AnyFabric, solver: SolverOptions, until: float) -> OpticalNetwork | Links:
-    """The fabric as plain data, unless that takes until after `until`."""
-    from wavefabric.collectives.synthesis.deadline import OutOfTime
-
-    if not isinstance(fabric, PhotonicFabric):
-        return links_of(fabric)
-    method, k = solver.parse_routes()
-    try:
-        return optical_network(fabric, k, method, until)
-    except OutOfTime:
-        raise _too_short(solver) from None
-
-
-def _too_short(solver: SolverOptions) -> InputError:
-    given = f"{solver.seconds:g} s over before the search began"
-    return InputError(f"--time-limit: {given}; allowed: more time")
 
 
 def _wanted(
@@ -145,11 +139,9 @@ def _solve(
 
     The limit counts from `begun`, and leaves time for the plan of the circuits.
     """
-    from wavefabric.collectives.synthesis import Links, Undecided, decide_links, least_steps, synthesise
-
     left = solver.seconds - (time.monotonic() - begun)
     if left <= 0:
-        raise _too_short(solver)
+        raise solver.too_short()
     try:
         with StatusLine(quiet) as say:
             if not isinstance(connections, Links):
@@ -182,37 +174,31 @@ def _about(
     answer: Synthesis, fabric: AnyFabric, size: int, pieces: int | None, circuits: Path | None
 ) -> tuple[list[tuple[str, str]], dict[str, Any], dict[Path, str]]:
     """Lines of the table, facts for JSON, and further files, on a schedule that was found."""
-    facts: dict[str, Any] = {
-        "fabric": fabric.name,
-        "pieces": pieces,
-        "lower_bound": answer.lower_bound,
-        "optimal": answer.optimal,
-        "why": answer.why,
-        "status": answer.status,
-        "seconds": answer.seconds,
-    }
+    names = ("lower_bound", "optimal", "why", "status", "seconds")
+    facts: dict[str, Any] = {"fabric": fabric.name, "pieces": pieces}
+    facts |= {name: getattr(answer, name) for name in names}
     if answer.rounds_of_steps:
         facts["rounds_of_steps"] = answer.rounds_of_steps
     lines = [
-        ("lower bound", _count_text(answer.lower_bound, "round")),
+        ("lower bound", _count(answer.lower_bound, "round")),
         ("optimum", _optimum(answer, fabric, pieces)),
     ]
-    files = {}
-    options: dict[str, Any] = {}
+    files, options, found = {}, {}, []
     if isinstance(fabric, PhotonicFabric):
-        options["plan"] = circuit_plan(answer, fabric)
-        facts["circuits"] = sum(b.lasers for r in options["plan"].rounds for b in r.bundles)
+        options["plan"] = plan = circuit_plan(answer, fabric)
+        facts["circuits"] = sum(bundle.lasers for each in plan.rounds for bundle in each.bundles)
+        found = [("circuits", f"{facts['circuits']} on {fabric.name}")]
         if circuits is not None:
-            files[circuits] = circuits_text(options["plan"])
+            files[circuits] = circuits_text(plan)
     if elements := whole_elements(answer.schedule):
         price = cost(answer.schedule, fabric, size / elements, **options)
-        lines.append(("time", _time_text(price, size)))
         ratio = price.seconds / price.bound.seconds if price.bound.seconds else None
         facts["cost"] = {"bytes": size, "seconds": price.seconds, "bound": vars(price.bound), "ratio": ratio}
-    lines.append(("search took", f"{answer.seconds:.3g} s"))
-    if "circuits" in facts:
-        lines.append(("circuits", f"{facts['circuits']} on {fabric.name}"))
-    return lines, facts, files
+        text = f"{size_words(size)} in {time_words(price.seconds)} on {price.fabric}, {price.model} model"
+        if ratio is not None:
+            text += f"; {ratio:.2f} times the bound of {time_words(price.bound.seconds)} for any schedule"
+        lines.append(("time", text))
+    return [*lines, ("search took", f"{answer.seconds:.3g} s"), *found], facts, files
 
 
 def _optimum(answer: Synthesis, fabric: AnyFabric, pieces: int | None) -> str:
@@ -222,19 +208,82 @@ def _optimum(answer: Synthesis, fabric: AnyFabric, pieces: int | None) -> str:
         best += " over direct links"
     if answer.schedule.name.endswith(" all-reduce"):
         best += " in each half"
-    steps = f"{_count_text(len(answer.rounds_of_steps), 'step')}, " if answer.rounds_of_steps else ""
-    for_pieces = "" if pieces is None else f" for {_count_text(pieces, 'piece')}"
-    return f"{best}: {steps}{_count_text(answer.rounds, 'round')}{for_pieces}; {answer.why}"
+    steps = f"{_count(len(answer.rounds_of_steps), 'step')}, " if answer.rounds_of_steps else ""
+    for_pieces = "" if pieces is None else f" for {_count(pieces, 'piece')}"
+    return f"{best}: {steps}{_count(answer.rounds, 'round')}{for_pieces}; {answer.why}"
 
 
-def _count_text(number: int, what: str) -> str:
+def _count(number: int, what: str) -> str:
     return f"1 {what}" if number == 1 else f"{number} {what}s"
 
 
-def _time_text(price: Cost, size: int) -> str:
-    """What a size takes, and how far that is from the bound."""
-    text = f"{size_words(size)} in {time_words(price.seconds)} on {price.fabric}, {price.model} model"
-    if price.bound.seconds:
-        text += f"; {price.seconds / price.bound.seconds:.2f} times the bound of"
-        text += f" {time_words(price.bound.seconds)} for any schedule"
-    return text
+#: Most shortest routes of a pair, and how many there are by default.
+_MOST_ROUTES, _ROUTES = 64, 4
+
+
+@options("Of optimal and greedy")
+class SolverOptions:
+    """Options of ``optimal`` and ``greedy``, as given."""
+
+    fabric: str | None = option("optimal: for this fabric.", "--fabric", "-f")
+    lasers: int | None = option(
+        "Wavelengths a GPU sends at once. \\[default: optimal, the fabric's; greedy 1]"
+    )
+    waveguides: int | None = option("Between tiles, each way.")
+    messages: Path | None = option("greedy: JSON list of \\[src, dst, elements].")
+    routes: str | None = option(
+        "optimal: of each pair, xy (row first, column first), or shortest:K (K shortest paths). "
+        "\\[default: xy]"
+    )
+    steps: int | None = option(
+        "optimal, electrical: exactly so many steps; exit code 1 if proved impossible."
+    )
+    rounds: int | None = option("optimal: rounds of all steps together. \\[default: --steps]")
+    bytes: str | None = option("optimal: of the whole array, for the time that is shown. \\[default: 64M]")
+    conditions: Path | None = option(
+        "optimal: what is held before and after, a schedule (JSON) without transfers."
+    )
+    time_limit: float | None = option("optimal: seconds. \\[default: 60]")
+    seed: int | None = option("greedy: order of equals. \\[default: 0]")
+
+    @property
+    def seconds(self) -> float:
+        """The time limit."""
+        return 60.0 if self.time_limit is None else self.time_limit
+
+    def too_short(self) -> InputError:
+        """That the limit is over before the solver was asked."""
+        given = f"{self.seconds:g} s over before the search began"
+        return InputError(f"--time-limit: {given}; allowed: more time")
+
+    def check(self, algorithm: AlgorithmOptions) -> None:
+        """Refuse what no fabric allows."""
+        if self.fabric is None:
+            raise InputError("--fabric: none given with optimal; allowed: such as lightpath:2x4, or a file")
+        if not (math.isfinite(self.seconds) and 0 < self.seconds <= 1e6):
+            raise InputError(f"--time-limit: {self.seconds} given; allowed: seconds above 0")
+        refuse(changed(algorithm, "radix", "grid"), "with optimal", "without")
+        for name in ("steps", "rounds"):
+            check_range(f"--{name}", getattr(self, name), 1, 4096, "1 to 4096")
+        if self.rounds is not None and (self.steps is None or self.rounds < self.steps):
+            given = f"{self.rounds} given with {'no' if self.steps is None else self.steps} --steps"
+            raise InputError(f"--rounds: {given}; allowed: with --steps, and as many or more")
+
+    def check_fabric(self, fabric: AnyFabric) -> None:
+        """Refuse what circuits or links have no use for."""
+        if isinstance(fabric, PhotonicFabric):
+            refuse(changed(self, "steps"), f"with photonic {fabric.name}", "with electrical ones")
+        else:
+            refuse(changed(self, "routes"), f"with electrical {fabric.name}", "with photonic ones")
+
+    def parse_routes(self) -> tuple[str, int]:
+        """Method and number of routes: ``xy``, ``shortest``, or ``shortest:K``."""
+        text = self.routes or "xy"
+        method, colon, number = text.partition(":")
+        good = method in ("xy", "shortest") and (not colon or method == "shortest")
+        if colon and not (number.isascii() and number.isdigit() and 1 <= int(number[:4]) <= _MOST_ROUTES):
+            good = False
+        if not good:
+            allowed = f"xy, shortest, or shortest:K with K from 1 to {_MOST_ROUTES}"
+            raise InputError(f"--routes: {text[:60]} given; allowed: {allowed}")
+        return method, int(number[:4]) if colon else _ROUTES

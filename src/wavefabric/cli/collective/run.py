@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, Words, build_by_name, schedule_from
 from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting
 from wavefabric.cli.common.measure import MeasureOptions, RankSession, check_free
-from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options, refuse
+from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
-from wavefabric.cli.common.ranks import is_rank_zero
+from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, on_ranks
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.errors import InputError
-from wavefabric.exchange.launch import environment
 from wavefabric.execution import run_schedule as module
-from wavefabric.fabric import AnyFabric
 
 
 @options()
@@ -32,7 +29,11 @@ class ScheduleRunOptions(OutputOptions):
     factor: int | None = option(FACTOR_HELP)
     dtype: str = option("{wavefabric.execution.data:EXACT}.", default="float32")
     fabric: str | None = option("Predict for this fabric: a name or a file.", "--fabric", "-f")
-    model: str = option("Of the prediction: auto, alpha-beta, flow.", default="auto")
+    model: str = option(
+        "Of the prediction: auto, {wavefabric.fabric.cost_models.cost:COST_MODELS}.",
+        default="auto",
+        also=("auto",),
+    )
     nccl: bool = option("Time NCCL's own operation too.", default=False)
     output: Path | None = option(
         "Folder for the picture and the numbers (JSON); neither is written without.", "--output", "-o"
@@ -43,7 +44,6 @@ class ScheduleRunOptions(OutputOptions):
     )
 
 
-@grouped
 def command(
     algorithm: AlgorithmOptions,
     asked: ScheduleRunOptions,
@@ -70,16 +70,18 @@ def command(
         chosen = changed(asked, "model") | ({} if order is None else {"order": order})
         refuse(chosen, "without --fabric", "with one")
     predicted: Any = None if setting is None else setting.fabric
-    ranks = who.ranks
-    count = max(environment.ranks(), ranks or 1)
+    ranks, count = who.ranks, RankOptions(ranks=who.ranks).count
     schedule: Schedule | Callable[[int], Schedule]
     if words and len(words) == 2:
+
+        def build(elements: int | None) -> Schedule:
+            return build_by_name(*words, replace(algorithm, ranks=count, elements=elements), predicted)
+
         # One for each size; refused before any rank starts.
-        build = partial(_with_elements, *words, replace(algorithm, ranks=count), predicted)
         example, schedule = build(algorithm.elements), build
     else:
         example = schedule = schedule_from(words, algorithm)
-        if ranks is None and environment.ranks() == 1:
+        if ranks is None and not on_ranks():
             count = ranks = example.ranks
         if example.ranks != count:
             file = words[0] if words else ""
@@ -87,22 +89,7 @@ def command(
     if setting is not None and order is not None:
         element_bytes = max(sizes, default=1 << 26) / max(whole_elements(example), 1)
         predicted, _ = setting.in_order(example, element_bytes, asked.model)
-    with RankSession(ranks, who.transports, who.placement, who.device, who.threads, asked.as_json) as job:
-        result = module.run(
-            job.ranks,
-            schedule,
-            sizes,
-            asked.dtype,
-            who.repeats,
-            predicted,
-            asked.nccl,
-            job.say,
-            model=asked.model,
-        )
+    with RankSession(replace(who, ranks=ranks), asked.as_json) as job:
+        measured = job.ranks, schedule, sizes, asked.dtype, who.repeats, predicted, asked.nccl, job.say
+        result = module.run(*measured, model=asked.model)
         job.show(module, result, asked.output, plot)
-
-
-def _with_elements(
-    name: str, collective: str, options: AlgorithmOptions, fabric: AnyFabric | None, elements: int | None
-) -> Schedule:
-    return build_by_name(name, collective, replace(options, elements=elements), fabric)

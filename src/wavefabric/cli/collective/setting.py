@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from wavefabric.cli.collective.circuits import load_circuits
 from wavefabric.cli.common.files import load_fabric
-from wavefabric.cli.common.options import changed, option, options, refuse
-from wavefabric.cli.common.parse import check_seed
+from wavefabric.cli.common.options import changed, check_seed, option, options, refuse
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric
@@ -22,6 +21,8 @@ from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.fabric.rank_order import best_order, depends_on_pair, reordered
 
 _PANEL = "Photonic fabrics"
+#: Options with which circuits are planned.
+_PLANNING = ("routing", "sharing", "oversubscribed", "seed")
 #: Said where ranks are GPUs in order, and another order might take less time.
 ORDER_NOTE = "rank r is GPU r; --order auto looks for a better one"
 Order = Annotated[
@@ -45,11 +46,6 @@ class CircuitOptions:
     seed: int = option("Of random choices.", default=0)
     circuits: Path | None = option("Circuits of this file (JSON), for its fabric.")
     budget: bool = False
-
-    @property
-    def planning(self) -> dict[str, Any]:
-        """Options with which circuits are planned."""
-        return {name: getattr(self, name) for name in ("routing", "sharing", "oversubscribed", "seed")}
 
 
 @options(_PANEL)
@@ -76,16 +72,13 @@ class FabricSetting:
     order: str | None
     numbers: tuple[int, ...] | None
 
-    @property
-    def photonic(self) -> bool:
-        """Whether circuits carry the schedule."""
-        return isinstance(self.fabric, PhotonicFabric)
-
     def plan_circuits(self, schedule: Schedule) -> CircuitPlan:
         """The circuits of the file, or planned now; proved to carry the schedule if they come from a file."""
         assert isinstance(self.fabric, PhotonicFabric)
         if self.plan is None:
-            return plan_circuits(schedule, self.fabric, **self.options.planning)
+            return plan_circuits(
+                schedule, self.fabric, **{name: getattr(self.options, name) for name in _PLANNING}
+            )
         check_plan(self.plan, schedule)
         return self.plan
 
@@ -116,23 +109,19 @@ def make_setting(fabric: str | None, options: CircuitOptions, order: str | None)
     if options.circuits is not None and (named is None or isinstance(named, PhotonicFabric)):
         plan = load_circuits(options.circuits)
         if named not in (None, plan.fabric):
-            raise InputError(
-                f"--circuits: {options.circuits} is for {plan.fabric.name}; allowed: this fabric, or no "
-                "--fabric"
-            )
+            given = f"{options.circuits} is for {plan.fabric.name}"
+            raise InputError(f"--circuits: {given}; allowed: this fabric, or no --fabric")
         named = plan.fabric
-        refuse(changed(options, *options.planning), "with --circuits", "one of the two")
-    assert named is not None
+        refuse(changed(options, *_PLANNING), "with --circuits", "one of the two")
+    if named is None:
+        raise InputError("--fabric: none given; allowed: a name such as lightpath:4x8 or dgx-1, or a file")
     if not isinstance(named, PhotonicFabric):
-        _check_electrical(named.name, options, order)
+        others = [field.name for field in fields(options) if field.name != "seed"]
+        refuse(changed(options, *others), f"with electrical {named.name}", "with photonic ones")
+        if order != "auto":
+            allowed = "with photonic ones, or --order auto"
+            refuse(changed(options, "seed"), f"with electrical {named.name}", allowed)
     return FabricSetting(named, options, plan, order, check_order(order, named))
-
-
-def _check_electrical(name: str, options: CircuitOptions, order: str | None) -> None:
-    others = [field.name for field in fields(options) if field.name != "seed"]
-    refuse(changed(options, *others), f"with electrical {name}", "with photonic ones")
-    if order != "auto":
-        refuse(changed(options, "seed"), f"with electrical {name}", "with photonic ones, or --order auto")
 
 
 def check_order(text: str | None, fabric: AnyFabric) -> tuple[int, ...] | None:

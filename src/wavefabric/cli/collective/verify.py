@@ -9,10 +9,15 @@ import typer
 
 from wavefabric.cli.collective.algorithm import read_proved
 from wavefabric.cli.collective.circuits import load_circuits
-from wavefabric.cli.collective.facts import circuit_facts, circuit_notes, msccl_facts, msccl_text
+from wavefabric.cli.collective.facts import (
+    circuit_facts,
+    circuit_notes,
+    msccl_facts,
+    msccl_text,
+    schedule_facts,
+)
 from wavefabric.cli.common.files import naming
-from wavefabric.cli.common.options import grouped, option, options
-from wavefabric.cli.common.ranks import rank_zero_only
+from wavefabric.cli.common.options import option, options
 from wavefabric.cli.common.show import print_json
 from wavefabric.collectives.conditions import kind
 from wavefabric.errors import InputError
@@ -32,8 +37,6 @@ class VerifyOptions:
     as_json: bool = option("Print as JSON and nothing else.", "--json", default=False)
 
 
-@grouped
-@rank_zero_only
 def command(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Schedules: JSON, or MSCCL XML.")],
     asked: VerifyOptions,
@@ -49,10 +52,16 @@ def command(
         print_json(verified)
         return
     for facts in verified:
-        typer.echo(f"ok: {facts['file']}: {facts['schedule']}: {_text(facts)}")
-        if "circuits" in facts:
-            for line in circuit_notes(facts["circuits"], facts["circuits"]["laser_bandwidth"]):
-                typer.echo(line)
+        counts = ", ".join(f"{facts[name]} {name}" for name in ("ranks", "rounds", "transfers"))
+        text = f"ok: {facts['file']}: {facts['schedule']}: {facts['collective']}, {counts}"
+        if "msccl" in facts:
+            text += f"; {msccl_text(facts['msccl'])}"
+        plan = facts.get("circuits", {})
+        if plan:
+            text += f"; {plan['circuits']} circuits in {plan['rounds']} set-ups on {plan['fabric']}"
+        typer.echo(text)
+        for line in circuit_notes(plan, plan.get("laser_bandwidth", 0.0)):
+            typer.echo(line)
 
 
 def verify_file(path: Path, circuits: Path | None, expect: str | None = None) -> dict[str, Any]:
@@ -62,16 +71,9 @@ def verify_file(path: Path, circuits: Path | None, expect: str | None = None) ->
     if expect not in (None, collective):
         does = "no named collective" if collective == "custom" else collective
         raise InputError(f"--expect: {expect} given, but {path} does {does}; allowed: one that does {expect}")
-    facts: dict[str, Any] = {
-        "file": str(path),
-        "schedule": schedule.name,
-        "collective": collective,
-        "ranks": schedule.ranks,
-        "rounds": schedule.communication_rounds,
-        "transfers": int(schedule.transfers.size),
-        "verified": True,
-        **msccl_facts(schedule),
-    }
+    names = ("schedule", "collective", "ranks", "rounds", "transfers", "verified")
+    known = schedule_facts(schedule)
+    facts = {"file": str(path), **{name: known[name] for name in names}, **msccl_facts(schedule)}
     if circuits is not None:
         plan = load_circuits(circuits)
         with naming(circuits):
@@ -85,14 +87,3 @@ def verify_file(path: Path, circuits: Path | None, expect: str | None = None) ->
             **circuit_facts(plan),
         }
     return facts
-
-
-def _text(facts: dict[str, Any]) -> str:
-    """What was verified, in words."""
-    counts = ", ".join(f"{facts[name]} {name}" for name in ("ranks", "rounds", "transfers"))
-    text = f"{facts['collective']}, {counts}"
-    if "msccl" in facts:
-        text += f"; {msccl_text(facts)}"
-    if circuits := facts.get("circuits"):
-        text += f"; {circuits['circuits']} circuits in {circuits['rounds']} set-ups on {circuits['fabric']}"
-    return text

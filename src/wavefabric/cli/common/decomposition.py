@@ -84,5 +84,5 @@ def _shape(file: Path) -> tuple[int, int, int]:
     from wavefabric.acoustics.kwave.format import Reader
 
     with Reader(file) as reader:
-        x, y, z = (int(reader.scalar(name, "long")) for name in ("Nx", "Ny", "Nz"))
+        x, y, z = (int(reader.scalar(name)) for name in ("Nx", "Ny", "Nz"))
     return x, y, z

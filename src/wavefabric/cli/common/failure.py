@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable
 
 from wavefabric.errors import InputError, MissingExtra, one_line
+from wavefabric.exchange.launch import dev_shm, environment, rank_status
 from wavefabric.system.interrupt import INTERRUPTED, TERMINATED
 
 BAD_INPUT, FAILED = 2, 1
@@ -33,13 +34,13 @@ def show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 def describe(error: BaseException) -> str:
     """What to tell a user about an error."""
-    if isinstance(error, OSError) and error.strerror:
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror}"
-    if isinstance(error, MemoryError):
-        return f"memory: {error or 'not enough for this run'}"
-    if isinstance(error, (InputError, MissingExtra)):
-        return str(error)
+    match error:
+        case InputError() | MissingExtra():
+            return str(error)
+        case MemoryError():
+            return f"memory: {str(error) or 'not enough for this run'}"
+        case OSError() if error.strerror:
+            return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return f"{type(error).__name__}: {error}"
 
 
@@ -49,8 +50,6 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
     ``code`` and ``message`` (one line, or nothing) are this rank's; ``error`` is shown with its traceback by
     the rank that speaks. Gives the highest exit code of all ranks.
     """
-    from wavefabric.exchange.launch import environment, rank_status
-
     if code == 0:
         rank_status.exits(0)
         return 0
@@ -119,8 +118,6 @@ def _later(seconds: float, code: int, first: Callable[[], object] = lambda: None
     """End this process if it is still there then: MPI may wait for others for ever."""
 
     def end() -> None:
-        from wavefabric.exchange.launch import dev_shm
-
         first()
         dev_shm.remove_own()
         os._exit(code)

@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wavefabric.cli.common.options import check_range
 from wavefabric.errors import InputError
+from wavefabric.files import text as text_file
 from wavefabric.files.input import MOST_TEXT
 from wavefabric.files.output import check_output, replacing
 
@@ -32,9 +34,7 @@ def naming(path: Path) -> Iterator[None]:
 
 def read_text(path: Path, what: str, most: int = MOST_TEXT) -> str:
     """Text of a file of at most so many bytes."""
-    from wavefabric.files import text
-
-    return text.read_text(path, what, most).removeprefix("\ufeff")
+    return text_file.read_text(path, what, most).removeprefix("\ufeff")
 
 
 def read_json(path: Path, what: str) -> Any:
@@ -75,18 +75,17 @@ def check_target(
 
 def write_all(texts: Mapping[Path, str], force: bool = False, key: str = "--output") -> list[Path]:
     """Write files; nothing is replaced before all of them are whole on the disk."""
-    paths = list(texts)
-    for path in paths:
+    for path in texts:
         check_output(path, force, key)
     path = Path()
     try:
         with contextlib.ExitStack() as stack:
-            for path in paths:
-                stack.enter_context(replacing(path)).write_text(texts[path], encoding="utf-8")
+            for path, text in texts.items():
+                stack.enter_context(replacing(path)).write_text(text, encoding="utf-8")
     except OSError as error:
         fault = f"{path} cannot be written ({error.strerror})"
         raise InputError(f"{key}: {fault}; allowed: a name in a folder that can be written") from None
-    return paths
+    return list(texts)
 
 
 def load_fabric(text: str, lasers: int | None = None, waveguides: int | None = None) -> AnyFabric:
@@ -106,8 +105,7 @@ def load_fabric(text: str, lasers: int | None = None, waveguides: int | None = N
         if not isinstance(fabric, PhotonicFabric):
             given = f"{value} given with electrical {fabric.name}"
             raise InputError(f"--{name}: {given}; allowed: with photonic ones")
-        if not 1 <= value <= 4096:
-            raise InputError(f"--{name}: {value} given; allowed: 1 to 4096")
+        check_range(f"--{name}", value, 1, 4096, "1 to 4096")
         follows = {"serdes_ports": None} if name == "lasers" else {"fibres": min(fabric.fibres, value)}
         label = f"{fabric.name}, {value} {name[:-1] if value == 1 else name}"
         fabric = replace(fabric, name=label, **{name: value}, **follows)

@@ -4,61 +4,68 @@ from __future__ import annotations
 
 import json
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from wavefabric.cli.common import ranks as common_ranks
-from wavefabric.cli.common.options import options
+from wavefabric.cli.common.options import option, options
 from wavefabric.cli.common.parse import parse_list
+from wavefabric.cli.common.ranks import PANEL, PLACEMENT_HELP, RANKS_HELP, RankOptions
 from wavefabric.cli.common.show import StatusLine, console, plain
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
     from wavefabric.execution.ranks import Ranks
 
-TRANSPORTS_HELP = "p2p, nccl, mpi-cuda, mpi, comma between, or all."
-Transports = Annotated[
-    str,
-    typer.Option("--transports", "--transport", help=TRANSPORTS_HELP, rich_help_panel=common_ranks.PANEL),
-]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda: a GPU for each rank.")]
-Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads of a rank.")]
-Repeats = Annotated[int, typer.Option("--repeats", help="Samples of each time; the median counts.")]
+
+@options()
+class RankedOptions:
+    """Who measures."""
+
+    transports: str = option(
+        "p2p, nccl, mpi-cuda, mpi, comma between, or all.",
+        "--transports",
+        "--transport",
+        default="all",
+        panel=PANEL,
+    )
+    ranks: int | None = option(RANKS_HELP, panel=PANEL)
+    placement: str | None = option(PLACEMENT_HELP, panel=PANEL)
+    device: str = option("auto, cpu or cuda: a GPU for each rank.", default="auto")
+    threads: int | None = option("CPU threads of a rank.")
 
 
-@options(common_ranks.PANEL)
-class MeasureOptions:
+@options()
+class MeasureOptions(RankedOptions):
     """Who measures, and how often."""
 
-    transports: Transports = "all"
-    ranks: common_ranks.Ranks = None
-    placement: common_ranks.Placement = None
-    device: Device = "auto"
-    threads: Threads = None
-    repeats: Repeats = 5
+    repeats: int = option("Samples of each time; the median counts.", default=5)
 
 
 class RankSession:
     """Starts ranks if they are not there, opens their communicators, and lets only rank 0 print."""
 
-    def __init__(self, count, transports, placement, device, threads, as_json, least=2):
-        from wavefabric.exchange.launch import environment
+    def __init__(self, who: RankedOptions, as_json: bool, least: int = 2):
         from wavefabric.execution.ranks import Ranks
 
-        names = parse_list(transports)
-        transport = "mpi-cuda" if _shows_device_memory(names, device) and (count or 1) > 1 else None
-        options = common_ranks.RankOptions(
-            ranks=count, transport=transport, placement=placement, device=device, threads=threads
+        names = parse_list(who.transports)
+        several = (who.ranks or 1) > 1
+        transport = "mpi-cuda" if several and _shows_device_memory(names, who.device) else None
+        chosen = RankOptions(
+            ranks=who.ranks,
+            transport=transport,
+            placement=who.placement,
+            device=who.device,
+            threads=who.threads,
         )
-        options.check()
-        if environment.ranks() == 1 and environment.expected_ranks() is None:
-            common_ranks.start(options, None, lambda: _ring(options.count), as_json)
-
-        gpus = options.gpus(lambda: _ring(options.count)) if options.count > 1 else None
-        self.ranks: Ranks = Ranks(names, device, threads, gpus, least)
+        chosen.check()
+        common_ranks.start(chosen, None, lambda: _ring(chosen.count), as_json)
+        gpus = chosen.gpus(lambda: _ring(chosen.count)) if common_ranks.on_ranks() else None
+        self.ranks: Ranks = Ranks(names, who.device, who.threads, gpus, least)
         common_ranks.opened = self.ranks.base
         self._prints, self._as_json = self.ranks.rank == 0, as_json
         self._status = StatusLine(as_json or not self._prints)
@@ -81,8 +88,6 @@ class RankSession:
 
 def _shows_device_memory(transports: list[str], device: str) -> bool:
     """Whether mpiexec should be told to let MPI see device memory."""
-    from importlib.util import find_spec
-
     if device == "cpu":
         return False
     from wavefabric.device.select import cuda_count
@@ -113,22 +118,20 @@ def show_measurement(
     module: ModuleType, result: dict[str, Any], as_json: bool, output: Path | None, plot: bool | None
 ) -> None:
     """Print tables or JSON; write ``NAME.png``, and ``NAME.json`` if there is a folder."""
-    name, written = result["benchmark"], []
-    result = plain(result)
-    folder = output or Path()
+    written, result = [], plain(result)
+    stem = (output or Path()) / result["benchmark"]
     if plot is None:
         plot = not as_json or output is not None
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        stem.parent.mkdir(parents=True, exist_ok=True)
         if output is not None:
-            numbers = folder / f"{name}.json"
-            numbers.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-            written.append(numbers)
+            written.append(stem.with_name(f"{stem.name}.json"))
+            written[0].write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         if plot:
-            picture = folder / f"{name}.png"
+            picture = stem.with_name(f"{stem.name}.png")
             written += module.plot(result, picture) or [picture]
     except OSError as error:
-        raise InputError(f"--output: {folder} cannot be used ({error.strerror})") from None
+        raise InputError(f"--output: {stem.parent} cannot be used ({error.strerror})") from None
     if as_json:
         typer.echo(json.dumps(result))
         return

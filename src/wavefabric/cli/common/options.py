@@ -8,12 +8,14 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, TypeVar, dataclass_transform, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 import typer
 import typer.core
+import typer.main
 
 from wavefabric.errors import InputError
+from wavefabric.exchange.launch import environment
 
 _T = TypeVar("_T")
 #: A tuple or dict of the library, whose words are allowed: ``{module:NAME}``.
@@ -66,7 +68,7 @@ def refuse(given: dict[str, Any], why: str, allowed: str) -> None:
         raise InputError(f"--{name.replace('_', '-')}: {shown}given {why}; allowed: {allowed}")
 
 
-def grouped(command: Callable) -> Callable:
+def grouped(command: Callable, all_ranks: bool) -> Callable:
     """A command that takes `options` classes: each of their fields becomes an option."""
     groups: dict[str, tuple[type, list[str]]] = {}
     parameters = []
@@ -80,6 +82,8 @@ def grouped(command: Callable) -> Callable:
 
     @functools.wraps(command)
     def call(**given: Any) -> Any:
+        if not all_ranks and environment.rank() > 0:
+            return None
         made = {
             name: group(**{field: given.pop(field) for field in fields})
             for name, (group, fields) in groups.items()
@@ -92,18 +96,17 @@ def grouped(command: Callable) -> Callable:
 
 
 def _parameters(group: type) -> Iterable[inspect.Parameter]:
-    """Of an `options` class: a parameter for each field that is an option, or annotated as one."""
+    """Of an `options` class: a parameter for each field that is an option."""
     hints = get_type_hints(group, include_extras=True)
     for field in dataclasses.fields(group):
-        hint, how = hints[field.name], field.metadata
-        if how:
+        if how := field.metadata:
             names = how["names"] or (f"--{field.name.replace('_', '-')}",)
+            more = dict(how["more"])
             if match := _LISTED.search(how["help"]):
-                how["more"]["callback"] = _only(names[0], match, how["also"])
+                more["callback"] = _only(names[0], match, how["also"])
             panel = how["panel"] or getattr(group, "panels", {}).get(field.name)
-            shown = typer.Option(*names, help=how["help"], rich_help_panel=panel, **how["more"])
-            hint = Annotated[hint, shown]
-        if get_origin(hint) is Annotated:
+            shown = typer.Option(*names, help=how["help"], rich_help_panel=panel, **more)
+            hint = Annotated[hints[field.name], shown]
             parameter = inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY)
             yield parameter.replace(default=field.default, annotation=hint)
 
@@ -119,6 +122,17 @@ def _only(name: str, match: re.Match[str], also: tuple[str, ...]) -> Callable[..
 
 def _words(match: re.Match[str]) -> tuple[str, ...]:
     return tuple(getattr(importlib.import_module(match[1]), match[2]))
+
+
+def check_range(name: str, value: float | None, least: float, most: float, allowed: str) -> None:
+    """Refuse a number outside a range; None is none."""
+    if value is not None and not least <= value <= most:
+        raise InputError(f"{name}: {value} given; allowed: {allowed}")
+
+
+def check_seed(seed: int | None) -> None:
+    """Refuse a negative seed."""
+    check_range("--seed", seed, 0, float("inf"), "whole numbers from 0")
 
 
 def check_choice(name: str, value: str, allowed: Iterable[str]) -> None:
@@ -141,6 +155,30 @@ class Command(typer.core.TyperCommand):
             if text := getattr(param, "help", None):
                 param.help = full_help(text)  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)
+
+
+def register(app: typer.Typer, name: str, command: Callable, all_ranks: bool = False) -> None:
+    """Add a command whose parameters may be `options` classes; others than rank 0 leave most at once."""
+    app.command(name, cls=Command)(grouped(command, all_ranks))
+
+
+def lazy_group(app: typer.Typer, name: str, help: str) -> None:
+    """Add the commands of ``wavefabric.cli.NAME.app``, which is imported when one is asked for."""
+
+    class Group(typer.core.TyperGroup):
+        @functools.cached_property
+        def _loaded(self) -> Any:
+            return typer.main.get_group(importlib.import_module(f"wavefabric.cli.{name}.app").app)
+
+        @property
+        def commands(self) -> Any:
+            return self._loaded.commands
+
+        @commands.setter
+        def commands(self, value: Any) -> None:
+            """There are none before the module is imported."""
+
+    app.add_typer(typer.Typer(name=name, help=help, cls=Group, no_args_is_help=True))
 
 
 @options()

@@ -71,14 +71,3 @@ def _bytes(word: str, text: str, key: str) -> int:
             f"{key}: {text} given; allowed: bytes such as 64M, 64K,1M or 64K:1G (K, M, G: 2^10, …)"
         )
     return size
-
-
-def check_range(name: str, value: float | None, least: float, most: float, allowed: str) -> None:
-    """Refuse a number outside a range; None is none."""
-    if value is not None and not least <= value <= most:
-        raise InputError(f"{name}: {value} given; allowed: {allowed}")
-
-
-def check_seed(seed: int | None) -> None:
-    """Refuse a negative seed."""
-    check_range("--seed", seed, 0, math.inf, "whole numbers from 0")

@@ -1,17 +1,24 @@
-"""Progress of a run: a bar on a terminal, lines in a log; on rank 0 only."""
+"""Progress of a run, on rank 0 only: a bar on a terminal, lines in a log; and its end, also by Ctrl-C."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import typer
+
 from wavefabric.cli.common.ranks import is_rank_zero
-from wavefabric.system.progress import Progress, Silent
+from wavefabric.errors import InputError
+from wavefabric.system.interrupt import exit_code
+from wavefabric.system.progress import Progress
 
 
-class Bar:
+class Bar(Progress):
     """A bar with the time left on stderr; a further `start` replaces the one before."""
 
     def __init__(self) -> None:
@@ -51,7 +58,7 @@ class Bar:
             self._bar = None
 
 
-class Lines(Silent):
+class Lines(Progress):
     """A line on stdout every so many percent (1 to 100), for logs."""
 
     def __init__(self, percent: int):
@@ -83,28 +90,64 @@ class Lines(Silent):
 def make_progress(quiet: bool = False, percent: int | None = None) -> Progress:
     """A bar if stderr is a terminal, or leads to the launcher's; else lines, if ``percent`` is given."""
     if quiet or not is_rank_zero():
-        return Silent()
+        return Progress()
     if sys.stderr.isatty() or _columns():
         return Bar()
-    return Silent() if percent is None else Lines(percent)
+    return Progress() if percent is None else Lines(percent)
 
 
 def announce_compiling(quiet: bool = False) -> None:
     """One line on stderr should this run have to compile kernels; nothing if they are in Numba's cache."""
     from wavefabric.device import compiling
 
-    compiling.before_first(None if quiet or not is_rank_zero() else _compiling)
+    line = "compiling kernels for this processor, about 15 s; later runs find them in the cache"
 
+    def say() -> None:
+        print(f"wavefabric: {line}", file=sys.stderr, flush=True)
 
-def _compiling() -> None:
-    print(
-        "wavefabric: compiling kernels for this processor, about 15 s; later runs find them in the cache",
-        file=sys.stderr,
-        flush=True,
-    )
+    compiling.before_first(None if quiet or not is_rank_zero() else say)
 
 
 def _columns() -> int:
     """Columns of the launcher's terminal, on its ranks; else 0."""
     text = os.environ.get("WAVEFABRIC_TERMINAL", "")
     return int(text) if text.isdecimal() else 0
+
+
+@contextlib.contextmanager
+def guarded(
+    progress: Progress,
+    checkpoint: Path | None,
+    abandon: Callable[[bool], object] | None = None,
+    command: str = "the same command",
+) -> Iterator[None]:
+    """Run inside: ends the progress; after Ctrl-C or SIGTERM tells of the checkpoint, and exits.
+
+    After any failure ``abandon`` is called with whether there is a checkpoint: then output is kept.
+    """
+    try:
+        yield
+    except BaseException as error:
+        progress.finish()  # before anything is said
+        saved = checkpoint is not None and checkpoint.exists()
+        if abandon is not None:
+            abandon(saved)
+        if not isinstance(error, KeyboardInterrupt):
+            raise
+        if is_rank_zero():
+            left = f"{command} goes on from {checkpoint}" if saved else "no checkpoint yet"
+            print(f"wavefabric: interrupted; {left}", file=sys.stderr)
+        raise typer.Exit(exit_code()) from None
+    finally:
+        progress.finish()
+
+
+@contextlib.contextmanager
+def naming_no_resume() -> Iterator[None]:
+    """Say which option does what is advised for a checkpoint that cannot be used."""
+    try:
+        yield
+    except InputError as error:
+        if not str(error).endswith("to start anew"):
+            raise
+        raise InputError(f"{error} (--no-resume)") from None

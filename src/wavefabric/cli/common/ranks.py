@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.errors import InputError, quoted
+from wavefabric.exchange.launch import environment, launcher
 from wavefabric.system.machine import usable_threads
 
 if TYPE_CHECKING:
@@ -28,71 +28,47 @@ arguments: list[str] = []
 #: The communicator of this process, once there is one of several ranks.
 opened: Communicator | None = None
 
-Ranks = Annotated[
-    int | None,
-    typer.Option("--ranks", help="Processes, each with a GPU or CPU threads.", rich_help_panel=PANEL),
-]
-Placement = Annotated[
-    str | None,
-    typer.Option(
-        "--placement",
-        help="GPU of each rank: a file, or auto (least traffic over slow links).",
-        rich_help_panel=PANEL,
-    ),
-]
+RANKS_HELP = "Processes, each with a GPU or CPU threads."
+PLACEMENT_HELP = "GPU of each rank: a file, or auto (least traffic over slow links)."
 
 
 def on_ranks() -> bool:
     """Whether this process is one of several ranks."""
-    from wavefabric.exchange.launch import environment
-
     return environment.ranks() > 1
 
 
 def is_rank_zero() -> bool:
     """Whether this process is the one that prints."""
-    from wavefabric.exchange.launch import environment
-
     return environment.rank() == 0
 
 
-def rank_zero_only(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that other ranks leave at once."""
-
-    @functools.wraps(command)
-    def call(*arguments: Any, **options: Any) -> None:
-        if is_rank_zero():
-            command(*arguments, **options)
-
-    return call
+def is_alone() -> bool:
+    """Whether nobody started this process as a rank."""
+    return environment.ranks() == 1 and environment.expected_ranks() is None
 
 
 @options(PANEL)
 class RankOptions:
     """Options of several ranks; device and threads are those of the command."""
 
-    ranks: Ranks = None
+    ranks: int | None = option(RANKS_HELP)
     transport: str | None = option(
         "How they talk: {wavefabric.exchange.transports:TRANSPORTS}. \\[default: auto]"
     )
-    placement: Placement = None
+    placement: str | None = option(PLACEMENT_HELP)
     device: str | None = None
     threads: int | None = None
 
     @property
     def count(self) -> int:
         """Ranks that will run, however they are started."""
-        from wavefabric.exchange.launch import environment
-
         return max(environment.ranks(), self.ranks or 1)
 
     def check(self) -> None:
         """Refuse what cannot be, before anything starts."""
-        from wavefabric.exchange.launch import environment
-
         self._check_count(environment.ranks())
         placement = changed(self, "placement")
-        if self.count == 1 and environment.expected_ranks() is None:
+        if self.count == 1 and is_alone():
             refuse(changed(self, "transport", "placement"), "for one rank", "with --ranks 2 or more")
         if self.device == "cpu":
             if self.transport not in ("auto", "mpi"):
@@ -104,27 +80,26 @@ class RankOptions:
             self.gpus(None)
 
     def _check_count(self, started: int) -> None:
+        asked, allowed = changed(self, "ranks"), ""
         if self.ranks is not None and self.ranks < 1:
-            raise InputError(f"--ranks: {self.ranks} given; allowed: a whole number from 1")
-        if started == 1 and self.ranks is not None and self.ranks > MOST_RANKS:
-            raise InputError(f"--ranks: {quoted(self.ranks)} given; allowed: 1 to {MOST_RANKS}")
-        if must_start(self) and self.count > (most := most_ranks()):
-            raise InputError(f"--ranks: {self.count} given; allowed: 1 to {most} on this machine")
-        if started > 1 and self.ranks not in (None, started):
-            raise InputError(
-                f"--ranks: {self.ranks} given, but {started} were started; allowed: {started}, or without"
-            )
+            allowed = "a whole number from 1"
+        elif started == 1 and self.ranks is not None and self.ranks > MOST_RANKS:
+            asked, allowed = {"ranks": quoted(self.ranks)}, f"1 to {MOST_RANKS}"
+        elif must_start(self) and self.count > (most := most_ranks()):
+            allowed = f"1 to {most} on this machine"
+        elif started > 1 and self.ranks not in (None, started):
+            allowed = f"{started}, as were started, or without"
+        if allowed:
+            raise InputError(f"--ranks: {asked['ranks']} given; allowed: {allowed}")
 
     def gpus(self, schedule: Callable[[], Schedule] | None, quiet: bool = True) -> list[int] | None:
         """GPU of each rank of this host, None where no placement was asked for.
 
         ``schedule`` gives what the ranks will exchange, for ``auto``.
         """
-        from wavefabric.exchange.launch import environment
-
         if self.placement is None:
             return None
-        here = environment.local_size() if environment.ranks() > 1 else self.count
+        here = environment.local_size() if on_ranks() else self.count
         chosen = os.environ.get(environment.PLACEMENT)
         if chosen and environment.expected_ranks() is not None:
             return [int(word) for word in chosen.split()]
@@ -133,17 +108,15 @@ class RankOptions:
 
             return read_placement(self.placement, here)
         if here != self.count:
-            raise InputError(
-                "--placement: auto given with ranks on several hosts; allowed: a file, for one host"
-            )
+            given = "auto given with ranks on several hosts"
+            raise InputError(f"--placement: {given}; allowed: a file, for one host")
         from wavefabric.exchange.placement import best_placement
         from wavefabric.system import gpu_topology
 
         topology = gpu_topology.query()
         if topology is None or schedule is None:
-            raise InputError(
-                "--placement: auto given, but nvidia-smi topo -m names no GPUs; allowed: a file, or without"
-            )
+            given = "auto given, but nvidia-smi topo -m names no GPUs"
+            raise InputError(f"--placement: {given}; allowed: a file, or without")
         best = best_placement(schedule(), topology)
         if not quiet:
             typer.echo(str(best))
@@ -152,9 +125,7 @@ class RankOptions:
 
 def must_start(options: RankOptions) -> bool:
     """Whether this process has to start the ranks: several were asked for, and none has been started."""
-    from wavefabric.exchange.launch import environment
-
-    return environment.ranks() == 1 and environment.expected_ranks() is None and options.count > 1
+    return is_alone() and options.count > 1
 
 
 def start(
@@ -166,9 +137,7 @@ def start(
     """
     if not must_start(options):
         return
-    from wavefabric.exchange.launch.launcher import LaunchOptions, launch
-
-    launched = LaunchOptions(
+    launched = launcher.LaunchOptions(
         list(arguments),
         options.count,
         options.transport or "auto",
@@ -177,26 +146,26 @@ def start(
         checkpoint,
     )
     sys.stdout.flush()
-    raise typer.Exit(launch(launched))
+    raise typer.Exit(launcher.launch(launched))
 
 
 def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bool) -> Communicator | None:
     """The communicator of several ranks, None for one; collective."""
     global opened
-    from wavefabric.exchange import world
-    from wavefabric.exchange.launch import environment
-
-    if environment.ranks() == 1 and environment.expected_ranks() is None:
+    if is_alone():
         return None
     from wavefabric.device import get_device
     from wavefabric.device.select import cuda_count
+    from wavefabric.exchange import world
 
     device = options.device or "auto"
-    gpus = options.gpus(schedule, quiet or environment.rank() > 0)
+    gpus = options.gpus(schedule, quiet or not is_rank_zero())
     if device == "cpu" or (device == "auto" and not cuda_count()):
         if gpus is not None:
             raise InputError(f"--placement: {options.placement} given, but there are no GPUs here")
-        device = get_device("cpu", options.threads or default_threads())
+        # What the launcher says, else a share of what may be used.
+        share = max(1, usable_threads() // environment.local_size())
+        device = get_device("cpu", options.threads or environment.threads() or share)
     opened = world(options.transport or "auto", device, gpus)
     return opened
 
@@ -204,10 +173,3 @@ def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bo
 def most_ranks() -> int:
     """Ranks that are started here at most: eight for each hardware thread, and 16 on any machine."""
     return max(16, 8 * usable_threads())
-
-
-def default_threads() -> int:
-    """CPU threads of a rank: what its launcher says, else its share of what it may use."""
-    from wavefabric.exchange.launch import environment
-
-    return environment.threads() or max(1, usable_threads() // environment.local_size())

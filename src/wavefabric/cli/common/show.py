@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wavefabric.errors import visible
+from wavefabric.exchange.launch import environment
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,32 +51,30 @@ def console(markup: bool = False) -> Console:
     """
     from rich.console import Console
 
-    from wavefabric.exchange.launch import environment
-
     own = sys.stdout.isatty() and environment.ranks() == 1
     return Console(highlight=False, markup=markup, width=None if own else 120)
 
 
-def table(right: Sequence[str] = (), left: Sequence[str] = (), title: str | None = None) -> Table:
-    """A table with a rule below its headings: columns of numbers, then columns of text that may wrap."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]] = (), title: str | None = None) -> Table:
+    """A table with a rule below its headings: numbers; text that may wrap (``<``) or may not (``|``)."""
     from rich import box
     from rich.table import Table
 
     made = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in right:
-        made.add_column(heading, justify="right", no_wrap=True)
-    for heading in left:
-        made.add_column(heading, overflow="fold")
+    for heading in columns:
+        justify, wraps = "left" if heading[0] in "<|" else "right", heading[0] == "<"
+        made.add_column(heading.lstrip("<|"), justify=justify, no_wrap=not wraps, overflow="fold")
+    for row in rows:
+        made.add_row(*row)
     return made
 
 
 def pairs_table(lines: Iterable[tuple[str, str]]) -> Table:
     """Names and values as a table without lines."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    made = Table(show_header=False, box=None, pad_edge=False)
-    made.add_column(style="bold", no_wrap=True)
-    made.add_column(overflow="fold")
+    columns = Column(style="bold", no_wrap=True), Column(overflow="fold")
+    made = Table(*columns, show_header=False, box=None, pad_edge=False)
     for name, text in lines:
         made.add_row(name, visible(text))  # it may be a file's
     return made
@@ -92,21 +92,15 @@ class StatusLine:
     """What is being computed, on a terminal only; gone when done."""
 
     def __init__(self, quiet: bool):
-        self._status: Any = None
+        self._status: Any = contextlib.nullcontext()
         if not quiet and sys.stderr.isatty():
             from rich.console import Console
 
             self._status = Console(stderr=True).status("")
 
     def __enter__(self):
-        if self._status is not None:
-            self._status.start()
-        return self._say
-
-    def _say(self, line: str) -> None:
-        if self._status is not None:
-            self._status.update(line)
+        self._status.__enter__()
+        return getattr(self._status, "update", lambda line: None)
 
     def __exit__(self, *_):
-        if self._status is not None:
-            self._status.stop()
+        self._status.__exit__(None, None, None)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from wavefabric.cli.common.options import Command
+from wavefabric.cli.common.options import register
 from wavefabric.cli.fabric import measure, routes, show
 
 app = typer.Typer()
-for name, module in (("show", show), ("routes", routes), ("measure", measure)):
-    app.command(name, cls=Command)(module.command)
+register(app, "show", show.command)
+register(app, "routes", routes.command)
+register(app, "measure", measure.command, all_ranks=True)

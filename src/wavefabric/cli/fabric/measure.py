@@ -6,7 +6,7 @@ from pathlib import Path
 
 from wavefabric.cli.common.files import check_target
 from wavefabric.cli.common.measure import MeasureOptions, RankSession
-from wavefabric.cli.common.options import OutputOptions, grouped, option, options
+from wavefabric.cli.common.options import OutputOptions, option, options
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
 from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import print_written
@@ -28,7 +28,6 @@ class FabricOptions(OutputOptions):
     output: Path | None = option("Fabric (TOML).", "--output", "-o")
 
 
-@grouped
 def command(asked: FabricOptions, who: MeasureOptions) -> None:
     """Measure latency and bandwidth between all ranks, and what they share; write a fabric.
 
@@ -43,7 +42,7 @@ def command(asked: FabricOptions, who: MeasureOptions) -> None:
     sizes = optional_sizes(asked.sizes, asked.factor)
     if not 0 < residual < 1e6:
         raise InputError(f"--residual: {residual} given; allowed: percent above 0")
-    with RankSession(who.ranks, who.transports, who.placement, who.device, who.threads, asked.as_json) as job:
+    with RankSession(who, asked.as_json) as job:
         result = module.run(job.ranks, sizes, who.repeats, asked.name, job.say, residual / 100)
         job.show(module, result, None, False)
         if output is None:

@@ -10,17 +10,23 @@ import numpy as np
 import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, read_rows
-from wavefabric.cli.common.options import OutputOptions, check_choice, grouped, option, options
-from wavefabric.cli.common.parse import check_seed
-from wavefabric.cli.common.ranks import rank_zero_only
+from wavefabric.cli.common.options import (
+    OutputOptions,
+    changed,
+    check_choice,
+    check_seed,
+    option,
+    options,
+    refuse,
+)
 from wavefabric.cli.common.show import console, print_json, print_written, table
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.draw.pictures import draw_routes
-from wavefabric.fabric.draw.style import time_words
 from wavefabric.fabric.photonic.budget import LinkBudget, budget
 from wavefabric.fabric.photonic.routing.routes import Routing, route
+from wavefabric.units import time_words
 
 PATTERNS = ("recursive", "permutation", "pairs")
 Pairs = list[tuple[int, int]]
@@ -42,8 +48,6 @@ class RouteOptions(OutputOptions):
     output: Path | None = option("Picture of the loads of edges.", "--output", "-o")
 
 
-@grouped
-@rank_zero_only
 def command(
     name: Annotated[str, typer.Argument(metavar="FABRIC", help="Photonic: such as lightpath:8x8.")],
     asked: RouteOptions,
@@ -61,32 +65,19 @@ def command(
     pattern, pairs, method, output = asked.pattern, asked.pairs, asked.method, asked.output
     check_target(output, asked.force, PICTURES)
     check_choice("--pattern", pattern, PATTERNS)
-    if (pairs is not None) != (pattern == "pairs"):
-        if pairs is None:
-            raise InputError("--pairs: none given with --pattern pairs; allowed: a JSON list of [src, dst]")
-        raise InputError(f"--pairs: {pairs} given with --pattern {pattern}; allowed: with --pattern pairs")
+    if pattern == "pairs" and pairs is None:
+        raise InputError("--pairs: none given with --pattern pairs; allowed: a JSON list of [src, dst]")
+    if pattern != "pairs":
+        refuse(changed(asked, "pairs"), f"with --pattern {pattern}", "with --pattern pairs")
     if not 0 < asked.time_limit < 1e6:
         raise InputError(f"--time-limit: {asked.time_limit} given; allowed: seconds above 0")
     check_seed(asked.seed)
     fabric = load_fabric(name)
     if not isinstance(fabric, PhotonicFabric):
         raise InputError(f"FABRIC: {name} is electrical; allowed: photonic, such as lightpath:4x8")
-    budget = fabric.budget or LinkBudget()
-    routed = [
-        (
-            label,
-            route(
-                fabric,
-                each,
-                method,
-                seed=asked.seed,
-                k=asked.paths,
-                time_limit=asked.time_limit,
-                budget=budget,
-            ),
-        )
-        for label, each in _patterns(fabric, asked)
-    ]
+    how = {"seed": asked.seed, "k": asked.paths, "time_limit": asked.time_limit}
+    how["budget"] = fabric.budget or LinkBudget()
+    routed = [(label, route(fabric, each, method, **how)) for label, each in _patterns(fabric, asked)]
     rows = [_row(fabric, label, routing) for label, routing in routed]
     written = []
     if output is not None:
@@ -113,25 +104,20 @@ def _patterns(fabric: PhotonicFabric, asked: RouteOptions) -> list[tuple[str, Pa
     if asked.pattern == "permutation":
         order = np.random.default_rng(asked.seed).permutation(n).tolist()
         return [("permutation", [(a, b) for a, b in enumerate(order) if a != b])]
-    pairs = asked.pairs
-    assert pairs is not None
-    rows = read_rows(pairs, "--pairs", "[src, dst]", n - 1)
+    assert asked.pairs is not None
+    rows = read_rows(asked.pairs, "--pairs", "[src, dst]", n - 1)
     if not rows:
-        raise InputError(f"--pairs: {pairs} holds no list; allowed: a JSON list of [src, dst]")
-    return [("pairs", [(a, b) for a, b in rows])]
+        raise InputError(f"--pairs: {asked.pairs} holds no list; allowed: a JSON list of [src, dst]")
+    return [("pairs", rows)]
 
 
 def _row(fabric: PhotonicFabric, label: str, routing: Routing) -> dict[str, Any]:
     longest = max(routing.routes, key=len, default=())
+    names = ("overlap", "bound", "certified", "set_ups", "method", "seconds")
     return {
         "pairs": label,
         "count": len(routing.pairs),
-        "overlap": routing.overlap,
-        "bound": routing.bound,
-        "certified": routing.certified,
-        "set_ups": routing.set_ups,
-        "method": routing.method,
-        "seconds": routing.seconds,
+        **{name: getattr(routing, name) for name in names},
         "longest": longest,
         # Losses of the longest route, and the rates that close over it.
         "budget": asdict(budget(fabric, longest)) if len(longest) > 1 else None,
@@ -147,16 +133,18 @@ def _proof(row: dict[str, Any]) -> str:
 
 def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
     """Print a line for each set of pairs."""
-    made = table(title=f"routes over {fabric.name}")
-    for heading in ("pairs", "proof", "method"):
-        made.add_column(heading)
-    numbers = ("count", "overlap", "bound", "time", "edges")
-    for heading in (*numbers, "loss", "carries", "format", "BER", "margin"):
-        made.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        cells = [row["pairs"], _proof(row), row["method"]]
-        cells += [str(row["count"]), str(row["overlap"]), str(row["bound"]), time_words(row["seconds"])]
-        made.add_row(*cells, str(max(len(row["longest"]) - 1, 0)), *_budget_cells(row["budget"]))
+    columns = ("<pairs", "<proof", "<method", "count", "overlap", "bound", "time", "edges")
+    cells = [
+        (
+            *(row["pairs"], _proof(row), row["method"], str(row["count"]), str(row["overlap"])),
+            *(str(row["bound"]), time_words(row["seconds"]), str(max(len(row["longest"]) - 1, 0))),
+            *_budget_cells(row["budget"]),
+        )
+        for row in rows
+    ]
+    made = table(
+        (*columns, "loss", "carries", "format", "BER", "margin"), cells, f"routes over {fabric.name}"
+    )
     out = console()
     out.print(made)
     out.print(f"overlap: most routes on one edge in one direction; there are {fabric.waveguides} waveguides")

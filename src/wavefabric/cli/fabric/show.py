@@ -9,19 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, naming, read_text
-from wavefabric.cli.common.options import OutputOptions, changed, grouped, option, options, refuse
-from wavefabric.cli.common.parse import check_range
-from wavefabric.cli.common.ranks import rank_zero_only
+from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
 from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, rate_text, table
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric, presets
 from wavefabric.fabric import save as save_fabric
 from wavefabric.fabric.bounds.bound import bound
 from wavefabric.fabric.draw.pictures import draw_fabric
-from wavefabric.fabric.draw.style import time_words
 from wavefabric.fabric.electrical.families import EXAMPLES
 from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
 from wavefabric.fabric.io.importers.nvidia_smi import read_topo
+from wavefabric.units import time_words
 
 _PANEL = "Import"
 
@@ -74,8 +72,6 @@ class ShowOptions(OutputOptions):
     output: Path | None = option("Picture.", "--output", "-o")
 
 
-@grouped
-@rank_zero_only
 def command(
     imported: ImportOptions,
     asked: ShowOptions,
@@ -131,12 +127,11 @@ def show_list(as_json: bool) -> None:
     if as_json:
         print_json({"presets": known, "families": EXAMPLES})
         return
-    made = table()
-    made.add_column("name", style="bold", no_wrap=True)
-    made.add_column("what", overflow="fold")
-    made.add_column("other sizes", no_wrap=True)
-    for name, text in known.items():
-        made.add_row(name, text, EXAMPLES.get(name, ""))
+    made = table(
+        ("|name", "<what", "|other sizes"),
+        ((name, text, EXAMPLES.get(name, "")) for name, text in known.items()),
+    )
+    made.columns[0].style = "bold"
     console().print(made)
 
 
@@ -149,6 +144,8 @@ _ELECTRICAL = (
     *("alpha", "copy_bandwidth", "flow_bandwidth", "forwards", "reduce_bandwidth", "reduce_alpha"),
     *("round_overhead", "peer_overhead", "reduce_overhead"),
 )
+_COMMON = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
+_RATES = ("copy_bandwidth", "flow_bandwidth", "reduce_bandwidth")
 #: Size for which bounds are shown: large, so that bandwidth counts.
 _BYTES = 1 << 30
 
@@ -166,28 +163,25 @@ def fabric_facts(fabric: AnyFabric) -> dict[str, Any]:
         links = [dict(zip(names, (*same, count), strict=True)) for same, count in counts.items()]
         facts |= {"kind": "electrical", "ranks": fabric.ranks, "switches": fabric.switches, "links": links}
         facts |= {name: getattr(fabric, name) for name in _ELECTRICAL}
-    return {**facts, "bounds": bounds(fabric), "notes": _notes(fabric)}
+    return {**facts, "bounds": _bounds(fabric), "notes": _notes(fabric)}
 
 
 def _notes(fabric: AnyFabric) -> list[str]:
     """What a fabric lacks that was made of a file."""
+    lacks = "the file names none, so GPUs are joined by PCIe alone"
     nvlinks, xgmi = LACKING
     if fabric.description.endswith(nvlinks):
+        advice = "add them with --nvlinks, such as --nvlinks 12 --sm 80"
         return [
-            "NVLinks: the file names none, so GPUs are joined by PCIe alone; if they have NVLinks (files for "
-            "virtual machines leave them out), add them with --nvlinks, such as --nvlinks 12 --sm 80"
+            f"NVLinks: {lacks}; if they have NVLinks (files for virtual machines leave them out), {advice}"
         ]
-    if fabric.description.endswith(xgmi):
-        return ["xGMI links: the file names none, so GPUs are joined by PCIe alone"]
-    return []
+    return [f"xGMI links: {lacks}"] if fabric.description.endswith(xgmi) else []
 
 
-def bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
+def _bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
     """For the common collectives: least latency, most bytes a second, and why."""
     rows = []
-    for collective in (
-        ("all-gather", "reduce-scatter", "all-reduce", "all-to-all") if fabric.ranks > 1 else ()
-    ):
+    for collective in _COMMON if fabric.ranks > 1 else ():
         limit = bound(collective, fabric, _BYTES)
         rate = _BYTES / limit.transfer if limit.transfer else None
         rows.append({"collective": collective, "latency": limit.latency, "algbw": rate, "why": limit.why})
@@ -200,62 +194,69 @@ def show(facts: dict[str, Any]) -> None:
     lines = _photonic_lines(facts) if facts["kind"] == "photonic" else _electrical_lines(facts)
     out.print(pairs_table((name, text) for name, text in lines if text))
     if facts["bounds"]:
-        made = table(title="what no schedule can beat, for an array of 1 GiB")
-        for heading in ("operation", "latency", "bytes of the array / time"):
-            made.add_column(heading, justify="left" if heading == "operation" else "right", no_wrap=True)
-        made.add_column("why", overflow="fold")
-        for row in facts["bounds"]:
-            rate = rate_text(row["algbw"]) if row["algbw"] else "-"
-            made.add_row(row["collective"], time_words(row["latency"]), rate, row["why"])
-        out.print(made)
+        rows = (
+            (
+                *(row["collective"], time_words(row["latency"])),
+                *(rate_text(row["algbw"]) if row["algbw"] else "-", row["why"]),
+            )
+            for row in facts["bounds"]
+        )
+        columns = ("|operation", "latency", "bytes of the array / time", "<why")
+        out.print(table(columns, rows, "what no schedule can beat, for an array of 1 GiB"))
     for note in facts["notes"]:
         out.print(note, soft_wrap=True)
 
 
 def _photonic_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     wafers = -(-facts["rows"] // facts["wafer_rows"]) * -(-facts["columns"] // facts["wafer_columns"])
-    ports, plural = facts["serdes_ports"], "s" if wafers > 1 else ""
-    between = "fibres between wafers"
-    agreed = facts["synchronisation"]
-    agreement = f", and {time_words(agreed)} to agree" if agreed else ""
+    tiles = f"{facts['ranks']}: {facts['rows']} x {facts['columns']}"
+    ports, agreed = facts["serdes_ports"], facts["synchronisation"]
     drives = "" if ports is None else f", of which its chip drives {ports} at once"
-    lines = [
+    between = f"{facts['fibres']} fibres between wafers"
+    budget = ", ".join(f"{key} {value:g}" for key, value in (facts["budget"] or {}).items())
+    return [
         ("fabric", facts["name"]),
         ("what", facts["description"]),
         ("source", facts["source"]),
-        ("tiles", f"{facts['ranks']}: {facts['rows']} x {facts['columns']}, on {wafers} wafer{plural}"),
+        ("tiles", f"{tiles}, on {wafers} wafer{'s' if wafers > 1 else ''}"),
         ("wavelengths", f"{facts['lasers']} a tile{drives}, {rate_text(facts['laser_bandwidth'])} each"),
         ("a tile sends", f"{rate_text(facts['tile_bandwidth'])} at most"),
-        ("waveguides", f"{facts['waveguides']} between neighbours, each way; {facts['fibres']} {between}"),
+        ("waveguides", f"{facts['waveguides']} between neighbours, each way; {between}"),
         ("alpha", f"{time_words(facts['alpha'])} a round"),
-        ("set-up", time_words(facts["reconfiguration"]) + agreement),
+        ("set-up", time_words(facts["reconfiguration"]) + _after(agreed, ", and {} to agree")),
+        ("link budget", budget.replace("_", " ")),
     ]
-    if facts["budget"]:
-        numbers = ", ".join(f"{key} {value:g}" for key, value in facts["budget"].items())
-        lines.append(("link budget", numbers.replace("_", " ")))
-    return lines
+
+
+def _after(seconds: float, text: str) -> str:
+    """A time in a text, nothing if there is none."""
+    return text.format(time_words(seconds)) if seconds else ""
 
 
 def _electrical_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    lines = [("fabric", facts["name"]), ("what", facts["description"]), ("source", facts["source"])]
     switches = ", ".join(facts["switches"][:12]) + (", …" if len(facts["switches"]) > 12 else "")
-    lines += [("GPUs", str(facts["ranks"])), ("switches", switches or "none")]
-    for link in facts["links"]:
-        late = f", {time_words(link['latency'])}" if link["latency"] else ""
-        lines.append(
-            ("links", f"{link['links']} {link['kind']} one way, {rate_text(link['bandwidth'])}{late}")
-        )
-    lines.append(("alpha", f"{time_words(facts['alpha'])} a round; in the flow model, a transfer"))
-    if facts["copy_bandwidth"]:
-        lines.append(("a GPU", f"{rate_text(facts['copy_bandwidth'])} out, and as much in, at most"))
-    if facts["flow_bandwidth"]:
-        lines.append(("a transfer", f"{rate_text(facts['flow_bandwidth'])} at most"))
-    if facts["reduce_bandwidth"]:
-        after = f", after {time_words(facts['reduce_alpha'])}" if facts["reduce_alpha"] else ""
-        lines.append(("a sum", f"{rate_text(facts['reduce_bandwidth'])}{after}"))
+    rates = {name: rate_text(facts[name]) for name in _RATES if facts[name]}
+    copy, flow, reduce = (rates.get(name, "") for name in _RATES)
     issue = {"a round": "round_overhead", "a further peer": "peer_overhead", "a sum": "reduce_overhead"}
     taken = [f"{time_words(facts[key])} {what}" for what, key in issue.items() if facts[key]]
-    if taken:
-        lines.append(("a host takes", ", ".join(taken)))
-    lines.append(("through GPUs", "data may pass" if facts["forwards"] else "no data pass"))
-    return lines
+    return [
+        ("fabric", facts["name"]),
+        ("what", facts["description"]),
+        ("source", facts["source"]),
+        ("GPUs", str(facts["ranks"])),
+        ("switches", switches or "none"),
+        *(
+            (
+                "links",
+                f"{link['links']} {link['kind']} one way, {rate_text(link['bandwidth'])}"
+                + _after(link["latency"], ", {}"),
+            )
+            for link in facts["links"]
+        ),
+        ("alpha", f"{time_words(facts['alpha'])} a round; in the flow model, a transfer"),
+        ("a GPU", copy and f"{copy} out, and as much in, at most"),
+        ("a transfer", flow and f"{flow} at most"),
+        ("a sum", reduce and reduce + _after(facts["reduce_alpha"], ", after {}")),
+        ("a host takes", ", ".join(taken)),
+        ("through GPUs", "data may pass" if facts["forwards"] else "no data pass"),
+    ]

@@ -9,10 +9,9 @@ from itertools import chain
 
 import numpy as np
 
-from wavefabric.collectives.synthesis import deadline
-from wavefabric.collectives.synthesis.demand import Demand
-from wavefabric.collectives.synthesis.problem import Edge
-from wavefabric.collectives.synthesis.send_variables import FAR
+from wavefabric.collectives.synthesis import deadline as clock
+from wavefabric.collectives.synthesis.demand import FAR, Demand, distances
+from wavefabric.collectives.synthesis.problem import Edge, Links
 
 #: A number of rounds, and what needs them.
 Bound = tuple[int, str]
@@ -51,15 +50,12 @@ def circuit_bound(demand: Demand, at_once: int) -> Bound:
 def _growth_of_all(demand: Demand, at_once: int) -> Bound:
     """All chunks together: a rank that has nothing sends nothing, one that needs nothing receives nothing."""
     chunks = [c for c in demand.chunks if c.need]
-    active = len(set().union(*(c.have for c in chunks)))
-    everybody = len(set().union(*(c.have | c.need for c in chunks)))
-    receivers = len(set().union(*(c.need for c in chunks)))
-    left = sum(len(c.need) for c in chunks)
-    rounds = 0
+    sources, receivers = (set().union(*(getattr(c, end) for c in chunks)) for end in ("have", "need"))
+    active, left, rounds = len(sources), sum(len(c.need) for c in chunks), 0
     while left > 0:
-        sent = min(active, receivers) * at_once
+        sent = min(active, len(receivers)) * at_once
         left, rounds = left - sent, rounds + 1
-        active = min(everybody, active + sent)
+        active = min(len(sources | receivers), active + sent)
     return rounds, f"growth of all chunks together, {at_once} a rank and round"
 
 
@@ -81,7 +77,7 @@ def cut_bound(
     edges = [(1 << a, 1 << b, (a, b)) for a, b in capacity]
     best = NOTHING
     for inside in chain(sets, _cuts(demand.ranks, capacity, len(chunks))):
-        if deadline.now() > until:
+        if clock.now() > until:
             break
         crossing = sum(n for (have, need), n in chunks.items() if need & inside and not have & inside)
         if shared:
@@ -99,6 +95,25 @@ def cut_bound(
             where = f"the edges round {_ranks_name(inside, demand.ranks)}, which carry {room} a round"
             best = rounds, f"{crossing} chunks have to cross {where}"
     return best
+
+
+def link_bounds(demand: Demand, links: Links, until: float) -> tuple[Bound, Bound]:
+    """Bounds of steps, by distance, and of rounds, by what cuts and all links together carry; by `until`."""
+    hops = distances(demand.ranks, links.usable)
+    farthest, stop = NOTHING, clock.Deadline(until)
+    try:
+        for have, need in dict.fromkeys((c.have, c.need) for c in demand.chunks if c.need):
+            stop.check()
+            hop = _nearest(hops, have, need)
+            if max(hop) > farthest[0]:
+                rank = sorted(need)[hop.index(max(hop))]
+                farthest = max(hop), f"rank {rank} is {max(hop)} links away from what it needs"
+    except clock.OutOfTime:
+        pass
+    together = link_bound(demand, links.capacity, links.groups, hops, until)
+    sets = nearer_sets(hops, links.capacity) if clock.now() < until else []
+    cuts = cut_bound(demand, links.capacity, links.groups, until=until, sets=sets)
+    return farthest, max(together, cuts, key=lambda b: b[0])
 
 
 def link_bound(
@@ -119,20 +134,20 @@ def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
     A chunk takes a link for every rank that needs it, and one more for every distance from those that have it
     at which there is none of them but farther ones are. Chunks not looked at by `until` are left out.
     """
-    uses, stop = 0, deadline.Deadline(until)
+    uses, stop = 0, clock.Deadline(until)
     try:
         for (have, need), count in Counter((c.have, c.need) for c in demand.chunks if c.need).items():
             stop.check()
-            far = Counter(nearest(hops, have, need))
+            far = Counter(_nearest(hops, have, need))
             if max(far) >= FAR:
                 return FAR * FAR
             uses += count * (len(need) + max(far) - len(far))
-    except deadline.OutOfTime:
+    except clock.OutOfTime:
         pass
     return uses
 
 
-def nearest(hops: np.ndarray, have: frozenset[int], need: frozenset[int]) -> list[int]:
+def _nearest(hops: np.ndarray, have: frozenset[int], need: frozenset[int]) -> list[int]:
     """Hops to each rank of `need`, in order, from the nearest of `have`."""
     if len(have) == 1 == len(need):
         return [int(hops[min(have), min(need)])]

@@ -38,9 +38,10 @@ def check(at: float) -> None:
         raise OutOfTime
 
 
-def share(begun: float, until: float, part: float) -> float:
-    """The time at which a part of what lies between two times has passed; infinite if the second is."""
-    return until if math.isinf(until) else begun + (until - begun) * part
+def share(until: float, part: float, most: float = math.inf) -> float:
+    """When a part of the time from now on has passed, or `most` seconds of a time without end."""
+    begun = now()
+    return begun + (most if math.isinf(until) else min(most, (until - begun) * part))
 
 
 def before_writing(begun: float, time_limit: float, moves: int) -> float:

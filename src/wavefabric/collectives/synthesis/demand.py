@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
+
 from wavefabric.collectives.conditions import Layout
+from wavefabric.collectives.synthesis.problem import Edge
 from wavefabric.errors import InputError
 
 #: Buffer and chunk.
 Location = tuple[int, int]
 #: (round, chunk, from, to)
 Move = tuple[int, int, int, int]
+#: More hops than there can be.
+FAR = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -114,3 +122,23 @@ def _sum_ranks(item: int, have: dict, need: dict) -> list[int]:
         if rank not in have or any(location != have[rank][0] for location, _ in need[rank]):
             raise InputError(f"layout: the sum of item {item} at rank {rank}; allowed: where its own part is")
     return ranks
+
+
+def useful(demand: Demand, moves: Iterable[Move]) -> list[Move]:
+    """Moves in order, without those to ranks that neither need the chunk nor send it on."""
+    kept: list[Move] = []
+    onward: set[tuple[int, int]] = set()
+    for move in sorted(moves, reverse=True):
+        _, chunk, s, d = move
+        if d in demand.chunks[chunk].need or (chunk, d) in onward:
+            kept.append(move)
+            onward.add((chunk, s))
+    return kept[::-1]
+
+
+def distances(ranks: int, pairs: Iterable[Edge]) -> np.ndarray:
+    """Hops from each rank to each other, `FAR` if there is no way: shape (ranks, ranks)."""
+    ends = np.array(sorted(set(pairs)), np.int64).reshape(-1, 2)
+    joined = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(ranks, ranks))
+    hops = shortest_path(joined, unweighted=True)
+    return np.where(np.isfinite(hops), hops, FAR).astype(np.int64)

@@ -1,14 +1,18 @@
-"""A model for the solvers: whole numbers that satisfy linear constraints."""
+"""The model for the solvers: linear constraints on whole numbers, of who sends which chunk to whom, when."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from wavefabric.collectives.synthesis.deadline import Deadline
+from wavefabric.collectives.synthesis.demand import ChunkDemand, Demand, Move, distances, useful
+from wavefabric.collectives.synthesis.problem import Edge
 
 
 class Model:
@@ -21,10 +25,8 @@ class Model:
         self._deadline = Deadline(deadline)
         self.upper: list[int] = []
         self.lower: list[int] = []
-        self.columns: list[Sequence[int]] = []
-        self.coefficients: list[Sequence[int]] = []
-        self.low: list[float] = []
-        self.high: list[float] = []
+        #: Columns, coefficients, low and high of each row.
+        self.rows: list[tuple[list[int], list[int], float, float]] = []
         #: Values to begin with.
         self.hint: dict[int, int] = {}
 
@@ -36,14 +38,12 @@ class Model:
         return len(self.upper) - 1
 
     def row(
-        self, columns: Iterable[int], low: float, high: float, coefficients: Iterable[int] | None = None
+        self, columns: Iterable[int], low: float, high: float, coefficients: list[int] | None = None
     ) -> None:
         """A new constraint; coefficients are 1 by default."""
         self._deadline.check()
-        self.columns.append(list(columns))
-        self.coefficients.append([1] * len(self.columns[-1]) if coefficients is None else list(coefficients))
-        self.low.append(low)
-        self.high.append(high)
+        columns = list(columns)
+        self.rows.append((columns, coefficients or [1] * len(columns), low, high))
 
     def equal(self, left: Sequence[int], right: Sequence[int]) -> None:
         """As much on the left as on the right."""
@@ -56,23 +56,137 @@ class Model:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The whole model as arrays; rows as in compressed sparse rows."""
-        counts = [len(c) for c in self.columns]
+        columns, coefficients, low, high = zip(*self.rows, strict=True) if self.rows else ((),) * 4
+        counts = [len(c) for c in columns]
         return {
             "upper": np.array(self.upper, np.float64),
             "lower": np.array(self.lower, np.float64),
             "indptr": np.concatenate(([0], np.cumsum(counts, dtype=np.int64))),
-            "indices": np.fromiter(chain.from_iterable(self.columns), np.int64, sum(counts)),
-            "data": np.fromiter(chain.from_iterable(self.coefficients), np.float64, sum(counts)),
-            "low": np.array(self.low, np.float64),
-            "high": np.array(self.high, np.float64),
+            "indices": np.fromiter(chain.from_iterable(columns), np.int64, sum(counts)),
+            "data": np.fromiter(chain.from_iterable(coefficients), np.float64, sum(counts)),
+            "low": np.array(low, np.float64),
+            "high": np.array(high, np.float64),
         }
 
-    def holds(self, values: Sequence[int]) -> bool:
-        """Whether values satisfy everything, in whole numbers."""
-        if any(not low <= v <= high for v, low, high in zip(values, self.lower, self.upper, strict=True)):
-            return False
-        rows = zip(self.columns, self.coefficients, self.low, self.high, strict=True)
-        return all(
-            low <= sum(k * values[c] for c, k in zip(cs, ks, strict=True)) <= high
-            for cs, ks, low, high in rows
-        )
+    def holds(self, values: np.ndarray) -> bool:
+        """Whether whole numbers satisfy everything: their sums are exact."""
+        a = self.arrays()
+        total = csr_array((a["data"], a["indices"], a["indptr"]), (len(self.rows), len(self.upper))) @ values
+        inside = (a["lower"] <= values) & (values <= a["upper"])
+        return bool(inside.all() and ((a["low"] <= total) & (total <= a["high"])).all())
+
+
+class SendVariables:
+    """Variables y: how many chunks of a group go from s to d in round r; and who may send what.
+
+    A rank that needs a chunk gets it exactly once (3); it sends it on only in later rounds (2). Without
+    `forward`, ranks that do not need a chunk never get it; with it, at most once.
+    """
+
+    def __init__(self, model: Model, demand: Demand, pairs: Iterable[Edge], rounds: int, *, forward: bool):
+        self.model, self.demand, self.rounds, self.forward = model, demand, rounds, forward
+        #: Chunks that differ in nothing are one group, if each goes straight from one rank to one other.
+        self.groups = _groups(demand, forward)
+        #: (group, s, d, r) → variable.
+        self.y: dict[tuple[int, int, int, int], int] = {}
+        #: (s, d, r) → variables.
+        self.sent: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+        self.pairs = sorted(set(pairs))
+        allowed = set(self.pairs)
+        self.hops = distances(demand.ranks, self.pairs)
+        alike: dict[ChunkDemand, list[dict[tuple[int, int], list[int]]]] = defaultdict(list)
+        for number, (chunk, numbers) in enumerate(self.groups):
+            if forward or not chunk.direct:
+                alike[chunk].append(self._any_way(number, chunk))
+            else:
+                (s,), (d,) = chunk.have, chunk.need
+                straight = [self._variable(number, s, d, r) for r in range(rounds) if (s, d) in allowed]
+                model.row(straight, len(numbers), len(numbers))
+        for chunk, received in alike.items():
+            self._order(min(chunk.need), received)
+
+    def _any_way(self, group: int, chunk: ChunkDemand) -> dict[tuple[int, int], list[int]]:
+        """A chunk that may take several ways: the variables by which it reaches d in round r, by (d, r)."""
+        have, need, pairs, hops = chunk.have, chunk.need, self.pairs, self.hops
+        if self.forward:
+            onward = hops[:, sorted(need)].min(axis=1)
+        else:
+            # Only ranks that have or need the chunk take part.
+            pairs = [(s, d) for s, d in pairs if d in need and (s in need or s in have)]
+            hops = distances(self.demand.ranks, pairs)
+            onward = np.zeros(self.demand.ranks, int)
+        here = hops[sorted(have)].min(axis=0)
+        received: dict[tuple[int, int], list[int]] = defaultdict(list)
+        sends: list[tuple[int, int, int]] = []
+        for s, d in pairs:
+            if d in have:
+                continue
+            # Not before it can be at s; not so late that it is of use to nobody.
+            for r in range(int(here[s]), self.rounds - int(onward[d])):
+                column = self._variable(group, s, d, r)
+                received[d, r].append(column)
+                if s not in have:
+                    sends.append((s, r, column))
+        for d in sorted(need | {d for d, _ in received}):
+            columns = [c for r in range(self.rounds) for c in received.get((d, r), ())]
+            self.model.row(columns, 1 if d in need else -math.inf, 1)
+        self._hold(received, sends)
+        return received
+
+    def _order(self, rank: int, received: list[dict[tuple[int, int], list[int]]]) -> None:
+        """Chunks that differ in nothing reach one rank that needs them in the order of their numbers."""
+        for pair in pairwise(received):
+            for r in range(self.rounds - 1):
+                early, late = ([c for t in range(r + 1) for c in one.get((rank, t), ())] for one in pair)
+                self.model.row([*early, *late], 0, math.inf, [1] * len(early) + [-1] * len(late))
+
+    def _hold(self, received: dict, sends: list[tuple[int, int, int]]) -> None:
+        """Receive before sending: held[s, r] says whether s has the chunk when round r begins."""
+        last: dict[int, int] = {}
+        for s, r, _ in sends:
+            last[s] = max(r, last.get(s, 0))
+        held: dict[tuple[int, int], int] = {}
+        for s, until in last.items():
+            for r in range(1, until + 1):
+                held[s, r] = self.model.variable()
+                before = [held[s, r - 1]] if r > 1 else []
+                self.model.equal([held[s, r]], [*before, *received.get((s, r - 1), ())])
+        for s, r, column in sends:
+            self.model.row([column, held[s, r]], -math.inf, 0, [1, -1])
+
+    def _variable(self, group: int, s: int, d: int, r: int) -> int:
+        column = self.model.variable(len(self.groups[group][1]))
+        self.y[group, s, d, r] = column
+        self.sent[s, d, r].append(column)
+        return column
+
+    def hint(self, moves: Iterable[Move]) -> None:
+        """Begin with a known schedule, as far as it goes."""
+        group_of = {number: k for k, (_, numbers) in enumerate(self.groups) for number in numbers}
+        self.model.hint.update(dict.fromkeys(self.y.values(), 0))
+        for r, number, s, d in moves:
+            column = self.y.get((group_of[number], s, d, r))
+            if column is not None:
+                self.model.hint[column] += 1
+
+    def moves(self, values: np.ndarray) -> list[Move]:
+        """The schedule that values of all variables mean, in order; what is sent in vain is left out."""
+        left = [list(numbers) for _, numbers in self.groups]
+        moves: list[Move] = []
+        for (k, s, d, r), column in self.y.items():
+            for _ in range(int(values[column])):
+                number = left[k].pop() if len(self.groups[k][1]) > 1 else left[k][0]
+                moves.append((r, number, s, d))
+        return useful(self.demand, moves)
+
+
+def _groups(demand: Demand, forward: bool) -> list[tuple[ChunkDemand, list[int]]]:
+    """Chunks by kind; those that others may forward are all told apart."""
+    together: dict[ChunkDemand, list[int]] = defaultdict(list)
+    alone: list[tuple[ChunkDemand, list[int]]] = []
+    for number, chunk in enumerate(demand.chunks):
+        if chunk.direct and not forward:
+            together[chunk].append(number)
+        elif chunk.need:
+            alone.append((chunk, [number]))
+    return [*alone, *together.items()]

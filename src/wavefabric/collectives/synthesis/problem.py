@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from wavefabric.collectives.arguments import whole
@@ -33,8 +32,7 @@ class OpticalNetwork:
     ports : int or None
         Wavelengths that a tile can use at once in each direction; None: all.
     routes : mapping of (src, dst) to routes
-        The routes allowed from each rank to each other, as tiles, src first and dst last. A pair that is
-        absent or has none cannot be connected.
+        Allowed for each pair, as tiles, src first and dst last. A pair without any cannot be connected.
     capacity : mapping of (a, b) to int, optional
         Waveguides of single edges, where they differ from `waveguides`.
     shared : bool
@@ -75,28 +73,22 @@ class OpticalNetwork:
     def waveguides_of(self, a: int, b: int) -> int:
         """Waveguides from a tile to its neighbour; of a shared edge those of either direction."""
         capacity = self.capacity or {}
-        if self.shared and (a, b) not in capacity:
-            return capacity.get((b, a), self.waveguides)
-        return capacity.get((a, b), self.waveguides)
+        other = capacity.get((b, a), self.waveguides) if self.shared else self.waveguides
+        return capacity.get((a, b), other)
 
     def reversed(self) -> OpticalNetwork:
         """The same network with time, and so every route, reversed."""
         routes = {(d, s): tuple(tuple(r[::-1]) for r in ways) for (s, d), ways in self.routes.items()}
         capacity = self.capacity and {(b, a): w for (a, b), w in self.capacity.items()}
-        return OpticalNetwork(
-            self.ranks, self.lasers, self.waveguides, self.ports, routes, capacity, self.shared
-        )
+        return replace(self, routes=routes, capacity=capacity)
 
     def symmetric(self) -> bool:
         """Whether reversing time changes nothing."""
-        mirror = self.reversed()
         edges = {e for routes in self.routes.values() for route in routes for e in pairwise(route)}
         if any(self.waveguides_of(a, b) != self.waveguides_of(b, a) for a, b in edges):
             return False
-        return all(
-            set(map(tuple, routes)) == set(mirror.routes.get(pair, ()))
-            for pair, routes in self.routes.items()
-        )
+        mirror = self.reversed().routes
+        return all(set(map(tuple, ways)) == set(mirror.get(pair, ())) for pair, ways in self.routes.items())
 
 
 @dataclass(frozen=True)
@@ -146,15 +138,7 @@ class Links:
 class Circuit:
     """Light from one tile to another during one round of a schedule; it carries one chunk.
 
-    Parameters
-    ----------
-    round : int
-        As in the schedule's transfers.
-    src, dst : int
-    wavelength : int
-        From 0: a laser of `src` and a photodiode of `dst`.
-    route : tuple of int
-        Tiles, src first and dst last.
+    ``wavelength``, from 0: a laser of `src` and a photodiode of `dst`. ``route``: tiles, src first, dst last.
     """
 
     round: int
@@ -191,7 +175,7 @@ class Synthesis:
         Rounds tried (steps by `least_steps`), and ``"infeasible: proved by …"``, ``"feasible: …"`` or
         ``"unknown: …"``.
     rounds_of_steps : tuple of int
-        Of `synthesise_links`: rounds that each step takes.
+        Of electrical links: rounds that each step takes.
     """
 
     schedule: Schedule
@@ -203,13 +187,6 @@ class Synthesis:
     seconds: float
     status: tuple[tuple[int, str], ...]
     rounds_of_steps: tuple[int, ...] = ()
-
-
-def check_time_limit(time_limit: float) -> float:
-    """Seconds, more than 0."""
-    if isinstance(time_limit, bool) or not isinstance(time_limit, int | float) or not time_limit > 0:
-        raise InputError(f"time_limit: {time_limit!r}; allowed: seconds, more than 0")
-    return math.inf if math.isinf(time_limit) else float(time_limit)
 
 
 def _check_pair(key: str, a: int, b: int, ranks: int) -> None:

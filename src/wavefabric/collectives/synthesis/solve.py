@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import math
+import signal
 import subprocess
 import sys
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +20,10 @@ from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.deadline import Deadline, check
 from wavefabric.collectives.synthesis.model import Model
 from wavefabric.errors import MissingExtra
+from wavefabric.system.processes import die_with_parent
 
-#: Seconds that CP-SAT has to itself before HiGHS is started beside it.
-_ALONE = 2.0
+#: Seconds that CP-SAT has to itself before HiGHS is started beside it, and its workers then.
+_ALONE, _WORKERS = 2.0, 2
 _PAUSE = 0.02
 #: Variables of a model that is not even written down.
 TOO_MANY = 1_500_000
@@ -40,26 +42,21 @@ class Answer:
     solver: str
 
 
-def decide(model: Model, deadline: float, workers: int) -> Answer:
+def decide(model: Model, deadline: float) -> Answer:
     """Solve a model before a time of `deadline.now`; `OutOfTime` if that is before a solver has begun.
 
-    CP-SAT begins alone on all workers, as most models are easy for it. After two seconds HiGHS gets one
-    of the workers. Ctrl-C stops both within a fraction of a second.
+    CP-SAT begins alone, as most models are easy for it. After two seconds HiGHS gets one of its workers.
+    Ctrl-C stops both within a fraction of a second.
     """
     deadline -= _NOTICE * len(model.upper)
     check(deadline)
-    if any(low > 0 for low, cs in zip(model.low, model.columns, strict=True) if not cs):
+    if any(low > 0 for columns, _, low, _ in model.rows if not columns):
         return Answer(False, None, "counting")
-    first = _CpSat(model, deadline, workers, _ALONE)
+    first = _CpSat(model, deadline, _WORKERS, _ALONE)
     answer = _wait([first], first.deadline)
     if answer.feasible is not None or clock.now() >= deadline:
         return answer
-    if workers > 1:
-        return _wait([_CpSat(model, deadline, workers - 1), _Highs(model, deadline)], deadline)
-    now = clock.now()
-    half = now + (deadline - now) / 2 if math.isfinite(deadline) else now + 600.0
-    answer = _wait([_Highs(model, half)], half)
-    return answer if answer.feasible is not None else _wait([_CpSat(model, deadline, workers)], deadline)
+    return _wait([_CpSat(model, deadline, _WORKERS - 1), _Highs(model, deadline)], deadline)
 
 
 def _wait(solvers: Sequence[_Solver], deadline: float) -> Answer:
@@ -67,11 +64,10 @@ def _wait(solvers: Sequence[_Solver], deadline: float) -> Answer:
     try:
         pause = _PAUSE / 8
         while True:
-            done = [s for s in solvers if s.done()]
-            for s in done:
-                answer = s.answer()
-                if answer.feasible is not None:
-                    return answer
+            done = [s.answer for s in solvers if s.answer.done()]
+            for answer in done:
+                if answer.result().feasible is not None:
+                    return answer.result()
             if len(done) == len(solvers) or clock.now() > deadline + _GRACE:
                 return Answer(None, None, "time")
             time.sleep(pause)
@@ -85,30 +81,13 @@ class _Solver(ABC):
     """A solver in a thread: Ctrl-C reaches the thread that waits."""
 
     def _start(self) -> None:
-        self._answer: Answer | BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._answer = self._solve()
-        except BaseException as error:  # raised in the thread that waits
-            self._answer = error
+        self.answer: Future[Answer] = ThreadPoolExecutor(1).submit(self._solve)
 
     @abstractmethod
     def _solve(self) -> Answer: ...
 
     @abstractmethod
     def stop(self) -> None: ...
-
-    def done(self) -> bool:
-        return not self._thread.is_alive()
-
-    def answer(self) -> Answer:
-        if isinstance(self._answer, BaseException):
-            raise self._answer
-        assert self._answer is not None
-        return self._answer
 
 
 class _CpSat(_Solver):
@@ -144,21 +123,20 @@ class _CpSat(_Solver):
 
     def stop(self) -> None:
         # A solver that has not begun yet forgets that it was stopped: say it until it ends.
-        while self._thread.is_alive():
+        while not self.answer.done():
             self._solver.stop_search()
-            self._thread.join(_PAUSE)
+            wait([self.answer], _PAUSE)
 
 
 def _cp_sat_model(cp_model: Any, model: Model, deadline: float) -> tuple[Any, list[Any]]:
     """The same model for CP-SAT, and its variables."""
-    stop = Deadline(deadline)
-    copy = cp_model.CpModel()
+    stop, copy = Deadline(deadline), cp_model.CpModel()
     boolean = [limits == (0, 1) for limits in zip(model.lower, model.upper, strict=True)]
     variables = [
         copy.new_bool_var("") if is_bool else copy.new_int_var(low, high, "")
         for is_bool, low, high in zip(boolean, model.lower, model.upper, strict=True)
     ]
-    for columns, ks, low, high in zip(model.columns, model.coefficients, model.low, model.high, strict=True):
+    for columns, ks, low, high in model.rows:
         stop.check()
         chosen = [variables[c] for c in columns]
         ones = high == 1 and all(k == 1 for k in ks) and all(boolean[c] for c in columns)
@@ -169,7 +147,7 @@ def _cp_sat_model(cp_model: Any, model: Model, deadline: float) -> tuple[Any, li
         else:
             least = int(low) if math.isfinite(low) else cp_model.INT32_MIN
             most = int(high) if math.isfinite(high) else cp_model.INT32_MAX
-            copy.add_linear_constraint(cp_model.LinearExpr.weighted_sum(chosen, list(ks)), least, most)
+            copy.add_linear_constraint(cp_model.LinearExpr.weighted_sum(chosen, ks), least, most)
     for column, value in model.hint.items():
         copy.add_hint(variables[column], value)
     return copy, variables
@@ -184,7 +162,7 @@ class _Highs(_Solver):
         self._content = io.BytesIO()
         np.savez(self._content, **arrays)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "wavefabric.collectives.synthesis.highs"],
+            [sys.executable, "-c", f"from {__name__} import highs; highs()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -201,11 +179,37 @@ class _Highs(_Solver):
             return Answer(False, None, "HiGHS")
         values = answer["values"].astype(np.int64)
         # HiGHS computes in floating point: what it found is checked in whole numbers.
-        if values.size == len(self._model.upper) and self._model.holds(values.tolist()):
+        if values.size == len(self._model.upper) and self._model.holds(values):
             return Answer(True, values, "HiGHS")
         return Answer(None, None, "HiGHS")
 
     def stop(self) -> None:
         if self._process.poll() is None:
             self._process.kill()
-        self._thread.join()
+        wait([self.answer])
+
+
+def highs() -> None:
+    """A process that solves the model on standard input, as arrays; the answer too.
+
+    Status 0: `values` satisfies it; 2: nothing does; else not decided. HiGHS: Huangfu & Hall 2018,
+    doi:10.1007/s12532-017-0130-5.
+    """
+    die_with_parent(signal.SIGKILL)
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array
+
+    model = np.load(io.BytesIO(sys.stdin.buffer.read()))
+    size = model["upper"].size
+    rows = csr_array((model["data"], model["indices"], model["indptr"]), shape=(model["low"].size, size))
+    result = milp(
+        np.zeros(size),
+        constraints=LinearConstraint(rows, model["low"], model["high"]),
+        integrality=np.ones(size),
+        bounds=Bounds(model["lower"], model["upper"]),
+        options={} if np.isinf(model["time_limit"]) else {"time_limit": float(model["time_limit"])},
+    )
+    values = np.zeros(0) if result.x is None else np.rint(result.x)
+    answer = io.BytesIO()
+    np.savez(answer, status=np.array(result.status), values=values)
+    sys.stdout.buffer.write(answer.getvalue())

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import link_uses
-from wavefabric.collectives.synthesis.circuits.decide import CircuitProblem
-from wavefabric.collectives.synthesis.demand import Demand, SumsAndCopies, task
-from wavefabric.collectives.synthesis.links.decide import LinkProblem
-from wavefabric.collectives.synthesis.problem import (
-    Circuit,
-    Links,
-    OpticalNetwork,
-    Synthesis,
-    Undecided,
-    check_time_limit,
-)
-from wavefabric.collectives.synthesis.search import HalfResult, Progress, Search
-from wavefabric.collectives.synthesis.send_variables import distances
+from wavefabric.collectives.synthesis.circuits import CircuitSearch
+from wavefabric.collectives.synthesis.demand import Demand, distances, task
+from wavefabric.collectives.synthesis.links import LinkSearch
+from wavefabric.collectives.synthesis.problem import Circuit, Links, OpticalNetwork, Synthesis, Undecided
+from wavefabric.collectives.synthesis.search import HalfResult, Progress
 from wavefabric.collectives.synthesis.write import ScheduleWriter
 from wavefabric.errors import InputError
 
@@ -32,14 +25,14 @@ def synthesise(
     *,
     max_rounds: int | None = None,
     time_limit: float = 60.0,
-    workers: int = 2,
     progress: Callable[[str], None] | None = None,
 ) -> Synthesis:
     """A schedule of the fewest rounds over circuits of light, proved optimal if time allows.
 
     In a round each circuit carries one chunk. A rank sends only what it had or received before; a chunk goes
     only to ranks that need it in the end, to each once. A wavelength leaves a tile at most once a round and
-    arrives at one at most once; on an edge it is at most once in each waveguide.
+    arrives at one at most once; on an edge it is at most once in each waveguide. LUMORPH, Algorithm 1;
+    docs/synthesis.md has the formulation and what was corrected.
 
     Parameters
     ----------
@@ -52,8 +45,6 @@ def synthesise(
         Rounds that are allowed in all.
     time_limit : float
         s, for everything: writing down the models and the schedule included.
-    workers : int
-        Threads and processes of the solvers.
     progress : function of one str, optional
         Is called with what is tried.
 
@@ -73,10 +64,6 @@ def synthesise(
     MissingExtra
         If solvers are needed and ortools is absent.
 
-    Notes
-    -----
-    LUMORPH, Algorithm 1; docs/synthesis.md has the formulation and what was corrected.
-
     Examples
     --------
     >>> from wavefabric.collectives import layout
@@ -88,21 +75,19 @@ def synthesise(
     >>> result.circuits[0]
     Circuit(round=0, src=0, dst=1, wavelength=0, route=(0, 1))
     """
-    run = _Run(layout, network, time_limit, workers, progress)
+    run = _Run(layout, network, time_limit, progress)
     if max_rounds is not None:
         max_rounds = whole("max_rounds", max_rounds, 0)
-    deadline = run.deadline(sum(len(c.need) for demand, _ in run.parts for c in demand.chunks))
 
-    def search(part: int, until: float) -> Search:
-        demand, over = run.parts[part]
-        return Search(CircuitProblem(demand, over, until, workers), until, run.say_of(part))
+    def search(part: int, until: float) -> CircuitSearch:
+        return CircuitSearch(*run.parts[part], until, run.say_of(part))
 
-    if run.halves_alike:
-        # One half serves as both, so half of the rounds are allowed for it.
-        return run.result([search(0, deadline).run(max_rounds, times=2)] * 2)
-    if len(run.parts) < 2:
-        return run.result([search(i, deadline).run(max_rounds) for i in range(len(run.parts))])
-    first, second = search(0, clock.share(run.begun, deadline, 1 / 2)), search(1, deadline)
+    if run.different == 1:
+        # If one half serves as both, half of the rounds are allowed for it.
+        return run.result([search(0, run.deadline).run(max_rounds, times=len(run.parts))])
+    if not run.parts:
+        return run.result([])
+    first, second = search(0, clock.share(run.deadline, 1 / 2)), search(1, run.deadline)
     sums = first.run(max_rounds, second.lower)
     try:
         copies = second.run(max_rounds, sums.rounds)
@@ -116,52 +101,8 @@ def synthesise(
     return run.result([sums, copies])
 
 
-def synthesise_links(
-    layout: Layout,
-    links: Links,
-    steps: int,
-    *,
-    rounds: int | None = None,
-    time_limit: float = 60.0,
-    workers: int = 2,
-    progress: Callable[[str], None] | None = None,
-) -> Synthesis | None:
-    """A schedule of so many steps and rounds over electrical links, or the proof that there is none.
-
-    A step takes one round or more, and all steps together `rounds`; in a step of r rounds a link of capacity
-    b carries at most r b chunks, and so do links together. What arrives in a step is sent on in later ones,
-    also by ranks that do not need it. A rank gets no chunk twice.
-
-    Parameters
-    ----------
-    layout : Layout
-        Its ``pieces`` are SCCL's chunks a node (of an all-gather). Sums are found with time reversed, an
-        all-reduce as two halves of as many steps and rounds each.
-    links : Links
-    steps : int
-    rounds : int, optional
-        `steps` by default.
-    time_limit, workers, progress
-        As of `synthesise`.
-
-    Returns
-    -------
-    Synthesis or None
-        None if it is proved impossible. A round of the schedule in which something is sent is a step;
-        `rounds_of_steps` has their rounds.
-
-    Raises
-    ------
-    InputError
-        If `rounds` < `steps`, or they are odd for an all-reduce.
-    Undecided
-        If time runs out.
-    MissingExtra
-        If solvers are needed and ortools is absent.
-
-    Notes
-    -----
-    SCCL: Cai et al. 2021, doi:10.1145/3437801.3441620: *k*-synchronous schedules with `rounds` ≤ `steps` + k.
+def synthesise_links(layout: Layout, links: Links, steps: int, **options) -> Synthesis | None:
+    """As `decide_links`, with the same options; None if it is proved that there is no such schedule.
 
     Examples
     --------
@@ -173,8 +114,7 @@ def synthesise_links(
     >>> synthesise_links(layout("all-gather", 4, 4), ring, 2).schedule.rounds
     2
     """
-    options = {"rounds": rounds, "time_limit": time_limit, "workers": workers, "progress": progress}
-    result = decide_links(layout, links, steps, **options)  # type: ignore[arg-type]
+    result = decide_links(layout, links, steps, **options)
     return None if isinstance(result, str) else result
 
 
@@ -185,56 +125,50 @@ def decide_links(
     *,
     rounds: int | None = None,
     time_limit: float = 60.0,
-    workers: int = 2,
     progress: Callable[[str], None] | None = None,
 ) -> Synthesis | str:
-    """The schedule that `synthesise_links` finds, or what proves that there is none, in one line."""
-    run = _Run(layout, links, time_limit, workers, progress)
+    """A schedule of so many steps and rounds over electrical links, or what proves that there is none.
+
+    A step takes one round or more, and all steps together `rounds` (by default `steps`); in a step of r
+    rounds a link of capacity b carries at most r b chunks, and so do links together. What arrives in a step
+    is sent on in later ones, also by ranks that do not need it. A rank gets no chunk twice. The layout's
+    ``pieces`` are SCCL's chunks a node (of an all-gather). Sums are found with time reversed, an all-reduce
+    as two halves of as many steps and rounds each. A round of the schedule in which something is sent is a
+    step; `rounds_of_steps` of the result has their rounds.
+
+    `InputError` if `rounds` < `steps`, or they are odd for an all-reduce; `Undecided` if time runs out;
+    `MissingExtra` as of `synthesise`. SCCL: Cai et al. 2021, doi:10.1145/3437801.3441620: *k*-synchronous
+    schedules with `rounds` ≤ `steps` + k.
+    """
+    run = _Run(layout, links, time_limit, progress)
     steps = whole("steps", steps, 1)
     rounds = whole("rounds", steps if rounds is None else rounds, steps)
-    deadline = run.deadline(_link_moves(run.parts))
     parts = max(1, len(run.parts))
     if steps % parts or rounds % parts:
         raise InputError(
             f"steps, rounds: {steps}, {rounds}; allowed: even numbers, as an all-reduce is two halves"
         )
     halves: list[HalfResult] = []
-    for demand, over in run.parts[: 1 if run.halves_alike else 2]:
-        problem = LinkProblem(demand, over, workers)
-        half = problem.decide_exactly(steps // parts, rounds // parts, deadline, run.say)
+    for part in range(run.different):
+        search = LinkSearch(*run.parts[part], run.deadline, run.say)
+        half = search.decide_exactly(steps // parts, rounds // parts)
         if isinstance(half, str):
             return half
         halves.append(half)
-    return run.result(halves * 2 if run.halves_alike else halves)
+    return run.result(halves)
 
 
 def least_steps(
     layout: Layout,
     links: Links,
     *,
-    max_steps: int | None = None,
     time_limit: float = 60.0,
-    workers: int = 2,
     progress: Callable[[str], None] | None = None,
 ) -> Synthesis:
-    """A schedule of the fewest steps over electrical links, each step of one round.
+    """A schedule of the fewest steps over electrical links, each step of one round; see `decide_links`.
 
-    Parameters
-    ----------
-    layout, links, time_limit, workers, progress
-        As of `synthesise_links`.
-    max_steps : int, optional
-        Steps that are allowed; of an all-reduce, of each half.
-
-    Returns
-    -------
-    Synthesis
-        If time runs out, the best schedule found, `optimal` False, and the lower bound that is proved.
-
-    Raises
-    ------
-    InputError, Undecided, MissingExtra
-        As by `synthesise`.
+    If time runs out, the best schedule found, `optimal` False, and the lower bound that is proved. Errors are
+    those of `synthesise`.
 
     Examples
     --------
@@ -244,57 +178,47 @@ def least_steps(
     >>> least_steps(layout("all-gather", 8, 8), ring).rounds
     4
     """
-    run = _Run(layout, links, time_limit, workers, progress)
-    deadline = run.deadline(_link_moves(run.parts))
-    different = 1 if run.halves_alike else len(run.parts)
+    run = _Run(layout, links, time_limit, progress)
     halves: list[HalfResult] = []
-    for i in range(different):
-        until = clock.share(clock.now(), deadline, 1 / (different - i))
-        demand, over = run.parts[i]
-        half = Search(LinkProblem(demand, over, workers), until, run.say_of(i)).run(max_steps)
+    for part in range(run.different):
+        until = clock.share(run.deadline, 1 / (run.different - part))
+        half = LinkSearch(*run.parts[part], until, run.say_of(part)).run()
         halves.append(replace(half, rounds_of_steps=(1,) * half.rounds))
-    return run.result(halves * 2 if run.halves_alike else halves)
+    return run.result(halves)
 
 
 class _Run:
     """One synthesis: its arguments checked, its demands, its clock, and its result."""
 
     def __init__(
-        self,
-        layout: Layout,
-        network: OpticalNetwork | Links,
-        time_limit: float,
-        workers: int,
-        progress: Progress | None,
+        self, layout: Layout, network: OpticalNetwork | Links, time_limit: float, progress: Progress | None
     ):
         self.begun = clock.now()
         if layout.ranks != network.ranks:
-            raise InputError(
-                f"layout: {layout.ranks} ranks; allowed: the {network.ranks} ranks of the fabric"
-            )
-        self.time_limit = check_time_limit(time_limit)
-        whole("workers", workers, 1)
+            given = f"{layout.ranks} ranks; allowed: the {network.ranks} ranks of the fabric"
+            raise InputError(f"layout: {given}")
+        if isinstance(time_limit, bool) or not isinstance(time_limit, int | float) or not time_limit > 0:
+            raise InputError(f"time_limit: {time_limit!r}; allowed: seconds, more than 0")
         self.say = progress or (lambda text: None)
-        self.task: SumsAndCopies = task(layout)
-        #: Sums, with time reversed, and copies.
-        self.parts: list = []
-        if self.task.sums is not None:
-            self.parts.append((self.task.sums, network.reversed()))
-        if self.task.copies is not None:
-            self.parts.append((self.task.copies, network))
-        alike = len(self.parts) == 2 and self.task.sums == self.task.copies
-        self.halves_alike = alike and network.symmetric()
-        self.labels = ["reduce-scatter: ", "all-gather: "] if len(self.parts) == 2 else [""]
-
-    def deadline(self, moves: int) -> float:
-        """Until when to search, so that so many moves can be written in time."""
-        return clock.before_writing(self.begun, self.time_limit, moves)
+        self.task = task(layout)
+        sums, copies = self.task.sums, self.task.copies
+        #: Sums, with time reversed, and copies, each with what they go over.
+        self.parts: list[tuple[Demand, Any]] = [(sums, network.reversed())] if sums is not None else []
+        self.parts += [(copies, network)] if copies is not None else []
+        both = len(self.parts) == 2
+        #: Parts to be found: one half of an all-reduce serves as both if nothing tells them apart.
+        self.different = 1 if both and sums == copies and network.symmetric() else len(self.parts)
+        self.labels = ["reduce-scatter: ", "all-gather: "] if both else [""]
+        moves = sum(_least_moves(*part) for part in self.parts)
+        #: Until when to search, so that as many moves can be written in time.
+        self.deadline = clock.before_writing(self.begun, float(time_limit), moves)
 
     def say_of(self, part: int) -> Progress:
         return lambda text: self.say(self.labels[part] + text)
 
     def result(self, halves: list[HalfResult]) -> Synthesis:
-        """The schedule of both halves, or the one, written and verified."""
+        """The schedule of the parts, written and verified."""
+        halves = halves * 2 if len(halves) < len(self.parts) else halves
         writer, sums = ScheduleWriter(self.task), self.task.sums is not None
         circuits: list[Circuit] = []
         steps: list[int] = []
@@ -328,6 +252,8 @@ class _Run:
         )
 
 
-def _link_moves(parts: list[tuple[Demand, Links]]) -> int:
+def _least_moves(demand: Demand, over: OpticalNetwork | Links) -> int:
     """Transfers at least."""
-    return sum(link_uses(demand, distances(demand.ranks, over.capacity)) for demand, over in parts)
+    if isinstance(over, Links):
+        return link_uses(demand, distances(demand.ranks, over.capacity))
+    return sum(len(chunk.need) for chunk in demand.chunks)

@@ -1,4 +1,4 @@
-"""Cuts through a fabric: what can leave a set of GPUs at once."""
+"""Cuts through a fabric: what can leave a set of GPUs at once, and the tightest of them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
+from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.fabric.electrical.routing import Wires, wires
+from wavefabric.fabric.electrical.routing import resource_use, wires
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+
+#: Most sinks that are searched, one after the other, for the exact bottleneck.
+MOST_SINKS = 256
 
 
 @dataclass(frozen=True)
@@ -21,29 +25,6 @@ class Cut:
 
     gpus: frozenset[int]
     capacity: float  # B/s
-
-
-@dataclass(frozen=True, eq=False)
-class CapacityGraph:
-    """A fabric as a graph with capacities; node g < GPUs is the memory of GPU g."""
-
-    gpus: int
-    nodes: int
-    source: np.ndarray  # nodes, shape (edges,)
-    target: np.ndarray
-    capacity: tuple[Fraction | None, ...]  # B/s of each edge; None: no limit
-
-    def reverse(self) -> CapacityGraph:
-        """The same, every edge turned round."""
-        return replace(self, source=self.target, target=self.source)
-
-    @cached_property
-    def units(self) -> tuple[Fraction, list[int]]:
-        """The greatest number that all capacities are whole multiples of, and the multiples; -1: no limit."""
-        known = {id(c): c for c in self.capacity if c is not None}  # many edges share one number
-        unit = _common(list(known.values()))
-        multiple = {key: int(c / unit) for key, c in known.items()}
-        return unit, [-1 if c is None else multiple[id(c)] for c in self.capacity]
 
 
 def as_electrical(fabric: PhotonicFabric) -> Fabric:
@@ -59,8 +40,6 @@ def as_electrical(fabric: PhotonicFabric) -> Fabric:
 
 def restrict(fabric: Fabric, ranks: int) -> Fabric:
     """The first GPUs of a fabric; the others stay as switches if GPUs forward."""
-    if ranks == fabric.ranks:
-        return fabric
     kept, rest = fabric.gpus[:ranks], fabric.gpus[ranks:]
     if fabric.forwards:
         return replace(fabric, gpus=kept, switches=(*fabric.switches, *rest))
@@ -72,45 +51,15 @@ def restrict(fabric: Fabric, ranks: int) -> Fabric:
 @lru_cache(maxsize=8)
 def port_rates(fabric: Fabric) -> tuple[np.ndarray, np.ndarray]:
     """What each GPU can send, and receive, in all: two arrays of shape (GPUs,), B/s."""
-    w = wires(fabric)
-    most = float(_port_limit(fabric) or np.inf)
-    sends = np.bincount(w.source, w.bandwidth, len(fabric.gpus) + len(fabric.switches))[: fabric.ranks]
-    receives = np.bincount(w.target, w.bandwidth, len(fabric.gpus) + len(fabric.switches))[: fabric.ranks]
-    return np.minimum(sends, most), np.minimum(receives, most)
+    w, nodes = wires(fabric), len(fabric.gpus) + len(fabric.switches)
+    sends, receives = (np.bincount(end, w.bandwidth, nodes)[: fabric.ranks] for end in (w.source, w.target))
+    return np.minimum(sends, _port_limit(fabric)), np.minimum(receives, _port_limit(fabric))
 
 
-def _port_limit(fabric: Fabric) -> Fraction | None:
-    limits = []
-    if fabric.copy_bandwidth is not None:
-        limits.append(Fraction(fabric.copy_bandwidth))
-    if fabric.flow_bandwidth is not None:
-        limits.append(Fraction(fabric.flow_bandwidth) * max(fabric.ranks - 1, 1))
-    return min(limits, default=None)
-
-
-def capacity_graph(fabric: Fabric) -> CapacityGraph:
-    """The graph of a fabric: where a GPU's memory has a limit of its own, ports lie between it and links."""
-    w = wires(fabric)
-    n, nodes = fabric.ranks, fabric.ranks + len(fabric.switches)
-    source, target = w.source.copy(), w.target.copy()
-    exact = {b: Fraction(b) for b in np.unique(w.bandwidth).tolist()}
-    capacity: list[Fraction | None] = [exact[b] for b in w.bandwidth.tolist()]
-    limit = _port_limit(fabric)
-    if limit is not None:
-        out, into = nodes + np.arange(n), nodes + n + np.arange(n)
-        source[source < n] += nodes
-        target[target < n] += nodes + n
-        extra: list[tuple[np.ndarray, np.ndarray, Fraction | None]] = [
-            (np.arange(n), out, limit),
-            (into, np.arange(n), limit),
-        ]
-        if fabric.forwards:
-            extra.append((into, out, None))
-        for a, b, most in extra:
-            source, target = np.concatenate((source, a)), np.concatenate((target, b))
-            capacity += [most] * n
-        nodes += 2 * n
-    return CapacityGraph(n, nodes, source, target, tuple(capacity))
+def _port_limit(fabric: Fabric) -> float:
+    """B/s that a GPU's memory can send, or receive, whatever its links."""
+    peers = max(fabric.ranks - 1, 1)
+    return min(fabric.copy_bandwidth or math.inf, (fabric.flow_bandwidth or math.inf) * peers)
 
 
 @lru_cache(maxsize=8)
@@ -119,117 +68,163 @@ def sampled(fabric: Fabric) -> list[tuple[frozenset[int], float, float]]:
 
     The first k in order of rank, or of column and rank of any grid; with switches by a maximum flow.
     """
-    w = wires(fabric)
-    n = fabric.ranks
-    cuts = []
+    n, ranks, cuts = fabric.ranks, np.arange(fabric.ranks), []
     if fabric.switches:
-        forth = capacity_graph(fabric)
-        back = forth.reverse()
+        networks = [_FlowNetwork(fabric, reverse) for reverse in (False, True)]
         for k in sorted({n * i // 16 for i in range(1, 16)} - {0}):
-            first = frozenset(range(k))
-            cuts.append((first, _largest_flow(forth, first), _largest_flow(back, first)))
+            out, into = (float(net.capacity(net.cut(range(k), range(k, n)))) for net in networks)
+            cuts.append((frozenset(range(k)), out, into))
         return cuts
-    ranks, back = np.arange(n), Wires(w.target, w.source, w.bandwidth, w.latency)
+    w, k = wires(fabric), np.arange(1, n)
     for columns in [d for d in range(1, n) if n % d == 0]:
         order = np.lexsort((ranks // columns, ranks % columns))
-        position = np.empty(n, np.int64)
-        position[order] = ranks
-        out, into = _crossing(w, position, n), _crossing(back, position, n)
-        cuts += [(frozenset(order[: k + 1].tolist()), out[k], into[k]) for k in _tight_prefixes(out, into, n)]
+        position = np.argsort(order)[np.stack((w.source, w.target))]
+        out, into = _crossing(position, w.bandwidth, n), _crossing(position[::-1], w.bandwidth, n)
+        # Those at which any collective has most to move for the capacity.
+        with np.errstate(divide="ignore"):
+            demands = np.stack((k, n - k, k * (n - k), np.ones(n - 1)))
+            tight = [np.argmax(demands / capacity, axis=1) for capacity in (out, into)]
+        cuts += [(frozenset(order[: i + 1].tolist()), out[i], into[i]) for i in np.unique(tight).tolist()]
     return cuts
 
 
-def _crossing(w: Wires, position: np.ndarray, n: int) -> np.ndarray:
-    """Bandwidth from the first k + 1 positions to the others: shape (n − 1,)."""
-    a, b = position[w.source], position[w.target]
-    forth = a < b
-    begin, end = (np.bincount(x[forth], w.bandwidth[forth], n) for x in (a, b))
+def _crossing(ends: np.ndarray, bandwidth: np.ndarray, n: int) -> np.ndarray:
+    """Bandwidth from the first k + 1 positions to the others; `ends` of wires: shape (n − 1,)."""
+    forth = ends[0] < ends[1]
+    begin, end = (np.bincount(x[forth], bandwidth[forth], n) for x in ends)
     crossing = np.cumsum(begin - end)[: n - 1]
     # Sums in floating point: a little more is on the safe side of a bound.
     rounding = n * np.finfo(float).eps * np.cumsum(begin + end)[: n - 1]
     return np.maximum(crossing * (1 + 1e-12), crossing + rounding)
 
 
-def _tight_prefixes(out: np.ndarray, into: np.ndarray, n: int) -> list[int]:
-    """Numbers of GPUs, less one, at which any collective has most to move for the capacity."""
-    k = np.arange(1, n)
-    tight = set()
-    for capacity in (out, into):
-        with np.errstate(divide="ignore"):
-            for demand in (k, n - k, k * (n - k), np.ones(n - 1)):
-                tight.add(int(np.argmax(demand / capacity)))
-    return sorted(tight)
+@lru_cache(maxsize=64)
+def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | None = None) -> Cut:
+    """The set S of GPUs, not all, with the greatest |S|/capacity out of S.
+
+    No all-gather of shares of b bytes is done in less than b |S|/capacity, and ForestColl builds schedules
+    that reach it (Zhao et al. 2024, arXiv:2402.06787). With `reverse` capacities are into S, as for a
+    reduce-scatter. With `roots` only these have anything to send, and only the others wait for it: a
+    broadcast's root, or all but the root of a gather. Exact up to `MOST_SINKS` GPUs that wait, else the best
+    around a single GPU.
+
+    Newton's (Dinkelbach's) iteration on the ratio, in exact fractions. For each GPU v left out, a maximum
+    flow from a super-source that feeds one unit to each GPU, over links of ratio × capacity, either fills v
+    or yields a set with a greater ratio.
+    """
+    n = fabric.ranks
+    fed = tuple(range(n)) if roots is None else roots
+    sends, receives = port_rates(fabric)[:: -1 if reverse else 1]
+    waiting = [v for v in range(n) if roots is None or v not in roots] if n > 1 else []
+    everybody = frozenset(range(n))
+    around = [(len(fed) - (v in fed), receives[v], everybody - {v}) for v in waiting]
+    around += [(1, sends[r], frozenset({r})) for r in fed if n > 1]
+    share, rate, best = max(
+        around, key=lambda cut: cut[0] / cut[1] if cut[1] else np.inf, default=(0, np.inf, everybody)
+    )
+    start = Cut(best, float(rate))
+    if not rate or (roots is None and _ring_reaches(fabric, start)) or not 0 < len(waiting) <= MOST_SINKS:
+        return start
+    network = _FlowNetwork(fabric, reverse)
+    tightest, ratio = None, Fraction(share) / Fraction(rate)
+    for sink in waiting:
+        while True:
+            side = network.cut(fed, (sink,), ratio)
+            capacity = network.capacity(side)
+            inside = int(np.count_nonzero(side[list(fed)]))
+            if inside and not capacity:
+                return Cut(frozenset(np.flatnonzero(side[:n]).tolist()), 0.0)
+            if not inside or Fraction(inside) / capacity <= ratio:
+                break
+            tightest, ratio = side, Fraction(inside) / capacity
+    if tightest is None:
+        return start
+    return Cut(frozenset(np.flatnonzero(tightest[:n]).tolist()), float(network.capacity(tightest)))
 
 
-def _largest_flow(g: CapacityGraph, gpus: frozenset[int]) -> float:
-    """Greatest flow from a set of GPUs to the others, B/s."""
-    network = FlowNetwork(g, sinks=tuple(i for i in range(g.gpus) if i not in gpus))
-    return float(network.capacity(network.cut(gpus)))
+def _ring_reaches(fabric: Fabric, cut: Cut) -> bool:
+    """Whether a ring in order of rank takes no longer than a cut says, so that none is tighter."""
+    n, ranks = fabric.ranks, np.arange(fabric.ranks)
+    try:
+        use = resource_use(fabric, ranks, (ranks + 1) % n)
+    except InputError:
+        return False
+    load = np.bincount(use.resource, minlength=use.capacity.size) / use.capacity
+    slowest = max(float(load.max()), 1 / (fabric.flow_bandwidth or np.inf))
+    return slowest * (n - 1) <= len(cut.gpus) / cut.capacity * (1 + 1e-12)
 
 
-class FlowNetwork:
-    """A graph with a super-source before the GPUs, and a super-sink behind `sinks`, for SciPy's maximum flow.
+class _FlowNetwork:
+    """A fabric as a graph for SciPy's maximum flow; node g < GPUs is the memory of GPU g.
 
-    SciPy counts in 32 bits. Where that is too little, links are rounded up and what is offered down: the side
-    so obtained is a cut all the same, and its capacity is taken from the exact numbers.
+    Where memories have a limit of their own, ports lie between them and links. A super-source lies before
+    them, a super-sink behind. SciPy counts in 32 bits. Where that is too little, links are rounded up and
+    what is offered down: the side so obtained is a cut all the same, and its capacity is taken from the exact
+    numbers.
     """
 
-    def __init__(self, g: CapacityGraph, sinks: tuple[int, ...] = ()):
+    def __init__(self, fabric: Fabric, reverse: bool = False):
         from scipy.sparse import csr_matrix
 
-        self.graph = g
-        self.source, self.sink, self.size = g.nodes, g.nodes + 1, g.nodes + 2
-        self.unit, self.units = g.units
-        rows = np.concatenate((g.source, np.full(g.gpus, self.source), np.array(sinks, np.int64)))
-        columns = np.concatenate((g.target, np.arange(g.gpus), np.full(len(sinks), self.sink)))
-        self.csr = csr_matrix((np.arange(1, rows.size + 1), (rows, columns)), shape=(self.size, self.size))
-        self.place = np.asarray(self.csr.data, np.int64) - 1
+        w, gpu, nodes = wires(fabric), np.arange(fabric.ranks), fabric.ranks + len(fabric.switches)
+        edges = [(w.source, w.target, w.bandwidth)]
+        limit = _port_limit(fabric)
+        if limit < math.inf:
+            out, into = nodes + gpu, nodes + gpu.size + gpu
+            source, target = (np.where(end < gpu.size, 1, 0) for end in (w.source, w.target))
+            edges = [(w.source + source * nodes, w.target + target * (nodes + gpu.size), w.bandwidth)]
+            edges += [(gpu, out, np.full(gpu.size, limit)), (into, gpu, np.full(gpu.size, limit))]
+            if fabric.forwards:
+                edges.append((into, out, np.full(gpu.size, math.inf)))
+            nodes += 2 * gpu.size
+        ends, self.nodes = [np.concatenate(column) for column in zip(*edges, strict=True)], nodes
+        self.source, self.target = ends[1::-1] if reverse else ends[:2]
+        self.unit, self.units = _whole_multiples(ends[2])
+        first, last = np.full(gpu.size, nodes), np.full(gpu.size, nodes + 1)
+        places = [np.concatenate((self.source, first, gpu)), np.concatenate((self.target, gpu, last))]
+        numbers = np.arange(1, places[0].size + 1)
+        self._csr = csr_matrix((numbers, places), shape=(nodes + 2, nodes + 2))
+        self._place = np.asarray(self._csr.data, np.int64) - 1
 
-    def cut(self, gpus: Iterable[int], ratio: Fraction | None = None, sink: int | None = None) -> np.ndarray:
-        """Nodes on the source's side of a least cut: shape (nodes,), bool.
+    def cut(self, fed: Iterable[int], sinks: Iterable[int], ratio: Fraction | None = None) -> np.ndarray:
+        """Nodes on the source's side of a least cut between GPUs: shape (nodes,), bool.
 
-        The super-source feeds each of `gpus` with one and a link of capacity c, in `unit`, carries `ratio` c;
-        without a ratio neither has a limit but c. `sink` is a GPU, by default the super-sink.
+        The super-source feeds each of `fed` with one and a link of capacity c B/s carries `ratio` c; without
+        a ratio neither has a limit but c.
         """
-        edges = len(self.units)
-        most = 2**31 - 2
-        data = np.full(self.place.size, most, np.int64)
-        fed = np.zeros(self.graph.gpus, bool)
-        fed[list(gpus)] = True
+        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+        fed, most = list(fed), 2**31 - 2
         if ratio is None:
             total = sum(u for u in self.units if u > 0)
             one, offer = (Fraction(1), most) if total < most else (Fraction(2**30, total), most)
         else:
-            offer = ratio.denominator
-            one = Fraction(ratio.numerator)
-            if offer * int(fed.sum()) >= most:
-                small = 2**30 // int(fed.sum())
-                one, offer = ratio * small, small
+            one, offer = Fraction((ratio * self.unit).numerator), (ratio * self.unit).denominator
+            if offer * len(fed) >= most:
+                offer = 2**30 // len(fed)
+                one = ratio * self.unit * offer
         up, down = one.numerator, one.denominator
-        data[:edges] = [most if u < 0 else min(-(-u * up // down), most) for u in self.units]
-        data[edges : edges + fed.size] = np.where(fed, offer, 0)
-        return self._side(data, self.sink if sink is None else sink)
-
-    def _side(self, data: np.ndarray, sink: int) -> np.ndarray:
-        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
-
-        network = self.csr.copy()
-        network.data = data[self.place].astype(np.int32)
-        left = network - maximum_flow(network, self.source, sink).flow
+        supply, drain = np.zeros((2, (self._place.size - len(self.units)) // 2), np.int64)
+        supply[fed], drain[list(sinks)] = offer, most
+        carried = [most if u < 0 else min(-(-u * up // down), most) for u in self.units]
+        network = self._csr.copy()
+        network.data = np.concatenate((carried, supply, drain))[self._place].astype(np.int32)
+        left = network - maximum_flow(network, self.nodes, self.nodes + 1).flow
         left.eliminate_zeros()
-        side = np.zeros(self.size, bool)
-        side[breadth_first_order(left, self.source, return_predecessors=False)] = True
-        return side[: self.graph.nodes]
+        side = np.zeros(self.nodes + 2, bool)
+        side[breadth_first_order(left, self.nodes, return_predecessors=False)] = True
+        return side[: self.nodes]
 
     def capacity(self, side: np.ndarray) -> Fraction:
         """What edges let out of a set of nodes, B/s."""
-        crossing = np.flatnonzero(side[self.graph.source] & ~side[self.graph.target])
+        crossing = np.flatnonzero(side[self.source] & ~side[self.target])
         return sum((self.units[i] for i in crossing), 0) * self.unit
 
 
-def _common(values: list[Fraction]) -> Fraction:
-    """The greatest number that all are whole multiples of."""
-    if not values:
-        return Fraction(1)
-    down = math.lcm(*{v.denominator for v in values})
-    return Fraction(math.gcd(*{int(v * down) for v in values}), down)
+def _whole_multiples(values: np.ndarray) -> tuple[Fraction, list[int]]:
+    """The greatest number that all are whole multiples of, exactly, and the multiples; −1: infinite."""
+    exact = {v: Fraction(v) for v in np.unique(values[np.isfinite(values)]).tolist()}
+    down = math.lcm(*(v.denominator for v in exact.values()))
+    unit = Fraction(math.gcd(*(int(v * down) for v in exact.values())) or 1, down)
+    multiple = {v: int(each / unit) for v, each in exact.items()}
+    return unit, [multiple.get(v, -1) for v in values.tolist()]

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import checked_structure
 from wavefabric.fabric.bounds.bound import schedule_bound
-from wavefabric.fabric.cost_models.local_work import issue_time, reduction_times
-from wavefabric.fabric.cost_models.result import Cost, RoundCost, check_sizes
+from wavefabric.fabric.cost_models.cost import Cost, RoundCost, check_sizes
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.resources import resource_use, transfer_bytes
-
-#: Entries of the table of loads that is kept at a time.
-_TABLE = 2**22
+from wavefabric.fabric.electrical.routing import resource_use, transfer_bytes
 
 
 def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost:
@@ -24,138 +18,122 @@ def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost
     A round costs ``alpha``, the greatest latency of the routes it uses, and the transfer time: the greatest,
     over all resources, of the bytes that cross it in the round by its bandwidth. Resources are the links, in
     each direction; what each GPU sends and receives in all (`Fabric.copy_bandwidth`); and each ordered pair
-    of GPUs (`Fabric.flow_bandwidth`). Rounds that stay within ranks cost nothing. On an ideal switch this is
-    the model of Hockney 1994 (doi:10.1016/S0167-8191(06)80021-9).
-
-    A fabric that was measured adds what GPUs need to reduce what arrived and to copy within themselves, also
-    in rounds of their own, and takes no less time in all than hosts need to issue everything (`local_work`).
-
-    Parameters
-    ----------
-    schedule : Schedule
-        Rank r is GPU r.
-    fabric : Fabric
-    element_bytes : float
-        B an element.
-
-    Returns
-    -------
-    Cost
-        `times` give each transfer from the beginning of its round to the end of it.
-
-    Raises
-    ------
-    InputError
-        If the schedule has more ranks than the fabric GPUs, or uses a pair with no route.
-
-    Examples
-    --------
-    Around a ring of four, 3 rounds of 0.7 us and 1 MiB at 300 GiB/s:
-
-    >>> from wavefabric.collectives import ring_all_gather
-    >>> from wavefabric.fabric import load
-    >>> from wavefabric.fabric.cost_models.alpha_beta import alpha_beta
-    >>> time = alpha_beta(ring_all_gather([1] * 4), load("ring:4"), 2**20)
-    >>> f"{time.seconds * 1e6:.3f} us, {time.rounds[0].limit}"
-    '11.866 us, link GPU0 -> GPU1'
+    of GPUs (`Fabric.flow_bandwidth`). On an ideal switch this is the model of Hockney 1994
+    (doi:10.1016/S0167-8191(06)80021-9). A fabric that was measured adds what GPUs need to reduce what arrived
+    and to copy within themselves, also in rounds of their own, and takes no less time in all than hosts need
+    to issue everything. `times` give each transfer from the beginning of its round to the end of it.
     """
     checked_structure(schedule)
     check_sizes(schedule, fabric, element_bytes)
     size = transfer_bytes(schedule, element_bytes)
-    rounds, busiest = _communication(schedule, fabric, size)
-    rounds = _with_reductions(rounds, schedule, fabric, size)
-    seconds = rounds.latency + rounds.transfer
+    numbers, latency, transfer, sent, limits, busiest = _rounds(schedule, fabric, size)
+    seconds = latency + transfer
     end = np.concatenate(([0.0], np.cumsum(seconds)))
+    # A round that costs nothing lies at the end of the last.
+    times = [end[np.searchsorted(numbers, schedule.transfers["round"], side)] for side in ("left", "right")]
     issue, host = issue_time(schedule, fabric)
-    columns = (rounds.numbers, seconds, rounds.latency, rounds.transfer, rounds.size, rounds.limits)
+    columns = zip(*(c.tolist() for c in (numbers, seconds, latency, transfer, sent, limits)), strict=True)
     return Cost(
-        schedule=schedule.name,
-        fabric=fabric.name,
-        model="alpha-beta",
+        schedule.name,
+        fabric.name,
+        "alpha-beta",
         seconds=max(float(end[-1]), issue),
-        rounds=tuple(
-            RoundCost(int(n), 1, float(s), float(a), 0.0, float(b), float(v), name)
-            for n, s, a, b, v, name in zip(*columns, strict=True)
-        ),
+        rounds=tuple(RoundCost(n, 1, s, a, 0.0, b, v, w) for n, s, a, b, v, w in columns),
         bound=schedule_bound(schedule, fabric, element_bytes),
-        times=_times(schedule.transfers["round"], rounds.numbers, end),
+        times=np.stack(times, axis=1),
         busiest=busiest if issue <= end[-1] else f"host of {fabric.gpus[host]}",
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Rounds:
-    """Rounds that cost something."""
+def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
+    """Rounds that cost something: number, s of latency and transfer, B sent, what bounds each; the busiest.
 
-    numbers: np.ndarray
-    latency: np.ndarray  # s
-    transfer: np.ndarray  # s
-    size: np.ndarray  # B sent
-    limits: list[str]  # what bounds each, in words
-
-
-def _communication(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple[_Rounds, str]:
-    """Rounds in which something moves between GPUs, and the resource that is used longest."""
-    t, ranks = schedule.transfers, schedule.ranks
+    `size` is of each transfer, B.
+    """
+    t, ranks, busiest = schedule.transfers, schedule.ranks, "nothing"
     remote = np.flatnonzero(t["src"] != t["dst"])
-    if not remote.size:
-        none = np.zeros(0)
-        return _Rounds(none, none, none, none, []), "nothing"
-    numbers, row = np.unique(t["round"][remote], return_inverse=True)
-    rounds = numbers.size
-    # Transfers of one pair in one round are one flow.
-    pairs, pair = np.unique(t["src"][remote].astype(np.int64) * ranks + t["dst"][remote], return_inverse=True)
-    flows, flow = np.unique(row * np.int64(pairs.size) + pair, return_inverse=True)
-    flow_row, flow_pair = np.divmod(flows, pairs.size)
-    flow_size = np.bincount(flow, size[remote])
-    use = resource_use(fabric, *np.divmod(pairs, ranks))
-    which, resource = use.of(flow_pair)
-    loads = np.empty(rounds)
-    most = np.empty(rounds, np.int64)
-    busy = np.zeros(use.capacity.size)
-    # A table of rounds by resources, some rounds at a time.
-    block = max(_TABLE // use.capacity.size, 1)
-    for begin in range(0, rounds, block):
-        a, b = np.searchsorted(flow_row[which], (begin, begin + block))
-        here = min(block, rounds - begin)
-        cell = (flow_row[which[a:b]] - begin) * use.capacity.size + resource[a:b]
-        load = np.bincount(cell, flow_size[which[a:b]], here * use.capacity.size).reshape(here, -1)
-        load /= use.capacity
-        most[begin : begin + here] = load.argmax(axis=1)
-        loads[begin : begin + here] = load.max(axis=1)
-        busy += load.sum(axis=0)
-    limits = [use.name(int(r)) for r in most]
-    if fabric.flow_bandwidth is not None:
-        slowest = np.zeros(rounds)
-        np.maximum.at(slowest, flow_row, flow_size / fabric.flow_bandwidth)
-        largest = np.lexsort((-flow_size, flow_row))[np.searchsorted(flow_row, np.arange(rounds))]
-        for i in np.flatnonzero(slowest > loads):
-            src, dst = divmod(int(pairs[flow_pair[largest[i]]]), ranks)
-            limits[i] = f"one transfer {fabric.gpus[src]} -> {fabric.gpus[dst]}"
-        loads = np.maximum(loads, slowest)
-    latency = np.zeros(rounds)
-    np.maximum.at(latency, flow_row, use.latency[flow_pair])
-    total = np.bincount(row, size[remote], rounds)
-    return _Rounds(numbers, fabric.alpha + latency, loads, total, limits), use.name(int(busy.argmax()))
+    reducing, starts, sums, gpu = reduction_times(schedule, fabric, size)
+    numbers = np.union1d(t["round"][remote], reducing).astype(np.int64)
+    latency, transfer, sent = np.zeros((3, numbers.size))
+    limits = np.full(numbers.size, "", object)
+    there = np.searchsorted(numbers, reducing)
+    limits[there] = [f"{fabric.gpus[g]} adds" for g in gpu]
+    if remote.size:
+        row = np.searchsorted(numbers, t["round"][remote])
+        sent = np.bincount(row, size[remote], numbers.size)
+        # Transfers of one pair in one round are one flow.
+        ends = t["src"][remote].astype(np.int64) * ranks + t["dst"][remote]
+        pairs, pair = np.unique(ends, return_inverse=True)
+        flows, flow = np.unique(row * np.int64(pairs.size) + pair, return_inverse=True)
+        flow_row, flow_pair = np.divmod(flows, pairs.size)
+        flow_size = np.bincount(flow, size[remote])
+        use = resource_use(fabric, *np.divmod(pairs, ranks))
+        which, resource = use.of(flow_pair)
+        cells, cell = np.unique(flow_row[which] * use.capacity.size + resource, return_inverse=True)
+        cell_row, cell_resource = np.divmod(cells, use.capacity.size)
+        load = np.bincount(cell, flow_size[which]) / use.capacity[cell_resource]
+        busiest = use.name(int(np.bincount(cell_resource, load).argmax()))
+        moving = np.unique(row)
+        most = _largest(cell_row, load)
+        transfer[moving] = load[most]
+        limits[moving] = [use.name(int(r)) for r in cell_resource[most]]
+        if fabric.flow_bandwidth is not None:
+            for i in _largest(flow_row, flow_size).tolist():
+                alone, at = flow_size[i] / fabric.flow_bandwidth, int(flow_row[i])
+                if alone > transfer[at]:
+                    transfer[at] = alone
+                    src, dst = np.divmod(pairs[flow_pair[i]], ranks)
+                    limits[at] = f"one transfer {fabric.gpus[src]} -> {fabric.gpus[dst]}"
+        np.maximum.at(latency, flow_row, use.latency[flow_pair])
+        latency[moving] += fabric.alpha
+    latency[there] += starts
+    transfer[there] += sums
+    return numbers, latency, transfer, sent, limits, busiest
 
 
-def _with_reductions(moving: _Rounds, schedule: Schedule, fabric: Fabric, size: np.ndarray) -> _Rounds:
-    """The same, with what GPUs add or copy at the end of rounds, and rounds that do only that."""
-    reducing, latency, seconds, gpu = reduction_times(schedule, fabric, size)
-    if not reducing.size:
-        return moving
-    every = np.union1d(moving.numbers, reducing).astype(np.int64)
-    at, there = np.searchsorted(every, moving.numbers), np.searchsorted(every, reducing)
-    columns = np.zeros((3, every.size))
-    columns[:, at] = moving.latency, moving.transfer, moving.size
-    columns[0, there] += latency
-    columns[1, there] += seconds
-    limits = dict(zip(at.tolist(), moving.limits, strict=True))
-    for i, g in zip(there.tolist(), gpu.tolist(), strict=True):
-        limits.setdefault(i, f"{fabric.gpus[g]} adds")
-    return _Rounds(every, columns[0], columns[1], columns[2], [limits[i] for i in range(every.size)])
+def _largest(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Where the largest value of each row is; rows ascend."""
+    return np.lexsort((-values, rows))[np.flatnonzero(np.diff(rows, prepend=-1))]
 
 
-def _times(rounds: np.ndarray, numbers: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Begin and end of each transfer's round; a round that costs nothing lies at the end of the last."""
-    return np.stack([end[np.searchsorted(numbers, rounds, side)] for side in ("left", "right")], axis=1)
+def reduction_times(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Rounds in which GPUs reduce or copy within themselves; s of starts and of bytes; who needs most.
+
+    A transfer that reduces arrives next to the chunk and is then added to it; a transfer within a rank is an
+    addition or a copy. A GPU does one after the other (`Fabric.reduce_alpha`, `Fabric.reduce_bandwidth`).
+    """
+    t, none = schedule.transfers, np.zeros(0, np.int64)
+    mine = np.flatnonzero(t["reduce"] | (t["src"] == t["dst"]))
+    if fabric.reduce_bandwidth is None or not mine.size:
+        return none, none, none, none
+    rounds, row = np.unique(t["round"][mine], return_inverse=True)
+    cell, shape = row * schedule.ranks + t["dst"][mine], (rounds.size, schedule.ranks)
+    length = rounds.size * schedule.ranks
+    latency = fabric.reduce_alpha * np.bincount(cell, minlength=length).reshape(shape)
+    seconds = np.bincount(cell, size[mine] / fabric.reduce_bandwidth, length).reshape(shape)
+    gpu = (latency + seconds).argmax(axis=1)
+    at = np.arange(rounds.size), gpu
+    return rounds, latency[at], seconds[at], gpu
+
+
+def issue_time(schedule: Schedule, fabric: Fabric) -> tuple[float, int]:
+    """The least time that hosts need to issue a schedule, s, and the GPU whose host needs most.
+
+    `Fabric.round_overhead` for each round in which a GPU sends to or receives from another,
+    `Fabric.peer_overhead` for each further GPU that it sends to in the round, and `Fabric.reduce_overhead`
+    for each addition or copy.
+    """
+    t, ranks = schedule.transfers, schedule.ranks
+    if not t.size or not (fabric.round_overhead or fabric.peer_overhead or fabric.reduce_overhead):
+        return 0.0, 0
+    remote = t["src"] != t["dst"]
+    number, src, dst = (t[key][remote].astype(np.int64) for key in ("round", "src", "dst"))
+    peers = np.unique((number * ranks + src) * ranks + dst) // ranks
+    sending = np.unique(peers)
+    taking_part = np.union1d(sending, number * ranks + dst)
+    local = t["reduce"] | ~remote
+    seconds = fabric.round_overhead * np.bincount(taking_part % ranks, minlength=ranks)
+    further = np.bincount(peers % ranks, minlength=ranks) - np.bincount(sending % ranks, minlength=ranks)
+    seconds += fabric.peer_overhead * further
+    seconds += fabric.reduce_overhead * np.bincount(t["dst"][local], minlength=ranks)
+    return float(seconds.max()), int(seconds.argmax())

@@ -1,8 +1,8 @@
-"""Time of a schedule on any fabric, under any of the models."""
+"""Time of a schedule on any fabric, under any of the models; what every model returns and checks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,65 @@ from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from wavefabric.collectives.schedule import Schedule
-    from wavefabric.fabric.cost_models.result import Cost
+    from wavefabric.fabric.bounds.bound import LowerBound
     from wavefabric.fabric.electrical.fabric import Fabric
+
+
+@dataclass(frozen=True)
+class RoundCost:
+    """One round of a schedule; rounds that stay within ranks cost nothing and are not listed."""
+
+    round: int
+    parts: int  # circuits of one round that do not fit at once are set up one part after the other; else 1
+    seconds: float  # the sum of the three that follow
+    latency: float  # s, synchronisation included
+    reconfiguration: float  # s
+    transfer: float  # s
+    bytes: float  # what all ranks send to others
+    limit: str  # what bounds it, in words: "link GPU0 -> GPU1", "GPU3 sends", …
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Time of a schedule on a fabric.
+
+    Parameters
+    ----------
+    schedule, fabric : str
+        Names.
+    model : str
+        ``"alpha-beta"``, ``"flow"`` or ``"photonic"``.
+    seconds : float
+    rounds : tuple of RoundCost
+        Empty for ``"flow"``, where rounds overlap.
+    bound : LowerBound
+    times : ndarray or None
+        Shape (transfers, 2): when each transfer begins and ends, s.
+    busiest : str
+        The resource that was used longest, in words.
+    """
+
+    schedule: str
+    fabric: str
+    model: str
+    seconds: float
+    rounds: tuple[RoundCost, ...]
+    bound: LowerBound
+    times: np.ndarray | None = field(default=None, repr=False, compare=False)
+    busiest: str = ""
+
+
+def check_sizes(schedule: Schedule, fabric: Fabric | PhotonicFabric, element_bytes: float) -> None:
+    """Refuse more ranks than GPUs, and element sizes that are no positive number."""
+    if schedule.ranks > fabric.ranks:
+        given = f"{schedule.ranks} in {schedule.name}"
+        raise InputError(f"ranks: {given}; allowed: at most the {fabric.ranks} GPUs of {fabric.name}")
+    number = isinstance(element_bytes, int | float) or hasattr(element_bytes, "__float__")
+    if isinstance(element_bytes, bool | str) or not number or not 0 < float(element_bytes) < 1e18:
+        raise InputError(f"element_bytes: {element_bytes!r} given; allowed: above 0 and below 1e18")
 
 
 @dataclass(frozen=True)
@@ -58,14 +114,11 @@ def cost(
     **options
         Of the model: see `alpha_beta.alpha_beta`, `flow.flow`, `photonic.photonic`.
 
-    Returns
-    -------
-    Cost
-
     Raises
     ------
     InputError
-        For an unknown model, one that does not fit the fabric, more ranks than GPUs, or bad `element_bytes`.
+        For an unknown model, one that does not fit the fabric, more ranks than GPUs, bad `element_bytes`, or
+        a pair that uses no route.
 
     Examples
     --------
@@ -83,5 +136,4 @@ def cost(
         kind = "photonic" if light else "electrical"
         allowed = ", ".join(["auto", *fitting])
         raise InputError(f"model: {model!r} given for {kind} {fabric.name}; allowed: {allowed}")
-    name = fitting[0] if model == "auto" else model
-    return COST_MODELS[name](schedule, fabric, element_bytes, **options)
+    return COST_MODELS[fitting[0] if model == "auto" else model](schedule, fabric, element_bytes, **options)

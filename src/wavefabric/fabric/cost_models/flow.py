@@ -6,81 +6,49 @@ import numpy as np
 
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import checked_structure
+from wavefabric.collectives.structure import checked_structure, moves
 from wavefabric.fabric.bounds.bound import schedule_bound
-from wavefabric.fabric.cost_models.dependencies import dependencies
-from wavefabric.fabric.cost_models.local_work import issue_time
-from wavefabric.fabric.cost_models.result import Cost, check_sizes
+from wavefabric.fabric.cost_models.alpha_beta import issue_time
+from wavefabric.fabric.cost_models.cost import Cost, check_sizes
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.resources import ResourceUse, resource_use, transfer_bytes
+from wavefabric.fabric.electrical.routing import ResourceUse, resource_use, transfer_bytes
 
 
 def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: int | None = None) -> Cost:
     """Time of a schedule whose transfers wait for their data alone, not for rounds.
 
     A transfer is ready when all transfers are done that wrote what it reads, or read or wrote what it writes
-    (`dependencies.dependencies`). It waits `Fabric.alpha` and the latency of its way, then moves. What moves
-    at the same time gets max–min fair shares of the links in each direction and of what each GPU sends and
-    receives in all, and no more than `Fabric.flow_bandwidth`. Shares change when a transfer starts or ends.
+    (`dependencies`). It waits `Fabric.alpha` and the latency of its way, then moves. What moves at the same
+    time gets max–min fair shares of the links in each direction and of what each GPU sends and receives in
+    all, and no more than `Fabric.flow_bandwidth`. Shares change when a transfer starts or ends.
     A later transfer may thus slow one down that others wait for, and the whole take longer than in rounds.
 
     Transfers from one rank to the same other keep their order in the schedule, as messages do: each moves
     when the one before it has arrived, though its latency may pass meanwhile. Copies and sums within a rank
     take no time, unless the fabric has a `reduce_bandwidth`; then a GPU does one after the other.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Rank r is GPU r.
-    fabric : Fabric
-    element_bytes : float
-        B an element.
-    engines : int, optional
-        Transfers that a GPU sends at once; others wait, first come, first served (of those that come together
-        the first in the schedule goes first). By default any number.
-
-    Returns
-    -------
-    Cost
-        `rounds` is empty. `times` give for each transfer when its latency began (of one that had to queue, as
-        if it began so as to end when it moved), and when its data, with their sum, were there.
-
-    Raises
-    ------
-    InputError
-        If the schedule has more ranks than the fabric GPUs, or uses a pair with no way, or for bad `engines`.
-
-    Examples
-    --------
-    Two messages of 1 GB into one GPU share its link of 300 GB/s:
-
-    >>> from wavefabric.collectives import point_to_point
-    >>> from wavefabric.fabric import load
-    >>> from wavefabric.fabric.cost_models.flow import flow
-    >>> time = flow(point_to_point("two", 3, [(0, 2, 1), (1, 2, 1)]), load("dgx-a100"), 1e9)
-    >>> f"{time.seconds * 1e3:.4f} ms, {time.busiest}"
-    '6.6674 ms, link NVSwitch -> GPU2'
+    At most `engines` transfers leave a GPU at once; others wait, first come, first served (of those that come
+    together the first in the schedule goes first). By default any number do. `rounds` is empty. `times` give
+    for each transfer when its latency began (of one that had to queue, as if it began so as to end when it
+    moved), and when its data, with their sum, were there.
     """
     checked_structure(schedule)
     check_sizes(schedule, fabric, element_bytes)
     at_once = 0 if engines is None else whole("engines", engines, 1)
-    t = schedule.transfers
+    t, n = schedule.transfers, schedule.ranks
     size = transfer_bytes(schedule, element_bytes)
-    times = np.zeros((t.size, 2))
     remote = np.flatnonzero(t["src"] != t["dst"])
-    n = schedule.ranks
     ends = t["src"][remote].astype(np.int64) * n + t["dst"][remote]
     pairs, numbers = np.unique(ends, return_inverse=True)
     use = resource_use(fabric, *np.divmod(pairs, n))
     pair = np.full(t.size, -1, np.int64)
     pair[remote] = numbers
-    seconds = 0.0
-    if t.size:
-        seconds = _simulate(schedule, fabric, size=size, pair=pair, use=use, engines=at_once, times=times)
-    busy = np.bincount(
-        use.resource, np.bincount(numbers, size[remote], pairs.size)[use.pair], use.capacity.size
+    seconds, times = (
+        _simulate(schedule, fabric, size, pair, use, at_once) if t.size else (0.0, np.zeros((0, 2)))
     )
-    busiest = use.name(int(np.argmax(busy / use.capacity))) if remote.size else "nothing"
+    sent = np.bincount(numbers, size[remote], pairs.size)[use.pair]
+    busy = np.bincount(use.resource, sent, use.capacity.size) / use.capacity
+    busiest = use.name(int(np.argmax(busy))) if remote.size else "nothing"
     issuing, host = issue_time(schedule, fabric)
     limit = schedule_bound(schedule, fabric, element_bytes)
     if issuing > seconds:
@@ -89,57 +57,74 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
 
 
 def _simulate(
-    schedule: Schedule,
-    fabric: Fabric,
-    *,
-    size: np.ndarray,
-    pair: np.ndarray,
-    use: ResourceUse,
-    engines: int,
-    times: np.ndarray,
-) -> float:
-    """s of the whole; `pair`: of each transfer, −1 within a rank; writes `times`."""
+    schedule: Schedule, fabric: Fabric, size: np.ndarray, pair: np.ndarray, use: ResourceUse, engines: int
+) -> tuple[float, np.ndarray]:
+    """s of the whole, and when transfers begin and end; `pair`: of each transfer, −1 within a rank."""
     from wavefabric.fabric.cost_models.flow_kernel import simulate
 
     t = schedule.transfers
+    times = np.zeros((t.size, 2))
     first, then = dependencies(schedule)
-    delay = np.zeros(t.size)
+    delay, work = np.zeros((2, t.size))
     delay[pair >= 0] = fabric.alpha + use.latency[pair[pair >= 0]]
-    most = np.inf if fabric.flow_bandwidth is None else fabric.flow_bandwidth
+    if fabric.reduce_bandwidth is not None:
+        works = t["reduce"] | (t["src"] == t["dst"])
+        work = np.where(works, fabric.reduce_alpha + size / fabric.reduce_bandwidth, 0.0)
     # The transfer before each from the same rank to the same.
     follows = np.full(t.size, -1, np.int64)
     order = np.flatnonzero(pair >= 0)
     order = order[np.argsort(pair[order], kind="stable")]
     same = pair[order[1:]] == pair[order[:-1]]
     follows[order[1:][same]] = order[:-1][same]
-    pairs = use.latency.size
-    return float(
-        simulate(
-            t["src"].astype(np.int64),
-            t["dst"].astype(np.int64),
-            pair,
-            size,
-            delay,
-            _reduce_seconds(schedule, fabric, size),
-            follows,
-            np.bincount(then, minlength=t.size),
-            np.searchsorted(first, np.arange(t.size + 1)),
-            then,
-            np.searchsorted(use.pair, np.arange(pairs + 1)),
-            use.resource,
-            use.capacity,
-            most,
-            schedule.ranks,
-            engines,
-            times,
-        )
-    )
+    ends = t["src"].astype(np.int64), t["dst"].astype(np.int64)
+    waits = np.bincount(then, minlength=t.size), np.searchsorted(first, np.arange(t.size + 1)), then
+    links = np.searchsorted(use.pair, np.arange(use.latency.size + 1)), use.resource, use.capacity
+    most = np.inf if fabric.flow_bandwidth is None else fabric.flow_bandwidth
+    shape = schedule.ranks, engines
+    seconds = simulate(*ends, pair, size, delay, work, follows, *waits, *links, most, *shape, times)
+    return float(seconds), times
 
 
-def _reduce_seconds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> np.ndarray:
-    """s that the receiver of each transfer adds it up, or copies it within itself: shape (transfers,)."""
-    t = schedule.transfers
-    if fabric.reduce_bandwidth is None:
-        return np.zeros(t.size)
-    works = t["reduce"] | (t["src"] == t["dst"])
-    return np.where(works, fabric.reduce_alpha + size / fabric.reduce_bandwidth, 0.0)
+def dependencies(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of transfers of which the second waits for the first: two arrays, each pair once, in order.
+
+    As in `wavefabric.collectives.levels`: a transfer waits for an earlier one (by round, then position) if
+    one of the two writes a chunk that the other reads or writes. Pairs that follow from others are left out.
+
+    Examples
+    --------
+    >>> from wavefabric.collectives import ring_all_gather
+    >>> from wavefabric.fabric.cost_models.flow import dependencies
+    >>> [pairs.tolist() for pairs in dependencies(ring_all_gather([5, 5, 5]))]
+    [[0, 1, 2], [4, 5, 3]]
+    """
+    m = moves(schedule)
+    total = m.transfer.size
+    if not total:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    # Every move reads one chunk and writes another. In order of chunk, then time, reads of a transfer first.
+    chunk = np.concatenate((m.src, m.dst))
+    transfer = np.concatenate((m.transfer, m.transfer))
+    writes = np.repeat((False, True), total)
+    order = np.lexsort((writes, transfer, chunk))
+    chunk, transfer, writes = chunk[order], transfer[order], writes[order]
+    at = np.arange(chunk.size)
+    begins = np.concatenate(([True], chunk[1:] != chunk[:-1]))
+    first_of = np.maximum.accumulate(np.where(begins, at, 0))
+    last_of = np.minimum.accumulate(np.where(np.concatenate((begins[1:], [True])), at, at.size)[::-1])[::-1]
+    # The write before each access of the same chunk, and the one after.
+    last = np.concatenate(([-1], np.maximum.accumulate(np.where(writes, at, -1))[:-1]))
+    after = np.concatenate((np.minimum.accumulate(np.where(writes, at, at.size)[::-1])[::-1][1:], [at.size]))
+    has_last, has_after = last >= first_of, after <= last_of
+    # Reads wait for the write before them; writes for the reads since then, or for that write if none read.
+    read = ~writes
+    bare = writes & has_last & (last == at - 1)
+    pairs = [
+        (last[read & has_last], at[read & has_last]),
+        (at[read & has_after], after[read & has_after]),
+        (last[bare], at[bare]),
+    ]
+    first = transfer[np.concatenate([p[0] for p in pairs])]
+    then = transfer[np.concatenate([p[1] for p in pairs])]
+    keys = np.unique(first[first != then] * np.int64(schedule.transfers.size) + then[first != then])
+    return np.divmod(keys, schedule.transfers.size)

@@ -11,8 +11,8 @@ from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import batches, checked_structure
 from wavefabric.errors import InputError
 from wavefabric.fabric.bounds.bound import schedule_bound
-from wavefabric.fabric.cost_models.result import Cost, RoundCost, check_sizes
-from wavefabric.fabric.electrical.resources import transfer_bytes
+from wavefabric.fabric.cost_models.cost import Cost, RoundCost, check_sizes
+from wavefabric.fabric.electrical.routing import transfer_bytes
 from wavefabric.fabric.photonic.budget import LinkBudget, rates
 from wavefabric.fabric.photonic.check import check_plan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
@@ -36,41 +36,17 @@ def photonic(
     of the switches, and the transfer: the greatest of bytes / (wavelengths × bandwidth of a laser) over its
     pairs. Rounds that stay within ranks cost nothing.
 
-    Parameters
-    ----------
-    schedule : Schedule
-    fabric : PhotonicFabric
-    element_bytes : float
-        B an element.
-    plan : CircuitPlan, optional
-        For this schedule and fabric; checked first. By default one is made.
-    incremental : bool
-        Reconfigure only where circuits are needed that are not up. By default every part pays, as in the
-        LUMORPH paper, so that a ring sets up the same circuits again and again.
-    budget : LinkBudget, optional
-        Circuits carry what closes over their routes, and no more than `laser_bandwidth` a wavelength. By
-        default every circuit carries that, however long, as in the LUMORPH paper ("paths are homogeneous").
-    **planning
-        Options of `planning.plan_circuits`, if no plan is given.
+    `plan`, for this schedule and fabric, is checked first; by default one is made with the options
+    `planning` of `planning.plan_circuits`. With a link budget circuits carry what closes over their routes,
+    and no more than `laser_bandwidth` a wavelength; `InputError` for one over which no rate closes. Without
+    one every circuit carries that, however long, as in the LUMORPH paper ("paths are homogeneous"). `times`
+    give when the circuit of a transfer is up until all between its two ranks in that round is there.
 
-    Returns
-    -------
-    Cost
-        `times` give when the circuit of a transfer is up until all between its two ranks in that round is
-        there.
-
-    Raises
-    ------
-    InputError
-        For more ranks than tiles, an option that is unknown, a plan that does not carry the schedule, or a
-        circuit over which, by `budget`, no rate closes.
-
-    Notes
-    -----
-    With `incremental`, what is up is what the last part that paid had set up. A part all of whose circuits
-    are among those pays nothing. Else all wait for the switches: whether circuits that stay could send on
-    meanwhile is not modelled. Circuits of parts before the last are not counted as up, though some could have
-    been left alone. So the time is achievable, not the least.
+    By default every part pays for reconfiguration, as in the paper, so that a ring sets up the same circuits
+    again and again. With `incremental` a part pays nothing if all its circuits are among those of the last
+    part that paid. Else all wait for the switches: whether circuits that stay could send on meanwhile is not
+    modelled. Circuits of parts before the last are not counted as up. So the time is achievable, not the
+    least.
 
     Examples
     --------
@@ -88,15 +64,21 @@ def photonic(
     else:
         _same_grid(plan.fabric, fabric)
         check_plan(plan, schedule)
-    clock = _Clock(schedule, fabric, plan, incremental, budget)
-    clock.run(transfer_bytes(schedule, element_bytes))
-    sent = np.bincount(clock.sender, clock.amount, 1)
-    received = np.bincount(clock.receiver, clock.amount, 1)
+    clock = _Clock(schedule, fabric, incremental, budget)
+    t, size = schedule.transfers, transfer_bytes(schedule, element_bytes)
+    remote, key = t["src"] != t["dst"], t["src"].astype(np.int64) * schedule.ranks + t["dst"]
+    parts = {number: list(of) for number, of in groupby(plan.rounds, key=lambda part: part.round)}
+    for first, last in batches(t["round"]):
+        clock.times[first:last] = clock.now
+        there = first + np.flatnonzero(remote[first:last])
+        if there.size:
+            clock.round(parts[int(t["round"][first])], there, key[there], size[there])
+    sent, received = (np.bincount(t[end][remote], size[remote], 1) for end in ("src", "dst"))
     verb, amount = ("receives", received) if received.max() > sent.max() else ("sends", sent)
     return Cost(
-        schedule=schedule.name,
-        fabric=fabric.name,
-        model="photonic",
+        schedule.name,
+        fabric.name,
+        "photonic",
         seconds=clock.now,
         rounds=tuple(clock.rounds),
         bound=schedule_bound(schedule, fabric, element_bytes, incremental=incremental),
@@ -109,38 +91,22 @@ class _Clock:
     """Rounds one after the other."""
 
     def __init__(
-        self,
-        schedule: Schedule,
-        fabric: PhotonicFabric,
-        plan: CircuitPlan,
-        incremental: bool,
-        budget: LinkBudget | None,
+        self, schedule: Schedule, fabric: PhotonicFabric, incremental: bool, budget: LinkBudget | None
     ):
         self.schedule, self.fabric, self.incremental, self.budget = schedule, fabric, incremental, budget
-        self.parts = {number: list(of) for number, of in groupby(plan.rounds, key=lambda part: part.round)}
         self.now = 0.0
         self.rounds: list[RoundCost] = []
         self.times = np.zeros((schedule.transfers.size, 2))
         self.up: frozenset[Bundle] = frozenset()
-        self._pairs: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        self._circuits_of: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
-    def run(self, size: np.ndarray) -> None:
-        t, ranks = self.schedule.transfers, self.schedule.ranks
-        remote = t["src"] != t["dst"]
-        self.sender, self.receiver, self.amount = t["src"][remote], t["dst"][remote], size[remote]
-        key = t["src"].astype(np.int64) * ranks + t["dst"]
-        for first, last in batches(t["round"]):
-            self.times[first:last] = self.now
-            there = first + np.flatnonzero(remote[first:last])
-            if there.size:
-                self._round(int(t["round"][first]), there, key[there], size[there])
-
-    def _round(self, number: int, there: np.ndarray, key: np.ndarray, size: np.ndarray) -> None:
+    def round(self, parts: list[CircuitRound], there: np.ndarray, key: np.ndarray, size: np.ndarray) -> None:
+        """Add a round; `there`: numbers of its transfers between ranks, with their pairs and B."""
         pairs, pair = np.unique(key, return_inverse=True)
         amount = np.bincount(pair, size)
+        fixed = self.fabric.alpha + self.fabric.synchronisation
         begin, setup, transfer, limit, most = self.now, 0.0, 0.0, "", -1.0
-        parts = self.parts[number]
-        for part in parts:
+        for number, part in enumerate(parts, 1):
             setup += self._set_up(part)
             ends, lasers, speed = self._circuits(part)
             mine = np.searchsorted(pairs, ends)
@@ -149,40 +115,33 @@ class _Clock:
             own = np.full(pairs.size, np.nan)
             own[mine] = seconds
             carried = ~np.isnan(own[pair])
-            start = begin + setup + len(parts[: part.part + 1]) * self._fixed + transfer
+            start = begin + setup + number * fixed + transfer
             self.times[there[carried], 0] = start
             self.times[there[carried], 1] = start + own[pair][carried]
             transfer += float(seconds[slowest])
             if seconds[slowest] > most:
                 most = float(seconds[slowest])
                 s, d = divmod(int(ends[slowest]), self.schedule.ranks)
-                limit = (
-                    f"circuit {s} -> {d}, {lasers[slowest]} wavelength{'s' if lasers[slowest] > 1 else ''}"
-                )
-        latency = len(parts) * self._fixed
+                plural = "s" if lasers[slowest] > 1 else ""
+                limit = f"circuit {s} -> {d}, {lasers[slowest]} wavelength{plural}"
+        latency, total = len(parts) * fixed, float(amount.sum())
         self.now = begin + latency + setup + transfer
-        total = float(amount.sum())
         seconds = latency + setup + transfer
-        self.rounds.append(RoundCost(number, len(parts), seconds, latency, setup, transfer, total, limit))
-
-    @property
-    def _fixed(self) -> float:
-        return self.fabric.alpha + self.fabric.synchronisation
+        columns = (parts[0].round, len(parts), seconds, latency, setup, transfer, total, limit)
+        self.rounds.append(RoundCost(*columns))
 
     def _set_up(self, part: CircuitRound) -> float:
         """s that the switches take."""
-        if not self.incremental:
-            return self.fabric.reconfiguration
-        wanted = frozenset(part.bundles)
-        if wanted <= self.up:
-            return 0.0
-        self.up = wanted
+        if self.incremental:
+            wanted = frozenset(part.bundles)
+            if wanted <= self.up:
+                return 0.0
+            self.up = wanted
         return self.fabric.reconfiguration
 
     def _circuits(self, part: CircuitRound) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Pairs of a part (source × ranks + destination, ascending), wavelengths and B/s of each."""
-        known = self._pairs.get(id(part.bundles))
-        if known is None:
+        if id(part.bundles) not in self._circuits_of:
             ends = np.array([b.src * self.schedule.ranks + b.dst for b in part.bundles])
             lasers = np.array([b.lasers for b in part.bundles])
             pairs, pair = np.unique(ends, return_inverse=True)
@@ -190,8 +149,8 @@ class _Clock:
             speed = total * self.fabric.laser_bandwidth
             if self.budget is not None:
                 speed = np.bincount(pair, lasers * self._rates(part, self.budget))
-            known = self._pairs[id(part.bundles)] = pairs, total, speed
-        return known
+            self._circuits_of[id(part.bundles)] = pairs, total, speed
+        return self._circuits_of[id(part.bundles)]
 
     def _rates(self, part: CircuitRound, budget: LinkBudget) -> np.ndarray:
         """B/s of one wavelength of each bundle."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wavefabric.fabric.draw import circuits, style
 from wavefabric.fabric.draw.scene import Frame, Scene
-from wavefabric.system.progress import Progress, Silent
+from wavefabric.system.progress import Progress
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -25,7 +25,7 @@ _WIDTH = 8.0
 def gif(scene: Scene, path: Path, progress: Progress | None = None) -> None:
     """Write an animated GIF of a scene with at least one frame."""
     steps = int(np.clip(MOST // len(scene.frames), ROUND_LEAST, ROUND_MOST))
-    progress = progress or Silent()
+    progress = progress or Progress()
     progress.start(len(scene.frames) * steps, "pictures")
     canvas = _Canvas(scene)
     pictures, durations = [], []
@@ -45,7 +45,7 @@ def _palette(pictures: list[Image]) -> Image:
     """One palette for all pictures, from a few of them."""
     from PIL import Image
 
-    chosen = [pictures[i] for i in sorted({int(k) for k in np.linspace(0, len(pictures) - 1, 6)})]
+    chosen = [pictures[int(k)] for k in np.unique(np.linspace(0, len(pictures) - 1, 6).astype(int))]
     wide, high = chosen[0].size
     sheet = Image.new("RGB", (wide, high * len(chosen)))
     for k, each in enumerate(chosen):
@@ -90,12 +90,6 @@ class _Canvas:
         self._draw(self._axes, circuits.circuits(self._axes, now))
         self._background = self._canvas.copy_from_bbox(self._figure.bbox)
 
-    def _draw(self, axes, artists: list) -> None:
-        for artist in sorted(artists, key=lambda a: a.get_zorder()):
-            axes.draw_artist(artist)
-        for artist in artists:
-            artist.remove()
-
     def picture(self, now: Frame, share: float, pulses: bool) -> Image:
         from PIL import Image
 
@@ -104,9 +98,16 @@ class _Canvas:
         if pulses:
             artists += circuits.pulses(self._axes, now, share)
         self._draw(self._axes, artists)
-        words: dict[str, Any] = {"va": "center", "fontsize": 10.5, "color": style.TEXT}
-        time = circuits.clock(now, share)
-        line = [self._line.text(0, 5.5, f"{now.title}   ·   {now.note}", **words)]
-        line.append(self._line.text(1, 5.5, time, ha="right", fontweight="bold", **words))
+        time, words = circuits.clock(now, share), f"{now.title}   ·   {now.note}"
+        line = [
+            style.label(self._line, 0, 5.5, words, 10.5, ha="left"),
+            style.label(self._line, 1, 5.5, time, 10.5, ha="right", fontweight="bold"),
+        ]
         self._draw(self._line, line)
         return Image.fromarray(np.asarray(self._canvas.buffer_rgba())[..., :3].copy())
+
+    def _draw(self, axes, artists: list) -> None:
+        for artist in sorted(artists, key=lambda a: a.get_zorder()):
+            axes.draw_artist(artist)
+        for artist in artists:
+            artist.remove()

@@ -1,22 +1,27 @@
-"""Circuits over the tiles: the parts of which still pictures and animations are made."""
+"""A photonic fabric from above: circuits over its tiles round by round, or what routes load its edges."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wavefabric.fabric.draw import style
-from wavefabric.fabric.draw.scene import HALF, MARGIN, STREET, DrawnCircuit, Frame, Scene, flat
+from wavefabric.fabric.draw.scene import HALF, MARGIN, STREET, Frame, Scene, flat, place_tiles
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.tile_grid import edge_loads, edge_numbers
+from wavefabric.units import time_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from wavefabric.fabric.photonic.routing.routes import Routing
+
 
 def wafers(axes: Axes, scene: Scene) -> None:
     """What never changes: wafers, streets and empty tiles."""
-    from matplotlib.collections import LineCollection, PatchCollection
     from matplotlib.patches import FancyBboxPatch
 
     left, top, right, bottom = scene.box
@@ -25,95 +30,88 @@ def wafers(axes: Axes, scene: Scene) -> None:
     for a, b, c, d in scene.wafers:
         shape: dict[str, Any] = {"boxstyle": "round,pad=0,rounding_size=0.12", "lw": 1.0, "zorder": 0}
         axes.add_patch(FancyBboxPatch((a, b), c - a, d - b, fc=style.WAFER, ec=style.RIM, **shape))
-    lines, fibres = streets(scene)
+    waveguides, fibres = streets(scene)
     width = 0.16 * style.points_per_unit(axes)
-    axes.add_collection(
-        LineCollection(list(lines), colors=style.STREETS, linewidths=width, zorder=1, capstyle="round")
-    )
-    axes.add_collection(
-        LineCollection(list(fibres), colors=style.RIM, linewidths=1.2, linestyles=(0, (2, 2)), zorder=1)
-    )
-    boxes = [_box(x, y, HALF) for x, y in scene.tiles]
-    axes.add_collection(PatchCollection(boxes, facecolor=style.TILE, edgecolor="none", zorder=2))
+    style.lines(axes, list(waveguides), style.STREETS, width, zorder=1, capstyle="round")
+    style.lines(axes, list(fibres), style.RIM, 1.2, linestyles=(0, (2, 2)), zorder=1)
+    style.boxes(axes, scene.tiles, HALF, facecolor=style.TILE, edgecolor="none", zorder=2)
 
 
 def streets(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
     """Middle lines of the streets along waveguides, and along fibres: each of shape (n, 2 ends, 2)."""
-    waveguides, fibres = [], []
-    for a, b in scene.fabric.edges():
-        p, q = scene.tiles[a], scene.tiles[b]
-        along = (q - p) / np.hypot(*(q - p))
-        side = np.array([-along[1], along[0]]) * (HALF + MARGIN + STREET / 2)
-        same = scene.fabric.wafer(a) == scene.fabric.wafer(b)
-        # Streets go on to the far sides of the tiles; fibres from edge to edge of their wafers.
-        reach = along * (HALF if same else -(HALF + MARGIN + STREET + 0.06))
-        (waveguides if same else fibres).append([p + side - reach, q + side + reach])
-    return np.array(waveguides).reshape(-1, 2, 2), np.array(fibres).reshape(-1, 2, 2)
+    edges = scene.fabric.edges()
+    p, q, along, side = _along_edges(scene, edges)
+    same = np.array([scene.fabric.wafer(a) == scene.fabric.wafer(b) for a, b in edges], bool)
+    # Streets go on to the far sides of the tiles; fibres from edge to edge of their wafers.
+    reach = along * np.where(same, HALF, -(HALF + MARGIN + STREET + 0.06))[:, None]
+    lines = np.stack([p + side - reach, q + side + reach], axis=1)
+    return lines[same], lines[~same]
 
 
-def _box(x: float, y: float, half: float):
-    from matplotlib.patches import FancyBboxPatch
+def _along_edges(scene: Scene, edges: list[tuple[int, int]]) -> tuple[np.ndarray, ...]:
+    """Of edges: their tiles, the unit vector from one to the other, and from both to the street's middle."""
+    p, q = scene.tiles[np.array(edges, int).reshape(-1, 2)].transpose(1, 0, 2)
+    along = (q - p) / np.hypot(*(q - p).T)[:, None]
+    return p, q, along, _right_of(along) * (HALF + MARGIN + STREET / 2)
 
-    return FancyBboxPatch((x - half, y - half), 2 * half, 2 * half, boxstyle="round,pad=0,rounding_size=0.07")
+
+def _right_of(along: np.ndarray) -> np.ndarray:
+    """Vectors turned to the right; y points down."""
+    return np.stack([-along[..., 1], along[..., 0]], axis=-1)
 
 
 def tiles(axes: Axes, scene: Scene, levels: np.ndarray) -> list[Any]:
     """Draw what tiles hold, and their numbers; the artists, for whoever animates."""
-    from matplotlib.collections import PatchCollection
-    from matplotlib.patches import Rectangle
-
     unit = style.points_per_unit(axes)
-    made: list[Any] = []
-    liquid, colours, rims = [], [], []
-    for (x, y), level in zip(scene.tiles, levels, strict=True):
-        full = 0.0 if np.isnan(level) else float(level)
-        inner = HALF - 0.03
-        liquid.append(Rectangle((x - inner, y + inner - 2 * inner * full), 2 * inner, 2 * inner * full))
-        colours.append(style.level_colour(full))
-        rims.append(style.FULL if full > 1 - 1e-9 else style.TILE_RIM)
-    made.append(axes.add_collection(PatchCollection(liquid, facecolor=colours, edgecolor="none", zorder=3)))
-    boxes = [_box(x, y, HALF) for x, y in scene.tiles]
-    rim = PatchCollection(boxes, facecolor="none", edgecolor=rims, linewidth=max(0.5, unit * 0.016), zorder=4)
-    made.append(axes.add_collection(rim))
-    size = unit * 0.21
+    inner, held = HALF - 0.03, np.nan_to_num(levels)
+    places = [(x, y, h) for (x, y), h in zip(scene.tiles, held, strict=True)]
+    liquid = [(x - inner, y + inner - 2 * inner * h, 2 * inner, 2 * inner * h) for x, y, h in places]
+    colours = [style.level_colour(h) for h in held]
+    rims: dict[str, Any] = {"edgecolor": [c if c == style.FULL else style.TILE_RIM for c in colours]}
+    rims |= {"facecolor": "none", "linewidth": max(0.5, unit * 0.016)}
+    made = [
+        style.bars(axes, liquid, facecolor=colours, edgecolor="none", zorder=3),
+        style.boxes(axes, scene.tiles, HALF, zorder=4, **rims),
+    ]
     percent = unit > 55
-    for rank, ((x, y), level) in enumerate(zip(scene.tiles, levels, strict=True)):
-        raised = 0.05 if percent else 0
-        text: dict[str, Any] = {"ha": "center", "va": "center", "color": style.TEXT, "zorder": 6}
-        made.append(axes.text(x, y - raised, str(rank), fontsize=size, fontweight="bold", **text))
+    made += _numbers(axes, scene, 0.05 if percent else 0)
+    for (x, y), level in zip(scene.tiles, levels, strict=True):
         if percent and not np.isnan(level):
             words = "all" if level > 1 - 1e-9 else f"{100 * level:.0f} %"
-            made.append(axes.text(x, y + 0.15, words, fontsize=size * 0.45, alpha=0.85, **text))
+            made.append(style.label(axes, x, y + 0.15, words, unit * 0.21 * 0.45, alpha=0.85))
     return made
+
+
+def _numbers(axes: Axes, scene: Scene, raised: float = 0.0) -> list[Any]:
+    size = style.points_per_unit(axes) * 0.21
+    return [
+        style.label(axes, x, y - raised, str(rank), size, fontweight="bold")
+        for rank, (x, y) in enumerate(scene.tiles)
+    ]
 
 
 def circuits(axes: Axes, now: Frame) -> list[Any]:
     """Draw lines with a glow, and arrowheads; the artists."""
-    from matplotlib.collections import LineCollection, PolyCollection
+    from matplotlib.collections import PolyCollection
 
     unit = style.points_per_unit(axes)
-    lines, colours, widths = [], [], []
-    for circuit in now.circuits:
-        for strand in circuit.strands:
-            lines.append(flat(strand.points))
-            colours.append(style.wavelength_colour(strand.wavelength))
-            widths.append(max(0.35, strand.width * unit * 0.82))
-    if not lines:
+    strands = [strand for circuit in now.circuits for strand in circuit.strands]
+    if not strands:
         return []
-    wide = np.array(widths)
-    made: list[Any] = []
-    for scale, alpha, z in ((3.6, 0.08, 4.5), (2.0, 0.14, 4.6), (1.0, 0.95, 5)):
-        glow = LineCollection(lines, colors=colours, linewidths=wide * scale, alpha=alpha, zorder=z)
-        made.append(axes.add_collection(glow))
-    width = _widths(now)
-    tint = [style.wavelength_colour(float(np.mean([s.wavelength for s in c.strands]))) for c in now.circuits]
-    middles = [_middle(c) for c in now.circuits]
-    heads = [_head(p, max(w, 0.022)) for p, w in zip(middles, width, strict=True)]
+    lines = [flat(strand.points) for strand in strands]
+    colours = [style.wavelength_colour(strand.wavelength) for strand in strands]
+    wide = np.array([max(0.35, strand.width * unit * 0.82) for strand in strands])
+    made: list[Any] = [
+        style.lines(axes, lines, colours, wide * scale, alpha=alpha, zorder=z)
+        for scale, alpha, z in ((3.6, 0.08, 4.5), (2.0, 0.14, 4.6), (1.0, 0.95, 5))
+    ]
+    heads = [_head(c.middle, max(c.width, 0.022)) for c in now.circuits]
     arrows = PolyCollection(heads, facecolor=style.TEXT, edgecolor="none", zorder=5.6)
     made.append(axes.add_collection(arrows))
-    starts = np.array([p[0] for p in middles])
+    tint = [style.wavelength_colour(float(np.mean([s.wavelength for s in c.strands]))) for c in now.circuits]
+    starts = np.array([c.middle[0] for c in now.circuits])
     rim: dict[str, Any] = {"edgecolors": style.NIGHT, "linewidths": 0.3}
-    made.append(axes.scatter(*starts.T, s=_spot_sizes(width, unit), c=tint, zorder=5.5, **rim))
+    made.append(axes.scatter(*starts.T, s=_spot_sizes(now, unit), c=tint, zorder=5.5, **rim))
     return made
 
 
@@ -121,9 +119,8 @@ def pulses(axes: Axes, now: Frame, share: float) -> list[Any]:
     """Draw data on their way, each circuit's three times over in a round; the artists."""
     if not now.circuits:
         return []
-    unit = style.points_per_unit(axes)
-    sizes = 1.3 * _spot_sizes(_widths(now), unit)
-    lines = [flat(_middle(c)) for c in now.circuits]
+    sizes = 1.3 * _spot_sizes(now, style.points_per_unit(axes))
+    lines = [flat(c.middle) for c in now.circuits]
     made: list[Any] = []
     for back, alpha in ((0.0, 1.0), (0.035, 0.55), (0.07, 0.28)):
         at = np.array([_along(line, (3 * share - back) % 1.0) for line in lines])
@@ -131,29 +128,17 @@ def pulses(axes: Axes, now: Frame, share: float) -> list[Any]:
     return made
 
 
-def _widths(now: Frame) -> np.ndarray:
-    """Width of each circuit, all strands together."""
-    return np.array([sum(s.width for s in c.strands) for c in now.circuits])
-
-
-def _spot_sizes(width: np.ndarray, unit: float) -> np.ndarray:
-    return (np.maximum(width, 0.03) * unit * 0.75) ** 2
-
-
-def _middle(circuit: DrawnCircuit) -> np.ndarray:
-    """The line between its outermost strands."""
-    return (circuit.strands[0].points + circuit.strands[-1].points) / 2
+def _spot_sizes(now: Frame, unit: float) -> np.ndarray:
+    return (np.maximum([c.width for c in now.circuits], 0.03) * unit * 0.75) ** 2
 
 
 def _head(points: np.ndarray, width: float) -> np.ndarray:
     """An arrowhead that ends where the line does."""
     tip, along = points[-1], points[-1] - points[-2]
     along = along / max(float(np.hypot(*along)), 1e-9)
-    across = np.array([-along[1], along[0]])
     size = min(0.9 * width + 0.012, 0.07)
-    back = tip - along * size * 1.5
-    tip = tip + along * 0.015
-    return np.array([tip, back + across * size * 0.8, back - across * size * 0.8])
+    back, aside = tip - along * size * 1.5, _right_of(along) * size * 0.8
+    return np.array([tip + along * 0.015, back + aside, back - aside])
 
 
 def _along(points: np.ndarray, share: float) -> np.ndarray:
@@ -166,8 +151,7 @@ def legend(figure: Figure, box: tuple[float, float, float, float], lasers: int) 
     """Wavelengths as a strip of their colours, and what the colours of tiles mean."""
     axes = style.legend_axes(figure, box)
     style.legend_text(axes, 0, "wavelengths")
-    spectrum = [style.wavelength_colour(k / max(lasers - 1, 1)) for k in range(lasers)]
-    style.colour_strip(axes, spectrum, 15.5, 20 / lasers, 20 / lasers * 0.86)
+    style.colour_strip(axes, style.spectrum(lasers), 15.5, 20 / lasers, 20 / lasers * 0.86)
     style.legend_text(axes, 36.5, f"1 to {lasers}" if lasers > 1 else "1")
     style.legend_text(axes, 51, "a tile holds of its result: a part")
     style.colour_strip(axes, [style.level_colour(k / 24) for k in range(24)], 81, 0.4, 0.45)
@@ -177,34 +161,25 @@ def legend(figure: Figure, box: tuple[float, float, float, float], lasers: int) 
 
 def clock(now: Frame, share: float) -> str:
     """Time so far in words; empty without a cost."""
-    return "" if np.isnan(now.begin) else style.time_words(now.begin + share * (now.end - now.begin))
+    return "" if np.isnan(now.begin) else time_words(now.begin + share * (now.end - now.begin))
 
 
-def panels(scene: Scene) -> Figure:
+def circuits_figure(scene: Scene) -> Figure:
     """Rounds side by side: one picture."""
-    captions = [
-        (f"{now.title}   ·   {clock(now, 1)}" if clock(now, 1) else now.title, now.note)
-        for now in scene.frames
-    ]
-    figure, axes = panel_figure(scene, captions, most=7.0, strip=0.34, foot=0.42, least=7.4)
-    for each, now in zip(axes, scene.frames, strict=True):
-        circuits(each, now)
-        tiles(each, scene, now.after)
+    captions = [("   ·   ".join(filter(None, (now.title, clock(now, 1)))), now.note) for now in scene.frames]
+    figure, panels = _panels(scene, captions, most=7.0, strip=0.34, foot=0.42, least=7.4)
+    for axes, now in zip(panels, scene.frames, strict=True):
+        circuits(axes, now)
+        tiles(axes, scene, now.after)
     wide, tall = figure.get_size_inches()
     legend(figure, (0.25 / wide, 0.07 / tall, 6.9 / wide, 0.28 / tall), scene.fabric.lasers)
     return figure
 
 
-def panel_figure(
-    scene: Scene,
-    captions: list[tuple[str, str]],
-    *,
-    most: float,
-    strip: float,
-    foot: float,
-    least: float,
+def _panels(
+    scene: Scene, captions: list[tuple[str, str]], *, most: float, strip: float, foot: float, least: float
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with a style.header, and axes with the wafers for each caption (left and right above them).
+    """A figure with a header, and axes with the wafers for each caption (left and right above them).
 
     Inches: widest panel, strip of a caption, foot of the figure, and least width of the figure.
     """
@@ -215,24 +190,21 @@ def panel_figure(
     across = _columns(len(captions), ratio)
     down = -(-len(captions) // across)
     panel = float(np.clip(12.0 / across, 2.6, most))
-    high = panel / ratio
-    head = 0.75
+    high, head = panel / ratio, 0.75
     wide, tall = max(across * panel + 0.4, least), down * (high + strip) + head + foot
     figure = Figure(figsize=(wide, tall), facecolor=style.NIGHT)
     style.header(figure, 0.25 / wide, (1 - 0.30 / tall, 1 - 0.56 / tall), (scene.title, scene.subtitle))
-    start = (wide - across * panel) / 2
     made = []
     for k, (words, note) in enumerate(captions):
         row, column = divmod(k, across)
-        x, y = start + column * panel, tall - head - row * (high + strip) - strip
+        x, y = (wide - across * panel) / 2 + column * panel, tall - head - row * (high + strip) - strip
         axes = figure.add_axes((x / wide, (y - high) / tall, panel / wide, high / tall))
         wafers(axes, scene)
         made.append(axes)
         line = (y + 0.12) / tall
         figure.text((x + 0.08) / wide, line, words, color=style.TEXT, fontsize=9.5, va="center")
-        if note:
-            right_end = (x + panel - 0.08) / wide
-            figure.text(right_end, line, note, color=style.DIM, fontsize=9, va="center", ha="right")
+        right_end = (x + panel - 0.08) / wide
+        figure.text(right_end, line, note, color=style.DIM, fontsize=9, va="center", ha="right")
     return figure, made
 
 
@@ -244,3 +216,68 @@ def _columns(count: int, ratio: float) -> int:
         return abs(float(np.log(across * ratio / (down * 1.5)))) + 0.9 * (across * down - count) / count
 
     return min(range(1, min(count, 4 if ratio < 1.5 else 3) + 1), key=fault)
+
+
+def fabric_figure(fabric: PhotonicFabric) -> Figure:
+    """Tiles, waveguides (eight of a street at most) and wafers."""
+    unit = "waveguide" if fabric.waveguides == 1 else "waveguides"
+    words = f"{fabric.ranks} tiles, {fabric.ports} wavelengths each, {fabric.waveguides} {unit} each way"
+    scene, figure, (axes,) = _bare(fabric, (fabric.name, words), [""])
+    middle, count = streets(scene)[0], min(fabric.waveguides, 8)
+    along = np.diff(middle, axis=1)
+    across = _right_of(along / np.hypot(*along.T).T[..., None]) * STREET
+    shifts = (np.arange(count) + 0.5) / count - 0.5
+    guides = (middle[:, None] + across[:, None] * shifts[:, None, None]).reshape(-1, 2, 2)
+    style.lines(axes, list(guides), style.TILE_RIM, style.points_per_unit(axes) * 0.006, zorder=1.5)
+    _numbers(axes, scene)
+    return figure
+
+
+def routes_figure(fabric: PhotonicFabric, title: str, routings: Sequence[tuple[str, Routing]]) -> Figure:
+    """How many routes share each edge; `routings`: what each panel is called, and its routes."""
+    captions = []
+    for name, routing in routings:
+        proof = "the least possible" if routing.certified else f"at least {routing.bound}"
+        captions.append(f"{name}: overlap {routing.overlap} ({proof})")
+    scene, figure, panels = _bare(fabric, (title, f"{fabric.name}: routes that share each edge"), captions)
+    most = max((r.overlap for _, r in routings), default=1)
+    colours = [style.load_colour(0.15 + 0.85 * count / most) for count in range(most + 1)]
+    wide, tall = figure.get_size_inches()
+    axes = style.legend_axes(figure, (1 - 2.1 / wide, 1 - 0.62 / tall, 1.6 / wide, 0.12 / tall), most)
+    style.colour_strip(axes, colours[1:], 0, 1, 0.88, height=1)
+    style.legend_text(axes, -0.03 * most, "1", ha="right")
+    style.legend_text(axes, 1.02 * most, str(most))
+    number = edge_numbers(fabric.columns, *np.array(fabric.edges(), int).reshape(-1, 2).T)
+    for axes, (_, routing) in zip(panels, routings, strict=True):
+        _loads(axes, scene, edge_loads(fabric, routing.routes)[number], colours)
+        _numbers(axes, scene)
+    return figure
+
+
+def _bare(
+    fabric: PhotonicFabric, titles: tuple[str, str], captions: list[str]
+) -> tuple[Scene, Figure, list[Axes]]:
+    """Wafers without circuits, once for each caption."""
+    scene = Scene(*titles, fabric, *place_tiles(fabric), ())
+    left, top, right, bottom = scene.box
+    most = 8.0 if right - left > bottom - top else 6.4
+    strip = 0.34 if captions[0] else 0.0
+    noted = [(words, "") for words in captions]
+    return scene, *_panels(scene, noted, most=most, strip=strip, foot=0.20, least=6.4)
+
+
+def _loads(axes: Axes, scene: Scene, load: np.ndarray, colours: list[str]) -> None:
+    """Draw edges that carry routes, the busiest on top; `load` is in the order of `fabric.edges()`."""
+    edges, unit = scene.fabric.edges(), style.points_per_unit(axes)
+    order = [i for i in np.argsort(load, kind="stable").tolist() if load[i]]
+    p, q, along, side = _along_edges(scene, [edges[i] for i in order])
+    middle, half = (p + q) / 2 + side, along * (np.hypot(*(q - p).T) / 2 - 0.10)[:, None]
+    tints = [colours[load[i]] for i in order]
+    widths = unit * (0.03 + 0.10 * load[order] / (len(colours) - 1))
+    ends = np.stack([middle - half, middle + half], axis=1)
+    style.lines(axes, list(ends), tints, widths, zorder=5, capstyle="round")
+    if unit > 40:
+        axes.scatter(*middle.T, s=(unit * 0.17) ** 2, c=tints, linewidths=0, zorder=6)
+        look: dict[str, Any] = {"va": "center_baseline", "fontweight": "bold", "zorder": 7}
+        for (x, y), count in zip(middle, load[order], strict=True):
+            style.label(axes, x, y, str(count), unit * 0.11, style.NIGHT, **look)

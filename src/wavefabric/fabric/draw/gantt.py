@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.fabric.draw.style import DIM, RIM, WAFER, axes_points, evenly, wavelength_colour
+from wavefabric.fabric.draw import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,9 +18,6 @@ _TOUCH = 0.05
 
 def gantt(axes: Axes, schedule: Schedule, times: np.ndarray) -> None:
     """Draw the transfers between ranks; `times`: begin and end of each, s, shape (transfers, 2)."""
-    from matplotlib.collections import PatchCollection
-    from matplotlib.patches import Rectangle
-
     t = schedule.transfers
     remote = np.flatnonzero(t["src"] != t["dst"])
     last = float(times[:, 1].max(initial=0.0))
@@ -28,34 +25,35 @@ def gantt(axes: Axes, schedule: Schedule, times: np.ndarray) -> None:
     ranks, rounds = schedule.ranks, max(int(t["round"].max(initial=0)), 1)
     axes.set(xlim=(0, max(last * scale, 1e-12)), ylim=(ranks - 0.4, -0.6))
     lanes = _lanes(t["src"][remote], times[remote])
-    bars, colours = [], []
-    width, height = axes_points(axes)
-    label: dict[str, Any] = {"color": "#0b1220", "ha": "center", "va": "center", "zorder": 4}
+    corners, colours = [], []
+    width, height = style.axes_points(axes)
     for number, (lane, count) in zip(remote, lanes, strict=True):
         begin, end = times[number] * scale
         high = 0.8 / count
         top = int(t["src"][number]) - 0.4 + lane * high
-        bars.append(Rectangle((begin, top), max(end - begin, 1e-12), high * 0.94))
-        colours.append(wavelength_colour(int(t["round"][number]) / rounds))
+        corners.append((begin, top, max(end - begin, 1e-12), high * 0.94))
+        colours.append(style.wavelength_colour(int(t["round"][number]) / rounds))
         tall, wide = high * height / ranks, (end - begin) / max(last * scale, 1e-12) * width
         if tall > 7 and wide > 16:
             size = min(8.0, tall * 0.8)
-            axes.text((begin + end) / 2, top + high * 0.47, f"{t['dst'][number]}", fontsize=size, **label)
-    axes.add_collection(PatchCollection(bars, facecolor=colours, edgecolor=WAFER, linewidth=0.4, zorder=3))
-    axes.set_facecolor(WAFER)
-    shown = evenly(ranks, min(ranks, max(4, int(height / 11))))
+            style.label(
+                axes, (begin + end) / 2, top + high * 0.47, f"{t['dst'][number]}", size, style.NIGHT, zorder=4
+            )
+    style.bars(axes, corners, facecolor=colours, edgecolor=style.WAFER, linewidth=0.4, zorder=3)
+    axes.set_facecolor(style.WAFER)
+    shown = style.evenly(ranks, min(ranks, max(4, int(height / 11))))
     axes.set_yticks(shown, [str(r) for r in shown])
     for rank in range(ranks if ranks <= 32 else 0):
-        axes.axhline(rank + 0.5, color=RIM, lw=0.5, zorder=1)
-    axes.set_xlabel(f"time ({unit})", color=DIM, fontsize=9)
-    axes.set_ylabel("from rank", color=DIM, fontsize=9)
-    axes.tick_params(colors=DIM, labelsize=8, length=0)
-    axes.grid(True, axis="x", color=RIM, lw=0.6)
+        axes.axhline(rank + 0.5, color=style.RIM, lw=0.5, zorder=1)
+    axes.set_xlabel(f"time ({unit})", color=style.DIM, fontsize=9)
+    axes.set_ylabel("from rank", color=style.DIM, fontsize=9)
+    axes.tick_params(colors=style.DIM, labelsize=8, length=0)
+    axes.grid(True, axis="x", color=style.RIM, lw=0.6)
     axes.set_axisbelow(True)
     for spine in axes.spines.values():
-        spine.set_color(RIM)
+        spine.set_color(style.RIM)
     title = "bars: transfers, the number is the rank they go to; colour: round"
-    axes.set_title(title, color=DIM, fontsize=8.5, loc="left", pad=5)
+    axes.set_title(title, color=style.DIM, fontsize=8.5, loc="left", pad=5)
 
 
 def _unit(seconds: float) -> tuple[float, str]:

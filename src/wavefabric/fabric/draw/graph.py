@@ -1,14 +1,16 @@
-"""An electrical fabric as a graph, its links coloured by what they carry."""
+"""An electrical fabric as a graph: grids and hypercubes as such, the rest around a circle; links coloured."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wavefabric.fabric.draw import style
-from wavefabric.fabric.draw.graph_layout import positions
 from wavefabric.fabric.electrical.fabric import Fabric
+from wavefabric.fabric.electrical.families import neighbour_pairs
 from wavefabric.fabric.electrical.routing import wires
 
 if TYPE_CHECKING:
@@ -28,12 +30,9 @@ def _kind_colours(fabric: Fabric) -> dict[str, str]:
 
 def graph(axes: Axes, fabric: Fabric, loads: np.ndarray | None = None) -> None:
     """Draw a fabric; `loads`: share of the time that each of `routing.wires` is busy, else kinds of links."""
-    from matplotlib.collections import LineCollection
-
-    placed = positions(fabric)
+    placed, w = positions(fabric), wires(fabric)
     names = (*fabric.gpus, *fabric.switches)
     at = np.array([placed[name] for name in names])
-    w = wires(fabric)
     ends = list(zip(w.source.tolist(), w.target.tolist(), strict=True))
     outline = np.concatenate([at - 0.3, at + 0.3, *(_line(at, a, b, 0.0, fabric.ranks) for a, b in ends)])
     low, high = outline.min(axis=0) - 0.25, outline.max(axis=0) + 0.25
@@ -41,29 +40,24 @@ def graph(axes: Axes, fabric: Fabric, loads: np.ndarray | None = None) -> None:
     axes.axis("off")
     unit = style.points_per_unit(axes)
     both_ways = set(ends)
-    bandwidth = w.bandwidth / w.bandwidth.max(initial=1.0)
     thin = min(1.0, 24 / max(len(names), 12))
-    lines, widths = [], []
-    for k, (a, b) in enumerate(ends):
-        width = unit * (0.014 + 0.03 * float(bandwidth[k])) * thin
-        apart = 0.5 * width / unit + 0.012 if (b, a) in both_ways else 0.0
+    width = unit * (0.014 + 0.03 * w.bandwidth / w.bandwidth.max(initial=1.0)) * thin
+    lines = []
+    for (a, b), wide in zip(ends, width / unit, strict=True):
+        apart = 0.5 * wide + 0.012 if (b, a) in both_ways else 0.0
         lines.append(_line(at, a, b, apart, fabric.ranks))
-        widths.append(max(0.5, width))
+    order = np.arange(len(ends))
     if loads is None:
         kind = {(link.source, link.target): link.kind for link in fabric.links}
         of_kind = _kind_colours(fabric)
         colours = [of_kind[kind[names[a], names[b]]] for a, b in ends]
     else:
-        # Busy links on top.
-        order = np.argsort(loads, kind="stable")
+        order = np.argsort(loads, kind="stable")  # busy links on top
         colours = [style.load_colour(float(loads[i])) for i in order]
-        lines, widths = [lines[i] for i in order], [widths[i] for i in order]
-    if lines:
-        glow: Any = {"linewidths": np.array(widths) * 2.6, "alpha": 0.10, "zorder": 1}
-        solid: Any = {"linewidths": widths, "alpha": 0.92, "zorder": 2, "capstyle": "round"}
-        axes.add_collection(LineCollection(lines, colors=colours, **glow))
-        axes.add_collection(LineCollection(lines, colors=colours, **solid))
-    _nodes(axes, fabric, placed, unit)
+    lines, width = [lines[i] for i in order], np.maximum(0.5, width[order])
+    style.lines(axes, lines, colours, width * 2.6, alpha=0.10, zorder=1)
+    style.lines(axes, lines, colours, width, alpha=0.92, zorder=2, capstyle="round")
+    _nodes(axes, fabric, at, unit)
 
 
 def _line(at: np.ndarray, a: int, b: int, apart: float, gpus: int) -> np.ndarray:
@@ -108,29 +102,23 @@ def _arc(p: np.ndarray, q: np.ndarray, centre: np.ndarray, apart: float) -> np.n
     return centre + np.stack([reach * np.cos(angle), reach * np.sin(angle)], axis=1)
 
 
-def _nodes(axes: Axes, fabric: Fabric, placed: dict[str, np.ndarray], unit: float) -> None:
-    from matplotlib.patches import Circle, FancyBboxPatch
+def _nodes(axes: Axes, fabric: Fabric, at: np.ndarray, unit: float) -> None:
+    from matplotlib.patches import Circle
 
     many = fabric.ranks > 64
-    half = 0.36 if many else 0.27
     # What every name begins with need not be said on every node.
     stem = "GPU" if all(g.startswith("GPU") and g[3:].isdigit() for g in fabric.gpus) else ""
-    words: dict[str, Any] = {"ha": "center", "va": "center", "zorder": 6}
-    for name in fabric.gpus:
-        x, y = placed[name]
-        shape = "round,pad=0,rounding_size=0.08"
-        box = FancyBboxPatch((x - half, y - half), 2 * half, 2 * half, boxstyle=shape)
-        box.set(facecolor="#1f3357", edgecolor=style.TILE_RIM, linewidth=max(0.4, unit * 0.014), zorder=4)
-        axes.add_patch(box)
-        label = name.removeprefix(stem)
-        size = max(unit * min(0.24, 0.66 / max(len(label), 1) * 1.1) * (1.2 if many else 1), 2)
-        axes.text(x, y + 0.01, label, fontsize=size, fontweight="bold", color=style.TEXT, **words)
-    for name in fabric.switches:
-        x, y = placed[name]
-        rim: Any = {"edgecolor": style.DIM, "linewidth": max(0.5, unit * 0.014)}
+    rim: dict[str, Any] = {"edgecolor": style.TILE_RIM, "linewidth": max(0.4, unit * 0.014)}
+    gpus, switches = at[: fabric.ranks], at[fabric.ranks :]
+    style.boxes(axes, gpus, 0.36 if many else 0.27, 0.08, facecolor="#1f3357", zorder=4, **rim)
+    for name, (x, y) in zip(fabric.gpus, gpus, strict=True):
+        words = name.removeprefix(stem)
+        size = max(unit * min(0.24, 0.66 / max(len(words), 1) * 1.1) * (1.2 if many else 1), 2)
+        style.label(axes, x, y + 0.01, words, size, fontweight="bold")
+    rim = {"edgecolor": style.DIM, "linewidth": max(0.5, unit * 0.014)}
+    for name, (x, y) in zip(fabric.switches, switches, strict=True):
         axes.add_patch(Circle((x, y), 0.27, facecolor=style.WAFER, zorder=4, **rim))
-        size = max(unit * min(0.15, 0.62 / max(len(name), 1)), 2)
-        axes.text(x, y + 0.01, name, fontsize=size, color=style.DIM, **words)
+        style.label(axes, x, y + 0.01, name, max(unit * min(0.15, 0.62 / max(len(name), 1)), 2), style.DIM)
 
 
 def load_legend(figure: Figure, box: tuple[float, float, float, float]) -> None:
@@ -147,3 +135,108 @@ def kind_legend(figure: Figure, box: tuple[float, float, float, float], fabric: 
     for k, (kind, colour) in enumerate(_kind_colours(fabric).items()):
         axes.plot([k * 22, k * 22 + 4], [5, 5], color=colour, lw=3, solid_capstyle="round")
         style.legend_text(axes, k * 22 + 5.5, kind)
+
+
+#: Where the bits of a cube's rank lead.
+_CUBE = np.array([(1.8, 0.0), (0.0, 1.8), (0.78, 0.64)])
+
+
+def positions(fabric: Fabric) -> dict[str, np.ndarray]:
+    """Where each node is drawn: y points down, neighbours about 1 apart.
+
+    A grid or hypercube is recognised by its links, not by its name. GPUs stay where they are in the machine,
+    whatever the order of ranks.
+    """
+    if fabric.numbering:
+        fabric = replace(fabric, gpus=fabric.numbering, numbering=())
+    neighbours: dict[str, set[str]] = {name: set() for name in (*fabric.gpus, *fabric.switches)}
+    for link in fabric.links:
+        neighbours[link.source].add(link.target)
+        neighbours[link.target].add(link.source)
+    if fabric.switches:
+        return _around(fabric, neighbours)
+    number = {name: rank for rank, name in enumerate(fabric.gpus)}
+    pairs = {(number[a], number[b]) for a, near in neighbours.items() for b in near}
+    columns = _grid_columns(fabric.ranks, pairs)
+    if columns:
+        return {g: np.array([r % columns, r // columns], float) for r, g in enumerate(fabric.gpus)}
+    bits = {8: 3, 16: 4}.get(fabric.ranks)
+    if bits and pairs == neighbour_pairs("hypercube", (bits,)):
+        return {g: _corner(r, fabric.ranks) for r, g in enumerate(fabric.gpus)}
+    return _circle(fabric, _radius(fabric.ranks))
+
+
+def _grid_columns(ranks: int, pairs: set[tuple[int, int]]) -> int | None:
+    """Columns of a mesh or torus numbered row by row."""
+    for columns in range(2, ranks // 2 + 1 if ranks > 4 else 0):
+        if ranks % columns == 0:
+            shape = ranks // columns, columns
+            if any(pairs == neighbour_pairs(kind, shape) for kind in ("mesh", "torus")):
+                return columns
+    return None
+
+
+def _corner(rank: int, ranks: int) -> np.ndarray:
+    """A corner of a hypercube of three or four dimensions."""
+    if ranks == 8:
+        return sum((_CUBE[k] * (rank >> k & 1) for k in range(3)), np.zeros(2))
+    # Four dimensions are a torus of 4 x 4 in the order of Gray's code.
+    gray = (0, 1, 3, 2)
+    return np.array([gray.index(rank & 3), gray.index(rank >> 2)], float)
+
+
+def _radius(ranks: int) -> float:
+    return max(0.9, ranks / (2 * math.pi) * 1.05)
+
+
+def _circle(fabric: Fabric, radius: float) -> dict[str, np.ndarray]:
+    """GPUs clockwise from the top, the first and the last on either side of it."""
+    angles = [2 * math.pi * (r + 0.5) / fabric.ranks - math.pi / 2 for r in range(fabric.ranks)]
+    return {gpu: _polar(radius, angle) for gpu, angle in zip(fabric.gpus, angles, strict=True)}
+
+
+def _polar(radius: float, angle: float) -> np.ndarray:
+    return np.array([radius * math.cos(angle), radius * math.sin(angle)])
+
+
+def _around(fabric: Fabric, neighbours: dict[str, set[str]]) -> dict[str, np.ndarray]:
+    """GPUs around a circle; switches inside it, or outside if GPUs are linked to each other."""
+    gpus = set(fabric.gpus)
+    outside = any(h in gpus for g in fabric.gpus for h in neighbours[g])
+    tier = _tiers(fabric, neighbours)
+    high = max(tier.values())
+    # Space for what is inside: links between GPUs, or tiers of switches.
+    radius = max(_radius(fabric.ranks), 1.7 if outside else 0.55 + 0.72 * high)
+    placed = _circle(fabric, radius)
+    # The direction of a switch is that of the GPUs below it.
+    below: dict[str, set[str]] = {g: {g} for g in fabric.gpus}
+    for name in sorted(fabric.switches, key=lambda s: tier[s]):
+        lower = [below[h] for h in neighbours[name] if tier.get(h, high) < tier[name] and h in below]
+        below[name] = set().union(*lower) if lower else set(fabric.gpus)
+    groups: dict[tuple, list[str]] = {}
+    for name in fabric.switches:
+        at = np.mean([placed[g] for g in sorted(below[name])], axis=0) if below[name] else np.zeros(2)
+        groups.setdefault((tier[name], *np.round(at, 3)), []).append(name)
+    for (level, x, y), members in groups.items():
+        centred = math.hypot(x, y) < 0.25 * radius
+        reach = max(radius + 0.95 * level if outside else radius * (1 - level / (high + 0.5)), 0.0)
+        for k, name in enumerate(members):
+            offset = k - (len(members) - 1) / 2
+            if centred and not outside:
+                # Switches above all GPUs: in a row through the middle.
+                placed[name] = np.array([offset * min(0.62, 1.5 * radius / len(members)), 0.0])
+            else:
+                angle = math.atan2(y, x) if not centred else -math.pi / 2
+                placed[name] = _polar(reach, angle + 0.5 * offset / max(reach, 0.5))
+    return placed
+
+
+def _tiers(fabric: Fabric, neighbours: dict[str, set[str]]) -> dict[str, int]:
+    """Links from the nearest GPU."""
+    tier = dict.fromkeys(fabric.gpus, 0)
+    waiting = list(fabric.gpus)
+    for name in waiting:
+        new = sorted(neighbours[name] - tier.keys())
+        tier |= dict.fromkeys(new, tier[name] + 1)
+        waiting += new
+    return dict.fromkeys(fabric.switches, 1) | tier

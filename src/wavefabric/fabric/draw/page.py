@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 
@@ -53,9 +52,8 @@ def page(scene: Scene) -> str:
                 "circuits": numbers[now.circuits],
             }
         )
-    lasers = scene.fabric.lasers
     waveguides, fibres = streets(scene)
-    content: dict[str, Any] = {
+    content = {
         "title": scene.title,
         "subtitle": scene.subtitle,
         "half": HALF * _UNIT,
@@ -64,7 +62,7 @@ def page(scene: Scene) -> str:
         "streets": [_numbers(s) for s in waveguides],
         "fibres": [_numbers(s) for s in fibres],
         "tiles": [_numbers(t) for t in scene.tiles],
-        "spectrum": [style.wavelength_colour(k / max(lasers - 1, 1)) for k in range(lasers)],
+        "spectrum": style.spectrum(scene.fabric.lasers),
         "levels": [style.level_colour(k / 32) for k in range(32)],
         "full": style.level_colour(1.0),
         "paths": list(paths),

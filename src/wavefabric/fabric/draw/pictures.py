@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.fabric.draw.style import NIGHT, header, time_words, without_formulae
+from wavefabric.fabric.draw import style
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.files.output import check_output, replacing
+from wavefabric.units import time_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from wavefabric.collectives.schedule import Schedule
-    from wavefabric.fabric.cost_models.result import Cost
+    from wavefabric.fabric.cost_models.cost import Cost
     from wavefabric.fabric.photonic.plan import CircuitPlan
     from wavefabric.fabric.photonic.routing.routes import Routing
     from wavefabric.system.progress import Progress
@@ -41,7 +42,7 @@ def check_ending(path: Path, fabric: Fabric | PhotonicFabric) -> str:
     return path.suffix.lower()
 
 
-@without_formulae
+@style.without_formulae()
 def draw_circuits(
     schedule: Schedule,
     plan: CircuitPlan,
@@ -82,9 +83,7 @@ def draw_circuits(
     ending = check_ending(path, plan.fabric)
     check_output(path, force)
     if not plan.rounds:
-        raise InputError(
-            f"schedule: {schedule.name} sends nothing; allowed: a schedule with circuits to draw"
-        )
+        raise InputError(_still(schedule, "circuits"))
     default = {".gif": FILM, ".html": MOST_FRAMES}.get(ending, PANELS)
     shown = scene(schedule, plan, cost, default if most is None else min(most, MOST_FRAMES))
     if ending == ".html":
@@ -95,12 +94,16 @@ def draw_circuits(
         from wavefabric.fabric.draw.animate import gif
 
         return _write(path, lambda partial: gif(shown, partial, progress))
-    from wavefabric.fabric.draw.circuits import panels
+    from wavefabric.fabric.draw.circuits import circuits_figure
 
-    return save_figure(path, panels(shown))
+    return save_figure(path, circuits_figure(shown))
 
 
-@without_formulae
+def _still(schedule: Schedule, wanted: str) -> str:
+    return f"schedule: {schedule.name} sends nothing; allowed: a schedule with {wanted} to draw"
+
+
+@style.without_formulae()
 def draw_flow(
     schedule: Schedule,
     fabric: Fabric,
@@ -110,11 +113,7 @@ def draw_flow(
     *,
     force: bool = False,
 ) -> Path:
-    """An electrical fabric with the loads of its links, and when each transfer of a verified schedule runs.
-
-    `cost` has times for these `element_bytes` (B); by default that of the flow model. Raises as
-    `draw_circuits`.
-    """
+    """An electrical fabric with the loads of its links, and when each transfer runs (by default in flows)."""
     from matplotlib.figure import Figure
 
     from wavefabric.fabric.draw import graph
@@ -123,27 +122,25 @@ def draw_flow(
     path = Path(path)
     check_ending(path, fabric)
     check_output(path, force)
-    if not schedule.communication_rounds:
-        raise InputError(
-            f"schedule: {schedule.name} sends nothing; allowed: a schedule with transfers to draw"
-        )
+    rounds = schedule.communication_rounds
+    if not rounds:
+        raise InputError(_still(schedule, "transfers"))
     if cost is None:
         from wavefabric.fabric.cost_models.flow import flow
 
         cost = flow(schedule, fabric, element_bytes)
     assert cost.times is not None
-    figure = Figure(figsize=(12.6, 6.3), facecolor=NIGHT)
+    figure = Figure(figsize=(12.6, 6.3), facecolor=style.NIGHT)
     loads = link_loads(schedule, fabric, element_bytes, cost.seconds)
     graph.graph(figure.add_axes((0.015, 0.07, 0.45, 0.80)), fabric, loads)
     gantt(figure.add_axes((0.525, 0.115, 0.455, 0.715)), schedule, cost.times)
     graph.load_legend(figure, (0.02, 0.015, 0.42, 0.05))
-    rounds = schedule.communication_rounds
     words = f"{fabric.name}{_order_words(fabric, schedule.ranks)}, {rounds} round{'s' if rounds != 1 else ''}"
     words += f", {time_words(cost.seconds)}"
     if cost.bound.seconds:
         words += f" ({cost.seconds / cost.bound.seconds:.2f} times the bound)"
     words += f"; busiest: {cost.busiest}" if cost.busiest else ""
-    header(figure, 0.02, (0.955, 0.912), (schedule.name, words))
+    style.header(figure, 0.02, (0.955, 0.912), (schedule.name, words))
     return save_figure(path, figure)
 
 
@@ -157,8 +154,7 @@ def _order_words(fabric: Fabric, ranks: int) -> str:
 
 def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds: float) -> np.ndarray:
     """Share of so many seconds that each wire needs for its bytes: shape (wires,), see `routing.wires`."""
-    from wavefabric.fabric.electrical.resources import transfer_bytes
-    from wavefabric.fabric.electrical.routing import static_routes
+    from wavefabric.fabric.electrical.routing import static_routes, transfer_bytes
 
     routes = static_routes(fabric)
     t = schedule.transfers
@@ -169,7 +165,7 @@ def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds
     return carried / routes.wires.bandwidth / max(seconds, 1e-300)
 
 
-@without_formulae
+@style.without_formulae()
 def draw_fabric(fabric: Fabric | PhotonicFabric, path: str | Path, *, force: bool = False) -> Path:
     """A fabric alone: tiles and waveguides, or GPUs, switches and kinds of links.
 
@@ -180,31 +176,71 @@ def draw_fabric(fabric: Fabric | PhotonicFabric, path: str | Path, *, force: boo
     """
     from matplotlib.figure import Figure
 
+    from wavefabric.fabric.draw import circuits, graph
+
     path = Path(path)
     if path.suffix.lower() not in STILL:
         raise InputError(f"output: {path} given; allowed: names that end in {', '.join(STILL)}")
     check_output(path, force)
     if isinstance(fabric, PhotonicFabric):
-        from wavefabric.fabric.draw.routes import fabric_figure
-
-        return save_figure(path, fabric_figure(fabric))
-    from wavefabric.fabric.draw import graph
-
-    figure = Figure(figsize=(7.4, 7.6), facecolor=NIGHT)
+        return save_figure(path, circuits.fabric_figure(fabric))
+    figure = Figure(figsize=(7.4, 7.6), facecolor=style.NIGHT)
     graph.graph(figure.add_axes((0.02, 0.06, 0.96, 0.83)), fabric)
     graph.kind_legend(figure, (0.03, 0.015, 0.9, 0.04), fabric)
-    header(figure, 0.03, (0.957, 0.917), (fabric.name, fabric.description[:110]), sizes=(15.0, 9.0))
+    style.header(figure, 0.03, (0.957, 0.917), (fabric.name, fabric.description[:110]), sizes=(15.0, 9.0))
     return save_figure(path, figure)
 
 
-@without_formulae
+@style.without_formulae()
 def draw_routes(
     fabric: PhotonicFabric, title: str, routings: Sequence[tuple[str, Routing]], path: str | Path
 ) -> Path:
     """How many routes share each edge; `routings`: what each panel is called, and its routes."""
-    from wavefabric.fabric.draw.routes import routes_figure
+    from wavefabric.fabric.draw.circuits import routes_figure
 
     return save_figure(Path(path), routes_figure(fabric, title, routings))
+
+
+def draw_costs(
+    path: str | Path, sizes: Sequence[float], costs: Mapping[str, Sequence[Cost]], fabric: str
+) -> Path:
+    """Time over bytes of the whole array, with the bound; `costs`: of each schedule one a size."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    from wavefabric.results.plots import COLOURS, GREY, MARKERS, STYLE, plain_text
+
+    with mpl.rc_context({**STYLE, "axes.titlepad": 8, "axes.grid.axis": "both"}):
+        figure = Figure(figsize=(8.4, 4.8), layout="constrained")
+        axes = figure.add_subplot()
+        for k, (name, of_size) in enumerate(costs.items()):
+            axes.plot(
+                sizes,
+                [c.seconds * 1e6 for c in of_size],
+                color=COLOURS[k % len(COLOURS)],
+                marker=MARKERS[k % len(MARKERS)] if len(sizes) < 25 else None,
+                linestyle="-" if k < len(COLOURS) else "--",
+                markersize=4.5,
+                label=plain_text(name),
+            )
+        bound = np.min([[c.bound.seconds * 1e6 for c in of_size] for of_size in costs.values()], axis=0)
+        if (bound > 0).all():
+            axes.plot(sizes, bound, color=GREY, linewidth=1, linestyle=":", label="bound")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: _size_words(value))
+        axes.set(xlabel="size of the array", ylabel="time (µs)")
+        axes.set_title(f"{plain_text(fabric)}, {next(iter(costs.values()))[0].model} model")
+        axes.legend(loc="upper left")
+    return save_figure(Path(path), figure)
+
+
+def _size_words(value: float) -> str:
+    """A size as a power of two in words."""
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if value >= 1 << power:
+            return f"{value / (1 << power):g} {unit}"
+    return f"{value:g} B"
 
 
 def save_figure(path: Path, figure: Figure) -> Path:

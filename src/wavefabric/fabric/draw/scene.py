@@ -9,7 +9,7 @@ two lanes. The unit of length is the pitch of tiles; y points down.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,11 +18,12 @@ import numpy as np
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import transfer_elements
-from wavefabric.fabric.cost_models.result import Cost
-from wavefabric.fabric.draw.replay import Replay, replay
-from wavefabric.fabric.draw.style import evenly, time_words
+from wavefabric.fabric.cost_models.cost import Cost
+from wavefabric.fabric.draw.replay import replay
+from wavefabric.fabric.draw.style import evenly
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
+from wavefabric.units import time_words
 
 #: Half a tile, its distance from the first waveguide, the width of a street, the gap between wafers.
 HALF, MARGIN, STREET, GAP = 0.27, 0.035, 0.175, 0.42
@@ -52,6 +53,16 @@ class DrawnCircuit:
     strands: tuple[DrawnWavelengths, ...]
     words: str
 
+    @property
+    def width(self) -> float:
+        """Of all strands together."""
+        return sum(s.width for s in self.strands)
+
+    @property
+    def middle(self) -> np.ndarray:
+        """The line between its outermost strands."""
+        return (self.strands[0].points + self.strands[-1].points) / 2
+
 
 @dataclass(frozen=True, eq=False)
 class Frame:
@@ -74,67 +85,80 @@ class Scene:
     subtitle: str
     fabric: PhotonicFabric
     tiles: np.ndarray  # centres, shape (ranks, 2)
-    wafers: tuple[tuple[float, float, float, float], ...]  # left, top, right, bottom
+    wafers: np.ndarray  # left, top, right, bottom of each
     frames: tuple[Frame, ...]
 
     @property
     def box(self) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of all wafers."""
-        w = np.array(self.wafers)
-        return float(w[:, 0].min()), float(w[:, 1].min()), float(w[:, 2].max()), float(w[:, 3].max())
+        return (*self.wafers[:, :2].min(axis=0).tolist(), *self.wafers[:, 2:].max(axis=0).tolist())
 
 
 def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most: int = MOST_FRAMES) -> Scene:
     """Lay a circuit plan out: `most` of its rounds, evenly chosen; times from a cost of the same plan."""
     fabric, progress = plan.fabric, replay(schedule)
-    empty = np.full(fabric.ranks - schedule.ranks, np.nan)  # tiles left over
     tiles, wafers = place_tiles(fabric)
-    times = _times(plan, cost)
     parts = Counter(r.round for r in plan.rounds)
     order = sorted(parts)
+    # What ranks hold when rounds begin (local rounds belong to the one before them), and at the end.
+    held = np.stack([progress.levels[0], *map(progress.before, order[1:]), progress.levels[-1]])
+    held = np.pad(held, ((0, 0), (0, fabric.ranks - schedule.ranks)), constant_values=np.nan)
+    times = _times(cost)
     sent = _shares(schedule)
-    known: dict[tuple, list[DrawnCircuit]] = {}  # rounds often repeat their circuits
+    known: dict[tuple, tuple[DrawnCircuit, ...]] = {}  # rounds often repeat their circuits
     frames = []
     for number in evenly(len(plan.rounds), most):
         now = plan.rounds[number]
-        at = order.index(now.round)
-        before, after = _levels(progress, order, at, now, parts[now.round])
+        at, count = order.index(now.round), parts[now.round]
         title = f"round {at + 1} of {len(order)}"
-        if parts[now.round] > 1:
-            title += f", part {now.part + 1} of {parts[now.round]}"
+        title += f", part {now.part + 1} of {count}" if count > 1 else ""
         carried = tuple(sent.get((now.round, b.src, b.dst)) for b in now.bundles)
-        circuits = known.get((now.bundles, carried))
-        if circuits is None:
-            circuits = known[now.bundles, carried] = _draw_round(fabric, tiles, now, carried)
-        before, after = np.append(before, empty), np.append(after, empty)
-        frames.append(Frame(title, progress.phase(now.round), tuple(circuits), before, after, *times[number]))
-    count = f"{len(order)} round{'s' if len(order) != 1 else ''}"
-    subtitle = f"{fabric.name}, {fabric.ports} wavelengths a tile, {count}"
+        if (now.bundles, carried) not in known:
+            known[now.bundles, carried] = _draw_round(fabric, tiles, now, carried)
+        begin, seconds = times.get(now.round, (0.0, 0.0)) if times else (np.nan, np.nan)
+        done = now.part, now.part + 1
+        levels = [held[at] + (held[at + 1] - held[at]) * k / count for k in done]
+        ends = [begin + seconds * k / count for k in done]
+        frames.append(Frame(title, progress.phase(now.round), known[now.bundles, carried], *levels, *ends))
+    plural = "s" if len(order) != 1 else ""
+    subtitle = f"{fabric.name}, {fabric.ports} wavelengths a tile, {len(order)} round{plural}"
     if cost is not None:
         subtitle += f", {time_words(cost.seconds)}"
-    return Scene(schedule.name, subtitle, fabric, tiles, tuple(wafers), tuple(frames))
+    return Scene(schedule.name, subtitle, fabric, tiles, wafers, tuple(frames))
 
 
-def place_tiles(fabric: PhotonicFabric) -> tuple[np.ndarray, list[tuple[float, float, float, float]]]:
-    """Centres of tiles, and the edges of wafers."""
+def _times(cost: Cost | None) -> dict[int, tuple[float, float]]:
+    """When each round begins, and how long it takes, s."""
+    rounds = cost.rounds if cost is not None else ()
+    begins = itertools.accumulate((r.seconds for r in rounds), initial=0.0)
+    return {each.round: (begin, each.seconds) for each, begin in zip(rounds, begins, strict=False)}
+
+
+def _shares(schedule: Schedule) -> dict[tuple[int, int, int], float]:
+    """Share of the whole array that goes from rank to rank in a round."""
+    whole = whole_elements(schedule) or 1
+    keys = schedule.transfers[["round", "src", "dst"]].tolist()
+    shares: dict[tuple[int, int, int], float] = defaultdict(float)
+    for key, elements in zip(keys, transfer_elements(schedule).tolist(), strict=True):
+        shares[key] += elements / whole
+    return shares
+
+
+def place_tiles(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
+    """Centres of tiles, and the left, top, right and bottom of wafers."""
     row, column = np.divmod(np.arange(fabric.ranks), fabric.columns)
     x = column + GAP * (column // fabric.wafer_columns)
     y = row + GAP * (row // fabric.wafer_rows)
     tiles = np.stack([x, y], axis=1).astype(float)
-    corners: dict[tuple[int, int], list[int]] = {}
-    for tile in range(fabric.ranks):
-        corners.setdefault(fabric.wafer(tile), []).append(tile)
     edge = HALF + MARGIN + STREET + 0.06
-    wafers = []
-    for members in corners.values():
-        low, high = tiles[members].min(axis=0) - edge, tiles[members].max(axis=0) + edge
-        wafers.append((float(low[0]), float(low[1]), float(high[0]), float(high[1])))
-    return tiles, wafers
+    wafer = np.array([fabric.wafer(tile) for tile in range(fabric.ranks)])
+    members = [tiles[(wafer == each).all(axis=1)] for each in np.unique(wafer, axis=0)]
+    return tiles, np.array([[*(m.min(axis=0) - edge), *(m.max(axis=0) + edge)] for m in members])
 
 
 def _draw_round(
     fabric: PhotonicFabric, tiles: np.ndarray, now: CircuitRound, carried: Sequence[float | None]
-) -> list[DrawnCircuit]:
+) -> tuple[DrawnCircuit, ...]:
     """The circuits of one round as lines; `carried` is the share of the array that each bundle carries."""
     lanes = _lanes(tiles, now.bundles)
     spacing = min(_LANE, STREET / (1 + max((lane for each in lanes for lane in each), default=0)))
@@ -148,7 +172,7 @@ def _draw_round(
             wavelength = float(np.mean(members)) / max(fabric.lasers - 1, 1)
             strands.append(DrawnWavelengths(points, wavelength, 0.8 * spacing * len(members) / fabric.lasers))
         circuits.append(DrawnCircuit(bundle.src, bundle.dst, tuple(strands), _words(bundle, share)))
-    return circuits
+    return tuple(circuits)
 
 
 def _lanes(tiles: np.ndarray, bundles: Sequence[Bundle]) -> list[list[int]]:
@@ -254,42 +278,6 @@ def flat(points: np.ndarray) -> np.ndarray:
         else:
             parts.append(data)
     return np.concatenate(parts)
-
-
-def _levels(
-    progress: Replay, order: list[int], at: int, now: CircuitRound, parts: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Levels before and after a part of a round; local rounds that follow belong to it."""
-    before = progress.before(now.round) if at else progress.levels[0]
-    after = progress.before(order[at + 1]) if at + 1 < len(order) else progress.levels[-1]
-    return before + (after - before) * now.part / parts, before + (after - before) * (now.part + 1) / parts
-
-
-def _times(plan: CircuitPlan, cost: Cost | None) -> list[tuple[float, float]]:
-    """When each part of a round begins and ends, s."""
-    if cost is None or not cost.rounds:
-        return [(float("nan"), float("nan"))] * len(plan.rounds)
-    begun, now = {}, 0.0
-    for each in cost.rounds:
-        begun[each.round] = (now, each.seconds)
-        now += each.seconds
-    times, count = [], Counter(r.round for r in plan.rounds)
-    for each in plan.rounds:
-        parts = count[each.round]
-        begin, seconds = begun.get(each.round, (0.0, 0.0))
-        times.append((begin + seconds * each.part / parts, begin + seconds * (each.part + 1) / parts))
-    return times
-
-
-def _shares(schedule: Schedule) -> dict[tuple[int, int, int], float]:
-    """Share of the whole array that goes from rank to rank in a round."""
-    whole = whole_elements(schedule) or 1
-    remote = schedule.transfers["src"] != schedule.transfers["dst"]
-    keys = schedule.transfers[["round", "src", "dst"]][remote].tolist()
-    shares: dict[tuple[int, int, int], float] = {}
-    for key, elements in zip(keys, transfer_elements(schedule)[remote].tolist(), strict=True):
-        shares[key] = shares.get(key, 0.0) + elements / whole
-    return shares
 
 
 def _words(bundle: Bundle, share: float | None) -> str:

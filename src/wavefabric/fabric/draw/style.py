@@ -1,10 +1,10 @@
-"""Colours, headers, legends and words that all pictures of fabrics share."""
+"""Colours, shapes, headers, legends and words that all pictures of fabrics share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,21 +23,14 @@ _LOADS = ("#2a3b5c", "#2c6fa8", "#2fc4c4", "#f4e45a", "#ffa24a", "#ff5d6c")
 #: Wavelengths from the first to the last: from violet to red, light enough for the dark.
 _SPECTRUM = ("#8c6bff", "#4f9cff", "#2fd6e6", "#6cf08c", "#f4e45a", "#ffa24a", "#ff5d6c")
 
-_Params = ParamSpec("_Params")
-_Result = TypeVar("_Result")
 
+@contextmanager
+def without_formulae() -> Iterator[None]:
+    """Text is drawn as it is: a name may hold dollar signs, and need not be TeX."""
+    import matplotlib as mpl
 
-def without_formulae(function: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
-    """Have a function draw text as it is: a name may hold dollar signs, and need not be TeX."""
-
-    @wraps(function)
-    def draw(*args: _Params.args, **options: _Params.kwargs) -> _Result:
-        import matplotlib as mpl
-
-        with mpl.rc_context({"text.parse_math": False}):
-            return function(*args, **options)
-
-    return draw
+    with mpl.rc_context({"text.parse_math": False}):
+        yield
 
 
 def _gradient(stops: Sequence[str], share: float) -> str:
@@ -54,6 +47,11 @@ def wavelength_colour(share: float) -> str:
     return _gradient(_SPECTRUM, share)
 
 
+def spectrum(lasers: int) -> list[str]:
+    """Colours of all wavelengths."""
+    return [wavelength_colour(k / max(lasers - 1, 1)) for k in range(lasers)]
+
+
 def level_colour(level: float) -> str:
     """Colour of what a tile holds."""
     return FULL if level > 1 - 1e-9 else _gradient(_LEVELS, level)
@@ -62,6 +60,37 @@ def level_colour(level: float) -> str:
 def load_colour(share: float) -> str:
     """Colour of a link that is busy for a share of the time, 0 to 1."""
     return _gradient(_LOADS, share)
+
+
+def lines(axes: Axes, points: Sequence[Any], colours: Any, widths: Any, **look: Any) -> Any:
+    """Draw lines, each of shape (n, 2), with widths in points."""
+    from matplotlib.collections import LineCollection
+
+    return axes.add_collection(LineCollection(points, colors=colours, linewidths=widths, **look))
+
+
+def boxes(axes: Axes, centres: Any, half: float, rounding: float = 0.07, **look: Any) -> Any:
+    """Draw squares with round corners."""
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import FancyBboxPatch
+
+    style = f"round,pad=0,rounding_size={rounding}"
+    shapes = [FancyBboxPatch((x - half, y - half), 2 * half, 2 * half, boxstyle=style) for x, y in centres]
+    return axes.add_collection(PatchCollection(shapes, **look))
+
+
+def bars(axes: Axes, corners: Sequence[tuple[float, float, float, float]], **look: Any) -> Any:
+    """Draw rectangles from x, y, width and height."""
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    return axes.add_collection(PatchCollection([Rectangle((x, y), w, h) for x, y, w, h in corners], **look))
+
+
+def label(axes: Axes, x: float, y: float, words: str, size: float, colour: str = TEXT, **look: Any) -> Any:
+    """Write text around a point."""
+    look = {"ha": "center", "va": "center", "zorder": 6} | look
+    return axes.text(x, y, words, fontsize=size, color=colour, **look)
 
 
 def header(
@@ -108,16 +137,6 @@ def axes_points(axes: Axes) -> tuple[float, float]:
     return box.width * wide, box.height * high
 
 
-def time_words(seconds: float) -> str:
-    """A time with a unit that suits."""
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size * 0.9995:  # that is rounded to 1
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
-
-
 def evenly(count: int, most: int) -> list[int]:
     """At most so many of 0 … count − 1, first and last among them."""
-    if count <= most:
-        return list(range(count))
-    return sorted({int(i) for i in np.linspace(0, count - 1, most).round()})
+    return sorted({int(i) for i in np.linspace(0, count - 1, min(count, most)).round()})

@@ -1,4 +1,4 @@
-"""Static routes of an electrical fabric: on which wire data for each GPU leaves each node."""
+"""Static routes of an electrical fabric, and what transfers share on them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from wavefabric.collectives.arguments import ragged
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.structure import transfer_elements
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric
 
@@ -90,13 +93,6 @@ def static_routes(fabric: Fabric) -> StaticRoutes:
     from the lowest dimension of a hypercube (dimension-order and e-cube routing, Dally & Seitz 1987,
     doi:10.1109/TC.1987.1676939). Half-way around a torus GPUs with an even coordinate send upwards, others
     downwards, so that both directions carry as much.
-
-    Examples
-    --------
-    >>> from wavefabric.fabric import load
-    >>> from wavefabric.fabric.electrical.routing import static_routes
-    >>> static_routes(load("mesh:2x3")).nodes(0, 5)
-    ['GPU0', 'GPU1', 'GPU2', 'GPU5']
     """
     w = wires(fabric)
     nodes = len(fabric.gpus) + len(fabric.switches)
@@ -165,3 +161,55 @@ def hop_counts(fabric: Fabric) -> tuple[np.ndarray, float]:
     nodes = fabric.ranks + len(fabric.switches)
     to = [far[: fabric.ranks] for far in _hops(w, nodes, fabric.ranks, True)]
     return np.array(to).T, float(w.bandwidth.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class ResourceUse:
+    """Resources that each of a number of pairs of GPUs uses.
+
+    Resources are numbered: wires, then what each GPU sends, then what each receives.
+    """
+
+    fabric: Fabric
+    pair: np.ndarray  # shape (uses,), ascending
+    resource: np.ndarray  # shape (uses,)
+    capacity: np.ndarray  # B/s of each resource, infinite where the fabric has no such limit
+    latency: np.ndarray  # s of the route of each pair
+
+    def of(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Resources of any pairs, which may repeat: indices into `pairs`, ascending, and resources."""
+        first = np.searchsorted(self.pair, np.arange(self.latency.size + 1))
+        count = np.diff(first)[pairs]
+        which, within = ragged(count)
+        return which, self.resource[first[pairs][which] + within]
+
+    def name(self, resource: int) -> str:
+        """A resource in words."""
+        f = self.fabric
+        w = static_routes(f).wires
+        if resource < w.source.size:
+            names = (*f.gpus, *f.switches)
+            return f"link {names[w.source[resource]]} -> {names[w.target[resource]]}"
+        gpu, receives = resource - w.source.size, resource - w.source.size >= f.ranks
+        return f"{f.gpus[gpu % f.ranks]} {'receives' if receives else 'sends'}"
+
+
+def resource_use(fabric: Fabric, src: np.ndarray, dst: np.ndarray) -> ResourceUse:
+    """Resources of pairs of GPUs by the static routes; `InputError` if a pair has no route."""
+    routes = static_routes(fabric)
+    pair, wire = routes.wires_of(src, dst)
+    latency = np.bincount(pair, routes.wires.latency[wire], len(src))
+    capacity = routes.wires.bandwidth
+    if fabric.copy_bandwidth is not None:
+        n, first = np.arange(len(src)), capacity.size
+        pair = np.concatenate((pair, n, n))
+        wire = np.concatenate((wire, first + np.asarray(src), first + fabric.ranks + np.asarray(dst)))
+        order = np.argsort(pair, kind="stable")
+        pair, wire = pair[order], wire[order]
+        capacity = np.concatenate((capacity, np.full(2 * fabric.ranks, fabric.copy_bandwidth)))
+    return ResourceUse(fabric, pair, wire, capacity, latency)
+
+
+def transfer_bytes(schedule: Schedule, element_bytes: float) -> np.ndarray:
+    """Bytes of each transfer: shape (transfers,)."""
+    return transfer_elements(schedule) * float(element_bytes)

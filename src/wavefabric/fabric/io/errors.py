@@ -45,9 +45,8 @@ def _shown(key: str) -> str:
 def _holder(model: type[BaseModel], path: tuple) -> type[BaseModel]:
     """The table that the last key of a path is in."""
     for part in path[:-1]:
-        field = model.model_fields.get(part) if isinstance(part, str) else None
-        inner = _submodel(field.annotation) if field is not None else None
-        model = inner or model
+        if part in model.model_fields:
+            model = _submodel(model.model_fields[part].annotation) or model
     return model
 
 

@@ -8,19 +8,22 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 from pydantic import ValidationError
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.electrical.routing import wires
 from wavefabric.fabric.io.errors import one_line
 from wavefabric.fabric.io.presets import PRESETS, presets
 from wavefabric.fabric.io.tables import ElectricalTable, FabricLinkTable, FamilyTable, PhotonicTable
 from wavefabric.fabric.io.writing import to_toml
 from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.files.text import read_text, write_text
-from wavefabric.files.toml import parse_toml
+from wavefabric.files.text import parse_toml, read_text, write_text
 from wavefabric.units import show
 
 #: Most links of a file: a bound on absurd input.
@@ -64,11 +67,7 @@ def load(text: str | Path) -> Fabric | PhotonicFabric:
 
 def from_toml(text: str) -> Fabric | PhotonicFabric:
     """The fabric that TOML text describes."""
-    try:
-        data = parse_toml(text)
-    except tomllib.TOMLDecodeError as error:
-        fault = " ".join(str(error).split())
-        raise InputError(f"fabric: not TOML ({fault}); allowed: a TOML file") from None
+    data = parse_toml(text, "fabric")
     model = PhotonicTable if data.get("kind") == "photonic" else ElectricalTable
     if data.get("kind", "electrical") not in ("electrical", "photonic"):
         raise InputError(f'kind: {show(data["kind"])} given; allowed: "electrical" or "photonic"')
@@ -80,14 +79,7 @@ def from_toml(text: str) -> Fabric | PhotonicFabric:
 
 
 def save(path: str | Path, fabric: Fabric | PhotonicFabric, force: bool = False) -> Path:
-    """Write a fabric to a TOML file, whole or not at all.
-
-    Parameters
-    ----------
-    path : str or Path
-    fabric : Fabric or PhotonicFabric
-    force : bool
-        Replace a file that is there.
+    """Write a fabric to a TOML file, whole or not at all; `force` replaces a file that is there.
 
     Raises
     ------
@@ -218,24 +210,12 @@ def _links(
 
 def check_connected(fabric: Fabric) -> None:
     """Refuse a fabric on which data cannot get from some GPU to another over whatever nodes."""
-    first = fabric.gpus[0]
-    from_first = _reached(first, [(link.source, link.target) for link in fabric.links])
-    to_first = _reached(first, [(link.target, link.source) for link in fabric.links])
-    for gpu in fabric.gpus:
-        for reached, ends in ((from_first, f"{first} to {gpu}"), (to_first, f"{gpu} to {first}")):
-            if gpu not in reached:
-                allowed = "links that join all GPUs in both directions"
-                raise InputError(f"links: no way from {ends}; allowed: {allowed}")
-
-
-def _reached(start: str, edges: list[tuple[str, str]]) -> set[str]:
-    """Nodes that a directed graph's edges lead to from one node."""
-    successors: dict[str, list[str]] = {}
-    for a, b in edges:
-        successors.setdefault(a, []).append(b)
-    reached, waiting = {start}, [start]
-    while waiting:
-        new = set(successors.get(waiting.pop(), ())) - reached
-        reached |= new
-        waiting += new
-    return reached
+    w, nodes, first = wires(fabric), fabric.ranks + len(fabric.switches), fabric.gpus[0]
+    graph = csr_array((np.ones(w.source.size), (w.source, w.target)), shape=(nodes, nodes))
+    back, forth = (set(breadth_first_order(g, 0)[0].tolist()) for g in (graph.T.tocsr(), graph))
+    for number, gpu in enumerate(fabric.gpus):
+        if number not in forth or number not in back:
+            ends = f"{gpu} to {first}" if number in forth else f"{first} to {gpu}"
+            raise InputError(
+                f"links: no way from {ends}; allowed: links that join all GPUs in both directions"
+            )

@@ -3,94 +3,51 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
 
-#: Absurd numbers are kept out of the arithmetic.
-LEAST_BANDWIDTH, MOST_BANDWIDTH = 1.0, 1e18
-MOST_SECONDS = 1e6
+
+def _converted(
+    value: Any, *, unit: str, most: float, least: float = 0.0, above: float | None = None
+) -> float:
+    """Text with any unit of the same dimension, as SI; absurd numbers are kept out of the arithmetic."""
+    try:
+        number = quantity(value, unit, "")
+    except InputError as error:
+        raise ValueError(str(error).removeprefix(": ").replace(" is ", " given, is ", 1)) from None
+    allowed = ""
+    if not isinstance(value, str):
+        allowed = f'text with a unit, such as "1 {unit}"'
+    elif above is not None and number <= above:
+        allowed = f"above {above:g} {unit}"
+    elif number < least:
+        allowed = f"from {least:g} {unit}"
+    elif number > most:
+        allowed = f"up to {most:g} {unit}"
+    if allowed:
+        raise ValueError(f"{show(value)} given; allowed: {allowed}")
+    return number
 
 
-@dataclass(frozen=True)
-class Quantity(ABC):
-    """How a number with a unit is read; writers ask for the unit."""
-
-    unit: str
-
-    @abstractmethod
-    def read(self, value: Any) -> float:
-        """The number; ValueError says what was given and what is allowed."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler):
-        return BeforeValidator(self.read).__get_pydantic_core_schema__(source, handler)
-
-
-@dataclass(frozen=True)
-class Converted(Quantity):
-    """Text with any unit of the same dimension, as SI."""
-
-    most: float
-    least: float = 0.0
-    above: float | None = None
-
-    def read(self, value: Any) -> float:
-        unit = self.unit
-        try:
-            number = quantity(value, unit, "")
-        except InputError as error:
-            raise ValueError(str(error).removeprefix(": ").replace(" is ", " given, is ", 1)) from None
-        if not isinstance(value, str):
-            raise ValueError(f'{show(value)} given; allowed: text with a unit, such as "1 {unit}"')
-        if self.above is not None and number <= self.above:
-            raise ValueError(f"{show(value)} given; allowed: above {self.above:g} {unit}")
-        if number < self.least:
-            raise ValueError(f"{show(value)} given; allowed: from {self.least:g} {unit}")
-        if number > self.most:
-            raise ValueError(f"{show(value)} given; allowed: up to {self.most:g} {unit}")
-        return number
-
-
-@dataclass(frozen=True)
-class AsWritten(Quantity):
+def _as_written(value: Any, *, example: str) -> float:
     """Text with exactly this unit: a level, or a root of a unit, which is not converted."""
-
-    example: str
-
-    def read(self, value: Any) -> float:
-        number = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)"
-        form = rf"\s*{number}\s*{re.escape(self.unit)}\s*"
-        match = re.fullmatch(form, value) if isinstance(value, str) else None
-        if match is None:
-            example = f'"{self.example} {self.unit}"'
-            raise ValueError(f"{show(value)} given; allowed: text with its unit, such as {example}")
-        return float(match[1])
+    number = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)"
+    form = rf"\s*{number}\s*{re.escape(example.split()[1])}\s*"
+    match = re.fullmatch(form, value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f'{show(value)} given; allowed: text with its unit, such as "{example}"')
+    return float(match[1])
 
 
-@dataclass(frozen=True)
-class Plain(Quantity):
-    """A number without a unit."""
-
-    unit: str = ""
-
-    def read(self, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
-            raise ValueError(f"{show(value)} given; allowed: a number from 0 to 1e6")
-        return float(value)
+def _plain(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
+        raise ValueError(f"{show(value)} given; allowed: a number from 0 to 1e6")
+    return float(value)
 
 
 def _name(value: Any) -> str:
@@ -115,11 +72,24 @@ def _ends(value: Any) -> list[str]:
     return [_name(v) for v in names]
 
 
-Bandwidth = Annotated[float, Converted("B/s", most=MOST_BANDWIDTH, least=LEAST_BANDWIDTH)]
-Seconds = Annotated[float, Converted("s", most=MOST_SECONDS)]
-Metres = Annotated[float, Converted("m", most=1e6, above=0)]
-Decibels = Annotated[float, AsWritten("dB", "0.3")]
-Ratio = Annotated[float, Plain()]
+# Numbers with their unit, which `unit_of` finds; "" is that of plain ones.
+_BANDWIDTH, _SECONDS, _METRES = (
+    BeforeValidator(partial(_converted, unit=unit, **limits))
+    for unit, limits in (
+        ("B/s", {"most": 1e18, "least": 1.0}),
+        ("s", {"most": 1e6}),
+        ("m", {"most": 1e6, "above": 0}),
+    )
+)
+_DB, _DBM, _DB_METRE, _RESPONSIVITY, _NOISE = (
+    BeforeValidator(partial(_as_written, example=example))
+    for example in ("0.3 dB", "10 dBm", "40 dB/m", "0.9 A/W", "18e-12 A/sqrt(Hz)")
+)
+Bandwidth = Annotated[float, "B/s", _BANDWIDTH]
+Seconds = Annotated[float, "s", _SECONDS]
+Metres = Annotated[float, "m", _METRES]
+Decibels = Annotated[float, "dB", _DB]
+Ratio = Annotated[float, "", BeforeValidator(_plain)]
 Name = Annotated[str, BeforeValidator(_name)]
 Nodes = Annotated[int | list[str], BeforeValidator(_nodes)]
 Ends = Annotated[list[str], BeforeValidator(_ends)]
@@ -182,18 +152,18 @@ class ElectricalTable(FabricFileTable):
 class BudgetTable(FabricFileTable):
     """A link budget; defaults are those of `wavefabric.fabric.photonic.budget.LinkBudget`."""
 
-    launch_power: Annotated[float, AsWritten("dBm", "10")] | None = None
+    launch_power: Annotated[float, "dBm", _DBM] | None = None
     modulator_loss: Decibels | None = None
     extinction_ratio: Decibels | None = None
     switch_loss: Decibels | None = None
     crossing_loss: Decibels | None = None
     crossings: Ratio | None = None
     reticle_loss: Decibels | None = None
-    propagation_loss: Annotated[float, AsWritten("dB/m", "40")] | None = None
+    propagation_loss: Annotated[float, "dB/m", _DB_METRE] | None = None
     coupling_loss: Decibels | None = None
     receiver_loss: Decibels | None = None
-    responsivity: Annotated[float, AsWritten("A/W", "0.9")] | None = None
-    noise_current: Annotated[float, AsWritten("A/sqrt(Hz)", "18e-12")] | None = None
+    responsivity: Annotated[float, "A/W", _RESPONSIVITY] | None = None
+    noise_current: Annotated[float, "A/sqrt(Hz)", _NOISE] | None = None
     bandwidth_ratio: Ratio | None = None
     nrz_limit: Ratio | None = None
     pam4_limit: Ratio | None = None
@@ -228,4 +198,4 @@ def unit_of(table: type[FabricFileTable], key: str) -> str | None:
     if field is None:
         return None
     metadata = [*field.metadata, *(m for option in get_args(field.annotation) for m in get_args(option)[1:])]
-    return next((m.unit for m in metadata if isinstance(m, Quantity)), None)
+    return next((m for m in metadata if isinstance(m, str)), None)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 from wavefabric.fabric.electrical.fabric import Fabric, Link
@@ -94,18 +95,12 @@ def _text(value: str) -> str:
 
 def _grouped(links: tuple[Link, ...]) -> list[tuple[Link, int, bool]]:
     """Links, equal ones that follow each other counted; whether as many lead back right after them."""
-    runs: list[tuple[Link, int]] = []
-    for link in links:
-        if runs and runs[-1][0] == link:
-            runs[-1] = link, runs[-1][1] + 1
-        else:
-            runs.append((link, 1))
-    groups = []
-    i = 0
+    runs = [(link, len(list(same))) for link, same in groupby(links)]
+    groups, i = [], 0
     while i < len(runs):
         link, count = runs[i]
-        back = Link(link.target, link.source, link.bandwidth, link.latency, link.kind)
-        both = i + 1 < len(runs) and runs[i + 1] == (back, count)
+        back = replace(link, source=link.target, target=link.source)
+        both = runs[i + 1 : i + 2] == [(back, count)]
         groups.append((link, count, both))
         i += 1 + both
     return groups

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -53,15 +53,12 @@ class LinkBudget:
     pam4_limit: float = 1e-4
 
     def __post_init__(self) -> None:
-        above = ("extinction_ratio", "responsivity", "noise_current", "bandwidth_ratio")
-        for f in fields(self):
-            value = getattr(self, f.name)
-            least = "above 0" if f.name in above else "from 0"
-            wrong = value <= 0 if f.name in above else value < 0
-            if f.name == "launch_power":
-                least, wrong = "finite", False
-            if not math.isfinite(value) or wrong:
-                raise InputError(f"{f.name}: {value} given; allowed: {least}")
+        least = dict.fromkeys(vars(self), (0.0, "from 0")) | {"launch_power": (-math.inf, "finite")}
+        for key in ("extinction_ratio", "responsivity", "noise_current", "bandwidth_ratio"):
+            least[key] = math.ulp(0.0), "above 0"
+        for key, value in vars(self).items():
+            if not math.isfinite(value) or value < least[key][0]:
+                raise InputError(f"{key}: {value} given; allowed: {least[key][1]}")
         required_q("NRZ", self.nrz_limit)
         required_q("PAM4", self.pam4_limit)
 
@@ -98,8 +95,7 @@ def bit_error_rate(fmt: str, q: float) -> float:
 
 
 def required_q(fmt: str, ber: float) -> float:
-    """Q of the outer eye at which the bit error rate is `ber`; `InputError` for a rate no better than
-    guessing."""
+    """Q of the outer eye at a bit error rate; `InputError` for a rate no better than guessing."""
     from scipy.special import erfcinv
 
     _, factor, divisor = _format(fmt)
@@ -115,27 +111,11 @@ def _format(fmt: str) -> tuple[int, float, float]:
 
 
 def budget(fabric: PhotonicFabric, route: Sequence[int], budget: LinkBudget | None = None) -> BudgetResult:
-    """Loss of a route, and the rates that close over it.
+    """Loss of a route (tiles, source first and destination last), and the rates that close over it.
 
-    Parameters
-    ----------
-    fabric : PhotonicFabric
-    route : sequence of int
-        Tiles, source first and destination last.
-    budget : LinkBudget, optional
-        By default the fabric's own, or else `LinkBudget()`.
+    By default the fabric's own budget counts, or else `LinkBudget()`. `InputError` for a route of fewer than
+    two tiles, or with tiles that are no neighbours.
 
-    Returns
-    -------
-    BudgetResult
-
-    Raises
-    ------
-    InputError
-        For a route of fewer than two tiles, or with tiles that are no neighbours.
-
-    Notes
-    -----
     At mean power P and extinction ratio r the outer eye is I₁ − I₀ = 2 ℛ P (r − 1)/(r + 1), the noise
     σ = i_n √B with B the bandwidth ratio times the symbol rate, and Q = (I₁ − I₀)/(2σ).
     Crosstalk, dispersion and noise of the laser are left out.
@@ -148,39 +128,34 @@ def budget(fabric: PhotonicFabric, route: Sequence[int], budget: LinkBudget | No
     >>> [f"{r.loss_db:.2f} dB, {r.best_rate / 1e9:.0f} Gbit/s" for r in (near, far)]
     ['6.85 dB, 224 Gbit/s', '23.11 dB, 28 Gbit/s']
     """
-    b = budget or fabric.budget or LinkBudget()
-    return _evaluate(b, _losses(fabric, *_count_edges(fabric, [int(t) for t in route]), b))
+    tiles, known = [int(tile) for tile in route], set(fabric.edges())
+    if len(tiles) < 2:
+        raise InputError(f"route: {tiles} given; allowed: at least two tiles")
+    for a, c in pairwise(tiles):
+        if (a, c) not in known:
+            raise InputError(f"route: {a} -> {c} given; allowed: neighbours of tiles 0 to {fabric.ranks - 1}")
+    fibred = sum(fabric.wafer(a) != fabric.wafer(c) for a, c in pairwise(tiles))
+    return _evaluate(fabric, len(tiles) - 1 - fibred, fibred, budget)
 
 
 def rates(
     fabric: PhotonicFabric, routes: Sequence[Sequence[int]], budget: LinkBudget | None = None
 ) -> np.ndarray:
-    """B/s that close on one wavelength of each route, 0 where none does: shape (routes,).
-
-    Routes step from neighbour to neighbour, as in a plan that was checked; `budget` is by default the
-    fabric's own, or else `LinkBudget()`.
-    """
+    """B/s that close on one wavelength of each route (neighbour to neighbour), 0 where none does."""
     if not len(routes):
         return np.zeros(0)
-    b = budget or fabric.budget or LinkBudget()
-    between_wafers = [e for e in fabric.edges() if fabric.wafer(e[0]) != fabric.wafer(e[1])]
-    fibre = np.zeros(4 * fabric.ranks, np.int64)
-    if between_wafers:
-        fibre[edge_numbers(fabric.columns, *np.array(between_wafers).T)] = 1
     edges, first = flat_edges(fabric.columns, routes)
-    fibred = np.diff(np.concatenate(([0], np.cumsum(fibre[edges])))[first])
+    between_wafers = [e for e in fabric.edges() if fabric.wafer(e[0]) != fabric.wafer(e[1])]
+    fibres = edge_numbers(fabric.columns, *np.array(between_wafers, int).reshape(-1, 2).T)
+    fibred = np.add.reduceat(np.isin(edges, fibres).astype(int), first[:-1])
     # Losses depend on how many edges of either kind there are, and on nothing else.
     kinds, kind = np.unique(np.stack((np.diff(first) - fibred, fibred), axis=1), axis=0, return_inverse=True)
-    best = [_evaluate(b, _losses(fabric, n, m, b)).best_rate / 8 for n, m in kinds.tolist()]
+    best = [_evaluate(fabric, n, m, budget).best_rate / 8 for n, m in kinds.tolist()]
     return np.array(best)[kind.ravel()]
 
 
 def slowest_circuit(plan: CircuitPlan, budget: LinkBudget | None = None) -> tuple[float, Bundle | None]:
-    """The circuit of a checked plan whose wavelengths carry least by its link budget.
-
-    B/s of one wavelength (0 if no rate closes, inf without circuits), to be compared with the
-    `laser_bandwidth` that costs assume, and the first bundle of that rate.
-    """
+    """B/s of a wavelength of the slowest circuit of a checked plan (inf without circuits), and its bundle."""
     worst: tuple[float, Bundle | None] = (math.inf, None)
     # Rounds with the same pairs share their bundles.
     for bundles in {id(part.bundles): part.bundles for part in plan.rounds}.values():
@@ -190,37 +165,10 @@ def slowest_circuit(plan: CircuitPlan, budget: LinkBudget | None = None) -> tupl
     return worst
 
 
-def _evaluate(b: LinkBudget, losses: tuple[tuple[str, float], ...]) -> BudgetResult:
-    loss = math.fsum(db for _, db in losses)
-    received = b.launch_power - loss
-    reaches = tuple(_reach(b, fmt, rate, received) for fmt, rate in RATES)
-    closing = [r for r in reaches if r.closes]
-    shown = max(closing or reaches[:1], key=lambda r: r.rate)
-    return BudgetResult(losses, loss, received, reaches, shown.rate if closing else 0.0, shown.margin_db)
-
-
-def _count_edges(fabric: PhotonicFabric, route: list[int]) -> tuple[int, int]:
-    """Edges of a route within wafers, and from wafer to wafer."""
-    if len(route) < 2:
-        raise InputError(f"route: {route} given; allowed: at least two tiles")
-    stitched = fibred = 0
-    for a, c in pairwise(route):
-        (row, column), (next_row, next_column) = divmod(a, fabric.columns), divmod(c, fabric.columns)
-        outside = not (0 <= a < fabric.ranks and 0 <= c < fabric.ranks)
-        if outside or abs(row - next_row) + abs(column - next_column) != 1:
-            raise InputError(f"route: {a} -> {c} given; allowed: neighbours of tiles 0 to {fabric.ranks - 1}")
-        if fabric.wafer(a) == fabric.wafer(c):
-            stitched += 1
-        else:
-            fibred += 1
-    return stitched, fibred
-
-
-def _losses(
-    fabric: PhotonicFabric, stitched: int, fibred: int, b: LinkBudget
-) -> tuple[tuple[str, float], ...]:
-    edges = stitched + fibred
-    return (
+def _evaluate(fabric: PhotonicFabric, stitched: int, fibred: int, budget: LinkBudget | None) -> BudgetResult:
+    """The budget of a route by its number of edges within wafers, and from wafer to wafer."""
+    b, edges = budget or fabric.budget or LinkBudget(), stitched + fibred
+    losses = (
         ("modulator", b.modulator_loss),
         ("switches", 2 * edges * b.switch_loss),
         ("crossings", (edges - 1) * b.crossings * b.crossing_loss),
@@ -229,6 +177,12 @@ def _losses(
         ("fibre coupling", 2 * fibred * b.coupling_loss),
         ("receiver", b.receiver_loss),
     )
+    loss = math.fsum(db for _, db in losses)
+    received = b.launch_power - loss
+    reaches = tuple(_reach(b, fmt, rate, received) for fmt, rate in RATES)
+    closing = [r for r in reaches if r.closes]
+    shown = max(closing or reaches[:1], key=lambda r: r.rate)
+    return BudgetResult(losses, loss, received, reaches, shown.rate if closing else 0.0, shown.margin_db)
 
 
 def _reach(b: LinkBudget, fmt: str, rate: float, received: float) -> ReachableRate:

@@ -149,9 +149,9 @@ def _lowest(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
 
 
-def degrees(src: np.ndarray, dst: np.ndarray, tiles: int) -> tuple[np.ndarray, np.ndarray]:
-    """How many circuits each tile sends and receives: two arrays of shape (tiles,)."""
-    return np.bincount(src, minlength=tiles), np.bincount(dst, minlength=tiles)
+def degrees(pairs: np.ndarray, tiles: int) -> np.ndarray:
+    """How many circuits each tile sends and receives: shape (2, tiles)."""
+    return np.stack([np.bincount(end, minlength=tiles) for end in pairs.T])
 
 
 def split_by_degree(pairs: np.ndarray, tiles: int, limit: int) -> list[np.ndarray]:
@@ -161,7 +161,7 @@ def split_by_degree(pairs: np.ndarray, tiles: int, limit: int) -> list[np.ndarra
     used by as many peers as there are lasers.
     """
     src, dst = pairs.T
-    most = int(max(d.max() for d in degrees(src, dst, tiles)))
+    most = int(degrees(pairs, tiles).max())
     if most <= limit:
         return [np.arange(len(pairs))]
     # How far round from source to destination is a colouring as well, and for regular patterns the best.

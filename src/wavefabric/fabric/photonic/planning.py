@@ -79,18 +79,13 @@ def plan_circuits(
     -------
     CircuitPlan
         Rounds with the same pairs have the same circuits. Each `CircuitRound` says how many parts its round
-        must have at least (`parts_bound`) and how many bundles meet on an edge, at least and in fact.
+        must have at least (`parts_bound`) and how many bundles meet on an edge, at least and in fact. A tile
+        with more peers than ports is served in ⌈peers / ports⌉ parts, the least possible.
 
     Raises
     ------
     InputError
         For more ranks than tiles, or an option that is unknown.
-
-    Notes
-    -----
-    A tile with more peers than ports is served in ⌈peers / ports⌉ parts, the least possible
-    (`colouring.split_by_degree`). A waveguide carries a wavelength once (the LUMORPH paper's (6)); a laser
-    and a photodiode serve one circuit ((4) and (5)).
     """
     for key, value, allowed in (
         ("routing", routing, METHODS),
@@ -130,18 +125,19 @@ def _plan_round(options: _Options, pairs: np.ndarray) -> list[CircuitRound]:
     """Parts in which all pairs are served, numbered from 0, of round 0."""
     fabric = options.fabric
     least = int(fewest_wavelengths(fabric, options.sharing, pairs).min())
-    peers = max(int(d.max()) for d in degrees(pairs[:, 0], pairs[:, 1], fabric.ranks))
+    peers = int(degrees(pairs, fabric.ranks).max())
     limit = most_peers(fabric, options.sharing)
     thinnest = least if options.oversubscribed == "split" else 1
     bound = max(-(-peers // limit), parts_bound(fabric, pairs.tolist(), np.full(len(pairs), thinnest)))
     parts, too_many = [], []
     routes: list[Route] = []
     for group in split_by_degree(pairs, fabric.ranks, limit):
-        routing = route(fabric, pairs[group].tolist(), options.routing, seed=options.seed)
-        part = _at_once(options, pairs[group], routing)
+        chosen = pairs[group]
+        routing = route(fabric, chosen.tolist(), options.routing, seed=options.seed)
+        part = _at_once(options, chosen, routing)
         if part is None and options.routing == "auto" and not routing.method.startswith("xy"):
             # Regular routes are easier to colour than those with the least overlap.
-            part = _at_once(options, pairs[group], route(fabric, pairs[group].tolist(), "xy"))
+            part = _at_once(options, chosen, route(fabric, chosen.tolist(), "xy"))
         if part is not None:
             parts.append(part)
         else:
@@ -169,7 +165,7 @@ def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[Ci
     fabric = options.fabric
     wanted = fewest_wavelengths(fabric, options.sharing, pairs)
     size = 1 if options.oversubscribed == "thin" else int(wanted.min())
-    peers = max(int(d.max()) for d in degrees(pairs[:, 0], pairs[:, 1], fabric.ranks))
+    peers = int(degrees(pairs, fabric.ranks).max())
     # Sets of wavelengths: a tile with few peers has ports for all that it may be given.
     colours = (fabric.lasers if peers * size <= fabric.ports else fabric.ports) // size
     layer = min((first_fit(fabric, routes, o) for o in circuit_orders(fabric, routes)), key=np.max)

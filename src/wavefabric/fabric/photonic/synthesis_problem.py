@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +16,7 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
 from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
-from wavefabric.fabric.photonic.routing.xy import xy
+from wavefabric.fabric.photonic.routing.routes import xy
 from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, tile_grid
 from wavefabric.fabric.photonic.wavelengths import make_bundles
 
@@ -48,15 +50,12 @@ def optical_network(
         raise InputError(f"fabric: {given}; allowed: {_MOST_TILES} in all routes, as of 24x24 tiles by xy")
     tile_grid(fabric)
     routes: dict[tuple[int, int], tuple[Route, ...]] = {}
-    for s in range(fabric.ranks):
+    for s, d in permutations(range(fabric.ranks), 2):
         check(until)
-        for d in range(fabric.ranks):
-            if s == d:
-                continue
-            if method == "xy":
-                routes[s, d] = tuple(dict.fromkeys((xy(fabric, s, d), xy(fabric, s, d, column_first=True))))
-            else:
-                routes[s, d] = tuple(k_shortest(fabric, s, d, k))
+        if method == "xy":
+            routes[s, d] = tuple(dict.fromkeys((xy(fabric, s, d), xy(fabric, s, d, column_first=True))))
+        else:
+            routes[s, d] = tuple(k_shortest(fabric, s, d, k))
     fibres = {e: fabric.fibres for e in fabric.edges() if fabric.wafer(e[0]) != fabric.wafer(e[1])}
     return OpticalNetwork(
         fabric.ranks, fabric.lasers, fabric.waveguides, fabric.serdes_ports, routes, fibres or None
@@ -69,47 +68,41 @@ def circuit_plan(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
     `InputError` if a wavelength is used more often on an edge than it has waveguides, or the plan is not one
     of this fabric; checked by `check.check_plan`.
     """
-    of_round: dict[int, dict[tuple[int, int, Route], int]] = {}
+    of_round: dict[int, dict[tuple[int, int, Route], int]] = defaultdict(dict)
     for c in synthesis.circuits:
-        masks = of_round.setdefault(c.round, {})
-        key = c.src, c.dst, tuple(c.route)
+        masks, key = of_round[c.round], (c.src, c.dst, tuple(c.route))
         if masks.get(key, 0) >> c.wavelength & 1:
             raise InputError(
                 f"round {c.round}: circuit {c.src} -> {c.dst}, wavelength {c.wavelength} twice; allowed: one"
             )
         masks[key] = masks.get(key, 0) | 1 << c.wavelength
-    rounds = []
-    for number in sorted(of_round):
-        masks = of_round[number]
-        pairs = np.array([key[:2] for key in masks], np.int64)
-        routes = [key[2] for key in masks]
-        served = sorted({key[:2] for key in masks})
-        _check_waveguides(fabric, number, routes, list(masks.values()))
-        rounds.append(
-            CircuitRound(
-                round=number,
-                part=0,
-                bundles=make_bundles(fabric, pairs, routes, list(masks.values())),
-                overlap=int(edge_loads(fabric, routes).max()),
-                overlap_bound=overlap_bound(fabric, served),
-                parts_bound=max(1, parts_bound(fabric, served, [1] * len(served))),
-            )
-        )
-    plan = CircuitPlan(synthesis.schedule.name, fabric, tuple(rounds))
+    rounds = tuple(_round(fabric, number, of_round[number]) for number in sorted(of_round))
+    plan = CircuitPlan(synthesis.schedule.name, fabric, rounds)
     check_plan(plan, synthesis.schedule)
     return plan
 
 
-def _check_waveguides(fabric: PhotonicFabric, number: int, routes: list[Route], masks: list[int]) -> None:
-    g = tile_grid(fabric)
+def _round(
+    fabric: PhotonicFabric, number: int, wavelengths: dict[tuple[int, int, Route], int]
+) -> CircuitRound:
+    """One round from the bit mask of wavelengths of each source, destination and route."""
+    g, routes, masks = tile_grid(fabric), [key[2] for key in wavelengths], list(wavelengths.values())
     for r in routes:
         if min(r) < 0 or max(r) >= fabric.ranks:
             raise InputError(f"round {number}: route {list(r)}; allowed: tiles 0 to {fabric.ranks - 1}")
     for w in range(max(masks).bit_length()):
         load = edge_loads(fabric, [r for r, m in zip(routes, masks, strict=True) if m >> w & 1])
-        if (load > g.capacity).any():
-            edge = int(np.argmax(load > g.capacity))
+        for edge in np.flatnonzero(load > g.capacity).tolist():
             raise InputError(
                 f"round {number}: wavelength {w} {load[edge]} times on edge {g.name(edge)};"
                 f" allowed: {g.capacity[edge]}, its waveguides"
             )
+    served = sorted({key[:2] for key in wavelengths})
+    return CircuitRound(
+        round=number,
+        part=0,
+        bundles=make_bundles(fabric, np.array([key[:2] for key in wavelengths]), routes, masks),
+        overlap=int(edge_loads(fabric, routes).max()),
+        overlap_bound=overlap_bound(fabric, served),
+        parts_bound=max(1, parts_bound(fabric, served, [1] * len(served))),
+    )

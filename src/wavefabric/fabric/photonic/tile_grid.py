@@ -6,7 +6,7 @@ would leave the grid have numbers too, and no capacity.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -106,3 +106,11 @@ def check_pairs(fabric: PhotonicFabric, pairs: Iterable[Pair]) -> list[Pair]:
         s, d = next(p for i, p in enumerate(checked) if p in checked[:i])
         raise InputError(f"pairs: {s} -> {d} given twice; allowed: every pair once")
     return checked
+
+
+def trace(before: Mapping[int, int] | np.ndarray, src: int, dst: int) -> Route:
+    """A route from the tile before each on it."""
+    path = [dst]
+    while path[-1] != src:
+        path.append(int(before[path[-1]]))
+    return tuple(reversed(path))

@@ -9,13 +9,12 @@ from operator import or_
 
 import numpy as np
 
-from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.edge_colouring import Colouring, degrees
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import Bundle
 from wavefabric.fabric.photonic.tile_grid import Route, flat_edges, tile_grid
 
-#: How a tile's ports are shared among its peers; `share` says what each means.
+#: How a tile's ports are shared among its peers; `fewest_wavelengths` says what each means.
 SHARING = ("even", "paper")
 
 
@@ -24,26 +23,16 @@ def most_peers(fabric: PhotonicFabric, sharing: str) -> int:
     return fabric.ports if sharing == "even" else max(1, fabric.ports - 1)
 
 
-def share(fabric: PhotonicFabric, sharing: str, peers: np.ndarray) -> np.ndarray:
-    """Wavelengths for each of so many peers.
+def fewest_wavelengths(fabric: PhotonicFabric, sharing: str, pairs: np.ndarray) -> np.ndarray:
+    """Wavelengths of each pair if all are up together: what both of its ends can spare. Shape (pairs,).
 
     ``"even"``: ⌊ports / peers⌋. ``"paper"``: ⌊ports / (peers + 1)⌋, as in the LUMORPH paper, where each of
     three peers gets a quarter of the bandwidth; a single peer has all ports there too.
     """
-    if sharing not in SHARING:
-        raise InputError(f"sharing: {sharing!r} given; allowed: {', '.join(SHARING)}")
-    peers = np.maximum(peers, 1)
-    if sharing == "even":
-        return fabric.ports // peers
-    return np.where(peers == 1, fabric.ports, fabric.ports // (peers + 1))
-
-
-def fewest_wavelengths(fabric: PhotonicFabric, sharing: str, pairs: np.ndarray) -> np.ndarray:
-    """Wavelengths of each pair if all are up together: what both of its ends can spare. Shape (pairs,)."""
-    src, dst = pairs.T
-    most = most_peers(fabric, sharing)
-    sent, received = (np.minimum(d, most) for d in degrees(src, dst, fabric.ranks))
-    return np.minimum(share(fabric, sharing, sent[src]), share(fabric, sharing, received[dst]))
+    peers = np.minimum(degrees(pairs, fabric.ranks), most_peers(fabric, sharing))
+    peers = np.take_along_axis(peers, pairs.T, axis=1)
+    left_over = (peers > 1) & (sharing == "paper")
+    return (fabric.ports // (peers + left_over)).min(axis=0)
 
 
 def assign_wavelengths(

@@ -1,4 +1,4 @@
 """The fibre: index profile → LP modes → dispersion and Kerr coupling κ → `Fibre`; presets, CSV tables.
 
-Imports nothing else of optics but `wavefabric.optics.arguments`.
+Imports nothing else of optics.
 """

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.errors import InputError
-from wavefabric.optics.arguments import choice, positive
-from wavefabric.quantities import BETA_UNITS, dispersion_coefficients, number, numbers
+from wavefabric.quantities import BETA_UNITS, choice, dispersion_coefficients, number, numbers, positive
 from wavefabric.units import SPEED_OF_LIGHT
 
 Array = NDArray[np.float64]
@@ -27,37 +26,18 @@ ATTENUATION = 0.23e-3 * math.log(10) / 10
 class Fibre:
     """A fibre of M spatial modes, 2M field rows (x and y of a mode adjacent). Arrays are read-only.
 
-    Quantities may be text with a unit (``"0.23 dB/km"``), also inside lists. `Fibre.from_coefficients` is
-    the short way from β, κ and γ alone.
+    Quantities may be text with a unit (``"0.23 dB/km"``), also inside lists. `Fibre.from_coefficients` is the
+    short way from β, κ and γ alone. `InputError` if a shape does not fit or a value is out of range.
 
-    Attributes
-    ----------
-    name : str
-        For messages and results.
-    labels : tuple of str, length M
-        ``"LP01"``, ``"LP11a"``, ``"LP11b"``, …
-    groups : ndarray of int, shape (M,)
-        Mode-group number of each mode, from 1, non-decreasing; numbers may be missing (a selection).
-    alpha : ndarray, shape (M,)
-        Power attenuation, 1/m; a single number is spread over the modes.
-    beta : ndarray, shape (M, 4)
-        β1 … β4 in s/m, s²/m, s³/m, s⁴/m; β1 relative to the fundamental mode (the DMGD).
-    gamma : float
-        γ = n₂ω₀/(c₀A_eff,LP01), 1/(W m).
-    kappa : ndarray, shape (K, K)
-        Kerr coupling, dimensionless: the phase of row a turns by γ Σ_b κ_ab P_b per metre.
-    kappa_of : {"group", "mode", "row"}
-        What κ's rows stand for: K is the number of groups, M or 2M, and P_b the total power (W) of a group,
-        of a mode, or of one row.
-    a_eff : ndarray, shape (M,)
-        Effective areas, m², for the record: γ and κ act. NaN where not known; None for none known.
-    wavelength : float
-        Vacuum wavelength to which β and γ belong, m.
-
-    Raises
-    ------
-    InputError
-        If a shape does not fit or a value is not finite or out of range.
+    - ``labels`` (M): ``"LP01"``, ``"LP11a"``, ``"LP11b"``, …
+    - ``groups`` (M,): mode-group numbers from 1, non-decreasing; some may be missing (a selection).
+    - ``alpha`` (M,): power attenuation, 1/m; a single number is spread over the modes.
+    - ``beta`` (M, 4): β1 … β4 in s/m, s²/m, s³/m, s⁴/m; β1 relative to the fundamental mode (the DMGD).
+    - ``gamma``: γ = n₂ω₀/(c₀A_eff,LP01), 1/(W m).
+    - ``kappa`` (K, K): Kerr coupling; the phase of row a turns by γ Σ_b κ_ab P_b per metre. ``kappa_of`` says
+      what a row of κ stands for, and whose total power (W) P_b is: a "group", a "mode", or one field "row".
+    - ``a_eff`` (M,): effective areas, m², for the record: γ and κ act. NaN where not known; None for all.
+    - ``wavelength``: in vacuum, to which β and γ belong, m.
     """
 
     name: str
@@ -81,31 +61,30 @@ class Fibre:
             raise InputError("groups: group numbers must start at 1 or above and not decrease")
         choice("kappa_of", self.kappa_of, ("group", "mode", "row"))
         k = {"group": len(np.unique(groups)), "mode": m, "row": 2 * m}[self.kappa_of]
-        alpha = numbers(self.alpha, "1/m", "alpha")
+        alpha, gamma = numbers(self.alpha, "1/m", "alpha"), number(self.gamma, "1/W/m", "gamma")
+        alpha = np.full(m, alpha) if alpha.ndim == 0 else alpha
         a_eff = np.full(m, np.nan) if self.a_eff is None else numbers(self.a_eff, "m^2", "a_eff")
-        arrays = {
-            "alpha": (np.full(m, alpha) if alpha.ndim == 0 else alpha, (m,)),
-            "beta": (dispersion_coefficients(self.beta), (m, 4)),
-            "kappa": (numbers(self.kappa, "", "kappa"), (k, k)),
+        beta, kappa = dispersion_coefficients(self.beta), numbers(self.kappa, "", "kappa")
+        shapes = {
+            "alpha": (alpha, (m,)),
+            "beta": (beta, (m, 4)),
+            "kappa": (kappa, (k, k)),
             "a_eff": (a_eff, (m,)),
         }
-        for key, (value, shape) in arrays.items():
+        for key, (value, shape) in shapes.items():
             if value.shape != shape:
                 raise InputError(f"{key}: shape {value.shape}; needs {shape} for {m} modes")
             if not np.all(np.isfinite(value) | (np.isnan(value) & (key == "a_eff"))):
-                raise InputError(
-                    f"{key}: holds values that are not finite; every entry must be a finite number"
-                )
-        values: dict[str, Any] = {key: value for key, (value, _) in arrays.items()}
+                raise InputError(f"{key}: holds values that are not finite; each must be a finite number")
+        if alpha.min() < 0:
+            raise InputError(f"alpha: {alpha.min()!r} 1/m; attenuation must be 0 or more")
+        if np.any(a_eff <= 0):
+            raise InputError(f"a_eff: {np.nanmin(a_eff)!r} m²; effective areas must be positive")
+        if not (math.isfinite(gamma) and gamma >= 0):
+            raise InputError(f"gamma: {gamma!r} 1/(W m); must be finite and 0 or more")
+        values: dict[str, Any] = dict(alpha=alpha, beta=beta, gamma=gamma, kappa=kappa, a_eff=a_eff)
         values |= {"labels": tuple(self.labels), "groups": groups.astype(np.int64)}
-        values["gamma"] = number(self.gamma, "1/W/m", "gamma")
         values["wavelength"] = positive(self.wavelength, "m", "wavelength")
-        if values["alpha"].min() < 0:
-            raise InputError(f"alpha: {values['alpha'].min()!r} 1/m; attenuation must be 0 or more")
-        if np.any(values["a_eff"] <= 0):
-            raise InputError(f"a_eff: {np.nanmin(values['a_eff'])!r} m²; effective areas must be positive")
-        if not (math.isfinite(values["gamma"]) and values["gamma"] >= 0):
-            raise InputError(f"gamma: {values['gamma']!r} 1/(W m); must be finite and 0 or more")
         for key, value in values.items():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -125,57 +104,27 @@ class Fibre:
         a_eff: ArrayLike | None = None,
         name: str = "fibre",
     ) -> Fibre:
-        """A fibre from a plain set of coefficients.
+        """A fibre from a plain set of coefficients, other quantities as in `Fibre`.
 
-        >>> fibre = Fibre.from_coefficients(
-        ...     beta=[["0 ps/km", "-21.7 ps^2/km"], ["8 ps/km", "-22.4 ps^2/km"]],
-        ...     kappa=[[0.89, 0.62], [0.62, 0.71]],
-        ...     gamma="1.3 1/W/km",
-        ... )
-
-        Parameters
-        ----------
-        beta : array_like, shape (M, 1) to (M, 4)
-            β1, β2, … of each mode in s/m, s²/m, …, or text; those left out are 0.
-        kappa : array_like, shape (K, K)
-            As `Fibre.kappa`. K says what its rows are: M modes, 2M field rows, or the groups of `groups`.
-            A single number will do for one mode.
-        gamma : float or str
-            1/(W m).
-        alpha : float, str or array_like, shape (M,)
-            Power attenuation, 1/m or such as ``"0.2 dB/km"``; default lossless.
-        groups : array_like of int, shape (M,), optional
-            Mode-group numbers; by default each mode is a group of its own.
-        wavelength : float or str
-            To which β and γ belong, m.
-        labels : iterable of str, optional
-            Names of the modes; default ``"M1"``, ``"M2"``, …
-        a_eff : array_like, shape (M,), optional
-            Effective areas, m², for the record.
-        name : str
-            Name of the fibre.
-
-        Raises
-        ------
-        InputError
-            If shapes do not fit each other or a value is out of range.
+        ``beta``, shape (M, 1) to (M, 4), holds β1, β2, … of each mode; those left out are 0. The size of
+        ``kappa`` says what its rows are: M modes, 2M field rows, or the groups of ``groups``; a number will
+        do for one mode. By default each mode is a group of its own, and modes are called ``"M1"``, ``"M2"``,
+        ….
         """
         taylor, coupling = dispersion_coefficients(beta), np.atleast_2d(numbers(kappa, "", "kappa"))
         if taylor.ndim != 2 or not (taylor.shape[0] and 1 <= taylor.shape[1] <= len(BETA_UNITS)):
             raise InputError(f"beta: shape {taylor.shape}; needs (modes, 1 to 4): β1 … β4 of each mode")
         m = len(taylor)
         sizes: dict[int, Any] = {2 * m: "row", m: "mode"}
-        if groups is None:
-            groups = np.arange(1, m + 1)
-        else:
+        if groups is not None:
             sizes |= {len(np.unique(np.asarray(groups))): "group"}
         if len(coupling) not in sizes:
             allowed = ", ".join(f"{size} ({kind}s)" for size, kind in sorted(sizes.items()))
             raise InputError(f"kappa: shape {coupling.shape}; needs a square of {allowed}")
         values: dict[str, Any] = dict(alpha=alpha, gamma=gamma, a_eff=a_eff, wavelength=wavelength, name=name)
         return cls(
-            labels=tuple(labels) if labels is not None else tuple(f"M{i + 1}" for i in range(m)),
-            groups=np.asarray(groups),
+            labels=tuple(labels if labels is not None else (f"M{i + 1}" for i in range(m))),
+            groups=np.arange(1, m + 1) if groups is None else np.asarray(groups),
             beta=np.pad(taylor, [(0, 0), (0, len(BETA_UNITS) - taylor.shape[1])]),
             kappa=coupling,
             kappa_of=sizes[len(coupling)],
@@ -199,11 +148,9 @@ class Fibre:
 
     def kappa_index(self) -> NDArray[np.int64]:
         """Row of κ that serves each field row, (2M,): kappa_rows()[a, b] == kappa[index[a], index[b]]."""
-        if self.kappa_of == "row":
-            return np.arange(self.rows)
-        if self.kappa_of == "mode":
-            return np.arange(self.rows) // 2
-        return np.repeat(np.unique(self.groups, return_inverse=True)[1].reshape(-1), 2)
+        row = np.arange(self.rows)
+        group = np.unique(self.groups, return_inverse=True)[1].reshape(-1)
+        return {"row": row, "mode": row // 2, "group": group[row // 2]}[self.kappa_of]
 
     def kappa_rows(self) -> Array:
         """κ between field rows, dense, shape (2M, 2M); it multiplies the power of single rows."""
@@ -211,20 +158,16 @@ class Fibre:
         return self.kappa[np.ix_(index, index)]
 
     def select_groups(self, groups: int | Iterable[int]) -> Fibre:
-        """The same fibre with only some groups (g: 1 to g); β1 stays relative to the fundamental mode.
-
-        InputError if a group is not in the fibre.
-        """
-        present = np.unique(self.groups)
-        wanted = group_numbers(groups)
-        for g in wanted:
-            if g not in present:
-                raise InputError(f"groups: {g} is not in {self.name}; allowed: {present[0]} to {present[-1]}")
+        """The same fibre with only some groups (g: 1 to g); β1 stays relative to the fundamental mode."""
+        present, wanted = np.unique(self.groups), group_numbers(groups)
+        if absent := [g for g in wanted if g not in present]:
+            allowed = f"{present[0]} to {present[-1]}"
+            raise InputError(f"groups: {absent[0]} is not in {self.name}; allowed: {allowed}")
         keep = np.isin(self.groups, wanted)
         rows = {"group": np.isin(present, wanted), "mode": keep, "row": np.repeat(keep, 2)}[self.kappa_of]
         return replace(
             self,
-            labels=tuple(label for label, kept in zip(self.labels, keep, strict=True) if kept),
+            labels=tuple(np.array(self.labels)[keep].tolist()),
             groups=self.groups[keep],
             alpha=self.alpha[keep],
             beta=self.beta[keep],
@@ -265,30 +208,13 @@ def shift_expansion(beta: ArrayLike, shift: float) -> Array:
 
 
 def at_frequency(fibre: Fibre, frequency: float | str) -> Fibre:
-    """A fibre expanded at another optical frequency, as the centre of a WDM grid.
+    """A fibre expanded at another optical frequency (Hz, or text), as the centre of a WDM grid.
 
     β1 … β4 are those of the same polynomial β(ω) about the new centre. Since the frame moves with the
     fundamental mode, β1 of the first mode stays what it is, and those of the others follow from the
     difference. γ = n₂ω₀/(c₀A_eff) grows in proportion to the frequency. A_eff and κ stay as they are: how
     they depend on frequency is not known from one expansion (A_eff of a graded-index fibre falls by about
     1 % when the frequency rises by 1 %). A fibre from an index profile is better solved there anew.
-
-    Parameters
-    ----------
-    fibre : Fibre
-        Described at ``fibre.wavelength``.
-    frequency : float or str
-        Optical frequency of the new centre, Hz, or text with a unit.
-
-    Returns
-    -------
-    Fibre
-        With ``wavelength`` = c₀/frequency.
-
-    Raises
-    ------
-    InputError
-        If the frequency is not positive.
     """
     frequency = positive(frequency, "Hz", "frequency")
     before = SPEED_OF_LIGHT / fibre.wavelength

@@ -9,13 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wavefabric.optics.arguments import choice
-from wavefabric.optics.fibre.dispersion import dispersion
 from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Array, Fibre, gamma_of, group_numbers
 from wavefabric.optics.fibre.kerr_coupling import Overlaps, kappa_strong_groups, kappa_weak, overlaps
-from wavefabric.optics.fibre.modes import STEP, ModeSet, solve_modes
+from wavefabric.optics.fibre.modes import STEP, ModeSet, dispersion, solve_modes
 from wavefabric.optics.fibre.profile import Profile
-from wavefabric.quantities import number, numbers
+from wavefabric.quantities import choice, number, numbers
 
 
 def fibre_from_profile(
@@ -31,36 +29,12 @@ def fibre_from_profile(
 ) -> Fibre:
     """Everything from an index profile: modes, β, A_eff and κ of our own solver.
 
-    Quantities may be text with a unit.
+    Quantities may be text with a unit: wavelength in vacuum, m; power attenuation, 1/m, one for all modes or
+    each; nonlinear refractive index n2, m²/W; radial step of the solver, m. Groups are 1 to g, or those of a
+    list, by default every one guided in full (from 1 without a gap). `InputError` if a group is not guided.
 
-    Parameters
-    ----------
-    profile : Profile
-        Index profile.
-    wavelength : float
-        Vacuum wavelength, m.
-    groups : int or iterable of int, optional
-        Groups 1 to g, or the group numbers; by default every group guided in full (from 1 without a gap).
-    attenuation : float or array_like, shape (M,)
-        Power attenuation, 1/m.
-    n2 : float
-        Nonlinear refractive index, m²/W.
-    coupling : {"groups", "modes"}
-        "groups": strong random coupling inside each group; κ per group, and β averaged over the group's
-        modes, since light there sees all of them. "modes": weakly coupled modes, κ and β per mode.
-    name : str
-        Name of the fibre.
-    step : float
-        Radial step of the solver, m.
-
-    Returns
-    -------
-    Fibre
-
-    Raises
-    ------
-    InputError
-        If an argument is out of range or a group is not guided.
+    With coupling "groups" modes of a group mix strongly at random: κ is per group, and β averaged over the
+    group's modes, since light there sees all of them. With "modes" κ and β are those of weakly coupled modes.
     """
     choice("coupling", coupling, ("groups", "modes"))
     wavelength, step = number(wavelength, "m", "wavelength"), number(step, "m", "step")
@@ -74,15 +48,19 @@ def fibre_from_profile(
         average_over_groups(beta, kept.groups)
     a_ref = float(overlap.a_eff[0])
     kappa, kappa_of = kappa_from(kept, coupling, a_ref)
+    gamma, alpha = (
+        gamma_of(a_ref, wavelength, number(n2, "m^2/W", "n2")),
+        numbers(attenuation, "1/m", "attenuation"),
+    )
     return Fibre(
-        name=name,
-        labels=kept.labels,
-        groups=kept.groups,
-        alpha=numbers(attenuation, "1/m", "attenuation"),
-        beta=beta,
-        gamma=gamma_of(a_ref, wavelength, number(n2, "m^2/W", "n2")),
-        kappa=kappa,
-        kappa_of=kappa_of,
+        name,
+        kept.labels,
+        kept.groups,
+        alpha,
+        beta,
+        gamma,
+        kappa,
+        kappa_of,
         a_eff=kept.a_eff,
         wavelength=wavelength,
     )

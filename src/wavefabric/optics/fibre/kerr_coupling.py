@@ -8,35 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wavefabric.optics.fibre.modes import ModeSet, lp_label
+from wavefabric.optics.fibre.modes import ModeSet, spatial_modes
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Overlaps:
-    """Overlaps of all spatial modes, ordered as fields are: by group, inside it by l, cos before sin.
+    """Overlaps of all M spatial modes, ordered as fields are: by group, inside it by l, cos before sin."""
 
-    Attributes
-    ----------
-    f : ndarray, shape (M, M)
-        f_nm = ∫F_n² F_m² dA with ∫F² dA = 1, in 1/m².
-    labels : tuple of str
-        ``"LP01"``, ``"LP11a"`` (cos), ``"LP11b"`` (sin), …
-    groups : ndarray of int, shape (M,)
-        Mode group of each spatial mode.
-    lp : ndarray of int, shape (M,)
-        Index of the LP mode in the mode set.
-    """
-
-    f: Array
-    labels: tuple[str, ...]
-    groups: NDArray[np.int64]
-    lp: NDArray[np.int64]
+    f: Array  # f_nm = ∫F_n² F_m² dA with ∫F² dA = 1, in 1/m², (M, M)
+    labels: tuple[str, ...]  # "LP01", "LP11a" (cos), "LP11b" (sin), …
+    groups: NDArray[np.int64]  # mode group of each spatial mode, (M,)
+    lp: NDArray[np.int64]  # index of the LP mode in the mode set, (M,)
 
     @property
     def a_eff(self) -> Array:
-        """Effective areas 1/f_nn in m², shape (M,)."""
+        """Effective areas 1/f_nn in m², (M,)."""
         return 1 / np.diagonal(self.f)
 
     def take(self, keep) -> Overlaps:
@@ -60,15 +48,10 @@ def overlaps(modes: ModeSet) -> Overlaps:
     """f_nm = ∫F_n² F_m² dA of all spatial modes: radial sum over the rings, angular part in closed form."""
     squares = modes.radial**2
     radial = (squares * modes.ring) @ squares.T
-    lp = np.repeat(np.arange(len(modes.l)), modes.degeneracy)
-    parity = np.concatenate([[0] if order == 0 else [1, -1] for order in modes.l.tolist()]).astype(int)
+    lp, parity, labels = spatial_modes(modes.l, modes.m)
     order = modes.l[lp]
     f = radial[np.ix_(lp, lp)] * angular_overlap(order[:, None], parity[:, None], order, parity)
-    suffix = {0: "", 1: "a", -1: "b"}
-    labels = tuple(
-        lp_label(int(modes.l[i]), int(modes.m[i])) + suffix[int(p)] for i, p in zip(lp, parity, strict=True)
-    )
-    return Overlaps((f + f.T) / 2, labels, modes.group[lp], lp.astype(np.int64))
+    return Overlaps((f + f.T) / 2, labels, modes.group[lp], lp)
 
 
 def kappa_weak(f: Array, a_ref: float) -> Array:

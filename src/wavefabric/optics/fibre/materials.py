@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.errors import InputError
-from wavefabric.optics.arguments import positive
+from wavefabric.quantities import positive
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,7 @@ class ConstantIndex:
 
 @dataclass(frozen=True)
 class Sellmeier:
-    """Glass with n² = 1 + Σ A_i λ² / (λ² − L_i²).
-
-    Parameters
-    ----------
-    strengths : tuple of float
-        A_i, dimensionless.
-    resonances : tuple of float
-        L_i, resonance wavelengths in m.
-    name : str
-        For messages and plots.
-
-    Raises
-    ------
-    InputError
-        If the two tuples differ in length.
-    """
+    """Glass with n² = 1 + Σ A_i λ² / (λ² − L_i²): strengths A_i, resonance wavelengths L_i in m."""
 
     strengths: tuple[float, ...]
     resonances: tuple[float, ...]
@@ -52,14 +37,17 @@ class Sellmeier:
 
     def __post_init__(self):
         if len(self.strengths) != len(self.resonances) or not self.strengths:
-            raise InputError(
-                f"resonances: {len(self.resonances)} given for {len(self.strengths)} strengths; "
-                "give as many of each, at least one"
-            )
+            given = f"{len(self.resonances)} given for {len(self.strengths)} strengths"
+            raise InputError(f"resonances: {given}; give as many of each, at least one")
 
     def index(self, wavelength: float) -> float:
         """Refractive index at the vacuum wavelength in m; InputError where the equation does not hold."""
-        return math.sqrt(_n2(self, wavelength))
+        square = positive(wavelength, "m", "wavelength") ** 2
+        terms = zip(self.strengths, self.resonances, strict=True)
+        n2 = 1 + sum(a * square / (square - b**2) for a, b in terms)
+        if not n2 >= 1:
+            raise InputError(f"wavelength: {wavelength!r} m lies outside the validity of {self.name}")
+        return math.sqrt(n2)
 
 
 #: Anything with a refractive index at a vacuum wavelength; hashable, so that solved modes are cached.
@@ -79,19 +67,11 @@ GERMANIA = Sellmeier(
 )
 
 
-def _n2(glass: Sellmeier, wavelength: float) -> float:
-    square = positive(wavelength, "m", "wavelength") ** 2
-    n2 = 1 + sum(a * square / (square - b**2) for a, b in zip(glass.strengths, glass.resonances, strict=True))
-    if not n2 >= 1:
-        raise InputError(f"wavelength: {wavelength!r} m lies outside the validity of {glass.name}")
-    return n2
-
-
 def mix_n2(host: Sellmeier, dopant: Sellmeier, fraction: ArrayLike, wavelength: float) -> NDArray[np.float64]:
     """n² of a doped glass: Sellmeier coefficients linear in the molar ``fraction`` x of the dopant.
 
     A_i = A_host + x (A_dopant − A_host), and L_i alike: J. W. Fleming, Appl. Opt. 23, 4486 (1984),
-    doi 10.1364/AO.23.004486. InputError if the glasses have different numbers of terms.
+    doi 10.1364/AO.23.004486.
     """
     return _mix(host, dopant, np.asarray(fraction, dtype=float), wavelength)[0]
 
@@ -117,11 +97,9 @@ def fraction_of(host: Sellmeier, dopant: Sellmeier, n2: ArrayLike, wavelength: f
 def _mix(host: Sellmeier, dopant: Sellmeier, x: NDArray[np.float64], wavelength: float):
     """n² of the mix and its derivative by the fraction."""
     if len(host.strengths) != len(dopant.strengths):
-        raise InputError(
-            f"dopant: {dopant.name} has {len(dopant.strengths)} Sellmeier terms; "
-            f"{host.name} needs {len(host.strengths)}"
-        )
-    _n2(host, wavelength)
+        has = f"{dopant.name} has {len(dopant.strengths)} Sellmeier terms"
+        raise InputError(f"dopant: {has}; {host.name} needs {len(host.strengths)}")
+    host.index(wavelength)  # refuses a wavelength beyond its validity
     square = wavelength**2
     value, slope = np.ones_like(x), np.zeros_like(x)
     for a, b, c, d in zip(host.strengths, dopant.strengths, host.resonances, dopant.resonances, strict=True):

@@ -33,16 +33,7 @@ class ModeMixing:
     Coupling in a fibre that is strong inside groups and weak between them, lumped at one point.
     The modes of a group propagate alike (same β) and their Kerr phase depends on the group's power
     only, so mixing commutes with propagation and the mixings of a whole link are undone by one inverse.
-
-    Parameters
-    ----------
-    matrices : sequence of complex128 arrays, shape (2 N_a, 2 N_a)
-        Over the rows (both polarisations) of group a, groups in the order of the field's rows.
-
-    Raises
-    ------
-    InputError
-        If a matrix is not square or not unitary.
+    Matrices are complex128, (2 N_a, 2 N_a) over the rows of group a, groups in the order of the field's rows.
     """
 
     matrices: Sequence[np.ndarray]
@@ -50,25 +41,16 @@ class ModeMixing:
     def __post_init__(self):
         object.__setattr__(self, "matrices", tuple(np.asarray(u, np.complex128) for u in self.matrices))
         for k, u in enumerate(self.matrices):
-            if u.ndim != 2 or u.shape[0] != u.shape[1]:
-                raise InputError(f"matrices[{k}]: shape {u.shape} given, a square matrix allowed")
-            if not np.allclose(u @ u.conj().T, np.eye(len(u)), atol=1e-10):
-                raise InputError(f"matrices[{k}]: a matrix that is not unitary given")
+            square = u.ndim == 2 and u.shape[0] == u.shape[1]
+            if not square or not np.allclose(u @ u.conj().T, np.eye(len(u)), atol=1e-10):
+                raise InputError(f"matrices[{k}]: not unitary, shape {u.shape}; allowed: square unitary ones")
 
     @classmethod
     def random(cls, group_modes: Iterable[int], seed: int, span: int = 0) -> ModeMixing:
         """Haar-random mixing of groups of ``group_modes`` spatial modes, by ``seed`` and ``span``."""
         philox.check_seed(seed)
-        sizes = [int(n) for n in group_modes]
-        if not sizes or min(sizes) < 1:
-            raise InputError(f"group_modes: {sizes} given, one or more positive numbers of modes allowed")
-        streams = (philox.stream(philox.MIXING, span, group) for group in range(len(sizes)))
-        return cls([haar_unitary(2 * n, seed, s) for n, s in zip(sizes, streams, strict=True)])
-
-    @property
-    def rows(self) -> int:
-        """Rows of a field that this mixes."""
-        return sum(len(u) for u in self.matrices)
+        streams = ((int(n), philox.stream(philox.MIXING, span, group)) for group, n in enumerate(group_modes))
+        return cls([haar_unitary(2 * n, seed, stream) for n, stream in streams])
 
     @property
     def blocks(self) -> list[tuple[int, int]]:
@@ -82,25 +64,17 @@ class ModeMixing:
         return ModeMixing([u.conj().T for u in self.matrices])
 
     def within(self, first_row: int, rows: int) -> ModeMixing:
-        """The mixing of the groups in ``rows`` rows from ``first_row`` on; InputError if one is cut."""
-        inside = [
-            u
-            for (start, stop), u in zip(self.blocks, self.matrices, strict=True)
-            if first_row <= start and stop <= first_row + rows
-        ]
-        if sum(len(u) for u in inside) != rows:
-            raise InputError(f"rows: {first_row} to {first_row + rows} given; allowed: whole mode groups")
-        return ModeMixing(inside)
+        """The mixing of the groups in ``rows`` rows from ``first_row`` on."""
+        blocks = zip(self.blocks, self.matrices, strict=True)
+        last = first_row + rows
+        return ModeMixing([u for (start, stop), u in blocks if first_row <= start and stop <= last])
 
     def __matmul__(self, earlier: ModeMixing) -> ModeMixing:
         """This mixing after ``earlier``."""
-        if self.blocks != earlier.blocks:
-            raise InputError("matrices: mixings of different groups given, the same groups allowed")
         return ModeMixing([u @ v for u, v in zip(self.matrices, earlier.matrices, strict=True)])
 
     def apply(self, device, field, chunk: int = 1 << 16) -> None:
-        """Mix ``field`` (rows, N), √W, in place, ``chunk`` samples at a time: scratch is one group's rows of
-        those. InputError if it has another number of rows."""
+        """Mix ``field`` (rows, N), √W, in place; scratch is ``chunk`` samples of one group's rows."""
         self.check_rows(field.shape[0])
         for (start, stop), u in zip(self.blocks, self.matrices, strict=True):
             matrix = device.asarray(u.astype(field.dtype))
@@ -109,16 +83,15 @@ class ModeMixing:
 
     def mode(self, device, field, mode: int):
         """Both polarisations of spatial mode ``mode`` after mixing: a new array, shape (2, N)."""
-        for (start, stop), u in zip(self.blocks, self.matrices, strict=True):
-            if start <= 2 * mode < stop:
-                pair = u[2 * mode - start : 2 * mode - start + 2]
-                return device.asarray(pair.astype(field.dtype)) @ field[start:stop]
-        raise InputError(f"mode: {mode} given, 0 to {self.rows // 2 - 1} allowed")
+        group = next(k for k, (_, stop) in enumerate(self.blocks) if 2 * mode < stop)
+        start, stop = self.blocks[group]
+        pair = self.matrices[group][2 * mode - start : 2 * mode - start + 2]
+        return device.asarray(pair.astype(field.dtype)) @ field[start:stop]
 
     def check_rows(self, rows: int) -> None:
         """Raise InputError unless a field of ``rows`` rows can be mixed."""
-        if rows != self.rows:
-            raise InputError(f"field: {rows} rows given, {self.rows} allowed by the mode groups")
+        if rows != self.blocks[-1][1]:
+            raise InputError(f"field: {rows} rows given, {self.blocks[-1][1]} allowed by the mode groups")
 
 
 def total(mixings: Sequence[ModeMixing]) -> ModeMixing:

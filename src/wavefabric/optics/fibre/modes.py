@@ -1,4 +1,4 @@
-"""LP modes of a round fibre: radial finite-volume solution of the scalar Helmholtz equation.
+"""LP modes of a round fibre, by finite volumes from the scalar Helmholtz equation, and their dispersion.
 
 For each azimuthal order l the radial field R(r) of F(r,φ) = R(r) Φ(φ) obeys
 
@@ -14,15 +14,15 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 
 from wavefabric.errors import InputError
-from wavefabric.optics.arguments import positive
 from wavefabric.optics.fibre.profile import Profile
+from wavefabric.quantities import positive
+from wavefabric.units import SPEED_OF_LIGHT
 
 Array = NDArray[np.float64]
 
@@ -33,39 +33,29 @@ _WALL = 1e-8
 _FARTHEST = 200e-6
 #: Most guided LP modes, and most rings: bounds on absurd input, far above any fibre for signals.
 MOST_MODES, MOST_RINGS = 1024, 200_000
+#: Chebyshev points in ω, odd; the polynomial has one degree less.
+_POINTS = 9
+#: Half-widths of the fit, rad/s: the widest over which all wanted groups are guided is taken.
+_HALF_SPANS = tuple(2 * math.pi * thz * 1e12 for thz in (8, 4, 2, 1, 0.5))
 
 
 @dataclass(frozen=True, eq=False)
 class ModeSet:
-    """The guided LP(l,m) modes of a fibre, ordered by group, inside a group by l. One entry per LP mode.
+    """The P guided LP(l,m) modes of a fibre on N rings, ordered by group, inside a group by l."""
 
-    Attributes
-    ----------
-    wavelength : float
-        Vacuum wavelength, m.
-    l, m, group : ndarray of int, shape (P,)
-        Azimuthal and radial order (l ≥ 0, m ≥ 1) and group number 2m + l − 1.
-    n_eff, beta : ndarray, shape (P,)
-        Effective index; propagation constant in 1/m.
-    r, ring : ndarray, shape (N,)
-        Ring centres in m, and r dr of each ring in m².
-    radial : ndarray, shape (P, N)
-        Radial fields in 1/m with Σ R² ring = 1, positive next to the axis.
-    """
-
-    wavelength: float
-    l: NDArray[np.int64]  # noqa: E741
-    m: NDArray[np.int64]
-    group: NDArray[np.int64]
-    n_eff: Array
-    beta: Array
-    r: Array
-    ring: Array
-    radial: Array
+    wavelength: float  # in vacuum, m
+    l: NDArray[np.int64]  # azimuthal order from 0, (P,)  # noqa: E741
+    m: NDArray[np.int64]  # radial order from 1, (P,)
+    group: NDArray[np.int64]  # 2m + l − 1, (P,)
+    n_eff: Array  # effective index, (P,)
+    beta: Array  # propagation constant, 1/m, (P,)
+    r: Array  # ring centres, m, (N,)
+    ring: Array  # r dr of each ring, m², (N,)
+    radial: Array  # radial fields in 1/m with Σ R² ring = 1, positive next to the axis, (P, N)
 
     @property
     def degeneracy(self) -> NDArray[np.int64]:
-        """Spatial modes of each LP mode: 1 for l = 0, otherwise 2 (cos and sin). Shape (P,)."""
+        """Spatial modes of each LP mode: 1 for l = 0, otherwise 2 (cos and sin), (P,)."""
         return np.where(self.l == 0, 1, 2)
 
     @property
@@ -75,7 +65,7 @@ class ModeSet:
 
     @property
     def a_eff(self) -> Array:
-        """Effective areas 1/∫F⁴dA in m² of the real cos or sin modes, shape (P,)."""
+        """Effective areas 1/∫F⁴dA in m² of the real cos or sin modes, (P,)."""
         angular = np.where(self.l == 0, 1 / (2 * math.pi), 3 / (4 * math.pi))
         return 1 / (angular * (self.radial**4 @ self.ring))
 
@@ -87,16 +77,12 @@ class ModeSet:
     def select(self, groups) -> ModeSet:
         """Only the modes of these group numbers; InputError if one is not guided, or only in part."""
         groups = sorted({int(g) for g in groups})
-        for g in groups:
-            have = int(self.degeneracy[self.group == g].sum())
-            if g < 1 or have != g:
-                whole = [int(a) for a in np.unique(self.group) if self.degeneracy[self.group == a].sum() == a]
-                raise InputError(
-                    f"groups: {g} has {have} of its {g} spatial modes guided; "
-                    f"allowed: {whole[0]} to {whole[-1]}"
-                    if whole
-                    else f"groups: {g} is not guided; the fibre guides no whole group"
-                )
+        guided = {g: int(self.degeneracy[self.group == g].sum()) for g in np.unique(self.group).tolist()}
+        whole = [g for g, modes in guided.items() if modes == g]
+        if missing := [g for g in groups if g not in whole]:
+            has = f"has {guided.get(missing[0], 0)} of its {missing[0]} spatial modes guided"
+            allowed = f"allowed: {whole[0]} to {whole[-1]}" if whole else "the fibre guides no whole group"
+            raise InputError(f"groups: {missing[0]} {has}; {allowed}")
         return self.take(np.isin(self.group, groups))
 
     def take(self, keep) -> ModeSet:
@@ -110,14 +96,21 @@ def lp_label(l: int, m: int) -> str:  # noqa: E741
     return f"LP{l}{m}" if l < 10 and m < 10 else f"LP{l},{m}"
 
 
-class _Mesh(NamedTuple):
-    edges: Array
-    centres: Array
-    ring: Array
+def spatial_modes(l, m) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:  # noqa: E741
+    """LP mode, parity (cos 1, sin −1, l = 0: 0) and label of each spatial mode of LP(l,m), cos before sin."""
+    lp = np.repeat(np.arange(len(l)), np.where(l == 0, 1, 2))
+    sine = np.append(False, lp[1:] == lp[:-1])
+    parity = np.where(l[lp] == 0, 0, np.where(sine, -1, 1))
+    names = (lp_label(*order) for order in zip(l[lp].tolist(), m[lp].tolist(), strict=True))
+    return (
+        lp,
+        parity,
+        tuple(name + {0: "", 1: "a", -1: "b"}[p] for name, p in zip(names, parity, strict=True)),
+    )
 
 
-def _mesh(profile: Profile, step: float, outer: float, refine: int) -> _Mesh:
-    """Rings of about `step`, with an edge on every interface; `refine` splits each into equal parts."""
+def _ring_edges(profile: Profile, step: float, outer: float, refine: int) -> Array:
+    """Edges of rings of about `step`, one on every interface; `refine` splits each into equal parts."""
     stops = (0.0, *profile.interfaces(), outer)
     if (rings := refine * outer / step) > MOST_RINGS:
         raise InputError(
@@ -127,18 +120,15 @@ def _mesh(profile: Profile, step: float, outer: float, refine: int) -> _Mesh:
     parts = [
         np.linspace(a, b, refine * math.ceil((b - a) / step * (1 - 1e-9)) + 1) for a, b in pairwise(stops)
     ]
-    edges = np.concatenate([part[:-1] for part in parts] + [np.array([outer])])
-    centres = (edges[1:] + edges[:-1]) / 2
-    return _Mesh(edges, centres, centres * np.diff(edges))
+    return np.concatenate([part[:-1] for part in parts] + [np.array([outer])])
 
 
-def _ring_averages(profile: Profile, mesh: _Mesh, wavelength: float) -> Array:
-    """n² − n²_cladding averaged over the area of each ring (two-point Gauss), shape (N,)."""
-    half = np.diff(mesh.edges) / 2
-    shift = half / math.sqrt(3)
-    inner, outer = mesh.centres - shift, mesh.centres + shift
-    weight = np.stack([inner, outer]) / (2 * mesh.centres)
-    n2 = profile.index(np.stack([inner, outer]), wavelength) ** 2
+def _ring_averages(profile: Profile, edges: Array, wavelength: float) -> Array:
+    """n² − n²_cladding averaged over the area of each ring (two-point Gauss), (N,)."""
+    centres, shift = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2 / math.sqrt(3)
+    points = np.stack([centres - shift, centres + shift])
+    weight = points / (2 * centres)
+    n2 = profile.index(points, wavelength) ** 2
     return (weight * n2).sum(axis=0) - profile.cladding.index(wavelength) ** 2
 
 
@@ -148,36 +138,16 @@ def solve_modes(
 ) -> ModeSet:
     """All guided LP modes, n_cladding < n_eff.
 
-    Parameters
-    ----------
-    profile : Profile
-        Index profile.
-    wavelength : float
-        Vacuum wavelength, m.
-    step : float
-        Largest radial step, m; each piece between two interfaces is divided evenly.
-    outer : float, optional
-        Radius of the outer wall, where the field is zero, m. By default far enough that every mode has
-        fallen there to 1e-8 of its power at the cladding's start (at most 200 µm into the cladding).
-    refine : int
-        Divide every ring into this many (for convergence studies on nested meshes).
-
-    Returns
-    -------
-    ModeSet
-        Results are cached; its arrays are read-only.
-
-    Raises
-    ------
-    InputError
-        If step, wavelength or outer are out of range, or no mode is guided.
+    Wavelength (in vacuum), radial ``step`` and radius ``outer`` of the wall, where the field is zero, are in
+    m. By default the wall is so far that every mode has fallen there to 1e-8 of its power at the cladding's
+    start (at most 200 µm into the cladding). ``refine`` divides every ring, for nested meshes. Results are
+    cached; `InputError` if an argument is out of range or no mode is guided.
     """
     positive(wavelength, "m", "wavelength")
     last = profile.interfaces()[-1]
     if not (0 < step <= last / 8):
-        raise InputError(
-            f"step: {step!r} m; allowed: above 0, at most {last / 8:.3g} m (an eighth of the profile)"
-        )
+        allowed = f"above 0, at most {last / 8:.3g} m (an eighth of the profile)"
+        raise InputError(f"step: {step!r} m; allowed: {allowed}")
     if outer is not None:
         if not last < outer < math.inf:
             raise InputError(f"outer: {outer!r} m; must lie beyond the cladding's start at {last!r} m")
@@ -191,38 +161,39 @@ def solve_modes(
                 break
             depth = min(max(1.1 * needed, 1.2 * depth), _FARTHEST)
     if not len(modes.l):
-        raise InputError(
-            f"wavelength: no mode is guided at {wavelength!r} m; is the core's index above the cladding's?"
-        )
+        fault = f"no mode is guided at {wavelength!r} m"
+        raise InputError(f"wavelength: {fault}; is the core's index above the cladding's?")
     return modes
 
 
 def solve_mesh(profile: Profile, wavelength: float, step: float, outer: float, refine: int = 1):
     """The modes, and the smallest decay constant √(β² − k² n²_cladding) in 1/m."""
-    mesh = _mesh(profile, step, outer, refine)
+    edges = _ring_edges(profile, step, outer, refine)
+    centres = (edges[1:] + edges[:-1]) / 2
+    ring = centres * np.diff(edges)
     k = 2 * math.pi / wavelength
     clad = profile.cladding.index(wavelength)
-    excess = k**2 * _ring_averages(profile, mesh, wavelength)
-    _check_count(excess, mesh, wavelength)
+    excess = k**2 * _ring_averages(profile, edges, wavelength)
+    _check_count(excess, ring, wavelength)
 
     # Flux through the edge between rings i and i+1 is conductance (R[i+1] − R[i]); the wall has R = 0.
-    gaps = np.append(np.diff(mesh.centres), mesh.edges[-1] - mesh.centres[-1])
-    conductance = mesh.edges[1:] / gaps
+    gaps = np.append(np.diff(centres), edges[-1] - centres[-1])
+    conductance = edges[1:] / gaps
     outflow = conductance + np.concatenate(([0.0], conductance[:-1]))
-    root = np.sqrt(mesh.ring)
+    root = np.sqrt(ring)
     off = conductance[:-1] / (root[1:] * root[:-1])
 
     modes = []
     top = float(excess.max())
     order = 0
     while top > 0:
-        diagonal = excess - (order / mesh.centres) ** 2 - outflow / mesh.ring
+        diagonal = excess - (order / centres) ** 2 - outflow / ring
         _, vectors = eigh_tridiagonal(diagonal, off, select="v", select_range=(0.0, 1.001 * top))
         if vectors.shape[1] == 0:
             break
         fields = (vectors[:, ::-1] / root[:, None]).T
         # The Rayleigh quotient in differences loses no digits to 1/step², unlike the eigenvalue itself.
-        inside = (fields**2 * (mesh.ring * (excess - (order / mesh.centres) ** 2))).sum(axis=1)
+        inside = (fields**2 * (ring * (excess - (order / centres) ** 2))).sum(axis=1)
         jumps = np.diff(fields, axis=1, append=0.0)
         lam = inside - (jumps**2 * conductance).sum(axis=1)
         for m, (value, field) in enumerate(zip(lam, fields, strict=True), start=1):
@@ -235,21 +206,21 @@ def solve_mesh(profile: Profile, wavelength: float, step: float, outer: float, r
     group, l, m = (np.array([mode[i] for mode in modes], dtype=np.int64) for i in range(3))  # noqa: E741
     lam = np.array([mode[3] for mode in modes], dtype=float)
     beta = np.sqrt((k * clad) ** 2 + lam)
-    radial = np.array([mode[4] for mode in modes]).reshape(len(modes), len(mesh.centres))
-    arrays = (l, m, group, beta / k, beta, mesh.centres, mesh.ring, radial)
+    radial = np.array([mode[4] for mode in modes]).reshape(len(modes), len(centres))
+    arrays = (l, m, group, beta / k, beta, centres, ring, radial)
     for array in arrays:
         array.setflags(write=False)
     slowest = math.sqrt(float(lam.min())) if len(lam) else 0.0
     return ModeSet(wavelength, *arrays), slowest
 
 
-def _check_count(excess: Array, mesh: _Mesh, wavelength: float) -> None:
+def _check_count(excess: Array, ring: Array, wavelength: float) -> None:
     """Refuse a profile with far too many modes before any is solved for.
 
     A mode (l, m) takes an area of 2π of phase space in r and k_r; summed over l ≥ 0 that leaves
     ¼ ∫ k² (n² − n²_cladding) r dr modes (D. Gloge and E. A. J. Marcatili, Bell Syst. Tech. J. 52, 1973).
     """
-    count = float(np.maximum(excess, 0) @ mesh.ring) / 4
+    count = float(np.maximum(excess, 0) @ ring) / 4
     if not count <= MOST_MODES:
         raise InputError(
             f"profile: about {count:.3g} LP modes are guided at {wavelength:g} m; "
@@ -258,33 +229,77 @@ def _check_count(excess: Array, mesh: _Mesh, wavelength: float) -> None:
 
 
 def extrapolate(profile: Profile, wavelength: float, step: float = STEP) -> Array:
-    """n_eff of the modes of `solve_modes` by Richardson's rule from `step` and half of it: fourth order.
-
-    InputError if a mode so near cutoff exists on only one of the meshes.
-    """
+    """n_eff of the modes of `solve_modes` by Richardson's rule from `step` and half of it: fourth order."""
     coarse = solve_modes(profile, wavelength, step)
     fine = solve_modes(profile, wavelength, step, outer=outer_of(coarse), refine=2)
     if len(fine.l) != len(coarse.l):
-        raise InputError(
-            f"step: {step!r} m is too coarse, a mode at cutoff comes or goes; give a smaller one"
-        )
+        fault = f"{step!r} m is too coarse, a mode at cutoff comes or goes"
+        raise InputError(f"step: {fault}; give a smaller one")
     return (4 * fine.n_eff - coarse.n_eff) / 3
-
-
-def convergence(profile: Profile, wavelength: float, steps: tuple[float, ...]) -> dict[float, Array]:
-    """n_eff(step) − n_eff(extrapolated from the finest step), shape (P,), for each radial step in m."""
-    reference = extrapolate(profile, wavelength, min(steps))
-    errors = {}
-    for step in steps:
-        n_eff = solve_modes(profile, wavelength, step).n_eff
-        if n_eff.shape != reference.shape:
-            raise InputError(
-                f"steps: {step!r} m is too coarse, a mode at cutoff comes or goes; give smaller ones"
-            )
-        errors[step] = n_eff - reference
-    return errors
 
 
 def outer_of(modes: ModeSet) -> float:
     """Radius of the wall of the mesh the modes were solved on, m."""
     return float(modes.r[-1] + modes.ring[-1] / (2 * modes.r[-1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Dispersion:
+    """Taylor coefficients of β(ω) of P LP modes.
+
+    ``beta`` (P, 5) holds β0 … β4 in 1/m, s/m, s²/m, s³/m, s⁴/m, absolute; ``error`` (P, 5) its change when
+    the fit's degree falls by two, an estimate of its error from above; ``modes`` those at the centre.
+    """
+
+    modes: ModeSet
+    beta: Array
+    error: Array
+
+
+def dispersion(profile: Profile, wavelength: float, *, groups=None, step: float = STEP) -> Dispersion:
+    """β0 … β4 by a polynomial through β at Chebyshev points in ω.
+
+    ``groups`` are those wanted, by default every mode guided over the whole span of ±8 THz; if a wanted group
+    is cut off within it, the span is less, down to ±0.5 THz, or else `InputError`. The same mesh, of radial
+    ``step`` (m), serves all wavelengths, so its error is smooth in ω.
+    """
+    omega0 = 2 * math.pi * SPEED_OF_LIGHT / positive(wavelength, "m", "wavelength")
+    if _HALF_SPANS[0] >= omega0 / 3:
+        raise InputError(f"wavelength: {wavelength!r} m given; allowed: below 12 um")
+    x = np.cos(math.pi * (np.arange(_POINTS) + 0.5) / _POINTS)
+    x[_POINTS // 2] = 0.0
+    half_span, lowest = _guided_span(profile, omega0, float(x[-1]), groups, step)
+    outer = max(outer_of(lowest), outer_of(solve_modes(profile, wavelength, step)))
+    wanted = list(zip(lowest.l.tolist(), lowest.m.tolist(), strict=True))
+    beta = np.empty((_POINTS, len(wanted)))
+    centre = lowest
+    for i, xi in enumerate(x):
+        lam = wavelength if xi == 0 else 2 * math.pi * SPEED_OF_LIGHT / (omega0 + half_span * xi)
+        modes, _ = solve_mesh(profile, lam, step, outer)
+        index = {key: j for j, key in enumerate(zip(modes.l.tolist(), modes.m.tolist(), strict=True))}
+        rows = [index[key] for key in wanted]
+        beta[i] = modes.beta[rows]
+        if xi == 0:
+            centre = modes.take(rows)
+    base = beta[_POINTS // 2]
+    scale = np.array([math.factorial(n) / half_span**n for n in range(5)])
+    taylor, coarser = (
+        np.stack([np.polynomial.chebyshev.cheb2poly(c)[:5] for c in fit.T]) * scale
+        for fit in (np.polynomial.chebyshev.chebfit(x, beta - base, _POINTS - less) for less in (1, 3))
+    )
+    error = np.abs(taylor - coarser)
+    taylor[:, 0] += base
+    return Dispersion(centre, taylor, error)
+
+
+def _guided_span(profile: Profile, omega0: float, x: float, groups, step: float):
+    """The widest half span over which all wanted groups are guided, and the modes at its lowest frequency."""
+    for span in _HALF_SPANS:
+        modes = solve_modes(profile, 2 * math.pi * SPEED_OF_LIGHT / (omega0 + span * x), step)
+        if groups is None:
+            return span, modes
+        try:
+            return span, modes.select(groups)
+        except InputError as error:
+            fault = error
+    raise InputError(f"{fault} (over the whole span of the derivatives)")

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from importlib.resources import as_file, files
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wavefabric.optics.arguments import choice, whole
 from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre
 from wavefabric.optics.fibre.from_profile import fibre_from_profile
 from wavefabric.optics.fibre.modes import STEP
 from wavefabric.optics.fibre.profile import profile_62_5
 from wavefabric.optics.fibre.tables import fibre_from_csv
-from wavefabric.quantities import BETA_UNITS, number, numbers
+from wavefabric.quantities import BETA_UNITS, choice, number, numbers, whole
 
 
 def graded_index_62_5(
@@ -31,35 +30,11 @@ def graded_index_62_5(
 ) -> Fibre:
     """The preset ``graded-index-62.5``: the 62.5 µm fibre of Brehler et al., section 6.
 
-    Quantities may be text with a unit.
-
-    Parameters
-    ----------
-    groups : int or iterable of int
-        Groups 1 to g, or the group numbers; up to 15 (120 spatial modes), with "solver" up to 17 (153).
-    coupling : {"groups", "modes"}
-        κ per strongly coupled group (the paper's case) or per weakly coupled mode.
-    dispersion : {"paper", "solver"}
-        "paper": β2 and DMGD of table 3, A_eff (and with it γ) of table 2, β3 = β4 = 0. "solver": all from the
-        index profile, as `fibre_from_profile`. κ comes from the solver's overlaps either way.
-    attenuation : float or array_like, shape (M,)
-        Power attenuation, 1/m; default 0.23 dB/km.
-    n2 : float
-        Nonlinear refractive index, m²/W.
-    wavelength : float
-        Vacuum wavelength, m: with "paper" where the tables are taken to hold (γ and κ follow it), with
-        "solver" where the profile is solved. See also `wavefabric.optics.fibre.fibre.at_frequency`.
-    step : float
-        Radial step of the solver, m.
-
-    Returns
-    -------
-    Fibre
-
-    Raises
-    ------
-    InputError
-        If a group is not in the tables or not guided, or a choice is unknown.
+    Arguments are those of `fibre_from_profile`; groups go up to 15 (120 spatial modes), with "solver" up to
+    17 (153). With dispersion "paper" β2 and DMGD are those of table 3, A_eff (and with it γ) of table 2, β3 =
+    β4 = 0, and the tables are taken to hold at ``wavelength`` (γ and κ follow it; see also
+    `wavefabric.optics.fibre.fibre.at_frequency`). With "solver" all comes from the index profile, solved at
+    ``wavelength``. κ comes from the solver's overlaps either way.
     """
     choice("dispersion", dispersion, ("paper", "solver"))
     name, profile = "graded-index-62.5", profile_62_5()
@@ -69,17 +44,9 @@ def graded_index_62_5(
         )
     data = files("wavefabric.optics.fibre") / "data"
     with as_file(data / "fibre62_modes.csv") as modes_csv, as_file(data / "fibre62_groups.csv") as groups_csv:
-        fibre = fibre_from_csv(
-            modes_csv,
-            groups_csv,
-            profile=profile,
-            coupling=coupling,
-            attenuation=0.0,
-            n2=n2,
-            wavelength=wavelength,
-            name=name,
-            step=step,
-        ).select_groups(groups)
+        options: dict[str, Any] = dict(n2=n2, wavelength=wavelength, name=name, step=step)
+        fibre = fibre_from_csv(modes_csv, groups_csv, profile=profile, coupling=coupling, **options)
+    fibre = fibre.select_groups(groups)
     return replace(fibre, alpha=numbers(attenuation, "1/m", "attenuation"))
 
 
@@ -98,39 +65,14 @@ def single_mode(
 ) -> Fibre:
     """One spatial mode, two polarisations that mix at random (Manakov, κ = 8/9).
 
-    Quantities may be text with a unit: ``single_mode(beta2="-21 ps^2/km", alpha="0.2 dB/km")``.
-
-    Parameters
-    ----------
-    beta2, beta3, beta1, beta4 : float
-        s²/m, s³/m, s/m, s⁴/m.
-    gamma : float
-        1/(W m).
-    alpha : float
-        Power attenuation, 1/m.
-    kappa : float
-        Kerr coefficient on the mode's total power; 1 gives the plain Manakov or, in one polarisation, the
-        scalar nonlinear Schrödinger equation with γ.
-    a_eff : float
-        Effective area in m², for the record only: γ is given.
-    wavelength : float
-        m.
-    name : str
-        Name of the fibre.
-
-    Returns
-    -------
-    Fibre
-        M = 1, κ per mode.
-
-    Raises
-    ------
-    InputError
-        If a value is out of range.
+    Quantities may be text with a unit: ``single_mode(beta2="-21 ps^2/km", alpha="0.2 dB/km")``; numbers are
+    in SI units, ``alpha`` attenuates the power. ``kappa`` multiplies the mode's total power: 1 gives the
+    plain Manakov or, in one polarisation, the scalar nonlinear Schrödinger equation with γ. ``a_eff`` is for
+    the record only.
     """
     return Fibre.from_coefficients(
         beta=_coefficients(beta1=beta1, beta2=beta2, beta3=beta3, beta4=beta4),
-        kappa=[[kappa]],
+        kappa=kappa,
         gamma=gamma,
         alpha=alpha,
         wavelength=wavelength,
@@ -141,49 +83,20 @@ def single_mode(
 
 
 def coupled_group(
-    modes: int,
-    beta2: float | str = -21.7e-27,
-    gamma: float | str = 1.3e-3,
-    alpha: float | str = 0.0,
-    beta3: float | str = 0.0,
-    *,
-    kappa: float | None = None,
-    a_eff: float | str = 80e-12,
-    wavelength: float | str = 1550e-9,
-    name: str = "coupled-group",
+    modes: int, *quantities, kappa: float | None = None, name: str = "coupled-group", **options
 ) -> Fibre:
     """One group of N strongly coupled modes with equal overlaps f = 1/a_eff, e.g. of a coupled-core fibre.
 
-    Parameters
-    ----------
-    modes : int
-        N, at least 1.
-    beta2, gamma, alpha, beta3, a_eff, wavelength, name
-        As in `single_mode`, the same for all modes.
-    kappa : float, optional
-        Kerr coefficient on the group's total power; default 4/3 · 2N/(2N+1), which is 8/9 for N = 1.
-
-    Returns
-    -------
-    Fibre
-        M = N modes ``"M1"``, ``"M2"``, … of group 1, κ per group.
-
-    Raises
-    ------
-    InputError
-        If a value is out of range.
+    All quantities but ``kappa`` as in `single_mode`, the same for all ``modes``. ``kappa`` is the coefficient
+    on the group's total power, by default 4/3 · 2N/(2N+1), which is 8/9 for N = 1.
     """
     whole("modes", modes, 1)
-    return Fibre.from_coefficients(
-        beta=np.tile(_coefficients(beta1=0.0, beta2=beta2, beta3=beta3), (modes, 1)),
-        kappa=[[4 / 3 * 2 * modes / (2 * modes + 1) if kappa is None else kappa]],
-        gamma=gamma,
-        alpha=alpha,
-        groups=np.ones(modes, dtype=np.int64),
-        wavelength=wavelength,
-        a_eff=np.full(modes, number(a_eff, "m^2", "a_eff")),
-        name=name,
-    )
+    kappa = 4 / 3 * 2 * modes / (2 * modes + 1) if kappa is None else kappa
+    one = single_mode(*quantities, kappa=kappa, name=name, **options)
+    values = {
+        key: np.repeat(getattr(one, key), modes, axis=0) for key in ("groups", "alpha", "beta", "a_eff")
+    }
+    return replace(one, labels=tuple(f"M{i + 1}" for i in range(modes)), kappa_of="group", **values)
 
 
 def _coefficients(**beta: float | str) -> np.ndarray:

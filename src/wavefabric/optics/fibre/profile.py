@@ -11,31 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.errors import InputError
-from wavefabric.optics.arguments import positive
 from wavefabric.optics.fibre.csv_files import read_columns
 from wavefabric.optics.fibre.materials import GERMANIA, SILICA, Material, Sellmeier, fraction_of, mix_n2
-from wavefabric.quantities import number, numbers
+from wavefabric.quantities import number, numbers, positive
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Trench:
-    """A ring of lower index around the core. Lengths may be text with a unit.
+    """A ring of lower index, ``gap`` (m) outside the core and ``width`` (m) wide; lengths may be text.
 
-    Parameters
-    ----------
-    gap : float
-        Distance from the core's edge to the trench, m.
-    width : float
-        Width, m.
-    depth : float
-        Index difference below the cladding, the same at every wavelength.
-
-    Raises
-    ------
-    InputError
-        If the gap is negative, or width or depth not positive.
+    ``depth`` is its index difference below the cladding, the same at every wavelength.
     """
 
     gap: float
@@ -53,10 +40,9 @@ class Trench:
 class Profile:
     """What the solver asks of a profile. Subclasses give the index at the design wavelength.
 
-    Where the glass is denser than the cladding it is cladding doped with `dopant`, and its molar fraction is
-    fixed by the index at the design wavelength; without a dopant, or with a cladding that has no Sellmeier
-    equation, n² − n²_cladding stays what it is there. Where the glass is less dense (a trench), its index
-    stays the same difference below the cladding's at every wavelength.
+    Where the glass is denser than the cladding it is cladding doped with `dopant`, of a molar fraction fixed
+    by the index at the design wavelength; without a dopant, or a Sellmeier equation of the cladding, n² −
+    n²_cladding stays what it is there. A less dense glass (a trench) keeps its difference below the cladding.
     """
 
     cladding: Material
@@ -72,10 +58,7 @@ class Profile:
         raise NotImplementedError
 
     def index(self, r: ArrayLike, wavelength: float) -> Array:
-        """Refractive index n(r) at a vacuum wavelength; r and the wavelength in m.
-
-        InputError if the wavelength is not positive, or the index is out of reach of the dopant.
-        """
+        """Refractive index n(r) at a vacuum wavelength; r and the wavelength in m."""
         positive(wavelength, "m", "wavelength")
         radii = np.abs(np.asarray(r, dtype=float))
         clad = self.cladding.index(wavelength)
@@ -99,31 +82,11 @@ class Profile:
 
 @dataclass(frozen=True)
 class IndexProfile(Profile):
-    """Power law n² = n_core² − NA² (r/R)^q, optional trench, uniform cladding.
+    """Power law n² = n_core² − NA² (r/R)^q, optional trench, uniform cladding; lengths may be text.
 
-    Lengths may be text with a unit.
-
-    Parameters
-    ----------
-    core_diameter : float
-        2R in m.
-    numerical_aperture : float
-        NA = √(n_core² − n_cladding²) at the design wavelength.
-    exponent : float
-        q of the power law in n²; 2 is a parabola, ``math.inf`` a step.
-    trench : Trench, optional
-        Ring of lower index outside the core.
-    cladding : ConstantIndex or Sellmeier
-        Glass of the cladding, to infinity.
-    dopant : Sellmeier, optional
-        What raises the core's index; None keeps n² − n²_cladding the same at every wavelength.
-    design_wavelength : float
-        Vacuum wavelength in m at which NA holds.
-
-    Raises
-    ------
-    InputError
-        If a length, the NA or the exponent is not positive.
+    ``core_diameter`` is 2R in m; ``numerical_aperture`` NA = √(n_core² − n_cladding²) at
+    ``design_wavelength`` (in vacuum, m); ``exponent`` q: 2 is a parabola, ``math.inf`` a step. ``dopant`` is
+    what raises the core's index; None keeps n² − n²_cladding the same at every wavelength.
     """
 
     core_diameter: float
@@ -147,7 +110,6 @@ class IndexProfile(Profile):
         return self.core_diameter / 2
 
     def interfaces(self) -> tuple[float, ...]:
-        """Core edge and the trench's two edges, m."""
         edges = [self.core_radius]
         if self.trench is not None:
             start = self.core_radius + self.trench.gap
@@ -169,22 +131,9 @@ class IndexProfile(Profile):
 class TableProfile(Profile):
     """Index given at some radii, straight in between; the cladding is the last entry, to infinity.
 
-    Lengths may be text with a unit.
-
-    Parameters
-    ----------
-    radii : tuple of float
-        m, starting at 0, non-decreasing; the same radius twice is a jump.
-    indices : tuple of float
-        Refractive index at the design wavelength, as many as radii. Only differences to the last one
-        matter if `cladding` is a glass: it replaces the last value.
-    cladding, dopant, design_wavelength
-        As in `IndexProfile`.
-
-    Raises
-    ------
-    InputError
-        If the table is too short, not sorted, does not start at 0, or holds no index above 1.
+    ``radii`` are in m, from 0, non-decreasing; the same radius twice is a jump. ``indices`` are as many, at
+    the design wavelength; only differences to the last one matter if ``cladding`` is a glass, which replaces
+    the last value. All else is as in `IndexProfile`.
     """
 
     radii: tuple[float, ...]
@@ -199,30 +148,24 @@ class TableProfile(Profile):
         object.__setattr__(self, "radii", tuple(numbers(self.radii, "m", "radii").ravel().tolist()))
         object.__setattr__(self, "indices", tuple(float(n) for n in self.indices))
         if len(self.radii) != len(self.indices) or len(self.radii) < 2:
-            raise InputError(
-                f"indices: {len(self.indices)} given for {len(self.radii)} radii; give as many, at least 2"
-            )
+            given = f"{len(self.indices)} given for {len(self.radii)} radii"
+            raise InputError(f"indices: {given}; give as many, at least 2")
         r, n = np.array(self.radii), np.array(self.indices)
-        if r[0] != 0 or np.any(np.diff(r) < 0) or not np.all(np.isfinite(r)) or r[-1] <= 0:
-            raise InputError("radii: must start at 0 and not decrease (m)")
-        same = np.diff(r) == 0
-        if same[0] or np.any(same[1:] & same[:-1]):
-            raise InputError("radii: the same radius may stand at most twice (a jump), and 0 only once")
+        gaps = np.diff(r)
+        if r[0] != 0 or not np.isfinite(r).all() or gaps.min() < 0 or gaps[0] == 0:
+            raise InputError("radii: must start at 0, which stands once, and not decrease (m)")
+        if np.any((gaps[1:] == 0) & (gaps[:-1] == 0)):
+            raise InputError("radii: the same radius may stand at most twice (a jump)")
         if not (np.all(np.isfinite(n)) and np.all(n >= 1)):
             raise InputError("indices: every refractive index must be finite and at least 1")
 
     @classmethod
     def from_csv(cls, path: str | Path, **kwargs) -> TableProfile:
-        """Read a profile from a CSV file with the columns ``radius_um`` (µm) and ``index``.
-
-        Keyword arguments go to the constructor. InputError if the file cannot be read, lacks a column, or
-        holds something that is no number.
-        """
+        """From a CSV file with the columns ``radius_um`` (µm) and ``index``; options as the constructor's."""
         columns = read_columns(path, ("radius_um", "index"))
         return cls(tuple(r * 1e-6 for r in columns["radius_um"]), tuple(columns["index"]), **kwargs)
 
     def interfaces(self) -> tuple[float, ...]:
-        """Every radius of the table except 0 at which the index jumps, and the last one, m."""
         jumps = {a for a, b in pairwise(self.radii) if a == b and a > 0}
         return tuple(sorted(jumps | {self.radii[-1]}))
 

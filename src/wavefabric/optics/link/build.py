@@ -17,8 +17,7 @@ from wavefabric.optics.fibre.tables import fibre_from_csv
 from wavefabric.optics.propagation.phase_groups import exchange_form
 from wavefabric.optics.propagation.rank_modes import split_modes
 from wavefabric.optics.run_file.run_file import DESIGN_WAVELENGTH, RunFile
-from wavefabric.optics.run_file.tables import ProfileTable
-from wavefabric.optics.run_file.types import POWER_FORMS
+from wavefabric.optics.run_file.tables import POWER_FORMS, ProfileTable
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.units import SPEED_OF_LIGHT
@@ -28,16 +27,12 @@ def build_profile(table: ProfileTable, wavelength: float) -> Profile:
     """Index profile of [fibre.profile]."""
     if table.table_csv is not None:
         return TableProfile.from_csv(table.table_csv, design_wavelength=wavelength)
-    assert table.core_diameter is not None
-    assert table.numerical_aperture is not None
-    trench = None
-    if table.trench_width > 0:
-        trench = Trench(table.trench_gap, table.trench_width, table.trench_depth)
+    trench = (table.trench_gap, table.trench_width, table.trench_depth)
     return IndexProfile(
-        table.core_diameter,
-        table.numerical_aperture,
+        table.core_diameter,  # type: ignore[arg-type]  # the table has checked both
+        table.numerical_aperture,  # type: ignore[arg-type]
         table.exponent,
-        trench=trench,
+        trench=Trench(*trench) if table.trench_width else None,
         design_wavelength=wavelength,
     )
 
@@ -49,11 +44,8 @@ def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibr
     `at_frequency`; an index profile is fixed by its values there, and solved at the middle of the channels.
     """
     table = run.fibre
-    options: dict[str, Any] = {
-        key: value
-        for key in ("attenuation", "n2", "gamma", "wavelength", "beta2", "beta3")
-        if (value := getattr(table, key)) is not None
-    }
+    keys = table.given("attenuation", "n2", "gamma", "wavelength", "beta2", "beta3")
+    options: dict[str, Any] = {key: getattr(table, key) for key in keys}
     centre = run.signal.centre
     if table.preset == "single-mode":
         options["alpha"] = options.pop("attenuation", ATTENUATION)
@@ -66,15 +58,8 @@ def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibr
     wavelength = options.setdefault("wavelength", DESIGN_WAVELENGTH)
     profile = None if table.profile is None else build_profile(table.profile, wavelength)
     if table.modes_csv is not None:
-        fibre = fibre_from_csv(
-            table.modes_csv,
-            table.groups_csv,
-            table.kappa_csv,
-            profile=profile,
-            coupling=table.coupling,
-            warn=warn,
-            **options,
-        )
+        files = (table.modes_csv, table.groups_csv, table.kappa_csv)
+        fibre = fibre_from_csv(*files, profile=profile, coupling=table.coupling, warn=warn, **options)
         fibre = at_frequency(fibre, centre)
         return fibre if table.groups is None else fibre.select_groups(table.groups)
     assert profile is not None
@@ -102,9 +87,8 @@ def build_transmitter(run: RunFile, modes: int) -> Transmitter:
     """Transmitter of [signal] for a fibre of so many modes; its grid is centred on the channels."""
     signal = run.signal
     if (powers := signal.powers).ndim == 2 and len(powers) != modes:
-        raise InputError(
-            f"signal.launch_power: lists for {len(powers)} modes given, the fibre has {modes}; {POWER_FORMS}"
-        )
+        given = f"lists for {len(powers)} modes given, the fibre has {modes}"
+        raise InputError(f"signal.launch_power: {given}; {POWER_FORMS}")
     return Transmitter(signal.wdm_grid, signal.modulation, signal.rolloff, powers, run.seed)
 
 

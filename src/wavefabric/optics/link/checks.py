@@ -10,15 +10,11 @@ from wavefabric.optics.run_file.run_file import RunFile
 from wavefabric.optics.signal.transmitter import Transmitter
 
 
-def occupied_half_band(transmitter: Transmitter) -> float:
-    """Half the width of the band that the channels fill, about the grid's centre, Hz."""
-    grid = transmitter.grid
-    return float(abs(grid.offsets).max()) + 0.5 * grid.symbol_rate * (1 + transmitter.rolloff)
-
-
 def resonance(fibre: Fibre, transmitter: Transmitter) -> StepLimit:
-    """Resonance limit of the step for the channels of a transmitter."""
-    return step_limit(fibre, occupied_half_band(transmitter))
+    """Resonance limit of the step for the band that the channels of a transmitter fill."""
+    grid = transmitter.grid
+    half_band = float(abs(grid.offsets).max()) + 0.5 * grid.symbol_rate * (1 + transmitter.rolloff)
+    return step_limit(fibre, half_band)
 
 
 def warnings_before(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -> list[str]:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.propagation.propagate import PropagationReport
+from wavefabric.optics.propagation.propagate import Propagator
 from wavefabric.optics.propagation.resonance import StepLimit
-from wavefabric.optics.signal.receiver import ReceiverResult
+from wavefabric.optics.signal.receiver import QUALITIES, ReceiverResult
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.results import Data, Rows
 
@@ -22,14 +22,12 @@ POINTS = 1024
 def payload(
     fibre: Fibre,
     transmitter: Transmitter,
-    received: dict[str, tuple[float, ReceiverResult]],
-    report: PropagationReport,
-    coupling,
-    limit: StepLimit,
+    received: dict[str, tuple[float, dict[str, np.ndarray]]],
+    solver: dict[str, Any],
     warnings: Sequence[str],
     field: Rows | None = None,
 ) -> dict[str, Any]:
-    """Groups and datasets of the result file; ``received`` by place: distance (m) and result."""
+    """Groups and datasets of the result file; ``received`` by place: distance (m), `arrays_of` the result."""
     grid = transmitter.grid
     out: dict[str, Any] = {
         "fibre": {
@@ -56,8 +54,8 @@ def payload(
                 transmitter.powers(fibre.modes), "W", "per mode and channel, both polarisations"
             ),
         },
-        "received": {name: _group(length, result) for name, (length, result) in received.items()},
-        "solver": {"attrs": _attributes(report, coupling, limit)},
+        "received": {name: _group(length, arrays) for name, (length, arrays) in received.items()},
+        "solver": {"attrs": solver},
     }
     if warnings:
         described = "what may make the result less accurate than it seems"
@@ -72,31 +70,35 @@ def payload(
 def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
     """A receiver's result as plain arrays."""
     points = np.stack([result.points[key][:, :POINTS] for key in sorted(result.points)])
-    names = ("q_squared_db", "evm", "ber_counted", "ber_from_q", "delay")
-    return {name: getattr(result, name) for name in names} | {"points": points.astype(np.complex64)}
+    return {name: getattr(result, name) for name in QUALITIES} | {"points": points.astype(np.complex64)}
 
 
-def _group(length: float, result: ReceiverResult) -> dict[str, Any]:
-    described = {
-        "q_squared_db": ("dB", "Q squared by mode and channel, both polarisations pooled"),
-        "evm": ("", "root-mean-square error vector magnitude"),
-        "ber_counted": ("", "bit errors over bits sent"),
-        "ber_from_q": ("", "bit error ratio of Gaussian noise of this Q"),
-        "delay": ("symbols", "delay found by the clock recovery"),
-        "constellation": ("", "received symbols of the middle channel: (modes, 2, symbols)"),
+def _group(length: float, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    return {
+        "attrs": {"distance_m": length},
+        "q_squared_db": Data(
+            arrays["q_squared_db"], "dB", "Q squared by mode and channel, both polarisations pooled"
+        ),
+        "evm": Data(arrays["evm"], "", "root-mean-square error vector magnitude"),
+        "ber_counted": Data(arrays["ber_counted"], "", "bit errors over bits sent"),
+        "ber_from_q": Data(arrays["ber_from_q"], "", "bit error ratio of Gaussian noise of this Q"),
+        "delay": Data(arrays["delay"], "symbols", "delay found by the clock recovery"),
+        "constellation": Data(
+            arrays["points"], "", "received symbols of the middle channel: (modes, 2, symbols)"
+        ),
     }
-    arrays = arrays_of(result)
-    arrays["constellation"] = arrays.pop("points")
-    group: dict[str, Any] = {name: Data(arrays[name], *described[name]) for name in described}
-    return group | {"attrs": {"distance_m": length}}
 
 
-def _attributes(report: PropagationReport, coupling, limit: StepLimit) -> dict[str, Any]:
-    kept = {key: value for key, value in asdict(report).items() if key != "dropped"}
-    kept["kerr_cells"] = coupling.groups
-    kept["kerr_rank"] = coupling.rank
-    kept["resonance_step_m"], kept["resonance_cause"] = limit.step, limit.cause
-    kept["dispersion_resonance_step_m"], kept["walk_off_resonance_step_m"] = limit.dispersion, limit.walk_off
-    kept["field_resonance_step_m"] = limit.field
-    kept["largest_dropped_singular_value"] = float(report.dropped.max(initial=0.0))
-    return kept
+def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any]:
+    """Attributes of ``/solver``: the report of the propagation and the limits of its step."""
+    report, coupling = propagator.report, propagator.operators.coupling
+    return {key: value for key, value in asdict(report).items() if key != "dropped"} | {
+        "kerr_cells": coupling.groups,
+        "kerr_rank": coupling.rank,
+        "resonance_step_m": limit.step,
+        "resonance_cause": limit.cause,
+        "dispersion_resonance_step_m": limit.dispersion,
+        "walk_off_resonance_step_m": limit.walk_off,
+        "field_resonance_step_m": limit.field,
+        "largest_dropped_singular_value": float(report.dropped.max(initial=0.0)),
+    }

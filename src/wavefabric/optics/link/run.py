@@ -14,41 +14,30 @@ from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import Communicator, solo
 from wavefabric.exchange.same_input import check_agreement
-from wavefabric.lifecycle.agreement import (
-    Status,
-    check_memory,
-    combine,
-    locked_by_first_rank,
-    on_all_ranks,
-    on_first_rank,
-)
+from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.checkpoint import Checkpoints, RunCheckpoint
 from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter, fibre_digest
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
-from wavefabric.optics.link.result import POINTS, arrays_of, payload
+from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
 from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split_modes
 from wavefabric.optics.run_file.run_file import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
-from wavefabric.optics.signal.receiver import ReceiverResult
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results.checkpoint_file import checkpoint_path
 from wavefabric.results.provenance import stamp
 from wavefabric.system.interrupt import DeferredInterrupt
-from wavefabric.system.machine import host_memory
-from wavefabric.system.progress import Progress, Silent, warn
+from wavefabric.system.progress import Progress, warn
 from wavefabric.units import db
 
 
 @dataclass
 class LinkResult:
-    """What :func:`run_link` gives back: the payload of the result file (on rank 0, else empty), and the file.
+    """What `run_link` gives back."""
 
-    A field of several ranks is in the file alone.
-    """
-
+    #: Of the result file; on rank 0, else empty. A field of several ranks is in the file alone.
     payload: dict[str, Any]
     path: Path
     #: What may make the result less accurate than it seems; in the result file too, as ``/solver/warnings``.
@@ -64,34 +53,16 @@ def run_link(
     comm=None,
     warn: Callable[[str], None] = warn,
 ) -> LinkResult:
-    """Simulate the link of a run file and write its result.
+    """Simulate the link of a run file and write its result, to ``output`` or where the run file says.
 
-    Parameters
-    ----------
-    run : RunFile
-    output : path, optional
-        Result file; the run file says by default.
-    force : bool
-        Replace a result that is there.
-    resume : bool
-        Go on from a checkpoint of the same run, if there is one.
-    progress : Progress, optional
-        Shown by rank 0.
-    comm : Communicator, optional
-        Ranks among which the modes are split, on their devices; every rank calls this function. Rank 0
-        writes the result.
-    warn : callable, optional
-        Called by rank 0 with each line of ``LinkResult.warnings`` when it is found, mostly before the run;
-        prints it on stderr by default.
+    ``force`` replaces a result that is there; ``resume`` goes on from a checkpoint of the same run. With
+    ``comm`` (`Communicator`), whose ranks all call this function, the modes are split among the ranks, on
+    their devices; rank 0 shows ``progress`` and writes the result. ``warn`` is called by rank 0 with each
+    line of ``LinkResult.warnings`` when it is found, mostly before the run; it prints on stderr by default.
 
-    Raises
-    ------
-    InputError
-        For input that cannot be simulated, before anything large is allocated or written.
-    FieldLost
-        If the field does not stay finite.
-    KeyboardInterrupt
-        After Ctrl-C or SIGTERM on any rank, once a checkpoint is written.
+    `InputError` for input that cannot be simulated, before anything large is allocated or written;
+    `FieldLost` if the field does not stay finite; `KeyboardInterrupt` after Ctrl-C or SIGTERM on any rank,
+    once a checkpoint is written.
     """
     solver = run.solver
     comm = comm or solo(get_device(solver.device, solver.threads))
@@ -99,7 +70,7 @@ def run_link(
     output = Path(output or run.output_path())
     writer = on_first_rank(comm, lambda: ResultWriter(output, force, run.input_paths()))
     with locked_by_first_rank(comm, output, "output.file"):
-        return _Link(run, writer, progress or Silent(), comm, warn, resume).run()
+        return _Link(run, writer, progress or Progress(), comm, warn, resume).run()
 
 
 class _Link:
@@ -118,7 +89,7 @@ class _Link:
         self.comm = comm
         self.device, self.ranks = self.comm.device, self.comm.size
         self.first = self.comm.rank == 0
-        self.progress = progress if self.first else Silent()
+        self.progress = progress if self.first else Progress()
         self.facts = provenance(device=self.device.name) if self.first else {}
         # From one rank to all: a fibre that is solved for may differ in the last bit elsewhere.
         self.notes: list[str] = []
@@ -137,8 +108,8 @@ class _Link:
         )
         policy = Checkpoints(checkpoint_path(self.output), settings.output.checkpoint_interval, resume=resume)
         self.checkpoint = RunCheckpoint(comm, policy, identity, self._layout())
-        #: Distance (m) and result by place; the result is on rank 0 alone.
-        self.received: dict[str, tuple[float, ReceiverResult | None]] = {}
+        #: Distance (m) and `arrays_of` the result by place; the arrays are on rank 0 alone.
+        self.received: dict[str, tuple[float, dict[str, np.ndarray]]] = {}
         self.limit = resonance(self.fibre, self.transmitter)
 
     def _tell(self, text: str) -> None:
@@ -172,9 +143,9 @@ class _Link:
         linear = np.column_stack([fibre.alpha, fibre.beta])
         inside = np.diff(fibre.groups) == 0
         if self.settings.link.mix_groups and (np.diff(linear, axis=0)[inside] != 0).any():
+            fault = "modes of one group differ in loss or dispersion, so that no matrix undoes the mixing"
             raise InputError(
-                "link.mix_groups: true given, but modes of one group differ in loss or dispersion, so that "
-                'no matrix undoes the mixing; allowed with fibre.coupling = "groups"'
+                f'link.mix_groups: true given, but {fault}; allowed with fibre.coupling = "groups"'
             )
         item = 16 if self.settings.solver.precision == "double" else 8
         # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
@@ -182,24 +153,11 @@ class _Link:
         needed = self.share.rows * grid.samples * item + scratch
         advice = "fewer symbols, samples a symbol or modes need less"
         check_memory(self.comm, self.device, needed, "field and receiver", advice)
-        self._check_places()
-
-    def _check_places(self) -> None:
-        """Whether what is kept of every place fits into the memory of the host."""
-        grid, receiver = self.transmitter.grid, self.settings.receiver
+        receiver = self.settings.receiver
         places = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back
-        points = 2 * 16 * min(grid.symbols, POINTS)
-        kept = places * self.fibre.modes * (points + 5 * 8 * grid.channels)
-
-        def refuse() -> None:
-            free = host_memory()[0]
-            if kept > free:
-                raise InputError(
-                    f"receiver.at: results at {places} places take {kept / 2**30:.2f} GiB of memory, "
-                    f"{free / 2**30:.2f} GiB are free; allowed: fewer places"
-                )
-
-        on_all_ranks(self.comm, refuse)
+        kept = places * fibre.modes * (2 * 8 * min(grid.symbols, POINTS) + 5 * 8 * grid.channels)
+        what, advice = f"results at {places} places", "fewer places (receiver.at) need less"
+        check_memory(self.comm, get_device("cpu", 1), kept if self.first else 0, what, advice)
 
     # --- the run ---------------------------------------------------------------------------------
 
@@ -207,15 +165,8 @@ class _Link:
         state = self.checkpoint.find()
         solver, grid, link = self.settings.solver, self.transmitter.grid, self.settings.link
         options = PropagationOptions(
-            solver.integrator,
-            step=solver.step,
-            max_phase=solver.max_phase,
-            tolerance=solver.tolerance,
-            kerr=solver.kerr,
-            svd_tolerance=solver.svd_tolerance,
-            precision=solver.precision,
+            **solver.model_dump(exclude={"device", "threads"}),
             segment=self.settings.output.checkpoint_every,
-            exchange=solver.exchange,
             split=tuple(np.diff(self.share.ends).tolist()),
         )
         self.propagator = Propagator(
@@ -310,10 +261,8 @@ class _Link:
             progress=self._stoppable,
         )
         self._stop_if_asked()
-        for key, points in result.points.items():
-            result.points[key] = points[:, :POINTS].copy()  # a view would keep the whole sequence
-        parts = self.comm.control.gather(result)
-        whole = ReceiverResult.joined(parts) if self.first and parts else None
+        parts = self.comm.control.gather(arrays_of(result)) or []
+        whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
         self.received[name] = (spans * link.length, whole)
 
     # --- checkpoints -----------------------------------------------------------------------------
@@ -332,32 +281,25 @@ class _Link:
         }
         arrays: dict[str, Any] = {"field": self.A}
         for name, (_, result) in self.received.items():
-            for key, value in arrays_of(result).items() if result else ():
-                arrays[f"{name}/{key}"] = value
+            arrays |= {f"{name}/{key}": value for key, value in result.items()}
         self.checkpoint.save(arrays, state, last=status.interrupted)
         if status.interrupted:
             self.interrupt.stop()
 
-    def _row(self, row: int) -> np.ndarray:
-        return self.device.to_host(self.A[row])
-
     def _restore(self) -> tuple[int, dict | None]:
         """Field and position from one reading of the file; where the link goes on."""
-
         arrays, state = self.checkpoint.restore({"field": self.A})
         for name, length in state["received"].items():
-            if not self.first:
-                self.received[name] = (length, None)
-                continue
-            prefix = name + "/"
+            prefix = f"{name}/"
             mine = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-            points = mine.pop("points")
-            kept = {(mode, self.middle): points[mode] for mode in range(len(points))}
-            self.received[name] = (length, ReceiverResult(**mine, points=kept))
+            self.received[name] = (length, mine)
         for key, value in state["report"].items():
             setattr(self.propagator.report, key, value)
         vars(self.propagator.operators.counts).update(state["counts"])
         return state["span"], state["inside"]
+
+    def _row(self, row: int) -> np.ndarray:
+        return self.device.to_host(self.A[row])
 
     # --- the result ------------------------------------------------------------------------------
 
@@ -369,11 +311,11 @@ class _Link:
 
         def write() -> None:
             field = Rows(shape, self.A.dtype, reader.read) if reader else None
-            received: dict[str, Any] = dict(self.received)
+            solver = solver_attributes(self.propagator, self.limit)
             try:
-                coupling, report = self.propagator.operators.coupling, self.propagator.report
-                about = (report, coupling, self.limit, self.warnings)
-                content.update(payload(self.fibre, self.transmitter, received, *about, field))
+                content.update(
+                    payload(self.fibre, self.transmitter, self.received, solver, self.warnings, field)
+                )
                 facts = self.facts | {"written_utc": stamp()}
                 self.writer.write(content, self.settings.text, facts)
             finally:

@@ -1,4 +1,4 @@
-"""The tables of a run file: their keys, and the rules between the keys of one table.
+"""The tables of a run file: values with units, keys, and the rules between the keys of one table.
 
 A rule that is broken raises InputError, whose text begins with the key of the table that is to be mended.
 """
@@ -6,36 +6,122 @@ A rule that is broken raises InputError, whose text begins with the key of the t
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationInfo,
+    model_validator,
+)
 
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS, KERR_FORMS
-from wavefabric.optics.run_file.types import (
-    MOST_CHANNELS,
-    MOST_SPANS,
-    MOST_SYMBOLS,
-    MOST_THREADS,
-    POWER_FORMS,
-    Count,
-    Frequency,
-    Groups,
-    InputFile,
-    Length,
-    Offset,
-    Powers,
-    RunFileTable,
-    Seed,
-    Spans,
-    in_unit,
-    output_file,
-)
 from wavefabric.optics.signal.constellation import FORMATS
 from wavefabric.optics.signal.wdm import WdmGrid, channels_about, channels_between
+from wavefabric.units import EXAMPLES, quantity, show
+
+
+def _read(value: Any, info: ValidationInfo, unit: str, above=None, least=-np.inf, most=np.inf) -> float:
+    context = info.context or {}
+    if context.get("text") and unit not in ("", "rad") and not isinstance(value, str):
+        raise ValueError(f"{show(value)} has no unit; give text with a unit such as {EXAMPLES[unit]}")
+    try:
+        number = quantity(value, unit, "")
+    except InputError as error:
+        raise ValueError(str(error).removeprefix(": ")) from None
+    if above is not None and number <= above:
+        raise ValueError(f"{show(value)} given, must be above {above:g} {unit}")
+    if not (least <= number <= most):
+        limit = f"at least {least:g}" if number < least else f"at most {most:g}"
+        raise ValueError(f"{show(value)} given, must be {limit} {unit}")
+    return number
+
+
+def in_unit(unit: str, **limits: float) -> BeforeValidator:
+    """A quantity: text with a unit in a run file, then an SI float; limits ``above``, ``least``, ``most``."""
+    return BeforeValidator(partial(_read, unit=unit, **limits))
+
+
+def _file(value: Any, info: ValidationInfo) -> Path:
+    """Path of an input file, relative to the run file; it must exist."""
+    path = Path((info.context or {}).get("folder", "."), output_file(value))
+    if not path.is_file():
+        fault = "is a folder" if path.is_dir() else "does not exist (paths are relative to the run file)"
+        raise ValueError(f"{show(str(value))} {fault}")
+    return path
+
+
+def output_file(value: Any) -> Path:
+    """Path of a file to be written, as given."""
+    if not isinstance(value, (str, Path)) or not str(value):
+        raise ValueError(f"{show(value)} given, must be the path of a file as text")
+    return Path(value)
+
+
+def _counts(value: Any, words: tuple[str, ...]) -> Any:
+    """A count, a list of counts from 1, or one of some words; keeps Pydantic's unions out of the errors."""
+    if isinstance(value, str) and value in words:
+        return value
+    single = not words and isinstance(value, int)
+    items = [value] if single else list(value) if isinstance(value, (list, tuple)) else []
+    if not items or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in items):
+        allowed = [f'"{word}"' for word in words] or ["a whole number >= 1"]
+        raise ValueError(f"{show(value)} given, allowed: {', '.join(allowed)}, or a list such as [1, 3]")
+    return value if single else items
+
+
+def _powers(value: Any, info: ValidationInfo) -> float | tuple:
+    """A power; a list of them, one a channel; or a list for each mode, of one power or one a channel."""
+
+    def read(item: Any, depth: int) -> float | tuple:
+        if isinstance(item, (list, tuple)) and depth:
+            return tuple(read(part, depth - 1) for part in item)
+        return _read(item, info, "W", above=0.0)
+
+    powers = read(value.tolist() if hasattr(value, "tolist") else value, 2)
+    if isinstance(powers, tuple) and (len({type(item) for item in powers}) != 1 or () in powers):
+        raise ValueError(f"{show(value)} given, {POWER_FORMS}")
+    return powers
+
+
+POWER_FORMS = (
+    'allowed: one power such as "-1 dBm", a list with one for each channel, or a list for each mode such as '
+    '[["-1 dBm"], ["0 dBm"]], which holds one power or one for each channel'
+)
+
+#: Bounds are far beyond any use: they keep absurd input out of the arithmetic.
+Length = Annotated[float, in_unit("m", above=0, most=1e9)]
+Offset = Annotated[float, in_unit("m", least=0, most=1)]
+Frequency = Annotated[float, in_unit("Hz", above=0, most=1e16)]
+Count = Annotated[StrictInt, Field(ge=1, lt=2**63)]
+#: Most spans of a link, most channels, most symbols and samples a symbol, most CPU threads.
+MOST_SPANS, MOST_CHANNELS, MOST_SYMBOLS, MOST_THREADS = 10_000, 10_000, 2**40, 4096
+Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
+InputFile = Annotated[Path, BeforeValidator(_file)]
+Powers = Annotated[Any, PlainValidator(_powers)]
+Groups = Annotated[int | list[int], PlainValidator(partial(_counts, words=()))]
+Spans = Annotated[str | list[int], PlainValidator(partial(_counts, words=("each", "end")))]
+
+
+class RunFileTable(BaseModel):
+    """A table of the run file: no unknown keys, no infinities, never changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def given(self, *keys: str) -> list[str]:
+        """Those keys that have a value."""
+        return [key for key in keys if getattr(self, key) is not None]
 
 
 class ProfileTable(RunFileTable):
@@ -51,15 +137,12 @@ class ProfileTable(RunFileTable):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
+        needed = ["core_diameter", "numerical_aperture"]
         if self.table_csv is not None:
             if other := sorted(self.model_fields_set - {"table_csv"}):
                 raise InputError(f"{other[0]}: given together with table_csv; allowed: one of the two")
-            return self
-        for key in ("core_diameter", "numerical_aperture"):
-            if getattr(self, key) is None:
-                raise InputError(
-                    f"{key}: missing; a profile needs core_diameter and numerical_aperture, or table_csv"
-                )
+        elif missing := [key for key in needed if not self.given(key)]:
+            raise InputError(f"{missing[0]}: missing; a profile needs {' and '.join(needed)}, or table_csv")
         if (self.trench_width > 0) != (self.trench_depth > 0):
             key = "trench_depth" if self.trench_width > 0 else "trench_width"
             raise InputError(f"{key}: missing; a trench needs both trench_width and trench_depth")
@@ -93,12 +176,12 @@ class FibreTable(RunFileTable):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        files = [key for key in ("groups_csv", "kappa_csv", "modes_csv") if getattr(self, key) is not None]
+        files = self.given("groups_csv", "kappa_csv", "modes_csv")
+        source = "modes_csv" if files else "[fibre.profile]"
         if self.preset is not None:
-            if other := files + ["profile"] * (self.profile is not None):
-                raise InputError(
-                    f'{other[0]}: given together with preset = "{self.preset}"; allowed: one of the two'
-                )
+            source = f'preset = "{self.preset}"'
+            if other := files + self.given("profile"):
+                raise InputError(f"{other[0]}: given together with {source}; allowed: one of the two")
         elif files:
             if self.modes_csv is None:
                 raise InputError(f"modes_csv: missing; {files[0]} needs it")
@@ -110,30 +193,24 @@ class FibreTable(RunFileTable):
             raise InputError(f"preset: missing; allowed: {sources}")
         elif self.dispersion == "paper":
             raise InputError('dispersion: "paper" given for a profile; allowed: "solver"')
-        for key in self._keys_without_effect():
-            if key in self.model_fields_set and getattr(self, key) is not None:
-                source = f'preset = "{self.preset}"' if self.preset else files and "modes_csv"
-                raise InputError(f"{key}: has no effect with {source or '[fibre.profile]'}; remove it")
+        idle = self.given(*self._keys_without_effect())
+        if idle := [key for key in idle if key in self.model_fields_set]:
+            raise InputError(f"{idle[0]}: has no effect with {source}; remove it")
         return self
 
     def _keys_without_effect(self) -> list[str]:
         """Keys that this source of the fibre does not read."""
         if self.preset == "single-mode":
             return ["coupling", "dispersion", "n2"]
-        idle = ["beta2", "beta3"]
-        if self.modes_csv is not None:
-            idle += ["dispersion"]
-            idle += ["coupling"] * (self.kappa_csv is not None) + ["n2"] * (self.gamma is not None)
-        else:
-            idle += ["gamma"]
-            idle += ["wavelength"] * (self.preset is not None and self.dispersion == "solver")
-        return idle
+        if self.modes_csv is None:
+            solved_preset = self.preset is not None and self.dispersion == "solver"
+            return ["beta2", "beta3", "gamma", *["wavelength"] * solved_preset]
+        coupling, n2 = ["coupling"] * bool(self.kappa_csv), ["n2"] * (self.gamma is not None)
+        return ["beta2", "beta3", "dispersion", *coupling, *n2]
 
     @model_validator(mode="after")
     def _groups_exist(self) -> Self:
-        if self.groups is None:
-            return self
-        numbers = [self.groups] if isinstance(self.groups, int) else self.groups
+        numbers = self.groups if isinstance(self.groups, list) else [self.groups or 1]
         if any(b <= a for a, b in itertools.pairwise(numbers)):
             raise InputError(f"groups: {numbers} given, must be increasing group numbers")
         most = {"graded-index-62.5": 15, "single-mode": 1}.get(self.preset or "")
@@ -159,23 +236,20 @@ _FREQUENCY_FORMS = (
     ("frequencies",),
 )
 _FREQUENCY_RULE = (
-    "channels with centre_frequency and spacing, first_frequency with last_frequency and spacing, "
+    "allowed: channels with centre_frequency and spacing, first_frequency with last_frequency and spacing, "
     "or frequencies"
 )
 
 
 class SignalTable(RunFileTable):
-    """[signal]: what each spatial mode carries. Frequencies and symbol_rate in Hz, launch_power in W.
-
-    launch_power is one number, a tuple of one for each channel, or a tuple of such tuples, one for each mode.
-    """
+    """[signal]: what each spatial mode carries. Frequencies and symbol_rate in Hz, launch_power in W."""
 
     modulation: Literal[tuple(FORMATS)] = "qpsk"  # type: ignore[valid-type]
     symbol_rate: Annotated[float, in_unit("Hz", least=1, most=1e16)]
     symbols: Annotated[StrictInt, Field(ge=16, le=MOST_SYMBOLS)]
     samples_per_symbol: Annotated[StrictInt, Field(ge=2, le=MOST_SYMBOLS)]
     rolloff: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.1
-    launch_power: Powers
+    launch_power: Powers  # a number, a tuple of one a channel, or a tuple of such tuples, one a mode
     channels: Annotated[Count, Field(le=MOST_CHANNELS)] | None = None
     spacing: Frequency | None = None
     centre_frequency: Frequency | None = None
@@ -205,65 +279,59 @@ class SignalTable(RunFileTable):
     @property
     def powers(self) -> np.ndarray:
         """launch_power in the order of `grid`: W, of a shape that broadcasts to (modes, channels)."""
-        if not isinstance(self.launch_power, tuple):
+        if not self._power_rows:
             return np.array(self.launch_power)
-        rows = self.launch_power if isinstance(self.launch_power[0], tuple) else (self.launch_power,)
-        powers = np.array([np.broadcast_to(row, len(self.grid)) for row in rows])
+        powers = np.array([np.broadcast_to(row, len(self.grid)) for row in self._power_rows])
         if self.frequencies is not None:
             powers = powers[:, np.argsort(self.frequencies, kind="stable")]
-        return powers if rows is self.launch_power else powers[0]
+        return powers if self._power_rows is self.launch_power else powers[0]
+
+    @property
+    def _power_rows(self) -> tuple[tuple[float, ...], ...]:
+        """The lists of launch_power: one a mode, one for all, or none."""
+        power = self.launch_power
+        if not isinstance(power, tuple):
+            return ()
+        return power if isinstance(power[0], tuple) else (power,)
 
     @model_validator(mode="after")
     def _one_grid(self) -> Self:
-        keys = {key for form in _FREQUENCY_FORMS for key in form}
-        given = {key for key in keys if getattr(self, key) is not None}
+        given = {key for form in _FREQUENCY_FORMS for key in self.given(*form)}
         forms = [form for form in _FREQUENCY_FORMS if given & (set(form) - {"spacing"})]
         if len(forms) != 1:
-            fault = "given for two grids at once" if forms else "missing"
-            raise InputError(f"{forms[-1][0] if forms else 'channels'}: {fault}; allowed: {_FREQUENCY_RULE}")
-        form = set(forms[0])
-        if extra := sorted(given - form):
-            raise InputError(f"{extra[0]}: not allowed beside {forms[0][0]}; allowed: {_FREQUENCY_RULE}")
-        if missing := sorted(form - given - ({"spacing"} if self.channels == 1 else set())):
-            raise InputError(f"{missing[0]}: missing; allowed: {_FREQUENCY_RULE}")
-        if self.first_frequency is not None and self.last_frequency is not None and self.spacing is not None:
+            fault = f"{forms[-1][0]}: given for two grids at once" if forms else "channels: missing"
+            raise InputError(f"{fault}; {_FREQUENCY_RULE}")
+        if extra := sorted(given - set(forms[0])):
+            raise InputError(f"{extra[0]}: not allowed beside {forms[0][0]}; {_FREQUENCY_RULE}")
+        needless = {"spacing"} if self.channels == 1 else set()
+        if missing := sorted(set(forms[0]) - given - needless):
+            raise InputError(f"{missing[0]}: missing; {_FREQUENCY_RULE}")
+        if self.first_frequency and self.last_frequency and self.spacing:
             steps = (self.last_frequency - self.first_frequency) / self.spacing
             if steps >= MOST_CHANNELS:
-                raise InputError(
-                    f"spacing: {self.spacing:g} Hz given makes {steps:.3g} channels; "
-                    f"allowed: up to {MOST_CHANNELS}"
-                )
+                makes = f"{self.spacing:g} Hz given makes {steps:.3g} channels"
+                raise InputError(f"spacing: {makes}; allowed: up to {MOST_CHANNELS}")
         try:
             self.wdm_grid.check(self.rolloff)
         except InputError as error:
             key, _, text = str(error).partition(": ")
-            run_file_key = {"last": "last_frequency"}
-            if self.frequencies is None:
-                run_file_key["frequencies"] = "spacing"
-            raise InputError(f"{run_file_key.get(key, key)}: {text}") from None
-        self._check_powers()
+            own = {"last": "last_frequency", "frequencies": "frequencies" if self.frequencies else "spacing"}
+            raise InputError(f"{own.get(key, key)}: {text}") from None
         return self
 
-    def _check_powers(self) -> None:
-        if not isinstance(self.launch_power, tuple):
-            return
-        channels = len(self.grid)
-        per_mode = isinstance(self.launch_power[0], tuple)
-        lists = self.launch_power if per_mode else (self.launch_power,)
-        for number, powers in enumerate(lists, start=1):
-            if len(powers) != channels and (len(powers) > 1 or not per_mode):
-                where = f" for mode {number}" if per_mode else ""
-                raise InputError(
-                    f"launch_power: {len(powers)} powers{where} given, there are {channels} channels; "
-                    f"{POWER_FORMS}"
-                )
+    @model_validator(mode="after")
+    def _powers_for_all_channels(self) -> Self:
+        rows, channels = self._power_rows, len(self.grid)
+        per_mode = rows is self.launch_power
+        for number, row in enumerate(rows, start=1):
+            if len(row) != channels and (len(row) > 1 or not per_mode):
+                given = f"{len(row)} powers{f' for mode {number}' if per_mode else ''} given"
+                raise InputError(f"launch_power: {given}, there are {channels} channels; {POWER_FORMS}")
+        return self
 
 
 class ReceiverTable(RunFileTable):
-    """[receiver]: noise loading and where to receive. osnr in dB (0.1 nm, both polarisations).
-
-    phase_window: symbols in the sliding window of the carrier-phase estimate, 0 for the whole sequence.
-    """
+    """[receiver]: noise loading and where to receive. osnr in dB (0.1 nm, both polarisations)."""
 
     osnr: Annotated[float, in_unit("dB", least=-100, most=200)] | None = None
     noise_seed: Seed = 1
@@ -285,10 +353,7 @@ class ReceiverTable(RunFileTable):
 
 
 class SolverTable(RunFileTable):
-    """[solver]: integrator, step control and arithmetic. step in m, max_phase in rad.
-
-    exchange: what several ranks exchange, powers of rows (dense) or of groups of rows (factored).
-    """
+    """[solver]: integrator, step control and arithmetic. step in m, max_phase in rad."""
 
     integrator: Literal[tuple(INTEGRATORS)] = "rk4ip"  # type: ignore[valid-type]
     step: Length | None = None
@@ -303,20 +368,17 @@ class SolverTable(RunFileTable):
 
     @model_validator(mode="after")
     def _one_step_control(self) -> Self:
-        controls = [key for key in ("step", "max_phase", "tolerance") if getattr(self, key) is not None]
+        controls = self.given("step", "max_phase", "tolerance")
         if len(controls) != 1:
             fault = f"{controls[1]}: given together with {controls[0]}" if controls else "step: missing"
             raise InputError(f"{fault}; allowed: exactly one of step, max_phase, tolerance")
         if self.tolerance is not None and not INTEGRATORS[self.integrator].adaptive:
             adaptive = ", ".join(f'"{name}"' for name, kind in INTEGRATORS.items() if kind.adaptive)
-            raise InputError(
-                f'tolerance: {self.tolerance:g} given with integrator = "{self.integrator}"; '
-                f"only allowed with {adaptive}"
-            )
+            given = f'{self.tolerance:g} given with integrator = "{self.integrator}"'
+            raise InputError(f"tolerance: {given}; only allowed with {adaptive}")
         if "auto" not in (self.exchange, self.kerr) and self.kerr not in (self.exchange, "svd"):
-            raise InputError(
-                f'exchange: "{self.exchange}" given with kerr = "{self.kerr}"; allowed: the same, or "auto"'
-            )
+            given = f'"{self.exchange}" given with kerr = "{self.kerr}"'
+            raise InputError(f'exchange: {given}; allowed: the same, or "auto"')
         return self
 
 

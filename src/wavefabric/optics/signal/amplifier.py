@@ -29,20 +29,9 @@ def osnr_noise_density(osnr_db: float, signal_power: float) -> float:
 class Amplifier:
     """Flat gain on every row, with spontaneous-emission noise if a noise figure is given.
 
-    Parameters
-    ----------
-    gain : float
-        Power gain, linear; exp(α L) undoes the loss of a span.
-    noise_figure_db : float, optional
-        Noise figure F, dB; None for a noiseless amplifier.
+    ``gain`` is linear in power: exp(α L) undoes the loss of a span. ``noise_figure_db`` is F in dB, None for
+    a noiseless amplifier; `InputError` if F < 1/gain, as the noise would be negative.
 
-    Raises
-    ------
-    InputError
-        If the gain is not positive, or F < 1/gain (the noise would be negative).
-
-    Notes
-    -----
     Noise density per mode and polarisation, white over the simulated band, at its centre ν:
     S = n_sp hν (G − 1) = (G F − 1) hν / 2, from F = 2 n_sp (G − 1)/G + 1/G. Sources: H. A. Haus,
     "The noise figure of optical amplifiers", IEEE Photon. Technol. Lett. 10 (1998),

@@ -22,11 +22,6 @@ class Constellation:
     the in-phase level, the second half the quadrature level, each by the binary-reflected Gray
     code. ``"gaussian"`` stands for circular complex Gaussian symbols: no labels, no decisions;
     it is the input the Gaussian-noise model of a WDM link assumes.
-
-    Raises
-    ------
-    InputError
-        If ``name`` is none of the formats.
     """
 
     name: str

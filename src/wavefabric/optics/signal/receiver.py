@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,78 +13,49 @@ from wavefabric.optics.fibre.mode_mixing import ModeMixing
 from wavefabric.optics.signal.amplifier import osnr_noise_density
 from wavefabric.optics.signal.recovery import advance, fold, sliding_sum, symbol_clock
 from wavefabric.optics.signal.transmitter import Transmitter, root_raised_cosine
+from wavefabric.quantities import choice
 
 CLOCKS = ("auto", "square-law", "data-aided", "none")
 PHASES = ("auto", "viterbi-viterbi", "data-aided", "none")
+#: The arrays of a `ReceiverResult`.
+QUALITIES = ("q_squared_db", "evm", "ber_counted", "ber_from_q", "delay")
 
 
 @dataclass(frozen=True)
 class ReceiverResult:
-    """Quality of every signal; arrays of shape (modes, channels), both polarisations pooled. Of a field
-    that holds some modes of a link: those modes.
+    """Quality of every signal of the field's modes: arrays (modes, channels), both polarisations pooled."""
 
-    Attributes
-    ----------
-    q_squared_db : Q² = 1/EVM², dB; NaN for a dark signal
-    evm : root-mean-square error vector over root-mean-square symbol, linear
-    ber_counted : bit errors over bits sent; NaN for Gaussian symbols
-    ber_from_q : bit error ratio of white Gaussian noise of the same Q²; NaN for Gaussian symbols
-    delay : delay found by the clock recovery, symbols
-    points : received symbols after all recovery, by (mode, channel): complex128, shape (2, symbols)
-    """
-
-    q_squared_db: np.ndarray
-    evm: np.ndarray
-    ber_counted: np.ndarray
-    ber_from_q: np.ndarray
-    delay: np.ndarray
+    q_squared_db: np.ndarray  # Q² = 1/EVM², dB; NaN for a dark signal
+    evm: np.ndarray  # root-mean-square error vector over root-mean-square symbol, linear
+    ber_counted: np.ndarray  # bit errors over bits sent; NaN for Gaussian symbols
+    ber_from_q: np.ndarray  # of white Gaussian noise of the same Q²; NaN for Gaussian symbols
+    delay: np.ndarray  # found by the clock recovery, symbols
+    #: Received symbols after all recovery, by (mode, channel): complex128, shape (2, symbols).
     points: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     def penalty_db(self, reference: ReceiverResult) -> np.ndarray:
         """Q² minus that of ``reference`` (back-to-back, same noise seed), dB, shape (modes, channels)."""
         return self.q_squared_db - reference.q_squared_db
 
-    @staticmethod
-    def joined(parts: Sequence[ReceiverResult]) -> ReceiverResult:
-        """One result of neighbouring modes, from parts in their order."""
-        names = ("q_squared_db", "evm", "ber_counted", "ber_from_q", "delay")
-        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        points = {key: value for part in parts for key, value in part.points.items()}
-        return ReceiverResult(**arrays, points=points)
-
 
 @dataclass(frozen=True)
 class Receiver:
     """Coherent receiver for every mode and channel of a `Transmitter`'s signal.
 
-    Parameters
-    ----------
-    transmitter : Transmitter
-        Whose signal is received: grid, pulses, powers, and the sent symbols to compare with.
-    osnr_db : float, optional
-        OSNR (12.5 GHz, both polarisations) that white noise is loaded to, dB; None for no noise.
-        It refers to the nominal received power, launch power × ``power_gain``, so that the noise is
-        one and the same after any distance.
-    noise_seed : int
-    clock : str
-        ``"square-law"``: blind, the spectral line of |y|² (M. Oerder, H. Meyr 1988,
-        doi 10.1109/26.1476; here as the correlation of the two band edges, which does not alias),
-        whole symbols then by correlation with the known ones; ``"data-aided"``: maximum-likelihood
-        delay from the known symbols; ``"none"``; ``"auto"``: square-law, data-aided below a roll-off
-        of 0.05, where the line fades.
-    phase : str
-        ``"data-aided"``, ``"auto"``: the maximum-likelihood phase from the known symbols;
-        ``"viterbi-viterbi"``: fourth power (A. J. Viterbi, A. M. Viterbi 1983,
-        doi 10.1109/TIT.1983.1056713), QPSK only, whose estimate is noisier at low OSNR;
-        ``"none"``: only the mean phase is removed.
-    phase_window : int, optional
-        Symbols in the sliding window of the phase estimate, at least 2; None for the whole sequence. The
-        symbol itself counts about half, so that noise alone gives its own EVM (see `sliding_sum`).
+    White noise is loaded to the OSNR ``osnr_db`` (12.5 GHz, both polarisations; None for no noise). It refers
+    to the nominal received power, launch power × ``power_gain``, so that the noise is one and the same after
+    any distance.
 
-    Raises
-    ------
-    InputError
-        If a value is unknown or out of range.
+    ``clock``: ``"square-law"`` is blind, the spectral line of |y|² (M. Oerder, H. Meyr 1988, doi
+    10.1109/26.1476; here as the correlation of the two band edges, which does not alias), whole symbols then
+    by correlation with the known ones; ``"data-aided"`` is the maximum-likelihood delay from the known
+    symbols; ``"none"``; ``"auto"`` is square-law, data-aided below a roll-off of 0.05, where the line fades.
+
+    ``phase``: ``"data-aided"`` and ``"auto"`` are the maximum-likelihood phase from the known symbols;
+    ``"viterbi-viterbi"`` the fourth power (A. J. Viterbi, A. M. Viterbi 1983, doi 10.1109/TIT.1983.1056713),
+    QPSK only, noisier at low OSNR; ``"none"`` removes only the mean phase. ``phase_window`` symbols (at least
+    2; None for all) slide along; the symbol itself counts about half, so that noise alone gives its own EVM
+    (see `sliding_sum`).
     """
 
     transmitter: Transmitter
@@ -98,12 +69,10 @@ class Receiver:
         philox.check_seed(self.noise_seed, "noise_seed")
         if self.osnr_db is not None:
             osnr_noise_density(self.osnr_db, 1.0)
-        for key, allowed in (("clock", CLOCKS), ("phase", PHASES)):
-            if getattr(self, key) not in allowed:
-                raise InputError(f"{key}: {getattr(self, key)!r} given, one of {', '.join(allowed)} allowed")
-        qpsk = self.transmitter.format.name == "qpsk"
-        if self.phase == "viterbi-viterbi" and not qpsk:
-            name = self.transmitter.format.name
+        choice("clock", self.clock, CLOCKS)
+        choice("phase", self.phase, PHASES)
+        name = self.transmitter.format.name
+        if self.phase == "viterbi-viterbi" and name != "qpsk":
             raise InputError(f"phase: 'viterbi-viterbi' given for {name}, auto or data-aided allowed")
         if self.phase_window is not None and self.phase_window < 2:
             raise InputError(f"phase_window: {self.phase_window!r} given, 2 or more symbols allowed")
@@ -122,12 +91,18 @@ class Receiver:
         keep: Iterable[tuple[int, int]] = (),
         progress: Callable[[int, int], None] | None = None,
     ) -> ReceiverResult:
-        """Receive every mode and channel of ``field``, which is left as it is.
+        """Receive every mode and channel of ``field``, (2 modes, N), √W, which is left as it is.
+
+        Mode by mode: one transform of the two rows; per channel the window of 2 samples per symbol; the
+        inverse exp(−L(ω)z) of the linear phase at absolute ω (loss stays); noise; the matched filter; clock,
+        carrier phase; the complex gain that fits the known symbols best.
+
+        White noise keeps its statistics under the compensation, which only turns phases. Adding it behind
+        makes the very same noise fall on the very same symbols after any distance, so that penalties are free
+        of its scatter.
 
         Parameters
         ----------
-        device : Device
-        field : complex128 or complex64 array, shape (2 modes, N), √W
         length : float
             Length of the link, m; 0 back-to-back.
         beta : array_like, shape (modes, 4), optional
@@ -144,24 +119,8 @@ class Receiver:
             Signals whose received symbols go into the result, by mode of the link.
         progress : callable, optional
             Called as ``progress(rows_done, rows)`` after each mode.
-
-        Raises
-        ------
-        InputError
-            If shapes disagree or a value is out of range.
-
-        Notes
-        -----
-        Mode by mode: one transform of the two rows; per channel the window of 2 samples per symbol;
-        the inverse exp(−L(ω)z) of the linear phase at absolute ω (loss stays); noise; the matched
-        filter; clock, carrier phase; the complex gain that fits the known symbols best. Scratch is a
-        few arrays of (2, channels, 2 symbols) and (2, N).
-
-        White noise keeps its statistics under the compensation, which only turns phases. Adding it
-        behind makes the very same noise fall on the very same symbols after any distance, so that
-        penalties are free of its scatter.
         """
-        grid = self.transmitter.grid
+        grid, xp = self.transmitter.grid, device.xp
         if field.ndim != 2 or field.shape[1] != grid.samples or field.shape[0] % 2 or not field.shape[0]:
             raise InputError(f"field: shape {field.shape} given, (2 modes, {grid.samples}) allowed")
         here = field.shape[0] // 2
@@ -173,24 +132,28 @@ class Receiver:
                 raise InputError(f"keep: {(mode, channel)} given, below {(modes, grid.channels)} allowed")
         if inverse_mixing is not None:
             inverse_mixing.check_rows(field.shape[0])
-        coefficients = _coefficients(beta, modes)[mine]
-        noise = self._noise_powers(modes, power_gain)[mine]
+        coefficients = np.zeros((modes, 4)) if beta is None else np.asarray(beta, dtype=float)
+        if coefficients.shape != (modes, 4) or not np.isfinite(coefficients).all():
+            given = f"shape {coefficients.shape} given"
+            raise InputError(f"beta: {given}, finite numbers of shape {(modes, 4)} allowed")
+        if not (np.isfinite(power_gain) and power_gain > 0):
+            raise InputError(f"power_gain: {power_gain!r} given, a positive power ratio allowed")
         bands = _Bands(device, self.transmitter)
-        shape = (here, grid.channels)
-        error, delay = np.empty(shape), np.empty(shape)
-        wrong = np.full(shape, np.nan)
+        error, delay, wrong = np.full((3, here, grid.channels), np.nan)
         points = {}
         for k in range(here):
             mode = first_mode + k
             pair = field[2 * k : 2 * k + 2]
             if inverse_mixing is not None:
                 pair = inverse_mixing.mode(device, field, k)
-            window = bands.select(device, pair)
-            bands.compensate(device.xp, window, coefficients[k], length)
+            window = device.fft(pair)[:, bands.where].astype(np.complex128)  # (2, channels, 2 symbols)
+            if length and coefficients[mode].any():
+                window *= xp.exp(1j * length * bands.phase(coefficients[mode]))
             if self.osnr_db is not None:
-                self._add_noise(device, bands, window, mode, noise[k])
+                density = osnr_noise_density(self.osnr_db, power_gain) * self.transmitter.powers(modes)[mode]
+                self._add_noise(device, bands, window, mode, density)
             window *= bands.matched
-            sent = bands.sent(device, mode)
+            sent = xp.stack([self.transmitter.row_symbols(device, 2 * mode + p) for p in range(2)])
             symbols, delay[k] = self._recover(device, window, sent)
             error[k], wrong[k] = self._judge(device, symbols, sent)
             for channel in sorted(c for m, c in keep if m == mode):
@@ -204,21 +167,12 @@ class Receiver:
         ber = self.transmitter.format.ber(snr)
         return ReceiverResult(10 * np.log10(snr), np.sqrt(error), wrong, ber, delay, points)
 
-    def _noise_powers(self, modes, power_gain) -> np.ndarray:
-        """Mean noise power of a bin of NumPy's transform, by mode and channel."""
-        grid = self.transmitter.grid
-        if not (np.isfinite(power_gain) and power_gain > 0):
-            raise InputError(f"power_gain: {power_gain!r} given, a positive power ratio allowed")
-        if self.osnr_db is None:
-            return np.zeros((modes, grid.channels))
-        density = osnr_noise_density(self.osnr_db, power_gain) * self.transmitter.powers(modes)
-        return density * grid.sample_rate * grid.samples
-
-    def _add_noise(self, device, bands, window, mode, power):
+    def _add_noise(self, device, bands, window, mode, density):
         # One sequence over all bins of the row: neighbours share their noise where windows overlap.
-        scale = device.xp.asarray(np.sqrt(power))[:, None]
+        grid = self.transmitter.grid
+        scale = device.xp.asarray(np.sqrt(density * grid.sample_rate * grid.samples))[:, None]
         for polarisation in range(2):
-            unit = device.zeros((self.transmitter.grid.samples,), np.complex128)
+            unit = device.zeros((grid.samples,), np.complex128)
             stream = philox.stream(philox.RECEIVER, 2 * mode + polarisation)
             device.kernels(philox.KERNELS).add_complex_normal(unit, 1.0, self.noise_seed, stream, 0)
             window[polarisation] += scale * unit[bands.where]
@@ -264,35 +218,14 @@ class _Bands:
 
     def __init__(self, device, transmitter: Transmitter):
         grid, xp = transmitter.grid, device.xp
-        self._transmitter = transmitter
         around = np.fft.fftfreq(2 * grid.symbols, 1 / (2 * grid.symbols)).astype(np.int64)
         signed = grid.bins[:, None] + around
         self.where = xp.asarray(signed % grid.samples)
         self._omega = xp.asarray(2 * np.pi * grid.resolution * signed)
         self.matched = xp.asarray(root_raised_cosine(around / grid.symbols, transmitter.rolloff))
 
-    def select(self, device, pair):
-        """Spectra of all channels of two rows: complex128, shape (2, channels, 2 symbols)."""
-        return device.fft(pair)[:, self.where].astype(np.complex128)
-
-    def compensate(self, xp, window, beta, length: float) -> None:
-        """Multiply by the inverse of the linear phase of ``length`` metres, in place."""
-        if length == 0 or not beta.any():
-            return
+    def phase(self, beta):
+        """Linear phase that a metre of fibre takes away, rad, shape (channels, 2 symbols)."""
         b1, b2, b3, b4 = (float(b) for b in beta)
         w = self._omega
-        window *= xp.exp(1j * length * (w * (b1 - w * (b2 / 2 - w * (b3 / 6 - w * (b4 / 24))))))
-
-    def sent(self, device, mode: int):
-        """Sent symbols of a mode: complex128, shape (2, channels, symbols)."""
-        rows = (self._transmitter.row_symbols(device, 2 * mode + p) for p in range(2))
-        return device.xp.stack(list(rows))
-
-
-def _coefficients(beta, modes: int) -> np.ndarray:
-    if beta is None:
-        return np.zeros((modes, 4))
-    beta = np.asarray(beta, dtype=float)
-    if beta.shape != (modes, 4) or not np.isfinite(beta).all():
-        raise InputError(f"beta: shape {beta.shape} given, finite numbers of shape {(modes, 4)} allowed")
-    return beta
+        return w * (b1 - w * (b2 / 2 - w * (b3 / 6 - w * (b4 / 24))))

@@ -33,28 +33,14 @@ def root_raised_cosine(x, rolloff: float) -> np.ndarray:
 class Transmitter:
     """Dual-polarisation, mode- and wavelength-multiplexed signals.
 
-    Every polarisation of every mode and channel carries its own symbols, which follow from
-    ``(seed, row, channel)`` alone: any device and any rank makes the same ones again.
+    Every polarisation of every mode and channel carries its own symbols, which follow from ``(seed, row,
+    channel)`` alone: any device and any rank makes the same ones again. ``constellation`` is ``"qpsk"``,
+    ``"16qam"``, ``"64qam"`` or ``"gaussian"``; ``rolloff`` that of the root-raised-cosine pulses.
 
-    Parameters
-    ----------
-    grid : WdmGrid
-    constellation : Constellation or str
-        ``"qpsk"``, ``"16qam"``, ``"64qam"`` or ``"gaussian"``.
-    rolloff : float
-        Of the root-raised-cosine pulses, 0 to 1.
-    launch_power : float or array_like
-        Mean power of a dual-polarisation signal, W or text such as ``"-1 dBm"``, per mode and channel: one
-        value, or an array or lists that broadcast to (modes, channels), e.g. (channels,), (modes, 1). Half
-        of it goes into each polarisation; equal to the digit for QPSK, in expectation over the symbols
-        for the others.
-        A power of 0 leaves that signal dark.
-    seed : int
-
-    Raises
-    ------
-    InputError
-        If a value is out of range, channels overlap, or the band does not fit the grid.
+    ``launch_power`` is the mean power of a dual-polarisation signal, W or text such as ``"-1 dBm"``, per mode
+    and channel: one value, or an array or lists that broadcast to (modes, channels), e.g. (channels,),
+    (modes, 1). Half of it goes into each polarisation; equal to the digit for QPSK, in expectation over the
+    symbols for the others. A power of 0 leaves that signal dark.
     """
 
     grid: WdmGrid
@@ -107,16 +93,13 @@ class Transmitter:
 
     def row_symbols(self, device, row: int):
         """Symbols of all channels of ``row``: complex128, shape (channels, symbols)."""
-        out = device.empty((self.grid.channels, self.grid.symbols), np.complex128)
-        for channel in range(self.grid.channels):
-            out[channel] = self.symbols(device, row, channel)
-        return out
+        return device.xp.stack([self.symbols(device, row, c) for c in range(self.grid.channels)])
 
     def fill(self, device, field, first_row: int = 0, modes: int | None = None, progress=None) -> None:
         """Write the waveforms of global rows ``first_row`` … into ``field`` (rows, N), √W, complex.
 
         ``modes`` is the number of spatial modes of the whole field, by default up to the last row here;
-        ``progress(rows_done, rows)`` is called after each row. InputError if ``field`` has not N columns.
+        ``progress(rows_done, rows)`` is called after each row.
         A channel fills its own bins of the row's spectrum, and one inverse transform makes the row: symbol n
         of every channel is centred on sample n × samples_per_symbol. Scratch: one row, and two arrays of
         (channels, symbols), whatever the number of rows.

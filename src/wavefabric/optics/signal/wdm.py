@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.optics.arguments import positive, whole
-from wavefabric.quantities import number, numbers
+from wavefabric.quantities import number, numbers, positive, whole
 
 
 def channels_about(centre, spacing, count: int) -> list[float]:
@@ -23,17 +22,16 @@ def channels_about(centre, spacing, count: int) -> list[float]:
 def channels_between(first, last, spacing) -> list[float]:
     """Frequencies (Hz) from ``first`` to ``last``, both included, every ``spacing``."""
     first, last = number(first, "Hz", "first"), number(last, "Hz", "last")
-    steps = (last - first) / positive(spacing, "Hz", "spacing")
+    spacing = positive(spacing, "Hz", "spacing")
+    steps = (last - first) / spacing
     if steps < 0:
-        raise InputError(
-            f"last: {last / 1e12:g} THz given; allowed: {first / 1e12:g} THz, the first, or above"
-        )
-    spacing = number(spacing, "Hz", "spacing")
+        allowed = f"{first / 1e12:g} THz, the first, or above"
+        raise InputError(f"last: {last / 1e12:g} THz given; allowed: {allowed}")
     if abs(steps - round(steps)) > 1e-6 * max(1.0, steps):
-        raise InputError(
-            f"spacing: {spacing / 1e9:g} GHz given; allowed: a whole fraction of the "
-            f"{(last - first) / 1e9:g} GHz between the first and the last frequency"
+        allowed = (
+            f"a whole fraction of the {(last - first) / 1e9:g} GHz between the first and the last frequency"
         )
+        raise InputError(f"spacing: {spacing / 1e9:g} GHz given; allowed: {allowed}")
     return [first + k * spacing for k in range(round(steps) + 1)]
 
 
@@ -41,31 +39,14 @@ def channels_between(first, last, spacing) -> list[float]:
 class WdmGrid:
     """WDM channels on a periodic time window of ``symbols`` symbols. Frequencies may be text with a unit.
 
-    Parameters
-    ----------
-    frequencies : sequence of float
-        Optical centre frequency of each channel, Hz, in any order.
-    symbol_rate : float
-        Baud, the same for all channels.
-    samples_per_symbol : int
-        At least 2.
-    symbols : int
-        Symbols in the window, at least 2; any number (powers of two are fastest).
-    centre : float, optional
-        Optical frequency that sits at frequency zero of the field, Hz. Default: the middle between
-        the lowest and the highest channel.
+    ``frequencies`` are the optical centres of the channels, Hz, in any order; ``symbol_rate`` is in Baud, the
+    same for all; ``samples_per_symbol`` and ``symbols`` any numbers from 2 (powers of two are fastest).
+    ``centre`` is the optical frequency that sits at frequency zero of the field, Hz, by default the middle
+    between the lowest and the highest channel.
 
-    Raises
-    ------
-    InputError
-        If a value is out of range. Whether channels overlap or lie outside the simulated band depends on
-        their roll-off: `check`, which `Transmitter` calls.
-
-    Notes
-    -----
-    The optical carrier is exp(−iω₀t): a channel at the optical offset +Δf sits at NumPy's
-    frequency −Δf. Channels are snapped to the nearest bin of the window's spectrum, which makes
-    the signal periodic; ``largest_shift`` says by how much at most.
+    The optical carrier is exp(−iω₀t): a channel at the optical offset +Δf sits at NumPy's frequency −Δf.
+    Channels are snapped to the nearest bin of the window's spectrum, which makes the signal periodic;
+    ``largest_shift`` says by how much at most.
     """
 
     frequencies: Sequence[float]
@@ -80,8 +61,9 @@ class WdmGrid:
             lowest = min(channels, default="none")
             raise InputError(f"frequencies: {lowest} given; allowed: positive frequencies, in Hz")
         object.__setattr__(self, "frequencies", channels)
-        for key in ("symbol_rate", *(("centre",) if self.centre is not None else ())):
-            object.__setattr__(self, key, positive(getattr(self, key), "Hz", key))
+        object.__setattr__(self, "symbol_rate", positive(self.symbol_rate, "Hz", "symbol_rate"))
+        if self.centre is not None:
+            object.__setattr__(self, "centre", positive(self.centre, "Hz", "centre"))
         whole("samples_per_symbol", self.samples_per_symbol, 2)
         whole("symbols", self.symbols, 2)
 
@@ -124,9 +106,8 @@ class WdmGrid:
     @property
     def centre_frequency(self) -> float:
         """Optical frequency at frequency zero of the field, Hz."""
-        if self.centre is not None:
-            return float(self.centre)
-        return 0.5 * (min(self.frequencies) + max(self.frequencies))
+        middle = 0.5 * (min(self.frequencies) + max(self.frequencies))
+        return middle if self.centre is None else self.centre
 
     @property
     def bins(self) -> np.ndarray:
@@ -159,13 +140,10 @@ class WdmGrid:
         if 2 * (np.abs(bins).max() + half) * self.resolution >= self.sample_rate:
             band = 2 * float(np.abs(self.offsets).max()) + width
             least = max(math.ceil(band / self.symbol_rate), self.samples_per_symbol + 1)
-            raise InputError(
-                f"samples_per_symbol: {self.samples_per_symbol} given simulates "
-                f"{self.sample_rate / 1e9:g} GHz, but the channels occupy {band / 1e9:g} GHz; "
-                f"must be at least {least}"
-            )
+            given = f"{self.samples_per_symbol} given simulates {self.sample_rate / 1e9:g} GHz"
+            occupied = f"but the channels occupy {band / 1e9:g} GHz"
+            raise InputError(f"samples_per_symbol: {given}, {occupied}; must be at least {least}")
         if self.channels > 1 and (gap := int(np.diff(bins).min())) <= 2 * half:
-            raise InputError(
-                f"frequencies: channels {gap * self.resolution / 1e9:.6g} GHz apart overlap; at this "
-                f"symbol_rate and rolloff each is {width / 1e9:.6g} GHz wide"
-            )
+            given = f"channels {gap * self.resolution / 1e9:.6g} GHz apart overlap"
+            wide = f"at this symbol_rate and rolloff each is {width / 1e9:.6g} GHz wide"
+            raise InputError(f"frequencies: {given}; {wide}")

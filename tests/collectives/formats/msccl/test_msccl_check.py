@@ -21,9 +21,8 @@ from msccl_machine import Machine, Stuck, numbers
 
 from wavefabric.collectives import all_to_all, direct_all_reduce, ring_all_reduce
 from wavefabric.collectives.formats.msccl.check import check_algorithm, check_msccl
-from wavefabric.collectives.formats.msccl.deadlock import find_circle, runs_up_to
 from wavefabric.collectives.formats.msccl.format import NOP, read_algorithm, write_algorithm
-from wavefabric.collectives.formats.msccl.graph import match
+from wavefabric.collectives.formats.msccl.order import find_circle, runs_up_to
 from wavefabric.collectives.formats.msccl.read import from_msccl
 from wavefabric.collectives.formats.msccl.write import to_msccl
 from wavefabric.collectives.registry import build
@@ -273,7 +272,7 @@ def test_circles_are_found_exactly(data):
     text, seed = write_algorithm(changed), data.draw(st.integers(0, 99))
     assert finishes(text, fits, seed) == (not deadlock)
     together = data.draw(st.integers(2, 4))
-    stuck = bool(find_circle(changed, match(changed), fits, together))
+    stuck = bool(find_circle(changed, fits, together))
     assert finishes(text, fits, seed, together) == (not stuck)
 
 
@@ -360,9 +359,8 @@ def counted(draw):
 def test_whether_an_array_of_a_size_gets_stuck(text, fits, power, seed):
     """The interpreter, with the runtime's number of chunks a message, gets stuck above the size."""
     algorithm = read_algorithm(text.replace("{}", "0"))
-    senders = match(algorithm)
     simple = algorithm.proto == "Simple"
-    most = runs_up_to(algorithm, senders, fits * (4 if simple else 1))
+    most = runs_up_to(algorithm, fits * (4 if simple else 1))
     assert most is None or most >= 0
     sizes = {1 << power} | ({most, most + 1} if most else set())
     for size in sizes:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavefabric.collectives.formats.msccl.buffers import ChunkAccesses
+from wavefabric.collectives.arguments import ragged
+from wavefabric.collectives.formats.msccl.buffers import chunk_by_chunk
 from wavefabric.collectives.formats.msccl.format import (
     BLOCK,
     BLOCKS,
@@ -52,9 +53,8 @@ def build_blocks(moves: np.ndarray, gpus: int, shared: bool) -> tuple[np.ndarray
     """Blocks (`BLOCK`) and steps (`STEP`) on as few channels as needed, or `MscclLimitExceeded`."""
     longest = STEPS
     while True:
-        lanes = _lanes(moves, gpus, shared, longest)
         try:
-            return _thread_blocks(moves, lanes, gpus)
+            return _thread_blocks(moves, _lanes(moves, gpus, shared, longest), gpus)
         except MscclLimitExceeded as error:
             if longest < 8 or "steps" not in str(error):
                 raise
@@ -99,10 +99,10 @@ def _channels(ends: list[list[int]], gpus: int) -> np.ndarray:
 
 def _thread_blocks(moves: np.ndarray, lanes: ThreadBlockLanes, gpus: int) -> tuple[np.ndarray, np.ndarray]:
     """Blocks and steps of all GPUs."""
-    local = lanes.ends[:, 0] == lanes.ends[:, 1]
-    # Ends of lanes are blocks: 2 n the first's, 2 n + 1 the second's.
+    # Ends of lanes are blocks: 2 n the first's, 2 n + 1 the second's, which a copy within a GPU has not.
     gpu = lanes.ends.ravel()
-    number = np.bincount(gpu[~(np.repeat(local, 2) & (np.arange(gpu.size) % 2 == 1))], minlength=gpus)
+    number = np.bincount(lanes.ends[:, 0], minlength=gpus)
+    number += np.bincount(lanes.ends[lanes.ends[:, 0] != lanes.ends[:, 1], 1], minlength=gpus)
     if number.max(initial=0) > BLOCKS:
         raise MscclLimitExceeded(
             f"GPU {int(number.argmax())}: {int(number.max())} thread blocks, of {BLOCKS}"
@@ -116,26 +116,19 @@ def _thread_blocks(moves: np.ndarray, lanes: ThreadBlockLanes, gpus: int) -> tup
 
 def _work(moves: np.ndarray, lanes: ThreadBlockLanes) -> tuple[np.ndarray, np.ndarray]:
     """Steps without numbers, two a transfer from GPU to GPU: the block of each, and a row of `STEP`."""
-    away = moves["src"] != moves["dst"]
-    at = np.arange(moves.size)
-    turn = np.repeat(at, np.where(away, 2, 1))
-    second = np.concatenate(([False], turn[1:] == turn[:-1]))[: turn.size]
-    m = moves[turn]
-    lane = lanes.of[turn]
+    turn, second = ragged(np.where(moves["src"] != moves["dst"], 2, 1))
+    m, lane = moves[turn], lanes.of[turn]
+    away, reduce = m["src"] != m["dst"], m["reduce"]
     on = np.where(second, m["dst"], m["src"])
     owner = 2 * lane + (on != lanes.ends[lane, 0])
     work = np.zeros(turn.size, STEP)
-    work["type"] = np.where(
-        away[turn],
-        np.where(second, np.where(m["reduce"], RRC, R), S),
-        np.where(m["reduce"], RE, CPY),
-    )
-    kind = work["type"]
+    received, local = np.where(reduce, RRC, R), np.where(reduce, RE, CPY)
+    work["type"] = np.where(away, np.where(second, received, S), local)
     # Sends and receives name both ends, as msccl-tools does: checkers compare them, the runtime takes one.
     for key in ("srcbuf", "srcoff", "dstbuf", "dstoff"):
         work[key] = m[key]
     # A sum that is received is added where it stays.
-    rrc = kind == RRC
+    rrc = work["type"] == RRC
     work["srcbuf"][rrc], work["srcoff"][rrc] = m["dstbuf"][rrc], m["dstoff"][rrc]
     work["cnt"] = m["cnt"]
     work["depid"] = work["deps"] = -1
@@ -151,21 +144,16 @@ def _waits(work, owner, gpu, time) -> tuple[np.ndarray, np.ndarray]:
         row = np.flatnonzero(work["type"] != skip)
         first = (gpu[owner[row]] * 3 + work[f"{side}buf"][row]) * width + work[f"{side}off"][row]
         parts.append((row, first, work["cnt"][row], write))
-    touched = ChunkAccesses.of(parts)
-    later, earlier = (touched.row[at] for at in hazards(touched.chunk, time[touched.row], touched.writes))
+    touched, chunk, writes = chunk_by_chunk(parts)
+    later, earlier = (touched[at] for at in hazards(chunk, time[touched], writes))
     apart = owner[later] != owner[earlier]
     later, earlier = later[apart], earlier[apart]
     pair = owner[later].astype(np.int64) * (gpu.size + 1) + owner[earlier]
-    order = np.lexsort((earlier, later, pair))
-    later, earlier, pair = later[order], earlier[order], pair[order]
-    # Of several steps of one block the last,
-    last = np.ones(later.size, bool)
-    last[:-1] = (later[1:] != later[:-1]) | (pair[1:] != pair[:-1])
-    later, earlier, pair = later[last], earlier[last], pair[last]
-    # and none that the waiting block has waited for before: a running maximum, anew for each pair of blocks.
-    lifted = earlier + np.searchsorted(pair, pair) * (work.size + 1)
-    new = np.ones(later.size, bool)
-    new[1:] = lifted[1:] > np.maximum.accumulate(lifted)[:-1]
+    order = np.lexsort((-earlier, later, pair))
+    later, earlier = later[order], earlier[order]
+    # None that the waiting block has waited for before: a running maximum, anew for each pair of blocks.
+    lifted = pair[order] * (work.size + 1) + earlier
+    new = lifted > np.concatenate(([-1], np.maximum.accumulate(lifted)))[: lifted.size]
     return later[new], earlier[new]
 
 

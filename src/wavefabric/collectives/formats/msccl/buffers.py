@@ -10,6 +10,9 @@ import numpy as np
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.formats.msccl.format import READS, WRITES, MscclAlgorithm
 
+#: Arrays (touches,): which step (row) reads or writes which chunk, and whether it writes.
+Touches = tuple[np.ndarray, np.ndarray, np.ndarray]
+
 
 @dataclass(frozen=True, eq=False)
 class BufferMap:
@@ -24,11 +27,6 @@ class BufferMap:
     buffer: np.ndarray
     shift: np.ndarray
 
-    @property
-    def widths(self) -> list[int]:
-        """Chunks of each buffer."""
-        return [table.shape[1] for table in self.present]
-
 
 def buffer_map(a: MscclAlgorithm) -> BufferMap:
     """The buffers of an algorithm.
@@ -42,46 +40,34 @@ def buffer_map(a: MscclAlgorithm) -> BufferMap:
         column = {"allgather": 0, "reduce_scatter": 1}.get(a.coll)
         if column is not None:
             shift[:, column] = np.arange(a.gpus) * (a.chunks // a.gpus)
-        names, buffer = ["data", "scratch"], np.array([0, 0, 1])
-        present = [np.ones((a.gpus, a.chunks), bool), scratch]
+        names, buffer, present = ("data",), np.array([0, 0, 1]), (np.ones((a.gpus, a.chunks), bool),)
     else:
-        names = ["send", "recv"] if a.coll == "alltoall" else ["input", "output"]
-        names, buffer = [*names, "scratch"], np.array([0, 1, 2])
-        present = [input_, output, scratch]
-    if not scratch.size:
-        names, present = names[:-1], present[:-1]
-    return BufferMap(tuple(names), tuple(present), buffer, shift)
+        names = ("send", "recv") if a.coll == "alltoall" else ("input", "output")
+        buffer, present = np.array([0, 1, 2]), (input_, output)
+    if scratch.size:
+        names, present = (*names, "scratch"), (*present, scratch)
+    return BufferMap(names, present, buffer, shift)
 
 
-@dataclass(frozen=True, eq=False)
-class ChunkAccesses:
-    """Which step (row) reads or writes which chunk, numbered over all GPUs and buffers: arrays (touches,)."""
-
-    row: np.ndarray
-    chunk: np.ndarray
-    writes: np.ndarray
-
-    @classmethod
-    def of(cls, parts: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]) -> ChunkAccesses:
-        """Of rows, each with its first chunk and how many, and whether they write."""
-        rows, chunks, writes = [], [], []
-        for row, first, count, write in parts:
-            step, within = ragged(count.astype(np.int64))
-            rows.append(row[step])
-            chunks.append(first[step] + within)
-            writes.append(np.full(within.size, write))
-        return cls(*(np.concatenate(columns) for columns in (rows, chunks, writes)))
-
-
-def touches(algorithm: MscclAlgorithm) -> ChunkAccesses:
-    """All chunks that steps read and write, each step's reads before its writes."""
-    steps, buffers = algorithm.steps, buffer_map(algorithm)
-    base = np.concatenate(([0], np.cumsum(buffers.widths)))
-    gpu = algorithm.blocks["gpu"][steps["block"]].astype(np.int64)
+def touches(a: MscclAlgorithm) -> Touches:
+    """All chunks that steps read and write, numbered over all GPUs, each step's reads before its writes."""
+    buffers = buffer_map(a)
+    base = np.concatenate(([0], np.cumsum([table.shape[1] for table in buffers.present])))
     parts = []
     for side, used, write in (("src", READS, False), ("dst", WRITES, True)):
-        row = np.flatnonzero(used[steps["type"]])
-        letter = steps[f"{side}buf"][row]
-        within = base[buffers.buffer[letter]] + buffers.shift[gpu[row], letter] + steps[f"{side}off"][row]
-        parts.append((row, gpu[row] * base[-1] + within, steps["cnt"][row], write))
-    return ChunkAccesses.of(parts)
+        row = np.flatnonzero(used[a.steps["type"]])
+        steps, gpu = a.steps[row], a.gpu[row]
+        letter = steps[f"{side}buf"]
+        first = base[buffers.buffer[letter]] + buffers.shift[gpu, letter] + steps[f"{side}off"]
+        parts.append((row, gpu * base[-1] + first, steps["cnt"], write))
+    return chunk_by_chunk(parts)
+
+
+def chunk_by_chunk(parts: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]) -> Touches:
+    """Of rows, each with its first chunk and how many, and whether they write."""
+    columns = []
+    for row, first, count, write in parts:
+        at, within = ragged(count.astype(np.int64))
+        columns.append((row[at], first[at] + within, np.full(at.size, write)))
+    row, chunk, writes = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return row, chunk, writes

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 
-from wavefabric.collectives.formats.msccl.deadlock import check_deadlock
 from wavefabric.collectives.formats.msccl.format import (
     BUFFERS,
     CPY,
@@ -24,51 +24,33 @@ from wavefabric.collectives.formats.msccl.format import (
     MscclAlgorithm,
     read_algorithm,
 )
-from wavefabric.collectives.formats.msccl.graph import match, waited_steps
-from wavefabric.collectives.formats.msccl.races import check_races
+from wavefabric.collectives.formats.msccl.order import check_deadlock, check_races
 from wavefabric.errors import InputError
 
 
 def check_msccl(text: str, *, slots: int = SLOTS) -> int | None:
-    """Refuse an MSCCL algorithm that the runtime would refuse, or that would hang, or whose answer is luck.
+    """Refuse an MSCCL algorithm (XML) that the runtime refuses, that hangs, or whose answer is luck.
 
-    Parameters
-    ----------
-    text : str
-        XML.
-    slots : int
-        Of a connection's buffer (NCCL_STEPS).
+    Returns the bytes of the largest array that it runs with, None if it runs with any; it is refused where
+    that is less than its `minBytes` and `maxBytes` allow. Sizes are for connections with NCCL's default
+    buffers (NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE) of so many `slots` (NCCL_STEPS).
 
-    Returns
-    -------
-    int or None
-        Bytes of the largest array that it runs with, None if it runs with any. Where it is less than all that
-        its `minBytes` and `maxBytes` allow, the algorithm is refused.
-
-    Raises
-    ------
-    InputError
-        In one line. A rule of the format that is broken; sends and receives that do not match; steps that
-        wait for one another in a circle, with an array of a size that the algorithm is for; or two steps on a
-        GPU that touch the same chunk, one of them writing, of which nothing says which comes first.
-
-    Notes
-    -----
-    Sizes are for NCCL's default buffers (NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE).
+    `InputError`, in one line: a rule of the format that is broken; sends and receives that do not match;
+    steps that wait for one another in a circle, with an array of a size that the algorithm is for; or two
+    steps on a GPU that touch a chunk, one of them writing, of which nothing says which comes first.
     """
-    return check_algorithm(read_algorithm(text), slots)[1]
+    return check_algorithm(read_algorithm(text), slots)
 
 
-def check_algorithm(algorithm: MscclAlgorithm, slots: int = SLOTS) -> tuple[np.ndarray, int | None]:
-    """The same of an algorithm that is read already; what `match` finds, and the size."""
-    _check_chunks(algorithm)
-    _check_blocks(algorithm)
-    _check_steps(algorithm)
-    _check_waits(algorithm)
-    senders = match(algorithm)
-    most = check_deadlock(algorithm, senders, slots)
-    check_races(algorithm, senders)
-    return senders, most
+def check_algorithm(a: MscclAlgorithm, slots: int = SLOTS) -> int | None:
+    """The same of an algorithm that is read already."""
+    _check_chunks(a)
+    _check_blocks(a)
+    _check_steps(a)
+    _check_waits(a)
+    most = check_deadlock(a, slots)
+    check_races(a)
+    return most
 
 
 def _first(wrong: np.ndarray) -> int | None:
@@ -99,11 +81,10 @@ def _check_blocks(a: MscclAlgorithm) -> None:
         seen: dict[tuple[int, int, int], int] = {}
         number: Counter[tuple[int, int]] = Counter()
         for row in np.flatnonzero(blocks[way] >= 0).tolist():
-            gpu, peer, chan = blocks[row][["gpu", way, "chan"]].tolist()
-            if (gpu, peer, chan) in seen:
-                other = blocks["id"][seen[gpu, peer, chan]]
-                refuse(row, way, f"gpu {peer} on channel {chan}, as tb {other}", "one block for each")
-            seen[gpu, peer, chan] = row
+            gpu, peer, chan = key = blocks[row][["gpu", way, "chan"]].tolist()
+            if key in seen:
+                refuse(row, way, f"gpu {peer} on channel {chan}, as tb {seen[key]}", "one block for each")
+            seen[key] = blocks["id"][row]
             number[gpu, chan] += 1
             if number[gpu, chan] > PER_CHANNEL:
                 given = f"more than {PER_CHANNEL} blocks on channel {chan}"
@@ -133,32 +114,32 @@ def _check_steps(a: MscclAlgorithm) -> None:
 
 def _check_waits(a: MscclAlgorithm) -> None:
     steps, depid, deps = a.steps, a.steps["depid"], a.steps["deps"]
-    waits = depid >= 0
-    blocks = a.blocks[steps["block"]]
+    waits, own = depid >= 0, a.blocks["id"][steps["block"]]
 
-    def refuse(row: int, text: str):
-        raise InputError(f"{a.step_name(row)}{text}")
+    def refuse(wrong: np.ndarray, text: Callable[[int], str]) -> None:
+        if (row := _first(waits & wrong)) is not None:
+            raise InputError(f"{a.step_name(row)}{text(row)}")
 
     count = np.bincount(a.blocks["gpu"], minlength=a.gpus)
-    if (row := _first(waits & (depid >= count[blocks["gpu"]]))) is not None:
-        refuse(row, f" depid: {depid[row]}; allowed: a tb of the GPU, or -1")
-    if (row := _first(depid > WAITED_BLOCK)) is not None:
-        refuse(row, f" depid: {depid[row]}; allowed: to {WAITED_BLOCK}, the runtime keeps it in 8 bits")
+    refuse(depid >= count[a.gpu], lambda row: f" depid: {depid[row]}; allowed: a tb of the GPU, or -1")
+    allowed = f"to {WAITED_BLOCK}, the runtime keeps it in 8 bits"
+    refuse(depid > WAITED_BLOCK, lambda row: f" depid: {depid[row]}; allowed: {allowed}")
     lengths = np.bincount(steps["block"], minlength=len(a.blocks))
     first_block = np.searchsorted(a.blocks["gpu"], np.arange(a.gpus))
-    there = np.where(waits, first_block[blocks["gpu"]] + depid, 0)
-    if (row := _first(waits & ((deps < 0) | (deps >= lengths[there])))) is not None:
-        allowed = f"a step of tb {depid[row]}, which has {lengths[there[row]]}"
-        refuse(row, f" deps: {deps[row]}; allowed: {allowed}")
-    if (row := _first(waits & (depid == blocks["id"]) & (deps >= steps["s"]))) is not None:
-        refuse(row, f" deps: {deps[row]} of its own tb; allowed: an earlier one")
-    target = waited_steps(a)
-    if (row := _first(waits & ((steps["hasdep"][target] == 0) | (steps["type"][target] == NOP)))) is not None:
-        other = a.step_name(int(target[row]))
-        refuse(row, f" waits for {other}; allowed: steps with hasdep 1 that are no nop")
+    there = lengths[np.where(waits, first_block[a.gpu] + depid, 0)]
+    refuse(
+        (deps < 0) | (deps >= there),
+        lambda row: f" deps: {deps[row]}; allowed: a step of tb {depid[row]}, which has {there[row]}",
+    )
+    itself = (depid == own) & (deps >= steps["s"])
+    refuse(itself, lambda row: f" deps: {deps[row]} of its own tb; allowed: an earlier one")
+    target = steps[a.waited]
+    refuse(
+        (target["hasdep"] == 0) | (target["type"] == NOP),
+        lambda row: f" waits for {a.step_name(a.waited[row])}; allowed: steps with hasdep 1 that are no nop",
+    )
     # The runtime adds what nops wait for to the next step, and counts steps by that.
-    last = np.ones(steps.size, bool)
-    last[:-1] = steps["block"][1:] != steps["block"][:-1]
-    next_waits = np.append(waits[1:], False) & ~last
-    if (row := _first((steps["type"] == NOP) & (~waits | ~next_waits))) is not None:
-        refuse(row, ": a nop; allowed: one that waits, before a step that waits too")
+    goes_on = np.append((steps["block"][1:] == steps["block"][:-1]) & waits[1:], False)[: steps.size]
+    if (row := _first((steps["type"] == NOP) & ~(waits & goes_on))) is not None:
+        allowed = "one that waits, before a step that waits too"
+        raise InputError(f"{a.step_name(row)}: a nop; allowed: {allowed}")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED, Layout, layout
-from wavefabric.collectives.formats.msccl.buffers import BufferMap
+from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED, layout
 from wavefabric.collectives.formats.msccl.format import COLLS, MscclAlgorithm
 from wavefabric.collectives.schedule import Holdings, Schedule
 from wavefabric.errors import InputError
 
+#: GPU, buffer and chunk.
+ChunkAt = tuple[int, int, int]
 
-def conditions(a: MscclAlgorithm, buffers: BufferMap, schedule: Schedule) -> tuple[Holdings, Holdings]:
+
+def conditions(a: MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Holdings]:
     """`pre` and `post` of an algorithm, whose transfers are each in a round of its own."""
     collective = COLLS[a.coll] or a.collective
     if collective is None:
@@ -28,30 +30,22 @@ def conditions(a: MscclAlgorithm, buffers: BufferMap, schedule: Schedule) -> tup
         raise InputError("algo nchunksperloop: 0; allowed: at least one chunk for each share of the array")
     root = _root(a, collective, schedule) if collective in ROOTED else 0
     expected = layout(collective, a.gpus, pieces * shares, pieces, root)
-    if a.inplace and collective != "all-to-all":
-        return expected.pre, expected.post
-    return _out_of_place(a, collective, expected, buffers)
-
-
-def _out_of_place(
-    a: MscclAlgorithm, collective: str, expected: Layout, buffers: BufferMap
-) -> tuple[Holdings, Holdings]:
-    """Conditions with what is held before in one buffer and after in another, or an all-to-all in place."""
     if collective == "all-to-all":
         last = 0 if a.inplace else 1
         return expected.pre, {(r, last, c): held for (r, _, c), held in expected.post.items()}
-    share = expected.sizes[0].shape[1] // a.gpus
+    if a.inplace:
+        return expected.pre, expected.post
+    # Out of place, a share lies at the beginning of a buffer of its own.
+    cut = collective == "all-gather", collective == "reduce-scatter"
     ends = []
-    for buffer, (held, cut) in enumerate(
-        ((expected.pre, collective == "all-gather"), (expected.post, collective == "reduce-scatter"))
-    ):
-        moved = {(r, buffer, c - r * share * cut): v for (r, _, c), v in held.items()}
-        width = buffers.widths[buffer]
-        outside = next((at for at in moved if at[2] >= width), None)
+    for buffer, held in enumerate((expected.pre, expected.post)):
+        share = expected.sizes[0].shape[1] // a.gpus * cut[buffer]
+        width = schedule.sizes[buffer].shape[1]
+        ends.append({(r, buffer, c - r * share): v for (r, _, c), v in held.items()})
+        outside = next((gpu for gpu, _, chunk in ends[-1] if chunk >= width), None)
         if outside is not None:
-            where = f"gpu {outside[0]} {'io'[buffer]}_chunks"
+            where = f"gpu {outside} {'io'[buffer]}_chunks"
             raise InputError(f"{where}: {width}; allowed: what {a.coll} out of place needs")
-        ends.append(moved)
     return ends[0], ends[1]
 
 
@@ -59,11 +53,10 @@ def _root(a: MscclAlgorithm, collective: str, schedule: Schedule) -> int:
     if a.root is not None:
         return a.root
     t = schedule.transfers[schedule.transfers["src"] != schedule.transfers["dst"]]
-    side = "dst" if collective in ("broadcast", "scatter") else "src"
+    side, never = ("dst", "receive") if collective in ("broadcast", "scatter") else ("src", "send")
     others = np.setdiff1d(np.arange(a.gpus), t[side])
     if others.size != 1:
-        given = f"not given, and {others.size} GPUs never {'receive' if side == 'dst' else 'send'}"
-        raise InputError(f"root: {given}; allowed: 0 to {a.gpus - 1}")
+        raise InputError(f"root: not given, and {others.size} GPUs never {never}; allowed: 0 to {a.gpus - 1}")
     return int(others[0])
 
 
@@ -73,8 +66,8 @@ def _performed(a: MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Holding
     Items are told apart by what is added up: chunks that end in one sum are parts of one item.
     """
     outputs = 0 if a.inplace else 1
-    first: dict[tuple[int, int, int], int] = {}
-    value: dict[tuple[int, int, int], tuple[int, int]] = {}
+    first: dict[ChunkAt, int] = {}
+    value: dict[ChunkAt, tuple[int, int]] = {}
     parent: list[int] = []
 
     def find(item: int) -> int:
@@ -83,7 +76,7 @@ def _performed(a: MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Holding
             item = parent[item]
         return item
 
-    def read(at: tuple[int, int, int]) -> tuple[int, int] | None:
+    def read(at: ChunkAt) -> tuple[int, int] | None:
         if at not in value and at[1] == 0:
             first[at] = len(parent)
             value[at] = len(parent), 1 << at[0]
@@ -94,15 +87,12 @@ def _performed(a: MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Holding
         for i in range(n):
             moved = read((src, src_buffer, src_chunk + i))
             target = dst, dst_buffer, dst_chunk + i
-            if moved is None:
-                continue  # nothing is there: the proof says so
-            there = read(target) if reduce else None
-            if there is not None:
+            there = read(target) if reduce and moved is not None else None
+            if moved is not None and there is not None:
                 parent[find(moved[0])] = find(there[0])
                 value[target] = moved[0], moved[1] | there[1]
-            elif not reduce:
+            elif moved is not None and not reduce:
                 value[target] = moved
     written = {at for at in value if at[1] == outputs and value[at] != (first.get(at), 1 << at[0])}
     pre = {at: (find(item), 1 << at[0]) for at, item in first.items()}
-    post = {at: (find(value[at][0]), value[at][1]) for at in sorted(written)}
-    return pre, post
+    return pre, {at: (find(value[at][0]), value[at][1]) for at in sorted(written)}

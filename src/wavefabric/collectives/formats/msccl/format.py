@@ -7,8 +7,8 @@ msccl/language/ir.py.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -62,18 +62,16 @@ STEP = np.dtype(
 _MOST = 2**31 - 1
 #: ``maxBytes`` that every runtime takes for any size: 0 is that to Azure's and RCCL's, not to Microsoft's.
 _UNLIMITED = 1 << 40
-_NAME = re.compile(r"[A-Za-z0-9 .,:;=()_+/-]{1,63}")
 
 
 @dataclass(frozen=True, eq=False)
 class MscclAlgorithm:
-    """An MSCCL algorithm: ``proto`` of `PROTOCOLS`, ``coll`` of `COLLS`."""
+    """An MSCCL algorithm: ``proto`` of `PROTOCOLS`, ``coll`` of `COLLS`, ``chunks``: ``nchunksperloop``."""
 
     name: str
     proto: str
     coll: str
     inplace: bool
-    #: ``nchunksperloop``.
     chunks: int
     channels: int
     #: Chunks of input, output and scratch of each GPU: int64, shape (gpus, 3).
@@ -95,16 +93,59 @@ class MscclAlgorithm:
         """Number of GPUs."""
         return len(self.sizes)
 
+    @cached_property
+    def gpu(self) -> np.ndarray:
+        """GPU of each step."""
+        return self.blocks["gpu"][self.steps["block"]].astype(np.int64)
+
+    @cached_property
+    def waited(self) -> np.ndarray:
+        """Row of the step that each step waits for by `depid` and `deps`, −1 for none."""
+        first_block = np.searchsorted(self.blocks["gpu"], np.arange(self.gpus))
+        first_step = np.searchsorted(self.steps["block"], np.arange(len(self.blocks) + 1))
+        waits = self.steps["depid"] >= 0
+        block = np.where(waits, first_block[self.gpu] + self.steps["depid"], 0)
+        return np.where(waits, first_step[block] + self.steps["deps"], -1)
+
+    def on_connections(self, way: str) -> tuple[np.ndarray, np.ndarray]:
+        """Steps that ``"send"`` or ``"recv"``, by connection (sender, receiver, channel), and its number."""
+        row = np.flatnonzero((SENDS if way == "send" else RECEIVES)[self.steps["type"]])
+        blocks = self.blocks[self.steps["block"][row]]
+        ends = (self.gpu[row], blocks[way].astype(np.int64))
+        source, target = ends if way == "send" else ends[::-1]
+        connection = (source * self.gpus + target) * CHANNELS + blocks["chan"]
+        order = np.argsort(connection, kind="stable")
+        return row[order], connection[order]
+
+    @cached_property
+    def senders(self) -> np.ndarray:
+        """Row of the send that each receive takes, −1 for other steps: the k-th on a connection are a pair.
+
+        Refused are connections with more of one than of the other, and pairs that differ in `cnt`.
+        """
+        (sent, a), (received, b) = self.on_connections("send"), self.on_connections("recv")
+        keys, at = np.unique(np.concatenate((a, b)), return_inverse=True)
+        sends, receives = (np.bincount(n, minlength=keys.size) for n in np.split(at, [a.size]))
+        if (sends != receives).any():
+            i = int(np.argmax(sends != receives))
+            pair, chan = divmod(int(keys[i]), CHANNELS)
+            where = "gpu {} to gpu {} on channel {}".format(*divmod(pair, self.gpus), chan)
+            raise InputError(f"{where}: {sends[i]} sends, {receives[i]} receives; allowed: as many of both")
+        counts = self.steps["cnt"]
+        wrong = counts[sent] != counts[received]
+        if wrong.any():
+            s, r = int(sent[np.argmax(wrong)]), int(received[np.argmax(wrong)])
+            given = f"{counts[s]}, received by {self.step_name(r)} with {counts[r]}"
+            raise InputError(f"{self.step_name(s)} cnt: {given}; allowed: the same")
+        senders = np.full(len(self.steps), -1, np.int64)
+        senders[received] = sent
+        return senders
+
     def step_name(self, row: int) -> str:
         """A step in words."""
         step = self.steps[row]
         block = self.blocks[step["block"]]
         return f"gpu {block['gpu']} tb {block['id']} step {step['s']} ({TYPES[step['type']]})"
-
-
-def is_algorithm_name(text: str) -> bool:
-    """Whether the runtime's parser, which knows no entities, reads the name as it is."""
-    return bool(_NAME.fullmatch(text))
 
 
 def write_algorithm(a: MscclAlgorithm) -> str:
@@ -117,15 +158,13 @@ def write_algorithm(a: MscclAlgorithm) -> str:
         f'ngpus="{a.gpus}" coll="{a.coll}" inplace="{int(a.inplace)}" outofplace="{int(not a.inplace)}" '
         f'minBytes="{a.min_bytes}"{most}{more}>'
     ]
-    first = np.searchsorted(a.steps["block"], np.arange(len(a.blocks) + 1)).tolist()
-    of_gpu = np.searchsorted(a.blocks["gpu"], np.arange(a.gpus + 1)).tolist()
-    steps = a.steps.tolist()
+    steps_of = np.split(a.steps, np.searchsorted(a.steps["block"], np.arange(1, len(a.blocks))))
     for gpu, (i, o, s) in enumerate(a.sizes.tolist()):
         lines.append(f'  <gpu id="{gpu}" i_chunks="{i}" o_chunks="{o}" s_chunks="{s}">')
-        for row in range(of_gpu[gpu], of_gpu[gpu + 1]):
+        for row in np.flatnonzero(a.blocks["gpu"] == gpu).tolist():
             _, number, send, recv, chan = a.blocks[row].tolist()
             lines.append(f'    <tb id="{number}" send="{send}" recv="{recv}" chan="{chan}">')
-            for _, n, kind, sb, so, db, do, cnt, depid, deps, hasdep in steps[first[row] : first[row + 1]]:
+            for _, n, kind, sb, so, db, do, cnt, depid, deps, hasdep in steps_of[row].tolist():
                 lines.append(
                     f'      <step s="{n}" type="{TYPES[kind]}" srcbuf="{BUFFERS[sb]}" srcoff="{so}" '
                     f'dstbuf="{BUFFERS[db]}" dstoff="{do}" cnt="{cnt}" depid="{depid}" deps="{deps}" '
@@ -150,7 +189,10 @@ def read_algorithm(text: str) -> MscclAlgorithm:
         raise InputError(f"algo name: {name[:60]!r}; allowed: text of one line, not empty")
     whole_of(root, "algo", "nthreads", 0, _MOST, 0)
     inplace = whole_of(root, "algo", "inplace", 0, 1)
-    low, high = _bytes(root)
+    low = whole_of(root, "algo", "minBytes", 0, 2**63 - 1, 0)
+    high = whole_of(root, "algo", "maxBytes", 0, 2**63 - 1, 0)
+    if 0 < high < low:
+        raise InputError(f"algo minBytes: {low}; allowed: 0 to maxBytes, {high}")
     sizes = np.zeros((gpus, 3), np.int64)
     blocks: list[tuple] = []
     steps: list[tuple] = []
@@ -174,19 +216,9 @@ def read_algorithm(text: str) -> MscclAlgorithm:
         collective=root.get("collective"),
         root=whole_of(root, "algo", "root", 0, gpus - 1) if "root" in root.attrib else None,
         min_bytes=low,
-        max_bytes=high,
+        max_bytes=high if 0 < high < _UNLIMITED else None,
         declared="maxBytes" in root.attrib,
     )
-
-
-def _bytes(root) -> tuple[int, int | None]:
-    """Sizes that the algorithm is for; a ``maxBytes`` of 0, or so large that it means no limit, is None."""
-    high = 2**63 - 1
-    low = whole_of(root, "algo", "minBytes", 0, high, 0)
-    most = whole_of(root, "algo", "maxBytes", 0, high, 0)
-    if 0 < most < low:
-        raise InputError(f"algo minBytes: {low}; allowed: 0 to maxBytes, {most}")
-    return low, most if 0 < most < _UNLIMITED else None
 
 
 def _numbered(
@@ -199,36 +231,37 @@ def _numbered(
         if number in by_id:
             raise InputError(f"{where} id: {number} given twice; allowed: {allowed[0]}")
         by_id[number] = child
-    count = len(by_id) if count is None else count
-    for number in range(count):
-        if number not in by_id:
-            raise InputError(f"{where} id: {number} is missing; allowed: {allowed[1]}")
-    return [by_id[number] for number in range(count)]
+    wanted = range(len(by_id) if count is None else count)
+    if missing := [number for number in wanted if number not in by_id]:
+        raise InputError(f"{where} id: {missing[0]} is missing; allowed: {allowed[1]}")
+    return [by_id[number] for number in wanted]
 
 
 def _read_block(tb, gpu: int, number: int, gpus: int, blocks: list, steps: list) -> None:
     where = f"gpu {gpu} tb {number}"
-    send, recv = (whole_of(tb, where, key, -1, gpus - 1) for key in ("send", "recv"))
-    if gpu in (send, recv):
-        key = "send" if send == gpu else "recv"
-        raise InputError(f"{where} {key}: {gpu}, the GPU itself; allowed: another GPU, or -1")
-    lowest = -1 if send == recv == -1 else 0
+    peers = {key: whole_of(tb, where, key, -1, gpus - 1) for key in ("send", "recv")}
+    for key, peer in peers.items():
+        if peer == gpu:
+            raise InputError(f"{where} {key}: {gpu}, the GPU itself; allowed: another GPU, or -1")
+    lowest = -1 if max(peers.values()) == -1 else 0
     chan = whole_of(tb, where, "chan", lowest, CHANNELS - 1)
-    children = list(tb.iterfind("step"))
-    for s, step in enumerate(children):
+    for s, step in enumerate(tb.iterfind("step")):
         given = whole_of(step, f"{where} step", "s", 0, STEPS - 1)
         if given != s:
             raise InputError(f"{where} step s: {given}; allowed: {s}, the order of the elements")
-        steps.append(_read_step(step, f"{where} step {s}", len(blocks), s))
-    blocks.append((gpu, number, send, recv, chan))
+        steps.append((len(blocks), s, *_read_step(step, f"{where} step {s}")))
+    blocks.append((gpu, number, peers["send"], peers["recv"], chan))
 
 
-def _read_step(step, where: str, block: int, s: int) -> tuple:
+def _read_step(step, where: str) -> list[int]:
+    """The columns of `STEP` from ``type`` on."""
     kind = TYPES.index(one_of(step, where, "type", TYPES))
-    buffers = [BUFFERS.index(one_of(step, where, key, BUFFERS)) for key in ("srcbuf", "dstbuf")]
-    offsets = [whole_of(step, where, key, -1, _MOST) for key in ("srcoff", "dstoff")]
-    count = whole_of(step, where, "cnt", 0 if kind == NOP else 1, COUNT)
-    depid = whole_of(step, where, "depid", -1, BLOCKS - 1)
-    deps = whole_of(step, where, "deps", -1, STEPS - 1)
-    hasdep = whole_of(step, where, "hasdep", 0, 1)
-    return (block, s, kind, buffers[0], offsets[0], buffers[1], offsets[1], count, depid, deps, hasdep)
+    places = [
+        BUFFERS.index(one_of(step, where, key, BUFFERS))
+        if key.endswith("buf")
+        else whole_of(step, where, key, -1, _MOST)
+        for key in ("srcbuf", "srcoff", "dstbuf", "dstoff")
+    ]
+    limits = {"cnt": (0 if kind == NOP else 1, COUNT), "depid": (-1, BLOCKS - 1), "deps": (-1, STEPS - 1)}
+    limits["hasdep"] = (0, 1)
+    return [kind, *places, *(whole_of(step, where, key, *limit) for key, limit in limits.items())]

@@ -10,21 +10,22 @@ import numpy as np
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.formats.msccl.buffers import BufferMap, buffer_map, touches
 from wavefabric.collectives.formats.msccl.check import check_algorithm
-from wavefabric.collectives.formats.msccl.conditions import conditions
+from wavefabric.collectives.formats.msccl.conditions import ChunkAt, conditions
 from wavefabric.collectives.formats.msccl.format import (
     CPY,
     RCS,
     RE,
+    RECEIVES,
     RRC,
     RRCS,
     RRS,
     SLOTS,
     MscclAlgorithm,
-    R,
     S,
     read_algorithm,
 )
-from wavefabric.collectives.formats.msccl.graph import run_order
+from wavefabric.collectives.formats.msccl.order import run_order
+from wavefabric.collectives.levels import hazards
 from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule
 from wavefabric.collectives.structure import check_structure, chunk_numbers
 from wavefabric.collectives.verify import verify
@@ -37,12 +38,11 @@ _LOCAL = 1 << 32
 
 
 def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: int = SLOTS) -> Schedule:
-    """The schedule of an MSCCL algorithm, proved.
+    """The schedule of an MSCCL algorithm (XML), proved.
 
     Parameters
     ----------
     text : str
-        XML.
     elements : int
         Of each chunk.
     root : int, optional
@@ -56,37 +56,30 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
     Schedule
         Its rounds are as early as the data allow. Buffers are ``data`` (in place), or ``input`` and
         ``output`` (``send`` and ``recv`` of an all-to-all), ``scratch`` if there is any, and ``relay`` for
-        what an algorithm holds in no buffer: sums that go on without being stored, and data under way whose
-        source is overwritten before they are received.
-
-        Conditions are those of the collective. Of a ``custom`` algorithm they are what it does: all of the
-        input that it reads first, and all of the output that it writes.
+        what is held in none: sums that go on without being stored, and data whose source is overwritten
+        before they are received. Conditions are those of the collective; of a ``custom`` algorithm what it
+        does: all of the input that it reads first, all of the output that it writes. Residual additions
+        (``ra``) add what no GPU sent and are left out.
 
     Raises
     ------
     InputError
         As `check_msccl`; or if the algorithm does not do what its collective states.
-
-    Notes
-    -----
-    A residual addition (``ra``) adds what no GPU sent, so it is left out.
     """
     algorithm = read_algorithm(text)
     elements = whole("elements", elements, 1)
     if root is not None:
-        root = whole("root", root, 0, algorithm.gpus - 1)
-        algorithm = replace(algorithm, root=root)
-    senders, most = check_algorithm(algorithm, slots)
+        algorithm = replace(algorithm, root=whole("root", root, 0, algorithm.gpus - 1))
+    most = check_algorithm(algorithm, slots)
     buffers = buffer_map(algorithm)
-    transfers, relayed = _transfers(algorithm, buffers, senders)
-    names, tables = list(buffers.names), list(buffers.present)
+    transfers, relayed = _transfers(algorithm, buffers)
+    names, tables = buffers.names, buffers.present
     if relayed.any():
-        names.append("relay")
-        tables.append(np.arange(int(relayed.max())) < relayed[:, None])
+        names, tables = (*names, "relay"), (*tables, np.arange(int(relayed.max())) < relayed[:, None])
     schedule = Schedule(
         name=algorithm.name,
         ranks=algorithm.gpus,
-        buffers=tuple(names),
+        buffers=names,
         sizes=tuple(elements * t.astype(np.int64) for t in tables),
         transfers=transfers,
         pre={},
@@ -94,7 +87,7 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
         msccl=MscclOrigin(algorithm.proto, algorithm.channels, most),
     )
     check_structure(schedule)
-    pre, post = conditions(algorithm, buffers, schedule)
+    pre, post = conditions(algorithm, schedule)
     schedule = replace(schedule, transfers=_in_rounds(schedule), pre=pre, post=post)
     verify(schedule)
     return schedule
@@ -109,89 +102,72 @@ def load_msccl(path: str | Path, **options) -> Schedule:
         raise type(error)(f"{path}: {error}") from None
 
 
-#: GPU, buffer and chunk.
-ChunkAt = tuple[int, int, int]
-
-
-class _Rows:
-    """Transfers as they are made, each in a round of its own, and the relay chunks of each GPU."""
-
-    def __init__(self, gpus: int, relay: int):
-        self.rows: list[tuple] = []
-        self.relay, self.relayed = relay, np.zeros(gpus, np.int64)
-
-    def move(self, source: ChunkAt, target: ChunkAt, count: int, reduce: bool) -> None:
-        self.rows.append((len(self.rows), source[0], target[0], *source[1:], *target[1:], count, reduce))
-
-    def new_relay(self, gpu: int, count: int) -> ChunkAt:
-        first = int(self.relayed[gpu])
-        self.relayed[gpu] += count
-        return gpu, self.relay, first
-
-
-def _transfers(
-    algorithm: MscclAlgorithm, buffers: BufferMap, senders: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _transfers(a: MscclAlgorithm, buffers: BufferMap) -> tuple[np.ndarray, np.ndarray]:
     """Transfers, each in a round of its own, and how many relay chunks each GPU has."""
-    steps = algorithm.steps
-    order = run_order(algorithm, senders)
-    early = _overwritten(algorithm, senders, order)
-    gpus = algorithm.blocks["gpu"][steps["block"]].tolist()
-    kinds, counts = steps["type"].tolist(), steps["cnt"].tolist()
+    order = run_order(a)
+    early, gpus = _overwritten(a, order), a.gpu.tolist()
     ends: list[list[ChunkAt]] = []
     for side in ("src", "dst"):
-        letter = steps[f"{side}buf"]
-        chunk = buffers.shift[gpus, letter] + steps[f"{side}off"]
+        letter = a.steps[f"{side}buf"]
+        chunk = buffers.shift[gpus, letter] + a.steps[f"{side}off"]
         ends.append(list(zip(gpus, buffers.buffer[letter].tolist(), chunk.tolist(), strict=True)))
-    receivers = np.full(steps.size, -1)
-    receivers[senders[senders >= 0]] = np.flatnonzero(senders >= 0)
-    rows = _Rows(algorithm.gpus, len(buffers.names))
-    #: What a step passes on, and what waits for a receive in a relay.
-    passed: dict[int, ChunkAt] = {}
-    relays: dict[int, ChunkAt] = {}
+    receivers = np.full(a.steps.size, -1)
+    receivers[a.senders[a.senders >= 0]] = np.flatnonzero(a.senders >= 0)
+    rows: list[tuple] = []
+    relayed = np.zeros(a.gpus, np.int64)
+    passed: dict[int, ChunkAt] = {}  # what a step passes on
+    relays: dict[int, ChunkAt] = {}  # what waits for a receive in a relay
+
+    def move(source: ChunkAt, target: ChunkAt, count: int, reduce: bool) -> None:
+        rows.append((len(rows), source[0], target[0], *source[1:], *target[1:], count, reduce))
+
+    def new_relay(gpu: int, count: int) -> ChunkAt:
+        relayed[gpu] += count
+        return gpu, len(buffers.names), int(relayed[gpu]) - count
+
     for row in order:
-        kind, gpu, count = kinds[row], gpus[row], counts[row]
-        src, dst = ends[0][row], ends[1][row]
-        if kind in (R, RCS, RRC, RRS, RRCS):
-            source = relays.pop(row, None) or passed[int(senders[row])]
+        kind, count, src, dst = (
+            int(a.steps["type"][row]),
+            int(a.steps["cnt"][row]),
+            ends[0][row],
+            ends[1][row],
+        )
+        if RECEIVES[kind]:
+            source = relays.pop(row, None) or passed[int(a.senders[row])]
             reduces = kind in (RRC, RRCS, RRS)
-            passed[row] = rows.new_relay(gpu, count) if kind == RRS else dst
+            passed[row] = new_relay(gpus[row], count) if kind == RRS else dst
             if reduces and src != passed[row]:
-                rows.move(src, passed[row], count, False)
-            rows.move(source, passed[row], count, reduces)
+                move(src, passed[row], count, False)
+            move(source, passed[row], count, reduces)
         elif kind in (CPY, RE):
-            rows.move(src, dst, count, kind == RE)
+            move(src, dst, count, kind == RE)
         elif kind == S:
             passed[row] = src
         if early[row]:
             receiver = int(receivers[row])
-            relays[receiver] = rows.new_relay(gpus[receiver], count)
-            rows.move(passed[row], relays[receiver], count, False)
-    return np.array(rows.rows, TRANSFER), rows.relayed
+            relays[receiver] = new_relay(gpus[receiver], count)
+            move(passed[row], relays[receiver], count, False)
+    return np.array(rows, TRANSFER), relayed
 
 
-def _overwritten(algorithm: MscclAlgorithm, senders: np.ndarray, order: list[int]) -> list[bool]:
-    """Whether what a step sends is written again, in this order, before it is received."""
-    steps = algorithm.steps
-    time = np.empty(steps.size, np.int64)
-    time[order] = np.arange(steps.size)
-    received = np.full(steps.size, -1, np.int64)  # when what a step sends is received
-    takes = np.flatnonzero(senders >= 0)
-    received[senders[takes]] = time[takes]
-    kind = steps["type"]
-    # A step that sends reads the chunk that it sends from last: `src`, or `dst` after writing it.
-    touched = touches(algorithm)
-    sends = np.where(touched.writes, np.isin(kind[touched.row], (RCS, RRCS)), kind[touched.row] == S)
-    by_chunk = np.lexsort((time[touched.row], touched.chunk))
-    chunk, writes, row = touched.chunk[by_chunk], touched.writes[by_chunk], touched.row[by_chunk]
-    # The next write after each touch, if it is of the same chunk.
-    at = np.where(writes, np.arange(chunk.size), chunk.size)
-    after = np.append(np.minimum.accumulate(at[::-1])[::-1][1:], chunk.size)[: chunk.size]
-    some = np.minimum(after, chunk.size - 1)
-    lost = sends[by_chunk] & (after < chunk.size) & (chunk[some] == chunk) & (time[row[some]] < received[row])
-    early = np.zeros(steps.size, bool)
-    early[row[lost]] = True
-    return early.tolist()
+def _overwritten(a: MscclAlgorithm, order: list[int]) -> np.ndarray:
+    """Whether what each step sends is written again, in this order, before it is received."""
+    time, kind = np.argsort(order), a.steps["type"]
+    takes = np.flatnonzero(a.senders >= 0)
+    received = np.full(a.steps.size, -1, np.int64)  # when what a step sends is received
+    received[a.senders[takes]] = time[takes]
+    row, chunk, writes = touches(a)
+    # A step that sends what it wrote reads it again, after all else that it does.
+    again = writes & np.isin(kind[row], (RCS, RRCS))
+    sends = np.concatenate((~writes & (kind[row] == S), again[again]))
+    late = np.repeat((0, 1), (row.size, int(again.sum())))
+    row, chunk = (np.concatenate((column, column[again])) for column in (row, chunk))
+    writes = np.concatenate((writes, ~again[again]))
+    later, earlier = hazards(chunk, 2 * time[row] + late, writes)
+    lost = sends[earlier] & writes[later] & (time[row[later]] < received[row[earlier]])
+    early = np.zeros(a.steps.size, bool)
+    early[row[earlier[lost]]] = True
+    return early
 
 
 def _in_rounds(schedule: Schedule) -> np.ndarray:
@@ -202,7 +178,7 @@ def _in_rounds(schedule: Schedule) -> np.ndarray:
     counts, local = t["count"].tolist(), (t["src"] == t["dst"]).tolist()
     chunks = sum(table.size for table in schedule.sizes)
     # A round is a number of rounds of communication before it, and of rounds since: high and low bits.
-    read, written = (np.full(chunks, -_LOCAL, np.int64) for _ in range(2))
+    read, written = np.full((2, chunks), -_LOCAL, np.int64)
     rounds = np.zeros(t.size, np.int64)
     for n, count in enumerate(counts):
         s, d = slice(src[n], src[n] + count), slice(dst[n], dst[n] + count)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from wavefabric.collectives.arguments import ragged, whole
-from wavefabric.collectives.conditions import operation
+from wavefabric.collectives.conditions import COLLECTIVES, operation
 from wavefabric.collectives.formats.msccl.blocks import MOVE, MscclLimitExceeded, build_blocks
 from wavefabric.collectives.formats.msccl.check import check_algorithm
 from wavefabric.collectives.formats.msccl.format import (
@@ -19,7 +19,6 @@ from wavefabric.collectives.formats.msccl.format import (
     SLOTS,
     WAITED_BLOCK,
     MscclAlgorithm,
-    is_algorithm_name,
     write_algorithm,
 )
 from wavefabric.collectives.schedule import PROTOCOLS, Schedule
@@ -30,17 +29,8 @@ from wavefabric.files.text import write_text
 
 #: What MSCCL calls the collectives.
 _COLLS = {collective: coll for coll, collective in COLLS.items()}
-#: The letter of the buffer that is both input and output, of collectives in place.
-_IN_PLACE = {
-    "all-gather": "o",
-    "reduce-scatter": "i",
-    "all-reduce": "i",
-    "all-to-all": "",
-    "broadcast": "o",
-    "reduce": "i",
-    "gather": "i",
-    "scatter": "i",
-}
+#: Letters of names that the runtime's parser, which knows no entities, reads as they are.
+_LETTERS = "A-Za-z0-9 .,:;=()_+/-"
 
 
 def to_msccl(
@@ -52,7 +42,7 @@ def to_msccl(
     instances: int = 1,
     shared: bool | None = None,
 ) -> str:
-    """A schedule as an MSCCL algorithm.
+    """A schedule as an MSCCL algorithm (XML).
 
     Parameters
     ----------
@@ -68,12 +58,8 @@ def to_msccl(
         Cut every chunk in so many and move the parts on different channels at once: one thread block does
         not fill a fast link.
     shared : bool, optional
-        Whether one thread block sends to a peer and receives from it, instead of two. Two move data both
-        ways at once. By default one is used only where there would be too many blocks.
-
-    Returns
-    -------
-    str
+        Whether one thread block sends to a peer and receives from it, instead of two, which move data both
+        ways at once. By default only where two would be too many.
 
     Raises
     ------
@@ -85,13 +71,9 @@ def to_msccl(
     Notes
     -----
     In place: ``data`` of an all-gather or broadcast is the output, of an all-reduce, reduce or reduce-scatter
-    the input, which is overwritten on all GPUs. An all-to-all goes from input to output. Buffers for scratch
-    are laid one after the other in MSCCL's. Gather, scatter and others become ``custom``; the attributes
-    `collective` and `root`, which other readers pass over, tell `from_msccl` the first two.
-
-    There are no rounds in the format: a step waits for those of its GPU that wrote or read its chunks
-    before. All blocks do their steps in the order of the schedule, which therefore cannot hang, with any
-    number of slots.
+    the input, which is overwritten on all GPUs. An all-to-all goes from input to output; gather, scatter and
+    others become ``custom``. A step waits for those of its GPU that wrote or read its chunks before. All
+    blocks do their steps in the order of the schedule, which cannot hang with any number of slots.
 
     Examples
     --------
@@ -108,8 +90,8 @@ def to_msccl(
         raise InputError(f"proto: {proto!r}; allowed: {', '.join(PROTOCOLS)}")
     instances = whole("instances", instances, 1, CHANNELS)
     slots = whole("slots", slots, 1)
-    title = re.sub(r"[^A-Za-z0-9 .,:;=()_+/-]", "-", schedule.name)[:63] if name is None else name
-    if not is_algorithm_name(title):
+    title = re.sub(f"[^{_LETTERS}]", "-", schedule.name)[:63] if name is None else name
+    if not re.fullmatch(f"[{_LETTERS}]{{1,63}}", title):
         allowed = "1 to 63 letters, digits, spaces and . , : ; = ( ) _ + / -"
         raise InputError(f"name: {title[:80]!r}; allowed: {allowed}")
     verify(schedule)
@@ -139,13 +121,7 @@ def to_msccl(
 
 
 def save_msccl(path: str | Path, schedule: Schedule, force: bool = False, **options) -> Path:
-    """Write what `to_msccl` gives to a file, whole or not at all.
-
-    Raises
-    ------
-    InputError
-        As `to_msccl`; or if the file exists (without `force`), is a folder, or cannot be written.
-    """
+    """Write what `to_msccl` gives to a file, whole or not at all; `InputError` if it cannot be written."""
     return write_text(path, to_msccl(schedule, **options), "msccl", force)
 
 
@@ -156,7 +132,7 @@ def _check_sizes(schedule: Schedule, collective: str) -> None:
     used = [flat[m.src], flat[m.dst]]
     for held in (schedule.pre, schedule.post):
         used.append(np.array([schedule.sizes[b][r, c] for r, b, c in held], np.int64))
-    if collective in _IN_PLACE:
+    if collective in COLLECTIVES:
         used += [schedule.sizes[b].ravel() for b in range(2 if collective == "all-to-all" else 1)]
     sizes = np.unique(np.concatenate(used))
     if sizes.size > 1:
@@ -171,12 +147,12 @@ def _buffers(schedule: Schedule, collective: str) -> tuple[np.ndarray, np.ndarra
     """MSCCL's buffer of each of ours, the chunk of it that ours begins with, sizes of the three, in place."""
     begins = {b for _, b, _ in schedule.pre}
     ends = {b for _, b, _ in schedule.post}
-    letter = _IN_PLACE.get(collective, "")
-    inplace = bool(letter) or bool(begins & ends)
+    named = collective in COLLECTIVES and collective != "all-to-all"
+    inplace = named or bool(begins & ends)
     letters, shifts, sizes = [], [], [0, 0, 0]
     for b, table in enumerate(schedule.sizes):
-        if letter and b == 0:
-            to = "ios".index(letter)
+        if named and b == 0:
+            to = 1 if collective in ("all-gather", "broadcast") else 0
         elif b in begins | ends:
             to = 0 if inplace or b in begins else 1
         else:
@@ -201,11 +177,9 @@ def _moves(schedule: Schedule, letters: np.ndarray, shifts: np.ndarray, instance
         moves[f"{side}off"] = shifts[t[f"{side}_buffer"]] + t[f"{side}_chunk"]
     keys = ("round", "src", "dst", "srcbuf", "dstbuf", "reduce")
     moves = moves[np.lexsort((moves["srcoff"], *(moves[k] for k in reversed(keys))))]
-    follows = np.zeros(moves.size, bool)
     a, b = moves[:-1], moves[1:]
     same = [a[k] == b[k] for k in keys] + [a[k] + a["cnt"] == b[k] for k in ("srcoff", "dstoff")]
-    follows[1:] = np.logical_and.reduce(same)
-    first = np.flatnonzero(~follows)
+    first = np.flatnonzero(np.concatenate(([True], ~np.logical_and.reduce(same)))[: moves.size])
     joined = moves[first]
     joined["cnt"] = np.add.reduceat(moves["cnt"], first) if moves.size else 0
     parts = np.repeat(joined, instances)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import permutations
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
@@ -44,33 +45,24 @@ def read_nccl_xml(
     name : str
     alpha : float, optional
         s, which the file does not know; 0.7 us where there are NVLinks or xGMI links, else 10 us.
-    nvlinks : int, optional
-        NVLinks of each GPU to NVSwitches, for a file that names none.
-    sm : int, optional
-        Compute capability of the GPUs times ten, for the bandwidth of those. By default what the file says,
-        or 80.
+    nvlinks, sm : int, optional
+        NVLinks of each GPU to NVSwitches, for a file that names none; for their bandwidth the compute
+        capability of the GPUs times ten, by default what the file says, or 80.
 
     Returns
     -------
     Fabric
-        Its description says if the file names no direct links between GPUs.
-
         Rank r is the GPU of NCCL's rank r; without ranks, by host and bus id. Switches are CPUs (one a NUMA
-        node), PCIe bridges, NVSwitches as one node, and, of several hosts, network adapters and one
-        ``network`` that joins them all. What leads to no GPU is left out.
+        node), PCIe bridges, NVSwitches as one node a host (one for all if they are not seen as PCI devices,
+        as with NVLink between hosts), and, of several hosts, network adapters and one ``network`` that joins
+        them all. What leads to no GPU is left out. Bandwidths are those that NCCL and RCCL derive (see
+        `importers.bandwidths`). The description says if the file names no direct links between GPUs, as
+        files for virtual machines may, which name PCI devices alone.
 
     Raises
     ------
     InputError
         In one line: which element and attribute, what was given, what is allowed.
-
-    Notes
-    -----
-    Bandwidths are those that NCCL and RCCL derive (see `importers.bandwidths`). Files for virtual machines
-    may name no GPUs: PCI devices of class 0x03 or 0x12 are taken for them, and NVLinks are then not known.
-    NCCL adds a fifth to the PCIe traffic between GPUs on two Intel CPUs; here it is not added. NVSwitches are
-    one node a host, or one for all hosts if they are not seen as PCI devices (targets ``fffffff:ff:ff.0``),
-    as with NVLink between hosts.
     """
     if isinstance(source, str) and source.strip() and "<" not in source:
         source = Path(source)
@@ -108,7 +100,7 @@ class _Gpu:
     host: int
     bus: int
     rank: int | None
-    sm: int | None = None
+    sm: int
 
 
 @dataclass
@@ -142,13 +134,10 @@ class _Reader:
 
     def cpu(self, element: Element) -> None:
         host = self.hosts.setdefault(_number(element, "cpu", "host_hash", 0), len(self.hosts))
-        numa = _number(element, "cpu", "numaid")
-        where = f"cpu {numa}"
-        if not -1 <= numa < 1 << 16:
-            raise InputError(f"cpu numaid: {numa}; allowed: -1 to 65535")
+        numa = _number(element, "cpu", "numaid", least=-1, most=65535)
         cpu = self.node(f"CPU{numa}", host)
         arch, vendor = element.get("arch", "x86_64"), element.get("vendor", "")
-        numbers = (_number(element, where, key, 0) for key in ("familyid", "modelid"))
+        numbers = (_number(element, f"cpu {numa}", key, 0) for key in ("familyid", "modelid"))
         self.cpus[host, numa] = cpu, bandwidths.sockets(arch, vendor, *numbers)
         for place, child in enumerate(element):
             if child.tag == "pci":
@@ -157,58 +146,45 @@ class _Reader:
                 self.nic(child, cpu, f"NIC {place} on CPU{numa}", host, bandwidths.LOCAL)
 
     def pci(self, element: Element, parent: str, cpu: str, host: int) -> None:
-        bus = _bus(element, "pci", "busid")
-        where = f"pci {element.get('busid')}"
+        bus, name = _bus(element, "pci", "busid"), element.get("busid")
         if (host, bus) in self.devices:
-            raise InputError(f"pci busid: {element.get('busid')} given twice; allowed: each once")
+            raise InputError(f"pci busid: {name} given twice; allowed: each once")
         kind = element.get("class", "")  # without one, what is below it tells
         rate = re.match(r"\s*([0-9]{1,3}(?:\.[0-9])?)\s*GT/s", element.get("link_speed", ""))
-        lanes = _number(element, where, "link_width", 0)
-        if not 0 <= lanes <= 64:
-            raise InputError(f"{where} link_width: {lanes}; allowed: 0 to 64")
+        lanes = _number(element, f"pci {name}", "link_width", 0, least=0, most=64)
         bandwidth = bandwidths.pcie(float(rate[1]) if rate else None, lanes)
-        gpus = element.findall("gpu")
+        gpus, nic = element.findall("gpu"), element.find("nic")
         if gpus or (not self.named and kind.startswith(_GPU_CLASS)):
             self.device(gpus, parent, cpu, host, bus, bandwidth)
-            return
-        nic = element.find("nic")
-        if nic is not None:
-            self.nic(nic, parent, f"NIC {element.get('busid')}", host, bandwidth)
-            return
-        if kind.startswith((*_GPU_CLASS, _NIC_CLASS)):
-            return  # no GPU that takes part, no adapter that NCCL uses
-        bridge = self.node(f"PCI {element.get('busid')}", host)
-        self.devices[host, bus] = bridge
-        self.both(bridge, parent, bandwidth, "pcie")
-        for child in element:
-            if child.tag == "pci":
-                self.pci(child, bridge, cpu, host)
-            elif child.tag == "pcilink":
-                self.pcilinks.append((host, bus, child))
+        elif nic is not None:
+            self.nic(nic, parent, f"NIC {name}", host, bandwidth)
+        # Neither a GPU that takes part nor an adapter that NCCL uses is a bridge.
+        elif not kind.startswith((*_GPU_CLASS, _NIC_CLASS)):
+            bridge = self.devices[host, bus] = self.node(f"PCI {name}", host)
+            self.both(bridge, parent, bandwidth, "pcie")
+            for child in element:
+                if child.tag == "pci":
+                    self.pci(child, bridge, cpu, host)
+                elif child.tag == "pcilink":
+                    self.pcilinks.append((host, bus, child))
 
     def device(
         self, gpus: list[Element], parent: str, cpu: str, host: int, bus: int, bandwidth: float
     ) -> None:
         """One GPU, or several (MPS, partitions) that share the links of a device."""
-        taking = [g for g in gpus if "rank" in g.attrib] if any("rank" in g.attrib for g in gpus) else gpus
+        taking = [g for g in gpus if "rank" in g.attrib] or gpus or [Element("gpu")]
         name = f"GPU {bus:x} of host {host}"
         shared = self.node(f"GPU {bus:012x}", host) if len(taking) > 1 else None
-        for number in range(max(1, len(taking))):
-            rank = (
-                _number(taking[number], name, "rank") if taking and "rank" in taking[number].attrib else None
-            )
-            node = f"{name} part {number}"
+        for number, gpu in enumerate(taking):
+            rank = _number(gpu, name, "rank") if "rank" in gpu.attrib else None
             if len(self.gpus) >= _GPUS:
                 raise InputError(f"nccl topology: more than {_GPUS} GPUs; allowed: fewer")
-            sm = _number(taking[number], name, "sm", 0) or None if taking else None
-            self.gpus.append(_Gpu(node, host, bus, rank, sm))
+            node = f"{name} part {number}"
+            self.gpus.append(_Gpu(node, host, bus, rank, _number(gpu, name, "sm", 0)))
             if shared:
                 self.both(node, shared, bandwidths.LOCAL, "wire")
-        at = shared or self.gpus[-1].node
-        self.devices[host, bus] = at
+        at = self.devices[host, bus] = shared or self.gpus[-1].node
         self.both(at, parent, bandwidth, "pcie")
-        if not taking:
-            return
         self.amd = self.amd or "gcn" in taking[0].attrib
         for child in taking[0]:
             if child.tag == "nvlink":
@@ -233,46 +209,36 @@ class _Reader:
             # The same one may be listed under several CPUs.
             port = f"net {_number(net, 'net', 'dev')}" + (f" of host {host}" if host else "")
             self.nodes[port] = None
-            speed = (given if given > 0 else 10_000) / 8000 * 1e9
-            self.both(adapter, port, speed, "network")
-            self.ports[port] = speed
+            self.ports[port] = (given if given > 0 else 10_000) / 8000 * 1e9
+            self.both(adapter, port, self.ports[port], "network")
 
     def join(self) -> None:
         """Direct links, second paths between bridges, CPUs of a host, hosts."""
         gpus = {(g.host, g.bus) for g in self.gpus}
         for at, cpu, host, element, each in self.direct:
-            self.link(at, cpu, host, element, each, gpus)
+            what = element.tag
+            bandwidth = each * _number(element, what, "count", least=1, most=1024)
+            target = host, _bus(element, what, "target")
+            kind = element.get("tclass", _GPU_CLASS[0] if target in gpus else "")
+            if kind.startswith(_GPU_CLASS):
+                if self.devices.get(target, at) != at:
+                    self.links.append((at, self.devices[target], bandwidth, what))
+            elif kind == _CPU_CLASS:
+                self.both(at, cpu, bandwidth, what)
+            else:
+                everywhere = _VIRTUAL.fullmatch(element.get("target", ""))
+                self.switched(at, 0 if everywhere else host, bandwidth, what)
         for host, bus, element in self.pcilinks:
-            target = self.devices.get((host, _bus(element, "pcilink", "target")))
-            if target in self.nodes:
-                self.links.append((self.devices[host, bus], target, bandwidths.LOCAL, "pcie"))
-        for (host, numa), (cpu, speed) in self.cpus.items():
-            for (other_host, other), (target, _) in self.cpus.items():
-                if host == other_host and numa != other:
-                    self.links.append((cpu, target, speed, "qpi"))
+            other = self.devices.get((host, _bus(element, "pcilink", "target")))
+            if other in self.nodes:
+                self.links.append((self.devices[host, bus], other, bandwidths.LOCAL, "pcie"))
+        for ((host, _), (cpu, speed)), ((other, _), (target, _)) in permutations(self.cpus.items(), 2):
+            if host == other:
+                self.links.append((cpu, target, speed, "qpi"))
         if len(self.hosts) > 1:
             self.nodes["network"] = None
             for port, speed in self.ports.items():
                 self.both(port, "network", speed, "network")
-
-    def link(self, at: str, cpu: str, host: int, element: Element, each: float, gpus: set) -> None:
-        """Direct links of a GPU to one target, of so many B/s each; `gpus`: hosts and bus ids of GPUs."""
-        what = element.tag
-        count = _number(element, what, "count")
-        if not 1 <= count <= 1024:
-            raise InputError(f"{what} count: {count}; allowed: 1 to 1024")
-        bandwidth = count * each
-        target = _bus(element, what, "target")
-        other = self.devices.get((host, target))
-        kind = element.get("tclass", _GPU_CLASS[0] if (host, target) in gpus else "")
-        if kind.startswith(_GPU_CLASS):
-            if other is not None and other != at:
-                self.links.append((at, other, bandwidth, what))
-        elif kind == _CPU_CLASS:
-            self.both(at, cpu, bandwidth, what)
-        else:
-            everywhere = host == 0 or _VIRTUAL.fullmatch(element.get("target", ""))
-            self.switched(at, 0 if everywhere else host, bandwidth, what)
 
     def switched(self, at: str, host: int, bandwidth: float, what: str) -> None:
         """Links of a GPU to the NVSwitches of a host, which are one node."""
@@ -294,18 +260,11 @@ class _Reader:
     def fabric(self, name: str, alpha: float, nvlinks: int | None = None) -> Fabric:
         from wavefabric.fabric.io.files import check_connected
 
-        ranks = [g.rank for g in self.gpus]
-        if len(set(ranks)) == len(ranks) and None not in ranks:
-            ordered = sorted(self.gpus, key=lambda g: g.rank or 0)
-        else:
-            ordered = sorted(self.gpus, key=lambda g: (g.host, g.bus))
+        ranks = {g.rank for g in self.gpus}
+        known = len(ranks) == len(self.gpus) and None not in ranks
+        ordered = sorted(self.gpus, key=lambda g: (g.rank or 0,) if known else (g.host, g.bus))
         names = {g.node: f"GPU{r}" for r, g in enumerate(ordered)}
         kept = self._useful(set(names))
-        links = tuple(
-            Link(names.get(a, a), names.get(b, b), bandwidth, 0.0, kind)
-            for a, b, bandwidth, kind in self.links
-            if a in kept and b in kept
-        )
         hosts = f" on {len(self.hosts)} hosts" if len(self.hosts) > 1 else ""
         library = "RCCL" if self.amd else "NCCL"
         missing, chosen = "", "alpha is a choice"
@@ -315,9 +274,13 @@ class _Reader:
                 missing, chosen = "", f"{nvlinks} NVLinks a GPU to NVSwitches are assumed; {chosen}"
         fabric = Fabric(
             name=name,
-            gpus=tuple(names[g.node] for g in ordered),
+            gpus=tuple(names.values()),
             switches=tuple(n for n in self.nodes if n in kept),
-            links=links,
+            links=tuple(
+                Link(names.get(a, a), names.get(b, b), bandwidth, 0.0, kind)
+                for a, b, bandwidth, kind in self.links
+                if a in kept and b in kept
+            ),
             alpha=alpha,
             description=f"{len(ordered)} GPUs{hosts}, from an {library} topology file{missing}",
             source=f"bandwidths that {library} derives; {chosen}",
@@ -331,25 +294,30 @@ class _Reader:
         for a, b, _, _ in self.links:
             near[a].add(b)
             near[b].add(a)
-        ends = [n for n in self.nodes if len(near[n]) < 2]
-        while ends:
-            node = ends.pop()
-            for other in near.pop(node, ()):
-                near[other].discard(node)
-                if other not in gpus and len(near[other]) < 2:
-                    ends.append(other)
+        while ends := {n for n, others in near.items() if n not in gpus and len(others) < 2}:
+            near = {n: others - ends for n, others in near.items() if n not in ends}
         return set(near)
 
 
-def _number(element: Element, where: str, name: str, default: int | None = None) -> int:
+def _number(
+    element: Element,
+    where: str,
+    name: str,
+    default: int | None = None,
+    *,
+    least: int | None = None,
+    most: int | None = None,
+) -> int:
     """A whole number, decimal or hexadecimal, as NCCL reads it."""
-    value = element.get(name)
-    if value is None and default is not None:
+    if element.get(name) is None and default is not None:
         return default
     value = text_of(element, where, name).strip()
     if not _NUMBER.fullmatch(value):
         raise InputError(f"{where} {name}: {show(value)}; allowed: whole numbers")
-    return int(value, 16 if value[:2] in ("0x", "0X") else 10)
+    number = int(value, 16 if value[:2] in ("0x", "0X") else 10)
+    if least is not None and most is not None and not least <= number <= most:
+        raise InputError(f"{where} {name}: {number}; allowed: {least} to {most}")
+    return number
 
 
 def _bus(element: Element, where: str, name: str) -> int:

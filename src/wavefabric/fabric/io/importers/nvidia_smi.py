@@ -41,12 +41,9 @@ def read_topo(
     nvswitch : bool, optional
         Whether NVLinks end at NVSwitches rather than at the other GPU. By default they do if a GPU has not
         as many links as its row adds up to (18 in all of 9.0, 12 of 8.0, 6 of 7.0).
-    nvlink_bandwidth : float, optional
-        B/s of one NVLink and direction; what NCCL assumes by default (20 GB/s for 8.0, 20.6 GB/s for 9.0).
-    pcie_bandwidth : float, optional
-        B/s of each PCIe link; 12, 24 or 48 GB/s for GPUs before 8.0, of 8.x and from 9.0 by default.
-    socket_bandwidth : float, optional
-        B/s between sockets, and between host bridges of one; 16 GB/s by default.
+    nvlink_bandwidth, pcie_bandwidth, socket_bandwidth : float, optional
+        B/s of one NVLink and direction (by default what NCCL assumes), of each PCIe link (12, 24 or 48 GB/s
+        for GPUs before 8.0, of 8.x and from 9.0), between sockets, and between host bridges of one (16 GB/s).
     alpha : float, optional
         s; 0.7 us where there are NVLinks, else 10 us.
 
@@ -56,7 +53,7 @@ def read_topo(
         NV#: NVLinks; the rest is a tree that has the classes of the table: GPUs joined by PIX hang on one
         PCIe switch, by PXB on a tree of them, by PHB on a host bridge, by NODE on a CPU; CPUs are joined in
         pairs (SYS). Of a pair joined by NVLink the PCIe class is not shown: the NUMA affinity tells their
-        CPUs. Widths of links are not in the table, so all PCIe links are alike.
+        CPUs.
 
     Raises
     ------

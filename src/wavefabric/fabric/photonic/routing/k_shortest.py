@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from heapq import heappop, heappush
+
+import numpy as np
 
 from wavefabric.collectives.arguments import whole
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.tile_grid import Route, TileGrid, check_pairs, tile_grid
+from wavefabric.fabric.photonic.tile_grid import Route, TileGrid, check_pairs, tile_grid, trace
 
 
 def k_shortest(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[Route]:
@@ -28,44 +31,36 @@ def k_shortest(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[Route
     check_pairs(fabric, [(src, dst)])
     whole("k", k, 1)
     g = tile_grid(fabric)
-    away = _distances(g, dst)
-    first = _shortest(g, away, src, dst, frozenset(), frozenset())
+    (row, column), tiles = divmod(dst, g.columns), np.arange(g.tiles)
+    away = (abs(tiles // g.columns - row) + abs(tiles % g.columns - column)).tolist()
+    first = _shortest(g, away, src, dst, (), ())
     paths: list[Route] = []
     # Candidates: length, order of arrival, path, index of the tile at which it left its parent.
-    heap: list[tuple[int, int, Route, int]] = [] if first is None else [(len(first), 0, first, 0)]
-    seen = {path for _, _, path, _ in heap}
+    heap = [(len(first), 0, first, 0)]
+    seen = {first}
     while heap and len(paths) < k:
         _, _, path, split = heappop(heap)
         paths.append(path)
-        if len(paths) == k:
-            break
-        for at in range(split, len(path) - 1):
+        for at in range(split, len(path) - 1 if len(paths) < k else 0):
             root = path[: at + 1]
-            used = frozenset(other[at + 1] for other in paths if other[: at + 1] == root)
-            spur = _shortest(g, away, path[at], dst, frozenset(path[:at]), used)
-            if spur is not None:
-                candidate = root[:-1] + spur
-                if candidate not in seen:
-                    seen.add(candidate)
-                    heappush(heap, (len(candidate), len(seen), candidate, at))
+            used = {other[at + 1] for other in paths if other[: at + 1] == root}
+            spur = _shortest(g, away, path[at], dst, root[:-1], used)
+            candidate = root[:-1] + spur
+            if spur and candidate not in seen:
+                seen.add(candidate)
+                heappush(heap, (len(candidate), len(seen), candidate, at))
     return paths
 
 
-def _distances(g: TileGrid, dst: int) -> list[int]:
-    """Edges from each tile to `dst` on the whole grid."""
-    row, column = divmod(dst, g.columns)
-    return [abs(t // g.columns - row) + abs(t % g.columns - column) for t in range(g.tiles)]
-
-
 def _shortest(
-    g: TileGrid, away: list[int], src: int, dst: int, tiles: frozenset[int], first: frozenset[int]
-) -> Route | None:
-    """A shortest path that avoids some tiles, and does not begin with a step to a tile of `first`.
+    g: TileGrid, away: list[int], src: int, dst: int, tiles: Collection[int], first: Collection[int]
+) -> Route:
+    """A shortest path that avoids some tiles, and does not begin with a step to a tile of `first`; or ().
 
     A* with the distance on the whole grid: every step brings the path nearer, or makes it two longer. So two
     stacks do for a queue.
     """
-    parent = {src: src}
+    parent: dict[int, int] = {}
     done = set(tiles)
     near, far = [(src, src)], []
     while near or far:
@@ -77,11 +72,8 @@ def _shortest(
         done.add(tile)
         parent[tile] = before
         if tile == dst:
-            path = [dst]
-            while path[-1] != src:
-                path.append(parent[path[-1]])
-            return tuple(reversed(path))
+            return trace(parent, src, dst)
         for step in g.neighbours[tile]:
             if step not in done and not (tile == src and step in first):
                 (near if away[step] < away[tile] else far).append((step, tile))
-    return None
+    return ()

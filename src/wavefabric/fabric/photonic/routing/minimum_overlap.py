@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.tile_grid import Pair, Route, TileGrid, edge_loads, tile_grid
+from wavefabric.fabric.photonic.tile_grid import (
+    Pair,
+    Route,
+    TileGrid,
+    edge_loads,
+    route_edges,
+    tile_grid,
+    trace,
+)
 
 _INFEASIBLE = 2
 
@@ -91,31 +99,18 @@ def _solve(g: TileGrid, pairs, low: int, high: int, time_limit: float) -> tuple[
 
 
 def _paths(g: TileGrid, pairs, flows: np.ndarray) -> list[Route]:
-    """Counts of circuits taken apart into one simple path a pair."""
-    row = {s: i for i, s in enumerate(np.unique([s for s, _ in pairs]).tolist())}
-    entries = [range(g.indptr[t], g.indptr[t + 1]) for t in range(g.tiles)]
+    """Counts of circuits taken apart into one simple path a pair, the shortest that is left."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order
+
+    row = {s: i for i, s in enumerate(sorted({s for s, _ in pairs}))}
+    entry = np.zeros(g.capacity.size, np.int64)
+    entry[g.edge] = np.arange(g.edge.size)
     paths = []
     for s, d in pairs:
-        left = flows[row[s]]
-        path, edges = _walk(g, entries, left, s, d)
-        left[edges] -= 1
+        left = csr_array((flows[row[s]], g.indices, g.indptr), shape=(g.tiles, g.tiles), copy=True)
+        left.eliminate_zeros()
+        path = trace(breadth_first_order(left, s)[1], s, d)
+        flows[row[s], entry[route_edges(g.columns, path)]] -= 1
         paths.append(path)
     return paths
-
-
-def _walk(g: TileGrid, entries, left: np.ndarray, src: int, dst: int) -> tuple[Route, list[int]]:
-    """A shortest path over edges with circuits left, and the entries of its edges."""
-    came: dict[int, tuple[int, int]] = {src: (src, -1)}
-    queue = [src]
-    for tile in queue:
-        for e in entries[tile]:
-            step = int(g.indices[e])
-            if left[e] > 0 and step not in came:
-                came[step] = (tile, e)
-                queue.append(step)
-    path, edges = [dst], []
-    while path[-1] != src:
-        tile, e = came[path[-1]]
-        path.append(tile)
-        edges.append(e)
-    return tuple(reversed(path)), edges

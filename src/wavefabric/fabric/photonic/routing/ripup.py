@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.tile_grid import Route, TileGrid, flat_edges, route_edges, tile_grid
+from wavefabric.fabric.photonic.tile_grid import Route, TileGrid, flat_edges, route_edges, tile_grid, trace
 
 #: Passes in which all routes over overloaded edges are laid again, and paths searched in all.
 _PASSES, _SEARCHES = 20, 6000
@@ -33,10 +33,7 @@ class CheapestPaths:
 
         self._graph.data[:] = price[self.grid.edge]
         far, before = dijkstra(self._graph, indices=src, return_predecessors=True)
-        path = [dst]
-        while path[-1] != src:
-            path.append(int(before[path[-1]]))
-        return tuple(reversed(path)), float(far[dst])
+        return trace(before, src, dst), float(far[dst])
 
 
 def ripup(

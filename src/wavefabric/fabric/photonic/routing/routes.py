@@ -15,7 +15,6 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound
 from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
 from wavefabric.fabric.photonic.routing.ripup import ripup
-from wavefabric.fabric.photonic.routing.xy import xy, xy_overlap
 from wavefabric.fabric.photonic.tile_grid import Pair, Route, check_pairs, edge_loads, tile_grid
 
 if TYPE_CHECKING:
@@ -55,33 +54,19 @@ def route(
 ) -> Routing:
     """A route for each pair of tiles, such that few share an edge, and a lower bound on the overlap.
 
-    Parameters
-    ----------
-    fabric : PhotonicFabric
-    pairs : iterable of (int, int)
-        Source and destination; every pair once.
-    method : str
-        ``"xy"``: along the row first, or for all along the column first if that is better.
-        ``"shortest"``: the first that Yen's algorithm yields.
-        ``"random"``: one of the `k` shortest simple paths at random.
-        ``"ripup"``: row–column routes; those over the busiest edges are laid again (`ripup`).
-        ``"exact"``: the least overlap as an integer program (`minimum_overlap`), within `time_limit`.
-        ``"auto"``: row–column routes if they reach the lower bound or no edge has fewer waveguides than
-        routes: they are shortest, so no others take less time. Else what takes least time of these, ripup,
-        and exact if that is small enough.
-    seed : int
-        Of random choices.
-    k : int
-    time_limit : float
-        s, of the solver.
-    budget : LinkBudget, optional
-        ``"auto"`` counts what wavelengths carry by it, up to the fabric's `laser_bandwidth`. By default that
-        over any route.
+    Methods:
 
-    Raises
-    ------
-    InputError
-        For an unknown method or tiles out of range.
+    - ``"xy"``: along the row first, or for all along the column first if that is better.
+    - ``"shortest"``: the first that Yen's algorithm yields.
+    - ``"random"``: one of the `k` shortest simple paths at random.
+    - ``"ripup"``: row–column routes; those over the busiest edges are laid again (`ripup`).
+    - ``"exact"``: the least overlap as an integer program (`minimum_overlap`), within `time_limit` s.
+    - ``"auto"``: row–column routes if they reach the lower bound or no edge has fewer waveguides than routes:
+      they are shortest, so no others take less time. Else what takes least time of these, ripup, and exact if
+      that is small enough. Wavelengths carry what `budget` says, up to the fabric's `laser_bandwidth`; by
+      default that over any route.
+
+    Every pair (source, destination) is given once. `InputError` for an unknown method or tiles out of range.
 
     Examples
     --------
@@ -99,62 +84,60 @@ def route(
     begin = time.perf_counter()
     checked = check_pairs(fabric, pairs)
     bound = overlap_bound(fabric, checked)
-    if method == "shortest":
-        shortest = [k_shortest(fabric, s, d, 1)[0] for s, d in checked]
-        made = _routing(fabric, checked, shortest, bound, "shortest")
-    elif method == "random":
-        made = _routing(fabric, checked, random_routes(fabric, checked, k, seed), bound, "random")
-    else:
-        straight = _straight(fabric, checked, bound)
-        made = _improve(fabric, straight, method, seed=seed, time_limit=time_limit, budget=budget)
-    return replace(made, seconds=time.perf_counter() - begin)
+    if method in ("shortest", "random"):
+        routes = random_routes(fabric, checked, k if method == "random" else 1, seed)
+        return _routing(fabric, checked, routes, bound, method, begin)
+    ways = {"xy": False, "xy, column first": True}
+    lines = {name: [xy(fabric, s, d, turned) for s, d in checked] for name, turned in ways.items()}
+    both = [_routing(fabric, checked, routes, bound, name, begin) for name, routes in lines.items()]
+    straight = min(both, key=lambda routing: routing.overlap)
+    if method == "xy" or (method == "auto" and (straight.certified or straight.set_ups == 1)):
+        return straight
+    candidates = [straight]
+    if not straight.certified:
+        relaid = ripup(fabric, checked, straight.routes, bound, seed=seed)
+        candidates.append(_routing(fabric, checked, relaid, bound, "ripup", begin))
+    best = min(candidates, key=lambda routing: routing.overlap)
+    small = len({s for s, _ in checked}) * len(fabric.edges()) <= _SMALL
+    if method == "exact" or (method == "auto" and small and not best.certified):
+        from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
+
+        routes, bound = minimum_overlap(fabric, checked, best.routes, bound, time_limit)
+        best = _routing(fabric, checked, routes, bound, "exact", begin)
+        candidates.append(best)
+    if method == "auto":
+        best = min(candidates, key=lambda one: (_time(fabric, one, budget), one.overlap))
+    seconds = time.perf_counter() - begin
+    return replace(best, bound=bound, certified=best.overlap == bound, seconds=seconds)
+
+
+def xy(fabric: PhotonicFabric, src: int, dst: int, column_first: bool = False) -> Route:
+    """The shortest route with at most one turn: along the row of `src` first, or along its column.
+
+    Examples
+    --------
+    >>> from wavefabric.fabric.photonic.fabric import PhotonicFabric
+    >>> wafer = PhotonicFabric("w", 4, 4, 4, 4, 16, None, 28e9, 8, 8, 0.7e-6, 3.7e-6)
+    >>> xy(wafer, 1, 11), xy(wafer, 1, 11, column_first=True)
+    ((1, 2, 3, 7, 11), (1, 5, 9, 10, 11))
+    """
+    columns = fabric.columns
+    row, column = divmod(src, columns)
+    last_row, last_column = divmod(dst, columns)
+    corner = last_row * columns + column if column_first else row * columns + last_column
+    route: Route = ()
+    for a, b in ((src, corner), (corner, dst)):
+        if a != b:
+            step = 1 if a // columns == b // columns else columns
+            route += tuple(range(a, b, step if b > a else -step))
+    return (*route, dst)
 
 
 def random_routes(fabric: PhotonicFabric, pairs: Iterable[Pair], k: int, seed: int) -> list[Route]:
     """For each pair one of its k shortest simple paths, all equally likely."""
     rng = np.random.default_rng(seed)
-    routes = []
-    for s, d in pairs:
-        paths = k_shortest(fabric, s, d, k)
-        routes.append(paths[int(rng.integers(len(paths)))])
-    return routes
-
-
-def _straight(fabric: PhotonicFabric, pairs: list[Pair], bound: int) -> Routing:
-    column_first = xy_overlap(fabric, pairs, True) < xy_overlap(fabric, pairs)
-    routes = [xy(fabric, s, d, column_first) for s, d in pairs]
-    return _routing(fabric, pairs, routes, bound, "xy, column first" if column_first else "xy")
-
-
-def _improve(
-    fabric: PhotonicFabric,
-    straight: Routing,
-    method: str,
-    *,
-    seed: int,
-    time_limit: float,
-    budget: LinkBudget | None,
-) -> Routing:
-    """What `method` makes of row–column routes."""
-    pairs, best = list(straight.pairs), straight
-    if method == "xy" or (method == "auto" and (straight.certified or straight.set_ups == 1)):
-        return straight
-    if not best.certified:
-        routes = ripup(fabric, pairs, best.routes, best.bound, seed=seed)
-        relaid = _routing(fabric, pairs, routes, best.bound, "ripup")
-        best = relaid if relaid.overlap < best.overlap else best
-    small = len({s for s, _ in pairs}) * len(fabric.edges()) <= _SMALL
-    candidates = [straight, best]
-    if method == "exact" or (method == "auto" and small and not best.certified):
-        from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
-
-        routes, bound = minimum_overlap(fabric, pairs, best.routes, best.bound, time_limit)
-        best = _routing(fabric, pairs, routes, bound, "exact")
-        candidates.append(best)
-    if method != "auto":
-        return best
-    fastest = min(candidates, key=lambda one: (_time(fabric, one, budget), one.overlap))
-    return replace(fastest, bound=best.bound, certified=fastest.overlap == best.bound)
+    found = (k_shortest(fabric, s, d, k) for s, d in pairs)
+    return [paths[int(rng.integers(len(paths)))] for paths in found]
 
 
 def _time(fabric: PhotonicFabric, routing: Routing, budget: LinkBudget | None) -> float:
@@ -167,8 +150,9 @@ def _time(fabric: PhotonicFabric, routing: Routing, budget: LinkBudget | None) -
     return routing.set_ups / slowest if slowest else np.inf
 
 
-def _routing(fabric: PhotonicFabric, pairs, routes, bound: int, method: str) -> Routing:
+def _routing(fabric: PhotonicFabric, pairs, routes, bound: int, method: str, begin: float) -> Routing:
     loads = edge_loads(fabric, routes) if routes else np.zeros(1, np.int64)
     overlap, used = int(loads.max(initial=0)), np.flatnonzero(loads)
     set_ups = int(np.ceil(loads[used] / tile_grid(fabric).capacity[used]).max(initial=1))
-    return Routing(tuple(pairs), tuple(routes), overlap, bound, overlap == bound, method, 0.0, set_ups)
+    seconds = time.perf_counter() - begin
+    return Routing(tuple(pairs), tuple(routes), overlap, bound, overlap == bound, method, seconds, set_ups)

@@ -29,20 +29,26 @@ struct Layout {
 
 extern __shared__ unsigned char shared_bytes[];
 
-// out = matrix p. Four outputs a thread share one read of p.
 __device__ __forceinline__ void product(int out_rows, int in_rows, const REAL* matrix, const REAL* p,
                                         REAL* out)
 {
+    // Four outputs a thread share one read of p.
     for (int c = threadIdx.y; c < out_rows; c += 4 * WARPS) {
-        REAL acc[4] = {};
+        REAL acc0 = 0, acc1 = 0, acc2 = 0, acc3 = 0;
+        const int c1 = min(c + WARPS, out_rows - 1);
+        const int c2 = min(c + 2 * WARPS, out_rows - 1);
+        const int c3 = min(c + 3 * WARPS, out_rows - 1);
         for (int d = 0; d < in_rows; ++d) {
             const REAL v = p[d * LANES + threadIdx.x];
-#pragma unroll
-            for (int k = 0; k < 4; ++k) acc[k] += matrix[min(c + k * WARPS, out_rows - 1) * in_rows + d] * v;
+            acc0 += matrix[c * in_rows + d] * v;
+            acc1 += matrix[c1 * in_rows + d] * v;
+            acc2 += matrix[c2 * in_rows + d] * v;
+            acc3 += matrix[c3 * in_rows + d] * v;
         }
-#pragma unroll
-        for (int k = 0; k < 4; ++k)
-            if (c + k * WARPS < out_rows) out[(c + k * WARPS) * LANES + threadIdx.x] = acc[k];
+        out[c * LANES + threadIdx.x] = acc0;
+        if (c + WARPS < out_rows) out[c1 * LANES + threadIdx.x] = acc1;
+        if (c + 2 * WARPS < out_rows) out[c2 * LANES + threadIdx.x] = acc2;
+        if (c + 3 * WARPS < out_rows) out[c3 * LANES + threadIdx.x] = acc3;
     }
 }
 

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from wavefabric.collectives.synthesis.circuits.resources import FreeWavelengths, RoutedNetwork
 from wavefabric.collectives.synthesis.deadline import Deadline
 from wavefabric.collectives.synthesis.demand import ChunkDemand, Demand, Move
-from wavefabric.collectives.synthesis.edge_colouring import colours
-from wavefabric.collectives.synthesis.ring import ring_moves
+from wavefabric.collectives.synthesis.graphs import colours, ring_moves
 from wavefabric.collectives.synthesis.search import MovePlan, Way, ordered_plan
+from wavefabric.collectives.synthesis.wavelengths import FreeWavelengths, RoutedNetwork
 
 
 def known(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Iterator[MovePlan]:
@@ -41,7 +40,7 @@ def direct(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Mov
             able = [s for s in sorted(chunk.have) if (s, d) in net.routes]
             if not able:
                 return None
-            s = min(able, key=lambda s: (load[s], _hops(net, s, d)))
+            s = min(able, key=lambda s: (load[s], net.hops(s, d)))
             load[s] += 1
             wanted.append((number, s, d))
     wanted = [wanted[i] for i in rng.permutation(len(wanted))]
@@ -50,7 +49,7 @@ def direct(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Mov
     free: dict[int, FreeWavelengths] = defaultdict(lambda: FreeWavelengths(net))
     ways: dict[Move, Way] = {}
     # Long routes first: they have the least choice.
-    for c, (number, s, d) in sorted(zip(colour, wanted, strict=True), key=lambda x: -_hops(net, *x[1][1:])):
+    for c, (number, s, d) in sorted(zip(colour, wanted, strict=True), key=lambda x: -net.hops(*x[1][1:])):
         stop.check()
         way = free[c // at_once].take(s, d, 1 << c % at_once)
         if way is None:
@@ -71,20 +70,18 @@ def relayed(demand: Demand, net: RoutedNetwork, stop: Deadline) -> MovePlan | No
     if max(sends.values(), default=0) * demand.ranks <= 2 * sum(sends.values()):
         return None
     load: Counter[int] = Counter()
-    first: list[ChunkDemand] = []
-    second: list[ChunkDemand] = []
+    halves: list[tuple[ChunkDemand, ChunkDemand]] = []
     for chunk in demand.chunks:
         if len(chunk.have) > 1 or len(chunk.need) < 2:
-            first.append(ChunkDemand(chunk.have, frozenset()))
-            second.append(chunk)
+            halves.append((ChunkDemand(chunk.have, frozenset()), chunk))
             continue
         by = min(sorted(chunk.need | chunk.have), key=lambda rank: load[rank])
         load[by] += 1
-        first.append(ChunkDemand(chunk.have, frozenset({by}) - chunk.have))
-        second.append(ChunkDemand(frozenset({by}), chunk.need - {by}))
+        first = ChunkDemand(chunk.have, frozenset({by}) - chunk.have)
+        halves.append((first, ChunkDemand(frozenset({by}), chunk.need - {by})))
     if not load:
         return None
-    scatter, gather = (direct(Demand(demand.ranks, tuple(c)), net, 0, stop) for c in (first, second))
+    scatter, gather = (direct(Demand(demand.ranks, c), net, 0, stop) for c in zip(*halves, strict=True))
     if scatter is None or gather is None:
         return None
     ways = dict(zip(scatter.moves, scatter.ways, strict=True))
@@ -96,17 +93,19 @@ def relayed(demand: Demand, net: RoutedNetwork, stop: Deadline) -> MovePlan | No
 def ring(demand: Demand, net: RoutedNetwork, stop: Deadline) -> MovePlan | None:
     """Every chunk both ways round a ring of neighbours, if each rank has chunks that all others need."""
     at_once = net.network.at_once
-    pairs = [pair for pair in net.routes if _hops(net, *pair) == 1]
+    pairs = [pair for pair in net.routes if net.hops(*pair) == 1]
     moves = ring_moves(demand, pairs, max(1, at_once // 2), at_once > 1, stop)
+    if moves is None:
+        return None
     free: dict[int, FreeWavelengths] = defaultdict(lambda: FreeWavelengths(net))
     ways: dict[Move, Way] = {}
-    for move in moves or ():
+    for move in moves:
         stop.check()
         way = free[move[0]].take(move[2], move[3])
         if way is None:
             return None
         ways[move] = way
-    return None if moves is None else ordered_plan(ways, "ring of neighbours")
+    return ordered_plan(ways, "ring of neighbours")
 
 
 def greedy(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> MovePlan | None:
@@ -147,7 +146,7 @@ def _greedy_round(
             return False
         for i, number in enumerate(wanted[d]):
             able = [s for s in holders[number] if free.sends[s] and (s, d) in net.routes]
-            for s in sorted(able, key=lambda s: (_hops(net, s, d), -free.sends[s]))[:4]:
+            for s in sorted(able, key=lambda s: (net.hops(s, d), -free.sends[s]))[:4]:
                 way = free.take(s, d)
                 if way is not None:
                     sent[number, s, d] = way
@@ -164,8 +163,3 @@ def _greedy_round(
                 left.append(d)
         queue = left
     return sent
-
-
-def _hops(net: RoutedNetwork, s: int, d: int) -> int:
-    """Edges of the shortest route of a pair."""
-    return len(net.routes[s, d][0][0])

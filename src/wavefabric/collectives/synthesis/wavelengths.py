@@ -24,8 +24,7 @@ class RoutedNetwork:
     """
 
     def __init__(self, network: OpticalNetwork, deadline: float = math.inf):
-        self.network = network
-        stop = Deadline(deadline)
+        self.network, stop = network, Deadline(deadline)
         number: dict[Edge, int] = {}
         sends: dict[int, set[int]] = defaultdict(set)
         receives: dict[int, set[int]] = defaultdict(set)
@@ -42,6 +41,8 @@ class RoutedNetwork:
                 numbered.setdefault((s, d), []).append((tuple(edges), tuple(route)))
         self.waveguides = [network.waveguides_of(a, b) for a, b in number]
         self.wide = [w >= min(len(sends[e]), len(receives[e])) for e, w in enumerate(self.waveguides)]
+        #: Whether waveguides never run out.
+        self.all_wide = all(self.wide)
         #: Of each pair the routes that can be used, shortest first.
         self.routes: dict[Edge, list[Route]] = {}
         for pair, routes in numbered.items():
@@ -51,20 +52,17 @@ class RoutedNetwork:
         #: Circuits that each edge carries in a round.
         self.capacity = {e: w * network.lasers for e, w in zip(number, self.waveguides, strict=True)}
 
-    @property
-    def all_wide(self) -> bool:
-        """Whether waveguides never run out."""
-        return all(self.wide)
+    def hops(self, s: int, d: int) -> int:
+        """Edges of the shortest route of a pair."""
+        return len(self.routes[s, d][0][0])
 
     def one_route_a_pair(self) -> OpticalNetwork:
         """The same network with a shortest route of each pair, of fewest turns, along rows first.
 
         Where tiles are numbered row by row, that is dimension-order routing, which uses edges evenly.
         """
-        chosen = {
-            pair: (min((tiles for _, tiles in routes), key=_turns),) for pair, routes in self.routes.items()
-        }
-        return replace(self.network, routes=chosen)
+        ways = {pair: (min((tiles for _, tiles in r), key=_turns),) for pair, r in self.routes.items()}
+        return replace(self.network, routes=ways)
 
     def narrow(self, edges: Iterable[int]) -> tuple[int, ...]:
         """Those of some edges that are not wide, in order."""
@@ -110,11 +108,6 @@ class FreeWavelengths:
                 self._occupy(src, dst, bit, edges)
                 return bit.bit_length() - 1, tiles
         return None
-
-    def fits(self, src: int, dst: int, wavelength: int, tiles: tuple[int, ...]) -> bool:
-        """Set up one certain circuit; False if something it needs is not free."""
-        routes = [route for route in self.net.routes.get((src, dst), ()) if route[1] == tiles]
-        return self.take(src, dst, 1 << wavelength, routes) is not None
 
     def _occupy(self, src: int, dst: int, bit: int, edges: tuple[int, ...]) -> None:
         self.lasers[src] &= ~bit

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
-from wavefabric.acoustics.recording.delivery import Delivery
-from wavefabric.acoustics.recording.gather import RankParts, broadcast
+from wavefabric.acoustics.recording.delivery import Delivery, RankParts, broadcast
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 
 SAMPLES, SHAPE = 23, (12, 10, 9)

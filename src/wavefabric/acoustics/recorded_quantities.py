@@ -1,0 +1,109 @@
+"""What a run can record: one table that sensors, the recorder, result files, pictures and the CLI go by.
+
+Names are k-Wave's, plus the time-averaged acoustic intensity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:  # the command line makes its options of this table: it loads no NumPy
+    import numpy as np
+
+#: SI unit and meaning of what a name begins with.
+FIELDS = {"p": ("Pa", "pressure"), "u": ("m/s", "particle velocity"), "I": ("W/m^2", "acoustic intensity")}
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """Over the recorded time steps, kept on the device.
+
+    ``update(kernels, kept, values)`` takes in the values of a step, in place; with array operations alone it
+    runs on every device. ``finish(kept, rows)`` makes of it, on the host, the result of so many steps.
+    """
+
+    update: Callable[[Any, Any, Any], Any]
+    start: float = 0.0  # what ``kept`` is filled with
+    double: bool = False  # kept in double precision whatever that of the run
+    finish: Callable[[np.ndarray, int], np.ndarray] = lambda kept, rows: kept
+
+
+@dataclass(frozen=True)
+class RecordedQuantity:
+    """A quantity: a value a step and point of the sensor, one a point, or one a point of the whole domain."""
+
+    kind: Literal["series", "points", "field"]
+    text: str
+    statistic: Statistic | None = None
+
+
+_MAX = Statistic(lambda kernels, kept, values: kernels.accumulate(kept, 0, values), -math.inf)
+_MIN = Statistic(lambda kernels, kept, values: kernels.accumulate(kept, 1, values), math.inf)
+# Squares are summed in double precision: a long run adds small numbers to large ones.
+_RMS = Statistic(
+    lambda kernels, kept, values: kernels.accumulate(kept, 2, values),
+    double=True,
+    finish=lambda kept, rows: (kept / rows) ** 0.5,
+)
+
+_SERIES = RecordedQuantity("series", "at each time step")
+_EVERYWHERE = {
+    "max_all": RecordedQuantity("field", "largest over time, whole domain", _MAX),
+    "min_all": RecordedQuantity("field", "smallest over time, whole domain", _MIN),
+    "final": RecordedQuantity("field", "after the last step, whole domain"),
+}
+_AT_POINTS = {
+    "rms": RecordedQuantity("points", "root mean square over time", _RMS),
+    "max": RecordedQuantity("points", "largest over time", _MAX),
+    "min": RecordedQuantity("points", "smallest over time", _MIN),
+}
+
+#: Of the vectors u and I all components are recorded: ``u_max`` is ``ux_max``, ``uy_max``(, ``uz_max``).
+QUANTITIES: dict[str, RecordedQuantity] = {
+    "p_raw": _SERIES,
+    **{f"p_{kind}": quantity for kind, quantity in (_AT_POINTS | _EVERYWHERE).items()},
+    "u_raw": _SERIES,
+    "u_non_staggered_raw": RecordedQuantity("series", "at each time step, brought to the pressure's points"),
+    **{f"u_{kind}": quantity for kind, quantity in (_AT_POINTS | _EVERYWHERE).items()},
+    "I_raw": _SERIES,
+    "I_avg": RecordedQuantity("points", "mean over time"),
+}
+#: What k-wave-python calls ``u``, where ours is its ``u_staggered``.
+_STAGGERED = RecordedQuantity("series", "at each time step, half a spacing and half a step off the pressure")
+
+
+def is_local(name: str) -> bool:
+    """Whether a quantity is recorded at the sensor."""
+    return QUANTITIES[name].kind != "field"
+
+
+def meaning(name: str) -> str:
+    """What a quantity is: ``pressure, largest over time``."""
+    return f"{FIELDS[name[0]][1]}, {QUANTITIES[name].text}"
+
+
+def components(name: str, axes: str) -> list[str]:
+    """Names of the arrays of a quantity: p_max; ux, uy of u_raw; Ix_avg, Iy_avg of I_avg."""
+    stem = name.removesuffix("_raw")
+    return [stem] if stem[0] == "p" else [stem[0] + axis + stem[1:] for axis in axes]
+
+
+def quantity_of(array: str) -> RecordedQuantity | None:
+    """The quantity that an array is (a component) of, ``ux_max`` or ``p/1`` (a box); None for other names."""
+    stem = array.partition("/")[0]
+    if stem[:1] in ("u", "I") and stem[1:2] in ("x", "y", "z"):
+        stem = stem[0] + stem[2:]
+    elif stem[:1] != "p":
+        return None
+    return _STAGGERED if stem == "u_staggered" else QUANTITIES.get(stem) or QUANTITIES.get(f"{stem}_raw")
+
+
+def describe(array: str) -> tuple[str, str]:
+    """SI unit and meaning of a recorded array."""
+    quantity = quantity_of(array)
+    unit, field = FIELDS[array[0]]
+    along = f" along {array[1]}" if array[0] != "p" else ""
+    return unit, f"{field}{along} {_SERIES.text if quantity is None else quantity.text}"

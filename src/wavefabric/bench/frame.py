@@ -1,0 +1,76 @@
+"""What benchmarks share: checks of their options, the frame of a result, rows of tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from wavefabric.device import Device
+from wavefabric.errors import InputError
+from wavefabric.execution import measure, report
+from wavefabric.execution.ranks import Ranks
+
+Triple = tuple[int, int, int]
+
+
+def silent(line: str) -> None:
+    """Progress that nobody sees."""
+
+
+def check_words(key: str, given: Iterable[str], allowed: Iterable[str]) -> None:
+    """Refuse a word that is not one of those allowed."""
+    for word in given:
+        if word not in (words := list(allowed)):
+            raise InputError(f"{key}: {word!r} given; allowed: {', '.join(words)}")
+
+
+def check_range(key: str, value: float, least: float, most: float = float("inf"), unit: str = "") -> None:
+    """Refuse a number outside a range."""
+    if not least <= value <= most:
+        allowed = f"{least} or more" if most == float("inf") else f"{least} to {most}"
+        raise InputError(f"{key}: {value}{unit} given; allowed: {allowed}{unit}")
+
+
+def check_step(step: float) -> None:
+    """Refuse a step (m) that is no length."""
+    if not 0 < step < float("inf"):
+        raise InputError(f"step: {step} m given; allowed: a positive length")
+
+
+def calls(device: Device, work: Callable[[], Any], sample_ms: float) -> int:
+    """How many calls make a sample long enough for the clock."""
+    first = measure.milliseconds(device, work, 1)[0]
+    return min(200, math.ceil(sample_ms / max(first, 1e-3)))
+
+
+def result_of(ranks: Ranks, benchmark: str, cases: list[dict[str, Any]], **facts: Any) -> dict[str, Any]:
+    """The result of a benchmark over ranks: its facts and cases, transports that are missing, the machine."""
+    frame = {"benchmark": benchmark, "ranks": ranks.size, **facts, "cases": cases}
+    return frame | {"unavailable": ranks.unavailable, "machine": ranks.machine()}
+
+
+def left_over(result: dict[str, Any]) -> list[str]:
+    """Lines below the tables: what was left out, and transports that could not be used."""
+    return [f"left out: {line}" for line in result.get("left_out", ())] + report.unavailable(result)
+
+
+def rows(cases: Iterable[dict[str, Any]], *cells: str) -> list[list[str]]:
+    """A row a case, with a cell for each format, such as ``{ms:.3g}``; ``{via}`` is the transport's name."""
+    return [
+        [cell.format(**case, via=report.transport_name(case.get("transport", ""))) for cell in cells]
+        for case in cases
+    ]
+
+
+def grouped(cases: Sequence[dict[str, Any]], *keys: str) -> dict[Any, list[dict[str, Any]]]:
+    """Cases by the value of a key, or by those of several."""
+    groups: dict[Any, list[dict[str, Any]]] = {value: [] for value in report.distinct(cases, *keys)}
+    for case in cases:
+        groups[case[keys[0]] if len(keys) == 1 else tuple(case[key] for key in keys)].append(case)
+    return groups
+
+
+def percent(share: float | None) -> str:
+    """A share as a whole percentage."""
+    return "-" if share is None else f"{share * 100:.0f} %"

@@ -1,0 +1,278 @@
+"""The commands of `wavefabric bench`: for each argument of a benchmark its option, and how that is read."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import make_dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from wavefabric.cli.common.measure import RankedOptions, RankSession, show_measurement
+from wavefabric.cli.common.options import check_choice, check_range, option, options, register
+from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
+from wavefabric.cli.common.show import StatusLine
+from wavefabric.errors import InputError
+
+app = typer.Typer()
+
+
+@options()
+class Shown:
+    """What every benchmark prints and writes."""
+
+    as_json: bool = option("Print all numbers as JSON and nothing else.", "--json", default=False)
+    output: Path | None = option(
+        "Folder for the picture and the numbers (JSON). \\[default: .]", "--output", "-o"
+    )
+    plot: bool | None = option(
+        "Draw the picture. \\[default: yes; with --json if --output is given]", "--plot/--no-plot"
+    )
+
+
+@options()
+class Local:
+    """Options of every benchmark of one process."""
+
+    device: str = option("auto, cpu, cuda or cuda:K.", default="auto")
+    threads: int | None = option("CPU threads. \\[default: all]")
+
+
+class Argument(NamedTuple):
+    """Of ``run``: its type and option on the command line, and how what is given there is read."""
+
+    type: Any
+    field: Any
+    read: Callable[[Any], Any]
+
+    def value(self, given: Any) -> Any:
+        """For ``run``; an option that may be repeated gives a list."""
+        if isinstance(given, list):
+            return [self.read(each) for each in given]
+        return None if given is None else self.read(given)
+
+
+def _same(given: Any) -> Any:
+    return given
+
+
+def _arg(type: Any, help: str, default: Any = None, read: Any = _same, name: str = "") -> Argument:
+    return Argument(type, option(help, *[name] * bool(name), default=default), read)
+
+
+def _benchmark(name: str, base: type, help: str, *, least: int = 2, **arguments: Argument) -> None:
+    """Add the command of `wavefabric.bench.NAME`; `least`: ranks that it needs."""
+    fields = [(key, each.type, copy.copy(each.field)) for key, each in arguments.items()]
+    group = make_dataclass(name, fields, bases=(Shown, base), frozen=True, kw_only=True)
+
+    def command(asked) -> None:
+        given = {key: each.value(getattr(asked, key)) for key, each in arguments.items()}
+        if "factor" in given:
+            given["sizes"] = _sizes(given["sizes"], given.pop("factor"))
+        given = {key: value for key, value in given.items() if value is not None}
+        module = import_module(f"wavefabric.bench.{name.replace('-', '_')}")
+        if base is Local:
+            with StatusLine(asked.as_json) as say:
+                result = module.run(**given, device=asked.device, threads=asked.threads, progress=say)
+            show_measurement(module, result, asked.as_json, asked.output, asked.plot)
+            return
+        with RankSession(asked, asked.as_json, least) as session:
+            result = module.run(session.ranks, **given, progress=session.say)
+            session.show(module, result, asked.output, asked.plot)
+
+    command.__doc__, command.__annotations__ = help, {"asked": group}
+    register(app, name, command, all_ranks=True)
+
+
+def parse_case(text: str) -> tuple[int, ...]:
+    """Rows and log2 of samples: ``30x21``, ``30x2^21``."""
+    return parse_shape(text.replace("2^", ""), "--case", "rows x log2 of samples, such as 30x21", (2,))
+
+
+def parse_points(text: str) -> tuple[int, ...]:
+    """Points along x, y and z: ``N`` or ``NXxNYxNZ``."""
+    points = parse_shape(text, "--size", "N or NXxNYxNZ, such as 128 or 256x128x128", (1, 3))
+    return points * (3 // len(points))
+
+
+def parse_blocks(text: str) -> tuple[int, ...]:
+    """Blocks along x, y and z: ``1x2x2``."""
+    return parse_shape(text, "--grid", "blocks along x, y and z, such as 1x2x2", (3,))
+
+
+def parse_overlaps(text: str) -> list[int]:
+    """Whole numbers from 1 with commas between."""
+    words = parse_list(text)
+    if not words or not all(word.isdecimal() and int(word) for word in words):
+        raise InputError(f"--overlaps: {text!r} given; allowed: whole numbers from 1, comma between")
+    return [int(word) for word in words]
+
+
+def parse_media(text: str) -> list[str]:
+    """One medium, or both."""
+    from wavefabric.bench.ultrasound_cases import MEDIA
+
+    check_choice("--medium", text, (*MEDIA, "both"))
+    return list(MEDIA) if text == "both" else [text]
+
+
+def _integrators(text: str) -> list[str]:
+    from wavefabric.optics.propagation.integrators import INTEGRATORS
+
+    return list(INTEGRATORS) if text == "all" else parse_list(text)
+
+
+def _length(text: str) -> float:
+    from wavefabric.units import quantity
+
+    return quantity(text, "m", "--step")
+
+
+def _patterns(text: str) -> list[str] | None:
+    return None if text == "all" else parse_list(text)
+
+
+def _sizes(text: str | None, factor: int) -> list[int] | None:
+    return None if text is None else parse_sizes(text, "--sizes", factor if ":" in text else None)
+
+
+def _eight(key: str) -> Callable[[int], int]:
+    def check(points: int) -> int:
+        check_range(key, points, 8, float("inf"), "8 points or more")
+        return points
+
+    return check
+
+
+def _both(text: str) -> list[str]:
+    return ["double", "single"] if text == "both" else [text]
+
+
+_Text, _Texts, _MEDIUM = str | None, list[str] | None, "homogeneous, heterogeneous, or both."
+_SAMPLES = "Samples of each time; the median counts."
+_REPEATS = _arg(int, _SAMPLES, 5)
+_SIZE = _arg(
+    _Text, "Points of the whole grid, N or NXxNYxNZ. \\[default: by device]", None, parse_points, "--size"
+)
+_CASES = (
+    "Rows x log2 of samples, e.g. 30x21; may be repeated. "
+    "\\[default: 2x17 and 30x15 on a CPU, 30x21 on a GPU]"
+)
+_GRIDS = "Blocks along x, y and z; may be repeated. \\[default: all along z, and even]"
+_BYTES = (
+    "Bytes from rank to rank: least:most, or with commas between; K, M, G are powers of 1024. "
+    "\\[default: 64K:4M on CPUs, 64K:1G on GPUs]"
+)
+_MEDIA = _arg(str, _MEDIUM, "homogeneous", parse_media, "--medium")
+_PRECISION = _arg(str, "single or double.", "single")
+_OVERLAP = _arg(int, "Points on each side of a block.", 16)
+_PLAIN = "--plain/--no-plain"
+
+_benchmark(
+    "fibre-step",
+    Local,
+    "Cost of one step: time, FFT share, passes over the data, memory; against bare FFTs and plain RK4IP.",
+    cases=_arg(_Texts, _CASES, None, parse_case, "--case"),
+    precisions=_arg(str, "double, single, or both.", "both", _both, "--precision"),
+    integrators=_arg(str, "Names, comma between, or all.", "rk4ip,strang", _integrators),
+    step=_arg(str, "Step; changes the error, not the time.", "100 m", _length),
+    repeats=_arg(int, _SAMPLES, 15),
+    error_steps=_arg(int, "Steps after which complex64 is compared; 0: not.", 100),
+    plain=_arg(bool, "Time a plain NumPy/CuPy RK4IP too (ten fields).", True, name=_PLAIN),
+)
+_benchmark(
+    "fibre-scaling",
+    RankedOptions,
+    "Time of a step when the modes are split over ranks, over that of a step on one.",
+    modes_per_rank=_arg(int, "Spatial modes of a rank.", 15),
+    log2_n=_arg(int | None, "log2 of the samples a row. \\[default: CPU 12, GPU 21]", name="--log2n"),
+    steps=_arg(int, "Steps in a sample.", 150),
+    exchanges=_arg(
+        str, "What travels: dense, factored, comma between.", "dense,factored", parse_list, "--exchange"
+    ),
+    step=_arg(str, "Step; does not change the time.", "100 m", _length),
+    repeats=_arg(int, _SAMPLES, 3),
+)
+_benchmark(
+    "exchange",
+    RankedOptions,
+    "Bandwidth, latency and correctness of every transport, in the manner of nccl-tests.",
+    patterns=_arg(str, "ping, ring, halo, all-gather, all-to-all, comma between, or all.", "all", _patterns),
+    sizes=_arg(_Text, _BYTES),
+    factor=_arg(int, "From one size to the next of least:most.", 4),
+    repeats=_REPEATS,
+    peaks=_arg(bool, "Give shares of bandwidths measured on H200.", False),
+)
+_benchmark(
+    "ultrasound-step",
+    Local,
+    "Cost of one ultrasound time step: time against bare 3-D transforms, passes over the data, memory.",
+    sizes=_arg(
+        _Texts,
+        "Points, N or NXxNYxNZ; may be repeated. \\[default: 128 on a CPU, 256 and 512 on a GPU]",
+        None,
+        parse_points,
+        "--size",
+    ),
+    media=_arg(str, _MEDIUM, "both", parse_media, "--medium"),
+    precision=_PRECISION,
+    repeats=_arg(int, "Rounds; medians count.", 15),
+    plain=_arg(bool, "Time stages of whole-array transforms too.", True, name=_PLAIN),
+    peer=_arg(Path | None, "kspaceFirstOrder-OMP or -CUDA, to be run on the same problems."),
+)
+_benchmark(
+    "ultrasound-breakdown",
+    RankedOptions,
+    "Where a step of the local decomposition spends its time: compute, pack, exchange, idle; by overlap.",
+    shape=_SIZE,
+    overlaps=_arg(str, "Points, comma between.", "2,4,8,16,32", parse_overlaps),
+    grids=_arg(_Texts, _GRIDS, None, parse_blocks, "--grid"),
+    media=_MEDIA,
+    precision=_PRECISION,
+    repeats=_REPEATS,
+)
+_WEAK = "Weak: a rank owns so many points cubed. \\[default: 48, GPU 512]"
+_STRONG = "Strong: so many points cubed together. \\[default: 64, GPU 1024]"
+_FROM = "JSON of a run on other ranks, shown with this one; may be repeated."
+_benchmark(
+    "ultrasound-scaling",
+    RankedOptions,
+    "Owned points a second and rank, of grids that grow with the ranks and of one that does not.",
+    least=1,
+    block=_arg(int | None, _WEAK, None, _eight("--block")),
+    total=_arg(int | None, _STRONG, None, _eight("--total")),
+    kinds=_arg(str, "weak, strong, comma between.", "weak,strong", parse_list),
+    forms=_arg(str, "local, global, comma between.", "local,global", parse_list),
+    media=_MEDIA,
+    overlap=_OVERLAP,
+    precision=_PRECISION,
+    repeats=_REPEATS,
+    earlier=_arg(list[Path] | None, _FROM, name="--from"),
+)
+_PLACES = "identity, reversed, round-robin, such as 0-2-1-3, comma between; or all."
+_benchmark(
+    "ultrasound-cuts",
+    RankedOptions,
+    "A step of one grid in every cut into blocks, and with the blocks on other devices.",
+    shape=_SIZE,
+    placements=_arg(str, _PLACES, "identity,round-robin", parse_list),
+    medium=_arg(str, _MEDIUM, "homogeneous"),
+    overlap=_OVERLAP,
+    precision=_PRECISION,
+    repeats=_REPEATS,
+)
+_GRID = "Points of the whole grid, N or NXxNYxNZ; may be repeated."
+_benchmark(
+    "local-vs-global",
+    RankedOptions,
+    "A step of the global decomposition over one of the local, by size and transport.",
+    sizes=_arg(_Texts, _GRID, None, parse_points, "--size"),
+    media=_MEDIA,
+    overlap=_OVERLAP,
+    grid=_arg(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks),
+    precision=_PRECISION,
+    repeats=_REPEATS,
+)

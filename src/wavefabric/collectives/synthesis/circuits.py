@@ -1,0 +1,260 @@
+"""Whether so many rounds of circuits suffice (LUMORPH, Algorithm 1): without wavelengths, then with them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from wavefabric.collectives.synthesis import deadline as clock
+from wavefabric.collectives.synthesis.bounds import Bound, circuit_bound, cut_bound
+from wavefabric.collectives.synthesis.deadline import Deadline, OutOfTime, check
+from wavefabric.collectives.synthesis.demand import Demand, Move
+from wavefabric.collectives.synthesis.graphs import colours
+from wavefabric.collectives.synthesis.known_circuits import known
+from wavefabric.collectives.synthesis.model import Model, SendVariables
+from wavefabric.collectives.synthesis.problem import OpticalNetwork
+from wavefabric.collectives.synthesis.search import (
+    MovePlan,
+    Progress,
+    Search,
+    Way,
+    no_time_to_begin,
+    ordered_plan,
+)
+from wavefabric.collectives.synthesis.solve import TOO_MANY, decide
+from wavefabric.collectives.synthesis.wavelengths import FreeWavelengths, Route, RoutedNetwork
+
+#: What a proof that rests on routes says of itself.
+GIVEN = "for the routes given"
+#: Seconds for a try with one route a pair, and for the wavelengths of one round whose circuits are known.
+_SINGLE, _ONE_ROUND = 2.0, 10.0
+#: Source, destination and round of circuits.
+Circuits = tuple[int, int, int]
+#: A circuit wanted in a round: source, destination and route, if it was chosen.
+Wanted = tuple[int, int, Route | None]
+
+
+class CircuitSearch(Search):
+    """The fewest rounds of circuits over an optical network."""
+
+    unit = "round"
+    unreachable = "routes: some rank cannot get what it needs; allowed: routes that join the ranks"
+
+    def __init__(self, demand: Demand, network: OpticalNetwork, deadline: float, say: Progress):
+        try:
+            self.net = RoutedNetwork(network, deadline)
+        except OutOfTime:
+            raise no_time_to_begin() from None
+        self._single: RoutedNetwork | None = None
+        super().__init__(demand, deadline, say)
+
+    def lower_bound(self) -> Bound:
+        """One by lasers is preferred, as it does not depend on routes."""
+        network, until = self.net.network, clock.share(self.deadline, 1 / 4)
+        by_lasers = circuit_bound(self.demand, network.at_once)
+        by_edges = cut_bound(self.demand, self.net.capacity, shared=network.shared, until=until)
+        if by_edges[0] > by_lasers[0]:
+            return by_edges[0], f"{by_edges[1]}, {GIVEN}"
+        return by_lasers
+
+    def known(self, stop: Deadline) -> Iterator[MovePlan]:
+        return known(self.demand, self.net, stop)
+
+    def time_for_known(self) -> float:
+        return 1.0 if self.too_large(self.lower) else 1 / 4
+
+    def too_large(self, rounds: int) -> bool:
+        chunks = sum(1 if c.direct else self.demand.ranks for c in self.demand.chunks if c.need)
+        routes = sum(len(routes) for routes in self.net.routes.values())
+        lasers = 0 if self.net.all_wide else self.net.network.lasers
+        return rounds * (chunks * self.demand.ranks + routes * lasers) > TOO_MANY
+
+    def decide(self, rounds: int, until: float, say: Progress) -> MovePlan | str | None:
+        answer = None
+        if not self.net.all_wide and any(len(routes) > 1 for routes in self.net.routes.values()):
+            # Fewer routes make for an easier model; only yes is an answer.
+            soon = clock.share(until, 1 / 4, _SINGLE)
+            try:
+                self._single = self._single or RoutedNetwork(self.net.one_route_a_pair(), soon)
+                answer = self.decide_over(self._single, rounds, soon, say)
+            except OutOfTime:
+                pass
+        if not isinstance(answer, MovePlan):
+            answer = self.decide_over(self.net, rounds, until, say)
+        if isinstance(answer, MovePlan):
+            self._check(answer)
+        return answer
+
+    def decide_over(
+        self, net: RoutedNetwork, rounds: int, until: float, say: Progress
+    ) -> MovePlan | str | None:
+        """The answer over these routes; a model that cannot be written down by `until` raises `OutOfTime`."""
+        say("without wavelengths")
+        model, sends = self._sends(net, rounds, until)
+        circuits = count_circuits(model, net, sends.sent)
+        answer = decide(model, until if net.all_wide else clock.share(until, 1 / 2, 600.0))
+        if answer.feasible is False:
+            everywhere = net.all_wide and len(net.routes) == net.network.ranks * (net.network.ranks - 1)
+            return f"{answer.solver}, without wavelengths" + ("" if everywhere else f", {GIVEN}")
+        if answer.values is not None:
+            chosen = {
+                key: [route for column, route in options for _ in range(int(answer.values[column]))]
+                for key, options in circuits.items()
+            }
+            plan = _with_wavelengths(net, sends.moves(answer.values), chosen, answer.solver, until)
+            if plan is not None:
+                return plan
+        if net.all_wide or clock.now() >= until:
+            return None
+        say("with wavelengths")
+        model, sends = self._sends(net, rounds, until)
+        z = tell_apart(model, net, sends.sent)
+        answer = decide(model, until)
+        if answer.feasible is False:
+            return f"{answer.solver}, with wavelengths, {GIVEN}"
+        if answer.values is None:
+            return None
+        ways = _ways(z, answer.values)
+        return ordered_plan(
+            {m: ways[m[2], m[3], m[0]].pop() for m in sends.moves(answer.values)}, answer.solver
+        )
+
+    def _sends(self, net: RoutedNetwork, rounds: int, until: float) -> tuple[Model, SendVariables]:
+        model = Model(until)
+        sends = SendVariables(model, self.demand, net.routes, rounds, forward=False)
+        sends.hint(self.best.moves)
+        return model, sends
+
+    def _check(self, plan: MovePlan) -> None:
+        free = [FreeWavelengths(self.net) for _ in range(plan.rounds)]
+        for (r, _, s, d), (wavelength, tiles) in zip(plan.moves, plan.ways, strict=True):
+            routes = [route for route in self.net.routes[s, d] if route[1] == tiles]
+            if free[r].take(s, d, 1 << wavelength, routes) is None:
+                raise RuntimeError(f"{plan.method}: a circuit from {s} to {d} in round {r} does not fit")
+
+
+def count_circuits(
+    model: Model, net: RoutedNetwork, sent: Mapping[Circuits, list[int]]
+) -> dict[Circuits, list[tuple[int, Route]]]:
+    """Add the relaxation to a model: lasers, photodiodes and edges are counts, wavelengths have no names.
+
+    f circuits go s → d on route i in round r; Σ_c y = Σ_i f. At most `at_once` leave and reach a rank in a
+    round, and W L are on an edge. Where waveguides never run out the relaxation is exact (Kőnig).
+    """
+    circuits: dict[Circuits, list[tuple[int, Route]]] = {}
+    loads: dict[tuple, list[int]] = defaultdict(list)
+    at_once = net.network.at_once
+    for (s, d, r), columns in sent.items():
+        routes = net.distinct_routes(s, d)
+        if () not in routes:
+            most = min(at_once, sum(model.upper[c] for c in columns))
+            options = circuits[s, d, r] = [(model.variable(most), route) for route in routes.values()]
+            for (column, _), edges in zip(options, routes, strict=True):
+                for e in edges:
+                    loads["edge", e, r].append(column)
+            model.equal(columns, [column for column, _ in options])
+            columns = [column for column, _ in options]
+        loads["send", s, r] += columns
+        loads["receive", d, r] += columns
+    for (what, n, _), columns in loads.items():
+        model.limit(columns, net.waveguides[n] * net.network.lasers if what == "edge" else at_once)
+    return circuits
+
+
+def tell_apart(
+    model: Model, net: RoutedNetwork, circuits: Mapping[Circuits, int | list[int]]
+) -> dict[Circuits, list[tuple[int, Way]]]:
+    """Add wavelengths to a model, for numbers of circuits or the variables that add up to them.
+
+    z circuits go s → d on route i and wavelength λ in round r; Σ_c y = Σ_{i,λ} z. A laser (4) and a
+    photodiode (5) are used at most once a round, a wavelength on an edge at most W times (6). Circuits of one
+    pair are interchangeable, so which of them carries which chunk is left open.
+    """
+    z: dict[Circuits, list[tuple[int, Way]]] = {}
+    loads: dict[tuple, list[int]] = defaultdict(list)
+    network = net.network
+    for (s, d, r), number in circuits.items():
+        options = z[s, d, r] = []
+        routes: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for edges, tiles in net.routes[s, d]:
+            routes.setdefault(net.narrow(edges), tiles)
+        for narrow, tiles in routes.items():
+            for wavelength in range(network.lasers):
+                column = model.variable()
+                options.append((column, (wavelength, tiles)))
+                loads["laser", s, wavelength, r].append(column)
+                loads["photodiode", d, wavelength, r].append(column)
+                for e in narrow:
+                    loads["edge", e, wavelength, r].append(column)
+        columns = [c for c, _ in options]
+        if isinstance(number, int):
+            model.row(columns, number, number)
+        else:
+            model.equal(number, columns)
+        if network.at_once < network.lasers:
+            loads["send", s, 0, r] += columns
+            loads["receive", d, 0, r] += columns
+    for (what, n, _, _), columns in loads.items():
+        if what == "edge":
+            room = net.waveguides[n]
+        else:
+            room = 1 if what in ("laser", "photodiode") else network.at_once
+        model.limit(columns, room)
+    return z
+
+
+def _ways(z: dict[Circuits, list[tuple[int, Way]]], values: np.ndarray) -> dict[Circuits, list[Way]]:
+    """The wavelengths and routes of circuits."""
+    return {key: [way for column, way in options if values[column]] for key, options in z.items()}
+
+
+def _with_wavelengths(
+    net: RoutedNetwork, moves: list[Move], routes: dict[Circuits, list[Route]], solver: str, until: float
+) -> MovePlan | None:
+    """Wavelengths for circuits that were only counted, round by round."""
+    of_round: dict[int, dict[Move, Wanted]] = defaultdict(dict)
+    for r, number, s, d in moves:
+        of_round[r][r, number, s, d] = s, d, routes[s, d, r].pop() if routes.get((s, d, r)) else None
+    chosen: dict[Move, Way] = {}
+    how = "edge colouring"
+    for _, wanted in sorted(of_round.items()):
+        circuits = list(wanted.values())
+        ways = _first_fit(net, circuits, 20, until)
+        if ways is None:
+            how, model = "a question a round", Model(until)
+            z = tell_apart(model, net, Counter((s, d, 0) for s, d, _ in circuits))
+            values = decide(model, min(until, clock.now() + _ONE_ROUND)).values
+            if values is None:
+                return None
+            left = _ways(z, values)
+            ways = [left[s, d, 0].pop() for s, d, _ in circuits]
+        chosen.update(zip(wanted, ways, strict=True))
+    return ordered_plan(chosen, f"{solver}, wavelengths by {how}")
+
+
+def _first_fit(net: RoutedNetwork, wanted: Sequence[Wanted], tries: int, until: float) -> list[Way] | None:
+    """Wavelengths and routes of circuits of one round, in their order; None if none were found.
+
+    First the colours of the multigraph of sources and destinations, which fit lasers and photodiodes, and
+    often edges too. Then each circuit on the first wavelength that is free, in several orders.
+    """
+    ranks = net.network.ranks
+    colour = colours([(s, d) for s, d, _ in wanted], ranks, ranks, Deadline(until))
+    rng = np.random.default_rng(0)
+    for attempt in range(tries):
+        check(until)
+        free = FreeWavelengths(net)
+        order = range(len(wanted)) if attempt < 2 else rng.permutation(len(wanted))
+        ways: dict[int, Way] = {}
+        for i in map(int, order):
+            s, d, route = wanted[i]
+            routes = None if route is None or attempt else [route]
+            way = free.take(s, d, 1 << colour[i] if attempt < 2 else -1, routes)
+            if way is None:
+                break
+            ways[i] = way
+        if len(ways) == len(wanted):
+            return [ways[i] for i in range(len(wanted))]
+    return None

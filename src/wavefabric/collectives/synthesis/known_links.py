@@ -1,0 +1,353 @@
+"""Schedules over electrical links found without a solver, and what links can carry in a step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from wavefabric.collectives.synthesis.deadline import Deadline
+from wavefabric.collectives.synthesis.demand import FAR, Demand, Move, distances, useful
+from wavefabric.collectives.synthesis.graphs import colours, ring_moves
+from wavefabric.collectives.synthesis.problem import Edge, Links
+from wavefabric.collectives.synthesis.search import MovePlan
+
+#: Chunks times ranks beyond which nothing greedy is tried: memory.
+_ENTRIES = 1 << 28
+#: Moves beyond which no all-to-all is looked for, and ranks beyond which no translations are.
+_MOVES, _RANKS = 1 << 21, 512
+_PASSES = 4
+
+
+class StepCapacity:
+    """What links, and groups of links, can still carry in a step of so many rounds."""
+
+    def __init__(self, links: Links, rounds: int):
+        self.links = {link: n * rounds for link, n in links.capacity.items()}
+        self.groups = [n * rounds for _, n in links.groups]
+        self.of_link: dict[Edge, list[int]] = defaultdict(list)
+        for i, (members, _) in enumerate(links.groups):
+            for link in members:
+                self.of_link[link].append(i)
+
+    def take(self, link: Edge) -> bool:
+        """Use a link for a chunk, if there is room."""
+        groups = self.of_link.get(link, ())
+        if self.links.get(link, 0) < 1 or any(self.groups[i] < 1 for i in groups):
+            return False
+        self.links[link] -= 1
+        for i in groups:
+            self.groups[i] -= 1
+        return True
+
+
+def fits(moves: Sequence[Move], links: Links, rounds: Sequence[int] = ()) -> bool:
+    """Whether moves keep to the capacities of steps of so many rounds; by default of one round each."""
+    rounds = rounds or [1] * (1 + max((m[0] for m in moves), default=-1))
+    steps = [StepCapacity(links, r) for r in rounds]
+    return all(m[0] < len(steps) and steps[m[0]].take((m[2], m[3])) for m in moves)
+
+
+def known(demand: Demand, links: Links, stop: Deadline, attempts: int) -> Iterator[MovePlan]:
+    """Schedules of one round a step, the promising ones first; `OutOfTime` when `stop` has passed."""
+    seeds, spread = range(attempts), "shortest ways, farthest first"
+    tries = [
+        ("a ring", lambda: ring(demand, links, stop)),
+        ("an open shop of translations", lambda: open_shop(demand, links, stop)),
+        *((spread, lambda n=n: farthest_first(demand, links, n, stop)) for n in seeds),
+        *(("greedy steps", lambda n=n: greedy(demand, links, (), n, stop)) for n in seeds),
+    ]
+    for method, attempt in tries:
+        moves = attempt()
+        if moves is not None:
+            yield MovePlan(moves, method)
+
+
+def ring(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:
+    """Every chunk both ways round a ring of links, a round a step."""
+    for width in range(max(links.capacity.values(), default=0), 0, -1):
+        wide = [link for link in links.usable if links.capacity[link] >= width]
+        moves = ring_moves(demand, wide, width, True, stop)
+        if moves is not None and fits(moves, links):
+            return moves
+    return None
+
+
+def greedy(
+    demand: Demand, links: Links, rounds: Sequence[int], seed: int, stop: Deadline
+) -> list[Move] | None:
+    """Step by step as many chunks as links carry, rare ones first, each nearer to a rank that needs it.
+
+    Steps take `rounds` rounds, and one each after those. None if some rank cannot be reached.
+    """
+    if len(demand.chunks) * demand.ranks > _ENTRIES:
+        return None
+    rng = np.random.default_rng(seed)
+    hops = distances(demand.ranks, links.usable)
+    has, needs = np.zeros((2, len(demand.chunks), demand.ranks), bool)
+    for number, chunk in enumerate(demand.chunks):
+        has[number, sorted(chunk.have)] = True
+        needs[number, sorted(chunk.need)] = True
+    moves: list[Move] = []
+    step = 0
+    while (needs & ~has).any():
+        room = StepCapacity(links, rounds[step] if step < len(rounds) else 1)
+        sent = _greedy_step(room, links, hops, has, needs & ~has, rng, stop)
+        if not sent:
+            return None
+        for number, s, d in sent:
+            moves.append((step, number, s, d))
+            has[number, d] = True
+        step += 1
+    return useful(demand, moves)
+
+
+def _greedy_step(
+    room: StepCapacity, links: Links, hops, has, missing, rng, stop: Deadline
+) -> list[tuple[int, int, int]]:
+    """Chunk, source and destination of what one step sends."""
+    copies, pairs = has.sum(axis=1), links.usable
+    wanted: list[tuple] = []
+    for number in np.flatnonzero(missing.any(axis=1)).tolist():
+        nearest = hops[has[number]].min(axis=0)
+        # nearer[d]: how many that miss the chunk would be nearer to it if d had it.
+        nearer = ((hops < nearest) & missing[number] & (hops < FAR)).sum(axis=1)
+        stop.check()
+        for s, d in pairs:
+            if has[number, s] and not has[number, d] and nearer[d]:
+                rank = (not missing[number, d], copies[number] - nearer[d], rng.random())
+                wanted.append((*rank, number, s, d))
+    taken: set[tuple[int, int]] = set()
+    sent = []
+    for _, _, _, number, s, d in sorted(wanted):
+        if (number, d) not in taken and room.take((s, d)):
+            taken.add((number, d))
+            sent.append((number, s, d))
+    return sent
+
+
+def open_shop(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:
+    """The same from every rank, over links that look alike from every rank: rings, tori, hypercubes.
+
+    Ranks are numbers of one or more digits, and links and demand depend on the digitwise difference alone
+    (Cayley graphs of Abelian groups). Then a difference v is a job: shortest paths of links that sum to v,
+    done at once by all ranks. As links may be taken in any order, jobs and links are an open shop of unit
+    operations, whose least time is the largest load of a link or length of a job: an edge colouring.
+
+    The best over all digits that fit. On a k-ary n-cube (a hypercube is a binary one) the steps are as few as
+    links allow where chunks halfway round a ring can go either way evenly. Hypercubes: Johnsson & Ho 1989,
+    doi:10.1109/12.29465; Edelman 1991, J. Parallel Distrib. Comput. 11, 328. Open shops: Gonzalez & Sahni
+    1976, doi:10.1145/321978.321985.
+    """
+    chunks = _direct_chunks(demand)
+    n = demand.ranks
+    if not chunks or n > _RANKS:
+        return None
+    capacity, wanted = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
+    for link, most in links.capacity.items():
+        capacity[link] = most
+    for pair, numbers in chunks.items():
+        wanted[pair] = len(numbers)
+    best: list[Move] | None = None
+    for sizes in _factorisations(n):
+        add = _digitwise_sums(sizes)
+        if not (_invariant(capacity, add) and _invariant(wanted, add)):
+            continue
+        moves = _translated(chunks, wanted[0], capacity[0], add, stop)
+        if moves is not None and (best is None or moves[-1][0] < best[-1][0]):
+            best = moves
+    return best if best is not None and fits(best, links) else None
+
+
+def _direct_chunks(demand: Demand) -> dict[Edge, list[int]] | None:
+    """Chunks of each (source, destination); None if one has several sources or destinations."""
+    chunks: dict[Edge, list[int]] = defaultdict(list)
+    for number, chunk in enumerate(demand.chunks):
+        if chunk.need:
+            if not chunk.direct:
+                return None
+            chunks[min(chunk.have), min(chunk.need)].append(number)
+    return chunks
+
+
+def _factorisations(n: int) -> Iterator[tuple[int, ...]]:
+    """All ordered products of numbers from 2."""
+    if n == 1:
+        yield ()
+    for first in range(2, n + 1):
+        if n % first == 0:
+            for rest in _factorisations(n // first):
+                yield (first, *rest)
+
+
+def _digitwise_sums(sizes: Sequence[int]) -> np.ndarray:
+    """Digitwise sums of numbers with digits of these sizes, the last fastest: shape (n, n)."""
+    n = int(np.prod(sizes))
+    sums = np.zeros((n, n), np.int64)
+    stride = 1
+    for size in reversed(sizes):
+        digit = np.arange(n) // stride % size
+        sums += (digit[:, None] + digit) % size * stride
+        stride *= size
+    return sums
+
+
+def _invariant(table: np.ndarray, add: np.ndarray) -> bool:
+    """Whether entries (r, r + v) are the same for all r."""
+    rows = np.arange(len(table))
+    if (table[1, add[1]] != table[0]).any():
+        return False
+    return bool((table[rows[:, None], add] == table[0]).all())
+
+
+def _translated(
+    chunks: dict[Edge, list[int]], wanted: np.ndarray, capacity: np.ndarray, add: np.ndarray, stop: Deadline
+) -> list[Move] | None:
+    """The open shop for one meaning of r + v; `wanted`, `capacity`: of each difference."""
+    n = len(add)
+    links = [int(g) for g in np.flatnonzero(capacity)]
+    hops = distances(n, [(r, int(add[r, g])) for r in range(n) for g in links])[0]
+    jobs = [int(v) for v in np.flatnonzero(wanted) for _ in range(wanted[v])]
+    if any(hops[v] >= FAR for v in jobs) or n * int(hops[jobs].sum()) > _MOVES:
+        return None
+    # Operations of a wide link are shared out to as many narrow ones.
+    first = dict(zip(links, np.cumsum([0, *capacity[links][:-1]]).tolist(), strict=True))
+    done: dict[int, int] = defaultdict(int)
+    operations = []
+    for job, path in enumerate(_paths_of_differences(jobs, links, capacity, add, hops, stop)):
+        for g in path:
+            operations.append((job, g, first[g] + done[g] % int(capacity[g])))
+            done[g] += 1
+    when = colours([(j, m) for j, _, m in operations], len(jobs), int(capacity.sum()), stop)
+    order: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for (job, g, _), t in zip(operations, when, strict=True):
+        order[job].append((t, g))
+    moves: list[Move] = []
+    sent: dict[int, int] = defaultdict(int)
+    for job, v in enumerate(jobs):
+        here = np.arange(n)
+        numbers = [chunks[r, int(d)][sent[v]] for r, d in enumerate(add[:, v])]
+        sent[v] += 1
+        for t, g in sorted(order[job]):
+            stop.check()
+            after = add[here, g]
+            moves += zip([t] * n, numbers, here.tolist(), after.tolist(), strict=True)
+            here = after
+    moves.sort()
+    return moves
+
+
+def _paths_of_differences(
+    jobs: list[int], links: list[int], capacity: np.ndarray, add: np.ndarray, hops: np.ndarray, stop: Deadline
+) -> list[list[int]]:
+    """A shortest path of links for each difference, links loaded as evenly as a few passes make them."""
+    n = len(add)
+    minus = np.empty((n, n), np.int64)  # minus[a, g] + g = a
+    minus[add[:, links], np.array(links)[None, :]] = np.arange(n)[:, None]
+
+    def onward(_: int, rest: int) -> list[tuple[int, int]]:
+        return [(g, int(minus[rest, g])) for g in links if hops[minus[rest, g]] == hops[rest] - 1]
+
+    jobs_in_order = sorted(range(len(jobs)), key=lambda j: (hops[jobs[j]], jobs[j]))
+    orders = [jobs_in_order, *[range(len(jobs))] * (_PASSES - 1)]
+    ways = _even_ways(orders, dict(enumerate(jobs)), onward, dict(enumerate(capacity.tolist())), stop)
+    return [ways[job] for job in range(len(jobs))]
+
+
+def _even_ways(
+    orders: Sequence[Iterable[int]],
+    starts: Mapping[int, int],
+    onward: Callable[[int, int], list],
+    capacity: Mapping,
+    stop: Deadline,
+) -> dict[int, list]:
+    """The links of each job's way, loaded as evenly as going through the jobs in several orders makes them.
+
+    `onward`: from where a job is, the links that it can take and where they lead; none at its end.
+    """
+    load: dict = defaultdict(float)
+    ways: dict[int, list] = {}
+    for order in orders:
+        for job in order:
+            stop.check()
+            for link in ways.get(job, ()):
+                load[link] -= 1 / capacity[link]
+            ways[job], here = [], starts[job]
+            while able := onward(job, here):
+                link, here = min(able, key=lambda option: load[option[0]])
+                load[link] += 1 / capacity[link]
+                ways[job].append(link)
+    return ways
+
+
+def farthest_first(demand: Demand, links: Links, seed: int, stop: Deadline) -> list[Move] | None:
+    """Shortest ways that load links evenly; each link carries first what has farthest to go.
+
+    Ways keep to one dimension as long as they can where ranks are numbered row by row: the nearest (odd
+    seeds) or farthest (even) numbers first among links that are loaded alike.
+    """
+    chunks = _direct_chunks(demand)
+    if chunks is None:
+        return None
+    hops = distances(demand.ranks, links.usable)
+    if any(hops[pair] >= FAR for pair in chunks):
+        return None
+    if sum(int(hops[pair]) * len(numbers) for pair, numbers in chunks.items()) > _MOVES:
+        return None
+    return _queued(_ways(chunks, links, hops, seed, stop), links, seed, stop)
+
+
+def _ways(
+    chunks: dict[Edge, list[int]], links: Links, hops: np.ndarray, seed: int, stop: Deadline
+) -> dict[int, list[Edge]]:
+    """Links on the way of each chunk; `seed` sets the order of chunks and of links loaded alike."""
+    near: dict[int, list[int]] = defaultdict(list)
+    for s, d in links.usable:
+        near[s].append(d)
+    for s in near:
+        near[s].sort(key=lambda d: (abs(d - s) if seed % 2 else -abs(d - s), d))
+    ends = {number: pair for pair, numbers in chunks.items() for number in numbers}
+    even, order = seed >= 2, list(ends)
+    if even:
+        order = [order[i] for i in np.random.default_rng(seed).permutation(len(order))]
+
+    def onward(number: int, here: int) -> list[tuple[Edge, int]]:
+        s, d = ends[number]
+        able = [b for b in near[here] if hops[b, d] == hops[here, d] - 1]
+        if able and not even:  # halfway round a ring: one way for even ranks and the other for odd ones
+            able = [able[s % 2 if _opposite(here, able) else 0]]
+        return [((here, b), b) for b in able]
+
+    starts = {number: s for number, (s, _) in ends.items()}
+    return _even_ways([order] * (_PASSES if even else 1), starts, onward, links.capacity, stop)
+
+
+def _opposite(here: int, able: list[int]) -> bool:
+    """Whether a choice is between two directions of one ring of ranks numbered in a row."""
+    return len(able) == 2 and able[0] - here == here - able[1]
+
+
+def _queued(ways: dict[int, list[Edge]], links: Links, seed: int, stop: Deadline) -> list[Move] | None:
+    """Moves along ways, a step at a time: on each link what has farthest to go."""
+    rng = np.random.default_rng(seed)
+    at = dict.fromkeys(ways, 0)
+    moves: list[Move] = []
+    step = 0
+    while at:
+        room = StepCapacity(links, 1)
+        waiting = sorted(at, key=lambda number: (at[number] - len(ways[number]), rng.random()))
+        sent = []
+        for number in waiting:
+            stop.check()
+            if room.take(ways[number][at[number]]):
+                sent.append(number)
+        if not sent:
+            return None
+        for number in sent:
+            here = at.pop(number)
+            moves.append((step, number, *ways[number][here]))
+            if here + 1 < len(ways[number]):
+                at[number] = here + 1
+        step += 1
+    return moves

@@ -1,0 +1,121 @@
+"""Whether so many steps and rounds over electrical links suffice (SCCL): known schedules, then solvers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from wavefabric.collectives.synthesis import deadline as clock
+from wavefabric.collectives.synthesis.bounds import Bound, link_bounds
+from wavefabric.collectives.synthesis.deadline import Deadline, OutOfTime
+from wavefabric.collectives.synthesis.demand import Demand
+from wavefabric.collectives.synthesis.known_links import fits, greedy, known
+from wavefabric.collectives.synthesis.model import Model, SendVariables
+from wavefabric.collectives.synthesis.problem import Links, Undecided
+from wavefabric.collectives.synthesis.search import HalfResult, MovePlan, Progress, Search, counted
+from wavefabric.collectives.synthesis.solve import TOO_MANY, decide
+
+_ATTEMPTS = 6
+
+
+class LinkSearch(Search):
+    """The fewest steps over electrical links, each of one round; or exactly so many steps and rounds."""
+
+    unit = "step"
+    unreachable = "links: some rank cannot get what it needs; allowed: links that join the ranks"
+
+    def __init__(self, demand: Demand, links: Links, deadline: float, say: Progress):
+        self.links = links
+        #: Of steps and of rounds, found in a quarter of the time.
+        self.bounds = link_bounds(demand, links, clock.share(deadline, 1 / 4))
+        super().__init__(demand, deadline, say)
+
+    def lower_bound(self) -> Bound:
+        return max(self.bounds, key=lambda bound: bound[0])
+
+    def known(self, stop: Deadline) -> Iterator[MovePlan]:
+        return known(self.demand, self.links, stop, _ATTEMPTS)
+
+    def too_large(self, rounds: int) -> bool:
+        return self._variables(rounds) > TOO_MANY
+
+    def decide(self, rounds: int, until: float, say: Progress) -> MovePlan | str | None:
+        answer = self._ask(rounds, rounds, until, say)
+        return answer[0] if isinstance(answer, tuple) else answer
+
+    def decide_exactly(self, steps: int, rounds: int) -> HalfResult | str:
+        """A schedule of exactly so many steps and rounds, or what proves that there is none.
+
+        `lower` of the result: rounds that are needed in exactly so many steps; fewer steps may need fewer.
+        `Undecided` is raised if time runs out.
+        """
+        (least, far), (fewest, why) = self.bounds
+        if least > steps or fewest > rounds:
+            return f"a bound ({far if least > steps else why})"
+        known = self._known_exactly(steps, rounds - steps, clock.share(self.deadline, 1 / 4))
+        answer = known or self._ask(steps, rounds, self.deadline, self.say)
+        if answer is None and self.too_large(steps):
+            allowed = f"{TOO_MANY}, or links that a ring fits"
+            raise Undecided(f"layout: {self._variables(steps)} variables for the solvers; allowed: {allowed}")
+        if answer is None:
+            over = f"over before {steps} steps and {rounds} rounds were decided"
+            raise Undecided(f"time_limit: {over}; allowed: more time")
+        if isinstance(answer, str):
+            return answer
+        plan, taken = answer
+        lower = max(steps, fewest)
+        text = f"found by {plan.method}; {counted(rounds, 'round')} in exactly {counted(steps, 'step')}"
+        text += f", which need at least {lower}: {why if fewest > steps else 'no step takes less than one'}"
+        if fewest < steps:
+            text += "; fewer steps may need fewer"
+        return HalfResult(plan, lower, text, ((rounds, f"feasible: {plan.method}"),), taken)
+
+    def _known_exactly(self, steps: int, extra: int, until: float) -> tuple[MovePlan, tuple[int, ...]] | None:
+        """A known plan for so many steps and extra rounds, and the rounds of each step."""
+        even = tuple(1 + extra // steps + (i >= steps - extra % steps) for i in range(steps))
+        last = (*(1,) * (steps - 1), 1 + extra)
+        stop = Deadline(until)
+        try:
+            for plan in known(self.demand, self.links, stop, 2):
+                if fits(plan.moves, self.links, last):
+                    return plan, last
+            for seed in range(_ATTEMPTS):
+                taken = even if seed % 2 else last
+                moves = greedy(self.demand, self.links, taken, seed, stop)
+                if moves is not None and fits(moves, self.links, taken):
+                    return MovePlan(moves, "greedy steps"), taken
+        except OutOfTime:
+            pass
+        return None
+
+    def _ask(
+        self, steps: int, rounds: int, deadline: float, say: Progress
+    ) -> tuple[MovePlan, tuple[int, ...]] | str | None:
+        """The solvers' plan and the rounds of each step; what proves that there is none; or None."""
+        if self.too_large(steps):
+            return None
+        say(f"{steps} steps, {rounds} rounds")
+        model = Model(deadline)
+        #: Links, single or several together, and the chunks that they carry in a round.
+        carried = [([link], n) for link, n in self.links.capacity.items()] + list(self.links.groups)
+        try:
+            sends = SendVariables(model, self.demand, self.links.usable, steps, forward=True)
+            takes = [model.variable(rounds - steps + 1, 1) for _ in range(steps)]
+            model.row(takes, rounds, rounds)
+            for step, take in enumerate(takes):
+                for members, n in carried:
+                    columns = [c for s, d in members for c in sends.sent.get((s, d, step), ())]
+                    if rounds > steps:
+                        model.row([*columns, take], -math.inf, 0, [1] * len(columns) + [-n])
+                    else:
+                        model.limit(columns, n)
+            answer = decide(model, deadline)
+        except OutOfTime:
+            return None
+        if answer.values is None:
+            return answer.solver if answer.feasible is False else None
+        plan = MovePlan(sends.moves(answer.values), answer.solver)
+        return plan, tuple(int(answer.values[t]) for t in takes)
+
+    def _variables(self, steps: int) -> int:
+        return steps * sum(bool(c.need) for c in self.demand.chunks) * len(self.links.capacity)
