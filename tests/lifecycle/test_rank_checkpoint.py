@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
+from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
 from wavefabric.lifecycle.checkpoint import RankCheckpoint
-from wavefabric.lifecycle.collective_errors import on_all_ranks, on_first_rank
 from wavefabric.results import checkpoint_file
 
 RUN = "this run"

@@ -111,7 +111,7 @@ def test_where_there_are_no_locks(tmp_path, monkeypatch):
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.warns(RuntimeWarning, match=r"a\.h5\.lock: cannot be locked \(Function not implemented\)"):
+    with pytest.warns(RuntimeWarning, match=r"a\.h5: cannot be locked \(Function not implemented\)"):
         held = FileLock(tmp_path / "a.h5")
     held.release()
     assert os.listdir(tmp_path) == []

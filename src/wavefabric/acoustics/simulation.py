@@ -26,7 +26,7 @@ from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.stable_time_step import refuse_unstable, stable_step
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
-from wavefabric.lifecycle.collective_errors import locked_by_first_rank, on_first_rank
+from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.results.file import ResultWriter
 from wavefabric.system.progress import Progress
 

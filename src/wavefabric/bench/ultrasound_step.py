@@ -21,7 +21,7 @@ from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem
 from wavefabric.bench.ultrasound_ranks import NO_SENSOR, Stepper, check
 from wavefabric.device import Device, get_device
 from wavefabric.execution import measure, report
-from wavefabric.lifecycle.memory import check_memory
+from wavefabric.lifecycle.agreement import check_memory
 
 #: Grids by kind of device.
 SIZES = {"cpu": ((128, 128, 128),), "cuda": ((256, 256, 256), (512, 512, 512))}

@@ -128,7 +128,7 @@ class KWaveRun:
     def _make_sink(self, given: KWaveInput, comm: Communicator) -> KWaveOutput | None:
         """The output, on rank 0 only; what is wrong with it is an error on all."""
         from wavefabric.acoustics.kwave.output import KWaveOutput
-        from wavefabric.lifecycle.collective_errors import on_all_ranks
+        from wavefabric.lifecycle.agreement import on_all_ranks
 
         def make() -> KWaveOutput | None:
             if comm.rank:

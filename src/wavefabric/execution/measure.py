@@ -22,7 +22,7 @@ from wavefabric.errors import InputError, MissingExtra
 from wavefabric.exchange import Communicator, world
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.transports import TRANSPORTS, serving
-from wavefabric.lifecycle.memory import check_memory
+from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.results.provenance import provenance
 
 _MOST_CALLS = 2000

@@ -24,7 +24,7 @@ import numpy as np
 from wavefabric.device import fftw
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output
-from wavefabric.lifecycle.collective_errors import on_all_ranks, on_first_rank
+from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
 from wavefabric.results import checkpoint_file
 from wavefabric.results.checkpoint_file import Arrays, Rows, Targets
 from wavefabric.results.lock import check_held

@@ -59,8 +59,9 @@ def save(path: str | Path, arrays: Arrays, state: dict[str, Any], fingerprint: s
     path = Path(path)
     partial = _partial(path)
     try:
-        with open(partial, "wb", buffering=0) as file:
+        with open(partial, "wb") as file:
             _write(file, arrays, state, fingerprint)
+            file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
     except BaseException as error:
@@ -107,7 +108,7 @@ def _partial(path: Path) -> Path:
 def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         check_regular(path)
-        with open(path, "rb", buffering=0) as file:
+        with open(path, "rb") as file:
             yield file
     except FileNotFoundError:
         raise InputError(f"{path}: no such checkpoint") from None
@@ -123,16 +124,16 @@ def _write(file: BinaryIO, arrays: Arrays, state: dict, fingerprint: str) -> Non
     header = json.dumps(
         {"fingerprint": fingerprint, "state": state, "arrays": entries}, default=lambda o: o.item()
     ).encode()
-    _write_all(file, _HEAD.pack(_MAGIC, len(header), zlib.crc32(header)) + header)
+    file.write(_HEAD.pack(_MAGIC, len(header), zlib.crc32(header)) + header)
     checksum = 0
     # The checksum of a chunk is taken while the chunk is written; both release the interpreter lock.
     with ThreadPoolExecutor(1) as worker:
         for array in arrays.values():
             for chunk in _chunks(array):
                 summed = worker.submit(zlib.crc32, chunk, checksum)
-                _write_all(file, chunk)
+                file.write(chunk)
                 checksum = summed.result()
-    _write_all(file, _TAIL.pack(_END, checksum))
+    file.write(_TAIL.pack(_END, checksum))
 
 
 def _chunks(array: np.ndarray | Rows) -> Iterator[memoryview]:
@@ -142,12 +143,6 @@ def _chunks(array: np.ndarray | Rows) -> Iterator[memoryview]:
             flat = np.ascontiguousarray(piece, array.dtype).reshape(-1).view(np.uint8).data
             for start in range(0, len(flat), _CHUNK):
                 yield flat[start : start + _CHUNK]
-
-
-def _write_all(file: BinaryIO, data: bytes | memoryview) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) or 0 :]
 
 
 def _damaged(path: Path, why: str) -> InputError:
@@ -200,11 +195,9 @@ def _arrays(file: BinaryIO, path: Path, header: dict, targets: Targets) -> dict[
 def _read_into(file: Any, target: np.ndarray, path: Path, checksum: int) -> int:
     """Fill an array from the file; the checksum with its bytes."""
     flat = target.reshape(-1).view(np.uint8).data if target.nbytes else memoryview(b"")
-    position = 0
-    while position < len(flat):
-        count = file.readinto(flat[position : position + _CHUNK])
-        if not count:
+    for start in range(0, len(flat), _CHUNK):
+        chunk = flat[start : start + _CHUNK]
+        if file.readinto(chunk) < len(chunk):
             raise _damaged(path, "cut short")
-        checksum = zlib.crc32(flat[position : position + count], checksum)
-        position += count
+        checksum = zlib.crc32(chunk, checksum)
     return checksum

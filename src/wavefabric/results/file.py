@@ -143,6 +143,7 @@ def read_result(path: str | Path) -> Result:
     """Open a result file; InputError if it is missing, no HDF5 file, damaged, or no result of wavefabric."""
     path = Path(path)
     keys: list[str] = []
+    attrs: dict[str, dict[str, Any]] = {}
 
     def visit(name: str, item: h5py.HLObject) -> None:
         attrs[name] = dict(item.attrs)
@@ -150,7 +151,7 @@ def read_result(path: str | Path) -> Result:
             keys.append(name)
 
     with _open(path) as file:
-        attrs = {"": dict(file.attrs)}
+        attrs[""] = dict(file.attrs)
         if attrs[""].get("format") != FORMAT:
             raise InputError(f"{path}: is HDF5, but not a result file of wavefabric")
         if (version := attrs[""].get("format_version", 0)) > FORMAT_VERSION:

@@ -55,12 +55,8 @@ class FileLock:
                 except BlockingIOError:
                     free = False
                 except OSError as error:  # a file system without locks
-                    why = f"cannot be locked ({error.strerror})"
-                    warnings.warn(
-                        f"{self._lock}: {why}; let no other run write {self.path}",
-                        RuntimeWarning,
-                        stacklevel=3,
-                    )
+                    text = f"{self.path}: cannot be locked ({error.strerror}); let no other run write it"
+                    warnings.warn(text, RuntimeWarning, stacklevel=3)
                 file.seek(0)
                 text = file.read(4096)
                 if text and not _owner(text):
@@ -105,11 +101,8 @@ _held: dict[tuple[Path, int], FileLock] = {}
 @contextlib.contextmanager
 def locked(path: str | Path | None, key: str = "output") -> Iterator[None]:
     """Hold the lock of a file, or of none; a thread that holds it already goes on. Errors: `FileLock`."""
-    if path is None:
-        yield
-        return
-    name = (Path(path).parent.resolve() / Path(path).name, threading.get_ident())
-    if name in _held:
+    name = (Path(path or "").parent.resolve() / Path(path or "").name, threading.get_ident())
+    if path is None or name in _held:
         yield
         return
     _held[name] = lock = FileLock(path, key)
@@ -137,7 +130,6 @@ def _owner(text: str) -> dict[str, Any]:
 
 
 def _name(text: str) -> str:
-    owner = _owner(text)
-    if not owner:
+    if not (owner := _owner(text)):
         return "another process"
     return f"process {owner['process']}" + f" on {owner['host']}" * (owner["host"] != socket.gethostname())

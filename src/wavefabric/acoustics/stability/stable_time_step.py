@@ -18,7 +18,7 @@ from wavefabric.acoustics.threads import default_threads
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator, solo
-from wavefabric.lifecycle.collective_errors import on_first_rank
+from wavefabric.lifecycle.agreement import on_first_rank
 
 #: The limit in an uneven medium is found to such a factor, in so many trials at most.
 _CLOSE, _TRIALS = 1.05, 12

@@ -14,10 +14,8 @@ from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import Communicator, solo
 from wavefabric.exchange.control import check_agreement
+from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.checkpoint import Checkpoints, RunCheckpoint
-from wavefabric.lifecycle.collective_errors import locked_by_first_rank, on_first_rank
-from wavefabric.lifecycle.memory import check_memory
-from wavefabric.lifecycle.status import Status, combine
 from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter, fibre_digest
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before

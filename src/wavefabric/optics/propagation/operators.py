@@ -63,11 +63,15 @@ class FibreOperators:
             raise InputError(f"field: type {self.dtype} given; allowed: complex64, complex128")
         if self.n < 1 or not sample_rate > 0:
             raise InputError(f"field: {n} samples at {sample_rate} Hz given; both must be positive")
+        #: Real type of the fields, and their shape on this rank: (2M, N) with one.
+        self.real, self.shape = np.finfo(self.dtype).dtype, (self.share.rows, self.n)
         self.kernels = device.kernels("wavefabric.optics.propagation.kernels.kerr")
         self.counts = OperationCounts()
         self._lay_out_kerr(kerr, svd_tolerance)
         coefficients, row = linear_coefficients(fibre, self.share)
         self._coefficients, self._table_row = device.asarray(coefficients), device.asarray(row)
+        #: Bytes of one transfer table.
+        self.table_bytes = 16 * coefficients.shape[0] * self.n
         self._domega = 2 * np.pi * sample_rate / self.n
         self._tables: dict[float, object] = {}
         #: Grows when a table gives way to another: a captured step then reads the wrong one.
@@ -82,21 +86,6 @@ class FibreOperators:
 
     def _plan(self):
         return self.device.row_fft(self.share.rows, self.n, self.dtype)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Shape of the fields on this rank, (2M, N) with one rank."""
-        return self.share.rows, self.n
-
-    @property
-    def real(self):
-        """Real type of the fields."""
-        return np.finfo(self.dtype).dtype
-
-    @property
-    def table_bytes(self) -> int:
-        """Bytes of one transfer table."""
-        return 16 * self._coefficients.shape[0] * self.n
 
     def empty(self):
         """One more field."""
@@ -120,7 +109,7 @@ class FibreOperators:
                 table = self._tables.pop(next(iter(self._tables)))  # the least recently used
                 self.tables_replaced += 1
             else:
-                table = self.device.empty((self._coefficients.shape[0], self.n), np.complex128)
+                table = self.device.empty((len(self._coefficients), self.n), np.complex128)
             self.kernels.transfer_table(table, self._coefficients, self._domega, length)
         self._tables[length] = table
         return table

@@ -46,33 +46,19 @@ class TimeChunk(NamedTuple):
 
 
 class PowerExchange:
-    """Powers of the phase groups of all ranks over ``m`` samples, and the all-gather that fills them.
-
-    ``parts[r]`` (groups of rank r, m), W, is valid from `arrived` to the next `start`; ``all`` is all
-    of them, one after the other; ``own``, this rank's part, is to be written between `wait` and `start`.
-    """
+    """Powers of the phase groups of all ranks over ``m`` samples, W, and the all-gather that fills them."""
 
     def __init__(self, comm, parts, m: int, dtype):
         ends = m * np.cumsum([0, *parts])
         data = comm.allocate((int(ends[-1]),), dtype)
+        #: Of all ranks, one after the other: (groups, m).
         self.all = data.reshape(-1, m)
+        #: Of each rank, valid from `arrived` to the next `start`: (groups of rank r, m).
         self.parts = [data[a:b].reshape(-1, m) for a, b in pairwise(ends.tolist())]
+        #: Of this rank, to be written between `wait` and `start`.
         self.own = self.parts[comm.rank]
-        self._exchange = comm.bind(direct_all_gather([groups * m for groups in parts]), {"data": data})
-        self._busy = False
-        #: Work enqueued from then on may read the powers of a rank, or of all.
-        self.arrived = self._exchange.arrived
-
-    def wait(self) -> None:
-        """Wait until no exchange is under way: own powers may be overwritten."""
-        if self._busy:
-            self._exchange.finish()
-            self._busy = False
-
-    def start(self) -> None:
-        """Send the own powers, as they are when the work enqueued so far is done, to all ranks."""
-        self._exchange.start()
-        self._busy = True
+        exchange = comm.bind(direct_all_gather([groups * m for groups in parts]), {"data": data})
+        self.start, self.arrived, self.wait = exchange.start, exchange.arrived, exchange.finish
 
 
 class RankOperators(FibreOperators):

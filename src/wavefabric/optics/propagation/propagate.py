@@ -12,16 +12,12 @@ import numpy as np
 from wavefabric.device import Device, get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import Communicator
-from wavefabric.lifecycle.memory import check_memory
+from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import MOST_TABLES, FibreOperators, linear_coefficients
 from wavefabric.optics.propagation.operators_ranks import RankOperators, chunks_for
-from wavefabric.optics.propagation.phase_groups import (
-    exchange_form,
-    find_phase_groups,
-    rank_phase_group_coupling,
-)
+from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
 from wavefabric.optics.propagation.step_size import FixedStep, make_control
 from wavefabric.units import quantity
@@ -31,12 +27,10 @@ from wavefabric.units import quantity
 class PropagationReport:
     """What a propagation cost and how well it went.
 
-    ``local_error`` is ‖error of one step‖/‖A‖ at the start of the fibre, where the power is highest,
-    by comparison with two half steps (NaN if there was no memory for it); for step control by
-    tolerance it is the largest accepted. ``energy_drift`` is the largest |E/E₀e^{−αz} − 1| of a row.
-
-    ``exchange`` is the form of what ranks exchange (``"none"`` with one), ``bytes_per_step`` what all ranks
-    together receive of it in a step, step control included.
+    ``local_error`` is ‖error of one step‖/‖A‖ at the start of the fibre, where the power is highest, by
+    comparison with two half steps (NaN without memory for it); for step control by tolerance it is the
+    largest accepted. ``energy_drift`` is the largest |E/E₀e^{−αz} − 1| of a row. ``exchange`` is the form of
+    what ranks exchange (``"none"`` with one), ``bytes_per_step`` what all ranks receive of it in a step.
     """
 
     integrator: str
@@ -160,11 +154,10 @@ class Propagator:
         )
         coupling = self.operators.coupling
         self.report = PropagationReport(
-            options.integrator, coupling.form, device.name, dropped=coupling.dropped
+            options.integrator, coupling.form, device.name, ranks=ranks, dropped=coupling.dropped
         )
         if self.comm is not None:
-            self.report.ranks, self.report.transport = self.comm.size, self.comm.transport
-            self.report.exchange = coupling.form
+            self.report.transport, self.report.exchange = self.comm.transport, coupling.form
 
     def steps(self, length: float) -> int | None:
         """Steps over ``length`` m, None if they are not known beforehand."""
@@ -254,29 +247,18 @@ def memory_needed(
     # A varying step fills the store of tables.
     tables = len(set(integrator.lengths(1.0))) if options.step is not None else MOST_TABLES
     table_bytes = 16 * samples * linear_coefficients(fibre, share)[0].shape[0]
-    if share.ranks == 1:
-        own_groups, powers = int(find_phase_groups(fibre.kappa_rows())[-1]) + 1, 0
-    else:
-        form = exchange_form(options.exchange, options.kerr)
-        coupling = rank_phase_group_coupling(fibre.kappa_rows(), fibre.gamma, share, form)
-        own_groups, chunks = coupling.own_groups, options.chunks or chunks_for(samples)
-        powers = coupling.exchange_nbytes(samples, item // 2, chunks)
-    beside = integrator.nbytes(field_bytes, own_groups * samples * item // 2)
+    several = share.ranks > 1
+    form = exchange_form(options.exchange, options.kerr) if several else "factored"
+    coupling = rank_phase_group_coupling(fibre.kappa_rows(), fibre.gamma, share, form)
+    chunks = options.chunks or chunks_for(samples)
+    powers = coupling.exchange_nbytes(samples, item // 2, chunks) if several else 0
+    beside = integrator.nbytes(field_bytes, coupling.own_groups * samples * item // 2)
     work_area = 0 if device.name == "cpu" else field_bytes
     return field_bytes + beside + tables * table_bytes + work_area + powers + (64 << 20)
 
 
 def propagate(
-    field,
-    fibre: Fibre,
-    length,
-    *,
-    sample_rate,
-    step=None,
-    device="auto",
-    progress=None,
-    comm=None,
-    **options,
+    field, fibre: Fibre, length, *, sample_rate, step=None, device="auto", progress=None, comm=None, **options
 ):
     """Light through one fibre, in two lines.
 

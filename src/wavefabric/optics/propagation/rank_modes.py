@@ -13,17 +13,11 @@ from wavefabric.errors import InputError
 
 @dataclass(frozen=True)
 class RankModes:
-    """Contiguous spatial modes of one rank; a mode is two rows, its polarisations.
+    """Contiguous spatial modes of one rank; a mode is two rows, its polarisations."""
 
-    Attributes
-    ----------
-    ends : tuple of int, (ranks + 1,)
-        First mode of every rank, and the number of modes last.
-    rank : int
-        Whose modes these are.
-    """
-
+    #: First mode of every rank, and the number of modes last: (ranks + 1,).
     ends: tuple[int, ...]
+    #: Whose modes these are.
     rank: int = 0
 
     @property

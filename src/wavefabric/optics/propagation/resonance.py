@@ -25,26 +25,17 @@ from wavefabric.optics.fibre.fibre import Fibre
 
 @dataclass(frozen=True)
 class StepLimit:
-    """Steps above which spurious products become phase-matched; ``math.inf`` where nothing limits them.
+    """Steps above which spurious products become phase-matched; ``math.inf`` where nothing limits them."""
 
-    Attributes
-    ----------
-    half_band : float
-        B, Hz.
-    dispersion : float
-        2π/(|β2|(2πB)²) of the mode with the largest |β2| in the band, m.
-    walk_off : float
-        The same of the two modes that walk off fastest, m; `inf` without such a pair.
-    mode : str
-        Label of the mode of ``dispersion``.
-    pair : tuple of str
-        Labels of the two modes of ``walk_off``, or empty.
-    """
-
+    #: B, Hz.
     half_band: float
+    #: 2π/(|β2|(2πB)²) of the mode with the largest |β2| in the band, m.
     dispersion: float
+    #: The same of the two modes that walk off fastest, m; `inf` without such a pair.
     walk_off: float
+    #: Label of the mode of ``dispersion``.
     mode: str
+    #: Labels of the two modes of ``walk_off``, or empty.
     pair: tuple[str, ...] = ()
 
     @property

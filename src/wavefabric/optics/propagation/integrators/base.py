@@ -14,23 +14,16 @@ class Integrator:
     A *segment* is ``begin``, any number of ``step`` and ``end``, all with the same h. Between
     ``begin`` and ``end`` the field may be in the integrator's own representation (``strang`` holds
     it half a linear step ahead), so it is only to be read after ``end``.
-
-    Attributes
-    ----------
-    name : str
-        As in run files.
-    order : int
-        Global order in h.
-    extra_fields, rate_arrays : int
-        Fields, and arrays of Kerr phase rates, held beside A.
-    adaptive : bool
-        Whether ``trial`` and ``reject`` give steps of controlled local error.
     """
 
+    #: As in run files.
     name: str
+    #: Global order in h.
     order: int
+    #: Fields, and arrays of Kerr phase rates, held beside A.
     extra_fields = 0
     rate_arrays = 0
+    #: Whether ``trial`` and ``reject`` give steps of controlled local error.
     adaptive = False
 
     def __init__(self, operators: FibreOperators):

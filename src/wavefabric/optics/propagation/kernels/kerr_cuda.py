@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from wavefabric.errors import InputError
@@ -21,10 +23,9 @@ def type_options(dtype) -> tuple[str, str]:
 def tile(rows: int, dtype) -> tuple[int, int, int]:
     """Samples a block, rows of threads, and field rows a thread.
 
-    Measured on an H200 (docs/performance.md): a thread holds its share of two fields in registers,
-    and small blocks overlap the loads of one with the arithmetic of another. 8 rows a thread and
-    about 256 threads a block came within 7 % of the copy bandwidth; 16 rows pay for single precision
-    when there are many.
+    Measured on an H200 (docs/performance.md): a thread holds its share of two fields in registers, and small
+    blocks overlap the loads of one with the arithmetic of another. 8 rows a thread and about 256 threads a
+    block came within 7 % of the copy bandwidth; 16 rows pay for single precision when there are many.
     """
     per_thread = 16 if np.dtype(dtype) == np.complex64 and rows > 64 else 8
     lanes, warps = 32, -(-rows // per_thread)
@@ -45,8 +46,7 @@ class CudaKerrLayout:
         self.lanes, self.warps, per_thread = tile(rows, dtype)
         # A row of threads adds its part of a phase group into a slot of its own.
         owner, group = np.arange(rows) // per_thread, coupling.group_of_row
-        first = np.ones(rows, bool)
-        first[1:] = (np.diff(owner) != 0) | (np.diff(group) != 0)
+        first = (np.diff(owner, prepend=-1) != 0) | (np.diff(group, prepend=-1) != 0)
         slot = np.cumsum(first) - 1
         group_slot = np.searchsorted(group[first], np.arange(coupling.groups + 1))
         self._slots, self._tall = int(slot[-1]) + 1, max(coupling.groups, coupling.rank, 1)
@@ -84,22 +84,46 @@ class CudaKerrLayout:
             self._functions[name] = self.module.get_function(name)
             if shared > 48 * 1024:
                 self._functions[name].max_dynamic_shared_size_bytes = shared
+        arguments = [np.float64(a) if isinstance(a, (int, float)) else a for a in arguments]
+        arguments += [np.int64(self.n), self._struct]
         block = self.lanes, self.warps
-        arguments = (*arguments, np.int64(self.n), self._struct)
         self._device.launch(self._functions[name], (self.blocks,), block, arguments, shared)
+
+
+def _sweep(name: str, arrays: int) -> Callable[..., None]:
+    """The kernel of ``kerr.cu`` of that name; its last argument is the layout."""
+
+    def launch(_, *arguments) -> None:
+        arguments[-1].launch(name, arrays, *arguments[:-1])
+
+    return launch
 
 
 class KerrKernels:
     """The kernels of ``kerr.py`` on one CUDA device."""
 
     KerrLayout = CudaKerrLayout
+    kerr_derivative = _sweep("kerr_derivative", 3)
+    kerr_rotate = _sweep("kerr_rotate", 3)
+    kerr_rotate_rk4 = _sweep("kerr_rotate_rk4", 8)
+    kerr_phase_rate = _sweep("kerr_phase_rate", 3)
+    rotate_mean = _sweep("rotate_mean", 2)
+    rk4ip_middle = _sweep("rk4ip_middle", 6)
 
     def __init__(self, device):
         self._device = device
 
-    def _linear(self, name, dtype, grid, *arguments):
-        module = self._device.module(PACKAGE, "linear.cu", type_options(dtype))
-        self._device.launch(module.get_function(name), grid, (256,), arguments)
+    def max_phase_rate(self, A, layout) -> float:
+        layout.most.fill(0)
+        layout.launch("max_phase_rate", 3, A, layout.most)
+        return float(layout.most.view(np.float64)[0])
+
+    def rk4ip_last(self, A, K, h, layout, error=None):
+        errors = np.uint64(0) if error is None else layout.errors
+        layout.launch("rk4ip_last", 6, A, K, h, errors)
+        if error is not None:
+            function = layout.module.get_function("reduce_sum")
+            self._device.launch(function, (1,), (256,), (layout.errors, error, np.int64(layout.blocks)))
 
     def transfer_table(self, table, coefficients, domega, h):
         rows, n = table.shape
@@ -111,47 +135,18 @@ class KerrKernels:
         arguments = spectrum, table, table_row, np.int32(rows), np.int64(n)
         self._linear("apply_transfer", spectrum.dtype, (-(-n // 256),), *arguments)
 
-    def kerr_derivative(self, A, K, layout):
-        layout.launch("kerr_derivative", 3, A, K)
-
-    def kerr_rotate(self, A, h, layout):
-        layout.launch("kerr_rotate", 3, A, np.float64(h))
-
-    def kerr_rotate_rk4(self, A, h, layout):
-        layout.launch("kerr_rotate_rk4", 8, A, np.float64(h))
-
-    def kerr_phase_rate(self, A, rate, layout):
-        layout.launch("kerr_phase_rate", 3, A, rate)
-
-    def rotate_mean(self, H, A, rate0, rate1, h, layout):
-        layout.launch("rotate_mean", 2, H, A, rate0, rate1, np.float64(h))
-
-    def max_phase_rate(self, A, layout) -> float:
-        layout.most.fill(0)
-        layout.launch("max_phase_rate", 3, A, layout.most)
-        return float(layout.most.view(np.float64)[0])
-
-    def rk4ip_middle(self, A, K, h, layout):
-        layout.launch("rk4ip_middle", 6, A, K, np.float64(h))
-
-    def rk4ip_last(self, A, K, h, layout, error=None):
-        errors = np.uint64(0) if error is None else layout.errors
-        layout.launch("rk4ip_last", 6, A, K, np.float64(h), errors)
-        if error is not None:
-            function = layout.module.get_function("reduce_sum")
-            self._device.launch(function, (1,), (256,), (layout.errors, error, np.int64(layout.blocks)))
-
     def row_energy(self, A, out):
-        self._row_sums(A, np.uint64(0), out)
+        self.row_distance(A, np.uint64(0), out)
 
     def row_distance(self, A, B, out):
-        self._row_sums(A, B, out)
-
-    def _row_sums(self, A, B, out):
         rows, n = A.shape
         partial = self._device.xp.empty((rows, _PARTS), np.float64)
         self._linear("row_partial", A.dtype, (_PARTS, rows), A, B, partial, np.int64(n))
         out[...] = partial.sum(axis=1)
+
+    def _linear(self, name, dtype, grid, *arguments):
+        module = self._device.module(PACKAGE, "linear.cu", type_options(dtype))
+        self._device.launch(module.get_function(name), grid, (256,), arguments)
 
 
 #: What `Device.kernels` makes on a GPU.

@@ -72,27 +72,40 @@ extern "C" __global__ void group_sums_last(const REAL2* A, const REAL2* K, Index
 // A thread forms OUTPUTS outputs of one sample from one read of the inputs; blockIdx.y counts such tiles.
 #define OUTPUTS 16
 
-extern "C" __global__ void couple(REAL* __restrict__ out, const REAL* __restrict__ part,
-                                    const REAL* __restrict__ matrix, int first, int own, int others, Index m)
+// The block's rows of the matrix in shared memory, (others, OUTPUTS); all threads of the block enter together.
+__device__ __forceinline__ REAL* weights_of(const REAL* __restrict__ matrix, int base, int here, int others)
 {
     extern __shared__ unsigned char bytes[];
-    REAL* const weights = reinterpret_cast<REAL*>(bytes);  // (others, OUTPUTS)
-    const int base = blockIdx.y * OUTPUTS, here = min(OUTPUTS, own - base);
+    REAL* const weights = reinterpret_cast<REAL*>(bytes);
     for (int k = threadIdx.x; k < others * OUTPUTS; k += blockDim.x) {
         const int d = k / OUTPUTS, c = k % OUTPUTS;
         weights[k] = c < here ? matrix[(base + c) * others + d] : REAL(0);
     }
     __syncthreads();
-    SAMPLE
-    REAL sum[OUTPUTS];
-#pragma unroll
-    for (int c = 0; c < OUTPUTS; ++c) sum[c] = first || c >= here ? REAL(0) : out[(base + c) * m + t];
+    return weights;
+}
+
+__device__ __forceinline__ void add_products(REAL* sum, const REAL* weights, const REAL* __restrict__ part,
+                                             int others, Index m, Index t)
+{
 #pragma unroll 4
     for (int d = 0; d < others; ++d) {
         const REAL v = part[d * m + t];
 #pragma unroll
         for (int c = 0; c < OUTPUTS; ++c) sum[c] += weights[d * OUTPUTS + c] * v;
     }
+}
+
+extern "C" __global__ void couple(REAL* __restrict__ out, const REAL* __restrict__ part,
+                                  const REAL* __restrict__ matrix, int first, int own, int others, Index m)
+{
+    const int base = blockIdx.y * OUTPUTS, here = min(OUTPUTS, own - base);
+    const REAL* const weights = weights_of(matrix, base, here, others);
+    SAMPLE
+    REAL sum[OUTPUTS];
+#pragma unroll
+    for (int c = 0; c < OUTPUTS; ++c) sum[c] = first || c >= here ? REAL(0) : out[(base + c) * m + t];
+    add_products(sum, weights, part, others, m, t);
 #pragma unroll
     for (int c = 0; c < OUTPUTS; ++c)
         if (c < here) out[(base + c) * m + t] = sum[c];
@@ -100,28 +113,15 @@ extern "C" __global__ void couple(REAL* __restrict__ out, const REAL* __restrict
 
 // theta = matrix @ part, and saa += u (square u sbb - cross sab) with u = h theta: see add_power below.
 extern "C" __global__ void couple_power(REAL* __restrict__ theta, const REAL* __restrict__ part,
-                                     const REAL* __restrict__ matrix, REAL* __restrict__ saa,
-                                     const REAL* __restrict__ sbb, const REAL* __restrict__ sab, REAL h, REAL square,
-                                     REAL cross, int own, int others, Index m)
+                                        const REAL* __restrict__ matrix, REAL* __restrict__ saa,
+                                        const REAL* __restrict__ sbb, const REAL* __restrict__ sab, REAL h,
+                                        REAL square, REAL cross, int own, int others, Index m)
 {
-    extern __shared__ unsigned char bytes[];
-    REAL* const weights = reinterpret_cast<REAL*>(bytes);  // (others, OUTPUTS)
     const int base = blockIdx.y * OUTPUTS, here = min(OUTPUTS, own - base);
-    for (int k = threadIdx.x; k < others * OUTPUTS; k += blockDim.x) {
-        const int d = k / OUTPUTS, c = k % OUTPUTS;
-        weights[k] = c < here ? matrix[(base + c) * others + d] : REAL(0);
-    }
-    __syncthreads();
+    const REAL* const weights = weights_of(matrix, base, here, others);
     SAMPLE
-    REAL sum[OUTPUTS];
-#pragma unroll
-    for (int c = 0; c < OUTPUTS; ++c) sum[c] = 0;
-#pragma unroll 4
-    for (int d = 0; d < others; ++d) {
-        const REAL v = part[d * m + t];
-#pragma unroll
-        for (int c = 0; c < OUTPUTS; ++c) sum[c] += weights[d * OUTPUTS + c] * v;
-    }
+    REAL sum[OUTPUTS] = {};
+    add_products(sum, weights, part, others, m, t);
 #pragma unroll
     for (int c = 0; c < OUTPUTS; ++c)
         if (c < here) {

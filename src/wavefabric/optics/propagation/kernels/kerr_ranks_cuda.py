@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from wavefabric.optics.propagation.kernels.kerr_cuda import PACKAGE, type_options
@@ -22,10 +24,46 @@ class CudaRankKerrLayout:
         self.errors = device.empty((self.rows * -(-self.n // _THREADS),), np.float64)
 
 
+def _over(what: str, name: str) -> Callable[..., None]:
+    """The kernel of that name over the ``groups`` or ``rows`` of a layout, its last argument, and a chunk."""
+
+    def launch(self, *arguments) -> None:
+        *given, layout = arguments
+        like = next(a for a in given if getattr(a, "dtype", np.dtype(complex)).kind == "f")
+        m, of_what = like.shape[1], layout.start if what == "groups" else layout.row_group
+        wide = {int: np.int64, float: np.float64}
+        given = [wide[type(a)](a) if type(a) in wide else a for a in given]
+        sizes = np.int64(layout.n), np.int64(m)
+        self._launch(name, like.dtype, m, getattr(layout, what), *given, *sizes, of_what)
+
+    return launch
+
+
+def _pointwise(name: str) -> Callable[..., None]:
+    """The kernel of that name over all groups and samples; its numbers are of the type of the arrays."""
+
+    def launch(self, like, *arguments) -> None:
+        numbers = [like.dtype.type(a) if isinstance(a, (int, float)) else a for a in arguments]
+        self._launch(name, like.dtype, like.size, 1, like, *numbers, np.int64(like.size))
+
+    return launch
+
+
 class KerrRankKernels:
     """The kernels of ``kerr_ranks.py`` on one CUDA device."""
 
     RankKerrLayout = CudaRankKerrLayout
+    group_power = _over("groups", "group_power")
+    group_sums_middle = _over("groups", "group_sums_middle")
+    group_sums_last = _over("groups", "group_sums_last")
+    finish_derivative = _over("rows", "finish_derivative")
+    finish_rotate = _over("rows", "finish_rotate")
+    finish_multiply = _over("rows", "finish_multiply")
+    finish_middle = _over("rows", "finish_middle")
+    _finish_last = _over("rows", "finish_last")
+    stage_power = _pointwise("stage_power")
+    stage_multiplier = _pointwise("stage_multiplier")
+    _add_power = _pointwise("add_power")
 
     def __init__(self, device):
         self._device = device
@@ -39,49 +77,25 @@ class KerrRankKernels:
         grid = (-(-samples // _THREADS), layers)
         self._device.launch(self._functions[key], grid, (_THREADS,), arguments, shared)
 
-    def _sums(self, name, layout, like, *arguments) -> None:
-        m = like.shape[1]
-        sizes = np.int64(layout.n), np.int64(m)
-        self._launch(name, like.dtype, m, layout.groups, *arguments, *sizes, layout.start)
-
-    def _rows(self, name, layout, like, *arguments) -> None:
-        m = like.shape[1]
-        sizes = np.int64(layout.n), np.int64(m)
-        self._launch(name, like.dtype, m, layout.rows, *arguments, *sizes, layout.row_group)
-
-    def group_power(self, A, t0, p, layout):
-        self._sums("group_power", layout, p, A, np.int64(t0), p)
-
-    def group_sums_middle(self, A, K, t0, h, saa, sbb, sab, layout):
-        numbers = np.int64(t0), np.float64(h)
-        self._sums("group_sums_middle", layout, saa, A, K, *numbers, saa, sbb, sab)
-
-    def group_sums_last(self, A, K, t0, scc, sss, ssc, layout):
-        self._sums("group_sums_last", layout, scc, A, K, np.int64(t0), scc, sss, ssc)
-
     def couple(self, out, part, matrix, first):
-        own, others = matrix.shape
-        if not others:
-            if first:
-                out[...] = 0
-            return
-        numbers = np.int32(first), np.int32(own), np.int32(others), np.int64(out.shape[1])
-        shared, layers = others * _OUTPUTS * out.itemsize, -(-own // _OUTPUTS)
-        arguments = out, part, matrix, *numbers
-        self._launch("couple", out.dtype, out.shape[1], layers, *arguments, shared=shared)
+        if matrix.shape[1]:
+            self._couple("couple", out, part, matrix, np.int32(first))
+        elif first:
+            out[...] = 0
 
     def couple_middle(self, theta, part, matrix, saa, sbb, sab, h):
-        self._couple_power(theta, part, matrix, saa, sbb, sab, h, 0.25, 1)
+        real = theta.dtype.type
+        self._couple("couple_power", theta, part, matrix, saa, sbb, sab, real(h), real(0.25), real(1))
 
     def couple_last(self, theta, part, matrix, sss, scc, ssc, h):
-        self._couple_power(theta, part, matrix, sss, scc, ssc, h / 6, 1, 2)
+        real = theta.dtype.type
+        self._couple("couple_power", theta, part, matrix, sss, scc, ssc, real(h / 6), real(1), real(2))
 
-    def _couple_power(self, theta, part, matrix, saa, sbb, sab, h, square, cross):
-        (own, others), m, real = matrix.shape, theta.shape[1], theta.dtype.type
-        numbers = real(h), real(square), real(cross), np.int32(own), np.int32(others), np.int64(m)
-        shared, layers = others * _OUTPUTS * theta.itemsize, -(-own // _OUTPUTS)
-        arguments = theta, part, matrix, saa, sbb, sab, *numbers
-        self._launch("couple_power", theta.dtype, m, layers, *arguments, shared=shared)
+    def _couple(self, name, out, part, matrix, *arguments):
+        (own, others), m = matrix.shape, out.shape[1]
+        shared, layers = others * _OUTPUTS * out.itemsize, -(-own // _OUTPUTS)
+        sizes = np.int32(own), np.int32(others), np.int64(m)
+        self._launch(name, out.dtype, m, layers, out, part, matrix, *arguments, *sizes, shared=shared)
 
     def power_middle(self, saa, sbb, sab, theta, h):
         self._add_power(saa, sbb, sab, theta, h, 0.25, 1)
@@ -89,36 +103,11 @@ class KerrRankKernels:
     def power_last(self, sss, scc, ssc, theta, h):
         self._add_power(sss, scc, ssc, theta, h / 6, 1, 2)
 
-    def _add_power(self, saa, sbb, sab, theta, h, square, cross):
-        real, m = saa.dtype.type, saa.size
-        numbers = real(h), real(square), real(cross), np.int64(m)
-        self._launch("add_power", saa.dtype, m, 1, saa, sbb, sab, theta, *numbers)
-
-    def stage_power(self, q, p, f, mr, mi):
-        self._launch("stage_power", q.dtype, q.size, 1, q, p, q.dtype.type(f), mr, mi, np.int64(q.size))
-
-    def stage_multiplier(self, theta, h, f, weight, mr, mi, sr, si):
-        numbers, m = [theta.dtype.type(value) for value in (h, f, weight)], theta.size
-        self._launch("stage_multiplier", theta.dtype, m, 1, theta, *numbers, mr, mi, sr, si, np.int64(m))
-
     def max_rate(self, theta) -> float:
         return float(self._device.xp.abs(theta).max())
 
-    def finish_derivative(self, A, K, t0, rate, layout):
-        self._rows("finish_derivative", layout, rate, A, K, np.int64(t0), rate)
-
-    def finish_rotate(self, A, t0, rate, h, layout):
-        self._rows("finish_rotate", layout, rate, A, np.int64(t0), rate, np.float64(h))
-
-    def finish_multiply(self, A, t0, sr, si, layout):
-        self._rows("finish_multiply", layout, sr, A, np.int64(t0), sr, si)
-
-    def finish_middle(self, A, K, t0, theta2, theta3, h, layout):
-        self._rows("finish_middle", layout, theta2, A, K, np.int64(t0), theta2, theta3, np.float64(h))
-
     def finish_last(self, A, K, t0, theta, rate, h, layout, error=None):
-        errors = np.uint64(0) if error is None else layout.errors
-        self._rows("finish_last", layout, theta, A, K, np.int64(t0), theta, rate, np.float64(h), errors)
+        self._finish_last(A, K, t0, theta, rate, h, np.uint64(0) if error is None else layout.errors, layout)
         if error is not None:
             blocks = layout.rows * -(-theta.shape[1] // _THREADS)
             error[...] = layout.errors[:blocks].sum()

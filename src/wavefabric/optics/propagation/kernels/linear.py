@@ -8,7 +8,7 @@ import numpy as np
 from numba import prange
 
 from wavefabric.device.fma import fma
-from wavefabric.optics.propagation.kernels.tiles import PARALLEL, SERIAL, real_view
+from wavefabric.optics.propagation.kernels.tiles import PARALLEL, SERIAL, field_kernel
 from wavefabric.system.numba_cache import njit
 
 
@@ -46,18 +46,9 @@ def apply_transfer(spectrum, table, table_row):
             spectrum[r, i] = complex(fma(x, a, -(y * b)), fma(x, b, y * a))
 
 
+@field_kernel
 def row_energy(A, out):
     """out[r] = Σ_t |A[r, t]|², W × samples, float64; NaN where the row holds one."""
-    _row_energy(real_view(A), out)
-
-
-def row_distance(A, B, out):
-    """out[r] = Σ_t |A[r, t] − B[r, t]|², float64."""
-    _row_distance(real_view(A), real_view(B), out)
-
-
-@njit(**PARALLEL)
-def _row_energy(A, out):
     for r in prange(A.shape[0]):
         row, n = A[r], A.shape[1]
         # Sums side by side, in an order that no compiler may change. Unsigned indices are not below zero.
@@ -73,8 +64,9 @@ def _row_energy(A, out):
         out[r] = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
 
 
-@njit(**PARALLEL)
-def _row_distance(A, B, out):
+@field_kernel
+def row_distance(A, B, out):
+    """out[r] = Σ_t |A[r, t] − B[r, t]|², float64."""
     for r in prange(A.shape[0]):
         a, b, n = A[r], B[r], A.shape[1]
         s0 = s1 = s2 = s3 = 0.0

@@ -7,6 +7,9 @@ A field tile is the real view (rows, 2m), real and imaginary parts interleaved; 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import wraps
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,9 +28,21 @@ def tile_samples(bytes_a_sample: int) -> int:
     return int(min(max(TILE_BYTES // bytes_a_sample // 16 * 16, 16), 1024))
 
 
-def real_view(field):
-    """The (rows, 2N) real view of a field."""
-    return field.view(field.real.dtype)
+def field_kernel(function: Callable) -> Callable:
+    """A parallel kernel, called with complex fields and a layout: it sees real views and `layout.args`."""
+
+    @wraps(function)
+    def launch(*arguments: Any) -> None:
+        launch.kernel(*chain.from_iterable(map(_as_seen, arguments)))  # type: ignore[attr-defined]
+
+    launch.kernel = njit(**PARALLEL)(function)  # type: ignore[attr-defined]
+    return launch
+
+
+def _as_seen(argument: Any) -> tuple[Any, ...]:
+    if isinstance(argument, np.ndarray):
+        return (argument.view(argument.real.dtype),)
+    return getattr(argument, "args", (argument,))
 
 
 @njit(**SERIAL)
