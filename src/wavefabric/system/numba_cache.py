@@ -92,11 +92,11 @@ class _KernelCache(FunctionCache):
             self._release()
 
     def _wait(self) -> None:
-        """For another process that compiles this kernel; not for ever, and not where files cannot be locked."""
+        """For another process that compiles this kernel; not for ever, nor where files cannot be locked."""
         self._release()
         with contextlib.suppress(OSError):
             self._impl.locator.ensure_cache_path()
-            self._lock = open(f"{self._cache_file._index_path}.lock", "wb")
+            self._lock = Path(f"{self._cache_file._index_path}.lock").open("wb")
             for _ in range(round(_PATIENCE / _POLL)):
                 try:
                     fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
