@@ -96,7 +96,7 @@ class _KernelCache(FunctionCache):
         self._release()
         with contextlib.suppress(OSError):
             self._impl.locator.ensure_cache_path()
-            self._lock = open(f"{self._cache_file._index_path}.lock", "wb")  # noqa: SIM115: until `_release`
+            self._lock = open(f"{self._cache_file._index_path}.lock", "wb")  # noqa: SIM115
             for _ in range(round(_PATIENCE / _POLL)):
                 try:
                     fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
