@@ -46,7 +46,9 @@ def calls(monkeypatch):
         seen.append(SimpleNamespace(runfile=runfile, force=force, resume=resume))
         progress.start(4, "span 1")
         progress.update(4, "done")
-        return SimpleNamespace(payload=PAYLOAD, path=write_result(output, PAYLOAD, force, runfile.text))
+        return SimpleNamespace(
+            payload=PAYLOAD, path=write_result(output, PAYLOAD, force, run_file=runfile.text)
+        )
 
     module = types.ModuleType("wavefabric.optics.link.run")
     module.run_link = run_link
