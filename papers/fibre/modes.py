@@ -223,7 +223,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
         )
 
 
-def _table(name: str) -> dict[str, list[float]]:
+def _table(name: str) -> dict[str, np.ndarray]:
     needed = {
         "fibre62_modes.csv": ("mode_group", "l", "m", "a_eff_um2", "spatial_modes"),
         "fibre62_groups.csv": ("mode_group", "dmgd_ps_per_km", "beta2_ps2_per_km"),

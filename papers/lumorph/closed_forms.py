@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.collectives.builders.double_tree import double_tree as double_tree_schedule
 from wavefabric.collectives.builders.recursive import factors
+from wavefabric.collectives.builders.trees import double_tree as double_tree_schedule
 from wavefabric.errors import InputError
 
 MIB = 2**20
@@ -181,7 +181,7 @@ def double_tree(ranks: int, nbytes, numbers: Numbers = SWITCH, pieces: int | Non
 
     2(L + p − 1)α + (L + 2(p − 1))B/(p·BW): in a round a rank sends and receives one piece of B/(2p) upwards,
     and one downwards. L ≤ 2⌊log₂N⌋ is the number of rounds in which the first piece of each tree gets up, or
-    down, and is that of `wavefabric.collectives.builders.double_tree.double_tree`.
+    down, and is that of `wavefabric.collectives.builders.trees.double_tree`.
 
     References
     ----------

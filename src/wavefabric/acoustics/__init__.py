@@ -20,7 +20,7 @@ _EXPORTS = {
     "disc": "transducers.elements",
     "from_kwave": "kwave.objects",
     "linear_array": "transducers.elements",
-    "max_frequency": "check.source_band",
+    "max_frequency": "check.warnings",
     "rectangle": "transducers.elements",
     "simulate": "simulation",
     "simulate_kwave": "kwave.objects",

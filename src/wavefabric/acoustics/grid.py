@@ -127,7 +127,7 @@ class Grid:
         """
         from wavefabric.acoustics.stability.stable_time_step import stable_step
 
-        return stable_step(self.silent_problem(medium, self.cfl_step(medium, cfl)))
+        return stable_step(self.silent_problem(medium, self.cfl_step(medium, cfl)))[0]
 
     def cfl_step(self, medium: Medium, cfl: float) -> float:
         """Time step, s, of a CFL number, whether that is stable or not."""

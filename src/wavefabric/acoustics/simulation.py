@@ -11,9 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from wavefabric.acoustics.arguments import is_whole, positive, require
-from wavefabric.acoustics.check.dispersion import largest_shift
 from wavefabric.acoustics.check.rules import check, check_recording
-from wavefabric.acoustics.check.source_band import band_warnings
+from wavefabric.acoustics.check.warnings import problem_warnings
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.parallel.decomposition import Options
@@ -24,7 +23,7 @@ from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import PRECISIONS, Checkpoints, communicator, run
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.source import Source
-from wavefabric.acoustics.stability.stable_time_step import stability, stable_step
+from wavefabric.acoustics.stability.stable_time_step import refuse_unstable, stable_step
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
 from wavefabric.lifecycle.collective_errors import locked_by_first_rank, on_first_rank
@@ -129,7 +128,7 @@ def simulate(
     -----
     UserWarning
         If more than 1 % of the energy of a source's signals lies above the highest frequency that the grid
-        carries, c_min / (2 max Δ): `wavefabric.acoustics.check.source_band`.
+        carries, c_min / (2 max Δ): `wavefabric.acoustics.check.warnings`.
     """
     # First: what goes wrong on one rank alone then ends the others too.
     comm = comm or communicator(device, threads, getattr(grid, "total_shape", None))
@@ -141,7 +140,8 @@ def simulate(
         sensor = Sensor(record=record)
     if dt is None:
         silent = grid.silent_problem(medium, grid.cfl_step(medium, cfl))
-        dt = stable_step(silent, comm, PRECISIONS.get(precision, np.float32), decomposition)
+        dt, stable = stable_step(silent, comm, PRECISIONS.get(precision, np.float32), decomposition)
+        check_stability = check_stability and not stable
     if steps is None:
         steps = grid.steps(medium, dt, t_end)
     problem, recording = to_problem(grid, medium, source, sensor, dt, steps)
@@ -183,9 +183,14 @@ def solve(
     check(problem)
     check_recording(problem, recording)
     if check_stability:
-        _check_stability(problem, comm, checkpoint, options)
+        dtype = PRECISIONS.get(options.get("precision", "single"), np.float32)
+        saved = None if checkpoint is None else Path(checkpoint)
+        shared = options.get("decomposition")
+        refuse_unstable(problem, comm, dtype, shared, saved, ", or check_stability=False")
     if comm.rank == 0:
-        _warn(problem)
+        advice = "; dispersion=False leaves that out, or give a sound speed that makes up for it"
+        for line in problem_warnings(problem, advice=advice):
+            warnings.warn(line, stacklevel=3)
     if checkpoint is not None and output is not None and Path(checkpoint).resolve() == Path(output).resolve():
         raise InputError(f"checkpoint: {checkpoint} is the output too; allowed: another file")
     # Of rank 0 alone, as are the sink's arrays.
@@ -202,23 +207,3 @@ def solve(
         if output is not None:
             on_first_rank(comm, lambda: bool(results.write(writer[0])))
         return results
-
-
-def _check_stability(problem: Problem, comm: Communicator, checkpoint: Any, options: dict[str, Any]) -> None:
-    # A run that goes on was stable when it began.
-    goes_on = checkpoint is not None and on_first_rank(comm, lambda: Path(checkpoint).exists())
-    dtype = PRECISIONS.get(options.get("precision", "single"), np.float32)
-    shared = options.get("decomposition")
-    verdict = stability(problem, comm=comm, dtype=dtype, options=shared, trials=not goes_on)
-    if verdict.warning:
-        raise InputError(verdict.refusal(", or check_stability=False"))
-
-
-def _warn(problem: Problem) -> None:
-    """Warn of frequencies that the grid does not carry, and of a phase speed far from the sound speed."""
-    lines = band_warnings(problem)
-    if shift := largest_shift(problem):
-        advice = "dispersion=False leaves that out, or give a sound speed that makes up for it"
-        lines.append(f"medium.alpha_power: {shift}; {advice}")
-    for line in lines:
-        warnings.warn(line, stacklevel=4)

@@ -17,7 +17,7 @@ from wavefabric.errors import InputError
 from wavefabric.execution import measure, report
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
-from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
@@ -172,13 +172,16 @@ class _Case:
     def peer(self) -> PlainRK4IP:
         return PlainRK4IP(self.device, self.fibre, self.n, self.grid.sample_rate, self.dtype, self.h)
 
-    def operators(self, dtype=None) -> FibreOperators:
-        return FibreOperators(self.device, self.fibre, self.n, self.grid.sample_rate, dtype or self.dtype)
+    def ready(self, name: str, dtype=None) -> tuple[FibreOperators, Integrator]:
+        """An integrator, and the operators that it has prepared its step with."""
+        shape = self.n, self.grid.sample_rate
+        operators = FibreOperators(self.device, self.fibre, *shape, dtype or self.dtype)
+        integrator = INTEGRATORS[name](operators)
+        operators.prepare(*integrator.lengths(self.h))
+        return operators, integrator
 
     def integrator(self, name: str, eight_ms: float) -> dict[str, Any]:
-        operators = self.operators()
-        integrator, A = INTEGRATORS[name](operators), self.field()
-        operators.prepare(*integrator.lengths(self.h))
+        (operators, integrator), A = self.ready(name), self.field()
         integrator.begin(A, self.h)
         # As FixedStep does: one step as written, then its replay.
         before = replace(operators.counts)
@@ -194,10 +197,9 @@ class _Case:
         del operators, integrator, A, graph
         gc.collect()
         with measure.allocations(self.device) as whole:
-            operators = self.operators()
-            integrator, A = INTEGRATORS[name](operators), operators.empty()
+            operators, integrator = self.ready(name)
+            A = operators.empty()
             A[...] = 0
-            operators.prepare(*integrator.lengths(self.h))
             integrator.advance(A, self.h)
         fft_ms = eight_ms * cost["ffts"] / 8
         return line | {
@@ -216,9 +218,8 @@ class _Case:
 
     def difference_from_plain(self, steps: int = 3) -> float:
         """Relative L2 difference between this package's RK4IP and the plain one."""
-        peer, operators = self.peer(), self.operators()
-        A, B = self.field(), self.field()
-        INTEGRATORS["rk4ip"](operators).advance(A, self.h, steps)
+        peer, A, B = self.peer(), self.field(), self.field()
+        self.ready("rk4ip")[1].advance(A, self.h, steps)
         for _ in range(steps):
             B = peer.step(B)
         return measure.relative_error(self.device, A, B)
@@ -227,11 +228,9 @@ class _Case:
         """Relative L2 error of complex64 arithmetic after so many steps from the same rounded field."""
         out = []
         for dtype in (np.complex64, np.complex128):
-            operators = self.operators(dtype)
+            operators, integrator = self.ready(name, dtype)
             A = operators.empty()
             A[...] = self.field()
-            integrator = INTEGRATORS[name](operators)
-            operators.prepare(*integrator.lengths(self.h))
             integrator.advance(A, self.h, steps)
             out.append(A)
             del operators, integrator

@@ -18,7 +18,7 @@ class NoExchange:
     def start(self, *_) -> None:
         pass
 
-    def arrived(self, peer: int) -> None:
+    def arrived(self, peer: int | None = None) -> None:
         pass
 
     def finish(self, *_) -> None:

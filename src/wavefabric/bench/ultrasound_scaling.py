@@ -52,7 +52,7 @@ def run(
     check_words("forms", forms, FORMS)
     before = [case for path in earlier for case in _read(path)]
     x, y, z = even_grid(ranks.size)
-    shapes = {"weak": (block * x, block * y, block * z), "strong": (total,) * 3}
+    shapes = {"weak": (block * x, block * y, block * z), "strong": (total, total, total)}
     steps = RankSteps(ranks, [shapes[kind] for kind in kinds], media, precision, repeats)
     options = {"local": Options("local", None, overlap), "global": Options()}
     plans = list(itertools.product(kinds, media, forms))
@@ -61,7 +61,7 @@ def run(
     alone: dict[tuple[str, str], Any] = {}
     for kind, medium in itertools.product(kinds, media):
         progress(f"{kind}, {medium}: one rank")
-        shape = (block,) * 3 if kind == "weak" else (total,) * 3
+        shape = (block, block, block) if kind == "weak" else (total, total, total)
         fits = steps.fits_one(medium, shape)
         alone[kind, medium] = steps.time(solo(ranks.device), medium, shape) if fits else None
     cases = []

@@ -79,9 +79,7 @@ class KWaveRun:
         comm = comm or communicator(device, threads, given.problem.shape)
         sink = self._make_sink(given, comm)
         announce_compiling(self.quiet)
-        if self.check_stability:
-            self._check_stability(given.problem, comm, shared)
-        self._warn(given.problem)
+        self._check(given.problem, comm, shared)
         self.introduce(given)
         with guarded(self.progress, self._checkpoint, None if sink is None else sink.abandon):
             report = run(
@@ -148,31 +146,21 @@ class KWaveRun:
 
         return on_all_ranks(comm, make)
 
-    def _check_stability(self, problem: Problem, comm: Communicator, shared: Options | None) -> None:
-        """Refuse a time step that is not stable; collective. A resumed run was checked when it began."""
-        from wavefabric.acoustics.run import dtype_of
-        from wavefabric.acoustics.stability.stable_time_step import stability
-        from wavefabric.lifecycle.collective_errors import on_first_rank
-
-        plan = self.checkpoints
-        resumed = plan is not None and plan.resume and on_first_rank(comm, plan.path.exists)
-        dtype = dtype_of(self.precision, problem, comm.device)
-        verdict = stability(problem, comm=comm, dtype=dtype, options=shared, trials=not resumed)
-        if verdict.warning:
-            raise InputError(f"{self.input}: {verdict.refusal(self.unstable_advice)}")
-
-    def _warn(self, problem: Problem) -> None:
-        """Warn of frequencies that the grid does not carry, and of a sound speed that absorption changes."""
-        if not is_rank_zero():
-            return
-        from wavefabric.acoustics.check.dispersion import largest_shift
-        from wavefabric.acoustics.check.source_band import band_warnings
+    def _check(self, problem: Problem, comm: Communicator, shared: Options | None) -> None:
+        """Refuse a time step that is not stable; warn of sources that grid or absorption distort."""
+        from wavefabric.acoustics.check.warnings import problem_warnings
         from wavefabric.acoustics.kwave.input import dataset_names
+        from wavefabric.acoustics.run import dtype_of
+        from wavefabric.acoustics.stability.stable_time_step import refuse_unstable
 
-        for line in band_warnings(problem, dataset_names(self.input)):
-            warn(line)
-        if shift := largest_shift(problem):
-            warn(f"{self.input}: alpha_power: {shift}")
+        if self.check_stability:
+            saved = self.checkpoints.path if self.checkpoints and self.checkpoints.resume else None
+            dtype = dtype_of(self.precision, problem, comm.device)
+            refuse_unstable(problem, comm, dtype, shared, saved, self.unstable_advice, f"{self.input}: ")
+        if is_rank_zero():
+            names = {**dataset_names(self.input), "alpha_power": f"{self.input}: alpha_power"}
+            for line in problem_warnings(problem, names):
+                warn(line)
 
 
 def size_text(problem: Problem) -> str:

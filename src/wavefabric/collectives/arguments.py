@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -44,3 +45,16 @@ def ragged(count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     row = np.repeat(np.arange(count.size), count)
     first = np.cumsum(count, dtype=np.int64) - count
     return row, np.arange(row.size) - first[row]
+
+
+def within_groups(key: np.ndarray) -> np.ndarray:
+    """Number of each entry among those of the same key, in the order given."""
+    order = np.argsort(key, kind="stable")
+    number = np.empty(key.size, np.int64)
+    number[order] = np.arange(key.size) - np.searchsorted(key[order], key[order])
+    return number
+
+
+def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Rows of different lengths as one table, filled up with 0: int64."""
+    return np.array(list(zip_longest(*rows, fillvalue=0)), np.int64).T.reshape(len(rows), -1)

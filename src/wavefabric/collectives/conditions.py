@@ -33,16 +33,7 @@ CUT_BY_RANK = tuple(name for name, where in _WHERE.items() if _SHARE in where or
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Buffers of a collective operation, and what they hold before and after.
-
-    Parameters
-    ----------
-    ranks : int
-    buffers : tuple of str
-    sizes : tuple of ndarray of int64, one a buffer, shape (ranks, chunks)
-    pre, post : dict
-        See `wavefabric.collectives.schedule.Holdings`.
-    """
+    """Buffers of a collective operation, and what they hold before and after; fields as of `Schedule`."""
 
     ranks: int
     buffers: tuple[str, ...]
@@ -75,11 +66,6 @@ def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int 
         One buffer ``data`` in which chunks keep their place: with p pieces, chunks r p to (r + 1) p − 1 are
         the share of rank r. An all-to-all has ``send`` (chunks d p … of rank r go to d) and ``recv`` (chunks
         r p … come from r). What is empty (0 elements) is left out of `pre` and `post`.
-
-    Raises
-    ------
-    InputError
-        For an unknown collective, or numbers out of range.
     """
     if collective not in COLLECTIVES:
         raise InputError(f"collective: {collective!r} given; allowed: {', '.join(COLLECTIVES)}")
@@ -160,18 +146,11 @@ def _expected(collective: str, side: int, n: int, chunks: int, pieces: int, root
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """The collective operation that a schedule performs.
+    """The collective operation that a schedule performs: of `COLLECTIVES`, or ``"custom"``.
 
-    Parameters
-    ----------
-    collective : str
-        Of `COLLECTIVES`, or ``"custom"``.
-    root : int or None
-        Of a broadcast, reduce, gather or scatter.
-    before, after : int
-        Buffers of what is held before and after; −1 of a custom operation, which may use any.
-    counts : ndarray of int64, shape (chunks,)
-        Elements of the chunks of the whole array, as `layout` cuts it; of a custom operation, of each item.
+    ``root`` of a broadcast, reduce, gather or scatter. ``before``, ``after``: buffers of what is held; −1 of
+    a custom operation, which may use any. ``counts``: elements of the chunks of the whole array, as `layout`
+    cuts it; of a custom operation, of each item.
     """
 
     collective: str
@@ -179,11 +158,6 @@ class Operation:
     before: int
     after: int
     counts: np.ndarray
-
-    @property
-    def elements(self) -> int:
-        """Of the whole array; see `whole_elements`."""
-        return int(self.counts.sum())
 
     @property
     def in_place(self) -> bool:
@@ -203,7 +177,7 @@ def whole_elements(schedule: Schedule) -> int:
     Of a custom operation every item that is held before counts once, on however many ranks it is (or is a
     part of a sum): all messages of a point-to-point exchange together.
     """
-    return operation(schedule).elements
+    return int(operation(schedule).counts.sum())
 
 
 @cached

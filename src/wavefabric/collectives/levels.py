@@ -14,20 +14,8 @@ def levels(schedule: Schedule) -> np.ndarray:
 
     A transfer depends on an earlier one (by round, then position) if one of them writes a chunk that the
     other reads or writes. Transfers of one level may thus run in any order, and all ranks agree on levels
-    without talking. In a schedule that `verify` accepts, no level exceeds the transfer's round.
-
-    Parameters
-    ----------
-    schedule : Schedule
-
-    Returns
-    -------
-    ndarray of int64, shape (transfers,)
-
-    Raises
-    ------
-    ScheduleError
-        If numbers are out of range.
+    without talking. In a schedule that `verify` accepts, no level exceeds the transfer's round. int64, shape
+    (transfers,); `ScheduleError` if numbers are out of range.
 
     Examples
     --------
@@ -48,7 +36,7 @@ def levels(schedule: Schedule) -> np.ndarray:
     for begin, end in batches(schedule.transfers["round"]):
         here = slice(first_move[begin], first_move[end])
         marked[dst[here]] = True
-        in_order = marked[src[here]].any() or dst[here].size > _distinct(dst[here])
+        in_order = marked[src[here]].any() or dst[here].size > np.unique(dst[here]).size
         marked[dst[here]] = False
         step = 1 if in_order else end - begin
         for a in range(begin, end, step):
@@ -63,9 +51,24 @@ def levels(schedule: Schedule) -> np.ndarray:
     return level
 
 
-def _distinct(numbers: np.ndarray) -> int:
-    ordered = np.sort(numbers)
-    return 1 + int(np.count_nonzero(np.diff(ordered)))
+def dependencies(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of transfers of which the second waits for the first, as in `levels`: each pair once, in order.
+
+    Pairs that follow from others are left out.
+
+    Examples
+    --------
+    >>> from wavefabric.collectives import ring_all_gather
+    >>> from wavefabric.collectives.levels import dependencies
+    >>> [pairs.tolist() for pairs in dependencies(ring_all_gather([5, 5, 5]))]
+    [[0, 1, 2], [4, 5, 3]]
+    """
+    m = moves(schedule)
+    transfer, total = np.tile(m.transfer, 2), max(1, schedule.transfers.size)
+    writes = np.repeat((False, True), m.transfer.size)
+    then, first = (transfer[at] for at in hazards(np.concatenate((m.src, m.dst)), transfer, writes))
+    keys = np.unique((first * total + then)[first != then])
+    return np.divmod(keys, total)
 
 
 def hazards(chunk: np.ndarray, time: np.ndarray, writes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +82,7 @@ def hazards(chunk: np.ndarray, time: np.ndarray, writes: np.ndarray) -> tuple[np
     at = np.arange(chunk.size)
     begin = np.searchsorted(chunk, chunk)  # of each access's chunk
     last = np.maximum.accumulate(np.where(written, at, -1))
-    before = np.concatenate(([-1], last[:-1]))[: at.size]  # last write before each access
+    before = np.concatenate(([-1], last))[: at.size]  # last write before each access
     before = np.where(before >= begin, before, -1)
     read = ~written & (before >= 0)
     # A write comes after all reads since the last write, and after that write if there were none.

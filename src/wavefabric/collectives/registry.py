@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS, whole
-from wavefabric.collectives.builders import bruck, direct, double_tree, messages, recursive, ring, trees
+from wavefabric.collectives.builders import bruck, direct, messages, recursive, ring, trees
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
@@ -16,19 +17,10 @@ from wavefabric.errors import InputError
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm of the registry.
+    """An algorithm of the registry: the collectives that it does, and a summary of one line.
 
-    Parameters
-    ----------
-    name : str
-    collectives : tuple of str
-        Operations that it does.
-    summary : str
-        One line.
-    options : tuple of str
-        Of ``pieces``, ``radix``, ``root``, ``grid``: what `build` may be given.
-    builder : function
-        Called with collective, ranks, elements, and the options as keywords; returns a `Schedule`.
+    ``options``: those of ``pieces``, ``radix``, ``root``, ``grid`` that `build` may be given. ``builder`` is
+    called with collective, ranks, elements, and the options as keywords; it returns a `Schedule`.
     """
 
     name: str
@@ -40,87 +32,39 @@ class Algorithm:
 
 _SUMS = ("all-gather", "reduce-scatter", "all-reduce")
 _TREES = ("broadcast", "reduce", "all-reduce")
+_PAIRS = ("all-to-all", "reduce-scatter", "all-gather")
+_SUMMARIES = {
+    "ring": "everybody sends to the next rank only; broadcast and reduce are pipelined by pieces",
+    "bidirectional-ring": "a ring used both ways at once: half the rounds",
+    "tree": "binary tree, pipelined by pieces",
+    "double-tree": "two complementary binary trees, each for half of the array, pipelined by pieces",
+    "binomial": "binomial tree: as few rounds as one message a round allows",
+    "recursive": "doubling and halving, or any radix: few rounds, least volume",
+    "recursive-exchange": "whole arrays exchanged in growing groups: fewest rounds",
+    "bruck": "logarithmic rounds for any number of ranks",
+    "direct": "all pairs at once: one round of communication",
+    "pairwise": "one pair after the other: N - 1 rounds",
+    "squares": "divide and conquer on a grid: whole arrays among squares of four, then pairs of squares",
+    "torus": "each rank to its neighbours on a periodic grid",
+    "mesh": "each rank to its neighbours on a grid with ends",
+}
 
 ALGORITHMS: dict[str, Algorithm] = {
-    a.name: a
-    for a in (
-        Algorithm(
-            "ring",
-            (*_SUMS, "broadcast", "reduce"),
-            "everybody sends to the next rank only; broadcast and reduce are pipelined by pieces",
-            ("pieces", "root"),
-            ring.ring,
-        ),
-        Algorithm(
-            "bidirectional-ring",
-            _SUMS,
-            "a ring used both ways at once: half the rounds",
-            ("pieces",),
-            ring.bidirectional_ring,
-        ),
-        Algorithm("tree", _TREES, "binary tree, pipelined by pieces", ("pieces", "root"), trees.tree),
-        Algorithm(
-            "double-tree",
-            _TREES,
-            "two complementary binary trees, each for half of the array, pipelined by pieces",
-            ("pieces", "root"),
-            double_tree.double_tree,
-        ),
-        Algorithm(
-            "binomial",
-            ("broadcast", "reduce", "gather", "scatter"),
-            "binomial tree: as few rounds as one message a round allows",
-            ("pieces", "root"),
-            trees.binomial,
-        ),
-        Algorithm(
-            "recursive",
-            _SUMS,
-            "doubling and halving, or any radix: few rounds, least volume",
-            ("pieces", "radix"),
-            recursive.recursive,
-        ),
-        Algorithm(
-            "recursive-exchange",
-            ("all-reduce",),
-            "whole arrays exchanged in growing groups: fewest rounds",
-            ("pieces", "radix"),
-            recursive.recursive_exchange,
-        ),
-        Algorithm(
-            "bruck",
-            ("all-gather", "all-to-all"),
-            "logarithmic rounds for any number of ranks",
-            ("pieces", "radix"),
-            bruck.bruck,
-        ),
-        Algorithm(
-            "direct",
-            COLLECTIVES,
-            "all pairs at once: one round of communication",
-            ("pieces", "root"),
-            direct.direct,
-        ),
-        Algorithm(
-            "pairwise",
-            ("all-to-all", "reduce-scatter", "all-gather"),
-            "one pair after the other: N - 1 rounds",
-            ("pieces",),
-            direct.pairwise,
-        ),
-        Algorithm(
-            "squares",
-            ("all-reduce",),
-            "divide and conquer on a grid: whole arrays among squares of four, then pairs of squares",
-            ("pieces", "grid"),
-            recursive.squares,
-        ),
-        Algorithm(
-            "torus", ("halo",), "each rank to its neighbours on a periodic grid", ("grid",), messages.torus
-        ),
-        Algorithm(
-            "mesh", ("halo",), "each rank to its neighbours on a grid with ends", ("grid",), messages.mesh
-        ),
+    name: Algorithm(name, collectives, _SUMMARIES[name], options, builder)
+    for name, collectives, options, builder in (
+        ("ring", (*_SUMS, "broadcast", "reduce"), ("pieces", "root"), ring.ring),
+        ("bidirectional-ring", _SUMS, ("pieces",), ring.bidirectional_ring),
+        ("tree", _TREES, ("pieces", "root"), trees.tree),
+        ("double-tree", _TREES, ("pieces", "root"), trees.double_tree),
+        ("binomial", ("broadcast", "reduce", "gather", "scatter"), ("pieces", "root"), trees.binomial),
+        ("recursive", _SUMS, ("pieces", "radix"), recursive.recursive),
+        ("recursive-exchange", ("all-reduce",), ("pieces", "radix"), recursive.recursive_exchange),
+        ("bruck", ("all-gather", "all-to-all"), ("pieces", "radix"), bruck.bruck),
+        ("direct", COLLECTIVES, ("pieces", "root"), direct.direct),
+        ("pairwise", _PAIRS, ("pieces",), direct.pairwise),
+        ("squares", ("all-reduce",), ("pieces", "grid"), recursive.squares),
+        ("torus", ("halo",), ("grid",), partial(messages.halo, "torus")),
+        ("mesh", ("halo",), ("grid",), partial(messages.halo, "mesh")),
     )
 }
 
@@ -188,23 +132,15 @@ def build(
 
 
 def _checked(
-    algorithm: str,
-    collective: str,
-    ranks: int,
-    *,
-    pieces: int = 1,
-    radix: int | None = None,
-    root: int = 0,
-    grid: Sequence[int] | None = None,
+    algorithm: str, collective: str, ranks: int, pieces=1, radix=None, root=0, grid=None
 ) -> dict[str, object]:
     """The options of the algorithm, defaults filled in."""
     if algorithm not in ALGORITHMS:
         raise InputError(f"algorithm: {algorithm!r} given; allowed: {', '.join(ALGORITHMS)}")
     known = ALGORITHMS[algorithm]
     if collective not in known.collectives:
-        raise InputError(
-            f"collective: {collective!r} given; allowed: {', '.join(known.collectives)} ({algorithm})"
-        )
+        allowed = f"{', '.join(known.collectives)} ({algorithm})"
+        raise InputError(f"collective: {collective!r} given; allowed: {allowed}")
     whole("ranks", ranks, 1, MOST_RANKS)
     for option, value, default in (("pieces", pieces, 1), ("radix", radix, None), ("grid", grid, None)):
         if value != default and option not in known.options:
@@ -215,9 +151,8 @@ def _checked(
         raise InputError(f"root: {root} given; allowed: 0, {collective} has no root")
     radix = 2 if radix is None else whole("radix", radix, 2)
     if algorithm in ("recursive", "recursive-exchange") and recursive.factors(ranks, radix) is None:
-        raise InputError(
-            f"ranks: {ranks} given; allowed: products of numbers up to the radix, {radix} ({algorithm})"
-        )
+        allowed = f"products of numbers up to the radix, {radix} ({algorithm})"
+        raise InputError(f"ranks: {ranks} given; allowed: {allowed}")
     shape = _grid(algorithm, ranks, grid) if "grid" in known.options else ()
     _check_extent(algorithm, collective, ranks, pieces, radix)
     options = {"pieces": pieces, "radix": radix, "root": root, "grid": shape}
@@ -259,14 +194,11 @@ def _check_extent(algorithm: str, collective: str, ranks: int, pieces: int, radi
         return
     if not fits(1):
         chunks, moves = extent(algorithm, collective, ranks, 1, radix)
-        given = f"{algorithm} {collective} has up to {chunks} chunks and moves {moves}"
-        raise InputError(
-            f"ranks: {ranks} given, {given}; allowed: fewer ranks, {MOST_CHUNKS} chunks, {MOST_MOVES} moves"
-        )
+        given = f"{ranks} given, {algorithm} {collective} has up to {chunks} chunks and moves {moves}"
+        raise InputError(f"ranks: {given}; allowed: fewer ranks, {MOST_CHUNKS} chunks, {MOST_MOVES} moves")
     most = bisect(range(1, pieces), False, key=lambda p: not fits(p))
-    raise InputError(
-        f"pieces: {pieces} given; allowed: whole numbers from 1 to {most} ({ranks} ranks, {algorithm})"
-    )
+    allowed = f"whole numbers from 1 to {most} ({ranks} ranks, {algorithm})"
+    raise InputError(f"pieces: {pieces} given; allowed: {allowed}")
 
 
 def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, ...]:

@@ -96,10 +96,7 @@ def is_name(text: str) -> bool:
 
 
 def check_structure(schedule: Schedule) -> None:
-    """Refuse a schedule with numbers out of range, empty chunks that move, or sizes that differ.
-
-    `ScheduleError` names the first transfer, or the first entry of `pre` or `post`, that is wrong.
-    """
+    """Refuse numbers out of range, empty chunks that move, and sizes that differ: the first that is wrong."""
     _check_buffers(schedule)
     _check_ranges(schedule)
     _check_chunks(schedule)
@@ -172,30 +169,25 @@ def _check_chunks(schedule: Schedule) -> None:
     m = moves(schedule)
     src, dst = flat[m.src], flat[m.dst]
     wrong = (src != dst) | (src == 0)
-    if not wrong.any():
-        return
-    i = int(np.argmax(wrong))
-    if src[i] == dst[i]:
-        why = "the chunk is empty (0 elements)"
-    else:
+    if wrong.any():
+        i = int(np.argmax(wrong))
         why = f"the source has {src[i]} elements, the destination {dst[i]}"
-    raise ScheduleError(f"{move_name(schedule, m, i)}: {why}")
+        why = "the chunk is empty (0 elements)" if src[i] == dst[i] else why
+        raise ScheduleError(f"{move_name(schedule, m, i)}: {why}")
 
 
 def _check_holdings(schedule: Schedule, name: str, held: Holdings) -> None:
-    def refuse(given: str, allowed: str):
-        _refuse(schedule, name, given, allowed)
-
-    widths = [s.shape[1] for s in schedule.sizes]
+    ranks, widths = schedule.ranks, [s.shape[1] for s in schedule.sizes]
     for (rank, buffer, chunk), (item, origins) in held.items():
-        at = rank, buffer, chunk
-        if not (0 <= buffer < len(widths) and 0 <= rank < schedule.ranks and 0 <= chunk < widths[buffer]):
-            allowed = f"{schedule.ranks} ranks, {len(widths)} buffers, chunks {widths}"
-            refuse(f"(rank {rank}, buffer {buffer}, chunk {chunk})", allowed)
+        if not (0 <= buffer < len(widths) and 0 <= rank < ranks and 0 <= chunk < widths[buffer]):
+            given = f"(rank {rank}, buffer {buffer}, chunk {chunk})"
+            _refuse(schedule, name, given, f"{ranks} ranks, {len(widths)} buffers, chunks {widths}")
+        given, allowed = "", ""
         if not schedule.sizes[buffer][rank, chunk]:
-            refuse(f"{chunk_name(schedule, *at)} is empty (0 elements)", "chunks with elements")
-        if not 0 <= item < 2**63:
-            refuse(f"{chunk_name(schedule, *at)}: item {item}", "from 0")
-        if origins <= 0 or origins >> schedule.ranks:
-            given = f"{chunk_name(schedule, *at)}: origins {origins:#x}"
-            refuse(given, f"bits of ranks 0 to {schedule.ranks - 1}, at least one")
+            given, allowed = " is empty (0 elements)", "chunks with elements"
+        elif not 0 <= item < 2**63:
+            given, allowed = f": item {item}", "from 0"
+        elif origins <= 0 or origins >> ranks:
+            given, allowed = f": origins {origins:#x}", f"bits of ranks 0 to {ranks - 1}, at least one"
+        if given:
+            _refuse(schedule, name, chunk_name(schedule, rank, buffer, chunk) + given, allowed)

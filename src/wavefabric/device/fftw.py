@@ -6,7 +6,6 @@ Planning by measurement is 1.5 times faster in use than by estimate, but may cho
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import io
 import os
@@ -123,7 +122,9 @@ def _stamp(file: Path) -> tuple[int, int]:
 def _alone() -> Iterator[None]:
     """One process of this machine plans at a time: of ranks that plan at once, all take the same plans."""
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
             path = _wisdom_file().with_suffix(".lock")
             path.parent.mkdir(parents=True, exist_ok=True)
             fcntl.flock(stack.enter_context(open(path, "w")), fcntl.LOCK_EX)

@@ -56,11 +56,9 @@ class Control:
 
     def send_array(self, peer: int, array: np.ndarray, tag: int = 0) -> None:
         """Send a contiguous host array."""
-        raise ValueError("one rank has nobody to send to")
 
     def recv_array(self, peer: int, array: np.ndarray, tag: int = 0) -> None:
         """Receive into a contiguous host array of the same size."""
-        raise ValueError("one rank has nobody to receive from")
 
     def gather_failures(self, message: str, code: int, patience: float) -> list[tuple[str, int]] | None:
         """Messages and exit codes of all ranks if all fail within so many seconds, None if some go on."""
@@ -80,21 +78,21 @@ class MPIControl(Control):
         rank_status.note_shared_files()
         watch.start(comm)
 
-    def bcast(self, obj, root=0):
+    def _all(self, call, *arguments):
         with waiting():
-            return self._comm.bcast(obj, root)
+            return call(*arguments)
+
+    def bcast(self, obj, root=0):
+        return self._all(self._comm.bcast, obj, root)
 
     def gather(self, obj, root=0):
-        with waiting():
-            return self._comm.gather(obj, root)
+        return self._all(self._comm.gather, obj, root)
 
     def all_gather(self, obj):
-        with waiting():
-            return self._comm.allgather(obj)
+        return self._all(self._comm.allgather, obj)
 
     def barrier(self):
-        with waiting():
-            self._comm.Barrier()
+        self._all(self._comm.Barrier)
 
     def max(self, value):
         return self._reduce(np.maximum, value)
@@ -105,8 +103,7 @@ class MPIControl(Control):
     def _reduce(self, operation, value):
         array = np.asarray(value)
         values = np.empty((self.size, *array.shape), array.dtype)
-        with waiting():
-            self._comm.Allgather(np.ascontiguousarray(array), values)
+        self._all(self._comm.Allgather, np.ascontiguousarray(array), values)
         result = reduce(operation, values)
         return result if array.ndim else result.item()
 

@@ -47,8 +47,8 @@ class RegionExchange:
         rank = comm.rank
         remote = [m for m in messages if m.src != m.dst]
         local = [m for m in messages if m.src == m.dst == rank]
-        sizes = [(m.src, m.dst, fields * math.prod(_shape(m.src_box))) for m in remote]
-        schedule = point_to_point("regions", comm.size, sizes)
+        elements = [(m.src, m.dst, fields * math.prod(_shape(m.src_box))) for m in remote]
+        schedule = point_to_point("regions", comm.size, elements)
         boxes = (
             [m.src_box for m in remote if m.src == rank],
             [m.dst_box for m in remote if m.dst == rank],
@@ -73,11 +73,7 @@ class RegionExchange:
         self._sources = arrays if self._has_local else []
 
     def finish(self, arrays: list[Any], weights=None) -> None:
-        """Wait, and unpack into ``arrays``.
-
-        Each value received is multiplied by the product of ``weights``: vectors of z, y and x, of the arrays'
-        real type and lengths.
-        """
+        """Wait, and unpack into ``arrays``, times ``weights``: vectors of z, y and x of their real type."""
         self._check(arrays, 1)
         if self._has_local:
             self._kernels.copy_boxes(arrays, self._sources, self._local_to, self._local_from, weights)

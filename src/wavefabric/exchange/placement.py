@@ -19,8 +19,7 @@ from wavefabric.device import Device, get_device
 from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError, cut, quoted, visible
 from wavefabric.exchange.launch import environment
-from wavefabric.files.input import read_bytes
-from wavefabric.files.text import parse_toml
+from wavefabric.files.input import parse_toml, read_bytes
 from wavefabric.system.gpu_topology import GpuTopology
 
 #: All placements are tried up to so many (8 ranks on 8 GPUs: 40320).
@@ -31,10 +30,10 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def rank_device(device: str | Device | None, local_rank: int, placement: list[int] | None = None) -> Device:
-    """The device of a rank: for None, ``"auto"`` and ``"cuda"`` a GPU of its own.
+    """The device of a rank: for None, ``"auto"`` and ``"cuda"`` a GPU of its own; others as they are.
 
     That is the one that ``placement`` names for its rank on this host, or GPU r for rank r, starting again
-    when there are no more; where there is none, the CPU (not for ``"cuda"``). Others are taken as they are.
+    when there are no more; where there is none, the CPU (not for ``"cuda"``).
     """
     if device not in (None, "auto", "cuda"):
         return get_device(device) if isinstance(device, str) else device  # type: ignore[return-value]
@@ -172,12 +171,7 @@ def _improve(gpus: list[int], total: int, cost: Callable[[list[int]], list[int]]
 
 
 def read_placement(path: str | Path, ranks: int | None = None) -> list[int]:
-    """Read the GPU of each rank, rank 0 first; with ``ranks``, there must be so many.
-
-    The file is TOML with ``placement = [0, 1, …]``, JSON with such a list or table, or text: numbers with
-    blanks, commas or line ends between; ``#`` begins a remark. `InputError` names file, line and what is
-    allowed.
-    """
+    """The GPU of each rank, rank 0 first, of TOML, JSON, or text with blanks, commas or line ends between."""
     path = Path(path)
     try:
         text = read_bytes(path).decode("utf-8")
@@ -215,7 +209,7 @@ def _listed(path: Path, text: str) -> list[Any]:
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {error.lineno}: {error.msg}; allowed: JSON") from None
     except (RecursionError, ValueError):  # Python reads no whole number of more than 4300 digits
-        raise InputError(f"{path}: nested too deeply, or a number too long; allowed: JSON") from None
+        raise InputError(f"{path}: nested too deeply, or too many digits; allowed: JSON") from None
     if isinstance(content, dict):
         if set(content) != {"placement"}:
             keys = ", ".join(cut(visible(str(key))) for key in content) or "nothing"

@@ -38,10 +38,7 @@ _USED = ("one-to-all", "all-to-one", "all-to-all", "round", "add")
 
 @dataclass(frozen=True)
 class Line:
-    """t = max(floor, α + bytes/bandwidth): s, B/s; ``residuals`` are (fitted − measured)/measured.
-
-    No time is shorter than the floor, however few the bytes; 0 if there is none.
-    """
+    """t = max(floor, α + bytes/bandwidth): s, B/s; ``residuals`` are (fitted − measured)/measured."""
 
     alpha: float
     bandwidth: float

@@ -11,6 +11,7 @@ import statistics
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -46,10 +47,7 @@ def milliseconds(
     each: int = 1,
     between: Callable[[], Any] | None = None,
 ) -> list[float]:
-    """Times of one call of ``work`` in ms, after one that is not counted.
-
-    A sample is `each` calls, divided by it; ``between`` runs before each sample, off the clock.
-    """
+    """Times of one call in ms, of samples of ``each`` calls after a first; ``between`` runs before each."""
     prepare = between or (lambda: None)
     prepare()
     work()
@@ -83,21 +81,13 @@ def copy_bandwidth(device: Device, repeats: int = 5, nbytes: int = 1 << 28) -> f
     return 2 * source.nbytes / (statistics.median(times) * 1e-3)
 
 
-class Allocation:
-    """Bytes that `allocations` saw at the peak and left over, and Numba's own allocations by number."""
-
-    peak = 0
-    kept = 0
-    numba = 0
-
-
 @contextlib.contextmanager
-def allocations(device: Device) -> Iterator[Allocation]:
-    """Watch what the block allocates on the device.
+def allocations(device: Device) -> Iterator[SimpleNamespace]:
+    """Watch what the block allocates: bytes at the ``peak``, bytes ``kept``, arrays of ``numba`` by number.
 
     On a CPU buffers inside FFTW and SciPy's FFT stay unseen; on a GPU what is given back inside the block.
     """
-    seen = Allocation()
+    seen = SimpleNamespace(peak=0, kept=0, numba=0)
     gc.collect()
     device.synchronize()
     if device.name != "cpu":
@@ -222,10 +212,7 @@ def check_options(repeats: int, sizes: Sequence[int], multiple: int) -> None:
 
 
 def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> list[float]:
-    """Times of one call in ms: device-synchronised wall clock, barrier before, the slowest rank counts.
-
-    A sample is `each` calls, none waiting for the one before but on the device.
-    """
+    """Times of one call in ms, of samples of ``each`` calls: barrier before, the slowest rank counts."""
     device, control = ranks.device, ranks.control
     samples = []
     for _ in range(repeats):

@@ -42,7 +42,7 @@ def run(
     progress: Callable[[str], None] | None = None,
     residual: float = RESIDUAL,
 ) -> dict[str, Any]:
-    """Measure what moves how fast between all ranks, and make a fabric of it; collective.
+    """Measure what moves how fast between all ranks, and make a fabric of it, as TOML text; collective.
 
     Times of exchanges of one level: each ordered pair alone (``pairs``); each rank to the next (``ring``);
     to both neighbours (``both``); one to all; all to one; all to all. And relays, in which each rank passes
@@ -50,16 +50,8 @@ def run(
     what rounds cost in a schedule (``round``). What adding costs on all devices at once is found likewise
     (``add``); and at the smallest size what one more rank to send to costs (``peer``). Lines are fitted to
     the times: t = α + bytes/bandwidth, and over P2P and NCCL, where hosts run ahead of their GPUs, the larger
-    of this and what a host needs to issue a round (``floor``).
-
-    ``sizes`` are bytes of a message, multiples of 4, two or more; by default `SIZES`. ``name`` is the
-    fabric's. ``residual`` is the largest, (fitted − measured)/measured, with which a line stands for its
-    times.
-
-    The result is JSON-serialisable: ``fabric``, that of the first transport as TOML text (None if none could
-    be used); ``cases``, one for each transport, with ``fabric``, ``patterns`` (each: ``rows`` of bytes that
-    the busiest rank sends or receives and µs; ``line``: α, bandwidth, floor, residuals), ``pairs``,
-    ``facts`` and ``misfits``. `InputError` if an option is not allowed, or the buffers do not fit.
+    of this and what a host needs to issue a round (``floor``). ``residual`` is the largest,
+    (fitted − measured)/measured, with which a line stands for its times.
     """
     if ranks.size < 2:
         raise InputError(f"ranks: {ranks.size} given; allowed: 2 or more")
@@ -184,10 +176,7 @@ def pattern(name: str, ranks: int, elements: int) -> Schedule:
 
 
 def relay(ranks: int, elements: int, rounds: int) -> Schedule:
-    """In each round every rank sends `elements` to the next, those that it received in the round before.
-
-    One buffer of rounds + 1 chunks; `pre` and `post` are empty.
-    """
+    """In each round every rank sends `elements` to the next, those that it received in the round before."""
     return _chain("relay", ranks, elements, rounds, 1)
 
 

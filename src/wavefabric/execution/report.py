@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -128,14 +127,3 @@ def shape_words(shape: Sequence[int]) -> str:
 def distinct(cases: Iterable[dict[str, Any]], *keys: str) -> list[Any]:
     """Values of a key (tuples of several) in the order of their first case."""
     return list(dict.fromkeys(map(itemgetter(*keys), cases)))
-
-
-def as_json(value: Any) -> Any:
-    """Values that JSON has; what is not finite becomes null."""
-    if isinstance(value, dict):
-        return {str(key): as_json(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [as_json(inner) for inner in value]
-    if hasattr(value, "tolist"):
-        return as_json(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value

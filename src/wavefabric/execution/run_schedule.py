@@ -37,24 +37,16 @@ def run(
     """Run a schedule between all ranks on every transport: check it, time it, compare it with a prediction.
 
     ``schedule_of`` gives a schedule for so many elements of the whole array; of a schedule itself chunks are
-    made a whole number of times larger. ``sizes`` are bytes of the whole array
-    (`wavefabric.collectives.conditions.layout`); by default a schedule's own, else `SIZES`.
-
-    Every chunk that ``pre`` names is filled with whole numbers of which sums are exact, everything else with
-    NaN (whole numbers: −2²⁰); after one run every chunk that ``post`` names is compared to the bit, on the
-    device. Timed runs follow on zeros, which no number of sums changes: one among many in a row, the slowest
-    rank's. Where ranks might run ahead of the others from run to run a barrier on the device follows every
-    run, and its own time is taken off (``apart``).
+    made a whole number of times larger. ``sizes`` are bytes of the whole array; by default a schedule's own,
+    else `SIZES`. Chunks of ``pre`` are filled with whole numbers whose sums are exact, all else with NaN
+    (whole numbers: −2²⁰), and those of ``post`` compared to the bit, on the device. Timed runs follow on
+    zeros; where ranks might run ahead of each other a barrier follows each, its own time taken off
+    (``apart``).
 
     algbw and busbw are those of nccl-tests (its PERFORMANCE.md). With S bytes of the whole array and K ranks,
     algbw = S/t and busbw is algbw times 2(K − 1)/K for all-reduce, (K − 1)/K for all-gather, reduce-scatter,
     all-to-all, gather and scatter, 1 for broadcast and reduce; else what the busiest rank moves over t.
-
-    The result is JSON-serialisable; ``cases``, one for each transport, has ``rows`` with ``bytes``, times in
-    µs, ``algbw`` and ``busbw`` in GB/s, ``wrong`` elements, ``predicted_us`` on ``fabric``, ``ratio``
-    (predicted over measured) and ``over_own`` (bandwidth over that of NCCL's own operation); ``own`` has the
-    rows of that, or None, and ``why_no_own``. `InputError` for options that are not allowed, a fabric with
-    another number of GPUs, or buffers that do not fit.
+    ``ratio`` is predicted over measured, ``over_own`` the bandwidth over that of NCCL's own operation.
     """
     say = progress or (lambda line: None)
     values_of(dtype, ranks.size)  # refuses what cannot be checked
@@ -116,11 +108,7 @@ def sizes_between(least: int, most: int, factor: int = 4) -> list[int]:
 
 
 def as_run(schedule: Schedule) -> Schedule:
-    """The same transfers with their levels as rounds: what `wavefabric.exchange` does one after the other.
-
-    Transfers that do not depend on each other share a level, whatever their rounds: a direct exchange in
-    rounds of pairs, for example, starts all at once.
-    """
+    """The same transfers with their levels as rounds: what `wavefabric.exchange` does one after the other."""
     level = levels(schedule)
     order = np.argsort(level, kind="stable")
     transfers = schedule.transfers[order]

@@ -62,10 +62,7 @@ def expected(xp, held: tuple[int, int], first: int, size: int, values: int, dtyp
 
 
 def fill(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> None:
-    """Write what ``pre`` says a rank holds; everything else becomes what no sum can be. Collective.
-
-    Buffers that are not given are left out: scratch, where something else than the schedule runs.
-    """
+    """Write what ``pre`` says a rank holds into these buffers, all else what no sum can be; collective."""
     poison = np.nan if np.dtype(dtype).kind == "f" else -(1 << 20)
     for name in buffers:
         number = schedule.buffers.index(name)
@@ -76,7 +73,7 @@ def fill(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> None:
 
 
 def count_wrong(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> int:
-    """Elements that differ from what ``post`` says, on all ranks together. Collective."""
+    """Elements that differ from what ``post`` says, on all ranks together; collective."""
     blocks = _blocks(comm, schedule, schedule.post, buffers, dtype)
     return int(comm.control.sum(sum(int(comm.device.xp.count_nonzero(b != values)) for b, values in blocks)))
 
@@ -193,10 +190,7 @@ def _separate_times(ranks: Ranks, comm, work: Callable[[], Any], repeats: int) -
 def nccl_rows(
     ranks: Ranks, plans: list[Plan], largest: dict[str, int], dtype: str, repeats: int, say: Callable
 ) -> tuple[list[dict[str, Any]] | None, str | None]:
-    """Rows of NCCL's own operation for the sizes of `plans`, or None and why there are none; collective.
-
-    Sizes whose shares are not equal are left out.
-    """
+    """Rows of NCCL's own operation for sizes of equal shares, or None and why there are none; collective."""
     if not ranks.on_gpu:
         return None, "NCCL needs GPUs"
     first = plans[0]

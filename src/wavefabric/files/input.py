@@ -1,16 +1,26 @@
-"""Input files, opened with care: regular files alone, since a pipe may block and a device never end."""
+"""Input files, read without trust: regular files alone, since a pipe may block and a device never end."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
+import tomllib
 from pathlib import Path
+from typing import Any
+
+from wavefabric.errors import InputError
 
 #: Bytes of an ordinary text file: run files, fabrics, topologies, tables, placements.
 MOST_TEXT = 16 << 20
 #: Bytes of a file with a schedule, in JSON or XML: a ring all-reduce of 1024 ranks takes 0.3 GiB.
 MOST_SCHEDULE = 1 << 29
+
+#: Parts of a dotted key of TOML. The time that tomllib takes grows with their square.
+DEEPEST = 100
+_PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_DOTTED = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST}}}")
 
 _KINDS = (
     (stat.S_ISFIFO, "is a pipe"),
@@ -42,3 +52,35 @@ def _check(mode: int, path: str | Path) -> None:
     for applies, what in _KINDS:
         if applies(mode):
             raise OSError(errno.EINVAL, f"{what}, not a regular file", str(path))
+
+
+def read_text(path: str | Path, what: str, most: int = MOST_TEXT) -> str:
+    """The text of a file of at most so many bytes; ``what`` names the option or the format, for errors.
+
+    `InputError` if it cannot be read, is no regular file, is larger, or is not UTF-8.
+    """
+    path = Path(path)
+    try:
+        return read_bytes(path, most).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError:
+        raise InputError(f"{what}: {path} is not UTF-8 text; allowed: a text file") from None
+    except OSError as error:
+        raise InputError(f"{what}: {path} ({error.strerror}); allowed: a file that can be read") from None
+    except ValueError:  # a name with a null byte
+        raise InputError(f"{what}: not the name of a file; allowed: a file that can be read") from None
+
+
+def parse_toml(text: str, what: str) -> dict[str, Any]:
+    """The content of TOML text; `InputError` if it is none, or asks for more than Python can read."""
+    if too_deep := _DOTTED.search(text):
+        fault = f"Key of more than {DEEPEST} parts (at line {text.count(chr(10), 0, too_deep.start()) + 1})"
+    else:
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            fault = " ".join(str(error).split())
+        except RecursionError:
+            fault = "Values nested too deeply"
+        except ValueError:  # Python reads no whole number of more than 4300 digits
+            fault = "Number with too many digits"
+    raise InputError(f"{what}: not TOML ({fault}); allowed: a TOML file")

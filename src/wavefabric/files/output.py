@@ -110,6 +110,17 @@ def replacing(path: Path) -> Iterator[Path]:
     sync_folder(path.parent)
 
 
+def write_text(path: str | Path, text: str, what: str, force: bool = False) -> Path:
+    """Write a file whole; `InputError` if it exists (without `force`) or cannot be written."""
+    path = check_output(path, force, what)
+    try:
+        with replacing(path) as partial:
+            partial.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(unwritable(path, what, str(error.strerror))) from None
+    return path
+
+
 def remove_partials(path: Path) -> None:
     """Remove what processes that were killed while writing ``path`` left; for the holder of its lock."""
     if len(path.name) > _LONG_NAME:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, to_problem
-from wavefabric.acoustics.check.dispersion import largest_shift, phase_speed
+from wavefabric.acoustics.check.warnings import largest_shift, phase_speed
 from wavefabric.acoustics.solver.operators import absorption_factors
 
 DT, STEPS = 1e-8, 1200

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from wavefabric.acoustics.parallel.block_sizes import even, smooth, widened
-from wavefabric.acoustics.parallel.decomposition import Options, decompose, halo_messages
+from wavefabric.acoustics.parallel.decomposition import (
+    Options,
+    decompose,
+    even,
+    halo_messages,
+    smooth,
+    widened,
+)
 from wavefabric.errors import InputError
 
 EMPTY = -1

@@ -5,8 +5,7 @@ import pytest
 from schedule_cases import busiest, sent
 
 from wavefabric.collectives import build, verify
-from wavefabric.collectives.builders.double_tree import complementary_trees
-from wavefabric.collectives.builders.trees import depths, in_order_tree
+from wavefabric.collectives.builders.trees import complementary_trees, depths, in_order_tree
 
 RANKS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 31, 32, 33]
 

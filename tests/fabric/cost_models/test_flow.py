@@ -18,10 +18,11 @@ from wavefabric.collectives import (
     ring_all_gather,
     ring_all_reduce,
 )
+from wavefabric.collectives.levels import dependencies
 from wavefabric.collectives.structure import moves
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.alpha_beta import alpha_beta
-from wavefabric.fabric.cost_models.flow import dependencies, flow
+from wavefabric.fabric.cost_models.flow import flow
 from wavefabric.fabric.cost_models.flow_kernel import fair_shares
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.files import load

@@ -17,8 +17,7 @@ from wavefabric.collectives import (
 )
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
-from wavefabric.fabric import load
-from wavefabric.fabric.cost_models.cost import Cost, LowerBound, RoundCost
+from wavefabric.fabric import Cost, LowerBound, RoundCost, load
 from wavefabric.fabric.draw import graph, pictures, style
 from wavefabric.fabric.draw.gantt import _lanes
 from wavefabric.fabric.draw.page import page

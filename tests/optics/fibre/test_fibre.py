@@ -9,9 +9,8 @@ import pytest
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.from_profile import fibre_from_profile
-from wavefabric.optics.fibre.materials import ConstantIndex
 from wavefabric.optics.fibre.presets import coupled_group, graded_index_62_5, single_mode
-from wavefabric.optics.fibre.profile import IndexProfile
+from wavefabric.optics.fibre.profile import ConstantIndex, IndexProfile
 from wavefabric.optics.fibre.tables import fibre_from_csv
 
 FEW = IndexProfile(16e-6, 0.2, 2, cladding=ConstantIndex(1.444))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.materials import GERMANIA, SILICA, ConstantIndex, Sellmeier, fraction_of, mix_n2
+from wavefabric.optics.fibre.profile import GERMANIA, SILICA, ConstantIndex, Sellmeier, fraction_of, mix_n2
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from scipy.special import jn_zeros, jv, kv
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre import modes
 from wavefabric.optics.fibre.csv_files import read_columns
-from wavefabric.optics.fibre.materials import ConstantIndex
 from wavefabric.optics.fibre.modes import dispersion, extrapolate, lp_label, solve_modes
-from wavefabric.optics.fibre.profile import IndexProfile, TableProfile, profile_62_5
+from wavefabric.optics.fibre.profile import ConstantIndex, IndexProfile, TableProfile, profile_62_5
 from wavefabric.units import SPEED_OF_LIGHT
 
 LAM = 1550e-9

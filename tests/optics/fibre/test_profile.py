@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.materials import SILICA, ConstantIndex
-from wavefabric.optics.fibre.profile import IndexProfile, TableProfile, Trench, profile_62_5
+from wavefabric.optics.fibre.profile import (
+    SILICA,
+    ConstantIndex,
+    IndexProfile,
+    TableProfile,
+    Trench,
+    profile_62_5,
+)
 
 LAM = 1550e-9
 

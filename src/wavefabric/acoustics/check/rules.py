@@ -64,9 +64,15 @@ def check(problem: Problem, names: Mapping[str, str] | None = None, *, first_ind
     if problem.initial_pressure is not None:
         rules.field("initial_pressure", problem.initial_pressure, scalar=False)
     if problem.pressure_source is not None:
-        _pressure(problem.pressure_source, rules)
+        _at_points(
+            "pressure_source", problem.pressure_source, {"signal": problem.pressure_source.signal}, rules
+        )
     if problem.velocity_source is not None:
-        _velocity(problem.velocity_source, problem, rules)
+        dims, signals = problem.dimensions, problem.velocity_source.signals
+        right = len(signals) == dims and any(signal is not None for signal in signals)
+        rules.require(right, "velocity_source", "no signal", f"one for each of {dims} axes, None for some")
+        named = {f"signals.{axis}": signal for axis, signal in zip(_AXES, signals, strict=False)}
+        _at_points("velocity_source", problem.velocity_source, named, rules)
     if problem.transducer is not None:
         _transducer(problem.transducer, rules)
 
@@ -128,21 +134,12 @@ def _medium(problem: Problem, rules: _Rules) -> None:
         rules.require(right, "alpha_power", y, "from 0 to below 3, other than 1")
 
 
-def _pressure(source: PressureSource, rules: _Rules) -> None:
-    points = rules.index("pressure_source.index", source.index)
-    rules.one_of("pressure_source.mode", source.mode, get_args(SourceMode))
-    rules.signal("pressure_source.signal", source.signal, points)
-
-
-def _velocity(source: VelocitySource, problem: Problem, rules: _Rules) -> None:
-    points = rules.index("velocity_source.index", source.index)
-    rules.one_of("velocity_source.mode", source.mode, get_args(SourceMode))
-    dims, signals = problem.dimensions, source.signals
-    right = len(signals) == dims and any(signal is not None for signal in signals)
-    rules.require(right, "velocity_source", "no signal", f"one for each of {dims} axes, None for some")
-    for axis, signal in zip(_AXES, signals, strict=False):
+def _at_points(key: str, source: PressureSource | VelocitySource, signals: dict, rules: _Rules) -> None:
+    points = rules.index(f"{key}.index", source.index)
+    rules.one_of(f"{key}.mode", source.mode, get_args(SourceMode))
+    for name, signal in signals.items():
         if signal is not None:
-            rules.signal(f"velocity_source.signals.{axis}", signal, points)
+            rules.signal(f"{key}.{name}", signal, points)
 
 
 def _transducer(source: TransducerSource, rules: _Rules) -> None:

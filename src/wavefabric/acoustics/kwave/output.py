@@ -28,8 +28,7 @@ from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 from wavefabric.acoustics.threads import default_threads
 from wavefabric.errors import InputError
-from wavefabric.files.output import check_output, sync_folder
-from wavefabric.files.text import write_text
+from wavefabric.files.output import check_output, sync_folder, write_text
 from wavefabric.results.checkpoint_file import read_state
 
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal
 
-import numpy as np
-
-from wavefabric.acoustics.parallel.block_sizes import smooth, widened
+from wavefabric.acoustics.arguments import is_whole
 from wavefabric.acoustics.parallel.window import check_window
 from wavefabric.acoustics.solver.subdomain import Subdomain, Triple
 from wavefabric.errors import InputError
@@ -24,6 +23,8 @@ from wavefabric.spectral.distributed import boxes
 
 KINDS = ("global", "local")
 _AXES = "xyz"
+#: A block may be so much longer than an even division would make it, to have a size of small factors.
+SLACK = 0.15
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,14 @@ class Options:
         if self.kind not in KINDS:
             raise InputError(f"decomposition: {self.kind!r} given; allowed: {', '.join(KINDS)}")
         check_window(self.bell)
-        if not _whole_number(self.overlap):
+        if not _positive(self.overlap):
             raise InputError(f"overlap: {self.overlap!r} given; allowed: a whole number of points, 1 or more")
-        if self.grid is not None and not (len(self.grid) == 3 and all(map(_whole_number, self.grid))):
+        if self.grid is not None and not (len(self.grid) == 3 and all(map(_positive, self.grid))):
             raise InputError(f"grid: {self.grid!r} given; allowed: numbers of blocks along x, y and z")
 
 
-def _whole_number(value) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
+def _positive(value) -> bool:
+    return is_whole(value) and value >= 1
 
 
 @dataclass(frozen=True)
@@ -104,14 +105,7 @@ class Decomposition:
 
 
 def decompose(shape: Triple, ranks: int, options: Options | None = None) -> Decomposition:
-    """Divide a grid among ranks.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Grid points (Nx, Ny, Nz); Nz = 1 in 2-D.
-    ranks : int
-    options : Options, optional
+    """Divide a grid of (Nx, Ny, Nz) points, Nz = 1 in 2-D, among ranks.
 
     Raises
     ------
@@ -133,6 +127,66 @@ def decompose(shape: Triple, ranks: int, options: Options | None = None) -> Deco
     _check_local(shape, grid, options.overlap)
     options = replace(options, grid=grid)
     return Decomposition(options, _local_subdomains(shape, grid, options.overlap), _notes(shape, options))
+
+
+# --- Sizes of blocks ---------------------------------------------------------------------------------------
+
+
+def smooth(n: int) -> bool:
+    """Whether ``n`` has no prime factor above 7, which every transform is fast for."""
+    for prime in (2, 3, 5, 7):
+        while n % prime == 0:
+            n //= prime
+    return n == 1
+
+
+def even(n: int, blocks: int) -> tuple[int, ...]:
+    """Sizes that differ by one point at most, the larger first."""
+    size, more = divmod(n, blocks)
+    return tuple(size + (i < more) for i in range(blocks))
+
+
+@lru_cache(maxsize=1024)
+def widened(n: int, blocks: int, overlap: int) -> tuple[int, ...]:
+    """Block sizes that tile ``n`` points, such that size + 2 overlap is smooth for each.
+
+    The longest is as short as it can be, since it sets the pace. Even sizes where none within `SLACK` is
+    found; a block shorter than the overlap is none.
+    """
+    if blocks == 1:
+        return (n,)
+    equal = even(n, blocks)
+    if all(smooth(size + 2 * overlap) for size in equal):
+        return equal
+    total = n + 2 * overlap * blocks
+    longest = -(-total // blocks)
+    for limit in range(longest, int((1 + SLACK) * longest) + 1):
+        if smooth(limit) and (sizes := _filled(total, blocks, limit, 3 * overlap)):
+            return tuple(size - 2 * overlap for size in sizes)
+    return equal
+
+
+def _filled(total: int, blocks: int, limit: int, least: int) -> list[int] | None:
+    """``blocks`` smooth sizes from ``least`` to ``limit`` that add up to ``total``, longest first; or None.
+
+    The fewest steps from ``blocks`` · ``limit`` down to ``total``, each the shortening of one block.
+    """
+    excess = blocks * limit - total
+    shortenings = [
+        limit - size for size in range(max(least, 1), limit) if smooth(size) and limit - size <= excess
+    ]
+    count, last = [0] + [blocks + 1] * excess, [0] * (excess + 1)
+    for amount in range(1, excess + 1):
+        for less in shortenings:
+            if less <= amount and count[amount - less] + 1 < count[amount]:
+                count[amount], last[amount] = count[amount - less] + 1, less
+    if count[excess] > blocks:
+        return None
+    sizes = []
+    while excess:
+        sizes.append(limit - last[excess])
+        excess -= last[excess]
+    return sorted(sizes + [limit] * (blocks - len(sizes)), reverse=True)
 
 
 def _divisors(n: int) -> list[int]:
@@ -178,7 +232,7 @@ def _global_subdomains(shape: Triple, grid: Triple) -> list[Subdomain]:
     subdomains = []
     for box, spectrum in zip(space, spectral, strict=True):
         first: Triple = tuple(start for start, _ in box)  # type: ignore[assignment]
-        size: Triple = tuple(stop - start for start, stop in box)  # type: ignore[assignment]
+        size: Triple = tuple(b - a for a, b in box)  # type: ignore[assignment]
         subdomains.append(Subdomain(shape, first, size, first, size, shape, spectrum))
     return subdomains
 
@@ -194,11 +248,7 @@ def _too_short(n: int, blocks: int, overlap: int) -> bool:
 def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
     """The grid of least halo on any rank; where equal, the one with most blocks along z, then y."""
     grids = [(ranks // (bz * by), by, bz) for bz in _divisors(ranks) for by in _divisors(ranks // bz)]
-    fitting = [
-        grid
-        for grid in grids
-        if not any(_too_short(n, blocks, overlap) for n, blocks in zip(shape, grid, strict=True))
-    ]
+    fitting = [grid for grid in grids if not any(map(_too_short, shape, grid, (overlap,) * 3))]
     if not fitting:
         given = "x".join(map(str, shape))
         raise InputError(
@@ -257,8 +307,7 @@ def _notes(shape: Triple, options: Options) -> list[str]:
         text = (
             f"transforms along {axis} have {given} points, with prime factors above 7, which makes them slow"
         )
-        wider = range(overlap + 1, min(2 * overlap + 8, n // blocks) + 1) if blocks > 1 else ()
-        for better in wider:
+        for better in range(overlap + 1, min(2 * overlap + 8, n // blocks) + 1) if blocks > 1 else ():
             sizes = [size + 2 * better for size in widened(n, blocks, better)]
             if all(map(smooth, sizes)):
                 text += f"; an overlap of {better} would give {max(sizes)}"

@@ -83,12 +83,12 @@ class FusedCudaGlobalStages(FusedCudaStages):
         self._axes.y_transform(self._spectra[:1], False)
         self._send_planes(0)
         self._receive_columns(0)
-        self._z.z_gradient(self._columns[0], self._columns[1], c.kappa, c.up[2])
+        self._z.run("z_gradient", *self._columns[:2], c.kappa, c.up[2])
         self._send_columns(0)
         self._send_columns(1)
         self._receive_planes(0)
         self._receive_planes(1)
-        self._axes.y_gradient(*self._spectra, *self._up)
+        self._axes.run("y_gradient", *self._spectra, *self._up)
 
     def _through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
         for number in numbers:

@@ -118,11 +118,10 @@ class AxisPasses:
         self._axes = _axes(shape, dtype, passes)
         self._twiddles = {name: device.asarray(twiddles(axis.n, dtype)) for name, axis in self._axes.items()}
         nz, ny, nx = shape
-        self._pairs = (ny * nz + 1) // 2
-        tile = {name: axis.tile for name, axis in self._axes.items()}
-        self._x_blocks = -(-self._pairs // tile.get("X", 1))
-        self._y_grid = (-(-(nx // 2 + 1) // tile.get("Y", 1)), nz)
-        self._z_grid = (-(-(nx // 2 + 1) // tile.get("Z", 1)), ny)
+        half, self._pairs = nx // 2 + 1, (ny * nz + 1) // 2
+        #: For each axis, tiles and the planes or rows that they lie in.
+        items = {"X": (self._pairs,), "Y": (half, nz), "Z": (half, ny)}
+        self._grids = {k: (-(-items[k][0] // axis.tile), *items[k][1:]) for k, axis in self._axes.items()}
         definitions = prelude(shape, dtype, nonlinear, absorption, passes)
         module = device.module(__package__, "axis_passes.cu", before=BEFORE, prelude=definitions)
         self._functions = {k: module.get_function(k) for k in _KERNELS if k[0].upper() in self._axes}
@@ -132,95 +131,45 @@ class AxisPasses:
     def _launch(self, name: str, grid: tuple[int, ...], *arguments) -> None:
         letter = name[0].upper()
         axis = self._axes[letter]
-        arguments = *arguments, self._twiddles[letter]
-        self._device.launch(
-            self._functions[name], (*grid, 1, 1)[:3], axis.block, arguments, axis.shared(name)
-        )
+        values = [np.int32(value) if isinstance(value, int) else value for value in arguments]
+        grid = (*grid, 1, 1)[:3]
+        launched = self._functions[name], grid, axis.block, (*values, self._twiddles[letter])
+        self._device.launch(*launched, axis.shared(name))
+
+    def run(self, name: str, *arguments, layers: int = 1) -> None:
+        """Launch a kernel of ``axis_passes.cu`` on all rows or columns."""
+        self._launch(name, (*self._grids[name[0].upper()], layers), *arguments)
 
     def x_forward(self, fields, spectra, pairs=None) -> None:
         """Rows of one to three real fields to half spectra: all, or 2i and 2i + 1 for each i in ``pairs``."""
         count, listed = (self._pairs, np.uintp(0)) if pairs is None else (pairs.size, pairs)
         if count:
             grid = -(-count // self._axes["X"].tile), len(fields)
-            self._launch("x_forward", grid, *_three(fields), *_three(spectra), listed, np.int32(count))
-
-    def x_backward(self, spectrum, field) -> None:
-        """Half spectra to rows of a real field, unscaled."""
-        self._launch("x_backward", (self._x_blocks,), spectrum, field)
-
-    def x_velocity(self, components, dt, clock, forward: bool) -> None:
-        """∂p from its spectra, velocity update and, if ``forward``, spectra of u; see `component`."""
-        self._launch("x_velocity", (self._x_blocks, 3), components, dt, clock, np.int32(forward))
-
-    def x_density(self, spectra, state, source, dt, clock, at_points: bool) -> None:
-        """∂u, density update, and what follows from it, unless a source ``at_points`` comes between."""
-        name = "x_density_points" if at_points else "x_density"
-        self._launch(name, (self._x_blocks,), *spectra, state, source, dt, clock)
-
-    def x_pressure(self, s0, s1, state, loss: int, disperses: bool) -> None:
-        """Equation of state, and the spectrum of p into s0."""
-        self._launch("x_pressure", (self._x_blocks,), s0, s1, state, np.int32(loss), np.int32(disperses))
+            self._launch("x_forward", grid, *_three(fields), *_three(spectra), listed, count)
 
     def y_transform(self, spectra, inverse: bool) -> None:
         """One to three spectra along y, in place; or the same planes of each."""
-        grid = self._y_grid[0], spectra[0].shape[0], len(spectra)
-        self._launch("y_transform", grid, *_three(spectra), np.int32(inverse))
-
-    def y_gradient(self, s0, s1, s2, dx, dy) -> None:
-        """From κF{p} (s0) and its ∂z (s1) back along y: ∂y in s0, ∂z in s1, ∂x in s2."""
-        self._launch("y_gradient", self._y_grid, s0, s1, s2, dx, dy)
-
-    def z_gradient(self, s0, s1, kappa, dz) -> None:
-        """κ F{p} into s0 and ∂z of it into s1, along z there and back."""
-        self._launch("z_gradient", self._z_grid, s0, s1, kappa, dz)
-
-    def z_divergence(self, spectra, kappa, derivatives, numbers) -> None:
-        """Derivatives of u_y, u_z, u_x, or of those of a range of ``numbers``, along z there and back."""
-        grid, first = (*self._z_grid, len(numbers)), np.int32(numbers[0])
-        self._launch("z_divergence", grid, *spectra, kappa, *derivatives, first)
+        grid = self._grids["Y"][0], spectra[0].shape[0], len(spectra)
+        self._launch("y_transform", grid, *_three(spectra), inverse)
 
     def z_scale(self, spectra, operators, numbers) -> None:
         """One or two spectra, of these ``numbers``, times real operators, along z there and back."""
-        ends = numbers[0], numbers[-1]
-        arrays = [spectra[i] for i in ends] + [operators[i] for i in ends]
-        self._launch("z_scale", (*self._z_grid, len(numbers)), *arrays)
+        first, last = numbers[0], numbers[-1]
+        pairs = spectra[first], spectra[last], operators[first], operators[last]
+        self.run("z_scale", *pairs, layers=len(numbers))
 
-    def z_translate(self, spectrum, factor, scale) -> None:
-        """A spectrum times a factor of k_z and a scale, along z there and back."""
-        self._launch("z_translate", self._z_grid, spectrum, factor, scale)
 
-    # --- Structures of addresses: every member is eight bytes wide -----------------------------------------
+def structure(device, *values):
+    """A structure on the device: addresses of arrays (keep these), 0 for None, whole numbers."""
+    words = [m if isinstance(m, int) else 0 if m is None else m.data.ptr for m in values]
+    return device.asarray(np.array(words, np.uint64))
 
-    def component(self, spectrum, u, pml, density, pattern=None, signal=None) -> list[int]:
-        """One velocity component for `x_velocity`; three of them, joined, go to `pack`."""
-        return [*_addresses(spectrum, u, pml), *_parameter(density), *self.source(pattern, signal)]
 
-    def state(self, rho, p, pml, medium, exchanged=None) -> list[int]:
-        """Densities, pressure, and c₀, ρ₀, B/A, τ, η.
-
-        ``exchanged`` may hold ρ₀∇·u, Σρ or None, and flags of rows (uint8) where these are stored as fields.
-        """
-        parameters = [word for parameter in medium for word in _parameter(parameter)]
-        return [*_addresses(*rho, p, *pml), *parameters, *_addresses(*(exchanged or (None,) * 3))]
-
-    def source(self, pattern=None, signal=None) -> list[int]:
-        """A pattern times a signal, or nothing."""
-        return _addresses(pattern, signal)
-
-    def pack(self, words: list[int]):
-        """A structure on the device. It holds addresses only: keep what they point to."""
-        return self._device.asarray(np.array(words, np.uint64))
+def members(parameter) -> tuple:
+    """A medium parameter in a `structure`, and whether it is a full grid."""
+    return parameter, int(math.prod(parameter.shape[:2]) > 1)
 
 
 def _three(arrays: list) -> list:
     """One to three arrays for a kernel that takes three."""
     return [*arrays, *arrays[:1] * (3 - len(arrays))]
-
-
-def _addresses(*arrays) -> list[int]:
-    return [0 if array is None else array.data.ptr for array in arrays]
-
-
-def _parameter(parameter) -> list[int]:
-    """Address of a medium parameter, and whether it is a full grid."""
-    return [parameter.data.ptr, int(math.prod(parameter.shape[:2]) > 1)]

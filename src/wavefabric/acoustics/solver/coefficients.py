@@ -13,21 +13,12 @@ from wavefabric.spectral.wavenumbers import squared
 
 
 class Coefficients:
-    """Medium and operators of a problem, in one precision, on one device.
+    """Medium and operators of a rank's problem, restricted to its subdomain, in one precision on one device.
 
-    The problem is that of this rank, restricted to its ``subdomain``; ``pitch`` is the length of the rows of
-    spectra and their operators, if they are padded.
-
-    Attributes
-    ----------
-    shape, half_shape : tuple of int
-        C-order shapes of this rank's fields and spectra.
-    speed, density, staggered, ratio, tau, eta : arrays, full grids or rows (1, 1, Nx)
-        c₀, ρ₀, ρ₀ where the velocity components live, B/A, absorption and dispersion.
-    kappa, nabla1, nabla2 : arrays (Nz, Ny, Nx//2+1)
-        sinc(c_ref |k| Δt/2)/N, |k|^(y−2)/N, |k|^(y−1)/N; N points of the Fourier basis.
-    up, down : lists of complex vectors
-        i k e^{±i k Δ/2} along x (half), y and z.
+    ``speed``, ``density``, ``staggered``, ``ratio``, ``tau``, ``eta`` are c₀, ρ₀, ρ₀ where the velocities
+    live, B/A, absorption and dispersion: full grids or rows (1, 1, Nx). Of the shape ``half_shape``, its
+    rows padded to ``pitch``, are ``kappa``, ``nabla1``, ``nabla2``: sinc(c_ref |k| Δt/2)/N, |k|^(y−2)/N,
+    |k|^(y−1)/N, N points of the Fourier basis. ``up``, ``down``: i k e^{±i k Δ/2} along x (half), y and z.
     """
 
     def __init__(
@@ -48,8 +39,8 @@ class Coefficients:
         self.speed, self.density = self._parameter(problem.sound_speed), self._parameter(problem.density)
         self.staggered = [self._parameter(density) for density in problem.density_staggered]
         self.ratio = self._parameter(problem.nonlinearity)
-        self._absorption()
-        self._spectral_operators()
+        self._set_absorption()
+        self._set_operators()
         self.pml, self.pml_staggered = (
             [device.asarray(f, real) for f in operators.pml_factors(problem, staggered, subdomain)]
             for staggered in (False, True)
@@ -80,21 +71,21 @@ class Coefficients:
             return self.device.asarray(np.full((1, 1, self.shape[2]), value or 0.0, self.dtype))
         return self.device.asarray(value, self.dtype)
 
-    def _absorption(self) -> None:
-        problem, device = self.problem, self.device
+    def _set_absorption(self) -> None:
+        problem = self.problem
         self.tau = self.eta = self._parameter(0.0)
         if not self.lossy:
             return
         a, b = operators.absorption_factors(problem)
         alpha, power = self._parameter(problem.alpha_coeff), float(problem.alpha_power)
         shape = (1, 1, self.shape[2]) if _uniform_absorption(problem) else self.shape
-        self.tau = device.empty(shape, self.dtype)
+        self.tau = self.device.empty(shape, self.dtype)
         self.kernels.fill_absorption(self.tau, self.speed, alpha, a, power - 1)
         if self.disperses:
-            self.eta = device.empty(shape, self.dtype)
+            self.eta = self.device.empty(shape, self.dtype)
             self.kernels.fill_absorption(self.eta, self.speed, alpha, b, power)
 
-    def _spectral_operators(self) -> None:
+    def _set_operators(self) -> None:
         problem, subdomain = self.problem, self.subdomain
         kx2, ky2, kz2 = (
             subdomain.spectrum(k2, axis) for axis, k2 in enumerate(squared(subdomain.basis, problem.spacing))
@@ -149,10 +140,10 @@ class Fields:
 
     def named(self) -> dict:
         """Arrays by name: p, ux, …, rhox, …"""
-        axes = "xyz"[: self.dimensions]
-        velocities = {f"u{axis}": field for axis, field in zip(axes, self.u, strict=True)}
-        densities = {f"rho{axis}": field for axis, field in zip(axes, self.rho, strict=True)}
-        return {"p": self.p, **velocities, **densities}
+        named = {"p": self.p}
+        for name, fields in (("u", self.u), ("rho", self.rho)):
+            named |= {name + axis: field for axis, field in zip("xyz", fields, strict=False)}
+        return named
 
     def three(self, components: list) -> list:
         """Components for a kernel that takes three."""

@@ -12,8 +12,8 @@ import numpy as np
 
 from wavefabric.acoustics.solver import plane_passes
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.acoustics.solver.plane_passes import Source
-from wavefabric.acoustics.solver.row_kernels import Medium
+from wavefabric.acoustics.solver.plane_passes import StepSource
+from wavefabric.acoustics.solver.row_kernels import MediumArrays
 from wavefabric.acoustics.solver.source_terms import SourceTerm
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.device.fftw_direct import AxisTransforms, available
@@ -37,9 +37,9 @@ class FusedCpuStages(Stages):
         self._plane = device.zeros((threads, ny, half), c.complex)
         self._rows = device.zeros((threads, 3, batch, nx), c.dtype)
         self._row = device.zeros((threads, 2, nx), c.dtype)
-        self._medium = Medium(c.speed, c.density, c.ratio, c.tau, c.eta)
+        self._medium = MediumArrays(c.speed, c.density, c.ratio, c.tau, c.eta)
         none = np.zeros(0, np.int64)
-        self._no_source = Source(
+        self._no_source = StepSource(
             np.zeros((0, 0, 0), c.dtype),
             c.dtype.type(1),
             np.zeros(nz + 1, np.int64),
@@ -106,7 +106,7 @@ class FusedCpuStages(Stages):
         """Planes' spectrum of a p that was set from outside, or lost to other use of the spectra."""
         passes.transform_planes(self._fft_axes, self._axes.batch, self.fields.p, self._spectra[0])
 
-    def _source(self, source: SourceTerm | None, step: int) -> Source:
+    def _source(self, source: SourceTerm | None, step: int) -> StepSource:
         """One source, or none, in this step."""
         if source is None:
             return self._no_source
@@ -118,7 +118,7 @@ class FusedCpuStages(Stages):
         amplitude = source.host_signal[step, 0] if source.form == "pattern" else self._no_source.amplitude
         return self._no_source._replace(pattern=source.field, amplitude=amplitude)
 
-    def _delayed(self, step: int, on: bool) -> Source:
+    def _delayed(self, step: int, on: bool) -> StepSource:
         """The transducer in this step."""
         source = self.sources.transducer
         if source is None or not on:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wavefabric.acoustics.solver import axis_passes_cuda
+from wavefabric.acoustics.solver.axis_passes_cuda import members, structure
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.source_terms import SourceTerm
 from wavefabric.acoustics.solver.stages import Stages
@@ -33,8 +34,10 @@ class FusedCudaStages(Stages):
             self._z = self._axes
         super().__init__(c, f, comm, decomposition)
         self._structures: dict[tuple, tuple] = {}
-        medium = c.speed, c.density, c.ratio, c.tau, c.eta
-        self._state = self._axes.pack(self._axes.state(f.rho, f.p, c.pml, medium, self._exchanged))
+        medium = [
+            word for parameter in (c.speed, c.density, c.ratio, c.tau, c.eta) for word in members(parameter)
+        ]
+        self._state = structure(c.device, *f.rho, f.p, *c.pml, *medium, *(self._exchanged or (None,) * 3))
         self._at_points = False
 
     @classmethod
@@ -60,7 +63,7 @@ class FusedCudaStages(Stages):
         self.sources.refresh(f.clock, active)  # now, while one spectrum is free
         self._gradient_spectra()
         components, _, at_points = self._structures_for(active)
-        self._axes.x_velocity(components, c.dt, f.clock, not at_points)
+        self._axes.run("x_velocity", components, c.dt, f.clock, not at_points, layers=3)
         if at_points:
             for source, component in zip(self.sources.active_velocity(active), f.u, strict=True):
                 if source is not None and source.form == "points":
@@ -73,10 +76,15 @@ class FusedCudaStages(Stages):
 
     def density(self, active: tuple[bool, ...]) -> None:
         c, f = self.coefficients, self.fields
-        self._through_z(range(3), lambda s, numbers: self._z.z_divergence(s, c.kappa, c.down, numbers))
+
+        def divergence(s, numbers) -> None:
+            self._z.run("z_divergence", *s, c.kappa, *c.down, numbers[0], layers=len(numbers))
+
+        self._through_z(range(3), divergence)
         _, source, _ = self._structures_for(active)
         self._at_points = active[0] and _at_points(self.sources.pressure)
-        self._axes.x_density(self._spectra, self._state, source, c.dt, f.clock, self._at_points)
+        name = "x_density_points" if self._at_points else "x_density"
+        self._axes.run(name, *self._spectra, self._state, source, c.dt, f.clock)
         if self._at_points:
             self.sources.add_pressure(f.rho, f.clock, active)
             if c.disperses:
@@ -100,20 +108,19 @@ class FusedCudaStages(Stages):
     def pressure(self) -> None:
         c = self.coefficients
         s0, s1, _ = self._spectra
-        if c.lossy and not c.stokes:
+        loss = 0 if not c.lossy else 2 if c.stokes else 1
+        if loss == 1:
             nablas = c.nabla1, c.nabla2
             self._through_z(range(1 + c.disperses), lambda s, numbers: self._z.z_scale(s, nablas, numbers))
-            self._axes.x_pressure(s0, s1, self._state, 1, c.disperses)
-            self._start_exchange([self.fields.p], [s0])
             self.transforms += 2 + c.disperses
-        elif self._at_points:
-            self._axes.x_pressure(s0, s1, self._state, 2 if c.stokes else 0, False)
+        if loss == 1 or self._at_points:
+            self._axes.run("x_pressure", s0, s1, self._state, loss, c.disperses)
             self._start_exchange([self.fields.p], [s0])
 
     def _update_velocity(self, pml, dt, active: tuple[bool, ...]) -> None:
         self._gradient_spectra()
         components = self._components(pml, self.sources.active_velocity(active))
-        self._axes.x_velocity(components, dt, self.fields.clock, False)
+        self._axes.run("x_velocity", components, dt, self.fields.clock, False, layers=3)
 
     def transform_pressure(self) -> None:
         """Spectrum along x of a p that was set from outside."""
@@ -126,8 +133,8 @@ class FusedCudaStages(Stages):
         """field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
         self.fill_overlaps([field])
         self._axes.x_forward([field], self._spectra[-1:])
-        self._through_z([2], lambda spectra, numbers: self._z.z_scale(spectra, [operator] * 3, numbers))
-        self._axes.x_backward(self._spectra[-1], field)
+        self._through_z([2], lambda s, numbers: self._z.z_scale(s, [operator] * 3, numbers))
+        self._axes.run("x_backward", self._spectra[-1], field)
         self.transforms += 2
 
     def translate(self, component, axis: int, factor, out) -> None:
@@ -145,8 +152,8 @@ class FusedCudaStages(Stages):
             kernels.translate_spectrum(spectrum, factor, 1, scale)
             self._axes.y_transform([spectrum], True)
         else:
-            self._through_z([2], lambda spectra, _: self._z.z_translate(spectra[2], factor, scale), False)
-        self._axes.x_backward(spectrum, out)
+            self._through_z([2], lambda s, _: self._z.run("z_translate", s[2], factor, scale), False)
+        self._axes.run("x_backward", spectrum, out)
         self.transforms += 2
 
     # --- Along y and z; ranks exchange overlaps before y, or transpose between y and z --------------------
@@ -171,8 +178,8 @@ class FusedCudaStages(Stages):
         c = self.coefficients
         s0, s1, s2 = self._spectra
         self._forward_y([s0])
-        self._z.z_gradient(s0, s1, c.kappa, c.up[2])
-        self._axes.y_gradient(s0, s1, s2, c.up[0], c.up[1])
+        self._z.run("z_gradient", s0, s1, c.kappa, c.up[2])
+        self._axes.run("y_gradient", s0, s1, s2, *c.up[:2])
 
     # --- Structures that kernels read --------------------------------------------------------------------
 
@@ -188,16 +195,17 @@ class FusedCudaStages(Stages):
             pressure = self.sources.pressure if active[0] else None
             self._structures[active] = (
                 self._components(self.coefficients.pml_staggered, velocity),
-                self._axes.pack(self._axes.source(*_pattern(pressure))),
+                structure(self.coefficients.device, *_pattern(pressure)),
                 any(map(_at_points, velocity)) or active[-1],
             )
         return self._structures[active]
 
     def _components(self, pml, sources: list[SourceTerm | None]):
-        parts = zip(self._by_axis(), self.fields.u, pml, self.coefficients.staggered, sources, strict=True)
-        return self._axes.pack(
-            [word for *arrays, source in parts for word in self._axes.component(*arrays, *_pattern(source))]
-        )
+        c, words = self.coefficients, []
+        parts = zip(self._by_axis(), self.fields.u, pml, c.staggered, sources, strict=True)
+        for spectrum, u, vector, density, source in parts:
+            words += [spectrum, u, vector, *members(density), *_pattern(source)]
+        return structure(c.device, *words)
 
 
 def _at_points(source: SourceTerm | None) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from numba import prange
 
 from wavefabric.acoustics.solver.row_kernels import (
-    Medium,
+    MediumArrays,
     density_row,
     density_row_x,
     mass_row,
@@ -152,7 +152,7 @@ def update_pressure(
 
     ``ratio`` is B/A; ``loss`` and ``shift`` are L1{ρ₀ ∇·u} and L2{Σρ}, or ρ₀ ∇·u itself (Stokes).
     """
-    medium = Medium(sound_speed, density, ratio, tau, eta)
+    medium = MediumArrays(sound_speed, density, ratio, tau, eta)
     for z in prange(p.shape[0]):
         extra = np.empty(p.shape[2], p.dtype)
         for y in range(p.shape[1]):

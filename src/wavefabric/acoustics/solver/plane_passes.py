@@ -39,7 +39,7 @@ _JIT: dict[str, Any] = dict(parallel=True, nogil=True, error_model="numpy")
 _PLANE: dict[str, Any] = dict(nogil=True, error_model="numpy")
 
 
-class Source(NamedTuple):
+class StepSource(NamedTuple):
     """What one source does to a field in one step.
 
     ``pattern`` times ``amplitude`` is added, unless it is empty; ``values`` (one each, or one for all) are
@@ -190,7 +190,7 @@ def velocity_planes(
     """In the planes: ∂p, u ← pml (pml u − Δt/ρ₀ ∂p), sources, and the new planes' spectra of u.
 
     In: κ F{p} (s0), its ∂z (s1). Out: spectra of u_y (s0), u_x (s1), u_z (s2). ``densities`` are ρ₀ at the
-    staggered points. Each component has its `Source`; that of u_x is followed by ``delayed``.
+    staggered points. Each component has its `StepSource`; that of u_x is followed by ``delayed``.
     """
     s0, s1, s2 = spectra
     for z in prange(s0.shape[0]):

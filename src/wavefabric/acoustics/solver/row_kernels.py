@@ -13,7 +13,7 @@ from wavefabric.system.numba_cache import njit
 _ROW: dict[str, Any] = dict(inline="never", nogil=True, error_model="numpy")
 
 
-class Medium(NamedTuple):
+class MediumArrays(NamedTuple):
     """c₀, ρ₀, B/A, τ and η, each a full grid ``(Nz, Ny, Nx)`` or one row ``(1, 1, Nx)`` for all."""
 
     speed: Any

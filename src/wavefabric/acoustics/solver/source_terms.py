@@ -19,10 +19,7 @@ from wavefabric.acoustics.solver.subdomain import Subdomain
 
 
 def rank_one(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """(weights (points,), waveform (steps, 1)) if the columns of ``signal`` differ by a factor only, or None.
-
-    To the round-off of the samples, as one waveform times an apodisation gives.
-    """
+    """Weights (points,) and waveform (steps, 1) if the columns are that product to round-off, or None."""
     if signal.shape[1] == 1:
         return np.ones(1), signal
     row, column = np.unravel_index(np.argmax(np.abs(signal)), signal.shape)
@@ -41,16 +38,12 @@ def rank_one(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 
 @dataclass(frozen=True)
 class SourceForm:
-    """How one signal enters a field; made from all its points, so that all ranks do the same transforms.
+    """How one signal enters a field; made from all its points, so that all ranks do the same transforms."""
 
-    ``name`` is "points", "pattern" or "field". A pattern has weights, (points,) or (1,), a waveform
-    (steps, 1), and a key that is the same for equal patterns.
-    """
-
-    name: str
-    weights: np.ndarray | None = None
-    waveform: np.ndarray | None = None
-    key: bytes = b""
+    name: str  # "points", "pattern" or "field"
+    weights: np.ndarray | None = None  # of a pattern, (points,) or (1,)
+    waveform: np.ndarray | None = None  # (steps, 1)
+    key: bytes = b""  # the same for equal patterns
 
 
 @dataclass(frozen=True)
@@ -88,37 +81,32 @@ def _form(index: np.ndarray, signal: np.ndarray, mode: str) -> SourceForm:
 
 
 class SourceTerm:
-    """One signal on its way into one or several fields.
+    """One signal on its way into one or several fields, on while the time step is below ``steps``.
 
-    ``correct(field)`` multiplies a field by the k-space correction in place; ``patterns`` holds those made so
-    far, by `SourceForm.key`. The source is on while the time step is below ``steps``.
+    ``correct(field)`` applies the k-space correction; ``patterns`` holds those made so far by their keys.
     """
 
     def __init__(self, coefficients: Coefficients, source, signal, form: SourceForm, correct, patterns: dict):
         device, dtype = coefficients.device, coefficients.dtype
-        self._device, self._kernels, self._correct = device, coefficients.kernels, correct
+        self._kernels, self._correct = coefficients.kernels, correct
         self.steps, self.replace = len(signal), source.mode == "dirichlet"
         self.host_index, self.host_signal = source.index, np.ascontiguousarray(signal, dtype)
         self.index = device.asarray(source.index)
         self.form = form.name
-        if self.form != "points":
-            self.field = device.zeros(coefficients.shape, dtype)
         if self.form == "pattern":
             if form.key not in patterns:
-                self._fill(self.field, np.broadcast_to(form.weights, source.index.shape))  # type: ignore[arg-type]
-                patterns[form.key] = self.field
+                patterns[form.key] = field = device.zeros(coefficients.shape, dtype)
+                weights = np.broadcast_to(form.weights, source.index.shape)  # type: ignore[arg-type]
+                field.reshape(-1)[self.index] = device.asarray(np.ascontiguousarray(weights, dtype))
+                correct(field)
             self.field = patterns[form.key]
             self.host_signal = np.ascontiguousarray(form.waveform, dtype)
         self.signal = device.asarray(self.host_signal)
         #: What multiplies the field at each step: the signal of a pattern, ones for a field made anew.
         self.amplitude = self.signal
         if self.form == "field":
+            self.field = device.zeros(coefficients.shape, dtype)
             self.amplitude = device.asarray(np.ones((len(signal), 1), dtype))
-
-    def _fill(self, field, values) -> None:
-        flat = field.reshape(-1)
-        flat[self.index] = self._device.asarray(np.ascontiguousarray(values, field.dtype))
-        self._correct(field)
 
     def refresh(self, clock) -> None:
         """Make the field of this time step, if the form is ``"field"``."""
@@ -162,14 +150,13 @@ class SourceTerms:
         kappa = coefficients.source_kappa() if _additive(problem) else None
         patterns: dict = {}
 
-        def correct(field) -> None:
-            transform(field, kappa)
-
         def terms(source, signals) -> list[SourceTerm | None]:
             return [
-                form and SourceTerm(coefficients, source, signal, form, correct, patterns)
+                form and SourceTerm(
+                    coefficients, source, signal, form, lambda field: transform(field, kappa), patterns
+                )
                 for signal, form in zip(signals, source_forms(source), strict=True)
-            ]
+            ]  # fmt: skip
 
         p, u = problem.pressure_source, problem.velocity_source
         self.pressure = terms(p, [p.signal])[0] if p else None

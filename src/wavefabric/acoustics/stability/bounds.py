@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,12 +15,95 @@ from wavefabric.acoustics.solver.operators import disperses, neper_coefficient, 
 _FEW = 1 << 14
 
 
-def proved_limit(problem: Problem) -> float:
+@dataclass(frozen=True)
+class MediumExtremes:
+    """What of a medium matters to the time step; c_eff² = max(ρ₀c₀²)/min(ρ₀), α₀ in Np (rad/s)^−y/m."""
+
+    effective_speed: float
+    speeds: tuple[float, float]
+    densities: tuple[float, float]
+    uniform: bool
+    lossy: bool
+    #: y; tan(πy/2) where there is dispersion.
+    power: float = 2.0
+    tangent: float = 0.0
+    #: Largest 2α₀cʸ, 2α₀c^(y+1) = |τ| and 2α₀c^(y+2), the last the smallest where the tangent is above 0.
+    steepest: float = 0.0
+    absorption: float = 0.0
+    dispersion: float = 0.0
+
+    @staticmethod
+    def of(problem: Problem) -> MediumExtremes:
+        """Those of a problem's medium."""
+        c, rho, alpha = problem.sound_speed, problem.density, problem.alpha_coeff
+        speeds, densities = _range(c), _range(rho)
+        effective = speeds[1]
+        staggered = [_range(density) for density in problem.density_staggered]
+        if densities[0] < densities[1] or any(density != densities for density in staggered):
+            stiffest = _extreme(np.max, lambda c, rho: rho * c * c, c, rho)
+            effective = math.sqrt(stiffest / min(low for low, _ in staggered))
+        lossy = problem.absorption != "none" and bool(np.any(alpha))
+        ranges = [speeds, densities, *staggered, *([_range(alpha)] if lossy else [])]
+        medium = MediumExtremes(effective, speeds, densities, all(a == b for a, b in ranges), lossy)
+        if not lossy:
+            return medium
+        y = 2.0 if problem.absorption == "stokes" else problem.alpha_power
+        twice = 2 * neper_coefficient(y)
+
+        def extreme(pick: Callable, power: float) -> float:
+            return _extreme(pick, lambda c, alpha: twice * alpha * c**power, c, alpha)
+
+        medium = replace(medium, power=y, absorption=extreme(np.max, y + 1))
+        if not disperses(problem):
+            return medium
+        tangent = math.tan(math.pi * y / 2)
+        least = extreme(np.min if tangent > 0 else np.max, y + 2)
+        return replace(medium, tangent=tangent, steepest=extreme(np.max, y), dispersion=least)
+
+    @property
+    def speed(self) -> float:
+        """Largest sound speed, m/s."""
+        return self.speeds[1]
+
+    def stiffness(self, k: np.ndarray) -> np.ndarray:
+        """Largest c_eff² E for each k; where E falls below 0 somewhere, the least."""
+        stiffer, squared_speed = (self.effective_speed / self.speed) ** 2, np.full_like(k, self.speed**2)
+        if not self.tangent:
+            return stiffer * squared_speed
+        slope = k ** (self.power - 1)
+        if self.tangent > 0 and self.steepest * self.tangent * np.max(slope) > 1:
+            return -squared_speed
+        return stiffer * (squared_speed - self.tangent * self.dispersion * slope)
+
+    def excess(self, k: np.ndarray, sine: np.ndarray, dt: float) -> float:
+        """(c_eff/c_ref)² s² (E + 2|T|/Δt) − 1, the largest of all k; ``sine`` is s/c_ref."""
+        stiff = self.stiffness(k)
+        if self.absorption:
+            stiffer = (self.effective_speed / self.speed) ** 2
+            stiff = stiff + stiffer * self.absorption * k ** (self.power - 2) * 2 / dt
+        return float(np.max(sine**2 * stiff)) - 1
+
+    def cause(self, reference_speed: float) -> str:
+        """What makes a time step unstable, in words."""
+        causes = []
+        if self.densities[0] < self.densities[1]:
+            causes.append("density from {:.6g} to {:.6g} kg/m³".format(*self.densities))
+        if causes and self.speeds[0] < self.speeds[1]:
+            causes.append("sound speed from {:.6g} to {:.6g} m/s".format(*self.speeds))
+        if self.speed > reference_speed:
+            below = f"m/s below the largest sound speed, {self.speed:.6g} m/s"
+            causes.append(f"a reference speed of {reference_speed:.6g} {below}")
+        if self.lossy:
+            causes.append("absorption" if causes else "strong absorption")
+        return ", ".join(causes) or "the sound speed"
+
+
+def proved_limit(problem: Problem, medium: MediumExtremes | None = None) -> float:
     """Time step, s, up to which the extremes of the medium prove every one stable; inf if there is no limit.
 
     Without absorption: c_eff sin(c_ref |k| Δt/2) ≤ c_ref for all k up to the grid's largest, √Σ(π/Δ_i)², or
-    c_eff ≤ c_ref; see `time_step.stability`. With a uniform medium: sin(c_ref k Δt/2) ≤ c_ref/c (Tabei,
-    Mast & Waag 2002, doi:10.1121/1.1421344).
+    c_eff ≤ c_ref; see `stability`. With a uniform medium: sin(c_ref k Δt/2) ≤ c_ref/c (Tabei, Mast & Waag
+    2002, doi:10.1121/1.1421344).
 
     Of a plane wave in a uniform medium that absorbs, with s = sin(c_ref |k| Δt/2), one step multiplies
     (Σρ, ∇·u) by a 2 × 2 matrix with the determinant 1 + aT and the trace 2 + aT − Δt a E,
@@ -32,19 +116,19 @@ def proved_limit(problem: Problem) -> float:
     That is exact for a uniform medium; for others c is c_eff and T and E are the largest there are, and it is
     no proof, since absorption that varies along with density can make waves grow at any time step.
     """
-    medium, c_ref = MediumExtremes.of(problem), problem.reference_speed
+    medium, c_ref = medium or MediumExtremes.of(problem), problem.reference_speed
     k_min, k_max = wavenumber_range(problem)
     if not medium.lossy:
         if medium.effective_speed <= c_ref:
             return math.inf
         return 2 / (c_ref * k_max) * math.asin(c_ref / medium.effective_speed)
-    k, losses = np.geomspace(k_min, k_max, 256), AbsorptionExtremes.of(problem)
-    if float(np.min(_stiffness(medium, losses, k))) < 0:
+    k = np.geomspace(k_min, k_max, 256)
+    if float(np.min(medium.stiffness(k))) < 0:
         return 0.0
 
     def excess(dt: float) -> float:
         # Somewhere between two k the sine is 1.
-        return _excess(medium, losses, k, np.sin(np.minimum(c_ref * k * dt / 2, math.pi / 2)) / c_ref, dt)
+        return medium.excess(k, np.sin(np.minimum(c_ref * k * dt / 2, math.pi / 2)) / c_ref, dt)
 
     return _first_root(excess, math.pi / (c_ref * k_max))
 
@@ -58,136 +142,30 @@ def uniform_and_stable(problem: Problem, medium: MediumExtremes) -> bool:
     ]
     k = np.sqrt(sum(component**2 for component in np.meshgrid(*axes))).ravel()
     k, dt, c_ref = k[k > 0], problem.dt, problem.reference_speed
-    losses = AbsorptionExtremes.of(problem)
-    if float(np.min(_stiffness(medium, losses, k))) < 0:
+    if float(np.min(medium.stiffness(k))) < 0:
         return False
-    return _excess(medium, losses, k, np.sin(c_ref * k * dt / 2) / c_ref, dt) <= 0
-
-
-def _stiffness(medium: MediumExtremes, losses: AbsorptionExtremes, k: np.ndarray) -> np.ndarray:
-    """Largest c_eff² E for each k; where E falls below 0 somewhere, the least."""
-    stiffer = (medium.effective_speed / medium.speed) ** 2
-    squared_speed = np.full_like(k, medium.speed**2)
-    if not losses.tangent:
-        return stiffer * squared_speed
-    y = losses.power
-    if losses.tangent > 0 and losses.steepest * losses.tangent * np.max(k ** (y - 1)) > 1:
-        return -squared_speed
-    return stiffer * (squared_speed - losses.tangent * losses.dispersion * k ** (y - 1))
-
-
-def _excess(
-    medium: MediumExtremes, losses: AbsorptionExtremes, k: np.ndarray, sine: np.ndarray, dt: float
-) -> float:
-    """(c_eff/c_ref)² s² (E + 2|T|/Δt) − 1, the largest of all k; ``sine`` is s/c_ref."""
-    stiff = _stiffness(medium, losses, k)
-    if losses.absorption:
-        stiffer = (medium.effective_speed / medium.speed) ** 2
-        stiff = stiff + stiffer * losses.absorption * k ** (losses.power - 2) * 2 / dt
-    return float(np.max(sine**2 * stiff)) - 1
-
-
-@dataclass(frozen=True)
-class AbsorptionExtremes:
-    """What of the absorption matters to the time step; α₀ in Np (rad/s)^−y/m.
-
-    ``power`` is y, ``tangent`` tan(πy/2) or 0 without dispersion. The others are the largest 2α₀cʸ,
-    2α₀c^(y+1) = |τ| and 2α₀c^(y+2), the last the smallest where the tangent is above 0.
-    """
-
-    power: float = 2.0
-    tangent: float = 0.0
-    steepest: float = 0.0
-    absorption: float = 0.0
-    dispersion: float = 0.0
-
-    @staticmethod
-    def of(problem: Problem) -> AbsorptionExtremes:
-        """Those of a problem's medium."""
-        if problem.absorption == "none" or not np.any(problem.alpha_coeff):
-            return AbsorptionExtremes()
-        y = 2.0 if problem.absorption == "stokes" else problem.alpha_power
-        twice = 2 * neper_coefficient(y)
-
-        def extreme(pick, power: float) -> float:
-            return _extreme(
-                pick, lambda c, alpha: twice * alpha * c**power, problem.sound_speed, problem.alpha_coeff
-            )
-
-        absorption = extreme(np.max, y + 1)
-        if not disperses(problem):
-            return AbsorptionExtremes(y, absorption=absorption)
-        tangent = math.tan(math.pi * y / 2)
-        least = extreme(np.min if tangent > 0 else np.max, y + 2)
-        return AbsorptionExtremes(y, tangent, extreme(np.max, y), absorption, least)
-
-
-@dataclass(frozen=True)
-class MediumExtremes:
-    """What of a medium matters to the time step; c_eff² = max(ρ₀c₀²)/min(ρ₀)."""
-
-    effective_speed: float
-    speeds: tuple[float, float]
-    densities: tuple[float, float]
-    uniform: bool
-    lossy: bool
-
-    @staticmethod
-    def of(problem: Problem) -> MediumExtremes:
-        """Those of a problem's medium."""
-        c, rho = problem.sound_speed, problem.density
-        speeds, densities = _range(c), _range(rho)
-        effective = speeds[1]
-        staggered = [_range(density) for density in problem.density_staggered]
-        if densities[0] < densities[1] or any(density != densities for density in staggered):
-            stiffest = _extreme(np.max, lambda c, rho: rho * c * c, c, rho)
-            effective = math.sqrt(stiffest / min(low for low, _ in staggered))
-        lossy = problem.absorption != "none" and bool(np.any(problem.alpha_coeff))
-        ranges = [speeds, densities, *staggered, *([_range(problem.alpha_coeff)] if lossy else [])]
-        uniform = all(low == high for low, high in ranges)
-        return MediumExtremes(effective, speeds, densities, uniform, lossy)
-
-    @property
-    def speed(self) -> float:
-        """Largest sound speed, m/s."""
-        return self.speeds[1]
-
-    def cause(self, problem: Problem) -> str:
-        """What makes a time step unstable, in words."""
-        causes = []
-        if self.densities[0] < self.densities[1]:
-            causes.append("density from {:.6g} to {:.6g} kg/m³".format(*self.densities))
-        if causes and self.speeds[0] < self.speeds[1]:
-            causes.append("sound speed from {:.6g} to {:.6g} m/s".format(*self.speeds))
-        if self.speed > problem.reference_speed:
-            causes.append(
-                f"a reference speed of {problem.reference_speed:.6g} m/s below the largest sound speed, "
-                f"{self.speed:.6g} m/s"
-            )
-        if self.lossy:
-            causes.append("absorption" if causes else "strong absorption")
-        return ", ".join(causes) or "the sound speed"
+    return medium.excess(k, np.sin(c_ref * k * dt / 2) / c_ref, dt) <= 0
 
 
 def _range(value) -> tuple[float, float]:
     return float(np.min(value)), float(np.max(value))
 
 
-def _extreme(pick, function, *fields) -> float:
+def _extreme(pick: Callable, function: Callable, *fields) -> float:
     """``pick`` (np.max or np.min) of a function of fields in double precision, plane by plane."""
     whole = np.broadcast_arrays(*map(np.atleast_1d, fields))
     planes = (tuple(np.asarray(field[i], np.float64) for field in whole) for i in range(len(whole[0])))
     return float(pick([pick(function(*plane)) for plane in planes]))
 
 
-def _first_root(excess, scale: float) -> float:
+def _first_root(excess: Callable[[float], float], scale: float) -> float:
     """Where a function that is below 0 near 0 first passes it, up to 16 scales; inf if it does not."""
     steps = scale * np.geomspace(1e-6, 16, 400)
-    above = [step for step in steps if excess(step) > 0]
-    if not above:
+    above = next((i for i, step in enumerate(steps) if excess(step) > 0), None)
+    if above is None:
         return math.inf
-    high = above[0]
-    low = high / 2 if high == steps[0] else float(steps[np.searchsorted(steps, high) - 1])
+    high = steps[above]
+    low = steps[above - 1] if above else high / 2
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (low, middle) if excess(middle) > 0 else (middle, high)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.problem import PressureSource, Problem, TransducerSource, VelocitySource
+from wavefabric.acoustics.problem import Problem, TransducerSource
 from wavefabric.acoustics.solver.operators import absorption_factors, disperses, wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages
 
@@ -37,8 +37,9 @@ class Energy:
         owned = c.subdomain.owned
         self._p, self._u = fields.p[owned], [component[owned] for component in fields.u]
         self._rho = [component[owned] for component in fields.rho]
-        self._density = _block(c.density, owned)
-        self._staggered = [_block(density, owned) for density in c.staggered]
+        self._density, *self._staggered = (
+            self._xp.broadcast_to(density, c.shape)[owned] for density in (c.density, *c.staggered)
+        )
         self._chunks = self._slices(_CHUNK_CPU if c.device.name == "cpu" else _CHUNK_GPU)
 
     def _slices(self, points: int) -> list[tuple[slice, slice]]:
@@ -58,22 +59,12 @@ class Energy:
         with np.errstate(over="ignore", invalid="ignore"):
             for z, y in self._chunks:
                 density = sum((component[z, y] for component in self._rho[1:]), self._rho[0][z, y])
-                potential = xp.abs(density * self._p[z, y]) / _rows(self._density, z, y)
+                potential = xp.abs(density * self._p[z, y]) / self._density[z, y]
                 total = total + xp.sum(potential, dtype=np.float64)
                 for component, density in zip(self._u, self._staggered, strict=True):
-                    kinetic = component[z, y] * component[z, y] * _rows(density, z, y)
+                    kinetic = component[z, y] * component[z, y] * density[z, y]
                     total = total + xp.sum(kinetic, dtype=np.float64)
         return float(total)
-
-
-def _block(parameter, owned):
-    """A parameter of the medium on the owned block; one row ``(1, 1, Nx)`` stays one."""
-    z, y, x = owned
-    return parameter[:, :, x] if parameter.shape[:2] == (1, 1) else parameter[z, y, x]
-
-
-def _rows(parameter, z: slice, y: slice):
-    return parameter if parameter.shape[:2] == (1, 1) else parameter[z, y]
 
 
 def source_strength(problem: Problem) -> np.ndarray:
@@ -86,11 +77,21 @@ def source_strength(problem: Problem) -> np.ndarray:
     strength = np.zeros(problem.steps)
     p, u, transducer = problem.pressure_source, problem.velocity_source, problem.transducer
     if p is not None:
-        strength += np.sqrt(_squares(problem.steps, p.signal, _pressure_weights(problem, p)))
+        # The signal goes into each of D split densities: c₀² D²/ρ₀.
+        c, rho = _at_points(problem.sound_speed, p.index), _at_points(problem.density, p.index)
+        weights = c * c / rho
+        if p.mode == "additive":
+            # The k-space correction spreads it over neighbours, among which the medium may change.
+            low, high = float(np.min(problem.density)), float(np.max(problem.sound_speed))
+            weights = np.full(p.index.shape, high * high / low)
+        strength += np.sqrt(
+            _squares(problem, p.signal, problem.dimensions**2 * _stiffening(problem) * weights)
+        )
     if u is not None:
         for signal, density in zip(u.signals, problem.density_staggered, strict=True):
             if signal is not None:
-                strength += np.sqrt(_squares(problem.steps, signal, _velocity_weights(u, density)))
+                spread = np.max(density) if u.mode == "additive" else density
+                strength += np.sqrt(_squares(problem, signal, _at_points(spread, u.index)))
     if transducer is not None:
         strength += np.sqrt(_delayed(problem, transducer))
     return strength
@@ -103,17 +104,6 @@ def _at_points(value, index: np.ndarray) -> np.ndarray:
     return np.asarray(value).reshape(-1)[index].astype(np.float64)
 
 
-def _pressure_weights(problem: Problem, source: PressureSource) -> np.ndarray:
-    """c₀² D²/ρ₀: the signal goes into each of D split densities."""
-    c, rho = _at_points(problem.sound_speed, source.index), _at_points(problem.density, source.index)
-    weights = c * c / rho
-    if source.mode == "additive":
-        # The k-space correction spreads it over neighbours, among which the medium may change.
-        low, high = float(np.min(problem.density)), float(np.max(problem.sound_speed))
-        weights = np.full(source.index.shape, high * high / low)
-    return problem.dimensions**2 * _stiffening(problem) * weights
-
-
 def _stiffening(problem: Problem) -> float:
     """Largest 1 − η k^(y−1): with dispersion an element of fluid may be stiffer than ρ₀c₀²."""
     if not disperses(problem):
@@ -123,16 +113,10 @@ def _stiffening(problem: Problem) -> float:
     return 1.0 + float(eta) * max(k ** (y - 1) for k in wavenumber_range(problem))
 
 
-def _velocity_weights(source: VelocitySource, density) -> np.ndarray:
-    if source.mode == "additive":
-        return np.full(source.index.shape, float(np.max(density)))
-    return _at_points(density, source.index)
-
-
-def _squares(steps: int, signal: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _squares(problem: Problem, signal: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Σ over points of weight × signal², of each step."""
-    squares = np.zeros(steps)
-    steps = min(len(signal), steps)
+    squares = np.zeros(problem.steps)
+    steps = min(len(signal), problem.steps)
     rows = max(1, _SAMPLES // max(signal.shape[1], 1))
     for first in range(0, steps, rows):
         block = np.asarray(signal[first : min(first + rows, steps)], np.float64)

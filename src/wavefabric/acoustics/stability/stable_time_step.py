@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from wavefabric.acoustics.stability.bounds import MediumExtremes, proved_limit, 
 from wavefabric.acoustics.stability.trial import StabilityTrials
 from wavefabric.acoustics.threads import default_threads
 from wavefabric.device import get_device
+from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator, solo
+from wavefabric.lifecycle.collective_errors import on_first_rank
 
 #: The limit in an uneven medium is found to such a factor, in so many trials at most.
 _CLOSE, _TRIALS = 1.05, 12
@@ -36,10 +39,6 @@ class Stability:
     #: What in the medium makes the time step given unstable, and one line that says so.
     cause: str | None = None
     warning: str | None = None
-
-    def refusal(self, otherwise: str = "") -> str:
-        """The warning and its likely cause, in one line; ``otherwise`` is what may be done besides."""
-        return f"{self.warning}{otherwise}; likely cause: {self.cause}"
 
 
 def stability(
@@ -65,11 +64,11 @@ def stability(
     which proves stability (`bounds.proved_limit`) and is exact for a uniform medium. A jump of density lifts
     c_eff above c₀, so that c_ref ≥ c₀ is not enough. Where the stiffest and the lightest points are far apart
     the bound asks for too short a step, many times too short where densities are a thousand times apart. So
-    beyond it the time step is tried: `trial.Trials`.
+    beyond it the time step is tried: `trial.StabilityTrials`.
     """
     medium, dt = MediumExtremes.of(problem), problem.dt
     cfl = medium.speed * dt / min(problem.spacing[: problem.dimensions])
-    proved = proved_limit(problem)
+    proved = proved_limit(problem, medium)
     if dt <= proved:
         return Stability(proved, cfl)
     if uniform_and_stable(problem, medium):
@@ -84,7 +83,8 @@ def stability(
         if largest == dt:
             return Stability(dt, cfl)
     allowed = f"up to {largest:.6g} s" if largest else "none"
-    return Stability(largest, cfl, medium.cause(problem), f"dt: {dt:.6g} s is not stable; allowed: {allowed}")
+    cause = medium.cause(problem.reference_speed)
+    return Stability(largest, cfl, cause, f"dt: {dt:.6g} s is not stable; allowed: {allowed}")
 
 
 def stable_step(
@@ -92,15 +92,14 @@ def stable_step(
     comm: Communicator | None = None,
     dtype: Any = np.float32,
     options: Options | None = None,
-) -> float:
+) -> tuple[float, bool]:
     """The time step of a problem, or the longest stable one if that is shorter, with a warning.
 
-    The arguments are those of `stability`. Where no time step is stable that given is returned: a run refuses
-    it.
+    Also whether it is stable: where none is, that given is returned. The arguments are those of `stability`.
     """
     verdict = stability(problem, comm=comm, dtype=dtype, options=options)
     if not (verdict.warning and verdict.max_dt):
-        return problem.dt
+        return problem.dt, not verdict.warning
     if comm is None or comm.rank == 0:
         shorter = verdict.cfl * verdict.max_dt / problem.dt
         warnings.warn(
@@ -108,14 +107,35 @@ def stable_step(
             f"dt = {verdict.max_dt:.6g} s; likely cause: {verdict.cause}",
             stacklevel=3,
         )
-    return verdict.max_dt
+    return verdict.max_dt, True
+
+
+def refuse_unstable(
+    problem: Problem,
+    comm: Communicator,
+    dtype: Any,
+    options: Options | None,
+    checkpoint: Path | None = None,
+    otherwise: str = "",
+    where: str = "",
+) -> None:
+    """Raise an `InputError` for a time step that is not stable; collective.
+
+    A run that goes on from a ``checkpoint`` was stable when it began. The error begins with ``where``, and
+    says what may be done ``otherwise``.
+    """
+    goes_on = checkpoint is not None and on_first_rank(comm, checkpoint.exists)
+    verdict = stability(problem, comm=comm, dtype=dtype, options=options, trials=not goes_on)
+    if verdict.warning:
+        raise InputError(f"{where}{verdict.warning}{otherwise}; likely cause: {verdict.cause}")
 
 
 def instability_causes(problem: Problem) -> str:
     """What may have made a field grow, in words."""
-    limit, medium, causes = proved_limit(problem), MediumExtremes.of(problem), []
+    medium, causes = MediumExtremes.of(problem), []
+    limit = proved_limit(problem, medium)
     if problem.dt > limit:
-        cause = medium.cause(problem)
+        cause = medium.cause(problem.reference_speed)
         causes.append(
             f"the time step of {problem.dt:.6g} s may be too large, {limit:.3g} s is safe ({cause})"
         )

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from wavefabric.cli.common.files import naming, read_json
 from wavefabric.errors import InputError
-from wavefabric.fabric.io.errors import one_line
 from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
+from wavefabric.files.faults import one_line
 
 _FORMAT = "wavefabric circuits"
 #: What is written of a round besides its circuits.
@@ -23,12 +23,12 @@ _NUMBERS = ("overlap", "overlap_bound", "parts_bound")
 
 Whole = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
 Side = Annotated[int, Field(strict=True, ge=1, le=4096)]
-Number = Annotated[float, Field(strict=True, ge=0, lt=1e18)]
+#: By the annotations of `PhotonicFabric`.
 _TYPES: dict[str, Any] = {
     "str": str,
     "int": Whole,
     "int | None": Annotated[int | None, Field(strict=True, ge=0, lt=1 << 31)],
-    "float": Number,
+    "float": Annotated[float, Field(strict=True, ge=0, lt=1e18)],
     "LinkBudget | None": dict[str, int | float] | None,
 }
 _SIDES = ("rows", "columns", "wafer_rows", "wafer_columns", "lasers")
@@ -125,10 +125,9 @@ def _plan(file: _File) -> CircuitPlan:
         bundle = Bundle(each.src, each.dst, mask, tuple(each.route), tuple(each.waveguides))
         bundles[each.round, each.part].append(bundle)
     rounds = {}
-    for each in file.rounds:
-        at = each.round, each.part
-        numbers = [getattr(each, name) for name in _NUMBERS]
-        rounds[at] = CircuitRound(*at, tuple(bundles.pop(at, ())), *numbers)
+    for each in map(dict, file.rounds):
+        at = each["round"], each["part"]
+        rounds[at] = CircuitRound(**each, bundles=tuple(bundles.pop(at, ())))
     if bundles:
         raise InputError(f"circuits: of round {min(bundles)[0]}; allowed: rounds that are listed")
     return CircuitPlan(file.schedule, fabric, tuple(rounds[at] for at in sorted(rounds)))

@@ -18,7 +18,7 @@ from wavefabric.cli.common.files import check_target
 from wavefabric.cli.common.options import OutputOptions, option, options
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.cli.common.show import print_json, print_written
+from wavefabric.cli.common.show import conclude
 from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.cost_models.cost import cost
@@ -85,10 +85,7 @@ def command(
             path = pictures.draw_flow(schedule, ordered, element_bytes, output, price, force=asked.force)
     finally:
         progress.finish()
-    if asked.as_json:
-        facts = {"schedule": schedule.name, "fabric": setting.fabric.name, "seconds": price.seconds}
-        print_json({**facts, "order": gpus, "written": [path]})
-        return
-    if gpus is not None:
+    facts = {"schedule": schedule.name, "fabric": setting.fabric.name, "seconds": price.seconds}
+    if gpus is not None and not asked.as_json:
         typer.echo(f"order: rank 0, 1, … is GPU {order_text(gpus)}")
-    print_written([path])
+    conclude(asked.as_json, {**facts, "order": gpus}, [path])

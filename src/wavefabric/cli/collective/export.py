@@ -11,7 +11,7 @@ from wavefabric.cli.collective.algorithm import read_proved
 from wavefabric.cli.collective.circuits import circuits_text
 from wavefabric.cli.common.files import check_target, load_fabric, naming, write_all
 from wavefabric.cli.common.options import OutputOptions, changed, option, options
-from wavefabric.cli.common.show import print_json, print_written
+from wavefabric.cli.common.show import conclude
 from wavefabric.collectives import to_json
 from wavefabric.collectives.formats.msccl.write import to_msccl
 from wavefabric.errors import InputError
@@ -72,7 +72,4 @@ def command(
             raise InputError(f"--fabric: {fabric} is electrical; allowed: photonic, or without")
         texts[circuits] = circuits_text(plan_circuits(schedule, wafer))
     written = write_all(texts, asked.force)
-    if asked.as_json:
-        print_json({"schedule": schedule.name, "written": written})
-        return
-    print_written(written)
+    conclude(asked.as_json, {"schedule": schedule.name}, written)

@@ -10,7 +10,7 @@ import numpy as np
 
 from wavefabric.cli.common.files import write_all
 from wavefabric.cli.common.options import OutputOptions
-from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, rate_text
+from wavefabric.cli.common.show import conclude, console, pairs_table, rate_text
 from wavefabric.collectives import Schedule, to_json
 from wavefabric.collectives.conditions import kind, whole_elements
 from wavefabric.collectives.structure import transfer_elements
@@ -57,9 +57,6 @@ def show_made(
     texts = {} if output is None else {output: to_json(schedule)}
     written = write_all(texts | (more_files or {}), asked.force)
     facts = schedule_facts(schedule)
-    if asked.as_json:
-        print_json({**facts, **(more_facts or {}), "written": written})
-        return
     local = f", and {facts['local_rounds']} that add or copy within ranks" if facts["local_rounds"] else ""
     lines = [
         ("schedule", facts["schedule"]),
@@ -70,8 +67,8 @@ def show_made(
         ("and receives", _share_text(facts, "received_elements")),
         ("proof", "verified: replayed, every rank ends with what it must hold"),
     ]
-    console().print(pairs_table([*lines, *more_lines]))
-    print_written(written)
+    table = pairs_table([*lines, *more_lines])
+    conclude(asked.as_json, {**facts, **(more_facts or {})}, written, lambda: console().print(table))
 
 
 def _share_text(facts: dict[str, Any], key: str) -> str:

@@ -12,10 +12,11 @@ from wavefabric.cli.collective.setting import CircuitOptions, Order, make_settin
 from wavefabric.cli.common.measure import MeasureOptions, RankSession, check_free
 from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
-from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, on_ranks
+from wavefabric.cli.common.ranks import is_rank_zero, on_ranks
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.errors import InputError
+from wavefabric.exchange.launch import environment
 from wavefabric.execution import run_schedule as module
 
 
@@ -70,12 +71,14 @@ def command(
         chosen = changed(asked, "model") | ({} if order is None else {"order": order})
         refuse(chosen, "without --fabric", "with one")
     predicted: Any = None if setting is None else setting.fabric
-    ranks, count = who.ranks, RankOptions(ranks=who.ranks).count
+    ranks, count = who.ranks, max(environment.ranks(), who.ranks or 1)
     schedule: Schedule | Callable[[int], Schedule]
     if words and len(words) == 2:
+        name, collective = words
+        given = replace(algorithm, ranks=count)
 
         def build(elements: int | None) -> Schedule:
-            return build_by_name(*words, replace(algorithm, ranks=count, elements=elements), predicted)
+            return build_by_name(name, collective, replace(given, elements=elements), predicted)
 
         # One for each size; refused before any rank starts.
         example, schedule = build(algorithm.elements), build

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from wavefabric.cli.common.options import check_range
 from wavefabric.errors import InputError
-from wavefabric.files import text as text_file
+from wavefabric.files import input as input_file
 from wavefabric.files.input import MOST_TEXT
 from wavefabric.files.output import check_output, replacing
 
@@ -34,7 +34,7 @@ def naming(path: Path) -> Iterator[None]:
 
 def read_text(path: Path, what: str, most: int = MOST_TEXT) -> str:
     """Text of a file of at most so many bytes."""
-    return text_file.read_text(path, what, most).removeprefix("\ufeff")
+    return input_file.read_text(path, what, most).removeprefix("\ufeff")
 
 
 def read_json(path: Path, what: str) -> Any:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,17 @@ def plain(value: Any) -> Any:
 def print_json(value: Any) -> None:
     """Print as JSON that every reader takes."""
     typer.echo(json.dumps(plain(value), indent=2, allow_nan=False))
+
+
+def conclude(
+    as_json: bool, facts: dict[str, Any], written: Sequence[Path], show: Callable[[], object] = lambda: None
+) -> None:
+    """Print facts and the names of written files as JSON, or `show` them and name the files."""
+    if as_json:
+        print_json({**facts, "written": written})
+        return
+    show()
+    print_written(written)
 
 
 def print_written(paths: Iterable[Path]) -> None:

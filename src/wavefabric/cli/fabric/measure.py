@@ -12,7 +12,7 @@ from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import print_written
 from wavefabric.errors import InputError
 from wavefabric.execution import measure_fabric as module
-from wavefabric.files.text import write_text
+from wavefabric.files.output import write_text
 
 
 @options()

@@ -19,7 +19,7 @@ from wavefabric.cli.common.options import (
     options,
     refuse,
 )
-from wavefabric.cli.common.show import console, print_json, print_written, table
+from wavefabric.cli.common.show import conclude, console, table
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
@@ -82,12 +82,8 @@ def command(
     written = []
     if output is not None:
         written.append(draw_routes(fabric, f"{pattern} pairs, {method} routes", routed[:12], output))
-    if asked.as_json:
-        facts = {"fabric": fabric.name, "pattern": pattern, "method": method}
-        print_json({**facts, "routes": rows, "written": written})
-        return
-    show(fabric, rows)
-    print_written(written)
+    facts = {"fabric": fabric.name, "pattern": pattern, "method": method, "routes": rows}
+    conclude(asked.as_json, facts, written, lambda: show(fabric, rows))
 
 
 def _patterns(fabric: PhotonicFabric, asked: RouteOptions) -> list[tuple[str, Pairs]]:
@@ -142,9 +138,10 @@ def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
         )
         for row in rows
     ]
-    made = table(
-        (*columns, "loss", "carries", "format", "BER", "margin"), cells, f"routes over {fabric.name}"
-    )
+    budget = ("loss", "carries", "format", "BER", "margin")
+    made = table((*columns, *budget), cells, f"routes over {fabric.name}")
+    for column in made.columns[:3]:
+        column.overflow = "ellipsis"
     out = console()
     out.print(made)
     out.print(f"overlap: most routes on one edge in one direction; there are {fabric.waveguides} waveguides")

@@ -10,7 +10,14 @@ import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, naming, read_text
 from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
-from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, rate_text, table
+from wavefabric.cli.common.show import (
+    conclude,
+    console,
+    pairs_table,
+    print_json,
+    rate_text,
+    table,
+)
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric, presets
 from wavefabric.fabric import save as save_fabric
@@ -20,8 +27,6 @@ from wavefabric.fabric.electrical.families import EXAMPLES
 from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
 from wavefabric.fabric.io.importers.nvidia_smi import read_topo
 from wavefabric.units import time_words
-
-_PANEL = "Import"
 
 
 @options("Import")
@@ -95,30 +100,23 @@ def command(
     """
     given = [each for each in (name, imported.import_nccl, imported.import_smi) if each is not None]
     if len(given) > 1:
-        raise InputError(
-            f"NAME: {len(given)} fabrics given; allowed: one of NAME, --import-nccl, --import-smi"
-        )
+        allowed = "one of NAME, --import-nccl, --import-smi"
+        raise InputError(f"NAME: {len(given)} fabrics given; allowed: {allowed}")
     save, output = asked.save, asked.output
     check_target(save, asked.force, (".toml",), "--save")
     check_target(output, asked.force, PICTURES)
     if not given:
-        files = {key: value for key, value in (("save", save), ("output", output)) if value is not None}
-        refuse(files | changed(imported), "without a fabric", "with one")
+        refuse(changed(asked, "save", "output") | changed(imported), "without a fabric", "with one")
         show_list(asked.as_json)
         return
     fabric = imported.fabric(name)
-    written = []
-    facts = fabric_facts(fabric)
+    facts, written = fabric_facts(fabric), []
     if save is not None:
         save_fabric(save, fabric, asked.force)
         written.append(save)
     if output is not None:
         written.append(draw_fabric(fabric, output, force=asked.force))
-    if asked.as_json:
-        print_json({**facts, "written": written})
-        return
-    show(facts)
-    print_written(written)
+    conclude(asked.as_json, facts, written, lambda: show(facts))
 
 
 def show_list(as_json: bool) -> None:

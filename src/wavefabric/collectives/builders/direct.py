@@ -16,20 +16,8 @@ from wavefabric.collectives.schedule import Schedule
 def direct_all_gather(sizes: Iterable[int]) -> Schedule:
     """All-gather in one round: every rank sends its chunk to rank + 1, rank + 2, …: the least latency.
 
-    Parameters
-    ----------
-    sizes : sequence of int, one a rank
-        Elements that each rank contributes; 0 allowed.
-
-    Returns
-    -------
-    Schedule
-        One buffer ``data``; chunk r is rank r's own before, and everybody's after.
-
-    Raises
-    ------
-    InputError
-        If `sizes` is empty or one of them negative.
+    `sizes`: elements that each rank contributes; 0 allowed. Chunk r of ``data`` is rank r's own before, and
+    everybody's after. `InputError` if `sizes` is empty or one of them negative.
 
     Examples
     --------

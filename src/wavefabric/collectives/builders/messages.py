@@ -8,32 +8,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from wavefabric.collectives.arguments import whole
+from wavefabric.collectives.arguments import padded, whole
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
 from wavefabric.errors import InputError
 
 
 def point_to_point(name: str, ranks: int, messages: Iterable[tuple[int, int, int]]) -> Schedule:
-    """Messages between ranks, all in one round.
+    """Messages (src, dst, elements) between ranks, all in one round.
 
-    Parameters
-    ----------
-    name : str
-    ranks : int
-    messages : sequence of (src, dst, elements)
-        Any number between the same two; ``src == dst`` is a copy within a rank; 0 elements leave the chunk
-        empty and move nothing.
-
-    Returns
-    -------
-    Schedule
-        Buffers ``send`` and ``recv``. The chunks of ``send`` on a rank are the messages that it sends, in the
-        order given among them; those of ``recv`` the messages that it receives. Item m is message m.
-
-    Raises
-    ------
-    InputError
-        If ``ranks < 1`` or a message has a rank out of range or a negative size.
+    There may be any number between the same two; ``src == dst`` is a copy within a rank; 0 elements leave the
+    chunk empty and move nothing. The chunks of ``send`` on a rank are the messages that it sends, in the
+    order given among them; those of ``recv`` the messages that it receives. Item m is message m. `InputError`
+    for ranks out of range or a negative size.
 
     Examples
     --------
@@ -57,28 +43,17 @@ def point_to_point(name: str, ranks: int, messages: Iterable[tuple[int, int, int
         if elements:
             pre[src, 0, a] = post[dst, 1, b] = (m, 1 << src)
             rows.append((0, src, dst, 0, a, 1, b, 1, False))
-    sizes = _table(sent), _table(received)
+    sizes = padded(sent), padded(received)
     return Schedule(name, ranks, ("send", "recv"), sizes, np.array(rows, TRANSFER), pre, post)
 
 
 def all_to_all(sizes: Sequence[Sequence[int]] | np.ndarray) -> Schedule:
     """Every rank sends a part to every rank, in rounds of pairs: round k is rank r to rank r + k.
 
-    Parameters
-    ----------
-    sizes : array of int, shape (ranks, ranks)
-        ``sizes[r, d]`` elements go from rank r to rank d; the diagonal is copied within the rank.
-
-    Returns
-    -------
-    Schedule
-        Buffers ``send``, in which chunk d of rank r goes to d, and ``recv``, in which chunk r of rank d comes
-        from r. No two transfers of a round leave or reach the same rank, and none waits for another.
-
-    Raises
-    ------
-    InputError
-        If `sizes` is not square, empty, or has a negative number.
+    ``sizes[r, d]``, shape (ranks, ranks), elements go from chunk d of ``send`` on rank r to chunk r of
+    ``recv`` on rank d; the diagonal is copied within the rank. No two transfers of a round leave or reach the
+    same rank, and none waits for another. `InputError` if `sizes` is not square, empty, or has a negative
+    number.
 
     Examples
     --------
@@ -105,30 +80,11 @@ def all_to_all(sizes: Sequence[Sequence[int]] | np.ndarray) -> Schedule:
 def greedy(ranks: int, messages: Iterable[tuple[int, int, int]], lasers: int, seed: int = 0) -> Schedule:
     """Messages in rounds, in each of which a rank sends at most `lasers` of them and receives as many.
 
-    Messages are taken in random order, each into the first round with room at both ends: Algorithm 3 of
+    Messages, as of `point_to_point`, are taken in random order (of `seed`), each into the first round with
+    room at both ends; a copy within a rank needs no laser. If a rank sends or receives D messages at most: at
+    least ⌈D/lasers⌉ rounds, which no schedule can beat, and at most 2 ⌊(D − 1)/lasers⌋ + 1. Algorithm 3 of
     LUMORPH (layer-to-layer transfers), corrected, as it limits only what a destination receives, and counts
-    one round too many.
-
-    Parameters
-    ----------
-    ranks : int
-    messages : sequence of (src, dst, elements)
-        As of `point_to_point`. A copy within a rank needs no laser.
-    lasers : int
-        Of each rank, and as many receivers.
-    seed : int
-        Of the order.
-
-    Returns
-    -------
-    Schedule
-        If a rank sends or receives D messages at most: at least ⌈D/lasers⌉ rounds, which no schedule can
-        beat, and at most 2 ⌊(D − 1)/lasers⌋ + 1.
-
-    Raises
-    ------
-    InputError
-        For a message, `lasers` or `seed` out of range.
+    one round too many. `InputError` for a message, `lasers` or `seed` out of range.
 
     Examples
     --------
@@ -165,30 +121,24 @@ def near_square(ranks: int) -> tuple[int, int]:
     return rows, ranks // rows
 
 
-def torus(collective: str, ranks: int, elements: int, grid: tuple[int, ...]) -> Schedule:
-    """Every rank sends a message to each neighbour along every axis of a periodic grid, in one round."""
-    return _halo(f"torus {collective}", ranks, elements, grid, periodic=True)
+def halo(kind: str, collective: str, ranks: int, elements: int, grid: tuple[int, ...]) -> Schedule:
+    """Every rank sends a message to each neighbour along every axis of a grid, in one round.
 
-
-def mesh(collective: str, ranks: int, elements: int, grid: tuple[int, ...]) -> Schedule:
-    """Every rank sends a message to each neighbour along every axis of a grid with ends, in one round."""
-    return _halo(f"mesh {collective}", ranks, elements, grid, periodic=False)
-
-
-def _halo(name: str, ranks: int, elements: int, grid: tuple[int, ...], periodic: bool) -> Schedule:
-    """Messages of a rank go in the order of axes, down before up; a periodic axis of two has both."""
+    A ``"torus"`` is periodic, a ``"mesh"`` has ends. Messages of a rank go in the order of axes, down before
+    up; a periodic axis of two has both.
+    """
     number = np.arange(ranks).reshape(grid)
     pairs = [np.zeros((0, 2), int)]
     for axis, extent in enumerate(grid):
         for ahead in (-1, 1) if extent > 1 else ():
             peer = np.roll(number, -ahead, axis)
             inside = np.ones(grid, bool)
-            if not periodic:
+            if kind == "mesh":
                 np.moveaxis(inside, axis, 0)[-1 if ahead > 0 else 0] = False
             pairs.append(np.stack([number[inside], peer[inside]], axis=1))
     ends = np.concatenate(pairs)
     ends = ends[np.argsort(ends[:, 0], kind="stable")].tolist()
-    name = f"{name}, {'x'.join(map(str, grid))}"
+    name = f"{kind} {collective}, {'x'.join(map(str, grid))}"
     return point_to_point(name, ranks, [(src, dst, elements) for src, dst in ends])
 
 
@@ -206,11 +156,3 @@ def _message(number: int, message, ranks: int) -> tuple[int, int, int]:
         raise InputError(f"{key}: {message!r}; allowed: (src, dst, elements)") from None
     src = whole(f"{key} src", src, 0, ranks - 1)
     return src, whole(f"{key} dst", dst, 0, ranks - 1), whole(f"{key} elements", elements, 0)
-
-
-def _table(rows: list[list[int]]) -> np.ndarray:
-    """Rows of different lengths as one table, filled up with 0."""
-    table = np.zeros((len(rows), max(map(len, rows))), np.int64)
-    for line, row in zip(table, rows, strict=True):
-        line[: len(row)] = row
-    return table

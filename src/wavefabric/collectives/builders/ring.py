@@ -15,20 +15,7 @@ from wavefabric.collectives.schedule import Schedule
 def ring_all_gather(sizes: Iterable[int]) -> Schedule:
     """All-gather around a ring: in each of the ranks − 1 rounds a rank passes on what it received last.
 
-    Parameters
-    ----------
-    sizes : sequence of int, one a rank
-        Elements that each rank contributes; 0 allowed.
-
-    Returns
-    -------
-    Schedule
-        One buffer ``data``; chunk r is rank r's own before, and everybody's after.
-
-    Raises
-    ------
-    InputError
-        If `sizes` is empty or one of them negative.
+    `sizes` and result as of `direct_all_gather`.
 
     Examples
     --------

@@ -1,32 +1,32 @@
-"""Schedules as JSON files that people can read and write."""
+"""Schedules as JSON files that people can read and write; what is read is checked key by key."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from wavefabric.collectives.formats.json_read import FORMAT, VERSION, read_schedule
-from wavefabric.collectives.schedule import Holdings, Schedule
-from wavefabric.collectives.structure import check_structure
+import numpy as np
+
+from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS
+from wavefabric.collectives.schedule import PROTOCOLS, TRANSFER, Holdings, MscclOrigin, Schedule
+from wavefabric.collectives.structure import NAMES, check_structure, is_name
 from wavefabric.errors import InputError
-from wavefabric.files.input import MOST_SCHEDULE
-from wavefabric.files.text import read_text, write_text
+from wavefabric.files.input import MOST_SCHEDULE, read_text
+from wavefabric.files.output import write_text
 
+FORMAT, VERSION = "wavefabric schedule", 1
 #: More origins than this are written as hexadecimal text.
 _LISTED = 8
+_HEX = re.compile(r"0x[0-9a-fA-F]+")
+_INT16, _INT32, _INT64 = (int(np.iinfo(kind).max) for kind in (np.int16, np.int32, np.int64))
 
 
 def to_json(schedule: Schedule) -> str:
-    """A schedule as JSON text, one transfer a line.
+    """A schedule as JSON text, one transfer a line; `ScheduleError` if numbers are out of range.
 
-    Raises
-    ------
-    ScheduleError
-        If numbers are out of range, so that the text could not be read again.
-
-    Notes
-    -----
     A chunk is ``[rank, buffer, chunk]``. A transfer has ``"count"`` only if it moves several chunks and
     ``"reduce"`` only if it adds. ``"origins"`` is a list of ranks, ``"all"``, or hexadecimal text whose bit r
     stands for rank r.
@@ -35,27 +35,8 @@ def to_json(schedule: Schedule) -> str:
     --------
     >>> from wavefabric.collectives import from_json, point_to_point, to_json
     >>> text = to_json(point_to_point("one", 2, [(0, 1, 8)]))
-    >>> print(text)
-    {
-      "format": "wavefabric schedule",
-      "version": 1,
-      "name": "one",
-      "ranks": 2,
-      "buffers": [
-        {"name": "send", "sizes": [[8], [0]]},
-        {"name": "recv", "sizes": [[0], [8]]}
-      ],
-      "transfers": [
+    >>> print(text.splitlines()[10])
         {"round": 0, "src": [0, "send", 0], "dst": [1, "recv", 0]}
-      ],
-      "pre": [
-        {"at": [0, "send", 0], "item": 0, "origins": [0]}
-      ],
-      "post": [
-        {"at": [1, "recv", 0], "item": 0, "origins": [0]}
-      ]
-    }
-    <BLANKLINE>
     >>> to_json(from_json(text)) == text
     True
     """
@@ -66,10 +47,7 @@ def to_json(schedule: Schedule) -> str:
 def from_json(text: str) -> Schedule:
     """The schedule that JSON text describes. What it states is not proved: call `verify`.
 
-    Raises
-    ------
-    InputError
-        In one line: which key, what was given, what is allowed.
+    `InputError`, in one line: which key, what was given, what is allowed.
     """
     try:
         content = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
@@ -82,17 +60,11 @@ def from_json(text: str) -> Schedule:
         raise
     except ValueError:  # Python reads no whole number of more than 4300 digits
         raise InputError("schedule: a number with too many digits; allowed: numbers below 2^63") from None
-    return read_schedule(content)
+    return _schedule(content)
 
 
 def load(path: str | Path) -> Schedule:
-    """Read a schedule from a JSON file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or as `from_json`, the path in front.
-    """
+    """Read a schedule from a JSON file; `InputError` as of `from_json`, the path in front."""
     text = read_text(path, "schedule", MOST_SCHEDULE)
     try:
         return from_json(text)
@@ -103,17 +75,7 @@ def load(path: str | Path) -> Schedule:
 def save(path: str | Path, schedule: Schedule, force: bool = False) -> Path:
     """Write a schedule to a JSON file, whole or not at all.
 
-    Parameters
-    ----------
-    path : str or Path
-    schedule : Schedule
-    force : bool
-        Replace a file that is there.
-
-    Raises
-    ------
-    InputError
-        If it exists (without `force`), is a folder, or cannot be written.
+    `InputError` if it exists (without `force`), is a folder, or cannot be written.
     """
     return write_text(path, to_json(schedule), "schedule", force)
 
@@ -178,3 +140,178 @@ def _origins(mask: int, ranks: int) -> str:
     if mask.bit_count() > _LISTED:
         return f'"{mask:#x}"'
     return str([rank for rank in range(mask.bit_length()) if mask >> rank & 1])
+
+
+def _refuse(key: str, given: Any, allowed: str):
+    _refuse_text(key, _shown(given), allowed)
+
+
+def _refuse_text(key: str, given: str, allowed: str):
+    raise InputError(f"{key}: {given}; allowed: {allowed}")
+
+
+def _shown(given: Any) -> str:
+    """JSON in ASCII, cut to the length of a line."""
+    try:
+        text = json.dumps(given)
+    except (ValueError, RecursionError):
+        return "a value too large to show"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _keys(where: str, value: Any, needed: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
+    allowed = ", ".join(needed + more)
+    if not isinstance(value, dict):
+        _refuse(where, value, f"an object with the keys {allowed}")
+    for key in value:
+        if key not in needed and key not in more:
+            _refuse_text(where, f"unknown key {_shown(key)}", allowed)
+    for key in needed:
+        if key not in value:
+            _refuse_text(where, f'no key "{key}"', allowed)
+
+
+def _text(key: str, value: Any) -> str:
+    if not isinstance(value, str) or not is_name(value):
+        _refuse(key, value, NAMES)
+    return value
+
+
+def _whole(key: str, value: Any, low: int, high: int) -> int:
+    if type(value) is not int or not low <= value <= high:
+        _refuse(key, value, f"whole numbers from {low} to {high}" if high >= low else "nothing")
+    return value
+
+
+def _list(key: str, value: Any) -> list:
+    if not isinstance(value, list):
+        _refuse(key, value, "a list")
+    return value
+
+
+def _schedule(content: Any) -> Schedule:
+    """The schedule of a parsed JSON file."""
+    keys = ("format", "version", "name", "ranks", "buffers", "transfers", "pre", "post")
+    if isinstance(content, dict):  # of another format or version, nothing else can be judged
+        for key, value in (("format", FORMAT), ("version", VERSION)):
+            if content.get(key) != value or type(content[key]) is not type(value):
+                _refuse(key, content.get(key), json.dumps(value))
+    _keys("schedule", content, keys, ("msccl",))
+    name = _text("name", content["name"])
+    ranks = _whole("ranks", content["ranks"], 1, MOST_RANKS)
+    sizes = _buffers(content["buffers"], ranks)
+    chunks = _ChunkReader(ranks, sizes)
+    rows = [
+        chunks.transfer(f"transfers[{i}]", t) for i, t in enumerate(_list("transfers", content["transfers"]))
+    ]
+    transfers = np.array(rows, TRANSFER)
+    if (moved := int(transfers["count"].sum(dtype=np.int64))) > MOST_MOVES:
+        _refuse_text("transfers", f"{moved} chunks moved", f"up to {MOST_MOVES} in all")
+    schedule = Schedule(
+        name=name,
+        ranks=ranks,
+        buffers=tuple(sizes),
+        sizes=tuple(sizes.values()),
+        transfers=transfers,
+        pre=chunks.held("pre", content["pre"]),
+        post=chunks.held("post", content["post"]),
+        msccl=_msccl(content["msccl"]) if "msccl" in content else None,
+    )
+    check_structure(schedule)
+    return schedule
+
+
+def _msccl(value: Any) -> MscclOrigin:
+    _keys("msccl", value, ("protocol", "channels", "most_bytes"))
+    if value["protocol"] not in PROTOCOLS:
+        _refuse("msccl.protocol", value["protocol"], ", ".join(PROTOCOLS))
+    channels, most = _whole("msccl.channels", value["channels"], 0, _INT32), value["most_bytes"]
+    if most is not None:
+        _whole("msccl.most_bytes", most, 0, _INT64)
+    return MscclOrigin(value["protocol"], channels, most)
+
+
+def _buffers(value: Any, ranks: int) -> dict[str, np.ndarray]:
+    """Sizes of each buffer by name."""
+    tables: dict[str, np.ndarray] = {}
+    if not 1 <= len(_list("buffers", value)) <= _INT16:
+        _refuse_text("buffers", f"{len(value)} given", f"1 to {_INT16}")
+    for i, buffer in enumerate(value):
+        where = f"buffers[{i}]"
+        _keys(where, buffer, ("name", "sizes"))
+        name = _text(f"{where}.name", buffer["name"])
+        if name in tables:
+            _refuse(f"{where}.name", name, "each name once")
+        tables[name] = _sizes(f"{where}.sizes", buffer["sizes"], ranks)
+        if (chunks := sum(table.size for table in tables.values())) > MOST_CHUNKS:
+            _refuse_text(f"{where}.sizes", f"{chunks} chunks so far", f"up to {MOST_CHUNKS} in all")
+    return tables
+
+
+def _sizes(key: str, value: Any, ranks: int) -> np.ndarray:
+    if len(_list(key, value)) != ranks:
+        _refuse_text(key, f"{len(value)} rows", f"one row a rank, {ranks}")
+    for r, row in enumerate(value):
+        if len(_list(f"{key}[{r}]", row)) != len(value[0]):
+            allowed = f"as many as in the first row, {len(value[0])}"
+            _refuse_text(f"{key}[{r}]", f"{len(row)} numbers", allowed)
+        for c, size in enumerate(row):
+            _whole(f"{key}[{r}][{c}]", size, 0, _INT64)
+    return np.array(value, np.int64).reshape(ranks, -1)
+
+
+class _ChunkReader:
+    """Reads what names chunks as ``[rank, buffer, chunk]``, of buffers with these sizes."""
+
+    def __init__(self, ranks: int, sizes: dict[str, np.ndarray]):
+        self.ranks = ranks
+        self.buffers = {name: (b, table.shape[1]) for b, (name, table) in enumerate(sizes.items())}
+
+    def chunk(self, key: str, value: Any) -> tuple[int, int, int]:
+        """Rank, number of the buffer, chunk."""
+        if not isinstance(value, list) or len(value) != 3:
+            _refuse(key, value, "[rank, buffer, chunk]")
+        rank, name, chunk = value
+        _whole(f"{key}[0]", rank, 0, self.ranks - 1)
+        if not isinstance(name, str) or name not in self.buffers:
+            _refuse(f"{key}[1]", name, ", ".join(self.buffers))
+        buffer, chunks = self.buffers[name]
+        return rank, buffer, _whole(f"{key}[2]", chunk, 0, chunks - 1)
+
+    def transfer(self, key: str, value: Any) -> tuple:
+        """A row of `TRANSFER`."""
+        _keys(key, value, ("round", "src", "dst"), ("count", "reduce"))
+        round_ = _whole(f"{key}.round", value["round"], 0, _INT32)
+        src, *source = self.chunk(f"{key}.src", value["src"])
+        dst, *target = self.chunk(f"{key}.dst", value["dst"])
+        count = _whole(f"{key}.count", value.get("count", 1), 1, _INT32)
+        reduce = value.get("reduce", False)
+        if not isinstance(reduce, bool):
+            _refuse(f"{key}.reduce", reduce, "true or false")
+        return round_, src, dst, *source, *target, count, reduce
+
+    def held(self, key: str, value: Any) -> Holdings:
+        """Of `pre` or `post`."""
+        held: Holdings = {}
+        for i, entry in enumerate(_list(key, value)):
+            where = f"{key}[{i}]"
+            _keys(where, entry, ("at", "item", "origins"))
+            at = self.chunk(f"{where}.at", entry["at"])
+            if at in held:
+                _refuse(f"{where}.at", entry["at"], "each chunk once")
+            item = _whole(f"{where}.item", entry["item"], 0, _INT64)
+            held[at] = item, self._mask(f"{where}.origins", entry["origins"])
+        return held
+
+    def _mask(self, key: str, value: Any) -> int:
+        mask, last = 0, self.ranks - 1
+        if value == "all":
+            mask = (1 << self.ranks) - 1
+        elif isinstance(value, str) and _HEX.fullmatch(value):
+            mask = int(value, 16)
+        elif isinstance(value, list):
+            for i, rank in enumerate(value):
+                mask |= 1 << _whole(f"{key}[{i}]", rank, 0, last)
+        if not mask or mask >> self.ranks:
+            _refuse(key, value, f'a list of ranks from 0 to {last}, "all", or "0x..." of these ranks')
+        return mask

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -46,16 +46,26 @@ def direct(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Mov
     wanted = [wanted[i] for i in rng.permutation(len(wanted))]
     colour = colours([(s, d) for _, s, d in wanted], demand.ranks, demand.ranks, stop)
     at_once = net.network.at_once
+    # Long routes first: they have the least choice.
+    order = sorted(zip(colour, wanted, strict=True), key=lambda x: -net.hops(*x[1][1:]))
+    circuits = (((c // at_once, *move), 1 << c % at_once) for c, move in order)
+    return _set_up(net, circuits, "direct circuits by edge colouring", stop)
+
+
+def _set_up(
+    net: RoutedNetwork, circuits: Iterable[tuple[Move, int]], method: str, stop: Deadline
+) -> MovePlan | None:
+    """The plan of moves, each on the first of some wavelengths (as bits) that is free; None if none is."""
     free: dict[int, FreeWavelengths] = defaultdict(lambda: FreeWavelengths(net))
     ways: dict[Move, Way] = {}
-    # Long routes first: they have the least choice.
-    for c, (number, s, d) in sorted(zip(colour, wanted, strict=True), key=lambda x: -net.hops(*x[1][1:])):
+    for move, wavelengths in circuits:
         stop.check()
-        way = free[c // at_once].take(s, d, 1 << c % at_once)
+        r, _, s, d = move
+        way = free[r].take(s, d, wavelengths)
         if way is None:
             return None
-        ways[c // at_once, number, s, d] = way
-    return ordered_plan(ways, "direct circuits by edge colouring")
+        ways[move] = way
+    return ordered_plan(ways, method)
 
 
 def relayed(demand: Demand, net: RoutedNetwork, stop: Deadline) -> MovePlan | None:
@@ -97,15 +107,7 @@ def ring(demand: Demand, net: RoutedNetwork, stop: Deadline) -> MovePlan | None:
     moves = ring_moves(demand, pairs, max(1, at_once // 2), at_once > 1, stop)
     if moves is None:
         return None
-    free: dict[int, FreeWavelengths] = defaultdict(lambda: FreeWavelengths(net))
-    ways: dict[Move, Way] = {}
-    for move in moves:
-        stop.check()
-        way = free[move[0]].take(move[2], move[3])
-        if way is None:
-            return None
-        ways[move] = way
-    return ordered_plan(ways, "ring of neighbours")
+    return _set_up(net, ((move, -1) for move in moves), "ring of neighbours", stop)
 
 
 def greedy(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> MovePlan | None:

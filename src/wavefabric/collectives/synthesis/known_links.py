@@ -183,22 +183,14 @@ def _factorisations(n: int) -> Iterator[tuple[int, ...]]:
 
 def _digitwise_sums(sizes: Sequence[int]) -> np.ndarray:
     """Digitwise sums of numbers with digits of these sizes, the last fastest: shape (n, n)."""
-    n = int(np.prod(sizes))
-    sums = np.zeros((n, n), np.int64)
-    stride = 1
-    for size in reversed(sizes):
-        digit = np.arange(n) // stride % size
-        sums += (digit[:, None] + digit) % size * stride
-        stride *= size
-    return sums
+    digits = np.indices(sizes).reshape(len(sizes), -1)
+    sums = (digits[:, :, None] + digits[:, None, :]) % np.array(sizes)[:, None, None]
+    return np.asarray(np.ravel_multi_index(tuple(sums), sizes))
 
 
 def _invariant(table: np.ndarray, add: np.ndarray) -> bool:
     """Whether entries (r, r + v) are the same for all r."""
-    rows = np.arange(len(table))
-    if (table[1, add[1]] != table[0]).any():
-        return False
-    return bool((table[rows[:, None], add] == table[0]).all())
+    return bool((np.take_along_axis(table, add, axis=1) == table[0]).all())
 
 
 def _translated(

@@ -21,22 +21,11 @@ class Undecided(InputError):
 class OpticalNetwork:
     """A photonic fabric as plain data: tiles that send light to each other over waveguides.
 
-    Parameters
-    ----------
-    ranks : int
-        Tiles; rank r is on tile r.
-    lasers : int
-        Wavelengths of a tile, and as many photodiodes.
-    waveguides : int
-        Of each edge, in each direction; each carries every wavelength once.
-    ports : int or None
-        Wavelengths that a tile can use at once in each direction; None: all.
-    routes : mapping of (src, dst) to routes
-        Allowed for each pair, as tiles, src first and dst last. A pair without any cannot be connected.
-    capacity : mapping of (a, b) to int, optional
-        Waveguides of single edges, where they differ from `waveguides`.
-    shared : bool
-        Waveguides carry light either way: circuits of both directions of an edge count together.
+    Rank r is on tile r, with `lasers` wavelengths and as many photodiodes, of which it can use `ports` at
+    once in each direction (None: all). `routes` are those allowed for each pair (src, dst), as tiles, src
+    first and dst last; a pair without any cannot be connected. An edge has so many `waveguides` in each
+    direction, or its own `capacity`, and each carries every wavelength once. `shared`: waveguides carry light
+    either way, so that circuits of both directions of an edge count together.
     """
 
     ranks: int
@@ -93,15 +82,10 @@ class OpticalNetwork:
 
 @dataclass(frozen=True)
 class Links:
-    """An electrical topology as in SCCL: chunks that each directed link carries in a round.
+    """An electrical topology as in SCCL: chunks that each directed link (src, dst) carries in a round.
 
-    Parameters
-    ----------
-    ranks : int
-    capacity : mapping of (src, dst) to int
-        Chunks a round; a pair that is absent has no link.
-    groups : tuple of (set of links, int)
-        Chunks a round that several links carry together, as those of a hub.
+    A pair that is absent has no link. ``groups``: chunks a round that several links carry together, as those
+    of a hub.
     """
 
     ranks: int
@@ -150,15 +134,13 @@ class Circuit:
 
 @dataclass(frozen=True)
 class Synthesis:
-    """A schedule, and what is proved of it.
+    """A schedule, verified, and what is proved of it.
 
     Parameters
     ----------
-    schedule : Schedule
-        Verified. Rounds that only add up are not counted below.
     rounds : int
-        Rounds in which something is sent. Of `synthesise_links`: all rounds of all steps, and a round of the
-        schedule is a step.
+        Rounds in which something is sent: those that only add up are not counted. Of `synthesise_links`: all
+        rounds of all steps, and a round of the schedule is a step.
     lower_bound : int
         No schedule has fewer rounds, or, of `least_steps`, fewer steps. Of `synthesise_links`: no schedule of
         exactly the steps asked for has fewer rounds, by counting alone; one of fewer steps may.

@@ -44,21 +44,15 @@ def synthesise(
     max_rounds : int, optional
         Rounds that are allowed in all.
     time_limit : float
-        s, for everything: writing down the models and the schedule included.
+        s, for everything: writing down the models and the schedule included. Then the best schedule found is
+        returned, `optimal` False, with the lower bound that is proved.
     progress : function of one str, optional
         Is called with what is tried.
-
-    Returns
-    -------
-    Synthesis
-        With circuits. If time runs out, the best schedule found, `optimal` False, and the lower bound that is
-        proved. What is impossible is proved so, by counting or by a solver, never by time; a proof that
-        holds for the given routes only says so.
 
     Raises
     ------
     InputError
-        If the layout cannot be met over these routes or within `max_rounds`.
+        If it is proved that the layout cannot be met over these routes or within `max_rounds`.
     Undecided
         If no schedule, or none of at most `max_rounds`, was found in time.
     MissingExtra
@@ -102,18 +96,7 @@ def synthesise(
 
 
 def synthesise_links(layout: Layout, links: Links, steps: int, **options) -> Synthesis | None:
-    """As `decide_links`, with the same options; None if it is proved that there is no such schedule.
-
-    Examples
-    --------
-    >>> from wavefabric.collectives import layout
-    >>> from wavefabric.collectives.synthesis import Links, synthesise_links
-    >>> ring = Links(4, {(r, (r + d) % 4): 1 for r in range(4) for d in (1, 3)})
-    >>> synthesise_links(layout("all-gather", 4, 4), ring, 1) is None
-    True
-    >>> synthesise_links(layout("all-gather", 4, 4), ring, 2).schedule.rounds
-    2
-    """
+    """As `decide_links`, with the same options; None if it is proved that there is no such schedule."""
     result = decide_links(layout, links, steps, **options)
     return None if isinstance(result, str) else result
 
@@ -169,14 +152,6 @@ def least_steps(
 
     If time runs out, the best schedule found, `optimal` False, and the lower bound that is proved. Errors are
     those of `synthesise`.
-
-    Examples
-    --------
-    >>> from wavefabric.collectives import layout
-    >>> from wavefabric.collectives.synthesis import Links, least_steps
-    >>> ring = Links(8, {(r, (r + d) % 8): 1 for r in range(8) for d in (1, 7)})
-    >>> least_steps(layout("all-gather", 8, 8), ring).rounds
-    4
     """
     run = _Run(layout, links, time_limit, progress)
     halves: list[HalfResult] = []

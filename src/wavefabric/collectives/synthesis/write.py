@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from wavefabric.collectives.arguments import padded
 from wavefabric.collectives.conditions import kind
 from wavefabric.collectives.schedule import TRANSFER, Schedule
 from wavefabric.collectives.synthesis.demand import Location, Move, SumsAndCopies
@@ -88,9 +89,7 @@ class ScheduleWriter:
         rows = np.array(sorted(self.rows), TRANSFER)
         buffers, sizes = layout.buffers, layout.sizes
         if self.slots:
-            table = np.zeros((layout.ranks, max(map(len, self.slots.values()))), np.int64)
-            for rank, slots in self.slots.items():
-                table[rank, : len(slots)] = slots
+            table = padded([self.slots.get(rank, ()) for rank in range(layout.ranks)])
             name = "scratch"
             while name in buffers:
                 name += "_"

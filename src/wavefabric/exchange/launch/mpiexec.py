@@ -7,10 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from wavefabric.errors import InputError, MissingExtra
 
@@ -28,8 +28,7 @@ _FAMILIES = {
 }
 
 
-@dataclass(frozen=True)
-class MPILibrary:
+class MPILibrary(NamedTuple):
     """The MPI that mpi4py uses: its family (``"MPICH"`` or ``"Open MPI"``), name and version in words."""
 
     family: str
@@ -45,10 +44,8 @@ def library() -> MPILibrary:
     try:
         vendor, version, package = json.loads(_said(sys.executable, "-c", _ASK).stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
-        raise InputError(
-            "mpi4py: it cannot load an MPI library; allowed: pip install 'wavefabric[mpi]', or mpi4py "
-            "built for the MPI of this machine"
-        ) from None
+        allowed = "pip install 'wavefabric[mpi]', or mpi4py built for the MPI of this machine"
+        raise InputError(f"mpi4py: it cannot load an MPI library; allowed: {allowed}") from None
     first = " ".join(version.split("\n")[0].strip("\0 ").split())
     name = first.split(", package")[0].replace(" Version:", "")
     return MPILibrary(_family(f"{vendor} {first}"), name, package)
@@ -74,10 +71,8 @@ def find(wanted: MPILibrary) -> Path:
             others.append(f"{path} ({family})")
     if not others:
         raise MissingExtra("mpiexec, which starts more than one rank,", "mpi")
-    raise InputError(
-        f"mpiexec: mpi4py uses {wanted.version}, but {', '.join(dict.fromkeys(others))} given; allowed: the "
-        "mpiexec of mpi4py's MPI beside Python or on PATH"
-    )
+    given = f"mpi4py uses {wanted.version}, but {', '.join(dict.fromkeys(others))} given"
+    raise InputError(f"mpiexec: {given}; allowed: the mpiexec of mpi4py's MPI beside Python or on PATH")
 
 
 def _said(*words: str) -> subprocess.CompletedProcess[str]:
@@ -100,7 +95,7 @@ def command(ranks: int, transport: str, variables: dict[str, str]) -> tuple[list
     """
     mpiexec, variables, options = find(library()), dict(variables), []
     if library().family == "Open MPI":
-        if hasattr(os, "geteuid") and os.geteuid() == 0:
+        if os.geteuid() == 0:
             variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         options = ["--oversubscribe", "--bind-to", "none"]
         if transport == "mpi-cuda":

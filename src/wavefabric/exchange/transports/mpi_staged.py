@@ -122,10 +122,7 @@ class StagedTransport(MPITransport):
             transfer.streams.add(ring.stream)
 
     def await_arrival(self, transfer: _Transfer, peer: int | None) -> None:
-        """Until the pieces of a peer (or, None, everything) are on this host; the stream awaits copies.
-
-        Own pieces are on their way by then: this rank may do something else for long, and others wait.
-        """
+        """Until the pieces of a peer (None: all) are on this host, and own ones on their way; others wait."""
         while transfer.left if peer is None else transfer.coming[peer] or transfer.unsent:
             self.advance()
         current = cupy.cuda.get_current_stream()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wavefabric.errors import InputError
+from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
     from wavefabric.collectives.schedule import Schedule
     from wavefabric.fabric.bounds.bound import LowerBound
-    from wavefabric.fabric.electrical.fabric import Fabric
+
+AnyFabric: TypeAlias = Fabric | PhotonicFabric
 
 
 @dataclass(frozen=True)
@@ -33,35 +35,20 @@ class RoundCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """Time of a schedule on a fabric.
-
-    Parameters
-    ----------
-    schedule, fabric : str
-        Names.
-    model : str
-        ``"alpha-beta"``, ``"flow"`` or ``"photonic"``.
-    seconds : float
-    rounds : tuple of RoundCost
-        Empty for ``"flow"``, where rounds overlap.
-    bound : LowerBound
-    times : ndarray or None
-        Shape (transfers, 2): when each transfer begins and ends, s.
-    busiest : str
-        The resource that was used longest, in words.
-    """
+    """Time of a schedule on a fabric (names) under a model."""
 
     schedule: str
     fabric: str
-    model: str
+    model: str  # "alpha-beta", "flow" or "photonic"
     seconds: float
-    rounds: tuple[RoundCost, ...]
+    rounds: tuple[RoundCost, ...]  # none of "flow", where rounds overlap
     bound: LowerBound
+    #: When each transfer begins and ends, s: shape (transfers, 2).
     times: np.ndarray | None = field(default=None, repr=False, compare=False)
-    busiest: str = ""
+    busiest: str = ""  # the resource that was used longest, in words
 
 
-def check_sizes(schedule: Schedule, fabric: Fabric | PhotonicFabric, element_bytes: float) -> None:
+def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> None:
     """Refuse more ranks than GPUs, and element sizes that are no positive number."""
     if schedule.ranks > fabric.ranks:
         given = f"{schedule.ranks} in {schedule.name}"
@@ -94,7 +81,7 @@ COST_MODELS = {
 
 def cost(
     schedule: Schedule,
-    fabric: Fabric | PhotonicFabric,
+    fabric: AnyFabric,
     element_bytes: float,
     model: str = "auto",
     **options: Any,
@@ -105,7 +92,7 @@ def cost(
     ----------
     schedule : Schedule
         Of as many ranks as the fabric has GPUs (or tiles), or fewer: rank r is GPU r.
-    fabric : Fabric or PhotonicFabric
+    fabric : AnyFabric
     element_bytes : float
         B an element; need not be whole, so that one schedule serves every size.
     model : str

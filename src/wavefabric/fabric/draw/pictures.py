@@ -53,18 +53,12 @@ def draw_circuits(
     progress: Progress | None = None,
     force: bool = False,
 ) -> Path:
-    """Circuits over the tiles, round by round.
+    """Circuits over the tiles, round by round, of a verified schedule and its plan; times from `cost`.
 
     Parameters
     ----------
-    schedule : Schedule
-        Verified.
-    plan : CircuitPlan
-        Its circuits.
     path : str or Path
         ``.png``, ``.svg``, ``.pdf``: rounds side by side; ``.gif``: an animation; ``.html``: a page.
-    cost : Cost, optional
-        For times.
     most : int, optional
         Rounds at most, evenly chosen. By default 12, in an animation 40, in a page 600.
     progress : Progress, optional
@@ -82,8 +76,7 @@ def draw_circuits(
     path = Path(path)
     ending = check_ending(path, plan.fabric)
     check_output(path, force)
-    if not plan.rounds:
-        raise InputError(_still(schedule, "circuits"))
+    _check_moves(schedule, "circuits")
     default = {".gif": FILM, ".html": MOST_FRAMES}.get(ending, PANELS)
     shown = scene(schedule, plan, cost, default if most is None else min(most, MOST_FRAMES))
     if ending == ".html":
@@ -99,8 +92,10 @@ def draw_circuits(
     return save_figure(path, circuits_figure(shown))
 
 
-def _still(schedule: Schedule, wanted: str) -> str:
-    return f"schedule: {schedule.name} sends nothing; allowed: a schedule with {wanted} to draw"
+def _check_moves(schedule: Schedule, wanted: str) -> None:
+    if not schedule.communication_rounds:
+        allowed = f"a schedule with {wanted} to draw"
+        raise InputError(f"schedule: {schedule.name} sends nothing; allowed: {allowed}")
 
 
 @style.without_formulae()
@@ -122,9 +117,7 @@ def draw_flow(
     path = Path(path)
     check_ending(path, fabric)
     check_output(path, force)
-    rounds = schedule.communication_rounds
-    if not rounds:
-        raise InputError(_still(schedule, "transfers"))
+    _check_moves(schedule, "transfers")
     if cost is None:
         from wavefabric.fabric.cost_models.flow import flow
 
@@ -135,7 +128,8 @@ def draw_flow(
     graph.graph(figure.add_axes((0.015, 0.07, 0.45, 0.80)), fabric, loads)
     gantt(figure.add_axes((0.525, 0.115, 0.455, 0.715)), schedule, cost.times)
     graph.load_legend(figure, (0.02, 0.015, 0.42, 0.05))
-    words = f"{fabric.name}{_order_words(fabric, schedule.ranks)}, {rounds} round{'s' if rounds != 1 else ''}"
+    rounds, order = schedule.communication_rounds, _order_words(fabric, schedule.ranks)
+    words = f"{fabric.name}{order}, {rounds} round{'s' if rounds != 1 else ''}"
     words += f", {time_words(cost.seconds)}"
     if cost.bound.seconds:
         words += f" ({cost.seconds / cost.bound.seconds:.2f} times the bound)"

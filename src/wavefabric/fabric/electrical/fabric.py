@@ -7,25 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Link:
-    """A way from one node to a neighbour, in one direction.
-
-    Parameters
-    ----------
-    source, target : str
-        Names of GPUs or switches.
-    bandwidth : float
-        B/s.
-    latency : float
-        s, added to what a transfer costs anyway (`Fabric.alpha`).
-    kind : str
-        ``"nvlink"``, ``"pcie"``, ``"qpi"``, ``"network"``, ``"wire"``, …: a word for tables and pictures.
-    """
+    """A way from one node (a GPU or switch) to a neighbour, in one direction."""
 
     source: str
     target: str
-    bandwidth: float
-    latency: float = 0.0
-    kind: str = "wire"
+    bandwidth: float  # B/s
+    latency: float = 0.0  # s, added to what a transfer costs anyway (`Fabric.alpha`)
+    kind: str = "wire"  # "nvlink", "pcie", "qpi", "network", …: a word for tables and pictures
 
 
 @dataclass(frozen=True)
@@ -34,23 +22,19 @@ class Fabric:
 
     Parameters
     ----------
-    name : str
-    gpus : tuple of str
-        Rank r is ``gpus[r]``.
-    switches : tuple of str
-        Nodes that only pass on: switches, PCIe bridges, CPU sockets.
+    name, description, source : str
+        For people; `source` says where the numbers are from.
+    gpus, switches : tuple of str
+        Rank r is ``gpus[r]``. Switches are nodes that only pass on: also PCIe bridges, CPU sockets.
     links : tuple of Link
         Directed; several between the same two nodes add up.
     alpha : float
         s, what any transfer costs before its first byte moves.
-    copy_bandwidth : float or None
-        B/s, what a GPU can send, and what it can receive, in all; None: as much as its links.
-    flow_bandwidth : float or None
-        B/s, the most that a single transfer reaches, however fast the links are; None: no such limit.
+    copy_bandwidth, flow_bandwidth : float or None
+        B/s, what a GPU can send, and what it can receive, in all; the most that a single transfer reaches,
+        however fast the links are. None: no such limit.
     forwards : bool
         Whether data may pass through other GPUs (not through their memory: as on a torus whose nodes route).
-    description, source : str
-        For people; where the numbers are from.
     reduce_bandwidth : float or None
         B/s at which a GPU adds what it received, or copies within itself, after a transfer; None: at once.
     reduce_alpha : float

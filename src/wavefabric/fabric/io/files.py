@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
-from dataclasses import replace
-from itertools import pairwise
+from collections import Counter
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -17,13 +19,19 @@ from wavefabric.errors import InputError
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.electrical.routing import wires
-from wavefabric.fabric.io.errors import one_line
 from wavefabric.fabric.io.presets import PRESETS, presets
-from wavefabric.fabric.io.tables import ElectricalTable, FabricLinkTable, FamilyTable, PhotonicTable
+from wavefabric.fabric.io.tables import (
+    ElectricalTable,
+    FabricLinkTable,
+    FamilyTable,
+    PhotonicTable,
+)
 from wavefabric.fabric.io.writing import to_toml
 from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.files.text import parse_toml, read_text, write_text
+from wavefabric.files.faults import one_line
+from wavefabric.files.input import parse_toml, read_text
+from wavefabric.files.output import write_text
 from wavefabric.units import show
 
 #: Most links of a file: a bound on absurd input.
@@ -67,10 +75,14 @@ def load(text: str | Path) -> Fabric | PhotonicFabric:
 
 def from_toml(text: str) -> Fabric | PhotonicFabric:
     """The fabric that TOML text describes."""
-    data = parse_toml(text, "fabric")
-    model = PhotonicTable if data.get("kind") == "photonic" else ElectricalTable
-    if data.get("kind", "electrical") not in ("electrical", "photonic"):
-        raise InputError(f'kind: {show(data["kind"])} given; allowed: "electrical" or "photonic"')
+    return _fabric(parse_toml(text, "fabric"))
+
+
+def _fabric(data: dict[str, Any]) -> Fabric | PhotonicFabric:
+    kind = data.get("kind", "electrical")
+    if kind not in ("electrical", "photonic"):
+        raise InputError(f'kind: {show(kind)} given; allowed: "electrical" or "photonic"')
+    model = PhotonicTable if kind == "photonic" else ElectricalTable
     try:
         table = model.model_validate(data)
     except ValidationError as error:
@@ -98,30 +110,22 @@ def _read(path: Path) -> Fabric | PhotonicFabric:
 
 
 def _sized(kind: str, sizes: tuple[int, ...]) -> Fabric | PhotonicFabric:
-    """A family's preset with other numbers."""
-    name = f"{kind}:{'x'.join(map(str, sizes))}"
-    text = (PRESETS / f"{kind}.toml").read_text("utf-8")
-    if kind == "lightpath":
-        wafer = from_toml(text)
-        assert isinstance(wafer, PhotonicFabric)
-        return _tiles(replace(wafer, name=name, rows=sizes[0], columns=sizes[1]))
-    table = ElectricalTable.model_validate(tomllib.loads(text))
-    assert table.family is not None
+    """A family's preset with other numbers; a wafer that is not filled has its other tiles unused."""
+    data = tomllib.loads((PRESETS / f"{kind}.toml").read_text("utf-8"))
+    data["name"] = f"{kind}:{'x'.join(map(str, sizes))}"
     wanted = families.FAMILIES[kind]
-    size = list(sizes) if wanted == "grid" else sizes[0]
-    family = table.family.model_copy(update={wanted: size})
-    return _electrical(table.model_copy(update={"name": name, "family": family}))
-
-
-def _tiles(fabric: PhotonicFabric) -> PhotonicFabric:
-    """Of a size of one's own, described by it; a wafer that is not filled has its other tiles unused."""
-    rows, columns = -(-fabric.rows // fabric.wafer_rows), -(-fabric.columns // fabric.wafer_columns)
-    wafer = f"of {fabric.wafer_rows} x {fabric.wafer_columns}"
-    wafers = (
-        f"one wafer {wafer}" if rows * columns == 1 else f"{rows * columns} wafers {wafer} joined by fibres"
+    if kind != "lightpath":
+        data["family"][wanted] = list(sizes) if wanted == "grid" else sizes[0]
+        return _fabric(data)
+    wafer = data["rows"], data["columns"]
+    tiles, size = math.prod(sizes), "of {} x {}".format(*wafer)
+    count = math.prod(-(-many // few) for many, few in zip(sizes, wafer, strict=True))
+    wafers = f"one wafer {size}" if count == 1 else f"{count} wafers {size} joined by fibres"
+    words = f"{sizes[0]} x {sizes[1]} tile{'s' if tiles > 1 else ''} on {wafers}"
+    keys = ("rows", "columns", "wafer_rows", "wafer_columns")
+    return _fabric(
+        data | dict(zip(keys, sizes + wafer, strict=True)) | {"description": f"LIGHTPATH: {words}"}
     )
-    tiles = f"{fabric.rows} x {fabric.columns} tile{'s' if fabric.ranks > 1 else ''}"
-    return replace(fabric, description=f"LIGHTPATH: {tiles} on {wafers}")
 
 
 def _photonic(table: PhotonicTable) -> PhotonicFabric:
@@ -184,27 +188,23 @@ def _links(
     tables: list[FabricLinkTable], gpus: tuple[str, ...], switches: tuple[str, ...]
 ) -> tuple[Link, ...]:
     nodes = {*gpus, *switches}
-    if len(nodes) < len(gpus) + len(switches):
-        names = sorted((*gpus, *switches))
-        twice = next(a for a, b in pairwise(names) if a == b)
-        raise InputError(f"gpus: {twice} given twice; allowed: another name for each GPU and switch")
+    twice = [name for name, times in Counter((*gpus, *switches)).items() if times > 1]
+    if twice:
+        raise InputError(f"gpus: {min(twice)} given twice; allowed: another name for each GPU and switch")
     total = sum(len(t.from_) * len(t.to) * t.count * (1 + t.both) for t in tables)
     if total > MOST_LINKS:
         raise InputError(f"links: {total} given; allowed: up to {MOST_LINKS}")
     links: list[Link] = []
     for i, table in enumerate(tables):
         for key, names in (("from", table.from_), ("to", table.to)):
-            for name in names:
-                if name not in nodes:
-                    allowed = ", ".join([*gpus[:8], *switches[:8]]) + (", …" if len(nodes) > 16 else "")
-                    raise InputError(f"links[{i}].{key}: {name} given; allowed: {allowed}")
-        for a in table.from_:
-            for b in table.to:
-                if a == b:
-                    raise InputError(f"links[{i}].to: {b} given, from itself; allowed: another node")
-                links += [Link(a, b, table.bandwidth, table.latency, table.kind)] * table.count
-                if table.both:
-                    links += [Link(b, a, table.bandwidth, table.latency, table.kind)] * table.count
+            for name in (n for n in names if n not in nodes):
+                allowed = ", ".join([*gpus[:8], *switches[:8]]) + (", …" if len(nodes) > 16 else "")
+                raise InputError(f"links[{i}].{key}: {name} given; allowed: {allowed}")
+        for a, b in product(table.from_, table.to):
+            if a == b:
+                raise InputError(f"links[{i}].to: {b} given, from itself; allowed: another node")
+            for ends in ((a, b), (b, a))[: 1 + table.both]:
+                links += [Link(*ends, table.bandwidth, table.latency, table.kind)] * table.count
     return tuple(links)
 
 

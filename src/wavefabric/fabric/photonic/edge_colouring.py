@@ -31,44 +31,37 @@ class Colouring:
         dst: Sequence[int],
         tiles: int,
         colours: int,
-        edges: Sequence[np.ndarray] | None = None,
+        edges: Sequence[np.ndarray] = (),
         capacity: np.ndarray | None = None,
     ):
-        self._ends = list(zip(src, dst, strict=True))
-        self.colours = colours
-        self.colour = [-1] * len(self._ends)
-        # Which circuit a sender, or receiver, uses each colour for; and the colours that are left, as bits.
-        self._at = [[[-1] * colours for _ in range(tiles)] for _ in range(2)]
-        self._free = [[(1 << colours) - 1] * tiles for _ in range(2)]
-        self._swaps = 0
-        self._spreads = edges is not None and capacity is not None
-        self._edges: Sequence[np.ndarray] = edges if edges is not None else ()
-        self._capacity = capacity if capacity is not None else np.zeros(0, np.int64)
+        # Tiles as receivers are numbered after tiles as senders.
+        self._ends = [(s, tiles + d) for s, d in zip(src, dst, strict=True)]
+        self.colours, self.colour = colours, [-1] * len(self._ends)
+        # Which circuit each end uses each colour for; and the colours that are left, as bits.
+        self._at = [[-1] * colours for _ in range(2 * tiles)]
+        self._free = [(1 << colours) - 1] * (2 * tiles)
+        self._edges, self._capacity = edges, np.zeros(0, np.int64) if capacity is None else capacity
         self._load = np.zeros((colours, self._capacity.size), np.int64)
-        for i in range(len(self._ends)):
-            self._add(i)
-        if self._spreads:
-            self._spread()
+        self._swaps = 0
+        for i, (s, d) in enumerate(self._ends):
+            common = self._free[s] & self._free[d]
+            if common:
+                self._set(i, self._choose(i, common))
+                continue
+            # Swap colours a and b along the chain that begins at the receiver with a: it cannot end at the
+            # sender.
+            a, b = _lowest(self._free[s]), _lowest(self._free[d])
+            self._swap(self._chain(d, a, b), a, b)
+            self._set(i, a)
+        self._spread()
 
     @property
     def fits(self) -> bool:
         """Whether no edge has more circuits of one colour than there is room for."""
         return not (self._load > self._capacity).any()
 
-    def _add(self, i: int) -> None:
-        s, d = self._ends[i]
-        common = self._free[0][s] & self._free[1][d]
-        if common:
-            self._set(i, self._choose(i, common))
-            return
-        # Swap colours a and b along the chain that begins at the receiver with a: it cannot end at the
-        # sender.
-        a, b = _lowest(self._free[0][s]), _lowest(self._free[1][d])
-        self._swap(self._chain(1, d, a, b), a, b)
-        self._set(i, a)
-
     def _choose(self, i: int, common: int) -> int:
-        if not self._spreads:
+        if not len(self._edges):
             return _lowest(common)
         candidates = [c for c in range(self.colours) if common >> c & 1]
         there = self._load[candidates][:, self._edges[i]] - self._capacity[self._edges[i]]
@@ -76,22 +69,22 @@ class Colouring:
 
     def _set(self, i: int, c: int, add: bool = True) -> None:
         """Give circuit i the colour c, or take it away."""
-        for side, tile in enumerate(self._ends[i]):
-            self._at[side][tile][c] = i if add else -1
-            self._free[side][tile] ^= 1 << c
+        for end in self._ends[i]:
+            self._at[end][c] = i if add else -1
+            self._free[end] ^= 1 << c
         self.colour[i] = c if add else -1
-        if self._spreads:
+        if len(self._edges):
             self._load[c, self._edges[i]] += 1 if add else -1
 
-    def _chain(self, side: int, tile: int, a: int, b: int) -> list[int]:
-        """Circuits of colours a, b, a, … from a tile on, once round if that is a circle."""
+    def _chain(self, end: int, a: int, b: int) -> list[int]:
+        """Circuits of colours a, b, a, … from a sender or receiver on, once round if that is a circle."""
         chain = []
-        i = self._at[side][tile][a]
+        i = self._at[end][a]
         while i >= 0 and (not chain or i != chain[0]):
             chain.append(i)
-            side = 1 - side
+            end = sum(self._ends[i]) - end
             a, b = b, a
-            i = self._at[side][self._ends[i][side]][a]
+            i = self._at[end][a]
         return chain
 
     def _swap(self, chain: list[int], a: int, b: int) -> None:
@@ -105,12 +98,10 @@ class Colouring:
     def _spread(self) -> None:
         """Exchange two colours along chains as long as that lowers the overload of edges."""
         for _ in range(_PASSES):
-            over = np.maximum(self._load - self._capacity, 0)
+            over, changed = self._load > self._capacity, False
             if not over.any():
                 return
-            crowded = [i for i, edges in enumerate(self._edges) if over[self.colour[i], edges].any()]
-            changed = False
-            for i in crowded:
+            for i in [i for i, edges in enumerate(self._edges) if over[self.colour[i], edges].any()]:
                 changed |= self._recolour(i)
                 if self._swaps > _SWAPS:
                     return
@@ -125,20 +116,16 @@ class Colouring:
             if b == a:
                 continue
             before = self._overload(a, b)
-            chain = self._component(i, a, b)
+            # All circuits of the two colours that are connected with this one.
+            s, d = self._ends[i]
+            chain = self._chain(s, a, b)
+            if len(chain) == 1 or self._at[s][b] != chain[-1]:  # no circle
+                chain += self._chain(d, a, b)[1:]
             self._swap(chain, a, b)
             if self._overload(a, b) < before:
                 return True
             self._swap(chain, a, b)
         return False
-
-    def _component(self, i: int, a: int, b: int) -> list[int]:
-        """All circuits of colours a and b that are connected with circuit i, of colour a."""
-        s, d = self._ends[i]
-        onwards = self._chain(0, s, a, b)
-        if len(onwards) > 1 and self._at[0][s][b] == onwards[-1]:  # a circle
-            return onwards
-        return onwards + self._chain(1, d, a, b)[1:]
 
     def _overload(self, a: int, b: int) -> int:
         return int(np.maximum(self._load[[a, b]] - self._capacity, 0).sum())

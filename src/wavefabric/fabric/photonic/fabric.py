@@ -15,7 +15,8 @@ class PhotonicFabric:
 
     Parameters
     ----------
-    name : str
+    name, description, source : str
+        For people; `source` says where the numbers are from.
     rows, columns : int
         Tiles in all. Rank r is the tile in row ``r // columns`` and column ``r % columns``.
     wafer_rows, wafer_columns : int
@@ -26,19 +27,12 @@ class PhotonicFabric:
         Wavelengths that the chip on a tile can drive at once; None: all.
     laser_bandwidth : float
         B/s of one wavelength.
-    waveguides : int
-        Between neighbouring tiles of a wafer, in each direction.
-    fibres : int
-        Between neighbouring tiles of two wafers, in each direction.
-    alpha : float
-        s a round.
-    reconfiguration : float
-        s to set up the circuits of a round (Mach–Zehnder switches).
-    synchronisation : float
-        s a round, between the GPUs and the controller.
+    waveguides, fibres : int
+        Between neighbouring tiles of one wafer, and of two, in each direction.
+    alpha, reconfiguration, synchronisation : float
+        s a round; s to set up its circuits (Mach–Zehnder switches); s between the GPUs and the controller.
     tile_pitch : float
         m, between centres of neighbouring tiles.
-    description, source : str
     budget : LinkBudget or None
         Of its circuits; None: typical numbers.
     """

@@ -43,8 +43,7 @@ class CircuitRound:
 class CircuitPlan:
     """Circuits for all rounds of a schedule in which ranks talk to others, in order of round and part.
 
-    A round's transfers from s to d are carried by its bundles from s to d; with more than one bundle their
-    wavelengths add up.
+    Wavelengths of several bundles of a pair add up.
     """
 
     schedule: str  # its name

@@ -57,34 +57,58 @@ def circuit_orders(fabric: PhotonicFabric, routes: Sequence[Route]) -> list[np.n
 
 
 def negotiate(
-    fabric: PhotonicFabric,
-    routes: Sequence[Route],
-    layers: int,
-    reroute: bool,
-    seed: int = 0,
+    fabric: PhotonicFabric, routes: Sequence[Route], layers: int, reroute: bool, seed: int = 0
 ) -> tuple[np.ndarray, list[Route]] | None:
     """A layer and a route for each circuit, in so many layers; None if none were found (no proof).
 
     Circuits in conflict are laid again by negotiated congestion, as in `ripup`, over all layers; with
     `reroute` they may leave their routes. Lasers and photodiodes count as edges of capacity 1.
     """
-    table = _Layers(fabric, routes, layers)
+    routes, edges = list(routes), 4 * fabric.ranks
+    needs, capacity = _needs(fabric, routes)
+    layer = np.zeros(len(routes), np.int64)
+    load = np.zeros((layers, capacity.size), np.int64)
+    history = np.zeros(load.shape)
+
+    def over(where, what) -> np.ndarray:
+        """By how much one circuit more overloads some edges of some layers."""
+        return np.maximum(load[where, what] + 1 - capacity[what], 0)
+
+    def price(where, what) -> np.ndarray:
+        """1 for what is free, more for what is overloaded, rising with how often it was."""
+        beyond = over(where, what)
+        return 1 + (beyond > 0) * (8 + 8 * history[where, what]) + 8.0 * beyond
+
+    def crowded(i: int) -> bool:
+        return bool((load[layer[i], needs[i]] > capacity[needs[i]]).any())
+
     for i in circuit_orders(fabric, routes)[0]:
-        table.put(i, table.best(i))
+        layer[i] = np.argmin(over(slice(None), needs[i]).sum(axis=1))
+        load[layer[i], needs[i]] += 1
     rng = np.random.default_rng(seed)
     paths = CheapestPaths(tile_grid(fabric)) if reroute else None
     for _ in range(_PASSES):
-        if table.fits:
-            return table.layer, table.routes
-        table.history += table.load > table.capacity
-        crowded = [i for i in range(len(routes)) if table.crowded(i)]
-        if len(crowded) > _MOST:
+        if not (load > capacity).any():
+            break
+        history += load > capacity
+        again = [i for i in range(len(routes)) if crowded(i)]
+        if len(again) > _MOST:
             return None
-        rng.shuffle(crowded)
-        for i in crowded:
-            if table.crowded(i):
-                table.move(i, paths)
-    return (table.layer, table.routes) if table.fits else None
+        rng.shuffle(again)
+        for i in filter(crowded, again):
+            load[layer[i], needs[i]] -= 1
+            here = price(slice(None), needs[i]).sum(axis=1)
+            best, ends = int(np.argmin(here)), needs[i][-2:]
+            if paths is not None and here[best] >= len(needs[i]) + 8:
+                for other in np.argsort(here, kind="stable")[:_TRIED].tolist():
+                    path, cost = paths.cheapest(routes[i][0], routes[i][-1], price(other, slice(0, edges)))
+                    cost += float(price(other, ends).sum())
+                    if cost < here[best]:
+                        best, here[other], routes[i] = other, cost, path
+                needs[i] = np.append(route_edges(fabric.columns, routes[i]), ends)
+            layer[i] = best
+            load[best, needs[i]] += 1
+    return None if (load > capacity).any() else (layer, routes)
 
 
 def _needs(fabric: PhotonicFabric, routes: Sequence[Route]) -> tuple[list[np.ndarray], np.ndarray]:
@@ -94,53 +118,3 @@ def _needs(fabric: PhotonicFabric, routes: Sequence[Route]) -> tuple[list[np.nda
     capacity = np.concatenate((tile_grid(fabric).capacity, np.ones(2 * tiles, np.int64)))
     ends = np.array([(4 * tiles + r[0], 5 * tiles + r[-1]) for r in routes])
     return [np.append(edges[i:j], e) for i, j, e in zip(first[:-1], first[1:], ends, strict=True)], capacity
-
-
-class _Layers:
-    """Which circuits are in which layer, and what its edges, lasers and photodiodes carry."""
-
-    def __init__(self, fabric: PhotonicFabric, routes: Sequence[Route], layers: int):
-        self.columns, self.edges = fabric.columns, 4 * fabric.ranks
-        self.routes = list(routes)
-        self.needs, self.capacity = _needs(fabric, routes)
-        self.ends = [need[-2:] for need in self.needs]
-        self.layer = np.zeros(len(routes), np.int64)
-        self.load = np.zeros((layers, self.capacity.size), np.int64)
-        self.history = np.zeros((layers, self.capacity.size))
-
-    @property
-    def fits(self) -> bool:
-        return not (self.load > self.capacity).any()
-
-    def put(self, i: int, layer: int) -> None:
-        self.layer[i] = layer
-        self.load[layer, self.needs[i]] += 1
-
-    def best(self, i: int) -> int:
-        """The first layer in which the circuit overloads least."""
-        over = self.load[:, self.needs[i]] + 1 - self.capacity[self.needs[i]]
-        return int(np.argmin(np.maximum(over, 0).sum(axis=1)))
-
-    def crowded(self, i: int) -> bool:
-        need = self.needs[i]
-        return bool((self.load[self.layer[i], need] > self.capacity[need]).any())
-
-    def move(self, i: int, paths: CheapestPaths | None) -> None:
-        """Take a circuit out, and lay it where it is cheapest."""
-        self.load[self.layer[i], self.needs[i]] -= 1
-        here = self._price(slice(None), self.needs[i]).sum(axis=1)
-        layer = int(np.argmin(here))
-        if paths is not None and here[layer] >= len(self.needs[i]) + 8:
-            route = self.routes[i]
-            for other in np.argsort(here, kind="stable")[:_TRIED].tolist():
-                path, cost = paths.cheapest(route[0], route[-1], self._price(other, slice(0, self.edges)))
-                cost += float(self._price(other, self.ends[i]).sum())
-                if cost < here[layer]:
-                    layer, here[other], self.routes[i] = other, cost, path
-            self.needs[i] = np.append(route_edges(self.columns, self.routes[i]), self.ends[i])
-        self.put(i, layer)
-
-    def _price(self, layers, edges) -> np.ndarray:
-        """1 for what is free, more for what is overloaded, rising with how often it was."""
-        over = np.maximum(self.load[layers, edges] + 1 - self.capacity[edges], 0)
-        return 1 + (over > 0) * (8 + 8 * self.history[layers, edges]) + 8.0 * over

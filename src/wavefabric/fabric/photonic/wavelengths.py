@@ -56,17 +56,15 @@ def assign_wavelengths(
     load = np.bincount(edges, weight, minlength=capacity.size)
     if (load > capacity * colours).any():
         return None
-    if (np.bincount(edges, minlength=capacity.size) <= capacity).all():
-        colouring = Colouring(src, dst, fabric.ranks, colours)
-    else:
-        passed = [edges[first[i] : first[i + 1]] for i in owner]
-        colouring = Colouring(src, dst, fabric.ranks, colours, passed, capacity)
+    passed, limit = [], None
+    if (np.bincount(edges, minlength=capacity.size) > capacity).any():
+        passed, limit = [edges[first[i] : first[i + 1]] for i in owner], capacity
+    colouring = Colouring(src, dst, fabric.ranks, colours, passed, limit)
     if not colouring.fits:
         return None
-    masks = [0] * len(pairs)
-    block = (1 << size) - 1 if alike else 1
+    masks, block = [0] * len(pairs), size if alike else 1
     for i, c in zip(owner.tolist(), colouring.colour, strict=True):
-        masks[i] |= block << (c * size if alike else c)
+        masks[i] |= (1 << block) - 1 << c * block
     return masks
 
 
@@ -81,8 +79,7 @@ def make_bundles(
     ends = [(int(s), int(d)) for s, d in pairs]
     guides = _waveguides(fabric, routes, masks)
     if guides is not None:
-        rows = zip(ends, masks, routes, guides, strict=True)
-        return tuple(Bundle(s, d, m, r, g) for (s, d), m, r, g in rows)
+        return tuple(Bundle(*e, m, r, g) for e, m, r, g in zip(ends, masks, routes, guides, strict=True))
     singles = [(i, w) for i, m in enumerate(masks) for w in range(m.bit_length()) if m >> w & 1]
     guides = _waveguides(fabric, [routes[i] for i, _ in singles], [1 << w for _, w in singles])
     if guides is None:

@@ -41,10 +41,10 @@ def _read(value: Any, info: ValidationInfo, unit: str, above=None, least=-np.inf
     except InputError as error:
         raise ValueError(str(error).removeprefix(": ")) from None
     if above is not None and number <= above:
-        raise ValueError(f"{show(value)} given, must be above {above:g} {unit}")
+        raise ValueError(f"{show(value)} given; allowed: above {above:g} {unit}")
     if not (least <= number <= most):
-        limit = f"at least {least:g}" if number < least else f"at most {most:g}"
-        raise ValueError(f"{show(value)} given, must be {limit} {unit}")
+        limit = f"from {least:g}" if number < least else f"up to {most:g}"
+        raise ValueError(f"{show(value)} given; allowed: {limit} {unit}")
     return number
 
 
@@ -65,7 +65,7 @@ def _file(value: Any, info: ValidationInfo) -> Path:
 def output_file(value: Any) -> Path:
     """Path of a file to be written, as given."""
     if not isinstance(value, (str, Path)) or not str(value):
-        raise ValueError(f"{show(value)} given, must be the path of a file as text")
+        raise ValueError(f"{show(value)} given; allowed: the path of a file as text")
     return Path(value)
 
 
@@ -77,7 +77,7 @@ def _counts(value: Any, words: tuple[str, ...]) -> Any:
     items = [value] if single else list(value) if isinstance(value, (list, tuple)) else []
     if not items or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in items):
         allowed = [f'"{word}"' for word in words] or ["a whole number >= 1"]
-        raise ValueError(f"{show(value)} given, allowed: {', '.join(allowed)}, or a list such as [1, 3]")
+        raise ValueError(f"{show(value)} given; allowed: {', '.join(allowed)}, or a list such as [1, 3]")
     return value if single else items
 
 
@@ -91,7 +91,7 @@ def _powers(value: Any, info: ValidationInfo) -> float | tuple:
 
     powers = read(value.tolist() if hasattr(value, "tolist") else value, 2)
     if isinstance(powers, tuple) and (len({type(item) for item in powers}) != 1 or () in powers):
-        raise ValueError(f"{show(value)} given, {POWER_FORMS}")
+        raise ValueError(f"{show(value)} given; {POWER_FORMS}")
     return powers
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavefabric.collectives.arguments import ragged
+from wavefabric.collectives.arguments import ragged, within_groups
 from wavefabric.collectives.formats.msccl.buffers import chunk_by_chunk
 from wavefabric.collectives.formats.msccl.format import (
     BLOCK,
@@ -67,11 +67,7 @@ def _lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> ThreadBl
     if shared:
         one, other = np.minimum(one, other), np.maximum(one, other)
     pair = (one * gpus + other) * (int(moves["instance"].max(initial=0)) + 1) + moves["instance"]
-    order = np.argsort(pair, kind="stable")
-    ordered = pair[order]
-    within = np.empty(pair.size, np.int64)
-    within[order] = np.arange(pair.size) - np.searchsorted(ordered, ordered)
-    parts = within // longest
+    parts = within_groups(pair) // longest
     key = pair * (int(parts.max(initial=0)) + 1) + parts
     _, first, of = np.unique(key, return_index=True, return_inverse=True)
     ends = np.stack((one[first], other[first]), axis=1)
@@ -161,12 +157,10 @@ def _number(work, owner, gpu, later, earlier, lanes: ThreadBlockLanes) -> tuple[
     """Steps with their numbers, with a nop for each further wait; blocks that are waited for come first."""
     order = np.argsort(later, kind="stable")
     later, earlier = later[order], earlier[order]
-    waits = np.bincount(later, minlength=work.size)
-    length = np.maximum(waits, 1)
+    length = np.maximum(np.bincount(later, minlength=work.size), 1)
     end = np.cumsum(length)  # row after each step, nops before it
-    block_first = np.searchsorted(owner, owner)
-    begin = np.where(block_first > 0, end[block_first - 1], 0)
-    number = end - 1 - begin
+    numbers = within_groups(np.repeat(owner, length))
+    number = numbers[end - 1]
     if number.max(initial=0) >= STEPS:
         worst = int(number.argmax())
         raise MscclLimitExceeded(f"GPU {int(gpu[owner[worst]])}: more than {STEPS} steps in a thread block")
@@ -174,14 +168,14 @@ def _number(work, owner, gpu, later, earlier, lanes: ThreadBlockLanes) -> tuple[
     rank, ids = _block_order(gpu[present], np.isin(present, owner[earlier]))
     position = np.empty(present.size, np.int64)
     position[rank] = np.arange(present.size)
-    steps = np.zeros(int(length.sum()), STEP)
+    steps = np.zeros(numbers.size, STEP)
     steps["type"], steps["dstbuf"], steps["srcoff"], steps["dstoff"] = NOP, 1, -1, -1
     steps["depid"] = steps["deps"] = -1
     steps[end - 1] = work
     block = np.searchsorted(present, owner)
     steps["block"] = position[np.repeat(block, length)]
-    steps["s"] = np.arange(steps.size) - np.repeat(begin, length)
-    row = (end - length)[later] + np.arange(later.size) - np.searchsorted(later, later)
+    steps["s"] = numbers
+    row = (end - length)[later] + within_groups(later)
     steps["depid"][row], steps["deps"][row] = ids[block[earlier]], number[earlier]
     steps["hasdep"][end[earlier] - 1] = 1
     steps = steps[np.argsort(steps["block"], kind="stable")]

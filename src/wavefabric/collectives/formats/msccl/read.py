@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from wavefabric.collectives.arguments import whole
-from wavefabric.collectives.formats.msccl.buffers import BufferMap, buffer_map, touches
+from wavefabric.collectives.formats.msccl.buffers import BufferMap, ChunkAt, buffer_map, conditions, touches
 from wavefabric.collectives.formats.msccl.check import check_algorithm
-from wavefabric.collectives.formats.msccl.conditions import ChunkAt, conditions
 from wavefabric.collectives.formats.msccl.format import (
     CPY,
     RCS,
@@ -30,41 +29,25 @@ from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule
 from wavefabric.collectives.structure import check_structure, chunk_numbers
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError
-from wavefabric.files.input import MOST_SCHEDULE
-from wavefabric.files.text import read_text
+from wavefabric.files.input import MOST_SCHEDULE, read_text
 
 #: More than rounds within GPUs can follow one another.
 _LOCAL = 1 << 32
 
 
 def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: int = SLOTS) -> Schedule:
-    """The schedule of an MSCCL algorithm (XML), proved.
+    """The schedule of an MSCCL algorithm (XML), proved; chunks have so many `elements`.
 
-    Parameters
-    ----------
-    text : str
-    elements : int
-        Of each chunk.
-    root : int, optional
-        Of a broadcast or reduce. The format has no word for it; by default the GPU that never receives, or
-        never sends.
-    slots : int
-        See `check_msccl`.
+    Rounds are as early as the data allow. Buffers are ``data`` (in place), or ``input`` and ``output``
+    (``send`` and ``recv`` of an all-to-all), ``scratch`` if there is any, and ``relay`` for what is held in
+    none: sums that go on without being stored, and data whose source is overwritten before they are received.
+    Conditions are those of the collective; of a ``custom`` algorithm what it does: all of the input that it
+    reads first, all of the output that it writes. Residual additions (``ra``) add what no GPU sent and are
+    left out.
 
-    Returns
-    -------
-    Schedule
-        Its rounds are as early as the data allow. Buffers are ``data`` (in place), or ``input`` and
-        ``output`` (``send`` and ``recv`` of an all-to-all), ``scratch`` if there is any, and ``relay`` for
-        what is held in none: sums that go on without being stored, and data whose source is overwritten
-        before they are received. Conditions are those of the collective; of a ``custom`` algorithm what it
-        does: all of the input that it reads first, all of the output that it writes. Residual additions
-        (``ra``) add what no GPU sent and are left out.
-
-    Raises
-    ------
-    InputError
-        As `check_msccl`; or if the algorithm does not do what its collective states.
+    The format has no word for the `root` of a broadcast or reduce: by default the GPU that never receives, or
+    never sends. `slots` and errors are as of `check_msccl`; an algorithm that does not do what its collective
+    states is an `InputError` too.
     """
     algorithm = read_algorithm(text)
     elements = whole("elements", elements, 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from wavefabric.errors import InputError
-from wavefabric.files.text import read_text
+from wavefabric.files.input import read_text
 
 #: Of a path within a device or a host bridge.
 LOCAL = 5000e9

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
+
+import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric, Link
@@ -72,13 +74,12 @@ def read_topo(
         switches += sorted({b for _, b, _, _ in direct if not b.startswith("GPU")})
         pairs += direct
     default_alpha = bandwidths.NVLINK_ALPHA if nvlinks else bandwidths.PCIE_ALPHA
-    links = [Link(a, b, w, 0.0, kind) for a, b, w, kind in pairs]
-    links += [Link(b, a, w, 0.0, kind) for a, b, w, kind in pairs]
+    pairs += [(b, a, w, kind) for a, b, w, kind in pairs]
     return Fabric(
         name=name,
         gpus=tuple(f"GPU{g}" for g in range(table.gpus)),
         switches=tuple(switches),
-        links=tuple(links),
+        links=tuple(Link(a, b, w, 0.0, kind) for a, b, w, kind in pairs),
         alpha=bandwidths.positive("alpha", alpha, default_alpha),
         description=f"{table.gpus} GPUs, from nvidia-smi topo -m",
         source=f"classes of the table; bandwidths assumed for compute capability {sm / 10:.1f}",
@@ -86,14 +87,14 @@ def read_topo(
 
 
 def _check(table: GpuTopology) -> None:
-    for a, row in enumerate(table.links):
-        for b, link in enumerate(row):
-            if (link == "X") != (a == b) or link == "NV0":
-                allowed = "X" if a == b else f"{', '.join(SLOW_FIRST)}, NV and a number from 1"
-                raise InputError(f"nvidia-smi topo -m: {link} between GPU{a} and GPU{b}; allowed: {allowed}")
-            if link != table.links[b][a]:
-                given = f"{link} from GPU{a} to GPU{b}, {table.links[b][a]} back"
-                raise InputError(f"nvidia-smi topo -m: {given}; allowed: the same both ways")
+    for a, b in product(range(table.gpus), repeat=2):
+        link, back = table.links[a][b], table.links[b][a]
+        if (link == "X") != (a == b) or link == "NV0":
+            allowed = "X" if a == b else f"{', '.join(SLOW_FIRST)}, NV and a number from 1"
+            raise InputError(f"nvidia-smi topo -m: {link} between GPU{a} and GPU{b}; allowed: {allowed}")
+        if link != back:
+            given = f"{link} from GPU{a} to GPU{b}, {back} back"
+            raise InputError(f"nvidia-smi topo -m: {given}; allowed: the same both ways")
 
 
 def _nvlinks(table: GpuTopology, sm: int, nvswitch: bool | None, each: float) -> list[tuple]:
@@ -122,14 +123,14 @@ def _joined(table: GpuTopology, classes: Container[str], same_numa: bool = False
 
     With `same_numa` also NVLinks join GPUs of one NUMA node: they hide what is below them.
     """
-    group = list(range(table.gpus))
+    group = np.arange(table.gpus)
     for a, b in combinations(range(table.gpus), 2):
         link = table.links[a][b]
         hidden = same_numa and link.startswith("NV") and table.numa[a] == table.numa[b]
-        if (hidden or link in classes) and group[a] != group[b]:
-            old, new = max(group[a], group[b]), min(group[a], group[b])
-            group = [new if g == old else g for g in group]
-    return group
+        if hidden or link in classes:
+            low, high = sorted((group[a], group[b]))
+            group[group == high] = low
+    return group.tolist()
 
 
 def _tree(table: GpuTopology, pcie: float, socket: float) -> tuple[list[str], list[tuple]]:

@@ -52,30 +52,24 @@ def minimum_overlap(
 def _solve(g: TileGrid, pairs, low: int, high: int, time_limit: float) -> tuple[np.ndarray | None, int]:
     """Circuits of each source on each edge (as in `g.edge`), or None; and a lower bound on the overlap."""
     from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import coo_array, csr_array, hstack, kron, vstack
+    from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
 
     sources, source = np.unique([s for s, _ in pairs], return_inverse=True)
     destination = np.array([d for _, d in pairs])
     edges, tail = g.edge.size, np.repeat(np.arange(g.tiles), np.diff(g.indptr))
-    ones = np.ones(edges)
+    each = np.arange(edges)
     # What stays at a tile: in minus out.
-    at_tile = coo_array(
-        (np.concatenate((ones, -ones)), (np.concatenate((g.indices, tail)), np.tile(np.arange(edges), 2))),
-        shape=(g.tiles, edges),
-    )
+    came, left = (csr_array((np.ones(edges), (at, each)), shape=(g.tiles, edges)) for at in (g.indices, tail))
     stays = np.zeros((sources.size, g.tiles))
     np.add.at(stays, (source, destination), 1)
     stays[np.arange(sources.size), sources] -= np.bincount(source)
-    one_each = coo_array(np.ones((1, sources.size)))
-    eye = coo_array((ones, (np.arange(edges), np.arange(edges))), shape=(edges, edges))
-    balance = hstack([kron(coo_array(np.eye(sources.size)), at_tile), csr_array((stays.size, 1))])
-    load = hstack([kron(one_each, eye), coo_array(-np.ones((edges, 1)))])
+    balance = hstack([kron(eye_array(sources.size), came - left), csr_array((stays.size, 1))])
+    load = hstack([kron(np.ones((1, sources.size)), eye_array(edges)), csr_array(-np.ones((edges, 1)))])
     # A circuit never comes back to its source; no more circuits pass an edge than the source has.
     most = np.minimum(np.bincount(source), high).astype(float)
     upper = np.repeat(most, edges).reshape(sources.size, edges)
     upper[g.indices[None, :] == sources[:, None]] = 0
-    length = 0.5 / max(float(upper.sum()), 1.0)
-    price = np.append(np.full(sources.size * edges, length), 1.0)
+    price = np.append(np.full(upper.size, 0.5 / max(float(upper.sum()), 1.0)), 1.0)
     # Typed loosely: SciPy's stubs know bounds that are single numbers alone.
     least: Any = np.concatenate((stays.ravel(), np.full(edges, -np.inf)))
     greatest: Any = np.concatenate((stays.ravel(), np.zeros(edges)))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, Transducer, simulate, to_problem
-from wavefabric.acoustics.check import source_band
-from wavefabric.acoustics.check.source_band import band_warnings, highest_frequency
+from wavefabric.acoustics.check import warnings as input_warnings
+from wavefabric.acoustics.check.warnings import band_warnings, highest_frequency
 
 GRID = Grid((32, 24), "0.1 mm", pml_size=4)  # 7.5 MHz at 1500 m/s
 WATER = Medium(1500.0, 1000.0)
@@ -110,7 +110,7 @@ def test_all_points_count():
 
 
 def test_of_very_many_points_the_strongest_count(monkeypatch):
-    monkeypatch.setattr(source_band, "_MOST", 3 * 1600)
+    monkeypatch.setattr(input_warnings, "_MOST", 3 * 1600)
     signals = np.tile(tone(2), (24, 1))
     signals[7] = 10 * tone(20)
     assert len(said(Source(p_mask=line(), p=signals))) == 1

@@ -1,0 +1,234 @@
+"""What is warned of: signals above what the grid carries, and sound that absorption speeds up or slows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.fft
+
+from wavefabric.acoustics.check.rules import PYTHON_NAMES
+from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.solver.operators import absorption_factors, disperses, wavenumber_range
+from wavefabric.errors import InputError
+from wavefabric.units import show
+
+if TYPE_CHECKING:
+    from wavefabric.acoustics.grid import Grid
+    from wavefabric.acoustics.medium import Medium
+
+#: A share of a signal's energy above the limit that is said. Tone bursts that begin and end abruptly have
+#: some 0.1 % of theirs far above their frequency.
+SHARE = 0.01
+#: Samples, zeros included, of a block; and of all points that are looked at (about a second).
+_BLOCK, _MOST = 1 << 22, 1 << 25
+#: A shift of the phase speed by this share of the sound speed is said.
+WORTH_A_WARNING = 0.02
+#: Signals of a source that are looked at for its frequency.
+_SIGNALS = 64
+
+
+def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, advice: str = "") -> list[str]:
+    """A line for each source with frequencies that the grid lacks, and one for a shifted phase speed.
+
+    ``names`` as in `band_warnings`; ``advice`` follows the shift.
+    """
+    shift = largest_shift(problem)
+    key = {**PYTHON_NAMES, **(names or {})}["alpha_power"]
+    return band_warnings(problem, names) + ([f"{key}: {shift}{advice}"] if shift else [])
+
+
+# --- Frequencies that the grid does not carry ------------------------------------------------------------
+
+
+def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0) -> float:
+    """Highest frequency, Hz, with so many grid points to its shortest wavelength along the widest spacing.
+
+    Raises
+    ------
+    InputError
+        If there are not more than 0 points to a wavelength.
+    """
+    if not points_per_wavelength > 0:
+        raise InputError(f"points_per_wavelength: {show(points_per_wavelength)}; allowed: above 0")
+    return medium.speeds[0] / (points_per_wavelength * max(grid.spacing))
+
+
+def highest_frequency(problem: Problem) -> float:
+    """Highest frequency, Hz, with two points to a wavelength: c_min / (2 max Δ), as `max_frequency`."""
+    return float(np.min(problem.sound_speed)) / (2 * max(problem.spacing[: problem.dimensions]))
+
+
+def band_warnings(problem: Problem, names: Mapping[str, str] | None = None) -> list[str]:
+    """One line for each source signal with more than `SHARE` of its energy above the grid's limit.
+
+    ``names`` say what lines call each source, where that is not as in `PYTHON_NAMES`. The energy is Σ |F{s}|²
+    over the points of a source, with zeros before the samples s and, if they end before the run does, after
+    them. A signal that goes on to the end of the run or beyond is mirrored at its end instead, since there it
+    does not break off. Of very many points the strongest count alone.
+    """
+    names = {**PYTHON_NAMES, **(names or {})}
+    limit = highest_frequency(problem)
+    c, spacing = float(np.min(problem.sound_speed)), max(problem.spacing[: problem.dimensions])
+    lines = []
+    for key, signal, ends in source_signals(problem):
+        energy, frequency = _spectrum(signal, ends, problem.dt, limit)
+        above = np.where(frequency > limit, energy, 0.0)
+        if not above.sum() > SHARE * energy.sum():
+            continue
+        share = float(above.sum() / energy.sum())
+        mean = float(frequency @ above / above.sum())
+        nearly = float(frequency[np.searchsorted(np.cumsum(energy), (1 - SHARE) * energy.sum())])
+        lines.append(
+            f"{names[key]}: {_percent(share)} of its energy lies above {limit / 1e6:.4g} MHz, the highest "
+            f"frequency that the grid carries (two points per wavelength at {c:.4g} m/s, the smallest sound "
+            f"speed, and a spacing of {spacing * 1e3:.4g} mm), at {mean / 1e6:.3g} MHz on average; use a "
+            f"spacing of at most {c / (2 * nearly) * 1e3:.3g} mm, or a lower or filtered signal"
+        )
+    return lines
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %" if share < 0.995 else "nearly all"
+
+
+def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
+    """Name and (samples, points) of each signal, and whether it ends before the run does."""
+    if problem.pressure_source is not None:
+        signal = problem.pressure_source.signal
+        yield "pressure_source.signal", signal, len(signal) < problem.steps
+    if problem.velocity_source is not None:
+        for axis, signal in zip("xyz", problem.velocity_source.signals, strict=False):
+            if signal is not None:
+                yield f"velocity_source.signals.{axis}", signal, len(signal) < problem.steps
+    if problem.transducer is not None:
+        source = problem.transducer
+        yield "transducer.signal", source.signal[:, np.newaxis], source.steps < problem.steps
+
+
+def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[np.ndarray, np.ndarray]:
+    """Energy of all points, and the frequencies, Hz; nothing if such samples cannot pass the limit."""
+    samples, points = signal.shape
+    if 1 / (2 * dt) <= limit:
+        return np.zeros(1), np.zeros(1)
+    length: int = scipy.fft.next_fast_len(max(256, (2 if ends else 4) * samples), real=True)  # type: ignore[assignment]
+    if points * length > _MOST and points > 1:
+        strength = np.einsum("ij,ij->j", signal, signal)
+        most = max(1, _MOST // length)
+        signal, points = signal[:, np.sort(np.argpartition(strength, -most)[-most:])], most
+    frequency = scipy.fft.rfftfreq(length, dt)
+    energy = np.zeros(frequency.size)
+    columns = max(1, _BLOCK // length)
+    for first in range(0, points, columns):
+        block = signal[:, first : first + columns]
+        block = block if ends else np.concatenate([block, block[::-1]])
+        spectrum: Any = scipy.fft.rfft(block, length, axis=0)
+        energy += np.sum(spectrum.real**2 + spectrum.imag**2, axis=1, dtype=np.float64)
+    energy[1:] *= 2  # a real signal's frequency stands for two, but for 0
+    return energy, frequency
+
+
+# --- How far power-law absorption moves the speed of sound from the one given ----------------------------
+
+
+@dataclass(frozen=True)
+class PhaseSpeedShift:
+    """Phase speed at a source's frequency (Hz), and sound speed as it was given, m/s, where they differ most.
+
+    ``alpha_coeff`` in dB/(MHz^y cm), ``alpha_power`` y.
+    """
+
+    frequency: float
+    phase_speed: float
+    sound_speed: float
+    alpha_coeff: float
+    alpha_power: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.alpha_power:g} with {self.alpha_coeff:.4g} dB/(MHz^y cm) makes sound of "
+            f"{self.frequency / 1e6:.2g} MHz travel at {self.phase_speed:.0f} instead of "
+            f"{self.sound_speed:.0f} m/s"
+        )
+
+
+def largest_shift(problem: Problem) -> PhaseSpeedShift | None:
+    """The largest shift of the phase speed at the frequencies of a problem's sources; None below 2 %.
+
+    Notes
+    -----
+    The sound speed of a medium whose absorption goes with f^y is that at frequency 0 for y > 1, and at an
+    infinite one for y < 1; the shift goes with tan(πy/2), which has its pole at y = 1. The frequency of a
+    source is the mean of its power spectrum; that of an initial pressure belongs to its root mean square
+    wavenumber.
+    """
+    if not disperses(problem) or not np.any(problem.alpha_coeff):
+        return None
+    y = problem.alpha_power
+    c, alpha = _most_dispersive_point(problem)
+    eta = absorption_factors(problem)[1] * alpha * c**y
+    # It goes one way with k: nothing to look for if it is small at both ends.
+    if all(abs(_relative_speed(eta, y, k) - 1) < WORTH_A_WARNING / 2 for k in wavenumber_range(problem)):
+        return None
+    shifts = [PhaseSpeedShift(f, phase_speed(f, c, eta, y), c, alpha, y) for f in _frequencies(problem, c)]
+    largest = max(shifts, key=lambda shift: abs(shift.phase_speed - c), default=None)
+    return largest if largest is not None and abs(largest.phase_speed / c - 1) >= WORTH_A_WARNING else None
+
+
+def phase_speed(frequency: float, sound_speed: float, eta: float, power: float) -> float:
+    """ω/k with ω² = c₀² k² (1 − η k^(y−1)), the equation of state of the time step; 0 if nothing travels.
+
+    η = 2 α₀ c₀^y tan(πy/2), α₀ in Np (rad/s)^−y m^−1 (Treeby & Cox 2010, doi:10.1121/1.3377056, eq. 9, 10).
+    """
+    omega = 2 * math.pi * frequency
+    k = omega / sound_speed
+    for _ in range(200):
+        relative = _relative_speed(eta, power, k)
+        if relative <= 0:
+            return 0.0
+        # Half way each time: it turns round its answer otherwise.
+        k = 0.5 * (k + omega / (sound_speed * relative))
+    return omega / k
+
+
+def _relative_speed(eta: float, power: float, k: float) -> float:
+    """Phase speed over c₀ at a wavenumber."""
+    return math.sqrt(max(1 - eta * k ** (power - 1), 0.0))
+
+
+def _most_dispersive_point(problem: Problem) -> tuple[float, float]:
+    """Sound speed and absorption where α₀ c₀^y is largest."""
+    c, alpha = np.asarray(problem.sound_speed), np.asarray(problem.alpha_coeff)
+    product = np.asarray(alpha * c**problem.alpha_power)
+    at = np.unravel_index(int(np.argmax(product)), product.shape)
+    return float(np.broadcast_to(c, product.shape)[at]), float(np.broadcast_to(alpha, product.shape)[at])
+
+
+def _frequencies(problem: Problem, c: float) -> list[float]:
+    """Of each source that has one, Hz."""
+    frequencies = [_mean_frequency(signal, problem.dt) for _, signal, _ in source_signals(problem)]
+    if problem.initial_pressure is not None:
+        frequencies.append(c * _rms_wavenumber(problem) / (2 * math.pi))
+    return [f for f in frequencies if f > 0]
+
+
+def _mean_frequency(signal: np.ndarray, dt: float) -> float:
+    """Mean of the power spectrum apart from its constant, Hz; 0 for a constant."""
+    some = np.asarray(signal[:, :: max(1, signal.shape[1] // _SIGNALS)], np.float64)
+    power = np.sum(np.abs(np.fft.rfft(some - some.mean(axis=0), axis=0)) ** 2, axis=1)
+    total = float(power.sum())
+    return float(power @ np.fft.rfftfreq(len(some), dt)) / total if total else 0.0
+
+
+def _rms_wavenumber(problem: Problem) -> float:
+    """Root mean square |k| of the initial pressure, from differences of neighbours."""
+    p0 = np.asarray(problem.initial_pressure)
+    square = 0.0
+    for axis in range(problem.dimensions):
+        slope = np.diff(p0, axis=2 - axis)
+        square += float(np.vdot(slope, slope)) / problem.spacing[axis] ** 2
+    total = float(np.vdot(p0, p0))
+    return math.sqrt(square / total) if total else 0.0

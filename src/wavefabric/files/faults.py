@@ -1,0 +1,77 @@
+"""What is wrong with the tables of a file: from Pydantic's errors to one line."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from wavefabric.errors import InputError, cut, show, visible
+
+#: What is allowed, by the kind of a fault; Pydantic's own words for the rest.
+_ALLOWED = {
+    "greater_than": "above {gt}",
+    "greater_than_equal": "from {ge}",
+    "less_than": "below {lt}",
+    "less_than_equal": "up to {le}",
+    "literal_error": "{expected}",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "string_unicode": "text",
+    "string_pattern_mismatch": "text of the form {pattern}",
+    "list_type": "a list",
+    "too_short": "a list with at least one entry",
+    "too_long": "a list of at most {max_length} entries",
+    "model_type": "a table",
+}
+
+
+def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -> str:
+    """The first fault: its key from the top (after ``prefix``), what was given, what is allowed."""
+    # An unknown key explains a missing one, so it goes first.
+    faults = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
+    first = faults[0]
+    path, kind, given, ctx = first["loc"], first["type"], first["input"], first.get("ctx", {})
+    name = prefix + "".join(
+        f"[{part}]" if isinstance(part, int) else f".{visible(cut(part))}" for part in path
+    )
+    message = str(ctx.get("error"))
+    if kind == "extra_forbidden":
+        message = _unknown(str(path[-1]), given, _holder(model, path))
+    elif kind == "missing":
+        message = "missing; allowed: a value for it"
+    elif isinstance(ctx.get("error"), InputError):  # it names the key of the table itself
+        key, _, message = message.partition(": ")
+        name += f".{key}"
+    elif kind != "value_error":
+        words = {key: str(value).replace("'", '"') for key, value in ctx.items()}
+        message = f"{show(given)} given; allowed: {_ALLOWED.get(kind, first['msg']).format(**words)}"
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{name.removeprefix('.')}: {message}{more}"
+
+
+def _holder(model: type[BaseModel], path: tuple) -> type[BaseModel]:
+    """The table that the last key of a path is in."""
+    for part in path[:-1]:
+        if part in model.model_fields:
+            model = _submodel(model.model_fields[part].annotation) or model
+    return model
+
+
+def _submodel(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for a in get_args(annotation) if (model := _submodel(a))), None)
+
+
+def _unknown(key: str, value: Any, holder: type[BaseModel]) -> str:
+    fields = {field.alias or name: field for name, field in holder.model_fields.items()}
+    keys = {name: f"[{name}]" if _submodel(field.annotation) else name for name, field in fields.items()}
+    close = difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
+    hint = f" (did you mean {keys[close[0]]}?)" if close else ""
+    what = "table" if isinstance(value, dict) else "key"
+    return f"unknown {what}{hint}; allowed: {', '.join(keys.values())}"
