@@ -36,6 +36,7 @@ class MPIExchange(Exchange):
         super().__init__(program, buffers, scratch)
         self._transport = transport
         mpi, comm = transport.mpi, transport.comm
+        self._is_finalized = mpi.Is_finalized  # modules are emptied before the last objects go
         self._sends, self._receives, self._peers = [], [], []
         for level in program.levels:
             sends = [
@@ -74,7 +75,7 @@ class MPIExchange(Exchange):
         return [request for _, request in self._receives[number]] + self._sends[number]
 
     def __del__(self):
-        if not self._transport.mpi.Is_finalized():
+        if not self._is_finalized():
             for number in range(len(self._sends)):
                 for request in self._requests(number):
                     request.Free()
