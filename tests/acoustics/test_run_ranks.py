@@ -98,7 +98,9 @@ def check_local(comm, folder, name):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
+)
 def test_local_blocks_come_close(comm, folder, name):
     check_local(comm, folder, name)
 

@@ -95,6 +95,7 @@ def test_stop_and_resume(comm, tmp_path, form):
     leg.check(wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parallel(2)
 def test_saves_on_the_way_and_points_between(comm, tmp_path):
     leg = RanksLeg(comm, "global", tmp_path)

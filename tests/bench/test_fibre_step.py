@@ -5,6 +5,7 @@ import os
 import pytest
 
 
+@pytest.mark.slow
 def test_step(numbers):
     found = numbers(
         "fibre-step",

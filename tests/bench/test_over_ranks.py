@@ -123,6 +123,7 @@ def test_fibre_scaling(ranks, shown, tmp_path):
         assert "K = 4" in shown(scaling, curve)
 
 
+@pytest.mark.slow
 @TWO
 def test_breakdown(ranks, shown):
     found = ultrasound_breakdown.run(

@@ -53,6 +53,7 @@ def program(tmp_path):
     return write
 
 
+@pytest.mark.slow
 def test_both_media(numbers):
     found = numbers("ultrasound-step", "--size", "24x20x16", *TINY)
     assert found["benchmark"] == "ultrasound-step"

@@ -122,6 +122,7 @@ def test_a_fibre_run(folder, run_text):
     assert got["field"].shape == (12, 1024)
 
 
+@pytest.mark.slow
 def test_an_ultrasound_run(folder):
     """The rank that has the output file, just before its third save: the others have written their parts."""
     shutil.copy(KWAVE, folder / "case.h5")

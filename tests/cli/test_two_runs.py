@@ -34,6 +34,7 @@ def kwave(command, name, checkpoint, *more):
     return command("kwave", "-i", name, *LEG, "--checkpoint_file", checkpoint, *more)
 
 
+@pytest.mark.slow
 def test_kwave_runs_of_one_output_are_not_mixed(command, two_inputs):
     def legs(name, checkpoint, *more):
         while not Path("o.h5").exists():

@@ -63,6 +63,7 @@ def stored(cache: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 @needs_fftw
 def test_a_later_process_makes_the_same_bits(tmp_path):
     first, wisdom = transforms(tmp_path)
@@ -109,6 +110,7 @@ class Harmful:
         return os.mkdir, (self.file,)
 
 
+@pytest.mark.slow
 @needs_fftw
 def test_a_harmful_file_is_refused(tmp_path):
     first, _ = transforms(tmp_path)

@@ -44,6 +44,7 @@ def run(code, cache, package=PACKAGE):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_cache_gives_the_bits_of_a_fresh_compilation(tmp_path):
     fresh = run(BITS, tmp_path)
     assert list(tmp_path.rglob("kerr_ranks.finish_rotate*.nbc"))

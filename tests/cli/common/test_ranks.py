@@ -181,6 +181,7 @@ def test_run_file_on_two_ranks(command, files):
             )
 
 
+@pytest.mark.slow
 @needs_mpi
 @apart
 def test_kwave_file_on_two_ranks(command, files):

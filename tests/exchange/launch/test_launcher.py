@@ -239,6 +239,7 @@ def test_a_launcher_that_nobody_waits_for_ends():
     assert gone(found.values())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="POSIX shells")
 def test_a_launcher_goes_on_without_its_shell(tmp_path):
     """Put in the background by a shell that has ended, with its output in a file."""

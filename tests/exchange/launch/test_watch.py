@@ -95,6 +95,7 @@ def test_an_array_that_will_not_come():
     assert (code, err.split(";")[0]) == (1, "wavefabric: rank 1 of 2 has left while others wait for it")
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_done_first_is_not_suspected():
     body = "if rank == 0:\n    time.sleep(3)\n    print('written')"
     assert launched(2, body) == (0, "written\n", "")

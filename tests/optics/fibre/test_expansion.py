@@ -65,6 +65,7 @@ def test_fibre_keeps_its_frame_and_scales_gamma():
             at_frequency(fibre, bad)
 
 
+@pytest.mark.slow
 def test_a_channel_alone_is_the_one_of_a_wide_grid():
     # A pulse 4 THz above 1550 nm in a wide band about 1550 nm, and alone in a narrow band about itself.
     offset, n, duration = 4e12, 2**15, 1e-9
@@ -181,6 +182,7 @@ def test_a_checkpoint_belongs_to_the_fibre_that_was_built(tmp_path, monkeypatch)
     assert fibre_digest(almost) == fibre_digest(built) != fibre_digest(replace(built, gamma=2e-3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dispersion", ["paper", "solver"])
 def test_the_preset_is_that_of_the_centre(dispersion):
     signal = SignalTable(

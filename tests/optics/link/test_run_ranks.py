@@ -63,7 +63,10 @@ def received_q2(result):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize(("mix", "exchange"), [(False, "auto"), (True, "auto"), (False, "dense")])
+@pytest.mark.parametrize(
+    ("mix", "exchange"),
+    [(True, "auto"), *(pytest.param(False, form, marks=pytest.mark.slow) for form in ("auto", "dense"))],
+)
 def test_a_run_file_over_ranks_is_that_of_one(comm, folder, mix, exchange):
     # Half of 10 modes lies inside the third group, which is not cut if its modes mix.
     run = parsed(comm, folder, mix, exchange=exchange, groups=4 if mix else 3)

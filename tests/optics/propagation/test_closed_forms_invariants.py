@@ -147,7 +147,7 @@ CONTROLS = {
 }
 
 
-@pytest.mark.parametrize("precision", ["double", "single"])
+@pytest.mark.parametrize("precision", ["double", pytest.param("single", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("control", CONTROLS)
 @pytest.mark.parametrize("integrator", ALL)
 def test_threads_do_not_change_a_bit(integrator, control, precision):

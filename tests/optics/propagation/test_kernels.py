@@ -80,7 +80,12 @@ def size(request):
     return request.param
 
 
-@pytest.fixture(params=[np.complex128, np.complex64], ids=["double", "single"])
+@pytest.fixture(
+    params=[
+        pytest.param(np.complex128, id="double"),
+        pytest.param(np.complex64, id="single", marks=pytest.mark.slow),
+    ]
+)
 def dtype(request):
     return request.param
 
@@ -227,7 +232,13 @@ def test_apply_transfer(place, kernels, size, dtype):
     case.check(spectrum, wanted, 1e-15 if dtype == np.complex128 else 6e-8)
 
 
-@pytest.mark.parametrize("precision", [np.complex128, np.complex64], ids=["double", "single"])
+@pytest.mark.parametrize(
+    "precision",
+    [
+        pytest.param(np.complex128, id="double"),
+        pytest.param(np.complex64, id="single", marks=pytest.mark.slow),
+    ],
+)
 def test_precision_of_the_rotation_over_small_and_large_phases(place, kernels, precision):
     """cos φ − 1 and sin φ of phases 1e-12 to 100 rad: the error is that of rounding the phase.
 

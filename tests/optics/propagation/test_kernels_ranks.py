@@ -101,7 +101,12 @@ def shape(request):
     return request.param
 
 
-@pytest.fixture(params=[np.complex128, np.complex64], ids=["double", "single"])
+@pytest.fixture(
+    params=[
+        pytest.param(np.complex128, id="double"),
+        pytest.param(np.complex64, id="single", marks=pytest.mark.slow),
+    ]
+)
 def case(request, place, kernels, shape):
     return Case(place, kernels, *shape, request.param)
 

@@ -95,6 +95,7 @@ def exchanges_of_the_page():
     return {name: n for found, n in pairs for name in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parallel(2)
 def test_exchanges_of_a_step_are_those_of_the_page(comm, place, monkeypatch):
     page, sent, send = exchanges_of_the_page(), [], RankOperators._send
@@ -137,6 +138,7 @@ def test_step_control_and_repetition(comm, place, integrator, control):
     assert len({part.tobytes() for part in comm.control.all_gather(out)}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parallel(2)
 def test_single_precision_over_ranks(comm, place):
     out, _ = shared(comm, place, step=100.0, precision="single", chunks=2)
