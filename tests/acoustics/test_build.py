@@ -115,7 +115,9 @@ MEMORY = {
 
 @needs_fftw
 @pytest.mark.parametrize("name", MEMORY)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])
+@pytest.mark.parametrize(
+    "dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)], ids=["single", "double"]
+)
 def test_needed_bytes(monkeypatch, name, dtype):
     """Within 15 % of all arrays that a run holds."""
     shape, more, quantities = MEMORY[name]

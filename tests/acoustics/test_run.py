@@ -64,6 +64,7 @@ class Progress:
         self.finished += 1
 
 
+@pytest.mark.slow
 def test_report(place):
     sink, progress = Watched(), Progress()
     report = run(

@@ -88,7 +88,8 @@ def test_kill_9_and_the_same_command(run_text, tmp_path, solver):
     assert sorted(os.listdir(tmp_path)) == ["run.h5", "run.toml", "whole.h5"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_says_where_the_checkpoint_is(run_text, tmp_path, how):
     write_run_file(tmp_path, run_text, "fixed")
     process = start(tmp_path)

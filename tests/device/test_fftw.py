@@ -78,6 +78,7 @@ def test_a_later_process_makes_the_same_bits(tmp_path):
     assert (file.read_bytes(), file.stat().st_mtime_ns) == (kept, written)
 
 
+@pytest.mark.slow
 @needs_fftw
 def test_a_resumed_process_leaves_what_others_have_stored(tmp_path):
     """It knows its checkpoint's plans alone; later runs must find those of others again, and its new ones."""

@@ -13,6 +13,7 @@ def test_every_name_is_there_even_after_its_module_is_imported():
         assert callable(getattr(wavefabric.optics, name)), name
 
 
+@pytest.mark.slow
 def test_the_readme_examples_run_twice(capsys):
     """Of both solvers; fewer time steps do."""
     examples = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.S)

@@ -51,6 +51,7 @@ def test_the_cache_gives_the_bits_of_a_fresh_compilation(tmp_path):
     assert run(BITS, tmp_path) == fresh
 
 
+@pytest.mark.slow
 def test_copies_of_the_package_share_their_kernels(tmp_path):
     """A fresh clone or another environment finds what an equal version has compiled."""
     code = """

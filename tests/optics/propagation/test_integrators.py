@@ -127,7 +127,7 @@ def test_lengths_are_those_that_are_used(cpu, integrator):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+@pytest.mark.parametrize("dtype", [np.complex128, pytest.param(np.complex64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("integrator", ALL)
 def test_a_step_allocates_nothing(monkeypatch, integrator, dtype, threads):
     if fftw.pyfftw is None:
