@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from wavefabric.acoustics import Grid, Medium, Sensor, analytic, simulate
+from wavefabric.acoustics import Grid, Medium, Sensor, focused_bowl, simulate
 from wavefabric.acoustics.pictures.fields import plot_field, plot_profiles
 from wavefabric.acoustics.transducers.elements import bowl
 from wavefabric.cli.common.progress import make_progress
@@ -95,7 +95,7 @@ def main(folder="demo", refinement="1"):
         )
     print(f"insertion loss of the skull: {20 * np.log10(peaks[0] / peaks[1]):.1f} dB")
     exact = SURFACE_PRESSURE * abs(
-        analytic.bowl_on_axis(np.maximum(z, 0), RADIUS, DIAMETER, FREQUENCY, WATER)
+        focused_bowl.bowl_on_axis(np.maximum(z, 0), RADIUS, DIAMETER, FREQUENCY, WATER)
     )
     lit = z > 10e-3
     error = np.linalg.norm((fields[0][shape[0] // 2, shape[1] // 2] - exact)[lit]) / np.linalg.norm(

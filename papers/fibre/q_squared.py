@@ -21,7 +21,7 @@ from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.execution import measure, report
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.run_file.run_file import RunFile, load
+from wavefabric.optics.run_file.load import RunFile, load
 from wavefabric.results import Result, read_result
 from wavefabric.results.plots import COLOURS, GREY, MARKERS, penalty_figure, q_squared_figure, received
 from wavefabric.units import SPEED_OF_LIGHT, quantity

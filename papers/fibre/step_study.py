@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from papers.fibre.extrapolation import richardson
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.run_file.run_file import RunFile
+from wavefabric.optics.run_file.load import RunFile
 from wavefabric.results import Result
 from wavefabric.results.plots import distance, mean_db, mode_groups, received
 

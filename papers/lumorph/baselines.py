@@ -14,7 +14,7 @@ from papers.common import command, run
 from papers.lumorph import closed_forms as forms
 from papers.lumorph.closed_forms import MIB, PAPER, SWITCH
 from papers.lumorph.data import SWEEP, TABLE_SIZES, lightpath, switch
-from papers.lumorph.frames import draw_panels, number_ticks, size_axis
+from papers.lumorph.panels import draw_panels, number_ticks, size_axis
 from papers.lumorph.routes import WAVEGUIDES
 from papers.lumorph.schedule_cost import affine
 from wavefabric.execution import report

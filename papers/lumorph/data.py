@@ -1,4 +1,4 @@
-"""What the figures of the LUMORPH paper show, and the fabrics that they are about."""
+"""What the figures of the LUMORPH paper show, and functions that build the fabrics that they are about."""
 
 from __future__ import annotations
 

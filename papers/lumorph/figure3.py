@@ -10,7 +10,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import command, run
 from papers.lumorph.data import SIZES, points
-from papers.lumorph.frames import draw_panels, rank_axis
+from papers.lumorph.panels import draw_panels, rank_axis
 from papers.lumorph.routes import grid_of, least_overlap
 from wavefabric.execution import report
 from wavefabric.results.plots import BLUE, INK, RED

@@ -10,7 +10,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import Seeds, command, run
 from papers.lumorph.data import GRIDS, compared, points
-from papers.lumorph.frames import (
+from papers.lumorph.panels import (
     ROUTES,
     deviations,
     draw_panels,

@@ -12,7 +12,7 @@ import numpy as np
 
 from papers.common import Seeds, command, run
 from papers.lumorph.data import compared, points
-from papers.lumorph.frames import deviations, draw_panels, least_lines, random_bands, rank_axis, spreads
+from papers.lumorph.panels import deviations, draw_panels, least_lines, random_bands, rank_axis, spreads
 from papers.lumorph.routes import DIRECTIONS, WAVEGUIDES, grid_of, least_overlap, random_draws, spread
 from wavefabric.errors import InputError
 

@@ -11,7 +11,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 from papers.common import command, run
 from papers.lumorph.closed_forms import MIB, PRINTED
 from papers.lumorph.data import compared, lightpath, points, switch
-from papers.lumorph.frames import SERIES, deviations, draw_panels, number_ticks, size_axis
+from papers.lumorph.panels import SERIES, deviations, draw_panels, number_ticks, size_axis
 from papers.lumorph.schedule_cost import affine
 from wavefabric.execution import report
 from wavefabric.results.plots import GREY

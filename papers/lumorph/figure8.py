@@ -13,7 +13,7 @@ from papers.common import command, run
 from papers.lumorph import closed_forms as forms
 from papers.lumorph.closed_forms import MIB, PAPER, PRINTED
 from papers.lumorph.data import compared, points
-from papers.lumorph.frames import SERIES, deviations, draw_panels, number_ticks
+from papers.lumorph.panels import SERIES, deviations, draw_panels, number_ticks
 from wavefabric.results.plots import BLUE, GREEN, GREY, INK, RED
 
 #: Colours of the buffers of panel b, the largest first.

@@ -14,7 +14,7 @@ from papers.common import command, run
 from papers.lumorph import closed_forms as forms
 from papers.lumorph.closed_forms import MIB, PAPER
 from papers.lumorph.data import GRIDS, SIZES, SWEEP, TABLE_SIZES, lightpath
-from papers.lumorph.frames import draw_panels, number_ticks, size_axis
+from papers.lumorph.panels import draw_panels, number_ticks, size_axis
 from papers.lumorph.routes import fewest_waveguides, least_overlap
 from papers.lumorph.schedule_cost import affine
 from wavefabric.collectives.builders.recursive import factors

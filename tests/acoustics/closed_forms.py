@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy.special import jv
 
-from wavefabric.acoustics.analytic import bowl_depth
+from wavefabric.acoustics.focused_bowl import bowl_depth
 
 
 def piston_on_axis(z, diameter, frequency, sound_speed):

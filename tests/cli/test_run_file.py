@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from wavefabric.errors import InputError
 from wavefabric.optics.link.build import build_transmitter
-from wavefabric.optics.run_file.run_file import RunFile, load
+from wavefabric.optics.run_file.load import RunFile, load
 from wavefabric.optics.run_file.tables import FibreTable, LinkTable, SignalTable, SolverTable
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -12,7 +12,7 @@ from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import Fabric, Link, cost, load, rank_order
 from wavefabric.fabric.draw.graph import positions
-from wavefabric.fabric.electrical.routing import static_routes
+from wavefabric.fabric.electrical.static_routes import static_routes
 from wavefabric.fabric.rank_order import best_order, depends_on_pair, reordered
 
 MIB = float(1 << 20)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wavefabric.optics.run_file import run_file
+from wavefabric.optics.run_file import load
 from wavefabric.results import read_result
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -55,4 +55,4 @@ osnr = "20 dB"
 step = "2 km"
 """
     (tmp_path / "link.toml").write_text(text)
-    assert run_file.load(tmp_path / "link.toml").identity() == names["run"].identity()
+    assert load.load(tmp_path / "link.toml").identity() == names["run"].identity()

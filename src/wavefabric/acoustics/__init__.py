@@ -1,7 +1,8 @@
 """Ultrasound in tissue: grid, medium, sources, sensors and the k-space pseudospectral solver.
 
 What a user meets is here; `solver` takes the time steps, `parallel` shares them over ranks, `recording` keeps
-what is measured, `kwave` reads and writes k-Wave's files, `transducers` and `pictures` say what they are.
+what is measured, `kwave` reads and writes k-Wave's files, `check` and `stability` say what would go wrong
+before a run does.
 
 >>> from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 """

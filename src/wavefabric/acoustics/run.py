@@ -1,4 +1,4 @@
-"""Run a problem: time steps, recording, checkpoints, blow-up detection; on one rank or on several."""
+"""Runs a problem for `simulation`: steps, recording, checkpoints, blow-up detection; one rank or several."""
 
 from __future__ import annotations
 

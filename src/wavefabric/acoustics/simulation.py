@@ -1,4 +1,4 @@
-"""From a grid, a medium, a source and a sensor to numbers: `simulate`."""
+"""`simulate`: from a grid, a medium, a source and a sensor to numbers; the steps are taken by `run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What drives the sound, in Pa and m/s; `Source.on` scales it to the solver's units."""
+"""Sources of sound as users give them, in Pa and m/s; `Source.on` scales them to the solver's units."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.bench.frame import check_words, percent, result_of, rows, silent
+from wavefabric.bench.common import check_words, percent, result_of, rows, silent
 from wavefabric.collectives import Schedule, all_to_all, direct_all_gather, point_to_point
 from wavefabric.execution import report
 from wavefabric.execution.measure import Ranks, check_options, timed

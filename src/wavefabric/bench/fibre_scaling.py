@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.bench.frame import check_range, check_step, check_words, result_of, rows, silent
+from wavefabric.bench.common import check_range, check_step, check_words, result_of, rows, silent
 from wavefabric.bench.modified_communicators import without_transfers
 from wavefabric.exchange import Communicator, solo
 from wavefabric.execution import measure, report

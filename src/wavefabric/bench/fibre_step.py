@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.bench.frame import calls, check_range, check_step, check_words, percent, rows, silent
+from wavefabric.bench.common import calls, check_range, check_step, check_words, percent, rows, silent
 from wavefabric.bench.plain_rk4ip import PlainRK4IP
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.acoustics.parallel.decomposition import Options
-from wavefabric.bench.frame import Triple, grouped, result_of, rows, silent
+from wavefabric.bench.common import Triple, grouped, result_of, rows, silent
 from wavefabric.bench.ultrasound_ranks import RankSteps
 from wavefabric.execution import report
 from wavefabric.execution.measure import Ranks

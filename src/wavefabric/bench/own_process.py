@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wavefabric.bench.frame import Triple
+from wavefabric.bench.common import Triple
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
 from wavefabric.execution import measure

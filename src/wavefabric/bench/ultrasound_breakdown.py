@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
-from wavefabric.acoustics.parallel.stages import HaloExchange
-from wavefabric.bench.frame import Triple, grouped, left_over, result_of, rows, silent
+from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
+from wavefabric.bench.common import Triple, grouped, left_over, result_of, rows, silent
 from wavefabric.bench.modified_communicators import NoExchange, without_transfers
 from wavefabric.bench.ultrasound_ranks import RankSteps, Stepper, even_grid
 from wavefabric.errors import InputError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
-from wavefabric.bench.frame import Triple, grouped, left_over, result_of, rows, silent
+from wavefabric.bench.common import Triple, grouped, left_over, result_of, rows, silent
 from wavefabric.bench.modified_communicators import PermutedCommunicator
 from wavefabric.bench.ultrasound_breakdown import SIZES
 from wavefabric.bench.ultrasound_ranks import RankSteps, grids

@@ -16,7 +16,7 @@ from wavefabric.acoustics.problem import PressureSource, Problem, Recording
 from wavefabric.acoustics.run import PRECISIONS
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.bench.frame import Triple, check_range, check_words
+from wavefabric.bench.common import Triple, check_range, check_words
 from wavefabric.bench.ultrasound_cases import MEDIA, outline
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator

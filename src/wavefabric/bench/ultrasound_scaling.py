@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.acoustics.parallel.decomposition import Options
-from wavefabric.bench.frame import Triple, check_words, grouped, percent, result_of, rows, silent
+from wavefabric.bench.common import Triple, check_words, grouped, percent, result_of, rows, silent
 from wavefabric.bench.ultrasound_ranks import RankSteps, even_grid
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo

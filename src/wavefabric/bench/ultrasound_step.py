@@ -15,7 +15,7 @@ import numpy as np
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.run import PRECISIONS
 from wavefabric.bench import own_process
-from wavefabric.bench.frame import Triple, calls, silent
+from wavefabric.bench.common import Triple, calls, silent
 from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere
 from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem
 from wavefabric.bench.ultrasound_ranks import NO_SENSOR, Stepper, check

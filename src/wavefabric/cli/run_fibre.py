@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
     """Run a run file, draw its figures and print its table."""
-    from wavefabric.optics.run_file import run_file
+    from wavefabric.optics.run_file import load
     from wavefabric.results import ResultWriter, read_result
     from wavefabric.results.checkpoint_file import checkpoint_path
 
-    settings = run_file.load(file)
+    settings = load.load(file)
     if solver := changed(asked, "device", "threads", "exchange"):
         settings = settings.with_solver(**solver)
     ranks = replace(ranks, device=settings.solver.device, threads=settings.solver.threads)

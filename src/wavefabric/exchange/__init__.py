@@ -1,6 +1,7 @@
 """How ranks talk: communicators, transports, schedules that run on them, and how ranks are started.
 
-May import ``device``, ``collectives``, ``files``, ``system`` and ``errors``; alone imports MPI and NCCL.
+May import ``device``, ``collectives``, ``results``, ``files``, ``system`` and ``errors``; alone imports MPI
+and NCCL.
 """
 
 from __future__ import annotations

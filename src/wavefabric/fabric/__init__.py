@@ -1,7 +1,7 @@
 """Fabrics between GPUs, electrical and photonic, and what a collective schedule costs on them.
 
 Rooms: electrical, photonic (fabrics and routes); cost_models, bounds (time); io (files); draw (pictures).
-Imports collectives, files, system and units; of the rooms, draw imports all others.
+Imports collectives, results, files, system and units; of the rooms, draw imports all others.
 """
 
 from wavefabric.lazy import lazy

@@ -15,7 +15,7 @@ from wavefabric.collectives.structure import check_structure
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.cost import check_sizes, cost
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.routing import resource_use, static_routes, transfer_bytes
+from wavefabric.fabric.electrical.static_routes import resource_use, static_routes, transfer_bytes
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 #: Most GPUs for which orders are searched: routes of all pairs are kept.

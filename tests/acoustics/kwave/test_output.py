@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import wavefabric
-from wavefabric.acoustics.kwave import output_file
+from wavefabric.acoustics.kwave import output_layout
 from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.acoustics.kwave.output import KWaveOutput
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
@@ -218,7 +218,7 @@ def test_interrupted_while_room_is_made(tmp_path, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("wavefabric.acoustics.kwave.output_file.allocate", stop)
+    monkeypatch.setattr("wavefabric.acoustics.kwave.output_layout.allocate", stop)
     with pytest.raises(KeyboardInterrupt):
         sink.begin(results("p0_homogeneous")[0], 0)
     sink.abandon(keep=False)
@@ -295,8 +295,8 @@ def test_failure_at_the_end_leaves_no_output(tmp_path, monkeypatch):
 
 
 def test_long_rows_are_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr("wavefabric.acoustics.kwave.output_file._LONG_ROW", 30)
-    monkeypatch.setattr("wavefabric.acoustics.kwave.output_file._CUT_ROW", 16)
+    monkeypatch.setattr("wavefabric.acoustics.kwave.output_layout._LONG_ROW", 30)
+    monkeypatch.setattr("wavefabric.acoustics.kwave.output_layout._CUT_ROW", 16)
     with h5py.File(write(tmp_path / "out.h5", "p0_homogeneous")) as file:
         assert file["p"].chunks == file["p_max"].chunks == (1, 1, 16)
         with h5py.File(DATA / "p0_homogeneous_out.h5") as theirs:
@@ -326,7 +326,7 @@ def test_killed_at_the_end_and_resumed(tmp_path, moment, level):
         if moment == "replace":
             os.replace = die
         elif moment == "put_attribute":
-            output_file.put_attribute = die
+            output_layout.put_attribute = die
         else:
             setattr(sink, moment, die)
         sink.finish(others.items(), Report())

@@ -9,8 +9,8 @@ from random_problems import pressure_source, problem, transducer, velocity_sourc
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
 from wavefabric.acoustics.parallel.restrict import restrict_array
-from wavefabric.acoustics.parallel.stages import HaloExchange
 from wavefabric.acoustics.parallel.window import window
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording, VelocitySource
 from wavefabric.acoustics.solver.operators import unstaggering

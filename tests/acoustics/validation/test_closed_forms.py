@@ -6,7 +6,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from wavefabric.acoustics import analytic
+from wavefabric.acoustics import focused_bowl
 from wavefabric.errors import InputError
 
 RADIUS, DIAMETER, FREQUENCY, SPEED = 64e-3, 64e-3, 500e3, 1500.0
@@ -14,23 +14,23 @@ RADIUS, DIAMETER, FREQUENCY, SPEED = 64e-3, 64e-3, 500e3, 1500.0
 
 def test_bowl_on_axis_is_the_rayleigh_integral():
     z = np.array([2e-3, 20e-3, 50e-3, 63.9e-3, 64e-3, 64.1e-3, 90e-3])
-    closed = analytic.bowl_on_axis(z, RADIUS, DIAMETER, FREQUENCY, SPEED)
+    closed = focused_bowl.bowl_on_axis(z, RADIUS, DIAMETER, FREQUENCY, SPEED)
     integral = closed_forms.rayleigh(z, 0.0, DIAMETER, FREQUENCY, SPEED, radius=RADIUS)
     np.testing.assert_allclose(closed, integral, rtol=1e-9)
 
 
 def test_bowl_gains_kh_at_its_focus():
     k = 2 * np.pi * FREQUENCY / SPEED
-    gain = abs(analytic.bowl_on_axis(RADIUS, RADIUS, DIAMETER, FREQUENCY, SPEED))
-    assert gain == pytest.approx(k * analytic.bowl_depth(RADIUS, DIAMETER), rel=1e-12)
+    gain = abs(focused_bowl.bowl_on_axis(RADIUS, RADIUS, DIAMETER, FREQUENCY, SPEED))
+    assert gain == pytest.approx(k * focused_bowl.bowl_depth(RADIUS, DIAMETER), rel=1e-12)
 
 
 def test_bowl_matches_the_textbook_form_off_the_focus():
     z = np.array([10e-3, 40e-3, 100e-3])
     k = 2 * np.pi * FREQUENCY / SPEED
-    rim = np.hypot(z - analytic.bowl_depth(RADIUS, DIAMETER), DIAMETER / 2)
+    rim = np.hypot(z - focused_bowl.bowl_depth(RADIUS, DIAMETER), DIAMETER / 2)
     textbook = 2 / abs(1 - z / RADIUS) * abs(np.sin(k * (rim - z) / 2))
-    found = abs(analytic.bowl_on_axis(z, RADIUS, DIAMETER, FREQUENCY, SPEED))
+    found = abs(focused_bowl.bowl_on_axis(z, RADIUS, DIAMETER, FREQUENCY, SPEED))
     np.testing.assert_allclose(found, textbook, rtol=1e-12)
 
 
@@ -129,10 +129,10 @@ def test_dalembert_obeys_the_wave_equation():
 @pytest.mark.parametrize(
     ("call", "key"),
     [
-        (lambda: analytic.bowl_depth(10e-3, 30e-3), "diameter: "),
-        (lambda: analytic.bowl_depth(-1.0, 1.0), "radius: "),
-        (lambda: analytic.bowl_on_axis(1e-3, 1.0, 1.0, 0.0, 1500.0), "frequency: "),
-        (lambda: analytic.bowl_on_axis(1e-3, 1.0, 1.0, 1e6, float("nan")), "sound_speed: "),
+        (lambda: focused_bowl.bowl_depth(10e-3, 30e-3), "diameter: "),
+        (lambda: focused_bowl.bowl_depth(-1.0, 1.0), "radius: "),
+        (lambda: focused_bowl.bowl_on_axis(1e-3, 1.0, 1.0, 0.0, 1500.0), "frequency: "),
+        (lambda: focused_bowl.bowl_on_axis(1e-3, 1.0, 1.0, 1e6, float("nan")), "sound_speed: "),
     ],
 )
 def test_bad_values_are_named(call, key):

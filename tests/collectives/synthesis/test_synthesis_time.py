@@ -13,10 +13,10 @@ from wavefabric.collectives.synthesis import Undecided, deadline, least_steps, s
 from wavefabric.collectives.synthesis.bounds import cut_bound
 from wavefabric.collectives.synthesis.deadline import Deadline, OutOfTime, before_writing
 from wavefabric.collectives.synthesis.demand import task
+from wavefabric.collectives.synthesis.free_wavelengths import RoutedNetwork
 from wavefabric.collectives.synthesis.graphs import colours
 from wavefabric.collectives.synthesis.known_circuits import direct, greedy, ring
 from wavefabric.collectives.synthesis.model import Model
-from wavefabric.collectives.synthesis.wavelengths import RoutedNetwork
 
 
 def all_gather(ranks, pieces=1):

@@ -12,7 +12,7 @@ from wavefabric.collectives import point_to_point
 from wavefabric.collectives.registry import build
 from wavefabric.fabric.cost_models.alpha_beta import alpha_beta
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.fabric.electrical.routing import static_routes, transfer_bytes
+from wavefabric.fabric.electrical.static_routes import static_routes, transfer_bytes
 from wavefabric.fabric.io.files import load
 
 ALPHA, RATE = 0.7e-6, 300 * 2.0**30

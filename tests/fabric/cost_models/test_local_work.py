@@ -10,7 +10,7 @@ from wavefabric.collectives.registry import build
 from wavefabric.fabric.cost_models.alpha_beta import issue_time, reduction_times
 from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.fabric.electrical.routing import transfer_bytes
+from wavefabric.fabric.electrical.static_routes import transfer_bytes
 from wavefabric.fabric.io.files import from_toml, to_toml
 
 _NAMES = tuple(f"GPU{r}" for r in range(4))

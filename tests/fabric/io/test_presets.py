@@ -10,7 +10,7 @@ import pytest
 from wavefabric.fabric import Fabric, load, presets
 from wavefabric.fabric.bounds.cuts import bottleneck
 from wavefabric.fabric.electrical.families import FAMILIES
-from wavefabric.fabric.electrical.routing import static_routes, wires
+from wavefabric.fabric.electrical.static_routes import static_routes, wires
 from wavefabric.fabric.io.files import check_connected, from_toml, to_toml
 
 GIB = 2.0**30

@@ -16,7 +16,7 @@ from wavefabric.optics.link import run as links
 from wavefabric.optics.link.build import build_fibre, fibre_digest
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.propagation.propagate import propagate
-from wavefabric.optics.run_file.run_file import RunFile
+from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.run_file.tables import (
     FibreTable,
     LinkTable,

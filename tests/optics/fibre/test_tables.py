@@ -12,7 +12,7 @@ from wavefabric.optics.fibre.profile import ConstantIndex, IndexProfile
 from wavefabric.optics.fibre.tables import fibre_from_csv
 from wavefabric.optics.link.build import build_fibre
 from wavefabric.optics.link.run import run_link
-from wavefabric.optics.run_file.run_file import load
+from wavefabric.optics.run_file.load import load
 from wavefabric.results import read_result
 
 FEW = {"profile": IndexProfile(16e-6, 0.2, 2, cladding=ConstantIndex(1.444)), "step": 0.05e-6}

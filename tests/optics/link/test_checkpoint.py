@@ -7,7 +7,7 @@ import pytest
 
 from wavefabric.lifecycle.checkpoint import RankCheckpoint
 from wavefabric.optics.link import run as links
-from wavefabric.optics.run_file import run_file
+from wavefabric.optics.run_file import load
 from wavefabric.results import checkpoint_file, read_result
 
 RUN = """\
@@ -55,7 +55,7 @@ class Stop:
 @pytest.fixture
 def run(tmp_path):
     (tmp_path / "run.toml").write_text(RUN)
-    return run_file.load(tmp_path / "run.toml").with_solver(device="cpu", threads=1)
+    return load.load(tmp_path / "run.toml").with_solver(device="cpu", threads=1)
 
 
 def same(one, other):

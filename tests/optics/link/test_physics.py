@@ -14,7 +14,7 @@ from wavefabric.errors import InputError
 from wavefabric.exchange import solo
 from wavefabric.lifecycle.checkpoint import RankCheckpoint
 from wavefabric.optics.link.run import run_link
-from wavefabric.optics.run_file.run_file import RunFile
+from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid

@@ -9,7 +9,7 @@ import pytest
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.lifecycle.checkpoint import RankCheckpoint
 from wavefabric.optics.link import run as links
-from wavefabric.optics.run_file import run_file
+from wavefabric.optics.run_file import load
 from wavefabric.results import read_result
 
 RUN = """\
@@ -54,7 +54,7 @@ def parsed(comm, folder, mix=False, step="2 km", exchange="auto", groups=3):
         text = RUN.format(mix=str(mix).lower(), step=step, exchange=exchange, groups=groups)
         (folder / "run.toml").write_text(text)
     comm.control.barrier()
-    return run_file.load(folder / "run.toml").with_solver(device="cpu", threads=1)
+    return load.load(folder / "run.toml").with_solver(device="cpu", threads=1)
 
 
 def received_q2(result):
@@ -205,7 +205,7 @@ def test_a_rank_that_cannot_write_is_said_by_all(comm, folder, monkeypatch):
 
 
 def test_exchange_that_disagrees_with_kerr_is_refused():
-    run = run_file.RunFile.model_validate(
+    run = load.RunFile.model_validate(
         {
             "fibre": {"preset": "single-mode"},
             "link": {"length": 80e3},

@@ -21,9 +21,9 @@ from typing import Any
 import h5py
 import numpy as np
 
-from wavefabric.acoustics.kwave import output_file
+from wavefabric.acoustics.kwave import output_layout
 from wavefabric.acoustics.kwave.input import KWaveInput
-from wavefabric.acoustics.kwave.output_file import OPEN_OPTIONS, OutputDataset, output_datasets
+from wavefabric.acoustics.kwave.output_layout import OPEN_OPTIONS, OutputDataset, output_datasets
 from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 from wavefabric.acoustics.threads import default_threads
@@ -110,7 +110,7 @@ class KWaveOutput:
                 for item, part in zip(items, parts, strict=True):
                     item[...] = part
             if self.compression:
-                with output_file.compressed_copy(self._file, self._packed, self.compression) as packed:
+                with output_layout.compressed_copy(self._file, self._packed, self.compression) as packed:
                     self._put_header(packed, report)
             else:
                 self._put_header(self._file, report)
@@ -175,8 +175,8 @@ class KWaveOutput:
         self._put_header(file, Report())
         for items in datasets.values():
             for item in items:
-                output_file.allocate(file, item)
-        output_file.put_input(file, self.input, self.copy_sensor_mask)
+                output_layout.allocate(file, item)
+        output_layout.put_input(file, self.input, self.copy_sensor_mask)
         self._sync()
         return file
 
@@ -198,7 +198,7 @@ class KWaveOutput:
     def _put_header(self, file: h5py.File, report: Report) -> None:
         description = self.input.attributes.get("file_description", "")
         threads = self.threads or default_threads(self.input.problem.shape)
-        output_file.put_header(file, description, threads, report)
+        output_layout.put_header(file, description, threads, report)
 
     def _sync(self) -> None:
         assert self._file is not None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from wavefabric.acoustics.parallel.decomposition import Decomposition, halo_messages
-from wavefabric.acoustics.parallel.stages import HaloExchange
+from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields

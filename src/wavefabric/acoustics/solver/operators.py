@@ -1,4 +1,5 @@
-"""Formulas of the time step: spectral operators, perfectly matched layer (PML), absorption coefficients.
+"""Formulas of the time step: spectral operators, perfectly matched layer (PML), absorption by
+fractional Laplacians.
 
 Treeby & Cox 2010 (doi:10.1117/1.3360308), Treeby et al. 2012 (doi:10.1121/1.4712021).
 """

@@ -1,4 +1,5 @@
 """How long a time step may be: bounds, trial steps, and the energy balance of a run.
 
-May import `acoustics.problem`, `choose_stages`, `solver`, `parallel`, `recording`; takes a `Problem` alone.
+May import `problem`, `choose_stages`, `threads`, `solver`, `parallel` and `lifecycle`; takes a `Problem`
+alone.
 """

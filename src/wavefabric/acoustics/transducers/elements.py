@@ -1,4 +1,4 @@
-"""Transducers whose surface lies anywhere in the grid, without staircases: bowls, discs, rectangles, arrays.
+"""Bowls, discs, rectangles and arrays: the points of their surfaces, and the source that they make.
 
 A surface is sampled by points of equal area; each becomes a band-limited delta function on the grid (Wise
 et al. 2019, doi:10.1121/1.5116132). Used as a mass source of pressure p₀, a transducer radiates in free
@@ -13,8 +13,8 @@ import math
 
 import numpy as np
 
-from wavefabric.acoustics.analytic import bowl_depth
 from wavefabric.acoustics.arguments import is_whole, positive, require
+from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.mask import Length, Point, TransducerMask, assemble, direction, point
 from wavefabric.errors import InputError

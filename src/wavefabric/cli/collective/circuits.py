@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from wavefabric.cli.common.files import naming, read_json
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.budget import LinkBudget
+from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.files.faults import one_line
 
 _FORMAT = "wavefabric circuits"

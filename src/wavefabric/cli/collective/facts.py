@@ -17,7 +17,7 @@ from wavefabric.collectives.structure import transfer_elements
 from wavefabric.execution.report import size_words
 from wavefabric.fabric.photonic.budget import slowest_circuit
 from wavefabric.fabric.photonic.check import needs_wavelength_switches
-from wavefabric.fabric.photonic.plan import CircuitPlan
+from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 
 #: What of an MSCCL file no cost model counts.
 MSCCL_NOT_COUNTED = ("protocol", "channels")

@@ -16,7 +16,7 @@ from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.photonic.check import check_plan
-from wavefabric.fabric.photonic.plan import CircuitPlan
+from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.fabric.rank_order import best_order, depends_on_pair, reordered
 

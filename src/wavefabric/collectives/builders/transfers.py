@@ -1,4 +1,4 @@
-"""Transfers as whole arrays, and the schedule that they make."""
+"""What all builders use: transfers as whole arrays, and the schedule that they make."""
 
 from __future__ import annotations
 

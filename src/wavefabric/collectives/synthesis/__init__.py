@@ -1,6 +1,6 @@
 """Schedules of fewest rounds, found and proved by bounds, known schedules and solvers.
 
-circuits/ and links/ say what an optical and an electrical network can carry; the rest serves both. Imports
+`circuits` and `links` say what an optical and an electrical network can carry; the rest serves both. Imports
 the schedule, its conditions and its proof; no fabric.
 """
 

@@ -11,6 +11,7 @@ from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import Bound, circuit_bound, cut_bound
 from wavefabric.collectives.synthesis.deadline import Deadline, OutOfTime, check
 from wavefabric.collectives.synthesis.demand import Demand, Move
+from wavefabric.collectives.synthesis.free_wavelengths import FreeWavelengths, Route, RoutedNetwork
 from wavefabric.collectives.synthesis.graphs import colours
 from wavefabric.collectives.synthesis.known_circuits import known
 from wavefabric.collectives.synthesis.model import Model, SendVariables
@@ -24,7 +25,6 @@ from wavefabric.collectives.synthesis.search import (
     ordered_plan,
 )
 from wavefabric.collectives.synthesis.solve import TOO_MANY, decide
-from wavefabric.collectives.synthesis.wavelengths import FreeWavelengths, Route, RoutedNetwork
 
 #: What a proof that rests on routes says of itself.
 GIVEN = "for the routes given"

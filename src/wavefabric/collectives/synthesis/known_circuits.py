@@ -9,9 +9,9 @@ import numpy as np
 
 from wavefabric.collectives.synthesis.deadline import Deadline
 from wavefabric.collectives.synthesis.demand import ChunkDemand, Demand, Move
+from wavefabric.collectives.synthesis.free_wavelengths import FreeWavelengths, RoutedNetwork
 from wavefabric.collectives.synthesis.graphs import colours, ring_moves
 from wavefabric.collectives.synthesis.search import MovePlan, Way, ordered_plan
-from wavefabric.collectives.synthesis.wavelengths import FreeWavelengths, RoutedNetwork
 
 
 def known(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Iterator[MovePlan]:

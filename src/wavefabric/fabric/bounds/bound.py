@@ -14,7 +14,7 @@ from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric.bounds.cuts import as_electrical, bottleneck, port_rates, restrict, sampled
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.routing import hop_counts
+from wavefabric.fabric.electrical.static_routes import hop_counts
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.fabric.electrical.routing import resource_use, wires
+from wavefabric.fabric.electrical.static_routes import resource_use, wires
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 #: Most sinks that are searched, one after the other, for the exact bottleneck.

@@ -9,7 +9,7 @@ from wavefabric.collectives.structure import checked_structure
 from wavefabric.fabric.bounds.bound import schedule_bound
 from wavefabric.fabric.cost_models.cost import Cost, RoundCost, check_sizes
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.routing import resource_use, transfer_bytes
+from wavefabric.fabric.electrical.static_routes import resource_use, transfer_bytes
 
 
 def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost:

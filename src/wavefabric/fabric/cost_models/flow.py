@@ -12,7 +12,7 @@ from wavefabric.fabric.bounds.bound import schedule_bound
 from wavefabric.fabric.cost_models.alpha_beta import issue_time
 from wavefabric.fabric.cost_models.cost import Cost, check_sizes
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.routing import ResourceUse, resource_use, transfer_bytes
+from wavefabric.fabric.electrical.static_routes import ResourceUse, resource_use, transfer_bytes
 
 
 def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: int | None = None) -> Cost:

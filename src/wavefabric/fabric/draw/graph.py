@@ -11,7 +11,7 @@ import numpy as np
 from wavefabric.fabric.draw import style
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.families import neighbour_pairs
-from wavefabric.fabric.electrical.routing import wires
+from wavefabric.fabric.electrical.static_routes import wires
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

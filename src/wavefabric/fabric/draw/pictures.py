@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from wavefabric.collectives.schedule import Schedule
     from wavefabric.fabric.cost_models.cost import Cost
-    from wavefabric.fabric.photonic.plan import CircuitPlan
+    from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
     from wavefabric.fabric.photonic.routing.routes import Routing
     from wavefabric.system.progress import Progress
 
@@ -148,7 +148,7 @@ def _order_words(fabric: Fabric, ranks: int) -> str:
 
 def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds: float) -> np.ndarray:
     """Share of so many seconds that each wire needs for its bytes: shape (wires,), see `routing.wires`."""
-    from wavefabric.fabric.electrical.routing import static_routes, transfer_bytes
+    from wavefabric.fabric.electrical.static_routes import static_routes, transfer_bytes
 
     routes = static_routes(fabric)
     t = schedule.transfers

@@ -21,8 +21,8 @@ from wavefabric.collectives.structure import transfer_elements
 from wavefabric.fabric.cost_models.cost import Cost
 from wavefabric.fabric.draw.replay import replay
 from wavefabric.fabric.draw.style import evenly
+from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.units import time_words
 
 #: Half a tile, its distance from the first waveguide, the width of a street, the gap between wafers.

@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import breadth_first_order
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.fabric.electrical.routing import wires
+from wavefabric.fabric.electrical.static_routes import wires
 from wavefabric.fabric.io.presets import PRESETS, presets
 from wavefabric.fabric.io.tables import (
     ElectricalTable,

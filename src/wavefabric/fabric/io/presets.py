@@ -1,4 +1,7 @@
-"""Fabrics that come with the package; light to import, as the command line lists them."""
+"""Lists the fabrics of ``fabric/presets/*.toml``
+
+To add one, add a file there. Light to import, for the command line.
+"""
 
 from __future__ import annotations
 

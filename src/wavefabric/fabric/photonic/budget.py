@@ -16,8 +16,8 @@ from itertools import pairwise
 import numpy as np
 
 from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan
 from wavefabric.fabric.photonic.tile_grid import edge_numbers, flat_edges
 
 #: By modulation format: bits a symbol, factor before erfc, and what Q is divided by in it.

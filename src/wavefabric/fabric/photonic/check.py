@@ -9,9 +9,9 @@ import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.edge_colouring import degrees
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
 from wavefabric.fabric.photonic.wavelengths import SHARING, fewest_wavelengths, most_peers
 

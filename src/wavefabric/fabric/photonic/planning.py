@@ -10,9 +10,9 @@ import numpy as np
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import batches
 from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.circuit_plan import CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.edge_colouring import degrees, split_by_degree
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.plan import CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
 from wavefabric.fabric.photonic.routing.routes import METHODS, Routing, route
 from wavefabric.fabric.photonic.splitting import circuit_orders, first_fit, negotiate

@@ -12,8 +12,8 @@ import numpy as np
 from wavefabric.collectives.arguments import whole
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.check import check_plan
+from wavefabric.fabric.photonic.circuit_plan import CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.plan import CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
 from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
 from wavefabric.fabric.photonic.routing.routes import xy

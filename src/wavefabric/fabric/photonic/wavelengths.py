@@ -9,9 +9,9 @@ from operator import or_
 
 import numpy as np
 
+from wavefabric.fabric.photonic.circuit_plan import Bundle
 from wavefabric.fabric.photonic.edge_colouring import Colouring, degrees
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.plan import Bundle
 from wavefabric.fabric.photonic.tile_grid import Route, flat_edges, tile_grid
 
 #: How a tile's ports are shared among its peers; `fewest_wavelengths` says what each means.

@@ -16,7 +16,7 @@ from wavefabric.optics.fibre.profile import IndexProfile, Profile, TableProfile,
 from wavefabric.optics.fibre.tables import fibre_from_csv
 from wavefabric.optics.propagation.phase_groups import exchange_form
 from wavefabric.optics.propagation.rank_modes import split_modes
-from wavefabric.optics.run_file.run_file import DESIGN_WAVELENGTH, RunFile
+from wavefabric.optics.run_file.load import DESIGN_WAVELENGTH, RunFile
 from wavefabric.optics.run_file.tables import POWER_FORMS, ProfileTable
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter

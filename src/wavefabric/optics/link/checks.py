@@ -6,7 +6,7 @@ import math
 
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.resonance import StepLimit, delay_spread, metres, step_limit
-from wavefabric.optics.run_file.run_file import RunFile
+from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.transmitter import Transmitter
 
 

@@ -23,7 +23,7 @@ from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_att
 from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split_modes
-from wavefabric.optics.run_file.run_file import RunFile
+from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results.checkpoint_file import checkpoint_path

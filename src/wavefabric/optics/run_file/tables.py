@@ -1,4 +1,4 @@
-"""The tables of a run file: values with units, keys, and the rules between the keys of one table.
+"""The schema of a run file: its tables, their keys, values with units, and rules between the keys of a table.
 
 A rule that is broken raises InputError, whose text begins with the key of the table that is to be mended.
 """

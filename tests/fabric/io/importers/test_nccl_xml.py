@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from wavefabric.collectives import ring_all_gather
 from wavefabric.errors import InputError
 from wavefabric.fabric import cost
-from wavefabric.fabric.electrical.routing import static_routes
+from wavefabric.fabric.electrical.static_routes import static_routes
 from wavefabric.fabric.io.files import from_toml, to_toml
 from wavefabric.fabric.io.importers import bandwidths
 from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
-from wavefabric.fabric.electrical.routing import static_routes
+from wavefabric.fabric.electrical.static_routes import static_routes
 from wavefabric.fabric.io.files import check_connected, from_toml, to_toml
 from wavefabric.fabric.io.importers.nvidia_smi import read_topo
 from wavefabric.system.gpu_topology import parse

@@ -2,6 +2,7 @@
 alone.
 
 To add one: write a class with ``name``, ``order`` and ``step`` beside these, and name it in `INTEGRATORS`.
+They import nothing but each other and the type of the operators.
 """
 
 from wavefabric.optics.propagation.integrators.base import Integrator

@@ -1,4 +1,4 @@
-"""The run file: a TOML text that describes fibre, link, signal, receiver and solver.
+"""Loads the run file: a TOML text that describes fibre, link, signal, receiver and solver.
 
 Every quantity is text with a unit and is an SI float once parsed. `load` turns whatever is wrong
 into one line that names the key, what was given and what is allowed.
