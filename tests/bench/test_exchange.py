@@ -6,6 +6,7 @@ import pytest
 from wavefabric.bench import exchange
 from wavefabric.bench.exchange import peak
 from wavefabric.bench.modified_communicators import permuted
+from wavefabric.cli.common.measure import show_measurement
 from wavefabric.collectives import verify
 from wavefabric.exchange import solo
 from wavefabric.execution.timed_schedule import count_wrong, fill
@@ -81,3 +82,13 @@ def test_the_start_of_a_scaling_curve(numbers):
     assert [(c["kind"], c["form"], c["efficiency"]) for c in found["cases"]] == [
         (kind, form, 1.0) for kind in ("weak", "strong") for form in ("local", "global")
     ]
+
+
+def test_no_picture_where_no_transport_could_be_measured(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    machine = {"device": "cpu", "wavefabric": "0"}
+    result = {"benchmark": "exchange", "cases": [], "peaks": False, "machine": machine}
+    result["unavailable"] = {"mpi-cuda": "no device pointers"}
+    show_measurement(exchange, result, as_json=False, output=None, plot=None)
+    assert "MPI, device memory: not measured; no device pointers" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())

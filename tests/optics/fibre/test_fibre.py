@@ -211,6 +211,7 @@ def test_validation(change, words):
         (lambda: graded_index_62_5(16), "groups: 16 .* 1 to 15"),
         (lambda: graded_index_62_5(18, dispersion="solver"), "groups: 18 .* 1 to 17"),
         (lambda: graded_index_62_5(0), "groups: 0"),
+        (lambda: graded_index_62_5(10**9), "groups: 1000000000; give a whole number from 1 to 1000"),
         (lambda: graded_index_62_5([1, 2.5]), "groups"),
         (lambda: graded_index_62_5("all"), "groups: 'all'"),
         (lambda: graded_index_62_5(coupling="strong"), "coupling: 'strong'"),

@@ -130,7 +130,7 @@ def show_measurement(
         if output is not None:
             written.append(stem.with_name(f"{stem.name}.json"))
             written[0].write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        if plot:
+        if plot and result.get("cases") != []:  # nothing could be measured: nothing to draw
             picture = stem.with_name(f"{stem.name}.png")
             written += module.plot(result, picture) or [picture]
     except OSError as error:

@@ -20,6 +20,8 @@ Array = NDArray[np.float64]
 N2_SILICA = 2.6e-20
 #: 0.23 dB/km as power attenuation in 1/m (Brehler et al., section 6).
 ATTENUATION = 0.23e-3 * math.log(10) / 10
+#: Mode groups that may be asked for: half a million spatial modes.
+MOST_GROUPS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,8 +190,9 @@ def group_numbers(groups: int | Iterable[int]) -> list[int]:
         chosen: list[Any] = [groups] if single else list(groups)  # type: ignore[arg-type]
     except TypeError:
         chosen = []
-    if not chosen or not all(isinstance(g, (int, np.integer)) and g >= 1 for g in chosen):
-        raise InputError(f"groups: {groups!r}; give a whole number of at least 1, or a list of them")
+    if not chosen or not all(isinstance(g, (int, np.integer)) and 1 <= g <= MOST_GROUPS for g in chosen):
+        words = f"give a whole number from 1 to {MOST_GROUPS}, or a list of them"
+        raise InputError(f"groups: {groups!r}; {words}")
     return list(range(1, int(chosen[0]) + 1)) if single else sorted({int(g) for g in chosen})
 
 
