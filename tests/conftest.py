@@ -21,6 +21,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config):
+    """Each worker has FFT plans of its own: one that another measures meanwhile would change bits between two
+    runs of a test. Compiled kernels and fonts are the same for all."""
+    worker, kept = os.environ.get("PYTEST_XDIST_WORKER"), getattr(config, "cache", None)
+    if worker and kept:
+        os.environ["NUMBA_CACHE_DIR"] = str(numba_cache.directory().parent)
+        usual = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        os.environ.setdefault("MPLCONFIGDIR", os.path.join(usual, "matplotlib"))
+        os.environ["XDG_CACHE_HOME"] = str(kept.mkdir(f"plans{worker}"))
+
+
 @pytest.fixture(scope="session", params=["cpu", _CUDA])
 def device(request):
     """The CPU, and the first GPU."""
@@ -52,7 +63,8 @@ def ranks_apart(pytestconfig, tmp_path, monkeypatch):
     kept = getattr(pytestconfig, "cache", None)
     # Compiled kernels are the same for all.
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(numba_cache.directory().parent))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(kept.mkdir("ranks") if kept else tmp_path))
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(kept.mkdir(f"ranks{worker}") if kept else tmp_path))
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
