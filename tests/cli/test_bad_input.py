@@ -131,6 +131,7 @@ def test_bad_run_file(command, run_text, tmp_path, old, new, words):
     assert_refused(command("run", "run.toml"), words, tmp_path, ["run.toml"])
 
 
+@pytest.mark.slow
 def test_mixing_that_cannot_be_undone(command, run_text, tmp_path):
     modes = 'groups = 3\ncoupling = "modes"\ndispersion = "solver"'
     text = run_text.replace("groups = 2", modes).replace("spans = 2", "spans = 2\nmix_groups = true")

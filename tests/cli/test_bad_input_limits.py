@@ -146,6 +146,7 @@ def test_schedules_with_large_numbers_are_drawn(command, tmp_path):
 FORMULA = r"a $x^{$ $\bad$"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

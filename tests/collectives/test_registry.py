@@ -219,6 +219,7 @@ ALL_REDUCES = [("ring", {}), *(("recursive", {"radix": r}) for r in (2, 16))]
 ALL_TO_ALLS = [("pairwise", {}), ("bruck", {}), ("direct", {})]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "collective", "options", "seconds"),
     [(a, "all-reduce", o, 2) for a, o in ALL_REDUCES] + [(a, "all-to-all", o, 10) for a, o in ALL_TO_ALLS],

@@ -303,6 +303,7 @@ def test_long_rows_are_cut(tmp_path, monkeypatch):
             np.testing.assert_array_equal(file["p"][()], theirs["p"][()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0, 1])
 @pytest.mark.parametrize("moment", ["put_attribute", "_sync", "_close", "replace"])
 def test_killed_at_the_end_and_resumed(tmp_path, moment, level):

@@ -33,7 +33,9 @@ collective cost Δ–µ all-reduce --fabric ring:4
 """
 
 
-@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow), "utf-8"])
+@pytest.mark.parametrize(
+    "encoding", ["ascii", *(pytest.param(each, marks=pytest.mark.slow) for each in ("latin-1", "utf-8"))]
+)
 def test_every_command_prints(tmp_path, monkeypatch, encoding):
     (tmp_path / "commands").write_text(COMMANDS, encoding="utf-8")
     # ASCII as a system without locales has it, Latin-1 as Python is told.

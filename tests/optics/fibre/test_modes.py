@@ -183,6 +183,7 @@ def test_errors_are_one_line(call, words):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", [2.0, math.inf])
 def test_the_estimate_of_the_number_of_modes(exponent, monkeypatch):
     """V²/8 LP modes of a step, V²/16 of a parabola (Gloge and Marcatili); there are a few more."""

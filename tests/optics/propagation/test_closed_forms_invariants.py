@@ -123,6 +123,7 @@ def test_order_against_the_soliton(cpu, integrator):
     assert math.log2(coarse / fine) == pytest.approx(INTEGRATORS[integrator].order, abs=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ALL)
 def test_order_with_many_modes_and_loss(cpu, integrator):
     fibre, start = lossless(alpha=[0.04e-3, 0.06e-3, 0.05e-3]), launch(192)
@@ -133,6 +134,7 @@ def test_order_with_many_modes_and_loss(cpu, integrator):
     assert math.log2(ratio) == pytest.approx(INTEGRATORS[integrator].order, abs=0.05)
 
 
+@pytest.mark.slow
 def test_all_integrators_solve_the_same_equation(cpu):
     fibre, start = lossless(alpha=0.05e-3), launch(192)
     reference = run(start, fibre, 20e3, DT, "blanes_moan", 800, cpu)
