@@ -125,10 +125,13 @@ def plot_profiles(
     shaded: Mapping[str, tuple[float, float]] | None = None,
     dashed: Sequence[str] = (),
     title: str = "",
+    xlabel: str = "distance (mm)",
+    ylabel: str = "peak pressure (MPa)",
+    scale: float = 1e-6,
     axes: Axes | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """Draw pressures along a line.
+    """Draw values along a line.
 
     Parameters
     ----------
@@ -140,7 +143,7 @@ def plot_profiles(
         Label to a range of positions, m, such as a layer of tissue.
     dashed : sequence of str
         Labels of profiles to be drawn dashed and on top, such as a closed form.
-    title, axes, path
+    title, xlabel, ylabel, scale, axes, path
         As in `plot_field`.
     """
     millimetres = np.asarray(position, float) * 1e3
@@ -161,8 +164,8 @@ def plot_profiles(
             line: dict[str, Any] = {"linewidth": 2, "color": _LINE_COLOURS[k % len(_LINE_COLOURS)]}
             if name in dashed:
                 line = {"linestyle": (0, (4, 2.5)), "linewidth": 1.2, "color": INK, "zorder": 5}
-            axes.plot(millimetres, np.asarray(values, float) * 1e-6, label=name, **line)
-        axes.set(xlabel="distance (mm)", ylabel="peak pressure (MPa)", xlim=millimetres[[0, -1]])
+            axes.plot(millimetres, np.asarray(values, float) * scale, label=name, **line)
+        axes.set(xlabel=xlabel, ylabel=ylabel, xlim=millimetres[[0, -1]])
         axes.set_ylim(bottom=0)
         axes.legend(loc="best")
         axes.set_title(title, pad=18 if shaded else 8)

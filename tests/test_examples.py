@@ -1,0 +1,33 @@
+"""The examples run as they stand; of the focused bowl, whose simulation takes a minute, the picture alone."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wavefabric.acoustics import Grid
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+pytestmark = pytest.mark.slow
+
+
+def test_the_picture_of_the_focused_bowl(tmp_path):
+    example = runpy.run_path(str(EXAMPLES / "focused_bowl.py"))
+    grid = Grid((14, 14, 86), (5e-3, 5e-3, 1e-3), pml_size=2, pml_inside=False)
+    field = np.random.default_rng(1).uniform(1e5, 1e6, grid.shape)
+    apex = grid.coordinates[2][0] + 3.25e-3
+    example["draw"](grid, apex, [field, field], field[7, 7], [1e6, 1e6], tmp_path / "bowl.png")
+    assert (tmp_path / "bowl.png").stat().st_size > 20_000
+
+
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [("allreduce_on_light", "all-reduce.json"), ("ranks_ultrasound", "ranks: 1, undivided")],
+)
+def test_an_example_runs(tmp_path, monkeypatch, capsys, name, last):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [name, str(tmp_path)])
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    assert last in capsys.readouterr().out
