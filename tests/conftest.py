@@ -11,7 +11,6 @@ import pytest
 
 from wavefabric.device import get_device
 from wavefabric.exchange.launch import environment
-from wavefabric.system import numba_cache
 
 _CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 _PATIENCE = 60.0
@@ -19,17 +18,6 @@ _PATIENCE = 60.0
 # In the background of a script SIGINT is ignored, and what tests start would ignore it too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_configure(config):
-    """Each worker has FFT plans of its own: one that another measures meanwhile would change bits between two
-    runs of a test. Compiled kernels and fonts are the same for all."""
-    worker, kept = os.environ.get("PYTEST_XDIST_WORKER"), getattr(config, "cache", None)
-    if worker and kept:
-        os.environ["NUMBA_CACHE_DIR"] = str(numba_cache.directory().parent)
-        usual = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        os.environ.setdefault("MPLCONFIGDIR", os.path.join(usual, "matplotlib"))
-        os.environ["XDG_CACHE_HOME"] = str(kept.mkdir(f"plans{worker}"))
 
 
 @pytest.fixture(scope="session", params=["cpu", _CUDA])
@@ -55,16 +43,8 @@ def comm():
 
 
 @pytest.fixture
-def ranks_apart(pytestconfig, tmp_path, monkeypatch):
-    """For ranks that a test starts: this worker's cores alone, since one that waits takes others' time.
-
-    And FFT plans of the sizes of tests alone: those of all that ever ran here take longer to look through.
-    """
-    kept = getattr(pytestconfig, "cache", None)
-    # Compiled kernels are the same for all.
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(numba_cache.directory().parent))
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(kept.mkdir(f"ranks{worker}") if kept else tmp_path))
+def ranks_apart():
+    """For ranks that a test starts: this worker's cores alone, since one that waits takes others' time."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return

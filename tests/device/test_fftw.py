@@ -1,7 +1,7 @@
 """FFTW's wisdom: stored, read again to the bit, and never trusted to run code."""
 
+import json
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -52,123 +52,91 @@ def transforms(cache: Path, *arguments: str) -> tuple[str, str]:
     return digest, wisdom
 
 
-def entries(wisdom: str) -> set[bytes]:
-    """Lines of wisdom: FFTW writes them in any order."""
-    return {line for part in fftw._wisdom_tuple(bytes.fromhex(wisdom)) for line in part.split(b"\n")}
-
-
-def stored(cache: Path) -> Path:
-    (file,) = (cache / "wavefabric").glob("*.wisdom")
-    assert file.suffix == ".wisdom"
-    return file
+def stored(cache: Path) -> dict[Path, tuple[bytes, int]]:
+    """Files of wisdom, one a problem: content and time of change."""
+    files = (cache / "wavefabric").glob("fftw-*/*.json")
+    return {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in files}
 
 
 @pytest.mark.slow
 @needs_fftw
 def test_a_later_process_makes_the_same_bits(tmp_path):
     first, wisdom = transforms(tmp_path)
-    file = stored(tmp_path)
-    kept, written = file.read_bytes(), file.stat().st_mtime_ns
-    assert kept == bytes.fromhex(wisdom)
+    files = stored(tmp_path)
+    assert len(files) == len(json.loads(bytes.fromhex(wisdom))) == 4
     # Twice, since plans chosen anew could agree by luck: nothing is planned, so nothing is stored.
     for _ in range(2):
-        again, after = transforms(tmp_path)
-        assert again == first
-        assert entries(after) == entries(wisdom)
-    assert (file.read_bytes(), file.stat().st_mtime_ns) == (kept, written)
-
-
-@pytest.mark.slow
-@needs_fftw
-def test_a_resumed_process_leaves_what_others_have_stored(tmp_path):
-    """It knows its checkpoint's plans alone; later runs must find those of others again, and its new ones."""
-    code = "from wavefabric.device.cpu_fft import CpuRowFFT; CpuRowFFT(4096, complex, 1)"
-    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
-    others = entries(stored(tmp_path).read_bytes().hex())
-    nothing = pickle.dumps((b"", b"", b"")).hex()
-    first, wisdom = transforms(tmp_path, nothing)
-    after = entries(stored(tmp_path).read_bytes().hex())
-    assert others < after
-    assert entries(wisdom) <= after | others
-    assert transforms(tmp_path)[0] == first
+        assert transforms(tmp_path) == (first, wisdom)
+    assert stored(tmp_path) == files
 
 
 @needs_fftw
 def test_wisdom_of_a_checkpoint_wins(tmp_path):
     first, wisdom = transforms(tmp_path / "here")
     # As after a move to another folder, or to one where other plans were chosen.
-    again, after = transforms(tmp_path / "there", wisdom)
-    assert again == first
-    assert entries(after) == entries(wisdom)
+    assert transforms(tmp_path / "there", wisdom) == (first, wisdom)
+    assert stored(tmp_path / "there") == {}
 
 
-class Harmful:
-    def __init__(self, file):
-        self.file = str(file)
-
-    def __reduce__(self):
-        return os.mkdir, (self.file,)
-
-
-@pytest.mark.slow
 @needs_fftw
-def test_a_harmful_file_is_refused(tmp_path):
-    first, _ = transforms(tmp_path)
-    file, trace = stored(tmp_path), tmp_path / "trace"
-    file.write_bytes(pickle.dumps((b"", Harmful(trace), b"")))
-    digest, wisdom = transforms(tmp_path)
-    assert len(digest) == len(first)
-    assert not trace.exists()
-    # Plans are made anew and stored over it.
-    assert stored(tmp_path).read_bytes() == bytes.fromhex(wisdom)
+def test_what_was_planned_before_changes_nothing(tmp_path, monkeypatch):
+    """The planner sees the wisdom of one problem alone, the second time too."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(fftw, "_known", {})
+    seen = []
 
+    def make():
+        seen.append(fftw._learnt())
+        row = fftw.aligned(96, np.complex128)
+        return fftw.plan(row, row, fftw.SIGNS[0], (-1,), 1)
 
-def test_harmful_wisdom_of_a_checkpoint_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(fftw, "_stored", fftw._FIXED)
-    trace = tmp_path / "trace"
-    if fftw.pyfftw is None:
-        assert fftw.import_wisdom(pickle.dumps(Harmful(trace))) is None
-    else:
-        kept = fftw.export_wisdom()
-        for payload in (Harmful(trace), (b"", b"", Harmful(trace)), [b"", b"", b""], (b"", 1, b""), 7):
-            with pytest.raises((pickle.UnpicklingError, ValueError)):
-                fftw._wisdom_tuple(pickle.dumps(payload))
-        with pytest.raises(InputError, match="wisdom"):
-            fftw.import_wisdom(pickle.dumps(Harmful(trace)))
-        fftw.import_wisdom(kept)
-    assert not trace.exists()
+    fftw.planned("a", make)
+    assert len(seen) == 2  # measured, then planned with what was learnt
+    CpuRowFFT(192, np.complex128)
+    CpuRowFFT(96, np.complex64)
+    fftw.planned("a", make)
+    assert seen[2] == seen[1] == fftw._known["a"]
+    assert seen[1] != seen[0]
+    monkeypatch.setattr(fftw, "_known", {})  # as another process
+    fftw.planned("a", make)
+    assert seen[3] == seen[1]
+    assert len(seen) == 4
 
 
 @needs_fftw
 @pytest.mark.parametrize(
     "content",
-    [
-        b"",
-        b"not a pickle",
-        b".",
-        b"0.",
-        b"\x80\x04K\x01.",
-        b"\x80\x05\x95\xff\xff",
-        b"cwavefabric.no_such_module\nthing\n.",
-        b"h\x05.",
-        b"\x85.",
-        b"Vabc\\ud800\n.",
-        pickle.dumps(()),
-        pickle.dumps((b"a", b"b")),
-        pickle.dumps((b"(", b"(", b"(")),
-        pickle.dumps((b"(", b"(", b"("))[:-6],
-        pickle.dumps({"a": 1}),
-    ],
-    ids=range(15),
+    [b"", b"not JSON", b"\xff", b"7", b"[]", b"{}", b'{"problem": "row", "wisdom": ["(", "(", "("]}', b"null"]
+    + [
+        json.dumps({"problem": "row", "wisdom": texts}).encode()
+        for texts in (None, [], ["", ""], ["", 1, ""])
+    ]
+    + [json.dumps({"problem": "another", "wisdom": ["", "", ""]}).encode()],
+    ids=range(13),
 )
 def test_a_broken_file_is_as_good_as_none(tmp_path, monkeypatch, content):
-    file = tmp_path / "broken.wisdom"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(fftw, "_known", {})
+    row = fftw.aligned(60, np.complex128)
+    file = fftw._file("row")
+    file.parent.mkdir(parents=True)
     file.write_bytes(content)
-    monkeypatch.setattr(fftw, "_wisdom_file", lambda: file)
-    monkeypatch.setattr(fftw, "_stored", None)
-    fftw._load()
-    assert fftw._stored == fftw._stamp(file)
+    fftw.planned("row", lambda: fftw.plan(row, row, fftw.SIGNS[0], (-1,), 1))
+    assert tuple(json.loads(file.read_bytes())["wisdom"]) == fftw._known["row"] == fftw._read("row")
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"\x80\x05K\x07.", b"\xff", b"7", b"[]", b'{"row": 7}', b'{"row": ["", ""]}', b'{"row": [1, "", ""]}'],
+)
+def test_broken_wisdom_of_a_checkpoint_is_refused(payload, monkeypatch):
+    monkeypatch.setattr(fftw, "_known", {})
+    if fftw.pyfftw is None:
+        assert fftw.import_wisdom(payload) is None
+    else:
+        with pytest.raises(InputError, match="wisdom"):
+            fftw.import_wisdom(payload)
+    assert fftw._known == {}
 
 
 @needs_fftw
@@ -178,10 +146,11 @@ def test_no_cache_folder_is_no_error(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
     monkeypatch.setenv("WAVEFABRIC_CACHE", "")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    fftw._store()
+    monkeypatch.setattr(fftw, "_known", {})
+    CpuRowFFT(60, np.complex128)
     assert blocked.read_text() == ""
-    assert fftw._wisdom_file().parent.parent == tmp_path
-    assert "bytes in " in fftw.wisdom_state()
+    assert fftw._folder().parent.parent == tmp_path
+    assert fftw.wisdom_state().startswith("for 1 kinds of transforms in ")
 
 
 @needs_fftw
@@ -241,46 +210,21 @@ def test_a_propagation_without_fftw(monkeypatch):
 
 def test_the_file_is_of_this_machine_and_library(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    mine = fftw._wisdom_file()
-    assert mine.parent == tmp_path / "wavefabric"
+    mine = fftw._file("row")
+    assert mine.parent.parent == tmp_path / "wavefabric"
+    assert fftw._file("another") != mine
     monkeypatch.setattr(fftw, "cpu_model", lambda: "another")
-    assert fftw._wisdom_file() != mine
-    assert "/" not in fftw._wisdom_file().name
-
-
-_PLANNER = """
-import sys, numpy as np
-from wavefabric.device import fftw
-fftw.pyfftw.forget_wisdom()
-with fftw.planning():
-    fftw.pyfftw.builders.fft(np.zeros(int(sys.argv[1]), complex), planner_effort="FFTW_MEASURE")
-"""
+    assert fftw._file("row").parent != mine.parent
 
 
 @pytest.mark.slow
 @needs_fftw
-def test_processes_that_plan_at_once_keep_the_wisdom_of_all(tmp_path):
+def test_processes_that_plan_at_once_take_the_same_plans(tmp_path):
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
-    sizes = [sys.executable, "-c", _PLANNER]
-    running = [subprocess.Popen([*sizes, str(n)], env=environment) for n in (60, 70, 84)]
-    assert [process.wait() for process in running] == [0, 0, 0]
-    together = len(stored(tmp_path).read_bytes())
-    alone = tmp_path / "alone"
-    subprocess.run([*sizes, "60"], env=environment | {"XDG_CACHE_HOME": str(alone)}, check=True)
-    assert together > 1.5 * len(stored(alone).read_bytes())
-
-
-@needs_fftw
-def test_wisdom_of_a_checkpoint_replaces_what_this_process_knows(monkeypatch):
-    """What was planned here before must not win over, nor mix with, the plans of the checkpoint."""
-    monkeypatch.setattr(fftw, "_stored", fftw._FIXED)
-    kept = fftw.export_wisdom()
-    try:
-        fftw.pyfftw.forget_wisdom()
-        none = fftw.export_wisdom()
-        CpuRowFFT(96, np.complex128)
-        assert entries(fftw.export_wisdom().hex()) > entries(none.hex())
-        fftw.import_wisdom(none)
-        assert entries(fftw.export_wisdom().hex()) == entries(none.hex())
-    finally:
-        fftw.import_wisdom(kept)
+    running = [
+        subprocess.Popen([sys.executable, "-c", TRANSFORMS], env=environment, stdout=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    found = {process.communicate()[0] for process in running}
+    assert len(found) == 1
+    assert [process.returncode for process in running] == [0, 0, 0]

@@ -24,8 +24,7 @@ class CpuRowFFT:
         self._flags = () if n * self._dtype.itemsize % 64 == 0 else ("FFTW_UNALIGNED",)
         self._of_thread = threading.local()
         if fftw.pyfftw:
-            with fftw.planning():
-                self._make_plans()
+            self._plans()
 
     def forward(self, rows) -> None:
         self._run(rows, 0)
@@ -49,8 +48,8 @@ class CpuRowFFT:
 
     def _plans(self) -> tuple:
         if not hasattr(self._of_thread, "plans"):
-            with fftw.lock:
-                self._of_thread.plans = self._make_plans()
+            problem = f"row {self._n} {self._dtype} threads {self._threads}"
+            self._of_thread.plans = fftw.planned(problem, self._make_plans)
         return self._of_thread.plans
 
 
@@ -63,13 +62,19 @@ class CpuFFT(NamedTuple):
 
 def real_fft(shape, dtype, axes: tuple[int, ...], threads: int) -> CpuFFT:
     """Transforms of real fields with all threads, along all axes or some, the last among them."""
+    shape = tuple(map(int, shape))
     axes = tuple(axis for axis in axes if shape[axis] > 1 or axis == 2)
     if fftw.pyfftw:
         half, kind = (*shape[:-1], shape[-1] // 2 + 1), np.result_type(dtype, np.complex64)
-        with fftw.planning():
+
+        def make() -> tuple:
             real, spectrum = fftw.aligned(shape, dtype), fftw.aligned(half, kind)
-            there = fftw.plan(real, spectrum, fftw.SIGNS[0], axes, threads)
-            back = fftw.plan(spectrum, real, fftw.SIGNS[1], axes, threads, "FFTW_DESTROY_INPUT")
+            return (
+                fftw.plan(real, spectrum, fftw.SIGNS[0], axes, threads),
+                fftw.plan(spectrum, real, fftw.SIGNS[1], axes, threads, "FFTW_DESTROY_INPUT"),
+            )
+
+        there, back = fftw.planned(f"real {shape} {np.dtype(dtype)} axes {axes} threads {threads}", make)
         return CpuFFT(lambda *arrays: fftw.execute(there, *arrays), lambda *a: fftw.execute(back, *a))
     sizes = [shape[axis] for axis in axes]
 
@@ -84,10 +89,14 @@ def real_fft(shape, dtype, axes: tuple[int, ...], threads: int) -> CpuFFT:
 
 def axis_fft(shape, dtype, axis: int, threads: int) -> CpuFFT:
     """In-place complex transforms along one axis of a 3-D array, with all threads."""
+    shape = tuple(map(int, shape))
     if fftw.pyfftw:
-        with fftw.planning():
+
+        def make() -> tuple:
             array = fftw.aligned(shape, dtype)
-            there, back = (fftw.plan(array, array, sign, (axis,), threads) for sign in fftw.SIGNS)
+            return tuple(fftw.plan(array, array, sign, (axis,), threads) for sign in fftw.SIGNS)
+
+        there, back = fftw.planned(f"axis {axis} of {shape} {np.dtype(dtype)} threads {threads}", make)
         return CpuFFT(lambda a: fftw.execute(there, a, a), lambda a: fftw.execute(back, a, a))
 
     def forward(array) -> None:

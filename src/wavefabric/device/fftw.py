@@ -1,19 +1,21 @@
 """FFTW plans whose choice (*wisdom*) survives the process, so that a resumed run is bit-identical.
 
 Planning by measurement is 1.5 times faster in use than by estimate, but may choose differently each time.
+What FFTW learns of one problem it also uses for others, and of two answers it may find either. So each
+problem has wisdom of its own, and the planner knows nothing else while it plans that one: the same plans
+result in every process, whatever was planned before.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
+import json
 import os
-import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -33,16 +35,14 @@ pyfftw: Any = None
 with contextlib.suppress(ImportError):  # FFTW is GPL: an extra. scipy.fft serves without it.
     import pyfftw
 
-#: Held while plans are made, which FFTW does for one thread at a time.
-lock = threading.Lock()
+_Plans = TypeVar("_Plans")
+#: Wisdom of one problem: FFTW's text for double, single and long double precision.
+_Wisdom = tuple[str, str, str]
+_NONE: _Wisdom = ("", "", "")
 #: Directions of a plan: forward, backward.
 SIGNS = ("FFTW_FORWARD", "FFTW_BACKWARD")
-#: What reading damaged wisdom raises.
-_UNREADABLE = (ValueError, pickle.UnpicklingError, EOFError)
-#: Stands for wisdom that came from a checkpoint: what is stored is not looked at any more.
-_FIXED = (-1, -1)
-_stored: tuple[int, int] | None = None  # time and size of the stored wisdom that this process has
-_size: int | None = None  # of the wisdom after the last planning; exporting it takes milliseconds
+_lock = threading.Lock()  # FFTW plans for one thread at a time
+_known: dict[str, _Wisdom] = {}  # of the problems that this process has planned or read from a checkpoint
 
 
 def library() -> str:
@@ -54,68 +54,61 @@ def library() -> str:
     return f"pyfftw {pyfftw.__version__} ({pyfftw.fftw_version})"
 
 
-def _wisdom_file() -> Path:
+def _folder() -> Path:
     machine = hashlib.sha256(f"{cpu_model()}|{library()}".encode()).hexdigest()[:16]
-    return cache_directory() / f"fftw-{machine}.wisdom"
+    return cache_directory() / f"fftw-{machine}"
+
+
+def _file(problem: str) -> Path:
+    return _folder() / f"{hashlib.sha256(problem.encode()).hexdigest()[:16]}.json"
 
 
 def wisdom_state() -> str:
     """One line on the stored wisdom, for ``wavefabric info``."""
     if pyfftw is None:
         return "none (pyfftw is not installed)"
-    file = _wisdom_file()
-    return f"{file.stat().st_size} bytes in {file}" if file.exists() else "none stored yet"
+    stored = len(list(_folder().glob("*.json")))
+    return f"for {stored} kinds of transforms in {_folder()}" if stored else "none stored yet"
 
 
 def export_wisdom() -> bytes:
-    """The wisdom of this process, to travel in a checkpoint (empty without pyfftw)."""
-    return pickle.dumps(pyfftw.export_wisdom()) if pyfftw else b""
+    """The wisdom of what this process has planned, to travel in a checkpoint (empty without pyfftw)."""
+    return json.dumps(_known).encode() if pyfftw else b""
 
 
 def import_wisdom(stored: bytes) -> None:
-    """Take wisdom from `export_wisdom`. It wins over what the disk cache holds."""
-    global _size, _stored
+    """Take wisdom from `export_wisdom`. It wins over what this process and the disk cache hold."""
     if pyfftw and stored:
-        with lock:
-            try:
-                wisdom = _wisdom_tuple(stored)
-            except _UNREADABLE:
-                raise InputError("checkpoint: FFTW wisdom cannot be read; remove it to start anew") from None
-            pyfftw.forget_wisdom()
-            pyfftw.import_wisdom(wisdom)
-            _size, _stored = None, _FIXED
+        try:
+            wisdom = {str(problem): _checked(texts) for problem, texts in json.loads(stored).items()}
+        except (ValueError, AttributeError):
+            raise InputError("checkpoint: FFTW wisdom cannot be read; remove it to start anew") from None
+        with _lock:
+            _known.update(wisdom)
 
 
-class _BytesOnly(pickle.Unpickler):
-    """Unpickles tuples of bytes and nothing else: a checkpoint must not be able to run code."""
-
-    def find_class(self, module, name):
-        raise pickle.UnpicklingError(f"{module}.{name} is not allowed here")
-
-
-def _wisdom_tuple(stored: bytes) -> tuple[bytes, ...]:
-    wisdom = _BytesOnly(io.BytesIO(stored)).load()
-    if type(wisdom) is not tuple or [type(part) for part in wisdom] != [bytes] * 3:  # for each precision
-        raise ValueError("not FFTW wisdom")
-    return wisdom
+def _checked(texts: Any) -> _Wisdom:
+    match texts:
+        case [str() as double, str() as single, str() as longer]:
+            return double, single, longer
+    raise ValueError("not FFTW wisdom")
 
 
-def _load() -> None:
-    """Take the stored wisdom, again if another process has added to it."""
-    global _size, _stored
-    if _stored == _FIXED:
-        return
-    with contextlib.suppress(OSError, *_UNREADABLE):
-        file = _wisdom_file()
-        stamp = _stamp(file)
-        if stamp != _stored:
-            _stored, _size = stamp, None
-            pyfftw.import_wisdom(_wisdom_tuple(file.read_bytes()))
+def _read(problem: str) -> _Wisdom:
+    """What is stored of a problem; nothing if that cannot be read."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        stored = json.loads(_file(problem).read_text("ascii"))
+        if stored.get("problem") == problem:
+            return _checked(stored.get("wisdom"))
+    return _NONE
 
 
-def _stamp(file: Path) -> tuple[int, int]:
-    facts = file.stat()
-    return facts.st_mtime_ns, facts.st_size
+def _write(problem: str, wisdom: _Wisdom) -> None:
+    with contextlib.suppress(OSError):  # No cache folder: slower next time, not wrong.
+        file = _file(problem)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as partial:
+            partial.write_text(json.dumps({"problem": problem, "wisdom": wisdom}), "ascii")
 
 
 @contextlib.contextmanager
@@ -125,59 +118,56 @@ def _alone() -> Iterator[None]:
         with contextlib.suppress(ImportError, OSError):
             import fcntl
 
-            path = _wisdom_file().with_suffix(".lock")
+            path = _folder() / "lock"
             path.parent.mkdir(parents=True, exist_ok=True)
             fcntl.flock(stack.enter_context(open(path, "w")), fcntl.LOCK_EX)
         yield
 
 
-def _store() -> None:
-    global _stored
-    file = _wisdom_file()
-    with contextlib.suppress(OSError):  # No cache folder: slower next time, not wrong.
-        file.parent.mkdir(parents=True, exist_ok=True)
-        wisdom = pyfftw.export_wisdom()
-        if _stored == _FIXED and file.exists():
-            # A process with the wisdom of a checkpoint knows less than what is stored. Without that others
-            # would plan anew, and round otherwise.
-            with contextlib.suppress(*_UNREADABLE):
-                kept = _wisdom_tuple(file.read_bytes())
-                wisdom = tuple(_joined(old, new) for old, new in zip(kept, wisdom, strict=True))
-        with replacing(file) as partial:
-            partial.write_bytes(pickle.dumps(wisdom))
-        if _stored != _FIXED:
-            _stored = _stamp(file)
+def planned(problem: str, make: Callable[[], _Plans]) -> _Plans:
+    """What ``make()`` plans, with the wisdom of ``problem`` alone.
+
+    ``problem`` names all that the plans depend on. Where it is new, plans are measured and their wisdom
+    stored. ``make`` may run more than once; the last of its results is given back.
+    """
+    with _lock:
+        if problem in _known:
+            plans, _known[problem] = _with_wisdom(_known[problem], make)
+            return plans
+        with _alone():
+            stored = _read(problem)
+            plans, _known[problem] = _with_wisdom(stored, make)
+            if _known[problem] != stored:
+                _write(problem, _known[problem])
+        return plans
 
 
-def _joined(old: bytes, new: bytes) -> bytes:
-    """Wisdom of both; for the same problem, named by the last four numbers of a line, the old."""
-    old_lines, new_lines = old.strip().splitlines(), new.strip().splitlines()
-    if len(old_lines) < 2 or len(new_lines) < 2 or old_lines[0] != new_lines[0]:
-        return old if len(old_lines) > 1 else new
-    known = {tuple(line.rstrip(b")").split()[-4:]) for line in old_lines[1:-1]}
-    more = [line for line in new_lines[1:-1] if tuple(line.rstrip(b")").split()[-4:]) not in known]
-    return b"\n".join([*old_lines[:-1], *more, old_lines[-1]]) + b"\n"
+def _with_wisdom(wisdom: _Wisdom, make: Callable[[], _Plans], rounds: int = 4) -> tuple[_Plans, _Wisdom]:
+    """Plans that wisdom alone determines, and that wisdom: what measuring adds is planned with once more."""
+    pyfftw.forget_wisdom()
+    if any(wisdom):
+        pyfftw.import_wisdom(tuple(text.encode() for text in wisdom))
+    plans, learnt = make(), _learnt()
+    if learnt == wisdom or not rounds:
+        return plans, learnt
+    return _with_wisdom(learnt, make, rounds - 1)
 
 
-@contextlib.contextmanager
-def planning() -> Iterator[None]:
-    """Hold the planner, with the stored wisdom loaded; store what was learnt inside."""
-    global _size
-    with lock, _alone():
-        _load()
-        before, _size = _size if _size is not None else _wisdom_size(), None
-        yield
-        _size = _wisdom_size()
-        if _size != before:
-            _store()
+def _learnt() -> _Wisdom:
+    """The planner's wisdom; FFTW writes lines in any order, here they are sorted."""
+    double, single, longer = (_sorted(text.decode("ascii")) for text in pyfftw.export_wisdom())
+    return double, single, longer
 
 
-def _wisdom_size() -> int:
-    return sum(map(len, pyfftw.export_wisdom()))  # It only grows; its lines come in any order.
+def _sorted(text: str) -> str:
+    if not text.strip():
+        return ""
+    head, *entries, end = text.strip().splitlines()
+    return "\n".join([head, *sorted(entries), end]) + "\n"
 
 
 def plan(source, target, sign: str, axes: tuple[int, ...], threads: int, *flags: str):
-    """A measured plan of such arrays; hold `planning`, or `lock` where that has been done before."""
+    """A measured plan of such arrays, inside `planned`."""
     measured = ("FFTW_MEASURE", *flags)
     return pyfftw.FFTW(source, target, axes=axes, direction=sign, flags=measured, threads=threads)
 

@@ -94,6 +94,17 @@ class _Library:
         return plan
 
 
+class _Plans:
+    """Plans of one library, by address; destroyed with this object."""
+
+    def __init__(self, library: _Library, addresses: tuple[int, ...]):
+        self._destroy, self.addresses = library.function("destroy_plan"), addresses
+
+    def __del__(self):
+        for address in self.addresses:
+            self._destroy(ctypes.c_void_p(address))
+
+
 @lru_cache
 def _libraries(letter: str) -> _Library | None:
     """The libfftw3 of a precision that pyfftw has loaded."""
@@ -140,7 +151,7 @@ class AxisTransforms:
     def __init__(self, shape: tuple[int, int, int], dtype):
         library = _libraries(_letter(dtype))
         assert library is not None, "ask available() first"
-        nz, ny, nx = shape
+        nz, ny, nx = shape = int(shape[0]), int(shape[1]), int(shape[2])
         half = nx // 2 + 1
         real, complex_ = np.dtype(dtype), np.result_type(dtype, np.complex64)
         self.batch = _largest_divisor(ny, 16, _ROW_BYTES, nx * real.itemsize)
@@ -160,19 +171,24 @@ class AxisTransforms:
         column = fftw.aligned((nz, wide), complex_)
         along, across = (half, 1), (wide, 1)
         forward, backward = (ctypes.c_int(sign) for sign in (-1, 1))
-        with fftw.planning():
+
+        def make() -> _Plans:
             library.one_thread()
-            self._plans = (
-                plan("dft_r2c", nx, batch, x, (1, nx), k, (1, half), flags(_PATIENT, *rows)),
-                plan("dft_c2r", nx, batch, k, (1, half), x, (1, nx), flags(_PATIENT | _DESTROY, *rows)),
-                plan("dft", ny, half, plane, along, plane, along, forward, in_plane),
-                plan("dft", ny, half, plane, along, plane, along, backward, in_plane),
-                plan("dft", ny, half, plane, along, other, along, backward, in_plane),
-                plan("dft", nz, wide, column, across, column, across, forward, in_slab),
-                plan("dft", nz, wide, column, across, column, across, backward, in_slab),
+            return _Plans(
+                library,
+                (
+                    plan("dft_r2c", nx, batch, x, (1, nx), k, (1, half), flags(_PATIENT, *rows)),
+                    plan("dft_c2r", nx, batch, k, (1, half), x, (1, nx), flags(_PATIENT | _DESTROY, *rows)),
+                    plan("dft", ny, half, plane, along, plane, along, forward, in_plane),
+                    plan("dft", ny, half, plane, along, plane, along, backward, in_plane),
+                    plan("dft", ny, half, plane, along, other, along, backward, in_plane),
+                    plan("dft", nz, wide, column, across, column, across, forward, in_slab),
+                    plan("dft", nz, wide, column, across, column, across, backward, in_slab),
+                ),
             )
+
+        self._plans = fftw.planned(f"axes of {shape} {real}", make)
         self._calls = [library.address(f"execute_{name}") for name in ("dft_r2c", "dft_c2r", "dft")]
-        self._destroy = library.function("destroy_plan")
 
     def addresses(self) -> np.ndarray:
         """What kernels take: addresses of r2c, c2r and c2c, then of the plans.
@@ -181,8 +197,4 @@ class AxisTransforms:
         place, 7 back into another; 8 a slab (Nz, slab, H) along z in place, 9 back. Backward is unscaled; 4
         spoils its input.
         """
-        return np.array([*self._calls, *self._plans], np.uintp)
-
-    def __del__(self):
-        for plan in getattr(self, "_plans", ()):
-            self._destroy(ctypes.c_void_p(plan))
+        return np.array([*self._calls, *self._plans.addresses], np.uintp)
