@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.fft
 
 from wavefabric.acoustics.check.rules import PYTHON_NAMES
 from wavefabric.acoustics.problem import Problem
@@ -114,7 +113,9 @@ def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[
     samples, points = signal.shape
     if 1 / (2 * dt) <= limit:
         return np.zeros(1), np.zeros(1)
-    length: int = scipy.fft.next_fast_len(max(256, (2 if ends else 4) * samples), real=True)  # type: ignore[assignment]
+    import scipy.fft  # late: building a problem should not pay for it
+
+    length = int(scipy.fft.next_fast_len(max(256, (2 if ends else 4) * samples), real=True))
     if points * length > _MOST and points > 1:
         strength = np.einsum("ij,ij->j", signal, signal)
         most = max(1, _MOST // length)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
@@ -227,12 +228,16 @@ def _check_global(shape: Triple, grid: Triple, ranks: int) -> None:
         )
 
 
+def _triple(values: Iterable[int]) -> Triple:
+    x, y, z = values
+    return x, y, z
+
+
 def _global_subdomains(shape: Triple, grid: Triple) -> list[Subdomain]:
     space, _, _, spectral = boxes(shape, grid)
     subdomains = []
     for box, spectrum in zip(space, spectral, strict=True):
-        first: Triple = tuple(start for start, _ in box)  # type: ignore[assignment]
-        size: Triple = tuple(b - a for a, b in box)  # type: ignore[assignment]
+        first, size = _triple(start for start, _ in box), _triple(b - a for a, b in box)
         subdomains.append(Subdomain(shape, first, size, first, size, shape, spectrum))
     return subdomains
 
@@ -287,8 +292,8 @@ def _local_subdomains(shape: Triple, grid: Triple, overlap: int) -> list[Subdoma
     subdomains = []
     for block in itertools.product(*axes):
         start, owned, over = zip(*block, strict=True)
-        first: Triple = tuple(s - o for s, o in zip(start, over, strict=True))  # type: ignore[assignment]
-        size: Triple = tuple(n + 2 * o for n, o in zip(owned, over, strict=True))  # type: ignore[assignment]
+        first = _triple(s - o for s, o in zip(start, over, strict=True))
+        size = _triple(n + 2 * o for n, o in zip(owned, over, strict=True))
         alone = Subdomain.whole(size)
         subdomains.append(replace(alone, shape=shape, first=first, owned_first=start, owned_size=owned))
     return subdomains

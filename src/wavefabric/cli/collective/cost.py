@@ -162,8 +162,8 @@ def _expanded(
 
 def _usable(name: str, options: AlgorithmOptions) -> AlgorithmOptions:
     """Options that an algorithm has a use for; the others are meant for those that it is compared with."""
-    unused = {option: None for option in _SPECIAL if option not in ALGORITHMS[name].options}
-    return replace(options, **unused)  # type: ignore[arg-type]
+    unused: dict[str, Any] = {o: None for o in _SPECIAL if o not in ALGORITHMS[name].options}
+    return replace(options, **unused)
 
 
 def _numbered(own: AlgorithmOptions, name: str, word: str, number: str | None) -> AlgorithmOptions:
@@ -174,7 +174,8 @@ def _numbered(own: AlgorithmOptions, name: str, word: str, number: str | None) -
     if takes is None or not (number.isascii() and number.isdigit() and len(number) < 7):
         allowed = "a radix or pieces" if takes else f"no number, {name} has no radix and no pieces"
         raise InputError(f"--algorithms: {word} given; allowed: {allowed} behind the colon")
-    return replace(own, **{takes: int(number)})  # type: ignore[arg-type]
+    chosen: dict[str, Any] = {takes: int(number)}
+    return replace(own, **chosen)
 
 
 def _costed(each: Costed, setting: FabricSetting, sizes: list[int], asked: CostOptions) -> Costed:

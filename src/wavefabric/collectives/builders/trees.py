@@ -6,8 +6,6 @@ Two at once: Sanders, Speck & Träff 2009, doi:10.1016/j.parco.2009.09.001.
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components, dijkstra
 
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.builders.transfers import assemble, transfers
@@ -147,6 +145,9 @@ def _two_colours(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> np.ndarr
         same = np.flatnonzero(np.diff(end[order]) == 0)
         pairs.append((order[same], order[same + 1]))
     first, second = np.concatenate(pairs, axis=1)
+    from scipy.sparse import csr_array  # late: most schedules need no SciPy
+    from scipy.sparse.csgraph import connected_components, dijkstra
+
     differ = csr_array((np.ones(first.size), (first, second)), (tree.size, tree.size))
     starts = np.unique(connected_components(differ, directed=False)[1], return_index=True)[1]
     steps = dijkstra(differ, directed=False, indices=starts, unweighted=True, min_only=True)

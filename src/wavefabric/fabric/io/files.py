@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical import families
@@ -211,6 +209,9 @@ def _links(
 def check_connected(fabric: Fabric) -> None:
     """Refuse a fabric on which data cannot get from some GPU to another over whatever nodes."""
     w, nodes, first = wires(fabric), fabric.ranks + len(fabric.switches), fabric.gpus[0]
+    from scipy.sparse import csr_array  # late: most fabrics need no SciPy
+    from scipy.sparse.csgraph import breadth_first_order
+
     graph = csr_array((np.ones(w.source.size), (w.source, w.target)), shape=(nodes, nodes))
     back, forth = (set(breadth_first_order(g, 0)[0].tolist()) for g in (graph.T.tocsr(), graph))
     for number, gpu in enumerate(fabric.gpus):
