@@ -115,7 +115,8 @@ def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[
         return np.zeros(1), np.zeros(1)
     import scipy.fft  # late: building a problem should not pay for it
 
-    length = int(scipy.fft.next_fast_len(max(256, (2 if ends else 4) * samples), real=True))
+    samples = max(256, (2 if ends else 4) * samples)
+    length: int = scipy.fft.next_fast_len(samples, real=True)  # type: ignore[assignment]  # typed as None
     if points * length > _MOST and points > 1:
         strength = np.einsum("ij,ij->j", signal, signal)
         most = max(1, _MOST // length)
