@@ -1,0 +1,47 @@
+"""Communication of a training iteration: which GPUs exchange how many bytes, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+#: What a call may be. ``messages`` are arbitrary transfers, listed one by one.
+COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "messages")
+#: Why there is communication. Those but the first two must end before the next layer can go on.
+PURPOSES = ("gradients", "parameters", "layer-to-layer", "tensor", "experts")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One collective operation in each of several disjoint groups of GPUs that call it together.
+
+    Parameters
+    ----------
+    collective : str
+        Of `COLLECTIVES`.
+    groups : tuple of tuple of int
+        Numbers of GPUs, from 0; groups of one size, except of ``messages``, where there is one group.
+    bytes : float
+        B. ``all-reduce``, ``reduce-scatter``, ``all-gather``: the whole array of a group. ``all-to-all``: what
+        each GPU sends, its own part included. ``messages``: of a message whose size is 1.
+    purpose : str
+        Of `PURPOSES`.
+    messages : tuple of (int, int, float)
+        Source and destination, GPUs, and size; of ``messages`` alone.
+    """
+
+    collective: str
+    groups: tuple[tuple[int, ...], ...]
+    bytes: float
+    purpose: str
+    messages: tuple[tuple[int, int, float], ...] = ()
+
+    @cached_property
+    def gpus(self) -> frozenset[int]:
+        """All GPUs that take part."""
+        return frozenset(gpu for group in self.groups for gpu in group)
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a later layer waits for it: layer-to-layer calls go before gradients (LUMORPH, appendix C)."""
+        return self.purpose not in ("gradients", "parameters")
