@@ -7,7 +7,7 @@ from functools import cached_property
 
 #: What a call may be. ``messages`` are arbitrary transfers, listed one by one.
 COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "messages")
-#: Why there is communication. Those but the first two must end before the next layer can go on.
+#: Why there is communication. Layers wait for all but the first.
 PURPOSES = ("gradients", "parameters", "layer-to-layer", "tensor", "experts")
 
 
@@ -22,8 +22,8 @@ class Call:
     groups : tuple of tuple of int
         Numbers of GPUs, from 0; groups of one size, except of ``messages``, where there is one group.
     bytes : float
-        B. ``all-reduce``, ``reduce-scatter``, ``all-gather``: the whole array of a group. ``all-to-all``: what
-        each GPU sends, its own part included. ``messages``: of a message whose size is 1.
+        B. ``all-reduce``, ``reduce-scatter``, ``all-gather``: the whole array of a group. ``all-to-all``:
+        what each GPU sends, its own part included. ``messages``: of a message whose size is 1.
     purpose : str
         Of `PURPOSES`.
     messages : tuple of (int, int, float)
@@ -43,5 +43,5 @@ class Call:
 
     @property
     def blocking(self) -> bool:
-        """Whether a later layer waits for it: layer-to-layer calls go before gradients (LUMORPH, appendix C)."""
-        return self.purpose not in ("gradients", "parameters")
+        """Whether a later layer waits for it; such calls go before gradients (LUMORPH, appendix C)."""
+        return self.purpose != "gradients"

@@ -141,7 +141,7 @@ class ModelGraph:
 
     @property
     def blocks(self) -> tuple[tuple[int, ...], ...]:
-        """Numbers of consecutive layers between which a pipeline may be cut; a layer without a block is one."""
+        """Numbers of layers between which a pipeline may be cut; a layer without a block is one."""
         found: list[list[int]] = []
         for number, layer in enumerate(self.layers):
             same = found and layer.block and self.layers[found[-1][0]].block == layer.block
@@ -161,7 +161,9 @@ def _check(layer: Layer, earlier: Iterable[str]) -> None:
             raise InputError(f"{where}.inputs: {show(name)} given; allowed: layers before it")
     for key, allowed in (("operator", OPERATORS), ("split", SPLITS)):
         if getattr(layer, key) not in allowed:
-            raise InputError(f"{where}.{key}: {show(getattr(layer, key))} given; allowed: {', '.join(allowed)}")
+            raise InputError(
+                f"{where}.{key}: {show(getattr(layer, key))} given; allowed: {', '.join(allowed)}"
+            )
     if not layer.output or any(n < 1 for n in layer.output):
         raise InputError(f"{where}.output: {show(layer.output)} given; allowed: whole numbers from 1")
     for key in ("flops", "parameters", "elements", "saved", "backward", "experts"):
