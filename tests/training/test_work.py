@@ -1,5 +1,7 @@
 """Work and memory of layers that are counted by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from wavefabric.errors import InputError
@@ -28,7 +30,7 @@ EXPERTS = Layer("experts", "matmul", parameters=400, flops=200, elements=30, sav
 
 
 def split(layer, how):
-    return Layer(**(vars(layer) | {"split": how}))
+    return replace(layer, split=how)
 
 
 def test_a_linear_layer():
@@ -61,21 +63,12 @@ def test_tables_are_read_where_the_samples_need_them():
     assert forward_work(TABLE, 500, 1, FP32).nbytes == 4 * (500 * 160 + 8000)
 
 
-@pytest.mark.parametrize(
-    ("gpus", "held", "factor", "read"),
-    [
-        (1, 400, 1, 300),  # 3 samples use 0.75 of the experts
-        (2, 200, 1, 200),
-        (8, 50, 1, 50),
-        (3, 150, 9 / 8, 150),  # three experts at most, of 8, with all samples of three GPUs
-        (16, 50, 2, 50),  # half of the GPUs have an expert, for two GPUs' samples
-    ],
-)
-def test_experts_are_divided(gpus, held, factor, read):
-    assert parameters_held(EXPERTS, 1, gpus) == pytest.approx(held)
-    work = forward_work(EXPERTS, 3, 1, FP32, gpus)
-    assert work.flops == pytest.approx(600 * factor)
-    assert work.nbytes == pytest.approx(4 * (90 * factor + read))
+@pytest.mark.parametrize(("gpus", "held", "read"), [(1, 400, 300), (2, 200, 200), (8, 50, 50)])
+def test_experts_are_divided(gpus, held, read):
+    # 3 samples use 0.75 of all experts; those of two GPUs, all.
+    assert parameters_held(EXPERTS, 1, gpus) == held
+    assert forward_work(EXPERTS, 3, 1, FP32, gpus) == ("matmul", 600, 4 * (90 + read))
+    assert backward_work(EXPERTS, 3, 1, FP32, gpus) == ("matmul", 1200, 4 * (180 + 2 * read))
     assert parameters_held(LINEAR, 1, gpus) == LINEAR.parameters
 
 
@@ -101,9 +94,25 @@ def test_memory_by_hand():
     held, saved = 20_200 + 200, (12_800 + 200) * 4 * 3
     assert need == MemoryNeed(2 * held, 2 * held, 12 * held, 2 * saved)
     assert need.total == 16 * held + 2 * saved
-    sharded = memory_bytes([LINEAR, NORM], 4, 3, 1, BF16, "adam", sharded=8)
-    assert (need + sharded).states == 12 * held * 9 / 8
-    assert (sharded.parameters, sharded.gradients) == (need.parameters, need.gradients)
+
+
+def test_sharded_states_and_the_layers_in_use():
+    layers = [LINEAR, NORM, replace(NORM, name="last")]
+    need = memory_bytes(layers, 4, 1, 1, BF16, "adam")
+    sharded = memory_bytes(layers, 4, 1, 1, BF16, "adam", sharded=4)
+    assert sharded.states == need.states / 4
+    assert sharded.parameters == 2 * (20_600 / 4 + 20_400 * 3 / 4) == sharded.gradients
+    assert (need + sharded).activations == 2 * need.activations
+
+
+def test_recomputed_activations():
+    # Two blocks keep their first layer's input for both microbatches; one block has its others once.
+    layers = [
+        replace(layer, name=f"{layer.name} {b}", block=b) for b in ("a", "b") for layer in (LINEAR, NORM)
+    ]
+    layers.append(replace(NORM, name="after"))
+    need = memory_bytes(layers, 3, 2, 1, FP32, "sgd", recompute=True)
+    assert need.activations == 4 * 3 * (2 * (2 * 12_800 + 200) + 200)
 
 
 def test_memory_of_tensor_and_expert_parallelism():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 from wavefabric.errors import InputError
 from wavefabric.training.graph import Layer
 from wavefabric.training.precision import Precision
-from wavefabric.training.work import optimizer_states, parameters_held, samples_factor
+from wavefabric.training.work import optimizer_states, parameters_held
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ def memory_bytes(
     *,
     sharded: int = 1,
     experts: int = 1,
+    recompute: bool = False,
 ) -> MemoryNeed:
     """What one GPU holds for some layers.
 
@@ -58,26 +60,40 @@ def memory_bytes(
     precision : Precision
     optimizer : str
     sharded : int
-        GPUs that divide the optimizer's states among them; gradients and parameters stay whole (ZeRO's
-        stage 1, arXiv:1910.02054).
+        GPUs that divide parameters, gradients and optimizer states among them (ZeRO's stage 3,
+        arXiv:1910.02054); the largest two layers are whole at a time, one used and the next gathered.
+    recompute : bool
+        Of each block only the input is kept, that is what its first layer saves, and one block's other
+        activations at a time; layers without a block keep theirs.
 
     Raises
     ------
     InputError
         For an optimizer that is unknown.
     """
-    states = (4 * optimizer_states(optimizer) + precision.master) / sharded
-    held = saved = 0.0
-    for layer in layers:
-        held += parameters_held(layer, tensor, experts)
-        divided = tensor if layer.split in ("row", "local") else 1
-        saved += layer.saved * samples_factor(layer, experts) / divided
+    layers = tuple(layers)
+    each = [parameters_held(layer, tensor, experts) for layer in layers]
+    states = 4 * optimizer_states(optimizer) + precision.master
+    held, whole = sum(each) / sharded, sum(sorted(each)[-2:]) * (1 - 1 / sharded)
     return MemoryNeed(
-        parameters=held * precision.parameter,
-        gradients=held * precision.gradient,
+        parameters=(held + whole) * precision.parameter,
+        gradients=(held + whole) * precision.gradient,
         states=held * states,
-        activations=saved * samples * in_flight * precision.activation,
+        activations=_kept(layers, in_flight, tensor, recompute) * samples * precision.activation,
     )
+
+
+def _kept(layers: tuple[Layer, ...], in_flight: int, tensor: int, recompute: bool) -> float:
+    """Elements of activations that are kept for one sample of each microbatch in flight."""
+    saved = [layer.saved / (tensor if layer.split in ("row", "local") else 1) for layer in layers]
+    if not recompute:
+        return sum(saved) * in_flight
+    kept = largest = 0.0
+    for _, members in groupby(range(len(layers)), key=lambda i: layers[i].block or i):
+        elements = [saved[i] for i in members]
+        kept += elements[0]
+        largest = max(largest, sum(elements[1:]))
+    return kept * in_flight + largest
 
 
 def check_memory(need: MemoryNeed, allowed: float, where: str = "memory") -> None:

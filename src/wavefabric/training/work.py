@@ -37,10 +37,10 @@ def forward_work(layer: Layer, samples: float, tensor: int, precision: Precision
         ``column`` and ``row`` are taken to be in equal parts those that are shared and those that are not.
     precision : Precision
     experts : int
-        GPUs among which the experts are divided, each with the samples of all of them that its experts get
-        (equal shares for all experts). The GPU with the most experts counts.
+        GPUs among which the experts are divided. Each is given from all of them the samples for its experts:
+        as many as its own, as all experts get equal shares.
     """
-    flops, elements = _flops_and_elements(layer, samples, tensor, experts)
+    flops, elements = _flops_and_elements(layer, samples, tensor)
     read = _parameters_read(layer, samples, tensor, experts)
     return Work(layer.operator, flops, elements * precision.activation + read * precision.parameter)
 
@@ -51,7 +51,7 @@ def backward_work(layer: Layer, samples: float, tensor: int, precision: Precisio
     FLOPs and activations are ``layer.backward`` times those of the forward pass; parameters are read, and
     gradients of the same ones written.
     """
-    flops, elements = _flops_and_elements(layer, samples, tensor, experts)
+    flops, elements = _flops_and_elements(layer, samples, tensor)
     read = _parameters_read(layer, samples, tensor, experts)
     nbytes = layer.backward * elements * precision.activation
     nbytes += read * (precision.parameter + precision.gradient)
@@ -83,23 +83,13 @@ def optimizer_states(optimizer: str) -> int:
 
 
 def parameters_held(layer: Layer, tensor: int, experts: int = 1) -> float:
-    """Parameters of a layer on the GPU that holds the most; arguments as of `forward_work`."""
+    """Parameters of a layer on one GPU; arguments as of `forward_work`."""
     divided = tensor if layer.split != "none" else 1
-    if layer.experts:
-        return layer.parameters / divided * -(-layer.experts // experts) / layer.experts
-    return layer.parameters / divided
+    return layer.parameters / divided / (experts if layer.experts else 1)
 
 
-def samples_factor(layer: Layer, experts: int) -> float:
-    """Samples that the GPU with the most experts works on, over its own; 1 for layers without experts."""
-    if not layer.experts:
-        return 1.0
-    return -(-layer.experts // experts) * experts / layer.experts
-
-
-def _flops_and_elements(layer: Layer, samples: float, tensor: int, experts: int) -> tuple[float, float]:
+def _flops_and_elements(layer: Layer, samples: float, tensor: int) -> tuple[float, float]:
     """FLOPs, and elements of activations read and written, of the forward pass on one GPU."""
-    samples *= samples_factor(layer, experts)
     shared = {"none": 0.0, "column": 0.5, "row": 0.5, "local": 1.0}[layer.split]
     divided = tensor if layer.split != "none" else 1
     return layer.flops * samples / divided, layer.elements * samples * (1 - shared + shared / tensor)
