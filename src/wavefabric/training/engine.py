@@ -20,9 +20,9 @@ from wavefabric.training.calls import Call
 from wavefabric.training.task_graph import TaskGraph
 
 #: Orders in which ready calls are executed. ``batched``: those that a later layer waits for first, then as
-#: many others of disjoint GPUs as there are. ``boundaries``: the same, but gradients wait for the next boundary of
-#: layers with layer-to-layer transfers, or the end of the backward pass. ``in-order``: one after the other as
-#: they became ready. ``end``: gradients one after the other when all layers are done.
+#: many others of disjoint GPUs as there are. ``boundaries``: the same, but gradients wait for the next
+#: boundary of layers with layer-to-layer transfers, or the end of the backward pass. ``in-order``: one after
+#: the other as they became ready. ``end``: gradients one after the other when all layers are done.
 POLICIES = ("batched", "boundaries", "in-order", "end")
 
 
