@@ -31,17 +31,18 @@ class Iteration:
 
     Attributes
     ----------
-    workload : Workload
     graph, timeline
         Tasks, and when each ran.
     free_seconds : float
         The same iteration with free communication, s.
+    workload : Workload or None
+        What it is an iteration of; None of tasks from elsewhere.
     """
 
-    workload: Workload
     graph: TaskGraph = field(repr=False)
     timeline: Timeline = field(repr=False)
     free_seconds: float
+    workload: Workload | None = None
 
     @property
     def seconds(self) -> float:
@@ -50,8 +51,8 @@ class Iteration:
 
     @property
     def samples_per_second(self) -> float:
-        """Throughput."""
-        return self.workload.strategy.batch / self.seconds
+        """Throughput; iterations a second of tasks from elsewhere."""
+        return (self.workload.strategy.batch if self.workload else 1) / self.seconds
 
     @property
     def exposed_seconds(self) -> float:
@@ -130,7 +131,13 @@ def simulate(workload: Workload, fabric: CallTimes, policy: str = "batched", mer
     InputError
         For an unknown policy, or more GPUs than the fabric has.
     """
-    graph = build_tasks(workload, merge)
+    return simulate_tasks(build_tasks(workload, merge), fabric, policy, workload)
+
+
+def simulate_tasks(
+    graph: TaskGraph, fabric: CallTimes, policy: str = "batched", workload: Workload | None = None
+) -> Iteration:
+    """Simulate tasks from elsewhere, such as a trace or a step of `wave_steps`."""
     timeline = run(graph, fabric, policy)
     free = timeline if isinstance(fabric, FreeCommunication) else run(graph, FreeCommunication(), policy)
-    return Iteration(workload, graph, timeline, free.seconds)
+    return Iteration(graph, timeline, free.seconds, workload)
