@@ -140,13 +140,20 @@ def _calls_table(found: dict[str, dict[str, Any]]) -> Table:
     return table(headings, rows)
 
 
+def _bound_by(iteration: Iteration) -> str:
+    """What takes most of the critical path, and its share, in few words."""
+    what, seconds = next(iter(iteration.critical_seconds.items()), ("nothing", 0.0))
+    share = seconds / iteration.seconds if iteration.seconds else 0.0
+    return f"{'computation' if what == 'compute' else what}, {share:.0%}"
+
+
 def show_comparison(cases: list[Case], title: str) -> None:
     """Print a table of cases, the fastest of each number of GPUs in bold."""
     from rich.text import Text
 
     headings = (
         "GPUs", "|fabric", "|collective", "iteration", "samples/s", "a GPU", "exposed", "x ring", "x free",
-        "<bound by",
+        "|bound by",
     )  # fmt: skip
     made = table(headings, title=title)
     for place, case in enumerate(cases):
@@ -164,7 +171,7 @@ def show_comparison(cases: list[Case], title: str) -> None:
             _time(case.iteration.exposed_seconds),
             f"{case.ratio_to_ring:.3f}",
             f"{case.ratio_to_free:.3f}",
-            case.iteration.bound_by.replace(" of the critical path", ""),
+            _bound_by(case.iteration),
         )
         style = "bold" if best and len(real) > 1 else ""
         last = place + 1 == len(cases) or cases[place + 1].gpus != case.gpus
