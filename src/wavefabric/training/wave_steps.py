@@ -1,6 +1,8 @@
 """One time step of our own simulations as tasks, so that their exchanges can be tried on any fabric.
 
-Computation is counted in fields that a step reads or writes, as measured on an H200 (docs/performance.md).
+Computation takes as long as reading or writing so many fields at the rate of a copy. The numbers of fields
+are those measured on one H200 (docs/performance.md): 15.9 ms for 30 rows of 2²¹ samples, 10.3 and 15.5 ms for
+512³ points.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ from wavefabric.training.calls import Call
 from wavefabric.training.device_model import DeviceModel
 from wavefabric.training.task_graph import TaskGraph
 
-#: Fields read or written by two transforms and the transfer function; by sums of powers; by an update.
+#: Share of the memory bandwidth that a copy reaches.
+_COPY = 0.875
+#: Fields of two transforms and the transfer function; of sums of powers; of an update.
 _LINEAR, _SUMS, _UPDATE = 14.2, 2.0, 4.0
-#: Fields moved by a time step in homogeneous lossless and in heterogeneous absorbing nonlinear media, and its
-#: transforms.
-_MOVED = {False: (52.0, 10), True: (78.0, 14)}
+#: Fields, and transforms, of a time step in homogeneous lossless and heterogeneous absorbing nonlinear media.
+_MOVED = {False: (80.0, 10), True: (121.0, 14)}
 
 
 def fibre_step(
@@ -124,7 +127,7 @@ class _Step:
         self.graph.program.append([])
 
     def compute(self, name: str, nbytes: float, waits: Iterable[int] = ()) -> int:
-        seconds = self._device.seconds("elementwise", 0.0, nbytes, "fp32")
+        seconds = nbytes / (self._device.bandwidth * _COPY)
         task = self.graph.compute("forward", name, 0, seconds, list(waits), -1)
         self.graph.program[0].append(task)
         return task
