@@ -79,18 +79,29 @@ def _lines(above: Axes, below: Axes, series: dict[tuple[str, str], list[Case]]) 
 
 def _dress(above: Axes, below: Axes, cases: Sequence[Case], title: str) -> None:
     """Scales, ticks, titles and the legend."""
+    from matplotlib.ticker import FuncFormatter
+
     counts = sorted({case.gpus for case in cases})
     for axes in (above, below):
         axes.set_xscale("log", base=2)
         axes.set_xticks(counts, [str(count) for count in counts])
         axes.minorticks_off()
     above.set_yscale("log")
+    above.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _rate(value)))
     above.tick_params(labelbottom=False)
     labels = list(dict.fromkeys(case.label for case in cases))
-    above.set_title(f"{title}\n" if len(labels) > 1 else f"{title}\n{labels[0]}")
-    unit = "samples/s" if cases[0].iteration.workload else "iterations/s"
-    above.set_ylabel(f"throughput ({unit})")
+    above.set_title(title if len(labels) > 1 else f"{title}; {labels[0]}")
+    above.set_ylabel("samples/s" if cases[0].iteration.workload else "iterations/s")
+    above.legend(loc="upper left", ncols=1 + (len(above.get_lines()) > 9))
     below.axhline(1.0, color=INK, linewidth=0.8, zorder=1)
     below.set_ylim(bottom=0)
-    below.set(xlabel="GPUs", ylabel="ratio to rings on\nan ideal switch")
-    above.figure.legend(*above.get_legend_handles_labels(), loc="outside right upper")
+    below.set(xlabel="GPUs", ylabel="ratio to rings on an ideal switch")
+    above.figure.align_ylabels([above, below])  # type: ignore[union-attr]
+
+
+def _rate(value: float) -> str:
+    """A rate as a label: 100, 1 k, 10 k."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:g} {unit}"
+    return f"{value:g}"

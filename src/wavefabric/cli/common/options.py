@@ -219,7 +219,10 @@ class _LazyGroup(typer.core.TyperGroup):
             command = self.commands[self.default]
             self.help, self._helping = command.help, True
             fill_in(command.params)
-        super().format_help(ctx, formatter)
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._helping = False
 
 
 def lazy_group(app: typer.Typer, name: str, help: str, default: str | None = None) -> None:

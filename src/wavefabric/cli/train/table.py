@@ -9,10 +9,10 @@ from rich.table import Table
 
 from wavefabric.cli.common.show import console, pairs_table, rate_text, table
 from wavefabric.cli.train.words import bytes_words, three_digits
+from wavefabric.cli.train.work import largest_need
 from wavefabric.training.compare import Case
 from wavefabric.training.fabrics import gpu_bandwidth
 from wavefabric.training.simulate import Iteration
-from wavefabric.training.strategy_memory import largest_memory
 from wavefabric.training.tasks import Workload
 from wavefabric.units import time_words
 
@@ -63,7 +63,7 @@ def facts(case: Case) -> dict[str, Any]:
 
 
 def _workload_facts(workload: Workload) -> dict[str, Any]:
-    strategy, need = workload.strategy, largest_memory(workload)
+    strategy, need = workload.strategy, largest_need(workload)
     layouts = {layout: None for layout in strategy.layouts}
     return {
         "batch": strategy.batch,
@@ -125,7 +125,7 @@ def _time(seconds: float) -> str:
 
 
 def _memory_words(workload: Workload, memory: float) -> str:
-    need = largest_memory(workload)
+    need = largest_need(workload)
     parts = ", ".join(f"{name} {value / 1e9:.3g}" for name, value in vars(need).items() if value)
     return f"{need.total / 1e9:.3g} of {memory / 1e9:.3g} GB a GPU ({parts})"
 

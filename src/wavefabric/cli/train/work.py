@@ -10,11 +10,10 @@ from wavefabric.errors import InputError
 from wavefabric.training.device_file import load_device
 from wavefabric.training.engine import CallTimes
 from wavefabric.training.graph import ModelGraph
-from wavefabric.training.memory import check_memory
+from wavefabric.training.memory import MemoryNeed, check_memory, strategy_needs
 from wavefabric.training.models import load_model
 from wavefabric.training.precision import PRECISIONS
 from wavefabric.training.strategy import Strategy, check_strategy
-from wavefabric.training.strategy_memory import largest_memory
 from wavefabric.training.strategy_text import parse_strategy
 from wavefabric.training.tasks import Workload
 from wavefabric.units import quantity
@@ -74,7 +73,7 @@ class Work:
         if gpus not in self._known:
             precision = PRECISIONS[self.asked.precision]
             workload = Workload(self.model, self._strategy(gpus), self.device, precision)
-            check_memory(largest_memory(workload), self.memory)
+            check_memory(largest_need(workload), self.memory)
             self._known[gpus] = workload
         return self._known[gpus]
 
@@ -89,6 +88,11 @@ class Work:
             return strategy
         text = asked.strategy if parts is None else f"{asked.strategy},microbatches:{parts}"
         return parse_strategy(text, self.model, gpus, batch=total)
+
+
+def largest_need(workload: Workload) -> MemoryNeed:
+    """What a GPU holds of the pipeline stage that needs most."""
+    return max(strategy_needs(workload), key=lambda need: need.total)
 
 
 def is_file(strategy: str) -> bool:
