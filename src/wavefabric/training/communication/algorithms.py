@@ -115,9 +115,10 @@ def recipes(choice: str, collective: str, ranks: int, photonic: bool) -> tuple[R
         recursive halving and doubling. An all-to-all is Bruck's on a photonic fabric (LUMORPH, appendix C)
         and the fastest of Bruck's, one pair after the other, and all pairs at once on an electrical one,
         unless the choice is ``bruck``, ``direct`` or ``auto``. Messages: LUMORPH's algorithm 3 on a photonic
-        fabric, all at once on an electrical one. Where a prime factor of the GPUs exceeds a recursive algorithm's
-        radix, the smallest radix that fits is taken, up to `MOST_RADIX`; beyond that, and for groups that an
-        algorithm refuses otherwise, a ring; for groups too large for that, trees and Bruck's algorithm.
+        fabric, all at once on an electrical one. Where a prime factor of the GPUs exceeds the radix of a
+        recursive algorithm, the smallest radix that fits is taken, up to `MOST_RADIX`; beyond that, and for
+        groups that an algorithm refuses otherwise, a ring; for groups too large for a ring, the first that
+        can of trees, Bruck's algorithm and one pair after the other.
 
     Raises
     ------
@@ -185,7 +186,7 @@ def _tree(pieces: int) -> Recipe:
     return Recipe("double-tree", (("pieces", pieces),) if pieces > 1 else ())
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def built(recipe: Recipe, collective: str, ranks: int) -> Built:
     """The schedule of one group, proved (`wavefabric.collectives.verify`), all chunks of the same size."""
     options: dict[str, Any] = dict(recipe.options)
@@ -207,7 +208,7 @@ def built_messages(
     rank = {gpu: r for r, gpu in enumerate(group)}
     for src, dst, _ in messages:
         if src not in rank or dst not in rank:
-            raise InputError(f"messages: {src} to {dst} given; allowed: GPUs of the group")
+            raise InputError(f"messages: {src} to {dst} given; allowed: GPUs of the call")
     moving = [(rank[src], rank[dst], size) for src, dst, size in messages if size > 0 and src != dst]
     counts, scale = _whole_sizes([size for _, _, size in moving])
     wanted = [(src, dst, count) for (src, dst, _), count in zip(moving, counts, strict=True)]

@@ -11,6 +11,9 @@ from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
 from wavefabric.errors import InputError
 
+#: Bits to which the sizes of several schedules are kept in one, and of all elements of a GPU.
+_STEP_BITS, _MOST_BITS = 40, 62
+
 #: A schedule, and the GPU of each of its ranks.
 Part = tuple[Schedule, Sequence[int]]
 
@@ -175,3 +178,13 @@ class _Masks(dict):
         mask = sum(1 << gpu for rank, gpu in enumerate(self.gpus) if origins >> rank & 1)
         self[origins] = mask
         return mask
+
+
+def common_unit(element_bytes: Sequence[float], schedules: Sequence[Schedule]) -> tuple[float, list[int]]:
+    """Bytes of an element of one schedule for all, and by what the elements of each are multiplied."""
+    largest = max(element_bytes)
+    if min(element_bytes) == largest:
+        return largest, [1] * len(element_bytes)
+    most = max(int(sizes.sum(axis=1).max(initial=1)) for s in schedules for sizes in s.sizes)
+    steps = 2 ** max(1, min(_STEP_BITS, _MOST_BITS - most.bit_length()))
+    return largest / steps, [max(1, round(size / largest * steps)) for size in element_bytes]
