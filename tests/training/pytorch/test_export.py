@@ -1,4 +1,4 @@
-"""Modules of PyTorch as layer graphs, where it is installed; nodes alone are tested in test_fx_nodes."""
+"""Modules of PyTorch as layer graphs, where it is installed; nodes alone are tested in test_nodes."""
 
 import sys
 from itertools import pairwise
@@ -7,7 +7,7 @@ import pytest
 
 from wavefabric.errors import InputError, MissingExtra
 from wavefabric.training.models import load_model
-from wavefabric.training.torch_export import from_torch
+from wavefabric.training.pytorch import from_torch
 
 
 def test_without_pytorch_the_extra_is_named(monkeypatch):

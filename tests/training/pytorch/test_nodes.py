@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.training.fx_nodes import GraphReader
+from wavefabric.training.pytorch.nodes import GraphReader
 
 
 class Weight:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from wavefabric.errors import InputError, MissingExtra
-from wavefabric.training.fx_nodes import GraphReader
 from wavefabric.training.graph import ModelGraph
+from wavefabric.training.pytorch.nodes import GraphReader
 
 
 def from_torch(
