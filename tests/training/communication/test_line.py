@@ -6,9 +6,7 @@ from hypothesis import strategies as st
 
 from wavefabric.training.communication.line import LEAST, MOST, Line, tangents
 
-LINES = st.lists(
-    st.builds(Line, st.floats(0, 1e-2), st.floats(1e-15, 1e-8)), min_size=1, max_size=6
-)
+LINES = st.lists(st.builds(Line, st.floats(0, 1e-2), st.floats(1e-15, 1e-8)), min_size=1, max_size=6)
 
 
 @settings(max_examples=100, deadline=None)

@@ -153,6 +153,8 @@ class Communication:
         nothing, and the slowest call says when all are over), on a photonic one lasers, photodiodes and
         waveguides, and a round takes as long as its slowest circuit. Where the circuits of a batch are so
         much in each other's way that one call after the other is faster, that is what the controller does.
+        Circuits are not proved to be the best: where waveguides are few, a call may be served sooner in a
+        batch than alone.
 
         A pattern (collective, groups, messages) is built, proved and costed once. Other sizes follow
         exactly, since neither rounds nor circuits depend on them: what bounds a round takes time in
@@ -326,7 +328,9 @@ class Communication:
         chosen = [t.recipes[t.best(call.bytes)] for call, t in zip(moving, times, strict=True)]
         starts = None
         if not at_once:
-            rounds = [self._built(c, r).schedule.rounds for c, r in zip(moving, chosen, strict=True)]
+            rounds = [
+                self._built(c, r).schedule.communication_rounds for c, r in zip(moving, chosen, strict=True)
+            ]
             starts = [sum(rounds[:number]) for number in range(len(moving))]
         return self._placed(moving, chosen, starts, conditions)
 
