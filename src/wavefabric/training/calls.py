@@ -45,3 +45,33 @@ class Call:
     def blocking(self) -> bool:
         """Whether a later layer waits for it; such calls go before gradients (LUMORPH, appendix C)."""
         return self.purpose != "gradients"
+
+
+class CallTable:
+    """Makes calls, the same object for equal ones: a fabric recognises what it has costed by identity."""
+
+    def __init__(self):
+        self._calls: dict[tuple, Call] = {}
+
+    def make(
+        self,
+        collective: str,
+        groups: tuple[tuple[int, ...], ...],
+        nbytes: float,
+        purpose: str,
+        messages: tuple[tuple[int, int, float], ...] = (),
+    ) -> Call:
+        """The call of these arguments, those of `Call`."""
+        # Groups and messages are kept by whoever makes them; a number is cheaper to hash than all of them.
+        key = collective, id(groups), nbytes, purpose, id(messages)
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = Call(collective, groups, nbytes, purpose, messages)
+        return call
+
+    def same(self, call: Call | None) -> Call | None:
+        """The object for calls equal to this one."""
+        if call is None:
+            return None
+        key = call.collective, id(call.groups), call.bytes, call.purpose, id(call.messages)
+        return self._calls.setdefault(key, call)
