@@ -12,7 +12,8 @@ from wavefabric.training.communication.algorithms import (
     CHOICES,
     Recipe,
     built,
-    built_messages,
+    complete,
+    complete_messages,
     parse_collective,
     recipes,
 )
@@ -27,7 +28,8 @@ KINDS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 def test_every_choice_serves_groups_of_any_size_with_chunks_alike(choice, photonic, collective):
     for ranks in (2, 3, 4, 7, 12, 17):
         for recipe in recipes(choice, collective, ranks, photonic):
-            group = built(recipe, collective, ranks)
+            built(recipe, collective, ranks)
+            group = complete(recipe, collective, ranks)
             sizes = np.concatenate([table.ravel() for table in group.schedule.sizes])
             assert len(set(sizes.tolist()) - {0}) == 1
             assert group.elements == group.schedule.sizes[0][0].sum()
@@ -103,7 +105,7 @@ def test_what_a_user_may_not_say(text, allowed):
 def test_messages_keep_their_sizes_and_are_proved(messages, lasers):
     group = (7, 3, 11, 0, 5)
     given = [(group[src], group[dst], size) for src, dst, size in messages]
-    made = built_messages(group, given, lasers)
+    made = complete_messages(group, given, lasers)
     verify(made.schedule)
     moving = [(src, dst, size) for src, dst, size in messages if size > 0 and src != dst]
     largest = max((size for _, _, size in moving), default=0.0)
@@ -115,11 +117,11 @@ def test_messages_keep_their_sizes_and_are_proved(messages, lasers):
 
 
 def test_whole_sizes_of_messages_are_exact():
-    made = built_messages((0, 1), [(0, 1, 1.5), (1, 0, 0.25)], None)
+    made = complete_messages((0, 1), [(0, 1, 1.5), (1, 0, 0.25)], None)
     assert made.elements == 4
     assert [table.tolist() for table in made.schedule.sizes] == [[[6], [1]], [[1], [6]]]
 
 
 def test_messages_of_other_gpus_are_refused():
     with pytest.raises(InputError, match="messages: 0 to 2 given; allowed: GPUs of the call"):
-        built_messages((0, 1), [(0, 2, 1.0)], None)
+        complete_messages((0, 1), [(0, 2, 1.0)], None)

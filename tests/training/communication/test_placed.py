@@ -47,7 +47,7 @@ def test_parts_on_disjoint_gpus_are_proved_as_one(case):
     parts, ranks = case
     whole = combined(parts, ranks, "parts")
     verify(whole)
-    assert whole.rounds == max(schedule.rounds for schedule, _ in parts)
+    assert whole.communication_rounds == max(schedule.communication_rounds for schedule, _ in parts)
     assert len(whole.buffers) == len({name for schedule, _ in parts for name in schedule.buffers})
     assert len(whole.pre) == sum(len(schedule.pre) for schedule, _ in parts)
     assert len(whole.post) == sum(len(schedule.post) for schedule, _ in parts)
@@ -57,11 +57,11 @@ def test_parts_on_disjoint_gpus_are_proved_as_one(case):
 @given(placements(disjoint=False), st.booleans())
 def test_parts_that_share_gpus_have_buffers_of_their_own(case, in_turn):
     parts, ranks = case
-    starts = [0, *np.cumsum([schedule.rounds for schedule, _ in parts]).tolist()]
+    starts = [0, *np.cumsum([schedule.communication_rounds for schedule, _ in parts]).tolist()]
     whole = combined(parts, ranks, "parts", starts=starts[:-1] if in_turn else None)
     verify(whole)
     if in_turn:
-        assert whole.rounds == starts[-1]
+        assert whole.communication_rounds == starts[-1]
 
 
 @settings(max_examples=40, deadline=None)
@@ -93,6 +93,16 @@ def test_rounds_of_all_parts_are_at_the_same_time_and_chunks_keep_their_sizes():
     items = {item for item, _ in whole.pre.values()}
     assert items == {0, 1, 2, 3, 4}
     assert whole.post[2, 0, 1] == (1, 0b10101)  # item 1 of the ring, summed over GPUs 0, 2, 4
+
+
+def test_rounds_within_ranks_do_not_delay_communication():
+    slow, quick = build("recursive", "all-reduce", 4, 4, radix=4), build("ring", "all-reduce", 2, 2)
+    whole = combined([(slow, (0, 1, 2, 3)), (quick, (4, 5))], 6, "both")
+    verify(whole)
+    t = whole.transfers
+    of = [set(t["round"][(t["src"] != t["dst"]) & (t["src"] // 4 == part)].tolist()) for part in (0, 1)]
+    assert of[0] == of[1]  # two rounds each, though one part adds up in rounds between
+    assert whole.rounds == slow.rounds == 5
 
 
 def test_nothing_combined_is_an_empty_schedule():

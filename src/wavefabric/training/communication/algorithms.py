@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import gcd, lcm
@@ -31,8 +31,9 @@ CHOICES = {
 ALIASES = {"lumorph-2": "recursive:2", "lumorph-4": "recursive:4"}
 #: Largest radix, asked for or fallen back to.
 MOST_RADIX = 16
-#: Numbers of pieces that ``double-tree`` and ``auto`` try.
-PIECES = (1, 4, 16, 64)
+#: Numbers of pieces that ``double-tree`` and ``auto`` try; ``auto`` on a photonic fabric tries `FEW_PIECES`,
+#: since every round of a pipeline has to set up its circuits.
+PIECES, FEW_PIECES = (1, 4, 16, 64), (1, 4)
 #: Most GPUs of a group for which ``auto`` tries all pairs at once, and on a photonic fabric one pair after
 #: the other, each round of which has circuits of its own.
 MOST_DIRECT, MOST_PAIRWISE = 16, 64
@@ -63,7 +64,8 @@ class Recipe:
 class Built:
     """The proved schedule of one group, and how many of its elements B bytes of the call are.
 
-    B is `Call.bytes`: an element is ``bytes / elements`` bytes.
+    B is `Call.bytes`: an element is ``bytes / elements`` bytes. Once it is proved, what the schedule is to
+    hold before and after is left out, which takes more memory than all the rest.
     """
 
     schedule: Schedule
@@ -130,7 +132,7 @@ def recipes(choice: str, collective: str, ranks: int, photonic: bool) -> tuple[R
     if collective == "all-to-all":
         wanted = _all_to_all(choice, ranks, photonic)
     else:
-        wanted = _sums(choice, collective, ranks)
+        wanted = _sums(choice, collective, ranks, FEW_PIECES if photonic else PIECES)
     fitting = [r for r in wanted if r.refused(collective, ranks) is None]
     if not fitting:
         others = (Recipe(name) for name in ("ring", "double-tree", "bruck", "pairwise"))
@@ -140,8 +142,8 @@ def recipes(choice: str, collective: str, ranks: int, photonic: bool) -> tuple[R
     return tuple(fitting)
 
 
-def _sums(choice: str, collective: str, ranks: int) -> list[Recipe]:
-    """Of an all-reduce, reduce-scatter or all-gather."""
+def _sums(choice: str, collective: str, ranks: int, pieces: Sequence[int]) -> list[Recipe]:
+    """Of an all-reduce, reduce-scatter or all-gather; `pieces`: numbers of them that ``auto`` tries."""
     family, _, number = choice.partition(":")
     gather = collective == "all-gather"
     if family == "recursive":
@@ -156,7 +158,7 @@ def _sums(choice: str, collective: str, ranks: int) -> list[Recipe]:
         return [Recipe(family)]
     found = [Recipe("ring"), Recipe("bidirectional-ring"), _recursive(2, ranks), _recursive(4, ranks)]
     if collective == "all-reduce":
-        found += [_tree(n) for n in PIECES]
+        found += [_tree(n) for n in pieces]
     if gather:
         found.append(Recipe("bruck"))
     if ranks <= MOST_DIRECT:
@@ -189,17 +191,32 @@ def _tree(pieces: int) -> Recipe:
 @lru_cache(maxsize=32)
 def built(recipe: Recipe, collective: str, ranks: int) -> Built:
     """The schedule of one group, proved (`wavefabric.collectives.verify`), all chunks of the same size."""
+    return _proved(complete(recipe, collective, ranks))
+
+
+def complete(recipe: Recipe, collective: str, ranks: int) -> Built:
+    """What `built` proves, with what it must hold before and after."""
     options: dict[str, Any] = dict(recipe.options)
     elements = ranks * options.get("pieces", 1) * (2 if recipe.algorithm == "double-tree" else 1)
-    schedule = build(recipe.algorithm, collective, ranks, elements, **options)
-    verify(schedule)
-    return Built(schedule, elements)
+    return Built(build(recipe.algorithm, collective, ranks, elements, **options), elements)
+
+
+def _proved(group: Built) -> Built:
+    verify(group.schedule)
+    return Built(replace(group.schedule, pre={}, post={}), group.elements)
 
 
 def built_messages(
     group: Sequence[int], messages: Sequence[tuple[int, int, float]], lasers: int | None
 ) -> Built:
-    """The proved schedule of messages between the GPUs of a group.
+    """The proved schedule of messages between the GPUs of a group."""
+    return _proved(complete_messages(group, messages, lasers))
+
+
+def complete_messages(
+    group: Sequence[int], messages: Sequence[tuple[int, int, float]], lasers: int | None
+) -> Built:
+    """The schedule of messages between the GPUs of a group, with what it must hold before and after.
 
     With `lasers` in rounds by algorithm 3 of LUMORPH, else all at once. Sizes become whole elements: exactly
     if they are whole, or fractions of them, or else to 2⁻⁴⁰ of the largest. `InputError` for a GPU that is
@@ -216,9 +233,7 @@ def built_messages(
     arguments = ("messages", len(group), wanted)
     if lasers is not None:
         make, arguments = greedy, (len(group), wanted, lasers)
-    schedule = make(*arguments)
-    verify(schedule)
-    return Built(schedule, scale)
+    return Built(make(*arguments), scale)
 
 
 def _whole_sizes(sizes: Sequence[float]) -> tuple[list[int], float]:

@@ -19,6 +19,8 @@ from wavefabric.training.communication.algorithms import (
     Recipe,
     built,
     built_messages,
+    complete,
+    complete_messages,
     parse_collective,
     recipes,
 )
@@ -153,6 +155,8 @@ class Communication:
         nothing, and the slowest call says when all are over), on a photonic one lasers, photodiodes and
         waveguides, and a round takes as long as its slowest circuit. Where the circuits of a batch are so
         much in each other's way that one call after the other is faster, that is what the controller does.
+        Circuits are not proved to be the best: where waveguides are few, a call may be served sooner in a
+        batch than alone.
 
         A pattern (collective, groups, messages) is built, proved and costed once. Other sizes follow
         exactly, since neither rounds nor circuits depend on them: what bounds a round takes time in
@@ -200,8 +204,6 @@ class Communication:
         check_plan(plan, schedule)
         return plan
 
-    # -- one call
-
     def _time(self, call: Call) -> _CallTime:
         if call.bytes <= 0:
             return _NOTHING
@@ -245,12 +247,13 @@ class Communication:
 
         return tangents(tangent, everywhere=not (isinstance(self.fabric, Fabric) and _bends(self.fabric)))
 
-    def _built(self, call: Call, recipe: Recipe) -> Built:
-        """The schedule of one group."""
+    def _built(self, call: Call, recipe: Recipe, conditions: bool = False) -> Built:
+        """The schedule of one group, on demand with what it must hold before and after."""
         if call.collective == "messages":
             lasers = self.fabric.ports if isinstance(self.fabric, PhotonicFabric) else None
-            return built_messages(call.groups[0], call.messages, lasers)
-        return built(recipe, call.collective, len(call.groups[0]))
+            make = complete_messages if conditions else built_messages
+            return make(call.groups[0], call.messages, lasers)
+        return (complete if conditions else built)(recipe, call.collective, len(call.groups[0]))
 
     def _plan(self, schedule: Schedule) -> CircuitPlan | None:
         if isinstance(self.fabric, PhotonicFabric):
@@ -263,8 +266,6 @@ class Communication:
             return cost(schedule, self.fabric, element_bytes, "alpha-beta")
         plan = plan or self._plan(schedule)
         return cost(schedule, self.fabric, element_bytes, plan=plan, incremental=self.incremental)
-
-    # -- several calls
 
     def _moving(self, calls: Sequence[Call]) -> list[Call]:
         """Those in which something goes from one GPU to another."""
@@ -313,8 +314,6 @@ class Communication:
         elements = [group.elements for group in groups]
         return batch_time(schedule, self._cost(schedule, LARGE), [call.gpus for call in calls], elements)
 
-    # -- schedules
-
     def _schedule(self, calls: Sequence[Call], conditions: bool) -> tuple[Schedule, float]:
         """The calls as one schedule, and bytes an element."""
         moving = self._moving(calls)
@@ -326,7 +325,9 @@ class Communication:
         chosen = [t.recipes[t.best(call.bytes)] for call, t in zip(moving, times, strict=True)]
         starts = None
         if not at_once:
-            rounds = [self._built(c, r).schedule.rounds for c, r in zip(moving, chosen, strict=True)]
+            rounds = [
+                self._built(c, r).schedule.communication_rounds for c, r in zip(moving, chosen, strict=True)
+            ]
             starts = [sum(rounds[:number]) for number in range(len(moving))]
         return self._placed(moving, chosen, starts, conditions)
 
@@ -334,7 +335,7 @@ class Communication:
         self, calls: list[Call], chosen: list[Recipe], starts: list[int] | None, conditions: bool
     ) -> tuple[Schedule, float]:
         """Calls by given algorithms as one schedule, and bytes an element; each from its round on."""
-        groups = [self._built(call, recipe) for call, recipe in zip(calls, chosen, strict=True)]
+        groups = [self._built(call, recipe, conditions) for call, recipe in zip(calls, chosen, strict=True)]
         element_bytes = [call.bytes / b.elements for call, b in zip(calls, groups, strict=True)]
         unit, factors = common_unit(element_bytes, [b.schedule for b in groups])
         parts: list[Part] = []
