@@ -52,6 +52,8 @@ class CallTable:
 
     def __init__(self):
         self._calls: dict[tuple, Call] = {}
+        self._values: dict[tuple, tuple] = {}
+        self._known: dict[int, tuple[tuple, tuple]] = {}  # by identity: the tuple, and the one kept for it
 
     def make(
         self,
@@ -62,16 +64,20 @@ class CallTable:
         messages: tuple[tuple[int, int, float], ...] = (),
     ) -> Call:
         """The call of these arguments, those of `Call`."""
-        # Groups and messages are kept by whoever makes them; a number is cheaper to hash than all of them.
+        groups, messages = self._kept(groups), self._kept(messages)
         key = collective, id(groups), nbytes, purpose, id(messages)
         call = self._calls.get(key)
         if call is None:
             call = self._calls[key] = Call(collective, groups, nbytes, purpose, messages)
         return call
 
-    def same(self, call: Call | None) -> Call | None:
+    def same(self, call: Call) -> Call:
         """The object for calls equal to this one."""
-        if call is None:
-            return None
-        key = call.collective, id(call.groups), call.bytes, call.purpose, id(call.messages)
-        return self._calls.setdefault(key, call)
+        return self.make(call.collective, call.groups, call.bytes, call.purpose, call.messages)
+
+    def _kept(self, value: tuple) -> tuple:
+        """One tuple for all that are equal; only what was not seen before is hashed, for it may be long."""
+        known = self._known.get(id(value))
+        if known is None:
+            known = self._known[id(value)] = value, self._values.setdefault(value, value)
+        return known[1]

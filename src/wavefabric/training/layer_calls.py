@@ -149,8 +149,8 @@ class CallPlan:
 
     def _transfer(self, number: int, consumers: tuple[int, ...], target: Placement, routed: bool) -> Transfer:
         source, nbytes = self._made(number), self._activation_bytes(number)
-        there = self._calls.same(redistribution(source, target, nbytes))
-        back = self._calls.same(redistribution(target, source, nbytes))
+        there = self._moved(source, target, nbytes)
+        back = self._moved(target, source, nbytes)
         combine = None
         if self._routed(number) is not None and not routed:
             combine = self._all_to_all(number, nbytes / source.parts)
@@ -162,6 +162,10 @@ class CallPlan:
                 # Each needs the sum of its own block alone.
                 total = self._calls.make("reduce-scatter", target.groups, total.bytes, "tensor")
         return Transfer(consumers, routed, _given(combine, there), _given(total, back, combine))
+
+    def _moved(self, source: Placement, target: Placement, nbytes: float) -> Call | None:
+        call = redistribution(source, target, nbytes)
+        return None if call is None else self._calls.same(call)
 
     # --- Parameters -----------------------------------------------------------------------------------------
 

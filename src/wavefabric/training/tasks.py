@@ -103,8 +103,8 @@ class _Plan:
         self.dispatched_after = set(map(self._last_here, range(len(self.model.layers))))
         #: For each layer the transfers that it is the last to have a gradient for, and where those go.
         self.returns: list[list[tuple[int, Transfer]]] = [[] for _ in self.model.layers]
-        for producer, calls in enumerate(self.calls.layers):
-            for transfer in calls.transfers:
+        for producer in reversed(range(len(self.model.layers))):  # the next to run backward comes first
+            for transfer in self.calls.layers[producer].transfers:
                 self.returns[transfer.consumers[0]].append((producer, transfer))
         #: For the last layer of each bucket of gradients, in the order of the backward pass, its number.
         self.bucket_after = {
