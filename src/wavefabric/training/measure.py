@@ -1,7 +1,8 @@
 """How long the operators of a model take on this machine's GPU or CPU, as a device model.
 
 Matrix products are those of the layers (cuBLAS, or NumPy), convolutions the products that they amount to,
-embeddings gathers of rows; all other operators copy as many bytes as they read and write.
+attention one such product and a copy of its bytes, embeddings gathers of rows; all other operators copy as
+many bytes as they read and write.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from wavefabric.training.graph import OPERATORS, Layer, ModelGraph
 from wavefabric.training.precision import PRECISIONS
 from wavefabric.training.work import Work, backward_work, forward_work, update_work
 
-#: s that one sample lasts at least, and calls in it at most.
-_SAMPLE, _MOST_CALLS = 5e-3, 1000
+#: s that one sample lasts, so that a GPU warms up as in training, and calls in it at most.
+_SAMPLE, _MOST_CALLS = 2e-2, 1000
 #: Side of the matrices, and bytes of the copy, by which peak and bandwidth are measured; of a CPU and a GPU.
 _SIDE = {"cpu": 512, "cuda": 4096}
 _COPY = {"cpu": 1 << 26, "cuda": 1 << 30}
@@ -167,16 +168,21 @@ class _Bench:
         if layer is None:
             return self.copy(case.work.nbytes)
         if layer.operator in MATRIX_OPERATORS and layer.flops:
-            m, n, k = product_shape(layer, samples)
-            if not case.backward:
-                return self.product(m, n, k, arithmetic, transpose_b=True)
-            # The gradients of the inputs, and of the weights; other FLOPs in proportion.
-            inputs = self.product(m, k, n, arithmetic)
-            weights = self.product(n, k, m, arithmetic, transpose_a=True)
-            return (inputs + weights) * layer.backward / 2
+            copied = self.copy(case.work.nbytes) if layer.operator == "attention" else 0.0
+            return copied + self._products_of(layer, case.backward, samples, arithmetic)
         if layer.operator == "embedding" and layer.parameters:
             return self.gather(case.work.nbytes, layer)
         return self.copy(case.work.nbytes)
+
+    def _products_of(self, layer: Layer, backward: bool, samples: int, arithmetic: str) -> float:
+        m, n, k = product_shape(layer, samples)
+        if not backward:
+            return self.product(m, n, k, arithmetic, transpose_b=True)
+        # The gradient of the weights takes as many FLOPs as the forward pass, that of the inputs the rest.
+        time = self.product(n, k, m, arithmetic, transpose_a=True) * min(1.0, layer.backward)
+        if layer.backward > 1:
+            time += self.product(m, k, n, arithmetic) * (layer.backward - 1)
+        return time
 
     def product(
         self, m: int, n: int, k: int, arithmetic: str, transpose_a: bool = False, transpose_b: bool = False
