@@ -28,7 +28,6 @@ from wavefabric.cli.common.show import StatusLine
 from wavefabric.collectives import build
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.exchange.launch import environment
 from wavefabric.execution import report
 from wavefabric.execution.measure import Ranks, machine, timed
 from wavefabric.fabric import load
@@ -48,7 +47,7 @@ _RATE = 1e-3  # of learning; small, so that nothing overflows
 
 
 def network(blocks: int, width: int, inner: int, rows: int) -> ModelGraph:
-    """Layers from ``width`` to ``inner`` features and back, a ReLU after each but the last, and a mean square.
+    """Layers from ``width`` to ``inner`` features and back, ReLU after each but the last, and a mean square.
 
     A sample is one row of the input; each GPU has ``rows`` of them.
     """
@@ -67,10 +66,9 @@ def layer_sizes(blocks: int, width: int, inner: int) -> list[tuple[int, int]]:
     return list(pairwise([width, *[inner, width] * blocks]))
 
 
-def predicted(model: ModelGraph, gpus: int, gpu: DeviceModel, fabric: str, collective: str) -> dict[str, float]:
+def predicted(model: ModelGraph, gpus: int, gpu: DeviceModel, fabric: Communication) -> dict[str, float]:
     """Simulated ms of a step on a fabric, and with free communication."""
-    workload = Workload(model, uniform(model, gpus), gpu, PRECISIONS["tf32"])
-    iteration = simulate(workload, Communication(load(fabric), collective))
+    iteration = simulate(Workload(model, uniform(model, gpus), gpu, PRECISIONS["tf32"]), fabric)
     return {"step": iteration.seconds * 1e3, "without communication": iteration.free_seconds * 1e3}
 
 
@@ -264,7 +262,7 @@ def main(
     blocks: Annotated[int, typer.Option("--blocks", help="Pairs of layers.")] = 8,
     width: Annotated[int, typer.Option("--width", help="Features between pairs.")] = 2048,
     inner: Annotated[int, typer.Option("--inner", help="Features inside a pair.")] = 8192,
-    rows: Annotated[int, typer.Option("--rows", help="Rows of the input on each GPU.")] = 4096,
+    rows: Annotated[int, typer.Option("--rows", help="Rows of the input on each GPU.")] = 2048,
     repeats: Annotated[int, typer.Option("--repeats", help="Samples of each time; medians count.")] = 7,
     without_torch: Annotated[
         bool, typer.Option("--without-torch", help="The same by wavefabric's kernels and communicators.")
@@ -275,32 +273,41 @@ def main(
 ) -> None:
     """A data-parallel step on the GPUs of this machine, beside the simulated one."""
     case = {"blocks": blocks, "width": width, "inner": inner, "rows": rows}
-    for key, value in {"ranks": ranks - 1, **case, "repeats": repeats}.items():
-        if value < 1:
-            raise InputError(f"--{key}: {value + (key == 'ranks')} given; allowed: 2 ranks or more, else 1 or more")
-    if not without_torch and find_spec("torch") is None:
-        raise InputError("torch: PyTorch is not installed; allowed: where it is, or --without-torch")
-    load(fabric)
+    _check({"ranks": ranks, **case, "repeats": repeats}, without_torch)
+    calls = Communication(load(fabric), collective)
+    if calls.fabric.ranks < ranks:
+        raise InputError(f"--ranks: {ranks} given; allowed: up to {calls.fabric.ranks}, those of {fabric}")
+    times = load_device(gpu) if gpu else None
     if without_torch:
         start_ranks(ranks, None)
         all_ranks = Ranks(("mpi",))
-        measured, device, speaks = own_times(all_ranks, case, repeats), all_ranks.device, all_ranks.rank == 0
+        device, measured = all_ranks.device, own_times(all_ranks, case, repeats)
+        if all_ranks.rank:
+            return
     else:
-        measured, device, speaks = torch_times(ranks, case, repeats), get_device("cuda"), True
-    if not speaks:
-        return
+        device = get_device("cuda")
+        measured = torch_times(ranks, case, repeats)
     model = network(blocks, width, inner, rows)
     with StatusLine(as_json) as say:
-        times = load_device(gpu) if gpu else measure(model, rows, "tf32", device, say=say)
-    simulated = predicted(model, ranks, times, fabric, collective)
+        times = times or measure(model, rows, "tf32", device, say=say)
+    simulated = predicted(model, ranks, times, calls)
     lines = [
         {"what": what, "measured_ms": ms, "simulated_ms": simulated[what], "ratio": simulated[what] / ms}
         for what, ms in measured.items()
     ]
     by = "wavefabric" if without_torch else "PyTorch"
     result = {"benchmark": "data_parallel_step", "ranks": ranks, "by": by, "case": case, "rows": lines}
-    result |= {"fabric": f"{collective} on {load(fabric).name}", "machine": machine(device)}
+    result |= {"fabric": calls.description, "device_model": times.source, "machine": machine(device)}
     show(__name__, result, as_json, output, plot)
+
+
+def _check(numbers: dict[str, int], without_torch: bool) -> None:
+    for key, value in numbers.items():
+        least = 2 if key == "ranks" else 1
+        if value < least:
+            raise InputError(f"--{key}: {value} given; allowed: {least} or more")
+    if not without_torch and find_spec("torch") is None:
+        raise InputError("torch: PyTorch is not installed; allowed: where it is, or --without-torch")
 
 
 if __name__ == "__main__":

@@ -74,6 +74,31 @@ def _values(array):
     return (array.astype(np.uint32) << 16).view(np.float32) if array.dtype == np.uint16 else array
 
 
+@pytest.mark.parametrize(
+    ("operator", "backward", "expected"),
+    [
+        ("matmul", 0, {"output": 1}),
+        ("matmul", 1, {"weights": 1}),  # of the model's input there is no gradient
+        ("matmul", 2, {"weights": 1, "inputs": 1}),
+        ("matmul", 2.5, {"weights": 1, "inputs": 1.5}),
+        ("attention", 2, {"weights": 1, "inputs": 1, "copy": 1}),
+    ],
+)
+def test_what_is_timed_for_a_pass(cpu, operator, backward, expected):
+    # 5 positions, from 7 features to 3; a time of its own for each shape.
+    layer = Layer("a", operator, output=(5, 3), flops=2 * 5 * 7 * 3, elements=50, backward=backward)
+    work = (backward_work if backward else forward_work)(layer, 1, 1, PRECISIONS["bf16"])
+    bench, times = module._Bench(cpu, 1), {"output": 1, "weights": 10, "inputs": 100, "copy": 1000}
+    shapes = {(5, 3, 7, False, True): "output", (3, 7, 5, True, False): "weights"}
+    shapes[5, 7, 3, False, False] = "inputs"
+    bench.product = lambda m, n, k, arithmetic, transpose_a=False, transpose_b=False: times[
+        shapes[m, n, k, transpose_a, transpose_b]
+    ]
+    bench.copy = lambda nbytes: times["copy"] * nbytes / work.nbytes
+    found = bench.seconds(module._Case(work, layer, backward > 0), 1, "bf16")
+    assert found == sum(times[name] * share for name, share in expected.items())
+
+
 def test_gathers_read_all_of_a_table(cpu):
     bench = module._Bench(cpu, 1)
     seen = {}

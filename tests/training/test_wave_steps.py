@@ -10,7 +10,7 @@ from wavefabric.fabric import load
 from wavefabric.training.communication.times import Communication
 from wavefabric.training.device_file import load_device
 from wavefabric.training.simulate import simulate_tasks
-from wavefabric.training.wave_steps import fibre_step, ultrasound_step
+from wavefabric.training.wave_steps import fibre_step, parse_wave_step, ultrasound_step
 
 H200 = load_device("h200")
 SWITCH = Communication(load("switch:8"), "direct")
@@ -79,3 +79,32 @@ def test_refusals():
         fibre_step(4, 2**10, 2, H200, groups=0)
     with pytest.raises(InputError, match="allowed"):
         ultrasound_step((32, 32, 32), 5000, H200)
+
+
+def test_steps_by_name():
+    assert parse_wave_step("bert-large") is None
+    assert parse_wave_step("fibre") is None
+    by_name = parse_wave_step("ultrasound:64x64x64:local").make(8, H200)
+    wanted = ultrasound_step((64, 64, 64), 8, H200, decomposition="local")
+    assert (by_name.seconds, by_name.call) == (wanted.seconds, wanted.call)
+    assert len(calls(parse_wave_step("fibre:6x262144:3").make(2, H200))) == len(
+        calls(fibre_step(6, 2**18, 2, H200))
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fibre:",
+        "fibre:12",
+        "fibre:0x4",
+        "fibre:4x1e3",
+        "fibre:4x8:",
+        "fibre:4x8:a",
+        "ultrasound:8x8",
+        "ultrasound:8x8x8:x",
+    ],
+)
+def test_names_that_are_wrong(text):
+    with pytest.raises(InputError, match=r"model: .* given; allowed: "):
+        parse_wave_step(text)

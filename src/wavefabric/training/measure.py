@@ -23,8 +23,8 @@ from wavefabric.training.graph import OPERATORS, Layer, ModelGraph
 from wavefabric.training.precision import PRECISIONS
 from wavefabric.training.work import Work, backward_work, forward_work, update_work
 
-#: s that one sample lasts at least, and calls in it at most.
-_SAMPLE, _MOST_CALLS = 5e-3, 1000
+#: s that one sample lasts, so that a GPU warms up as in training, and calls in it at most.
+_SAMPLE, _MOST_CALLS = 2e-2, 1000
 #: Side of the matrices, and bytes of the copy, by which peak and bandwidth are measured; of a CPU and a GPU.
 _SIDE = {"cpu": 512, "cuda": 4096}
 _COPY = {"cpu": 1 << 26, "cuda": 1 << 30}

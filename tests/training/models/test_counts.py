@@ -127,6 +127,10 @@ def test_neumf_is_the_papers(models):
 
 
 def test_flexflow_networks_have_their_sizes(models):
+    plain, normalised = models["flexflow-inception"], models["inception-v3"]
+    channels = sum(n.output[0] for n in normalised.layers if n.operator == "convolution")
+    assert normalised.parameters - plain.parameters == channels
+    assert flops_of(plain, "convolution") == flops_of(normalised, "convolution")
     graph = models["flexflow-transformer"]
     sizes = sorted(layer.parameters for layer in graph.layers if layer.parameters)
     assert sizes == [1025] + [1024**2 + 1024] * 48 + [4 * 1024**2] * 36
@@ -186,6 +190,7 @@ def test_every_model_says_what_it_is(models):
         ("bert-base:513", {}, r"tokens: 513 given; allowed: whole numbers from 1 to 512"),
         ("gpt-7b:0", {}, r"tokens: 0 given; .*"),
         ("inception-v3:4", {}, r'model: "inception-v3:4" given; allowed: inception-v3 without a number'),
+        ("ncf:8", {"factors": 8}, r'factors: given twice, with "ncf:8"; allowed: once'),
         ("ncf", {"factors": 1.5}, r"factors: 1.5 given; .*"),
         ("dlrm", {"tokens": 4}, r"tokens: given for dlrm; allowed: no options"),
         (

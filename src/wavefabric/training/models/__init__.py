@@ -46,6 +46,7 @@ MODELS = {
     "flexflow-transformer": ModelFactory(
         flexflow.transformer, "FlexFlow's stand-in for BERT, 201 M parameters"
     ),
+    "flexflow-inception": ModelFactory(flexflow.inception, "Inception-v3 without batch normalisation"),
     "flexflow-ncf": ModelFactory(flexflow.ncf, "FlexFlow's NCF, 24.7 G parameters"),
 }
 
@@ -82,6 +83,8 @@ def load_model(text: str | Path, **options: Any) -> ModelGraph:
     if name not in MODELS:
         raise InputError(f"model: {show(str(text))} given; allowed: a JSON file, {', '.join(MODELS)}")
     factory = MODELS[name]
+    if colon and factory.number in options:
+        raise InputError(f"{factory.number}: given twice, with {show(str(text))}; allowed: once")
     if colon:
         options[factory.number] = _number(name, factory, number)
     allowed = inspect.signature(factory.make).parameters

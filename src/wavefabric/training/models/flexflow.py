@@ -1,11 +1,14 @@
-"""The networks that FlexFlow's simulator has for BERT and NCF, which are not those of the papers.
+"""The networks that FlexFlow's simulator has for BERT, Inception and NCF, not those of the papers.
 
 As in its copy for TopoOpt (arXiv:2202.00433; examples/cpp of its code), whose scripts give sizes and batches.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from wavefabric.training.graph import ModelGraph
+from wavefabric.training.models.inception import inception_v3
 from wavefabric.training.models.layers import GraphBuilder
 
 
@@ -64,6 +67,21 @@ def _feed_forward(graph: GraphBuilder, name: str, source: str) -> str:
     first = graph.linear(f"{name} dense 1", source, width, split="column")
     active = graph.function(f"{name} relu", first, "relu", split="local")
     return graph.linear(f"{name} dense 2", active, width, split="row")
+
+
+def inception() -> ModelGraph:
+    """Inception-v3 with biases instead of batch normalisation: 23 817 352 parameters.
+
+    Taken with 1000 classes, ReLU after each convolution and sizes as published; FlexFlow's has 10 classes, no
+    ReLU in its later blocks and pads one convolution more.
+    """
+    return replace(
+        inception_v3(normalised=False),
+        name="flexflow-inception",
+        batch=64,
+        optimizer="sgd",
+        source="batch: 64, FlexFlow's default (src/runtime/model.cc of TopoOpt's copy, arXiv:2202.00433)",
+    )
 
 
 def ncf() -> ModelGraph:
