@@ -7,6 +7,7 @@ import pytest
 from wavefabric.errors import InputError
 from wavefabric.training.graph import Layer
 from wavefabric.training.memory import MemoryNeed, check_memory, memory_bytes
+from wavefabric.training.models import load_model
 from wavefabric.training.precision import OPTIMIZERS, PRECISIONS
 from wavefabric.training.work import backward_work, forward_work, parameters_held, update_work
 
@@ -121,6 +122,16 @@ def test_memory_of_tensor_and_expert_parallelism():
     assert column == MemoryNeed(4 * 5050, 4 * 5050, 4 * 5050, 4 * 12_800)
     assert row.activations == 12_800
     assert memory_bytes([EXPERTS], 3, 1, 1, FP32, "sgd", experts=4) == MemoryNeed(400, 400, 0, 120)
+
+
+@pytest.mark.parametrize("tensor", [1, 2, 4])
+def test_activations_of_a_transformer_block(tensor):
+    # Korthikanti et al., arXiv:2205.05198, equation 2, without dropout: s h (8 + 24/t + 2 a s/(h t)) B.
+    model, tokens, width, heads = load_model("bert-base"), 128, 768, 12
+    block = [layer for layer in model.layers if layer.block == "encoder 3"]
+    need = memory_bytes(block, 1, 1, tensor, BF16, "adam")
+    published = tokens * width * (8 + 24 / tensor + 2 * heads * tokens / width / tensor)
+    assert need.activations == pytest.approx(published)
 
 
 def test_memory_that_does_not_suffice():

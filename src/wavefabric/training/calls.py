@@ -45,3 +45,39 @@ class Call:
     def blocking(self) -> bool:
         """Whether a later layer waits for it; such calls go before gradients (LUMORPH, appendix C)."""
         return self.purpose != "gradients"
+
+
+class CallTable:
+    """Makes calls, the same object for equal ones: a fabric recognises what it has costed by identity."""
+
+    def __init__(self):
+        self._calls: dict[tuple, Call] = {}
+        self._values: dict[tuple, tuple] = {}
+        self._known: dict[int, tuple[tuple, tuple]] = {}  # by identity: the tuple, and the one kept for it
+
+    def make(
+        self,
+        collective: str,
+        groups: tuple[tuple[int, ...], ...],
+        nbytes: float,
+        purpose: str,
+        messages: tuple[tuple[int, int, float], ...] = (),
+    ) -> Call:
+        """The call of these arguments, those of `Call`."""
+        groups, messages = self._kept(groups), self._kept(messages)
+        key = collective, id(groups), nbytes, purpose, id(messages)
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = Call(collective, groups, nbytes, purpose, messages)
+        return call
+
+    def same(self, call: Call) -> Call:
+        """The object for calls equal to this one."""
+        return self.make(call.collective, call.groups, call.bytes, call.purpose, call.messages)
+
+    def _kept(self, value: tuple) -> tuple:
+        """One tuple for all that are equal; only what was not seen before is hashed, for it may be long."""
+        known = self._known.get(id(value))
+        if known is None:
+            known = self._known[id(value)] = value, self._values.setdefault(value, value)
+        return known[1]

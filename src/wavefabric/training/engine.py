@@ -1,9 +1,9 @@
 """Event simulation of tasks: a program for each worker, a queue of calls for the fabric.
 
 A worker runs its compute tasks in their order, each when the tasks that it waits for have ended. A call is
-ready when those that it waits for have ended. On an electrical fabric it begins when no GPU of it is in
-another call; on a photonic one the controller of all circuits executes one batch of calls after the other
-(LUMORPH, appendix C).
+ready when those that it waits for have ended. On an electrical fabric it begins when no GPU of its workers is
+in another call; on a photonic one the controller of all circuits executes one batch of calls after the other
+(LUMORPH, arXiv:2310.04855, appendix C).
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from typing import Protocol
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, show
 from wavefabric.training.calls import Call
 from wavefabric.training.task_graph import TaskGraph
 
-#: Orders in which ready calls are executed. ``batched``: those that a later layer waits for first, then as
-#: many others of disjoint GPUs as there are. ``boundaries``: the same, but gradients wait for the next
-#: boundary of layers with layer-to-layer transfers, or the end of the backward pass. ``in-order``: one after
-#: the other as they became ready. ``end``: gradients one after the other when all layers are done.
+#: Orders in which ready calls are executed. ``batched``: those that a later layer waits for before gradients;
+#: of either as many together as share no GPU, the first that became ready first. ``boundaries``: the same,
+#: but gradients wait for the end of the next layer-to-layer transfer, or of the last backward pass.
+#: ``in-order``: as they became ready, none before an earlier one of the same GPUs, and a controller executes
+#: one at a time. ``end``: the same, but gradients wait until all layers are done.
 POLICIES = ("batched", "boundaries", "in-order", "end")
 
 
@@ -66,13 +67,14 @@ def run(graph: TaskGraph, fabric: CallTimes, policy: str = "batched") -> Timelin
         For an unknown policy, or tasks that wait for each other in a circle.
     """
     if policy not in POLICIES:
-        raise InputError(f"policy: {policy} given; allowed: {', '.join(POLICIES)}")
+        raise InputError(f"policy: {show(policy)} given; allowed: {', '.join(POLICIES)}")
     return _Engine(graph, fabric, policy).run()
 
 
 class _Engine:
     def __init__(self, graph: TaskGraph, fabric: CallTimes, policy: str):
         self.graph, self.fabric, self.policy = graph, fabric, policy
+        self.ordered = policy in ("in-order", "end")
         count = len(graph)
         self.begin, self.end = [0.0] * count, [-1.0] * count
         self.released_by = [-1] * count
@@ -93,6 +95,8 @@ class _Engine:
         self.gradients: list[int] = []
         self.held: list[int] = []
         self.held_until: dict[int, int] = {}  # calls that were held, and the task whose end freed them
+        self.changed = True  # whether more calls can begin than when the queues were looked at last
+        self.known: dict[int, float] = {}  # s of a call alone, by its identity
         self.layers_left = sum(kind in ("forward", "backward") for kind in graph.kind)
         self.busy, self.busy_from = 0.0, 0.0
 
@@ -103,28 +107,34 @@ class _Engine:
         for worker in range(self.graph.workers):
             self._advance(worker, 0.0)
         self._start_calls(0.0)
-        while self.events:
-            now = self.events[0][0]
+        events = self.events
+        while events:
+            now = events[0][0]
             # All that ends now is over before anything new begins.
-            ended = []
-            while self.events and self.events[0][0] == now:
-                ended.append(heapq.heappop(self.events)[1])
             touched: set[int] = set()
-            for task in ended:
-                self._finish(task, touched)
+            while events and events[0][0] == now:
+                self._finish(heapq.heappop(events)[1], touched)
             for worker in sorted(touched):
                 self._advance(worker, now)
             self._start_calls(now)
         if -1.0 in self.end:
             stuck = self.graph.name[self.end.index(-1.0)]
-            raise InputError(f"tasks: {stuck} never begins; allowed: tasks that do not wait for each other")
+            allowed = "tasks that do not wait for each other, each compute task in one program"
+            raise InputError(f"tasks: {show(stuck)} never begins; allowed: {allowed}")
         return Timeline(np.array(self.begin), np.array(self.end), np.array(self.released_by), self.busy)
+
+    # --- Workers --------------------------------------------------------------------------------------------
 
     def _start(self, task: int, now: float, seconds: float, before: int) -> None:
         """``before``: the task that used the same worker or fabric last."""
-        self.begin[task], self.end[task] = now, now + seconds
-        last = max((*self.graph.waits[task], self.held_until.get(task, -1)), key=self._ended, default=-1)
-        self.released_by[task] = before if self._ended(before) >= self._ended(last) else last
+        end = self.end
+        self.begin[task], end[task] = now, now + seconds
+        if task in self.held_until:
+            before = max(before, self.held_until[task], key=self._ended)
+        for other in self.graph.waits[task]:
+            if before < 0 or end[other] > end[before]:
+                before = other
+        self.released_by[task] = before
         heapq.heappush(self.events, (now + seconds, task))
 
     def _ended(self, task: int) -> float:
@@ -140,28 +150,33 @@ class _Engine:
         self._start(task, now, self.graph.seconds[task], self.last_on[worker])
 
     def _finish(self, task: int, touched: set[int]) -> None:
-        graph, worker = self.graph, self.graph.worker[task]
+        workers = self.graph.worker
+        worker = workers[task]
         if worker >= 0:
             self.running[worker] = False
             self.position[worker] += 1
             self.last_on[worker] = task
             touched.add(worker)
-            self.layers_left -= graph.kind[task] != "update"
+            self.layers_left -= self.graph.kind[task] != "update"
         else:
             self._call_over(task)
+        missing = self.missing
         for other in self.followers[task]:
-            self.missing[other] -= 1
-            if not self.missing[other]:
-                if graph.worker[other] >= 0:
-                    touched.add(graph.worker[other])
+            missing[other] -= 1
+            if not missing[other]:
+                if workers[other] >= 0:
+                    touched.add(workers[other])
                 else:
                     self._call_ready(other)
         if self.held and not self.layers_left:
             self._release(task)
 
+    # --- Queues of calls ------------------------------------------------------------------------------------
+
     def _call_ready(self, task: int) -> None:
         call = self.graph.call[task]
         assert call is not None
+        self.changed = True
         if call.blocking or self.policy == "in-order":
             self.blocking.append(task)
         elif self.policy in ("end", "boundaries") and self.layers_left:
@@ -170,6 +185,8 @@ class _Engine:
             self.gradients.append(task)
 
     def _release(self, by: int) -> None:
+        """Gradients that were held may be reduced."""
+        self.changed = True
         self.gradients += self.held
         self.held_until.update(dict.fromkeys(self.held, by))
         self.held = []
@@ -177,6 +194,7 @@ class _Engine:
     def _call_over(self, task: int) -> None:
         call = self.graph.call[task]
         assert call is not None
+        self.changed = True
         self.in_flight -= 1
         if not self.in_flight:
             self.busy += self.end[task] - self.busy_from
@@ -188,45 +206,56 @@ class _Engine:
             self._release(task)
 
     def _start_calls(self, now: float) -> None:
-        if not (self.blocking or self.gradients):
+        """Begin what can begin of the calls that are ready."""
+        if not self.changed:
             return
+        self.changed = False
         if self.fabric.concurrent:
             for queue in (self.blocking, self.gradients):
-                self._start_concurrent(queue, now)
-        elif not self.in_flight:
+                if queue:
+                    self._start_concurrent(queue, now)
+        elif not self.in_flight and (self.blocking or self.gradients):
             self._start_batch(self.blocking or self.gradients, now)
 
     def _start_concurrent(self, queue: list[int], now: float) -> None:
-        """Begin each ready call whose GPUs are in no other."""
+        """Begin each ready call whose workers are in no other."""
         waiting = []
+        # Workers that no call may take from here on: those in one, and those that an earlier one waits for.
+        taken = self.calling.copy() if self.ordered else self.calling
         for place, task in enumerate(queue):
-            if all(self.calling):
+            if all(taken):
                 waiting += queue[place:]
                 break
             ports = self.graph.ports[task]
-            if any(self.calling[worker] for worker in ports):
+            if any(taken[worker] for worker in ports):
                 waiting.append(task)
-                continue
-            before = max((self.last_call[worker] for worker in ports), key=self._ended)
-            self._begin_call(task, now, self._seconds([task]), before)
+            else:
+                before = max((self.last_call[worker] for worker in ports), key=self._ended)
+                self._begin_call(task, now, self._seconds(task), before)
+            if self.ordered:
+                for worker in ports:
+                    taken[worker] = True
         queue[:] = waiting
 
     def _start_batch(self, queue: list[int], now: float) -> None:
-        """Begin the next calls of disjoint GPUs as one batch, which ends together."""
-        alone = self.policy in ("in-order", "end")
+        """Begin the next calls of disjoint workers as one batch, which ends together."""
         batch: list[int] = []
+        waiting: list[int] = []
         taken: set[int] = set()
-        waiting = []
-        for task in queue:
-            call = self.graph.call[task]
-            assert call is not None
-            if (alone and batch) or not taken.isdisjoint(call.gpus):
+        for place, task in enumerate(queue):
+            if len(taken) == self.graph.workers or (self.ordered and batch):
+                waiting += queue[place:]
+                break
+            ports = self.graph.ports[task]
+            if not taken.isdisjoint(ports):
                 waiting.append(task)
-                continue
-            batch.append(task)
-            taken |= call.gpus
+            else:
+                batch.append(task)
+                taken.update(ports)
         queue[:] = waiting
-        seconds, before = self._seconds(batch), self.last_batch
+        calls = [call for task in batch if (call := self.graph.call[task]) is not None]
+        seconds = self._seconds(batch[0]) if len(batch) == 1 else self.fabric.seconds(calls)
+        before = self.last_batch
         for task in batch:
             self._begin_call(task, now, seconds, before)
 
@@ -238,6 +267,11 @@ class _Engine:
             self.calling[worker] = True
         self._start(task, now, seconds, before)
 
-    def _seconds(self, tasks: list[int]) -> float:
-        calls = [call for task in tasks if (call := self.graph.call[task]) is not None]
-        return self.fabric.seconds(calls)
+    def _seconds(self, task: int) -> float:
+        """Of a call alone."""
+        call = self.graph.call[task]
+        assert call is not None
+        seconds = self.known.get(id(call))
+        if seconds is None:
+            seconds = self.known[id(call)] = self.fabric.seconds([call])
+        return seconds

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import MISSING, fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, show
 from wavefabric.files.faults import one_line
 from wavefabric.files.input import read_text
 from wavefabric.files.output import write_text
 from wavefabric.training.graph import OPERATORS, SPLITS, Layer, ModelGraph
 from wavefabric.training.precision import OPTIMIZERS
 
-FORMAT, VERSION = "wavefabric model", 1
+FORMAT: Literal["wavefabric model"] = "wavefabric model"
+VERSION: Literal[1] = 1
 
+
+def _one_of(value: Any, names: Iterable[str]) -> str:
+    if not isinstance(value, str) or value not in names:
+        raise ValueError(f"{show(value)} given; allowed: {', '.join(names)}")
+    return value
+
+
+_Operator = Annotated[str, BeforeValidator(partial(_one_of, names=OPERATORS))]
+_Split = Annotated[str, BeforeValidator(partial(_one_of, names=SPLITS))]
+_Optimizer = Annotated[str, BeforeValidator(partial(_one_of, names=tuple(OPTIMIZERS)))]
 _Number = Annotated[float, Field(ge=0, lt=1e30, strict=True)]
 _Whole = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 _Side = Annotated[StrictInt, Field(ge=1, lt=2**63)]
@@ -31,14 +44,14 @@ class LayerTable(_Table):
     """A layer, with the keys of `wavefabric.training.graph.Layer`; those with a default may be left out."""
 
     name: StrictStr
-    operator: Literal[OPERATORS]
+    operator: _Operator
     inputs: list[StrictStr] = []
     output: Annotated[list[_Side], Field(min_length=1, max_length=8)]
     flops: _Number = 0.0
     parameters: _Whole = 0
     elements: _Number = 0.0
     saved: _Number = 0.0
-    split: Literal[SPLITS] = "none"
+    split: _Split = "none"
     backward: _Number = 2.0
     experts: Annotated[StrictInt, Field(ge=0, le=10**6)] = 0
     used: Annotated[float, Field(gt=0, le=1, strict=True)] = 1.0
@@ -48,12 +61,12 @@ class LayerTable(_Table):
 class ModelTable(_Table):
     """A model, with the keys of `wavefabric.training.graph.ModelGraph`, ``format`` and ``version``."""
 
-    format: Literal[FORMAT] = FORMAT
-    version: Literal[VERSION] = VERSION
+    format: Literal["wavefabric model"] = FORMAT
+    version: Literal[1] = VERSION
     name: StrictStr
     sample: StrictStr = "sample"
     batch: Annotated[StrictInt, Field(ge=1, le=10**9)] = 1
-    optimizer: Literal[tuple(OPTIMIZERS)] = "adam"
+    optimizer: _Optimizer = "adam"
     description: StrictStr = ""
     source: StrictStr = ""
     layers: list[LayerTable]

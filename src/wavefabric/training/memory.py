@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.training.graph import Layer
 from wavefabric.training.precision import Precision
 from wavefabric.training.work import optimizer_states, parameters_held
+
+if TYPE_CHECKING:
+    from wavefabric.training.tasks import Workload
 
 
 @dataclass(frozen=True)
@@ -72,28 +78,95 @@ def memory_bytes(
         For an optimizer that is unknown.
     """
     layers = tuple(layers)
-    each = [parameters_held(layer, tensor, experts) for layer in layers]
+    each = [layer_memory(n, samples, tensor, precision, optimizer, sharded, experts) for n in layers]
+    return stage_memory(layers, each, in_flight, precision, recompute)
+
+
+class LayerMemory(NamedTuple):
+    """One layer on one GPU: elements that it keeps, by what they are; `stage_memory` makes bytes of them.
+
+    ``parameters``: kept at all times, the GPU's part of those that are sharded. ``whole``: what is gathered
+    besides while the layer is used. ``states``: B of optimizer states, and the copy in fp32. ``saved``: of
+    activations, of one microbatch.
+    """
+
+    parameters: float
+    whole: float
+    states: float
+    saved: float
+
+
+def layer_memory(
+    layer: Layer,
+    samples: float,
+    tensor: int,
+    precision: Precision,
+    optimizer: str,
+    sharded: int = 1,
+    experts: int = 1,
+) -> LayerMemory:
+    """What one GPU keeps of a layer; arguments as of `memory_bytes`."""
+    own = parameters_held(layer, tensor, experts)
     states = 4 * optimizer_states(optimizer) + precision.master
-    held, whole = sum(each) / sharded, sum(sorted(each)[-2:]) * (1 - 1 / sharded)
+    saved = layer.saved * samples / (tensor if layer.split in ("row", "local") else 1)
+    return LayerMemory(own / sharded, own * (1 - 1 / sharded), own / sharded * states, saved)
+
+
+def stage_memory(
+    layers: Sequence[Layer],
+    each: Sequence[LayerMemory],
+    in_flight: int,
+    precision: Precision,
+    recompute: bool = False,
+) -> MemoryNeed:
+    """What one GPU holds for the layers of its stage, each with its own numbers; see `memory_bytes`."""
+    held = sum(own.parameters for own in each) + sum(sorted(own.whole for own in each)[-2:])
     return MemoryNeed(
-        parameters=(held + whole) * precision.parameter,
-        gradients=(held + whole) * precision.gradient,
-        states=held * states,
-        activations=_kept(layers, in_flight, tensor, recompute) * samples * precision.activation,
+        parameters=held * precision.parameter,
+        gradients=held * precision.gradient,
+        states=sum(own.states for own in each),
+        activations=_kept(layers, each, in_flight, recompute) * precision.activation,
     )
 
 
-def _kept(layers: tuple[Layer, ...], in_flight: int, tensor: int, recompute: bool) -> float:
-    """Elements of activations that are kept for one sample of each microbatch in flight."""
-    saved = [layer.saved / (tensor if layer.split in ("row", "local") else 1) for layer in layers]
+def _kept(layers: Sequence[Layer], each: Sequence[LayerMemory], in_flight: int, recompute: bool) -> float:
+    """Elements of activations that are kept."""
     if not recompute:
-        return sum(saved) * in_flight
+        return sum(own.saved for own in each) * in_flight
     kept = largest = 0.0
     for _, members in groupby(range(len(layers)), key=lambda i: layers[i].block or i):
-        elements = [saved[i] for i in members]
-        kept += elements[0]
-        largest = max(largest, sum(elements[1:]))
+        saved = [each[i].saved for i in members]
+        kept += saved[0]
+        largest = max(largest, sum(saved[1:]))
     return kept * in_flight + largest
+
+
+def strategy_needs(workload: Workload) -> tuple[MemoryNeed, ...]:
+    """What one GPU of each pipeline stage holds; stage s of p keeps min(p − s, microbatches) microbatches."""
+    model, strategy = workload.model, workload.strategy
+    needs = []
+    for stage in range(strategy.stages):
+        numbers = [n for n, own in enumerate(strategy.stage) if own == stage]
+        each = [memory_of_layer(workload, n) for n in numbers]
+        in_flight = min(strategy.stages - stage, strategy.microbatches)
+        layers = [model.layers[n] for n in numbers]
+        needs.append(stage_memory(layers, each, in_flight, workload.precision, strategy.recompute))
+    return tuple(needs)
+
+
+def memory_of_layer(workload: Workload, number: int) -> LayerMemory:
+    """What one GPU keeps of a layer under a strategy."""
+    layer, layout = workload.model.layers[number], workload.strategy.layouts[number]
+    expert = layout.expert if layer.experts else 1
+    sharded = layout.data // expert if workload.strategy.sharded else 1
+    samples = workload.strategy.samples(number)
+    optimizer = workload.model.optimizer
+    return layer_memory(layer, samples, layout.tensor, workload.precision, optimizer, sharded, expert)
+
+
+def strategy_memory(workload: Workload) -> np.ndarray:
+    """B that one GPU of each pipeline stage holds, shape (stages,)."""
+    return np.array([need.total for need in strategy_needs(workload)])
 
 
 def check_memory(need: MemoryNeed, allowed: float, where: str = "memory") -> None:

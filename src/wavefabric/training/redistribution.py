@@ -2,96 +2,112 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 from wavefabric.training.calls import Call
-from wavefabric.training.strategy import Layout
+from wavefabric.training.strategy import Groups, Layout
 
 Messages = tuple[tuple[int, int, float], ...]
 
 
-def redistribution(
-    source: Layout,
-    first: int,
-    shared: bool,
-    target: Layout,
-    target_first: int,
-    wanted_shared: bool,
-    nbytes: float,
-) -> Call | None:
-    """The call that brings a layer's output to where the next layer takes it; None if it is there.
+@dataclass(frozen=True)
+class Placement:
+    """Which block of an array of samples × features each of ``data × tensor`` GPUs has.
+
+    GPU ``first + i · tensor + j`` has block i of the samples; of the features block j if they are
+    ``shared``, else all.
+    """
+
+    first: int
+    data: int
+    tensor: int
+    shared: bool
+
+    @property
+    def parts(self) -> int:
+        """Blocks into which the features are cut."""
+        return self.tensor if self.shared else 1
+
+    @property
+    def groups(self) -> Groups:
+        """GPUs with the same samples."""
+        return Layout(self.data, self.tensor).tensor_groups(self.first)
+
+
+def placement(layout: Layout, first: int, shared: bool) -> Placement:
+    """Of an array that a layer makes or takes; ``shared``: its features are divided among ``tensor``."""
+    return Placement(first, layout.data, layout.tensor, shared and layout.tensor > 1)
+
+
+def redistribution(source: Placement, target: Placement, nbytes: float) -> Call | None:
+    """The call that brings an array from one placement to another; None if all is where it is needed.
+
+    The gradient of the array goes the other way: ``redistribution(target, source, nbytes)``.
 
     Parameters
     ----------
-    source, first, shared
-        Layout of the layer that made it, first GPU of its stage, and whether each of its ``tensor`` GPUs has
-        a share of the features; else each has all.
-    target, target_first, wanted_shared
-        The same of the layer that takes it.
+    source, target : Placement
     nbytes : float
-        B of the whole output, of all samples of the microbatch.
-
-    Notes
-    -----
-    The backward pass sends gradients the other way (`reversed_call`).
+        B of the whole array.
     """
-    here = first == target_first
-    if here and source == target and shared == wanted_shared:
-        return None
-    if here and shared and source == target:
-        groups = source.tensor_groups(first)
-        return (
-            Call("all-gather", groups, nbytes / source.data, "layer-to-layer") if source.tensor > 1 else None
-        )
-    if here and shared and target.tensor == 1 and source.tensor > 1:
-        # Each GPU has all samples of its group and 1/tensor of the features, and then the other way round.
-        return Call("all-to-all", source.tensor_groups(first), nbytes / source.gpus, "layer-to-layer")
-    if here and wanted_shared and source.tensor == 1 and target.tensor > 1:
-        return Call("all-to-all", target.tensor_groups(first), nbytes / source.gpus, "layer-to-layer")
-    messages = _messages(source, first, shared, target, target_first, wanted_shared)
+    collective = _collective(source, target)
+    if collective is not None:
+        kind, groups = collective
+        share = source.data * source.tensor if kind == "all-to-all" else target.data
+        return Call(kind, groups, nbytes / share, "layer-to-layer")
+    messages = _messages(source, target)
     if not messages:
         return None
-    groups = (tuple(sorted({end for message in messages for end in message[:2]})),)
-    return Call("messages", groups, nbytes, "layer-to-layer", messages)
+    return Call("messages", _ends(messages), nbytes, "layer-to-layer", messages)
 
 
-def reversed_call(call: Call) -> Call | None:
-    """What brings gradients back; the backward of gathering features is that each GPU takes its own."""
-    if call.collective == "all-gather":
-        return None
-    if call.collective != "messages":
-        return call
-    return Call(call.collective, call.groups, call.bytes, call.purpose, _reversed(call.messages))
+def _collective(source: Placement, target: Placement) -> tuple[str, Groups] | None:
+    """The collective that moves what messages would, and its groups."""
+    if source.first != target.first or source.parts == target.parts:
+        whole = source.first == target.first and source.parts == target.parts == 1
+        # Each of `tensor` GPUs has its samples and needs those of all.
+        return ("all-gather", target.groups) if whole and source.tensor == 1 < target.tensor else None
+    if source.shared and (source.data, source.tensor) == (target.data, target.tensor):
+        return "all-gather", source.groups
+    # All samples of a group and one block of the features, and a block of the samples and all features.
+    if source.shared and target.tensor == 1:
+        return "all-to-all", source.groups
+    if target.shared and source.tensor == 1:
+        return "all-to-all", target.groups
+    return None
 
 
 @lru_cache(maxsize=256)
-def _reversed(messages: Messages) -> Messages:
-    return tuple((dst, src, size) for src, dst, size in messages)
+def _messages(source: Placement, target: Placement) -> Messages:
+    """Source, destination and share of the array.
 
-
-@lru_cache(maxsize=256)
-def _messages(
-    source: Layout, first: int, shared: bool, target: Layout, target_first: int, wanted_shared: bool
-) -> Messages:
-    """Source, destination and share of the whole output. Of GPUs that have the same, the taker itself or the
-    one whose place among them is the taker's place among its own sends."""
+    Of several GPUs that have the same block one sends it: the one that needs it itself keeps its own, and
+    those that need it from others ask them by turns.
+    """
     messages = []
-    for taker in range(target.gpus):
+    for taker in range(target.data * target.tensor):
         i, j = divmod(taker, target.tensor)
-        parts = target.tensor if wanted_shared else 1
-        for k, samples in _overlaps(i, target.data, source.data):
-            for share, features in _overlaps(j % parts, parts, source.tensor if shared else 1):
-                column = share if shared else _replica(taker, k, source, target_first == first, j)
-                giver = first + k * source.tensor + column
-                if giver != target_first + taker:
-                    messages.append((giver, target_first + taker, samples * features))
+        for row, samples in _overlaps(i, target.data, source.data):
+            for column, features in _overlaps(j % target.parts, target.parts, source.parts):
+                if not source.shared:
+                    column = _replica(source, target, row, taker)
+                giver = source.first + row * source.tensor + column
+                if giver != target.first + taker:
+                    messages.append((giver, target.first + taker, samples * features))
     return tuple(messages)
 
 
-def _replica(taker: int, row: int, source: Layout, same_stage: bool, place: int) -> int:
-    """Which of the GPUs with equal outputs sends."""
+def _replica(source: Placement, target: Placement, row: int, taker: int) -> int:
+    """Which of the GPUs with the same block sends it."""
     own_row, own_column = divmod(taker, source.tensor)
-    return own_column if same_stage and own_row == row else place % source.tensor
+    keeps = source.first == target.first and own_row == row
+    return own_column if keeps else taker % source.tensor
+
+
+@lru_cache(maxsize=256)
+def _ends(messages: Messages) -> Groups:
+    return (tuple(sorted({end for message in messages for end in message[:2]})),)
 
 
 def _overlaps(part: int, parts: int, others: int) -> list[tuple[int, float]]:

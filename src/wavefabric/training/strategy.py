@@ -6,12 +6,13 @@ share j of the layer, so that GPUs that split a layer are neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, show
 from wavefabric.training.graph import Layer, ModelGraph
 
 Groups = tuple[tuple[int, ...], ...]
@@ -36,24 +37,33 @@ class Layout:
 
     def tensor_groups(self, first: int) -> Groups:
         """GPUs that split a layer of the same samples; ``first`` is the first GPU of the stage."""
-        return _rows(first + np.arange(self.gpus).reshape(self.data, self.tensor))
+        return _groups(self, first, "tensor")
 
     def data_groups(self, first: int) -> Groups:
         """GPUs with the same share of the parameters, whose gradients are added."""
-        return _rows(first + np.arange(self.gpus).reshape(self.data, self.tensor).T)
+        return _groups(self, first, "data")
 
     def expert_groups(self, first: int) -> Groups:
         """GPUs that have all experts of a layer between them and send one another samples."""
-        grid = first + np.arange(self.gpus).reshape(-1, self.expert, self.tensor)
-        return _rows(grid.transpose(0, 2, 1).reshape(-1, self.expert))
+        return _groups(self, first, "expert")
 
     def expert_data_groups(self, first: int) -> Groups:
         """GPUs with the same experts, whose gradients are added."""
-        grid = first + np.arange(self.gpus).reshape(-1, self.expert, self.tensor)
-        return _rows(grid.reshape(grid.shape[0], -1).T)
+        return _groups(self, first, "expert data")
 
 
-def _rows(grid: np.ndarray) -> Groups:
+@lru_cache(maxsize=4096)
+def _groups(layout: Layout, first: int, kind: str) -> Groups:
+    """Equal groups are one object, which is cheap to recognise."""
+    grid = first + np.arange(layout.gpus).reshape(-1, layout.expert, layout.tensor)
+    if kind == "tensor":
+        grid = grid.reshape(-1, layout.tensor)
+    elif kind == "data":
+        grid = grid.reshape(-1, layout.tensor).T
+    elif kind == "expert":
+        grid = grid.transpose(0, 2, 1).reshape(-1, layout.expert)
+    else:
+        grid = grid.reshape(grid.shape[0], -1).T
     return tuple(map(tuple, grid.tolist()))
 
 
@@ -101,6 +111,10 @@ class Strategy:
     def first_gpu(self, stage: int) -> int:
         """The first GPU of a stage."""
         return stage * self.stage_gpus
+
+    def stages_of(self, gpus: Iterable[int]) -> tuple[int, ...]:
+        """The stages that these GPUs are of."""
+        return (0,) if self.stages == 1 else tuple(sorted({gpu // self.stage_gpus for gpu in gpus}))
 
     def samples(self, layer: int) -> float:
         """Samples of a microbatch on each GPU that works on a layer."""
@@ -150,7 +164,7 @@ def uniform(
     own = dict(layers or {})
     for name in own:
         if name not in model.index:
-            raise InputError(f"layers: {name} given; allowed: layers of {model.name}")
+            raise InputError(f"layers: {show(name)} given; allowed: layers of {model.name}")
     strategy = Strategy(
         gpus,
         batch,
@@ -178,10 +192,15 @@ def with_layouts(strategy: Strategy, layouts: Mapping[int, Layout]) -> Strategy:
 
 def check_strategy(model: ModelGraph, strategy: Strategy) -> None:
     """Refuse a strategy that does not fit the model, in one line."""
-    for key in ("batch", "microbatches"):
+    for key in ("gpus", "batch", "microbatches"):
         _positive(key, getattr(strategy, key))
     if not 0 <= strategy.bucket < 1e15:
         raise InputError(f"bucket: {strategy.bucket} B given; allowed: 0 to 1e15")
+    _check_stages(model, strategy)
+    if len(strategy.layouts) != len(model.layers):
+        raise InputError(
+            f"layouts: {len(strategy.layouts)} given; allowed: {len(model.layers)}, one for each layer"
+        )
     for layer, layout in zip(model.layers, strategy.layouts, strict=True):
         _check_layer(layer, strategy, layout)
     for data in sorted({layout.data for layout in strategy.layouts}):
@@ -190,6 +209,19 @@ def check_strategy(model: ModelGraph, strategy: Strategy) -> None:
             raise InputError(
                 f"{given}; allowed: multiples of {strategy.microbatches * data}, with data {data}"
             )
+
+
+def _check_stages(model: ModelGraph, strategy: Strategy) -> None:
+    stage = strategy.stage
+    if len(stage) != len(model.layers):
+        raise InputError(f"stage: {len(stage)} given; allowed: {len(model.layers)}, one for each layer")
+    for before, here, layer in zip((0, *stage), stage, model.layers, strict=False):
+        if here not in (before, before + 1) or stage[0]:
+            given = f"stage: {show(here)} after {show(before)} given for {layer.name}"
+            raise InputError(f"{given}; allowed: from 0, that of the layer before or the next")
+    if strategy.gpus % strategy.stages:
+        given = f"gpus: {strategy.gpus} given"
+        raise InputError(f"{given}; allowed: multiples of {strategy.stages}, the pipeline stages")
 
 
 def _check_layer(layer: Layer, strategy: Strategy, layout: Layout) -> None:
@@ -201,8 +233,8 @@ def _check_layer(layer: Layer, strategy: Strategy, layout: Layout) -> None:
         raise InputError(f"{given}; allowed: a product of {strategy.stage_gpus}, the GPUs of a stage")
     if layout.data % layout.expert:
         raise InputError(f"{where}.expert: {layout.expert} given; allowed: divisors of data, {layout.data}")
-    if layout.expert > max(1, layer.experts) or (layer.experts and layer.experts % layout.expert):
-        allowed = f"divisors of its {layer.experts} experts" if layer.experts else "1, it has no experts"
+    if layout.expert > max(1, layer.experts):
+        allowed = f"up to its {layer.experts} experts" if layer.experts else "1, it has no experts"
         raise InputError(f"{where}.expert: {layout.expert} given; allowed: {allowed}")
     if layer.split in ("column", "local") and layout.tensor > layer.features:
         raise InputError(
@@ -212,7 +244,7 @@ def _check_layer(layer: Layer, strategy: Strategy, layout: Layout) -> None:
 
 def _positive(key: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**53:
-        raise InputError(f"{key}: {value} given; allowed: whole numbers from 1")
+        raise InputError(f"{key}: {show(value)} given; allowed: whole numbers from 1")
 
 
 def cut_stages(model: ModelGraph, stages: int) -> tuple[int, ...]:

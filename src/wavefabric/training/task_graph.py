@@ -42,6 +42,19 @@ class TaskGraph:
         """Add a call."""
         return self._add("call", name, 0.0, -1, call, ports, waits, microbatch)
 
+    def append(self, other: TaskGraph, microbatch: int) -> int:
+        """Add a copy of all tasks of another graph, of this microbatch; what to add to their numbers."""
+        offset = len(self)
+        self.kind += other.kind
+        self.name += other.name
+        self.seconds += other.seconds
+        self.worker += other.worker
+        self.call += other.call
+        self.ports += other.ports
+        self.microbatch += [microbatch] * len(other)
+        self.waits += [[offset + task for task in waits] for waits in other.waits]
+        return offset
+
     def _add(self, kind, name, seconds, worker, call, ports, waits, microbatch) -> int:
         self.kind.append(kind)
         self.name.append(name)

@@ -7,16 +7,19 @@ Forward and backward passes of microbatches follow one another in each pipeline 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import groupby
 
 from wavefabric.training.calls import Call
 from wavefabric.training.device_model import DeviceModel
-from wavefabric.training.graph import Layer, ModelGraph
+from wavefabric.training.graph import ModelGraph
+from wavefabric.training.layer_calls import CallPlan, Transfer
 from wavefabric.training.precision import Precision
-from wavefabric.training.redistribution import redistribution, reversed_call
-from wavefabric.training.strategy import Groups, Strategy
+from wavefabric.training.strategy import Strategy
 from wavefabric.training.task_graph import TaskGraph
-from wavefabric.training.work import backward_work, forward_work, update_work
+from wavefabric.training.work import Work, backward_work, forward_work, update_work
+
+_FORWARD, _BACKWARD = 0, 1
 
 
 @dataclass(frozen=True)
@@ -35,32 +38,136 @@ def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
     ``merge`` makes one task of consecutive layers between which nothing is sent or awaited: same times, fewer
     tasks.
     """
-    return _Builder(workload, merge).build()
+    plan = _Plan(workload)
+    parts, stages = workload.strategy.microbatches, workload.strategy.stages
+    # Gradients that are sharded have nowhere to stay whole: every microbatch reduces its own.
+    sharded = workload.strategy.sharded
+    last = _Microbatch(plan, merge, reduces=True)
+    others = last if sharded or parts == 1 else _Microbatch(plan, merge, reduces=False)
+    copies = [others] * (parts - 1) + [last]
+    graph = TaskGraph(stages)
+    offsets = [graph.append(copy.graph, part) for part, copy in enumerate(copies)]
+    for stage in range(stages):
+        passes = [
+            (offsets[part], copies[part].passes[direction, stage])
+            for direction, part in one_forward_one_backward(stage, stages, parts)
+        ]
+        program = _program(graph, passes)
+        reducing = range(parts) if sharded else (parts - 1,)
+        for number, bucket in enumerate(plan.calls.buckets[stage]):
+            waits = [offsets[part] + copies[part].reductions[stage, number] for part in reducing]
+            seconds = plan.update_seconds(bucket.parameters)
+            program.append(graph.compute("update", plan.names(bucket.layers), stage, seconds, waits, -1))
+        graph.program.append(program)
+    return graph
+
+
+def one_forward_one_backward(stage: int, stages: int, parts: int) -> list[tuple[int, int]]:
+    """Passes of a stage in order: (0, microbatch) forward, (1, microbatch) backward."""
+    ahead = min(stages - stage - 1, parts)
+    order = [(_FORWARD, part) for part in range(ahead)]
+    for part in range(parts - ahead):
+        order += [(_FORWARD, part + ahead), (_BACKWARD, part)]
+    return order + [(_BACKWARD, part) for part in range(parts - ahead, parts)]
+
+
+def _program(graph: TaskGraph, passes: Sequence[tuple[int, _Phase]]) -> list[int]:
+    """Compute tasks of a worker in order. Parameters are gathered one use ahead.
+
+    A gather begins when what its predecessor was for begins, which is when the task before that has ended.
+    """
+    program: list[int] = []
+    before = 0
+    for offset, phase in passes:
+        begin = len(program)
+        program += [offset + task for task in phase.tasks]
+        for gather, place in phase.gathers:
+            if before:
+                graph.waits[offset + gather] = [program[before - 1]]
+            before = begin + place
+    return program
+
+
+class _Plan:
+    """What all microbatches have in common: times of layers, calls, and which layers are where."""
+
+    def __init__(self, workload: Workload):
+        self.model, self.strategy = workload.model, workload.strategy
+        self._precision, self._device = workload.precision, workload.device
+        self.calls = CallPlan(self.model, self.strategy, self._precision)
+        self.forward_seconds = self._seconds(forward_work)
+        self.backward_seconds = self._seconds(backward_work)
+        #: Of each stage the layers, in blocks.
+        self.blocks = [self._blocks_of(stage) for stage in range(self.strategy.stages)]
+        #: Layers whose outputs are dispatched to experts before the next layer runs.
+        self.dispatched_after = set(map(self._last_here, range(len(self.model.layers))))
+        #: For each layer the transfers that it is the last to have a gradient for, and where those go.
+        self.returns: list[list[tuple[int, Transfer]]] = [[] for _ in self.model.layers]
+        for producer in reversed(range(len(self.model.layers))):  # the next to run backward comes first
+            for transfer in self.calls.layers[producer].transfers:
+                self.returns[transfer.consumers[0]].append((producer, transfer))
+        #: For the last layer of each bucket of gradients, in the order of the backward pass, its number.
+        self.bucket_after = {
+            bucket.layers[-1]: number
+            for buckets in self.calls.buckets
+            for number, bucket in enumerate(buckets)
+        }
+
+    def _last_here(self, number: int) -> int:
+        """The last of its own stage whose output a layer needs dispatched; -1: there is none."""
+        stage = self.strategy.stage
+        here = (p for p in self.calls.layers[number].dispatched if stage[p] == stage[number])
+        return max(here, default=-1)
+
+    def _blocks_of(self, stage: int) -> list[list[int]]:
+        numbers = [n for n, where in enumerate(self.strategy.stage) if where == stage]
+
+        def block(number: int) -> tuple[str, int]:
+            name = self.model.layers[number].block
+            return name, -1 if name else number
+
+        return [list(group) for _, group in groupby(numbers, key=block)]
+
+    def _seconds(self, work: Callable[..., Work]) -> list[float]:
+        """Time of each layer on one GPU, for its samples of a microbatch."""
+        found = []
+        for number, layer in enumerate(self.model.layers):
+            layout = self.strategy.layouts[number]
+            samples = self.strategy.samples(number)
+            task = work(layer, samples, layout.tensor, self._precision, layout.expert)
+            found.append(self._device.seconds(*task, self._precision.arithmetic))
+        return found
+
+    def update_seconds(self, parameters: float) -> float:
+        """Time of the optimizer's update of so many parameters on one GPU."""
+        work = update_work(parameters, self.model.optimizer, self._precision)
+        return self._device.seconds(*work, "fp32")
+
+    def names(self, layers: Sequence[int]) -> str:
+        """The first and the last."""
+        first, last = self.model.layers[layers[0]].name, self.model.layers[layers[-1]].name
+        return first if len(layers) == 1 else f"{first} … {last}"
 
 
 class _Phase:
     """Compute tasks of a worker's pass over one microbatch; a task grows while nothing comes between."""
 
-    def __init__(self, graph: TaskGraph, kind: str, worker: int, microbatch: int, merge: bool):
-        self.graph, self.kind, self.worker, self.microbatch, self.merge = (
-            graph,
-            kind,
-            worker,
-            microbatch,
-            merge,
-        )
+    def __init__(self, graph: TaskGraph, kind: str, worker: int, merge: bool):
+        self._graph, self._kind, self._worker, self._merge = graph, kind, worker, merge
         self.tasks: list[int] = []
+        #: Gathers of parameters, and the place among `tasks` of the task that uses them.
+        self.gathers: list[tuple[int, int]] = []
         self._open = False
 
     def layer(self, name: str, seconds: float, waits: Sequence[int]) -> int:
         """Run a layer when `waits` have ended; the number of the task that it is part of."""
-        if self.merge and self._open and not waits:
+        if self._merge and self._open and not waits:
             task = self.tasks[-1]
-            self.graph.seconds[task] += seconds
-            first = self.graph.name[task].split(" … ")[0]
-            self.graph.name[task] = f"{first} … {name}"
+            self._graph.seconds[task] += seconds
+            first = self._graph.name[task].split(" … ")[0]
+            self._graph.name[task] = f"{first} … {name}"
             return task
-        task = self.graph.compute(self.kind, name, self.worker, seconds, waits, self.microbatch)
+        task = self._graph.compute(self._kind, name, self._worker, seconds, waits, -1)
         self.tasks.append(task)
         self._open = True
         return task
@@ -70,309 +177,147 @@ class _Phase:
         self._open = False
 
 
-class _Builder:
-    def __init__(self, workload: Workload, merge: bool):
-        self.model, self.strategy = workload.model, workload.strategy
-        self.precision, self.device, self.merge = workload.precision, workload.device, merge
-        self.graph = TaskGraph(self.strategy.stages)
-        self.layers_of: list[list[int]] = [[] for _ in range(self.strategy.stages)]
-        for number, stage in enumerate(self.strategy.stage):
-            self.layers_of[stage].append(number)
-        self.forward_seconds = [self._seconds(forward_work, n) for n in range(len(self.model.layers))]
-        self.backward_seconds = [self._seconds(backward_work, n) for n in range(len(self.model.layers))]
-        if self.strategy.recompute:
-            pairs = zip(self.backward_seconds, self.forward_seconds, strict=True)
-            self.backward_seconds = [back + again for back, again in pairs]
-        self.transfers = [self._transfers(n) for n in range(len(self.model.layers))]
-        #: Task after which a layer's output, or the gradient of it, is there on its own GPUs.
-        self.output: list[int] = []
-        self.gradient: list[int] = []
-        self.arrived: dict[tuple[int, int], int] = {}  # (producer, consumer): the transfer between them
+class _Microbatch:
+    """Tasks of one microbatch: forward through all stages, and backward.
 
-    def build(self) -> TaskGraph:
-        parts, stages = self.strategy.microbatches, self.strategy.stages
-        forward: dict[tuple[int, int], list[int]] = {}
-        backward: dict[tuple[int, int], list[int]] = {}
-        closing: list[list[int]] = [[] for _ in range(stages)]
-        for part in range(parts):
-            self.output, self.arrived = [-1] * len(self.model.layers), {}
-            for stage in range(stages):
-                forward[stage, part] = self._forward(stage, part)
-            self.gradient = [-1] * len(self.model.layers)
-            self.returned: dict[tuple[int, int], int] = {}
-            for stage in reversed(range(stages)):
-                backward[stage, part], ended = self._backward(stage, part)
-                if part == parts - 1:
-                    closing[stage] = self._reduce_and_update(stage, ended)
-        for stage in range(stages):
-            order = one_forward_one_backward(stage, stages, parts)
-            program = [task for which, part in order for task in (forward, backward)[which][stage, part]]
-            self.graph.program.append(program + closing[stage])
-        return self.graph
+    Attributes
+    ----------
+    passes : dict of (int, int) to _Phase
+        By direction and stage.
+    reductions : dict of (int, int) to int
+        By stage and number of bucket: the task after which its gradients are there.
+    """
 
-    # --- Passes ---------------------------------------------------------------------------------------------
+    def __init__(self, plan: _Plan, merge: bool, reduces: bool):
+        self._plan, self._merge, self._reduces = plan, merge, reduces
+        self.graph = TaskGraph(plan.strategy.stages)
+        self.passes: dict[tuple[int, int], _Phase] = {}
+        self.reductions: dict[tuple[int, int], int] = {}
+        layers = range(len(plan.model.layers))
+        #: (producer, consumer): the task after which the output is where the consumer takes it.
+        self._arrived: dict[tuple[int, int], int] = {}
+        #: Task after which a layer's output is complete, on its own GPUs.
+        self._output = [-1] * len(layers)
+        #: Tasks that a layer's gradient waits for besides those of its own worker.
+        self._returned: list[list[int]] = [[] for _ in layers]
+        #: Tasks after which the gradient of a layer's inputs is there: with its experts, where they belong.
+        self._gradient = [(-1, -1)] * len(layers)
+        stages = range(plan.strategy.stages)
+        for stage in stages:
+            self._forward(stage)
+        for stage in reversed(stages):
+            self._backward(stage)
 
-    def _forward(self, stage: int, part: int) -> list[int]:
-        phase = _Phase(self.graph, "forward", stage, part, self.merge)
-        gathers = _Prefetch(self, stage, part)
-        for number in self.layers_of[stage]:
-            layer = self.model.layers[number]
-            waits = gathers.before(number) + self._inputs(number, part)
-            dispatch = self._expert_call(number)
-            if dispatch is not None:
-                phase.close()
-                ready = [*waits, *phase.tasks[-1:]]
-                waits = [self._call(f"dispatch {layer.name}", dispatch, stage, ready, part)]
-            task = phase.layer(layer.name, self.forward_seconds[number], waits)
-            gathers.ran(number, task)
-            after = self._sum_of_outputs(number) or dispatch
-            if after is not None:
-                phase.close()
-                task = self._call(f"{after.collective} {layer.name}", after, stage, [task], part)
-            self.output[number] = task
-            for consumers, call in self.transfers[number]:
-                phase.close()
-                sent = self._send(f"{layer.name} forward", call, number, consumers, [task], part)
-                self.arrived.update({(number, consumer): sent for consumer in consumers})
-        return phase.tasks
+    # --- Forward --------------------------------------------------------------------------------------------
 
-    def _inputs(self, number: int, part: int) -> list[int]:
+    def _forward(self, stage: int) -> None:
+        phase = self.passes[_FORWARD, stage] = _Phase(self.graph, "forward", stage, self._merge)
+        for block in self._plan.blocks[stage]:
+            for number in block:
+                self._forward_layer(phase, number, [])
+
+    def _forward_layer(
+        self, phase: _Phase, number: int, waits: list[int], takers: set[int] | None = None
+    ) -> None:
+        """Run a layer and hand on its output; ``takers``: to those layers alone, others have it."""
+        plan, calls = self._plan, self._plan.calls.layers[number]
+        name = plan.model.layers[number].name
+        if calls.dispatch is not None:
+            phase.close()
+            ready = waits + [self._arrived[producer, number] for producer in calls.dispatched]
+            waits = [self._call(f"dispatch {name}", calls.dispatch, ready)]
+        waits = waits + self._inputs(number)
+        task = self._run(phase, number, plan.forward_seconds[number], waits, True)
+        transfers = [t for t in calls.transfers if takers is None or not takers.isdisjoint(t.consumers)]
+        if calls.total is not None and (takers is None or transfers):
+            phase.close()
+            task = self._call(f"all-reduce {name}", calls.total, [task])
+        if number in plan.dispatched_after:
+            phase.close()
+        self._output[number] = task
+        for transfer in transfers:
+            done = self._chain(phase, f"{name} forward", transfer.forward, [task])
+            for consumer in transfer.consumers:
+                self._arrived[number, consumer] = task if done is None else done
+
+    def _inputs(self, number: int) -> list[int]:
         """Calls that bring a layer's inputs; outputs of its own worker are there in order of the program."""
-        waits = []
-        for name in self.model.layers[number].inputs:
-            producer = self.model.index[name]
-            if (producer, number) in self.arrived:
-                waits.append(self.arrived[producer, number])
-            elif self.graph.worker[self.output[producer]] < 0:
-                waits.append(self.output[producer])
-        return waits
+        model, dispatched = self._plan.model, self._plan.calls.layers[number].dispatched
+        producers = [model.index[name] for name in model.layers[number].inputs]
+        tasks = [self._arrived[producer, number] for producer in producers if producer not in dispatched]
+        return [task for task in tasks if self._is_call(task)]
 
-    def _backward(self, stage: int, part: int) -> tuple[list[int], dict[int, int]]:
-        """Tasks in order, and for each layer with parameters the one after which its gradients are there."""
-        phase = _Phase(self.graph, "backward", stage, part, self.merge)
-        last = part == self.strategy.microbatches - 1
-        gathers = _Prefetch(self, stage, part)
-        ended: dict[int, int] = {}
-        for number in reversed(self.layers_of[stage]):
-            layer = self.model.layers[number]
-            waits = gathers.before(number) + self._output_gradient(number, phase, part)
-            back = self._expert_call(number)
-            if back is not None:
-                phase.close()
-                ready = [*waits, *phase.tasks[-1:]]
-                waits = [self._call(f"combine {layer.name} backward", back, stage, ready, part)]
-            task = phase.layer(layer.name, self.backward_seconds[number], waits)
-            gathers.ran(number, task)
-            if last and layer.parameters:
-                phase.close()
-            ended[number] = task
-            if back is not None:
-                phase.close()
-                task = self._call(f"dispatch {layer.name} backward", back, stage, [task], part)
-            self.gradient[number] = task
-            self._return(number, phase, part)
-        return phase.tasks, ended
+    # --- Backward -------------------------------------------------------------------------------------------
 
-    def _output_gradient(self, number: int, phase: _Phase, part: int) -> list[int]:
+    def _backward(self, stage: int) -> None:
+        phase = self.passes[_BACKWARD, stage] = _Phase(self.graph, "backward", stage, self._merge)
+        for block in reversed(self._plan.blocks[stage]):
+            if self._plan.strategy.recompute:
+                waits = self._gradient_waits(block[-1])
+                for number in block:
+                    self._forward_layer(phase, number, waits if number == block[0] else [], set(block))
+            for number in reversed(block):
+                self._backward_layer(phase, stage, number)
+
+    def _gradient_waits(self, number: int) -> list[int]:
         """Calls that must end before the gradient of a layer's output is there."""
-        waits, here = [], []
-        stage = self.strategy.stage[number]
-        for consumer in self.model.consumers[number]:
-            done = self.returned.get((number, consumer))
-            if done is None:
-                done = self.gradient[consumer]
-                here.append(consumer)
-            if self.graph.worker[done] != stage:
-                waits.append(done)
-        return self._summed(number, here, waits, phase, part)
+        if self._plan.calls.layers[number].transfers:
+            return self._returned[number]
+        output = self._output[number]  # the loss, or so: its gradient needs nothing else
+        return [output] if self._is_call(output) else []
 
-    def _summed(
-        self, number: int, consumers: list[int], waits: list[int], phase: _Phase, part: int
-    ) -> list[int]:
-        """What to wait for once GPUs with shares of columns have added their parts of an input's gradient."""
-        columns = [c for c in consumers if self._splits_inputs(c)]
-        if not columns:
-            return waits
-        layout, stage = self.strategy.layouts[columns[0]], self.strategy.stage[columns[0]]
-        phase.close()
-        groups = layout.tensor_groups(self.strategy.first_gpu(stage))
-        call = Call("all-reduce", groups, self._activation_bytes(number) / layout.data, "tensor")
-        ready = [*waits, *(self.gradient[c] for c in consumers)]
-        return [self._call(f"all-reduce {self.model.layers[number].name} backward", call, stage, ready, part)]
+    def _backward_layer(self, phase: _Phase, stage: int, number: int) -> None:
+        plan, calls = self._plan, self._plan.calls.layers[number]
+        name = plan.model.layers[number].name
+        waits = self._gradient_waits(number)
+        # What was gathered to compute a block again stays until the block is done.
+        gathers = not plan.strategy.recompute
+        task = done = self._run(phase, number, plan.backward_seconds[number], waits, gathers)
+        if calls.dispatch is not None:
+            phase.close()
+            done = self._call(f"dispatch {name} backward", calls.dispatch, [task])
+        self._gradient[number] = task, done
+        for producer, transfer in plan.returns[number]:
+            self._return(phase, producer, transfer)
+        if self._reduces and number in plan.bucket_after:
+            phase.close()
+            bucket = plan.calls.buckets[stage][plan.bucket_after[number]]
+            if bucket.call is not None:
+                task = self._call(f"gradients {plan.names(bucket.layers)}", bucket.call, [task])
+            self.reductions[stage, plan.bucket_after[number]] = task
 
-    def _return(self, number: int, phase: _Phase, part: int) -> None:
-        """Send gradients of a layer's inputs back to where those came from."""
-        for name in self.model.layers[number].inputs:
-            producer = self.model.index[name]
-            for consumers, call in self.transfers[producer]:
-                # The first consumer is the last to end here: it sends for all.
-                back = reversed_call(call) if number == consumers[0] else None
-                if back is not None:
-                    phase.close()
-                    waits = [self.gradient[consumer] for consumer in consumers]
-                    waits = self._summed(producer, list(consumers), waits, phase, part)
-                    sent = self._send(f"{name} backward", back, producer, consumers, waits, part)
-                    self.returned.update({(producer, consumer): sent for consumer in consumers})
+    def _return(self, phase: _Phase, producer: int, transfer: Transfer) -> None:
+        """Send a gradient back to the layer whose output was taken, once all have it who took it together."""
+        ready = [self._gradient[consumer][not transfer.routed] for consumer in transfer.consumers]
+        # The first consumer is the last to end here: of tasks of this worker it alone counts.
+        ready = ready[:1] + [task for task in ready[1:] if self._is_call(task)]
+        name = f"{self._plan.model.layers[producer].name} backward"
+        done = self._chain(phase, name, transfer.backward, ready)
+        self._returned[producer] += [t for t in ready if self._is_call(t)] if done is None else [done]
 
-    # --- Calls ----------------------------------------------------------------------------------------------
+    # --- Tasks ----------------------------------------------------------------------------------------------
 
-    def _transfers(self, number: int) -> list[tuple[tuple[int, ...], Call]]:
-        """Calls that take a layer's output to others, with those who take it."""
-        strategy = self.strategy
-        stage, layout = strategy.stage[number], strategy.layouts[number]
-        shared = self.model.layers[number].split in ("column", "local") and layout.tensor > 1
-        takers: dict[tuple, list[int]] = {}
-        for consumer in self.model.consumers[number]:
-            wanted = self.model.layers[consumer].split in ("row", "local")
-            other = strategy.layouts[consumer]
-            key = strategy.stage[consumer], other.data, other.tensor, wanted and other.tensor > 1
-            takers.setdefault(key, []).append(consumer)
-        found = []
-        for (target, _, _, wanted), consumers in takers.items():
-            call = redistribution(
-                layout, strategy.first_gpu(stage), shared,
-                strategy.layouts[consumers[0]], strategy.first_gpu(target), wanted,
-                self._activation_bytes(number),
-            )  # fmt: skip
-            if call is not None:
-                found.append((tuple(consumers), call))
-        return found
+    def _run(self, phase: _Phase, number: int, seconds: float, waits: list[int], gathers: bool) -> int:
+        """A layer's compute task, with the gather of its parameters if they are sharded."""
+        gather = self._plan.calls.layers[number].gather if gathers else None
+        name = self._plan.model.layers[number].name
+        if gather is None:
+            return phase.layer(name, seconds, waits)
+        gathered = self._call(f"gather {name}", gather, [])
+        task = phase.layer(name, seconds, [*waits, gathered])
+        phase.gathers.append((gathered, len(phase.tasks) - 1))
+        return task
 
-    def _activation_bytes(self, number: int) -> float:
-        """B of a layer's output, of all samples of a microbatch."""
-        samples = self.strategy.batch / self.strategy.microbatches
-        return samples * self.model.layers[number].features * self.precision.activation
+    def _chain(self, phase: _Phase, name: str, calls: Sequence[Call], ready: list[int]) -> int | None:
+        """Calls one after the other; the last, if there is any."""
+        done = None
+        for call in calls:
+            phase.close()
+            done = self._call(f"{call.collective} {name}", call, ready if done is None else [done])
+        return done
 
-    def _splits_inputs(self, number: int) -> bool:
-        return self.model.layers[number].split == "column" and self.strategy.layouts[number].tensor > 1
+    def _call(self, name: str, call: Call, waits: Sequence[int]) -> int:
+        return self.graph.communicate(name, call, self._plan.strategy.stages_of(call.gpus), waits, -1)
 
-    def _sum_of_outputs(self, number: int) -> Call | None:
-        """The all-reduce of partial sums after a layer that was split by rows."""
-        layout, stage = self.strategy.layouts[number], self.strategy.stage[number]
-        if self.model.layers[number].split != "row" or layout.tensor == 1:
-            return None
-        groups = layout.tensor_groups(self.strategy.first_gpu(stage))
-        return Call("all-reduce", groups, self._activation_bytes(number) / layout.data, "tensor")
-
-    def _expert_call(self, number: int) -> Call | None:
-        """The all-to-all that takes samples to their experts, or back: a copy for each that a sample has."""
-        layer, layout = self.model.layers[number], self.strategy.layouts[number]
-        if layout.expert == 1 or not layer.experts:
-            return None
-        copies = max(1.0, layer.used * layer.experts)
-        nbytes = copies * self._activation_bytes(number) / layout.data
-        return Call(
-            "all-to-all",
-            layout.expert_groups(self.strategy.first_gpu(self.strategy.stage[number])),
-            nbytes,
-            "experts",
-        )
-
-    def _call(self, name: str, call: Call, stage: int, waits: Sequence[int], part: int) -> int:
-        return self.graph.communicate(name, call, (stage,), waits, part)
-
-    def _send(
-        self, name: str, call: Call, producer: int, consumers: Sequence[int], waits: Sequence[int], part: int
-    ) -> int:
-        stages = {self.strategy.stage[producer], *(self.strategy.stage[c] for c in consumers)}
-        return self.graph.communicate(name, call, tuple(sorted(stages)), waits, part)
-
-    # --- Parameters -----------------------------------------------------------------------------------------
-
-    def _parameter_groups(self, number: int) -> Groups:
-        layout = self.strategy.layouts[number]
-        first = self.strategy.first_gpu(self.strategy.stage[number])
-        if self.model.layers[number].experts and layout.expert > 1:
-            return layout.expert_data_groups(first)
-        return layout.data_groups(first)
-
-    def own_parameters(self, number: int) -> float:
-        """Parameters of a layer's share on one GPU, before they are sharded."""
-        layer, layout = self.model.layers[number], self.strategy.layouts[number]
-        divided = layout.tensor if layer.split in ("column", "row") else 1
-        return layer.parameters / divided / (layout.expert if layer.experts else 1)
-
-    def gather(self, number: int) -> Call | None:
-        """The all-gather of a layer's parameters before it is used, if they are sharded."""
-        groups = self._parameter_groups(number)
-        own = self.own_parameters(number)
-        if not self.strategy.sharded or not own or len(groups[0]) == 1:
-            return None
-        return Call("all-gather", groups, own * self.precision.parameter, "parameters")
-
-    def _reduce_and_update(self, stage: int, ended: dict[int, int]) -> list[int]:
-        """Calls for gradients as buckets fill, and the updates of parameters after them, in that order."""
-        updates, bucket, held = [], [], 0.0
-        numbers = [n for n in reversed(self.layers_of[stage]) if self.model.layers[n].parameters]
-        for place, number in enumerate(numbers):
-            bucket.append(number)
-            held += self.own_parameters(number) * self.precision.gradient
-            following = numbers[place + 1] if place + 1 < len(numbers) else None
-            same = following is not None and self._parameter_groups(following) == self._parameter_groups(
-                number
-            )
-            if held >= self.strategy.bucket or not same:
-                updates.append(self._close_bucket(stage, bucket, held, [ended[n] for n in bucket]))
-                bucket, held = [], 0.0
-        return updates
-
-    def _close_bucket(self, stage: int, bucket: list[int], nbytes: float, waits: list[int]) -> int:
-        names = [self.model.layers[n].name for n in bucket]
-        name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-        groups = self._parameter_groups(bucket[0])
-        own = sum(self.own_parameters(n) for n in bucket)
-        if len(groups[0]) > 1:
-            collective = "reduce-scatter" if self.strategy.sharded else "all-reduce"
-            call = Call(collective, groups, nbytes, "gradients")
-            waits = [self._call(f"gradients {name}", call, stage, waits, -1)]
-            own /= len(groups[0]) if self.strategy.sharded else 1
-        seconds = self.device.seconds(*update_work(own, self.model.optimizer, self.precision), "fp32")
-        return self.graph.compute("update", name, stage, seconds, waits, -1)
-
-    def _seconds(self, work: Callable, number: int) -> float:
-        """Time of a layer on one GPU, forward or backward, for its samples of a microbatch."""
-        layer, layout = self.model.layers[number], self.strategy.layouts[number]
-        operator, flops, nbytes = work(
-            _expert_share(layer, layout.expert), self.strategy.samples(number), layout.tensor, self.precision
-        )
-        return self.device.seconds(operator, flops, nbytes, self.precision.arithmetic)
-
-
-def _expert_share(layer: Layer, expert: int) -> Layer:
-    """The layer as one GPU has it: some of its experts, for as many samples as they are sent."""
-    if not layer.experts or expert == 1:
-        return layer
-    own = layer.experts // expert
-    return replace(
-        layer, parameters=layer.parameters // expert, experts=own, used=min(1.0, layer.used * expert)
-    )
-
-
-class _Prefetch:
-    """Gathers of parameters that are sharded, issued one layer ahead of their use."""
-
-    def __init__(self, builder: _Builder, stage: int, part: int):
-        self._builder, self._stage, self._part = builder, stage, part
-        self._ran: list[int] = []
-
-    def before(self, number: int) -> list[int]:
-        """The call after which a layer's parameters are there."""
-        call = self._builder.gather(number)
-        if call is None:
-            return []
-        name = f"gather {self._builder.model.layers[number].name}"
-        return [self._builder._call(name, call, self._stage, self._ran[-2:-1], self._part)]
-
-    def ran(self, number: int, task: int) -> None:
-        """A layer is part of this task."""
-        if self._builder.strategy.sharded and self._builder.model.layers[number].parameters:
-            self._ran.append(task)
-
-
-def one_forward_one_backward(stage: int, stages: int, parts: int) -> list[tuple[int, int]]:
-    """Passes of a stage in order: (0, microbatch) forward, (1, microbatch) backward."""
-    ahead = min(stages - stage - 1, parts)
-    order = [(0, part) for part in range(ahead)]
-    for part in range(parts - ahead):
-        order += [(0, part + ahead), (1, part)]
-    return order + [(1, part) for part in range(parts - ahead, parts)]
+    def _is_call(self, task: int) -> bool:
+        return self.graph.worker[task] < 0

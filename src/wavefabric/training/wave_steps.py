@@ -1,18 +1,22 @@
 """One time step of our own simulations as tasks, so that their exchanges can be tried on any fabric.
 
-Computation is counted in fields that a step reads or writes, as measured on an H200 (docs/performance.md).
+Computation takes as long as reading or writing so many fields at the rate of a copy. The numbers of fields
+are those measured on one H200 (docs/performance.md): 15.9 ms for 30 rows of 2²¹ samples, 10.3 and 15.5 ms for
+512³ points.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 from wavefabric.acoustics.parallel.decomposition import Options, decompose, halo_messages
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, show
 from wavefabric.exchange.halos_transposes import Message
 from wavefabric.optics.propagation.operators_ranks import chunks_for
 from wavefabric.optics.propagation.rank_modes import split_modes
@@ -21,11 +25,12 @@ from wavefabric.training.calls import Call
 from wavefabric.training.device_model import DeviceModel
 from wavefabric.training.task_graph import TaskGraph
 
-#: Fields read or written by two transforms and the transfer function; by sums of powers; by an update.
+#: Share of the memory bandwidth that a copy reaches.
+_COPY = 0.875
+#: Fields of two transforms and the transfer function; of sums of powers; of an update.
 _LINEAR, _SUMS, _UPDATE = 14.2, 2.0, 4.0
-#: Fields moved by a time step in homogeneous lossless and in heterogeneous absorbing nonlinear media, and its
-#: transforms.
-_MOVED = {False: (52.0, 10), True: (78.0, 14)}
+#: Fields, and transforms, of a time step in homogeneous lossless and heterogeneous absorbing nonlinear media.
+_MOVED = {False: (80.0, 10), True: (121.0, 14)}
 
 
 def fibre_step(
@@ -124,7 +129,7 @@ class _Step:
         self.graph.program.append([])
 
     def compute(self, name: str, nbytes: float, waits: Iterable[int] = ()) -> int:
-        seconds = self._device.seconds("elementwise", 0.0, nbytes, "fp32")
+        seconds = nbytes / (self._device.bandwidth * _COPY)
         task = self.graph.compute("forward", name, 0, seconds, list(waits), -1)
         self.graph.program[0].append(task)
         return task
@@ -151,3 +156,53 @@ def _call(messages: list[Message], itemsize: int) -> Call:
         return Call("all-to-all", tuple(groups), nbytes, "layer-to-layer")
     ends = tuple(sorted({end for src, dst, _ in sizes for end in (src, dst)}))
     return Call("messages", (ends,), float(itemsize), "layer-to-layer", tuple(sizes))
+
+
+@dataclass(frozen=True)
+class WaveStep:
+    """A step of a simulation by name, for any number of GPUs; see `parse_wave_step`."""
+
+    name: str
+    make: Callable[[int, DeviceModel], TaskGraph]
+
+
+def parse_wave_step(text: str) -> WaveStep | None:
+    """A step of our own simulations from its name; None of any other name.
+
+    ``fibre:120x1048576`` is 120 spatial modes of 2²⁰ samples, with ``:34`` behind it 34 phase groups whose
+    powers travel. ``ultrasound:4096x4096x4096`` is a grid, with ``:local`` behind it cut into blocks that
+    overlap (by 16 points).
+
+    Raises
+    ------
+    InputError
+        For numbers or words that are none of these.
+
+    Examples
+    --------
+    >>> from wavefabric.training.device_file import load_device
+    >>> from wavefabric.training.wave_steps import parse_wave_step
+    >>> step = parse_wave_step("fibre:120x1048576:34")
+    >>> len(step.make(8, load_device("h200")).call)
+    42
+    """
+    kind, colon, rest = text.partition(":")
+    if not colon or kind not in ("fibre", "ultrasound"):
+        return None
+    sizes, colon, last = rest.partition(":")
+    words = sizes.split("x")
+    example = "fibre:120x1048576" if kind == "fibre" else "ultrasound:512x512x512"
+    number = re.compile(r"[1-9][0-9]{0,9}")
+    if len(words) != (2 if kind == "fibre" else 3) or not all(map(number.fullmatch, words)):
+        raise InputError(f"model: {show(text)} given; allowed: numbers as in {example}")
+    if kind == "fibre":
+        if colon and not number.fullmatch(last):
+            raise InputError(f"model: {show(text)} given; allowed: a number of phase groups behind the colon")
+        modes, samples = map(int, words)
+        groups = int(last) if colon else None
+        return WaveStep(text, lambda gpus, device: fibre_step(modes, samples, gpus, device, groups=groups))
+    if colon and last not in ("local", "global"):
+        raise InputError(f"model: {show(text)} given; allowed: local or global behind the colon")
+    x, y, z = map(int, words)
+    cut = "local" if last == "local" else "global"
+    return WaveStep(text, lambda gpus, device: ultrasound_step((x, y, z), gpus, device, decomposition=cut))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import gcd, lcm
@@ -31,8 +31,9 @@ CHOICES = {
 ALIASES = {"lumorph-2": "recursive:2", "lumorph-4": "recursive:4"}
 #: Largest radix, asked for or fallen back to.
 MOST_RADIX = 16
-#: Numbers of pieces that ``double-tree`` and ``auto`` try.
-PIECES = (1, 4, 16, 64)
+#: Numbers of pieces that ``double-tree`` and ``auto`` try; ``auto`` on a photonic fabric tries `FEW_PIECES`,
+#: since every round of a pipeline has to set up its circuits.
+PIECES, FEW_PIECES = (1, 4, 16, 64), (1, 4)
 #: Most GPUs of a group for which ``auto`` tries all pairs at once, and on a photonic fabric one pair after
 #: the other, each round of which has circuits of its own.
 MOST_DIRECT, MOST_PAIRWISE = 16, 64
@@ -63,7 +64,8 @@ class Recipe:
 class Built:
     """The proved schedule of one group, and how many of its elements B bytes of the call are.
 
-    B is `Call.bytes`: an element is ``bytes / elements`` bytes.
+    B is `Call.bytes`: an element is ``bytes / elements`` bytes. Once it is proved, what the schedule is to
+    hold before and after is left out, which takes more memory than all the rest.
     """
 
     schedule: Schedule
@@ -115,9 +117,10 @@ def recipes(choice: str, collective: str, ranks: int, photonic: bool) -> tuple[R
         recursive halving and doubling. An all-to-all is Bruck's on a photonic fabric (LUMORPH, appendix C)
         and the fastest of Bruck's, one pair after the other, and all pairs at once on an electrical one,
         unless the choice is ``bruck``, ``direct`` or ``auto``. Messages: LUMORPH's algorithm 3 on a photonic
-        fabric, all at once on an electrical one. Where a prime factor of the GPUs exceeds a recursive algorithm's
-        radix, the smallest radix that fits is taken, up to `MOST_RADIX`; beyond that, and for groups that an
-        algorithm refuses otherwise, a ring; for groups too large for that, trees and Bruck's algorithm.
+        fabric, all at once on an electrical one. Where a prime factor of the GPUs exceeds the radix of a
+        recursive algorithm, the smallest radix that fits is taken, up to `MOST_RADIX`; beyond that, and for
+        groups that an algorithm refuses otherwise, a ring; for groups too large for a ring, the first that
+        can of trees, Bruck's algorithm and one pair after the other.
 
     Raises
     ------
@@ -129,7 +132,7 @@ def recipes(choice: str, collective: str, ranks: int, photonic: bool) -> tuple[R
     if collective == "all-to-all":
         wanted = _all_to_all(choice, ranks, photonic)
     else:
-        wanted = _sums(choice, collective, ranks)
+        wanted = _sums(choice, collective, ranks, FEW_PIECES if photonic else PIECES)
     fitting = [r for r in wanted if r.refused(collective, ranks) is None]
     if not fitting:
         others = (Recipe(name) for name in ("ring", "double-tree", "bruck", "pairwise"))
@@ -139,8 +142,8 @@ def recipes(choice: str, collective: str, ranks: int, photonic: bool) -> tuple[R
     return tuple(fitting)
 
 
-def _sums(choice: str, collective: str, ranks: int) -> list[Recipe]:
-    """Of an all-reduce, reduce-scatter or all-gather."""
+def _sums(choice: str, collective: str, ranks: int, pieces: Sequence[int]) -> list[Recipe]:
+    """Of an all-reduce, reduce-scatter or all-gather; `pieces`: numbers of them that ``auto`` tries."""
     family, _, number = choice.partition(":")
     gather = collective == "all-gather"
     if family == "recursive":
@@ -155,7 +158,7 @@ def _sums(choice: str, collective: str, ranks: int) -> list[Recipe]:
         return [Recipe(family)]
     found = [Recipe("ring"), Recipe("bidirectional-ring"), _recursive(2, ranks), _recursive(4, ranks)]
     if collective == "all-reduce":
-        found += [_tree(n) for n in PIECES]
+        found += [_tree(n) for n in pieces]
     if gather:
         found.append(Recipe("bruck"))
     if ranks <= MOST_DIRECT:
@@ -185,20 +188,35 @@ def _tree(pieces: int) -> Recipe:
     return Recipe("double-tree", (("pieces", pieces),) if pieces > 1 else ())
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def built(recipe: Recipe, collective: str, ranks: int) -> Built:
     """The schedule of one group, proved (`wavefabric.collectives.verify`), all chunks of the same size."""
+    return _proved(complete(recipe, collective, ranks))
+
+
+def complete(recipe: Recipe, collective: str, ranks: int) -> Built:
+    """What `built` proves, with what it must hold before and after."""
     options: dict[str, Any] = dict(recipe.options)
     elements = ranks * options.get("pieces", 1) * (2 if recipe.algorithm == "double-tree" else 1)
-    schedule = build(recipe.algorithm, collective, ranks, elements, **options)
-    verify(schedule)
-    return Built(schedule, elements)
+    return Built(build(recipe.algorithm, collective, ranks, elements, **options), elements)
+
+
+def _proved(group: Built) -> Built:
+    verify(group.schedule)
+    return Built(replace(group.schedule, pre={}, post={}), group.elements)
 
 
 def built_messages(
     group: Sequence[int], messages: Sequence[tuple[int, int, float]], lasers: int | None
 ) -> Built:
-    """The proved schedule of messages between the GPUs of a group.
+    """The proved schedule of messages between the GPUs of a group."""
+    return _proved(complete_messages(group, messages, lasers))
+
+
+def complete_messages(
+    group: Sequence[int], messages: Sequence[tuple[int, int, float]], lasers: int | None
+) -> Built:
+    """The schedule of messages between the GPUs of a group, with what it must hold before and after.
 
     With `lasers` in rounds by algorithm 3 of LUMORPH, else all at once. Sizes become whole elements: exactly
     if they are whole, or fractions of them, or else to 2⁻⁴⁰ of the largest. `InputError` for a GPU that is
@@ -207,7 +225,7 @@ def built_messages(
     rank = {gpu: r for r, gpu in enumerate(group)}
     for src, dst, _ in messages:
         if src not in rank or dst not in rank:
-            raise InputError(f"messages: {src} to {dst} given; allowed: GPUs of the group")
+            raise InputError(f"messages: {src} to {dst} given; allowed: GPUs of the call")
     moving = [(rank[src], rank[dst], size) for src, dst, size in messages if size > 0 and src != dst]
     counts, scale = _whole_sizes([size for _, _, size in moving])
     wanted = [(src, dst, count) for (src, dst, _), count in zip(moving, counts, strict=True)]
@@ -215,9 +233,7 @@ def built_messages(
     arguments = ("messages", len(group), wanted)
     if lasers is not None:
         make, arguments = greedy, (len(group), wanted, lasers)
-    schedule = make(*arguments)
-    verify(schedule)
-    return Built(schedule, scale)
+    return Built(make(*arguments), scale)
 
 
 def _whole_sizes(sizes: Sequence[float]) -> tuple[list[int], float]:

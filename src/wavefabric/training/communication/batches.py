@@ -10,7 +10,7 @@ from wavefabric.training.calls import Call
 #: Policies, with what each does. Every one but ``in-order`` prefers blocking calls, on which the next layer
 #: waits: the paper "tackle[s] it by prioritizing LAYER TO LAYER calls over ALLREDUCE calls".
 POLICIES = {
-    "batched": "all that is ready: blocking calls first, else the largest greedy set of disjoint calls",
+    "batched": "all that is ready: blocking calls first, else a greedy maximal set of disjoint calls",
     "boundaries": "all-reduces wait for a boundary of layers with a blocking call, and go in batches there",
     "end": "all-reduces wait for the end of the iteration and go one after the other: the paper's naive way",
     "in-order": "first come, first served, one at a time",
@@ -22,9 +22,9 @@ def maximal_independent_sets(calls: Sequence[Call]) -> list[list[int]]:
 
     "We model the ALLREDUCE calls as a graph where the nodes are the calls and the edges connect nodes which
     have at least one common GPU. After this, the problem is finding maximally independent sets of nodes
-    greedily until a cover set [...] is obtained" (LUMORPH, appendix C). Greedily: calls in the order given,
-    each into the first set in which it shares a GPU with none. So no call of a later set could be added to an
-    earlier one.
+    greedily until a cover set over the set of GPUs is obtained" (LUMORPH, appendix C). Greedily: calls in the
+    order given, each into the first set in which it shares a GPU with none. So no call of a later set could
+    be added to an earlier one; and sets are made until they cover all calls, as each must be served.
 
     Examples
     --------

@@ -11,6 +11,9 @@ from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
 from wavefabric.errors import InputError
 
+#: Bits to which the sizes of several schedules are kept in one, and of all elements of a GPU.
+_STEP_BITS, _MOST_BITS = 40, 62
+
 #: A schedule, and the GPU of each of its ranks.
 Part = tuple[Schedule, Sequence[int]]
 
@@ -23,7 +26,10 @@ def combined(
     starts: Sequence[int] | None = None,
     conditions: bool = True,
 ) -> Schedule:
-    """Schedules on given GPUs as one: round k of all parts is round k of the whole.
+    """Schedules on given GPUs as one: communication round k of all parts is at the same time.
+
+    Rounds in which ranks add or copy within themselves stay between the communication rounds that they were
+    between.
 
     Parameters
     ----------
@@ -34,7 +40,7 @@ def combined(
         GPUs of the whole, which may take no part.
     name : str
     starts : sequence of int, optional
-        The round of the whole in which each part begins; 0 by default.
+        The communication round of the whole in which each part begins; 0 by default.
     conditions : bool
         False: without `pre` and `post`, which no cost model and no circuit needs.
 
@@ -135,7 +141,7 @@ def _transfers(placements: Sequence[_Placement]) -> np.ndarray:
     alike: dict[tuple, list[_Placement]] = {}
     for p in placements:
         alike.setdefault((id(p.schedule), p.buffers, p.start), []).append(p)
-    tables = [np.zeros(0, TRANSFER)]
+    tables, times = [np.zeros(0, TRANSFER)], [np.zeros(0, np.int64)]
     for same in alike.values():
         first, t = same[0], same[0].schedule.transfers
         gpus = np.stack([p.gpus for p in same], axis=1)  # rank of the part × part
@@ -146,10 +152,24 @@ def _transfers(placements: Sequence[_Placement]) -> np.ndarray:
         for end in ("src", "dst"):
             table[end] = gpus[t[end]]
             table[f"{end}_buffer"] = buffers[t[f"{end}_buffer"]][:, None]
-        table["round"] = t["round"][:, None] + first.start
         tables.append(table.ravel())
+        times.append(np.repeat(_times(first), len(same)))
     joined = np.concatenate(tables)
-    return joined[np.argsort(joined["round"], kind="stable")] if len(tables) > 2 else joined
+    joined["round"] = np.unique(np.concatenate(times), return_inverse=True)[1]
+    return joined[np.argsort(joined["round"], kind="stable")]
+
+
+def _times(p: _Placement) -> np.ndarray:
+    """When each transfer of a part is, as numbers: those of communication rounds are the same in all parts.
+
+    Communication round k of the whole is (k + 1) 2³²; what follows it within ranks is a little later.
+    """
+    t = p.schedule.transfers
+    rounds = t["round"].astype(np.int64)
+    talking = np.unique(rounds[t["src"] != t["dst"]])
+    before = np.searchsorted(talking, rounds, "right")  # communication rounds up to each round
+    last = np.concatenate(([-1], talking))[before]
+    return ((p.start + before) << 32) + (rounds - last)
 
 
 def _holdings(placements: Iterable[_Placement], side: Callable[[Schedule], Holdings]) -> Holdings:
@@ -175,3 +195,13 @@ class _Masks(dict):
         mask = sum(1 << gpu for rank, gpu in enumerate(self.gpus) if origins >> rank & 1)
         self[origins] = mask
         return mask
+
+
+def common_unit(element_bytes: Sequence[float], schedules: Sequence[Schedule]) -> tuple[float, list[int]]:
+    """Bytes of an element of one schedule for all, and by what the elements of each are multiplied."""
+    largest = max(element_bytes)
+    if min(element_bytes) == largest:
+        return largest, [1] * len(element_bytes)
+    most = max(int(sizes.sum(axis=1).max(initial=1)) for s in schedules for sizes in s.sizes)
+    steps = 2 ** max(1, min(_STEP_BITS, _MOST_BITS - most.bit_length()))
+    return largest / steps, [max(1, round(size / largest * steps)) for size in element_bytes]

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.cost import AnyFabric, Cost, cost
@@ -21,21 +19,23 @@ from wavefabric.training.communication.algorithms import (
     Recipe,
     built,
     built_messages,
+    complete,
+    complete_messages,
     parse_collective,
     recipes,
 )
+from wavefabric.training.communication.batch_time import LARGE, BatchTime, batch_time
 from wavefabric.training.communication.line import Line, tangents
-from wavefabric.training.communication.placed import Part, combined
-
-#: Bytes an element with which circuits are timed: so many that latencies are lost beside them.
-_LARGE = 1e12
-#: Groups and lists of messages that are recognised by identity before they are looked up by value.
-_MOST_KNOWN = 100_000
-#: Bits to which the sizes of several calls are kept in one schedule, and of all elements of a GPU.
-_STEP_BITS, _MOST_BITS = 40, 62
-
-#: What is exchanged, among whom: the collective, and the numbers of its groups and messages.
-_Pattern = tuple[str, int, int]
+from wavefabric.training.communication.patterns import (
+    Pattern,
+    Patterns,
+    check_disjoint,
+    check_gpus,
+    first_group,
+    is_ideal_switch,
+    moves_nothing,
+)
+from wavefabric.training.communication.placed import Part, combined, common_unit
 
 
 class FreeCommunication:
@@ -71,19 +71,13 @@ class _CallTime:
             return 0
         return min(range(len(self.lines)), key=lambda number: self.of(number, nbytes))
 
+    def __call__(self, nbytes: float) -> float:
+        """s, by the fastest algorithm."""
+        return min([self.of(number, nbytes) for number in range(len(self.lines))])
 
-@dataclass(frozen=True, eq=False)
-class _BatchTime:
-    """Time of calls whose circuits are up together: each part of each round takes what its slowest call does.
 
-    ``rates``: s a byte of each call in each part, shape (parts, calls).
-    """
-
-    latency: float
-    rates: np.ndarray
-
-    def __call__(self, nbytes: Sequence[float]) -> float:
-        return self.latency + float((self.rates * np.array(nbytes)).max(axis=1).sum())
+#: Of a call in which nothing goes from one GPU to another.
+_NOTHING = _CallTime((Recipe("none"),), ((Line(0.0, 0.0),),))
 
 
 class Communication:
@@ -144,11 +138,10 @@ class Communication:
         if isinstance(fabric, PhotonicFabric):
             self.latency += fabric.reconfiguration + fabric.synchronisation
         self._alike = isinstance(fabric, Fabric) and is_ideal_switch(fabric)
-        self._numbers: dict[tuple, int] = {}
-        self._known: dict[int, tuple[tuple, int]] = {}
-        self._times: dict[_Pattern, _CallTime] = {}
+        self._patterns = Patterns()
+        self._times: dict[Pattern, _CallTime] = {}
         self._shared: dict[tuple, _CallTime] = {}
-        self._batches: dict[tuple, _BatchTime | float] = {}
+        self._batches: dict[tuple, BatchTime | float] = {}
 
     @property
     def description(self) -> str:
@@ -158,10 +151,16 @@ class Communication:
     def seconds(self, calls: Sequence[Call]) -> float:
         """Time of calls that begin together, s.
 
-        Rounds of all calls are at the same time: on an electrical fabric they share links, on a photonic one
-        lasers, photodiodes and waveguides, and a round takes as long as its slowest circuit. Where the
-        circuits of a batch are so much in each other's way that one call after the other is faster, that is
-        what the controller does.
+        Rounds of all calls are at the same time: on an electrical fabric they share links (on an ideal switch
+        nothing, and the slowest call says when all are over), on a photonic one lasers, photodiodes and
+        waveguides, and a round takes as long as its slowest circuit. Where the circuits of a batch are so
+        much in each other's way that one call after the other is faster, that is what the controller does.
+        Circuits are not proved to be the best: where waveguides are few, a call may be served sooner in a
+        batch than alone.
+
+        A pattern (collective, groups, messages) is built, proved and costed once. Other sizes follow
+        exactly, since neither rounds nor circuits depend on them: what bounds a round takes time in
+        proportion to its bytes.
 
         Parameters
         ----------
@@ -174,17 +173,11 @@ class Communication:
             For more GPUs than the fabric has, a GPU in two calls or groups, or no way between two GPUs.
         """
         if len(calls) == 1:
-            call = calls[0]
-            if _moves_nothing(call):
-                return 0.0
-            time = self._time(call)
-            return time.of(time.best(call.bytes), call.bytes)
-        return self._together([c for c in calls if not _moves_nothing(c)])[0]
+            return self._time(calls[0])(calls[0].bytes)
+        return self._together(self._moving(calls))[0]
 
     def algorithm(self, call: Call) -> str:
         """Which algorithm serves a call, in words."""
-        if _moves_nothing(call):
-            return "none"
         time = self._time(call)
         return str(time.recipes[time.best(call.bytes)])
 
@@ -193,7 +186,10 @@ class Communication:
         return self._schedule(calls, True)[0]
 
     def cost(self, calls: Sequence[Call]) -> Cost:
-        """Rounds and their times, of what `combined` returns; with no lower bound."""
+        """Rounds and their times, of what `combined` returns; without a lower bound.
+
+        On an electrical fabric rounds of one call wait here for those of the others.
+        """
         schedule, element_bytes = self._schedule(calls, False)
         return self._cost(schedule, element_bytes)
 
@@ -208,47 +204,27 @@ class Communication:
         check_plan(plan, schedule)
         return plan
 
-    # -- one call
-
-    def _pattern(self, call: Call) -> _Pattern:
-        return call.collective, self._number(call.groups), self._number(call.messages)
-
-    def _number(self, value: tuple) -> int:
-        """A number for each value; an object that was seen before is not hashed again."""
-        known = self._known.get(id(value))
-        if known is not None:
-            return known[1]
-        number = self._numbers.setdefault(value, len(self._numbers))
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known[id(value)] = value, number
-        return number
-
     def _time(self, call: Call) -> _CallTime:
-        pattern = self._pattern(call)
+        if call.bytes <= 0:
+            return _NOTHING
+        pattern = self._patterns.of(call)
         time = self._times.get(pattern)
         if time is None:
             time = self._times[pattern] = self._new_time(call)
         return time
 
     def _new_time(self, call: Call) -> _CallTime:
-        self._check(call)
+        if call.groups:
+            check_gpus(call, self.fabric)
+        if moves_nothing(call):
+            return _NOTHING
         if self._alike:
             # Nothing is shared and all GPUs are alike: groups do not notice each other.
-            call, shared = _first_group(call)
+            call, shared = first_group(call)
             if shared not in self._shared:
                 self._shared[shared] = self._costed(call)
             return self._shared[shared]
         return self._costed(call)
-
-    def _check(self, call: Call) -> None:
-        """Refuse GPUs that the fabric does not have, and one that is in two groups."""
-        last = max(call.gpus)
-        if last >= self.fabric.ranks:
-            allowed = f"up to {self.fabric.ranks}, the GPUs of {self.fabric.name}"
-            raise InputError(f"gpus: {last + 1} given; allowed: {allowed}")
-        if len(call.gpus) < sum(map(len, call.groups)):
-            raise InputError(f"groups: a GPU twice in {call.collective}; allowed: disjoint groups")
 
     def _costed(self, call: Call) -> _CallTime:
         """Every algorithm that may serve a call, costed."""
@@ -271,12 +247,13 @@ class Communication:
 
         return tangents(tangent, everywhere=not (isinstance(self.fabric, Fabric) and _bends(self.fabric)))
 
-    def _built(self, call: Call, recipe: Recipe) -> Built:
-        """The schedule of one group."""
+    def _built(self, call: Call, recipe: Recipe, conditions: bool = False) -> Built:
+        """The schedule of one group, on demand with what it must hold before and after."""
         if call.collective == "messages":
             lasers = self.fabric.ports if isinstance(self.fabric, PhotonicFabric) else None
-            return built_messages(call.groups[0], call.messages, lasers)
-        return built(recipe, call.collective, len(call.groups[0]))
+            make = complete_messages if conditions else built_messages
+            return make(call.groups[0], call.messages, lasers)
+        return (complete if conditions else built)(recipe, call.collective, len(call.groups[0]))
 
     def _plan(self, schedule: Schedule) -> CircuitPlan | None:
         if isinstance(self.fabric, PhotonicFabric):
@@ -290,7 +267,9 @@ class Communication:
         plan = plan or self._plan(schedule)
         return cost(schedule, self.fabric, element_bytes, plan=plan, incremental=self.incremental)
 
-    # -- several calls
+    def _moving(self, calls: Sequence[Call]) -> list[Call]:
+        """Those in which something goes from one GPU to another."""
+        return [call for call in calls if self._time(call) is not _NOTHING]
 
     def _together(self, calls: Sequence[Call]) -> tuple[float, bool]:
         """s of calls that move something, and whether they are faster together than one after the other."""
@@ -300,7 +279,7 @@ class Communication:
         if len(calls) < 2:
             return sum(alone), True
         chosen = [t.recipes[b] for t, b in zip(times, best, strict=True)]
-        keys = [(self._pattern(call), number) for call, number in zip(calls, best, strict=True)]
+        keys = [(self._patterns.of(call), number) for call, number in zip(calls, best, strict=True)]
         order = sorted(range(len(calls)), key=keys.__getitem__)
         calls, chosen = [calls[i] for i in order], [chosen[i] for i in order]
         key = tuple(keys[i] for i in order)
@@ -309,14 +288,14 @@ class Communication:
         if key not in self._batches:
             self._batches[key] = self._circuit_times(calls, chosen)
         batch = self._batches[key]
-        assert isinstance(batch, _BatchTime)
+        assert isinstance(batch, BatchTime)
         seconds, in_turn = batch([call.bytes for call in calls]), sum(alone)
         return min(seconds, in_turn), seconds <= in_turn
 
     def _electrical(self, calls: list[Call], chosen: list[Recipe], key: tuple, slowest: float) -> float:
         """s of calls that share links; on an ideal switch nothing is shared."""
         if self._alike:
-            _check_disjoint(calls)
+            check_disjoint(calls)
             return slowest
         key = (*key, *(call.bytes for call in calls))
         if key not in self._batches:
@@ -326,40 +305,29 @@ class Communication:
         assert isinstance(seconds, float)
         return seconds
 
-    def _circuit_times(self, calls: list[Call], chosen: list[Recipe]) -> _BatchTime:
-        """Circuits of several calls at once, and how long each call needs them."""
-        _check_disjoint(calls)
+    def _circuit_times(self, calls: list[Call], chosen: list[Recipe]) -> BatchTime:
+        """Time of several calls whose circuits are up at once."""
+        check_disjoint(calls)
         groups = [self._built(call, recipe) for call, recipe in zip(calls, chosen, strict=True)]
         parts = [(b.schedule, gpus) for b, c in zip(groups, calls, strict=True) for gpus in c.groups]
         schedule = combined(parts, self.fabric.ranks, "batch", conditions=False)
-        found = self._cost(schedule, _LARGE)
-        t, times = schedule.transfers, found.times
-        assert times is not None
-        away = np.flatnonzero(t["src"] != t["dst"])
-        begin, end = times[away].T
-        parts_begin, part = np.unique(begin, return_inverse=True)  # circuits of a part begin together
-        owner = np.zeros(self.fabric.ranks, np.int64)
-        for number, call in enumerate(calls):
-            owner[list(call.gpus)] = number
-        rates = np.zeros((parts_begin.size, len(calls)))
-        per_byte = (end - begin) / _LARGE / np.array([b.elements for b in groups])[owner[t["src"][away]]]
-        np.maximum.at(rates, (part, owner[t["src"][away]]), per_byte)
-        return _BatchTime(sum(r.latency + r.reconfiguration for r in found.rounds), rates)
-
-    # -- schedules
+        elements = [group.elements for group in groups]
+        return batch_time(schedule, self._cost(schedule, LARGE), [call.gpus for call in calls], elements)
 
     def _schedule(self, calls: Sequence[Call], conditions: bool) -> tuple[Schedule, float]:
         """The calls as one schedule, and bytes an element."""
-        moving = [call for call in calls if not _moves_nothing(call)]
+        moving = self._moving(calls)
         if not moving:
             return combined([], self.fabric.ranks, "nothing"), 1.0
-        _check_disjoint(moving)
+        check_disjoint(moving)
         at_once = self._together(moving)[1]
         times = [self._time(call) for call in moving]
         chosen = [t.recipes[t.best(call.bytes)] for call, t in zip(moving, times, strict=True)]
         starts = None
         if not at_once:
-            rounds = [self._built(c, r).schedule.rounds for c, r in zip(moving, chosen, strict=True)]
+            rounds = [
+                self._built(c, r).schedule.communication_rounds for c, r in zip(moving, chosen, strict=True)
+            ]
             starts = [sum(rounds[:number]) for number in range(len(moving))]
         return self._placed(moving, chosen, starts, conditions)
 
@@ -367,9 +335,9 @@ class Communication:
         self, calls: list[Call], chosen: list[Recipe], starts: list[int] | None, conditions: bool
     ) -> tuple[Schedule, float]:
         """Calls by given algorithms as one schedule, and bytes an element; each from its round on."""
-        groups = [self._built(call, recipe) for call, recipe in zip(calls, chosen, strict=True)]
+        groups = [self._built(call, recipe, conditions) for call, recipe in zip(calls, chosen, strict=True)]
         element_bytes = [call.bytes / b.elements for call, b in zip(calls, groups, strict=True)]
-        unit, factors = _common_unit(element_bytes, [b.schedule for b in groups])
+        unit, factors = common_unit(element_bytes, [b.schedule for b in groups])
         parts: list[Part] = []
         first: list[int] = []
         for number, (call, group, factor) in enumerate(zip(calls, groups, factors, strict=True)):
@@ -394,53 +362,7 @@ def communication(
     return Communication(fabric, collective, incremental=incremental, **planning)
 
 
-def is_ideal_switch(fabric: Fabric) -> bool:
-    """Whether every GPU has the same link each way to one switch, and there is nothing else to share."""
-    if len(fabric.switches) != 1:
-        return False
-    switch = fabric.switches[0]
-    ends = [(link.source, link.target) for link in fabric.links]
-    wanted = {pair for gpu in fabric.gpus for pair in ((gpu, switch), (switch, gpu))}
-    values = {(link.bandwidth, link.latency) for link in fabric.links}
-    return len(ends) == len(wanted) and set(ends) == wanted and len(values) == 1
-
-
 def _bends(fabric: Fabric) -> bool:
     """Whether time may be other than a line of the bytes: a busiest GPU that changes, hosts that issue."""
     overheads = fabric.round_overhead or fabric.peer_overhead or fabric.reduce_overhead
     return fabric.reduce_bandwidth is not None or bool(overheads)
-
-
-def _moves_nothing(call: Call) -> bool:
-    if call.bytes <= 0 or not call.groups:
-        return True
-    if call.collective == "messages":
-        return not any(size > 0 and src != dst for src, dst, size in call.messages)
-    return len(call.groups[0]) < 2
-
-
-def _first_group(call: Call) -> tuple[Call, tuple]:
-    """A call of the first group alone on the first GPUs, and what of it matters to its time."""
-    group = tuple(range(len(call.groups[0])))
-    rank = {gpu: r for r, gpu in enumerate(call.groups[0])}
-    messages = tuple((rank[src], rank[dst], size) for src, dst, size in call.messages)
-    return replace(call, groups=(group,), messages=messages), (call.collective, len(group), messages)
-
-
-def _check_disjoint(calls: Sequence[Call]) -> None:
-    seen: set[int] = set()
-    for call in calls:
-        both = seen & call.gpus
-        if both:
-            raise InputError(f"calls: GPU {min(both)} in two given; allowed: calls of disjoint GPUs")
-        seen |= call.gpus
-
-
-def _common_unit(element_bytes: Sequence[float], schedules: Sequence[Schedule]) -> tuple[float, list[int]]:
-    """Bytes of an element of one schedule for all, and by what the elements of each are multiplied."""
-    largest = max(element_bytes)
-    if min(element_bytes) == largest:
-        return largest, [1] * len(element_bytes)
-    most = max(int(sizes.sum(axis=1).max(initial=1)) for s in schedules for sizes in s.sizes)
-    steps = 2 ** max(1, min(_STEP_BITS, _MOST_BITS - most.bit_length()))
-    return largest / steps, [max(1, round(size / largest * steps)) for size in element_bytes]

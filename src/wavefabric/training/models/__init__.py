@@ -16,7 +16,7 @@ from typing import Any
 from wavefabric.errors import InputError, show
 from wavefabric.training.graph import ModelGraph
 from wavefabric.training.graph_file import load_graph
-from wavefabric.training.models import bert, inception, ncf
+from wavefabric.training.models import bert, dlrm, flexflow, gpt, inception, mixture, ncf
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,19 @@ MODELS = {
     "inception-v3": ModelFactory(inception.inception_v3, "Inception-v3, 23.8 M parameters"),
     "ncf": ModelFactory(ncf.ncf, "NeuMF on MovieLens-20M, 31.8 M parameters", "factors"),
     "ncf-1m": ModelFactory(ncf.ncf_movielens_1m, "NeuMF on MovieLens-1M, as He et al. train it", "factors"),
+    "dlrm": ModelFactory(dlrm.dlrm, "DLRM on Criteo Terabyte, 24 G parameters"),
+    "dlrm-kaggle": ModelFactory(dlrm.dlrm_kaggle, "DLRM on Criteo Kaggle, 541 M parameters"),
+    "gpt-7b": ModelFactory(gpt.gpt_7b, "Llama 2 7B", "tokens"),
+    "gpt-70b": ModelFactory(gpt.gpt_70b, "Llama 2 70B", "tokens"),
+    "gpt3-6.7b": ModelFactory(gpt.gpt3_7b, "GPT-3 6.7B", "tokens"),
+    "gpt3-175b": ModelFactory(gpt.gpt3_175b, "GPT-3 175B", "tokens"),
+    "mixtral-8x7b": ModelFactory(mixture.mixtral, "8 experts, 2 a token, 46.7 G parameters", "tokens"),
+    "switch-base": ModelFactory(mixture.switch_base, "128 experts, 1 a token, 7.4 G parameters", "tokens"),
+    "flexflow-transformer": ModelFactory(
+        flexflow.transformer, "FlexFlow's stand-in for BERT, 201 M parameters"
+    ),
+    "flexflow-inception": ModelFactory(flexflow.inception, "Inception-v3 without batch normalisation"),
+    "flexflow-ncf": ModelFactory(flexflow.ncf, "FlexFlow's NCF, 24.7 G parameters"),
 }
 
 
@@ -70,6 +83,8 @@ def load_model(text: str | Path, **options: Any) -> ModelGraph:
     if name not in MODELS:
         raise InputError(f"model: {show(str(text))} given; allowed: a JSON file, {', '.join(MODELS)}")
     factory = MODELS[name]
+    if colon and factory.number in options:
+        raise InputError(f"{factory.number}: given twice, with {show(str(text))}; allowed: once")
     if colon:
         options[factory.number] = _number(name, factory, number)
     allowed = inspect.signature(factory.make).parameters

@@ -13,9 +13,20 @@ Step = tuple[int, tuple[int, int], int, bool]
 IMAGE, CLASSES = (3, 299, 299), 1000
 
 
-def inception_v3(auxiliary: bool = False) -> ModelGraph:
-    """Inception-v3: 23 834 568 parameters, with its auxiliary classifier 27 161 264; 5.7 G multiply-adds."""
-    graph = GraphBuilder()
+class _Inception(GraphBuilder):
+    """With ``normalised`` False convolutions have biases instead of batch normalisation."""
+
+    def __init__(self, normalised: bool):
+        super().__init__()
+        self.normalised = normalised
+
+
+def inception_v3(auxiliary: bool = False, normalised: bool = True) -> ModelGraph:
+    """Inception-v3: 23 834 568 parameters, with its auxiliary classifier 27 161 264; 5.7 G multiply-adds.
+
+    ``normalised`` False: convolutions have biases and no batch normalisation.
+    """
+    graph = _Inception(normalised)
     hidden = _stem(graph)
     for number, pooled in enumerate((32, 64, 64)):
         hidden = _mixed(graph, f"mixed 5{'bcd'[number]}", hidden, _MIXED_A, pooled)
@@ -37,22 +48,22 @@ def inception_v3(auxiliary: bool = False) -> ModelGraph:
         sample="image of 299 x 299 pixels",
         batch=32,
         optimizer="rmsprop",
-        description="94 convolutions, each with batch normalisation and ReLU",
+        description=f"{96 if auxiliary else 94} convolutions with ReLU",
         source="batch: 32 on each of 50 GPUs, RMSProp (arXiv:1512.00567, section 8)",
     )
 
 
-def _unit(graph: GraphBuilder, name: str, source: str | tuple[int, ...], step: Step) -> str:
+def _unit(graph: _Inception, name: str, source: str | tuple[int, ...], step: Step) -> str:
     """Convolution, batch normalisation, ReLU."""
     channels, kernel, stride, padded = step
     padding = (kernel[0] // 2, kernel[1] // 2) if padded else (0, 0)
-    raw = graph.convolution(name, source, channels, kernel, stride=stride, padding=padding)
-    return graph.function(
-        f"{name} relu", graph.batch_normalisation(f"{name} norm", raw), "relu", split="local"
-    )
+    bias = not graph.normalised
+    raw = graph.convolution(name, source, channels, kernel, stride=stride, padding=padding, bias=bias)
+    normed = graph.batch_normalisation(f"{name} norm", raw) if graph.normalised else raw
+    return graph.function(f"{name} relu", normed, "relu", split="local")
 
 
-def _chain(graph: GraphBuilder, name: str, source: str | tuple[int, ...], steps: Sequence[Step]) -> str:
+def _chain(graph: _Inception, name: str, source: str | tuple[int, ...], steps: Sequence[Step]) -> str:
     for number, step in enumerate(steps):
         source = _unit(graph, f"{name}.{number}", source, step)
     assert isinstance(source, str)
@@ -67,7 +78,7 @@ def _halved(channels: int) -> Step:
     return channels, (3, 3), 2, False
 
 
-def _stem(graph: GraphBuilder) -> str:
+def _stem(graph: _Inception) -> str:
     graph.block = "stem"
     hidden = _chain(graph, "a", IMAGE, [_halved(32), (32, (3, 3), 1, False), _same(64, 3, 3)])
     hidden = graph.pooling("a pool", hidden, (3, 3), stride=2, maximum=True)
@@ -76,7 +87,7 @@ def _stem(graph: GraphBuilder) -> str:
 
 
 def _mixed(
-    graph: GraphBuilder, block: str, source: str, branches: Sequence[Sequence[Step]], pooled: int
+    graph: _Inception, block: str, source: str, branches: Sequence[Sequence[Step]], pooled: int
 ) -> str:
     """Branches side by side and one of a pooling: with ``pooled`` channels, or of stride 2 if 0."""
     graph.block = block
@@ -106,7 +117,7 @@ def _mixed_b(channels: int) -> list[list[Step]]:
 _REDUCTION_B = [[_same(192), _halved(320)], [_same(192), _same(192, 1, 7), _same(192, 7, 1), _halved(192)]]
 
 
-def _mixed_c(graph: GraphBuilder, block: str, source: str) -> str:
+def _mixed_c(graph: _Inception, block: str, source: str) -> str:
     """Branches that fork once more, into 1 x 3 and 3 x 1."""
     graph.block = block
     ends = [_unit(graph, "branch 0", source, _same(320))]
@@ -119,7 +130,7 @@ def _mixed_c(graph: GraphBuilder, block: str, source: str) -> str:
     return graph.concatenation("join", ends, 0, split="local")
 
 
-def _auxiliary(graph: GraphBuilder, source: str) -> None:
+def _auxiliary(graph: _Inception, source: str) -> None:
     """The classifier on the side of the last 17 x 17 block."""
     graph.block = "auxiliary"
     mean = graph.pooling("mean", source, (5, 5), stride=3)

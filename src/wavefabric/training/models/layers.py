@@ -27,7 +27,7 @@ def check_whole(key: str, value: int, most: int) -> None:
 
 
 class GraphBuilder:
-    """Adds layers one by one; each method returns the name of its layer, ``"BLOCK NAME"`` inside a block.
+    """Adds layers one by one; each method returns the name of its layer, ``"BLOCK NAME"`` in a block.
 
     The rules, for one sample:
 
@@ -50,9 +50,12 @@ class GraphBuilder:
     layers : list of Layer
     block : str
         Of the layers that come next.
+    prefixed : bool
+        Whether names of layers begin with their block.
     """
 
-    def __init__(self):
+    def __init__(self, prefixed: bool = True):
+        self.prefixed = prefixed
         self.layers: list[Layer] = []
         self.block = ""
         self._outputs: dict[str, tuple[int, ...]] = {}
@@ -75,7 +78,7 @@ class GraphBuilder:
         **numbers: Any,
     ) -> str:
         """Any layer. ``keep``: sources that the backward pass reads; ``saved``: elements beside them."""
-        name = f"{self.block} {name}" if self.block else name
+        name = f"{self.block} {name}" if self.block and self.prefixed else name
         sizes = [prod(self.shape(source)) for source in sources]
         saved += sum(self._keep(source, prod(self.shape(source))) for source in keep)
         saved += self._keep(name, prod(output)) if keep_output else 0.0

@@ -24,7 +24,7 @@ def ncf(factors: int = 64) -> ModelGraph:
         factors,
         widths,
         batch=131_072,
-        source="batch: 1 048 576 on 8 GPUs, Adam (NVIDIA's MLPerf Training v0.5 entry on MovieLens-20M; "
+        source="batch: 1 048 576 on 8 GPUs, Adam (NVIDIA DeepLearningExamples, PyTorch/Recommendation/NCF; "
         "model of arXiv:1708.05031)",
     )
 

@@ -1,0 +1,167 @@
+"""Costs of a chain of units by their layouts: time of each unit, of each pair of neighbours, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.training.device_model import DeviceModel
+from wavefabric.training.engine import CallTimes
+from wavefabric.training.graph import ModelGraph
+from wavefabric.training.memory import LayerMemory, memory_of_layer
+from wavefabric.training.precision import Precision
+from wavefabric.training.search.serial import serial_seconds
+from wavefabric.training.search.units import Unit, for_layer, layouts_of, part_of
+from wavefabric.training.strategy import Layout, Strategy, check_strategy
+from wavefabric.training.tasks import Workload
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all strategies of one search have in common."""
+
+    model: ModelGraph
+    gpus: int
+    batch: int
+    device: DeviceModel
+    precision: Precision
+    fabric: CallTimes
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of a strategy of one stage and no buckets, beside its layouts."""
+
+    microbatches: int = 1
+    sharded: bool = False
+    recompute: bool = False
+
+
+class UnitMemory(NamedTuple):
+    """B of a unit on one GPU: ``kept`` adds up over units; of the others the largest of all count.
+
+    ``whole``: the two largest layers while their parameters are gathered; ``again``: activations of the
+    largest block while they are computed again.
+    """
+
+    kept: float
+    whole: tuple[float, float]
+    again: float
+
+
+@dataclass(frozen=True)
+class ChainCosts:
+    """``own[k][i]``: s of unit k in layout i of ``layouts[k]``; ``between[k][i, j]``: what is added when unit
+    k + 1 has layout j; inf: not allowed. ``memory[k][i]``: B of it."""
+
+    units: tuple[Unit, ...]
+    layouts: tuple[tuple[Layout, ...], ...]
+    own: tuple[np.ndarray, ...]
+    between: tuple[np.ndarray, ...]
+    memory: tuple[tuple[UnitMemory, ...], ...]
+
+
+def chain_costs(setting: Setting, options: Options, units: tuple[Unit, ...]) -> ChainCosts:
+    """Costs of all layouts of a chain.
+
+    A unit's own time is the serial time of its layers as a model of their own. What a pair adds is the serial
+    time of both as one model less that of each alone. Since outputs go no further than to the next unit, and
+    each layer's gradients have a call of their own, the serial time of the model is the sum of these.
+    """
+    model = setting.model
+    layouts = tuple(_allowed(setting, options, unit) for unit in units)
+    time = lru_cache(maxsize=None)(lambda part, mixed: _serial(setting, options, part, mixed))
+    parts = [part_of(model, unit) for unit in units]
+    own = [
+        np.array([time(part, _mixed(part, [(len(part.layers), layout)])) for layout in mine])
+        for part, mine in zip(parts, layouts, strict=True)
+    ]
+    between = []
+    for k in range(len(units) - 1):
+        pair = part_of(model, units[k] + units[k + 1])
+        sizes = len(units[k]), len(units[k + 1])
+        added = np.empty((len(layouts[k]), len(layouts[k + 1])))
+        for i, first in enumerate(layouts[k]):
+            for j, second in enumerate(layouts[k + 1]):
+                mixed = _mixed(pair, list(zip(sizes, (first, second), strict=True)))
+                added[i, j] = time(pair, mixed) - own[k][i] - own[k + 1][j]
+        between.append(added)
+    memory = tuple(
+        tuple(_memory(setting, options, part, layout) for layout in mine)
+        for part, mine in zip(parts, layouts, strict=True)
+    )
+    return ChainCosts(units, layouts, tuple(own), tuple(between), memory)
+
+
+def chain_strategy(
+    setting: Setting, options: Options, units: Sequence[Unit], chosen: Sequence[Layout]
+) -> Strategy:
+    """The strategy in which each unit has the layout chosen for it."""
+    sizes = [(len(unit), layout) for unit, layout in zip(units, chosen, strict=True)]
+    return _strategy(setting, options, _mixed(setting.model, sizes))
+
+
+def _mixed(model: ModelGraph, sizes: Sequence[tuple[int, Layout]]) -> tuple[Layout, ...]:
+    """A layout for each layer, from numbers of consecutive layers and their layout."""
+    spread = [layout for count, layout in sizes for _ in range(count)]
+    return tuple(for_layer(layout, layer) for layout, layer in zip(spread, model.layers, strict=True))
+
+
+def _strategy(setting: Setting, options: Options, layouts: tuple[Layout, ...]) -> Strategy:
+    return Strategy(
+        setting.gpus, setting.batch, options.microbatches, (0,) * len(layouts), layouts,
+        options.sharded, 0.0, options.recompute,
+    )  # fmt: skip
+
+
+def _workload(setting: Setting, options: Options, part: ModelGraph, layouts: tuple[Layout, ...]) -> Workload:
+    return Workload(part, _strategy(setting, options, layouts), setting.device, setting.precision)
+
+
+def _serial(setting: Setting, options: Options, part: ModelGraph, layouts: tuple[Layout, ...]) -> float:
+    return serial_seconds(_workload(setting, options, part, layouts), setting.fabric)
+
+
+def _allowed(setting: Setting, options: Options, unit: Unit) -> tuple[Layout, ...]:
+    """Layouts in which a unit can be."""
+    part = part_of(setting.model, unit)
+    found, refused = [], ""
+    for layout in layouts_of(part.layers, setting.gpus):
+        try:
+            mixed = _mixed(part, [(len(unit), layout)])
+            check_strategy(part, _strategy(setting, options, mixed))
+            found.append(layout)
+        except InputError as error:
+            refused = str(error)
+    if not found:
+        raise InputError(refused)
+    return tuple(found)
+
+
+def _memory(setting: Setting, options: Options, part: ModelGraph, layout: Layout) -> UnitMemory:
+    workload = _workload(setting, options, part, _mixed(part, [(len(part.layers), layout)]))
+    each = [memory_of_layer(workload, n) for n in range(len(part.layers))]
+    precision = setting.precision
+    parameter = precision.parameter + precision.gradient
+    kept = sum(own.parameters * parameter + own.states for own in each)
+    saved, again = _activations(part, each, options.recompute)
+    whole = sorted((own.whole * parameter for own in each), reverse=True)[:2]
+    largest, second = [*whole, 0.0][:2]
+    return UnitMemory(kept + saved * precision.activation, (largest, second), again * precision.activation)
+
+
+def _activations(part: ModelGraph, each: Sequence[LayerMemory], recompute: bool) -> tuple[float, float]:
+    """Elements kept, and those of the largest block that are computed again."""
+    if not recompute:
+        return sum(own.saved for own in each), 0.0
+    kept = again = 0.0
+    for _, block in groupby(range(len(each)), key=lambda n: part.layers[n].block or n):
+        saved = [each[n].saved for n in block]
+        kept, again = kept + saved[0], max(again, sum(saved[1:]))
+    return kept, again

@@ -1,0 +1,79 @@
+"""A model as a chain of units, whose layers give their outputs to their own unit or the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from wavefabric.training.graph import Layer, ModelGraph
+from wavefabric.training.strategy import Layout
+
+Unit = tuple[int, ...]
+
+
+def chain_units(model: ModelGraph, by_layer: bool = False) -> tuple[Unit, ...]:
+    """Consecutive layers, by number, such that outputs go no further than to the next unit.
+
+    Units are blocks, or single layers with ``by_layer``; those that an output passes over are joined with
+    the one that takes it, so that any model is a chain, of one unit at worst.
+    """
+    atoms = [(n,) for n in range(len(model.layers))] if by_layer else list(model.blocks)
+    place = [number for number, atom in enumerate(atoms) for _ in atom]
+    # An output of atom i that atom j takes joins atoms i + 1 to j; joining moves no output further.
+    joined = [False] * len(atoms)  # to the atom before
+    for producer, consumers in enumerate(model.consumers):
+        for consumer in consumers:
+            for between in range(place[producer] + 2, place[consumer] + 1):
+                joined[between] = True
+    units: list[Unit] = []
+    for atom, with_last in zip(atoms, joined, strict=True):
+        if with_last:
+            units[-1] += tuple(atom)
+        else:
+            units.append(tuple(atom))
+    return tuple(units)
+
+
+def is_chain_of_layers(model: ModelGraph) -> bool:
+    """Whether each layer takes the output of the one before alone."""
+    pairs = zip(model.layers, model.layers[1:], strict=False)
+    return not model.layers[0].inputs and all(b.inputs == (a.name,) for a, b in pairs)
+
+
+def part_of(model: ModelGraph, numbers: Sequence[int]) -> ModelGraph:
+    """Some layers as a model of their own, with plain names: equal parts of a model are equal.
+
+    What they take from other layers is given to them like the model's input.
+    """
+    names = {model.layers[n].name: str(place) for place, n in enumerate(numbers)}
+    blocks: dict[str, str] = {"": ""}
+    layers = []
+    for n in numbers:
+        layer = model.layers[n]
+        inputs = tuple(names[name] for name in layer.inputs if name in names)
+        block = blocks.setdefault(layer.block, str(len(blocks)))
+        layers.append(replace(layer, name=names[layer.name], inputs=inputs, block=block))
+    return ModelGraph("part", tuple(layers), optimizer=model.optimizer)
+
+
+def layouts_of(layers: Sequence[Layer], gpus: int) -> list[Layout]:
+    """Layouts of so many GPUs that some layers may have together: data, tensor and expert degrees."""
+    experts = sorted({layer.experts for layer in layers if layer.experts})
+    found = []
+    for tensor in divisors(gpus):
+        data = gpus // tensor
+        for expert in divisors(data) if experts else [1]:
+            if all(number % expert == 0 for number in experts):
+                found.append(Layout(data, tensor, expert))
+    return found
+
+
+def divisors(number: int) -> list[int]:
+    """All of them, the least first."""
+    small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
+    return sorted({*small, *(number // n for n in small)})
+
+
+def for_layer(layout: Layout, layer: Layer) -> Layout:
+    """The layout of a layer of a unit: without expert parallelism if it has no experts."""
+    return layout if layer.experts or layout.expert == 1 else Layout(layout.data, layout.tensor)
