@@ -147,6 +147,14 @@ def test_a_comparison_is_a_table_and_a_picture(command, tmp_path):
     assert {**cases[10], "work": single["work"], "written": []} == single
 
 
+def test_a_comparison_of_one_size_is_drawn_as_bars(command, tmp_path):
+    words = ("fibre:8x1024", "--gpus", "4", "--collective", "ring,auto", "--compare", "-o", "bars.svg")
+    assert command("train", *words)[0] == 0
+    drawn = (tmp_path / "bars.svg").read_text()
+    assert "x ring" in drawn
+    assert "4 GPUs of switch" in drawn
+
+
 def test_models_are_listed(command):
     code, out, err = command("train", "models")
     assert (code, err) == (0, "")

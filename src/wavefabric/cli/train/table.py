@@ -89,6 +89,8 @@ def show_case(case: Case, title: str, memory: float) -> None:
     if found:
         out.print()
         out.print(_calls_table(found))
+        if any(call and call.messages for call in case.iteration.graph.call):
+            out.print("sizes: of the array of one group; of messages the sum of all")
 
 
 def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
