@@ -51,6 +51,8 @@ def redistribution(source: Placement, target: Placement, nbytes: float) -> Call 
     nbytes : float
         B of the whole array.
     """
+    if source == target:
+        return None
     collective = _collective(source, target)
     if collective is not None:
         kind, groups = collective

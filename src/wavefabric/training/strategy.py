@@ -218,7 +218,7 @@ def _check_stages(model: ModelGraph, strategy: Strategy) -> None:
     for before, here, layer in zip((0, *stage), stage, model.layers, strict=False):
         if here not in (before, before + 1) or stage[0]:
             given = f"stage: {show(here)} after {show(before)} given for {layer.name}"
-            raise InputError(f"{given}; allowed: from 0, that of the layer before or the next")
+            raise InputError(f"{given}; allowed: the same or the next, from 0")
     if strategy.gpus % strategy.stages:
         given = f"gpus: {strategy.gpus} given"
         raise InputError(f"{given}; allowed: multiples of {strategy.stages}, the pipeline stages")
