@@ -80,7 +80,18 @@ def test_one_line_and_nothing_written(command, tmp_path, words, told):
     [
         (*GOOD, "--save-strategy", "old.json"),
         (*GOOD, "--compare", "-o", "old.png"),
-        ("measure", "ncf-1m", "--device", "cpu", "--samples", "1", "--device-file", "old.toml"),
+        (
+            "measure",
+            "ncf-1m",
+            "--device",
+            "cpu",
+            "--samples",
+            "1",
+            "--repeats",
+            "1",
+            "--device-file",
+            "old.toml",
+        ),
     ],
 )
 def test_files_are_replaced_by_force_alone(command, tmp_path, words):

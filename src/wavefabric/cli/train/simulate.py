@@ -74,6 +74,6 @@ def command(
         found = {"work": title, "cases": [facts(case) for case in cases]}
         conclude(result.as_json, found, written, lambda: show_comparison(cases, title))
     else:
-        written = write_files(cases[0], result, title)
+        written = write_files(cases[0], result, asked.name)
         found = {"work": title, **facts(cases[0])}
         conclude(result.as_json, found, written, lambda: show_case(cases[0], title, asked.memory))

@@ -56,7 +56,8 @@ class WorkOptions:
 class Work(Protocol):
     """What the words of the command line describe, for any number of GPUs."""
 
-    title: str
+    name: str
+    title: str  # with how it is simulated
     memory: float  # B of a GPU
 
     def check(self, gpus: int) -> None:
@@ -85,7 +86,8 @@ class ModelWork:
             refuse(changed(asked, "microbatches"), f"with --strategy {asked.strategy}", "with a strategy")
         else:
             refuse(changed(find), f"with --strategy {asked.strategy}", f"with {' or '.join(METHODS)}")
-        self.title = f"{self.model.name}, strategy {asked.strategy}, {asked.precision} on {device.name}"
+        self.name = self.model.name
+        self.title = f"{self.name}, strategy {asked.strategy}, {asked.precision} on {device.name}"
         self._known: dict[int, Workload] = {}
 
     def check(self, gpus: int) -> None:
@@ -129,7 +131,8 @@ class StepWork:
     def __init__(self, text: str, device: DeviceModel):
         kind, _, shape = text.partition(":")
         self.memory = device.memory
-        self.title = f"time step of {kind} {shape or STEPS[kind]} on {device.name}"
+        self.name = f"time step of {kind} {shape or STEPS[kind]}"
+        self.title = f"{self.name} on {device.name}"
         self._step = cache(_step(kind, shape or STEPS[kind], device))
 
     def check(self, gpus: int) -> None:
@@ -149,7 +152,7 @@ class TraceWork:
         from wavefabric.training.traces.order import gpus_of_workers
 
         self.memory = device.memory
-        self.title = f"trace {prefix}"
+        self.name = self.title = f"trace {prefix}"
         self._graph = read_chakra(prefix, device, precision)
         self.gpus = sum(map(len, gpus_of_workers(self._graph)))
 

@@ -54,14 +54,14 @@ def check_files(result: ResultOptions, inputs: Sequence[str], gpus: int, with_st
             check_target(Path(f"{result.chakra}.{rank}.et"), result.force, (".et",), "--chakra", inputs)
 
 
-def write_files(case: Case, result: ResultOptions, title: str) -> list[Path]:
-    """Write what was asked for of one simulation; gives the names."""
+def write_files(case: Case, result: ResultOptions, name: str) -> list[Path]:
+    """Write what was asked for of one simulation of something so called; gives the files."""
     written: list[Path] = []
     workload = case.iteration.workload
     if result.output is not None:
         from wavefabric.training.traces.timeline import draw_timeline
 
-        words = f"{title}; {case.gpus} GPUs of {case.fabric.name}, {case.collective}"
+        words = f"{name} on {case.gpus} GPUs of {case.fabric.name}, {case.collective}"
         written.append(draw_timeline(result.output, case.iteration, title=words, force=result.force))
     if result.trace is not None:
         from wavefabric.training.traces.perfetto import write_perfetto
