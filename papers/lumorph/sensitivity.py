@@ -35,13 +35,14 @@ def figure(say=lambda line: None) -> dict[str, Any]:
     -------
     dict
         ``grid``: ratio for each model, batch and speed. ``divisions``: for each way to divide gradients the
-        calls, their bytes and the ratio at the setting's batch; ``batch_for_ratio`` and ``speed_for_ratio``:
-        where the paper's ratio comes out with the other as in the setting (null: nowhere in the range);
-        ``batch``: with which both the paper's ratio and its throughput with free communication do, if the
-        GPU's speed is scaled to that (``speed``, ``flops``: FLOP/s), and ``closed_form``, the same from one
-        equation (not of NCF); ``fit``: throughput over that of free communication with that batch, beside the
-        paper's, and its ``mean_distance``; ``setting_distance``: the same at the recipe's batch.
-        ``implied``: calls and bytes a sample from the paper's throughputs alone.
+        all-reduces, their bytes and the ratio at the recipe's batch; ``batch_for_ratio`` and
+        ``speed_for_ratio``: where the paper's ratio comes out with the other as in the setting (null:
+        nowhere in the range); ``batch``: with which both the paper's ratio and its throughput with free
+        communication do, if the GPU's speed is scaled to that (``speed``, ``flops``: FLOP/s), and
+        ``closed_form``, the same from one equation (not of NCF); ``fit``: throughput over that of free
+        communication with that batch, beside the paper's, and its ``mean_distance``;
+        ``setting_distance``: the same at the recipe's batch. ``implied``: calls and bytes a sample from the
+        paper's throughputs alone.
     """
     grid, divided = [], []
     for case in CASES:
@@ -82,7 +83,8 @@ def _study(division: Division) -> dict[str, Any]:
     case = next(case for case in CASES if case.figure == division.figure)
     model, target = division.make(), paper_gain(case, RANKS)
     graph = division.tasks(RANKS, model.batch)
-    sizes = [call.bytes for call in graph.call if call is not None and call.bytes > 0]
+    reduced = [call for call in graph.call if call is not None and call.purpose == "gradients"]
+    sizes = [call.bytes for call in reduced if call.bytes > 0]
     times = _times(graph, RANKS, 1.0)
     found: dict[str, Any] = {
         "panel": case.figure,

@@ -89,10 +89,13 @@ def fabric(series: str, ranks: int) -> Communication | FreeCommunication:
 
 
 def workload(
-    model: ModelGraph, ranks: int, *, batch: int | None = None, speed: float = 1.0, bucket: float = 0.0
+    model: ModelGraph, ranks: int, *, batch: int | None = None, speed: float = 1.0, **changes: Any
 ) -> Workload:
-    """An iteration in the fixed setting; with another batch a GPU, GPUs `speed` times as fast, or buckets."""
-    strategy = uniform(model, ranks, batch=(batch or model.batch) * ranks, bucket=bucket)
+    """An iteration in the fixed setting; with another batch a GPU, or GPUs `speed` times as fast.
+
+    Other changes are those of `wavefabric.training.strategy.uniform`.
+    """
+    strategy = uniform(model, ranks, batch=(batch or model.batch) * ranks, **changes)
     device = load_device("a100")
     return Workload(model, strategy, device if speed == 1.0 else device.scaled(speed), PRECISIONS["tf32"])
 

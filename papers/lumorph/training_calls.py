@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from papers.lumorph.training import loaded, merged, workload
 from wavefabric.training.graph import Layer, ModelGraph
 from wavefabric.training.models.layers import GraphBuilder
+from wavefabric.training.strategy import Layout
 from wavefabric.training.task_graph import TaskGraph
 from wavefabric.training.tasks import build_tasks
 
@@ -27,6 +28,8 @@ class Division:
         B of gradients in a call; 0: each layer's.
     tensors : bool
         Weights and biases, or the two of a normalisation, in calls of their own.
+    tables : bool
+        Features of NCF's tables are divided among up to 64 GPUs, which exchange them by all-to-alls.
     """
 
     figure: str
@@ -34,11 +37,18 @@ class Division:
     make: Callable[[], ModelGraph]
     bucket: float = 0.0
     tensors: bool = False
+    tables: bool = False
 
     def tasks(self, ranks: int, batch: int) -> TaskGraph:
         """An iteration with so many samples a GPU."""
         model = self.make()
-        graph = build_tasks(workload(model, ranks, batch=batch, bucket=self.bucket))
+        shared = min(64, ranks)
+        own = {
+            layer.name: Layout(ranks // shared, shared)
+            for layer in model.layers
+            if self.tables and layer.block == "tables"
+        }
+        graph = build_tasks(workload(model, ranks, batch=batch, bucket=self.bucket, layers=own))
         if self.tensors:
             split_calls(graph, model)
         return graph
@@ -156,4 +166,5 @@ DIVISIONS = (
     Division("NCF", "a layer", _of("ncf")),
     Division("NCF", "a tensor", _of("ncf"), tensors=True),
     Division("NCF", "25 MB", _of("ncf"), bucket=25e6),
+    Division("NCF", "a layer, tables divided", _of("ncf"), tables=True),
 )
