@@ -188,7 +188,7 @@ def test_more_memory_takes_no_longer():
         with suppress(InputError):
             times.append(best_chain(given, memory=most * share / 20).seconds)
     assert times == sorted(times, reverse=True)
-    assert len(set(times)) > 2
+    assert len(set(times)) > 1
 
 
 def test_a_batch_that_no_layout_fits():

@@ -81,7 +81,7 @@ def _changed(**values):
         (_changed(layers={"no": {"data": 8}}), 'layers: "no" given; allowed: layers of chain'),
         (_changed(layers={"l1": {"data": 8, "row": 1}}), "layers.l1.row: unknown key"),
         (_changed(layers={"l0": {"data": 3}}), "layers.l0: data 3 and tensor 1 given; allowed: a prod"),
-        (_changed(layers={"l1": {"data": 8, "expert": 8}}), "layers.l1.expert: 8 given; allowed: up to"),
+        (_changed(layers={"l1": {"data": 8, "expert": 8}}), "layers.l1.expert: 8 given; allowed: divisors"),
         (_changed(layers={"l0": {"data": 8, "expert": 2}}), "layers.l0.expert: 2 given; allowed: 1, it"),
         (_changed(stages=["no"]), 'stages: "no" given; allowed: first layers of blocks'),
         (_changed(stages=["l0"]), 'stages: "l0" given'),

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
+from math import gcd
 
 from wavefabric.errors import InputError
 from wavefabric.training.search.chain import best_chain
 from wavefabric.training.search.chain_costs import Options, Setting
-from wavefabric.training.search.units import divisors
 from wavefabric.training.strategy import Strategy, uniform
 from wavefabric.training.strategy_text import parse_strategy
 
@@ -31,10 +31,10 @@ def expert_designed(setting: Setting) -> Iterator[Strategy]:
     for text in ("data", "data,sharded", "tables", "tables,sharded"):
         with suppress(InputError):
             yield parse_strategy(text, model, gpus, batch=setting.batch)
-    experts = min((layer.experts for layer in model.layers if layer.experts), default=1)
+    experts = gcd(*(layer.experts for layer in model.layers))
     for tensor, pipeline in product(TENSOR, PIPELINE):
         data = gpus // (tensor * pipeline)
-        for expert in sorted({1, max((n for n in divisors(data) if n <= experts), default=1)}):
+        for expert in sorted({1, gcd(experts, data) if experts else 1}):
             with suppress(InputError):
                 plain = uniform(
                     model,

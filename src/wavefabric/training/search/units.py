@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import gcd
 
 from wavefabric.training.graph import Layer, ModelGraph
 from wavefabric.training.strategy import Layout
@@ -72,11 +73,11 @@ def part_of(model: ModelGraph, numbers: Sequence[int]) -> ModelGraph:
 
 def layouts_of(layers: Sequence[Layer], gpus: int) -> list[Layout]:
     """Layouts of so many GPUs that some layers may have together: data, tensor and expert degrees."""
-    experts = min((layer.experts for layer in layers if layer.experts), default=1)
+    experts = gcd(*(layer.experts for layer in layers))
     found = []
     for tensor in divisors(gpus):
         data = gpus // tensor
-        found += [Layout(data, tensor, expert) for expert in divisors(data) if expert <= experts]
+        found += [Layout(data, tensor, expert) for expert in divisors(gcd(experts, data) if experts else 1)]
     return found
 
 
