@@ -15,10 +15,10 @@ from wavefabric.training.device_model import DEVICES
 from wavefabric.training.memory import strategy_memory
 from wavefabric.training.precision import PRECISIONS
 from wavefabric.training.search import moves
-from wavefabric.training.search.chain_costs import Setting
-from wavefabric.training.search.costs import Costs
-from wavefabric.training.search.markov import Cost, Trail, markov_chain
-from wavefabric.training.search.moves import BUCKETS, Moves
+from wavefabric.training.search.chain_costs import SearchSetting
+from wavefabric.training.search.costs import StrategyCosts
+from wavefabric.training.search.markov import SearchTrail, StrategyCost, markov_chain
+from wavefabric.training.search.moves import BUCKETS, StrategyMoves
 from wavefabric.training.search.search import search
 from wavefabric.training.search.starts import expert_designed
 from wavefabric.training.simulate import simulate
@@ -45,7 +45,7 @@ def workload(model, strategy):
 @given(st.integers(0, 2**32), st.sampled_from([4, 6, 8]))
 @hypothesis_settings(max_examples=20, deadline=None)
 def test_proposals_fit_the_model_and_can_be_saved(seed, gpus):
-    random, proposals = Random(seed), Moves(MODEL, gpus)
+    random, proposals = Random(seed), StrategyMoves(MODEL, gpus)
     strategy = uniform(MODEL, gpus, batch=48)
     for _ in range(40):
         proposed = proposals.propose(strategy, random)
@@ -69,7 +69,7 @@ def test_every_strategy_of_a_file_is_proposed_some_day(monkeypatch):
     for stage, parts in product([(0, 0, 1), (0, 1, 1)], (1, 2, 4, 8)):
         wanted |= {Strategy(2, 8, parts, stage, (Layout(1),) * 3, *other) for other in rest}
     allowed = {s for s in wanted if s.batch % (s.microbatches * max(x.data for x in s.layouts)) == 0}
-    random, proposals = Random(0), Moves(model, 2)
+    random, proposals = Random(0), StrategyMoves(model, 2)
     strategy = uniform(model, 2, batch=8)
     seen = {strategy}
     for _ in range(40_000):
@@ -90,13 +90,13 @@ def walk(costs, beta, proposals=2000):
         visits[strategy.microbatches] += 1
         return dataclasses.replace(strategy, microbatches=random.choice([1, 2, 3, 4, 5]))
 
-    trail = Trail(proposals)
+    trail = SearchTrail(proposals)
     patient = [0.0]
 
     def cost(strategy, _):
         # Ever better, so that the walk does not end early.
         patient[0] -= 1e-12
-        return Cost(0.0, costs[strategy.microbatches - 1] + patient[0])
+        return StrategyCost(0.0, costs[strategy.microbatches - 1] + patient[0])
 
     markov_chain(start, cost, propose, proposals, beta, Random(1), trail)
     return visits, trail
@@ -118,19 +118,19 @@ def test_a_cold_walk_stays_at_the_best():
 
 
 def test_a_walk_ends_when_half_of_it_found_nothing_better():
-    trail = Trail(100)
+    trail = SearchTrail(100)
     start = uniform(MODEL, 8)
-    markov_chain(start, lambda *_: Cost(0.0, 1.0), lambda s, _: s, 100, 50.0, Random(0), trail)
+    markov_chain(start, lambda *_: StrategyCost(0.0, 1.0), lambda s, _: s, 100, 50.0, Random(0), trail)
     assert trail.made == 50
 
 
 def test_a_walk_from_beyond_the_memory_limit_finds_its_way():
     start = uniform(MODEL, 1, batch=60)
-    trail = Trail(200)
+    trail = SearchTrail(200)
 
     def cost(strategy, _):
         over = max(0, 4 - strategy.microbatches)
-        return Cost(over, float("inf") if over else 1.0 / strategy.microbatches)
+        return StrategyCost(over, float("inf") if over else 1.0 / strategy.microbatches)
 
     def propose(strategy, random):
         return dataclasses.replace(
@@ -146,9 +146,9 @@ def test_a_walk_from_beyond_the_memory_limit_finds_its_way():
 @pytest.mark.parametrize("most", [0.0, 1e-4, 1.0, float("inf")])
 def test_costs_are_exact_up_to_what_matters(most):
     fabric = AffineTimes(2e-5, 4e-11, concurrent=False)
-    strategies = list(expert_designed(Setting(MODEL, 8, 32, DEVICE, BF16, fabric)))
+    strategies = list(expert_designed(SearchSetting(MODEL, 8, 32, DEVICE, BF16, fabric)))
     assert len(strategies) > 20
-    costs = Costs(Setting(MODEL, 8, 32, DEVICE, BF16, fabric), 1e12, "batched")
+    costs = StrategyCosts(SearchSetting(MODEL, 8, 32, DEVICE, BF16, fabric), 1e12, "batched")
     for strategy in strategies:
         exact = simulate(workload(MODEL, strategy), fabric).seconds
         given_cost = costs(strategy, most).seconds
@@ -224,6 +224,12 @@ def test_memory_that_no_strategy_fits(method):
         find(method=method, memory=1e6)
 
 
+def test_fewer_samples_than_gpus():
+    found = find(chain("column", "row", "column", features=64), batch=2)
+    assert found.start.workload.strategy.layouts == (Layout(2, 4),) * 3
+    assert found.iteration.seconds <= found.start.seconds
+
+
 def test_an_interrupt_gives_the_best_so_far():
     def interrupt(made, proposals, seconds):
         assert proposals == 60
@@ -255,7 +261,7 @@ def test_time_may_be_limited():
         ({"memory": float("nan")}, "memory: NaN given"),
         ({"beta": -1.0}, "beta: -1.0 given"),
         ({"seconds": 0}, "seconds: 0 given"),
-        ({"batch": 31}, "batch: 31 samples"),
+        ({"batch": 0}, "batch: 0 given"),
         ({"gpus": 0}, "gpus: 0 given"),
         ({"starts": [uniform(MODEL, 4, batch=32)]}, "starts: a strategy of 4 GPUs and 32 samples given"),
     ],

@@ -15,7 +15,7 @@ from wavefabric.training.graph import Layer, ModelGraph
 from wavefabric.training.memory import strategy_memory
 from wavefabric.training.precision import PRECISIONS
 from wavefabric.training.search.chain import best_chain, cost_of
-from wavefabric.training.search.chain_costs import Options, Setting, chain_costs, chain_strategy
+from wavefabric.training.search.chain_costs import SearchSetting, SerialOptions, chain_costs, chain_strategy
 from wavefabric.training.search.serial import serial_seconds, serialised
 from wavefabric.training.search.units import chain_units, is_chain_of_layers, layouts_of
 from wavefabric.training.simulate import FreeCommunication
@@ -27,7 +27,7 @@ FABRIC = AffineTimes(2e-5, 4e-11)
 
 
 def setting(model, gpus, batch=16, fabric=FABRIC):
-    return Setting(model, gpus, batch, DEVICE, BF16, fabric)
+    return SearchSetting(model, gpus, batch, DEVICE, BF16, fabric)
 
 
 def simulated(given, strategy):
@@ -66,7 +66,7 @@ def block_model():
 
 SPLIT = ["none", "column", "row", "local"]
 SPLITS = st.lists(st.sampled_from(SPLIT), min_size=1, max_size=4)
-OPTIONS = st.builds(Options, st.sampled_from([1, 2]), st.booleans(), st.booleans())
+OPTIONS = st.builds(SerialOptions, st.sampled_from([1, 2]), st.booleans(), st.booleans())
 
 
 @given(SPLITS, st.sampled_from([2, 4, 6]), OPTIONS, st.sampled_from([1e-6, 1e-4]), st.sampled_from([0, 2]))
@@ -102,7 +102,8 @@ def test_with_a_limit_it_is_the_best_of_those_that_fit(splits, options, share, h
 
 
 @pytest.mark.parametrize(
-    "options", [Options(), Options(2, True), Options(1, False, True), Options(1, True, True)]
+    "options",
+    [SerialOptions(), SerialOptions(2, True), SerialOptions(1, False, True), SerialOptions(1, True, True)],
 )
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.4, 1.0])
 def test_blocks_are_units(options, share):
@@ -193,7 +194,7 @@ def test_more_memory_takes_no_longer():
 
 def test_a_batch_that_no_layout_fits():
     with pytest.raises(InputError, match=r"^batch: 16 samples in 3 microbatches"):
-        best_chain(setting(chain("none"), 4), Options(3))
+        best_chain(setting(chain("none"), 4), SerialOptions(3))
 
 
 def test_serial_time_is_of_one_stage():

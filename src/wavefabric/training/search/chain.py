@@ -25,8 +25,8 @@ import numpy as np
 from wavefabric.errors import InputError
 from wavefabric.training.search.chain_costs import (
     ChainCosts,
-    Options,
-    Setting,
+    SearchSetting,
+    SerialOptions,
     UnitMemory,
     chain_costs,
     chain_strategy,
@@ -50,14 +50,17 @@ class ChainResult:
 
 
 def best_chain(
-    setting: Setting, options: Options | None = None, memory: float = inf, by_layer: bool | None = None
+    setting: SearchSetting,
+    options: SerialOptions | None = None,
+    memory: float = inf,
+    by_layer: bool | None = None,
 ) -> ChainResult:
     """The layouts with the least serial time of those whose memory is within a limit.
 
     Parameters
     ----------
-    setting : Setting
-    options : Options, optional
+    setting : SearchSetting
+    options : SerialOptions, optional
         Microbatches, sharding, recomputation; all strategies have one stage and no buckets.
     memory : float
         B that a GPU may hold, as `strategy_memory` counts them.
@@ -70,7 +73,7 @@ def best_chain(
     InputError
         If no layout fits the batch, or none the memory.
     """
-    options = options or Options()
+    options = options or SerialOptions()
     if by_layer is None:
         by_layer = is_chain_of_layers(setting.model)
     units = chain_units(setting.model, by_layer and not options.recompute)

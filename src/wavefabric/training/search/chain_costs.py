@@ -23,7 +23,7 @@ from wavefabric.training.tasks import Workload
 
 
 @dataclass(frozen=True)
-class Setting:
+class SearchSetting:
     """What all strategies of one search have in common."""
 
     model: ModelGraph
@@ -35,7 +35,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Options:
+class SerialOptions:
     """Of a strategy of one stage and no buckets, beside its layouts."""
 
     microbatches: int = 1
@@ -67,7 +67,7 @@ class ChainCosts:
     memory: tuple[tuple[UnitMemory, ...], ...]
 
 
-def chain_costs(setting: Setting, options: Options, units: tuple[Unit, ...]) -> ChainCosts:
+def chain_costs(setting: SearchSetting, options: SerialOptions, units: tuple[Unit, ...]) -> ChainCosts:
     """Costs of all layouts of a chain.
 
     A unit's own time is the serial time of its layers as a model of their own. What a pair adds is the serial
@@ -106,7 +106,7 @@ def chain_costs(setting: Setting, options: Options, units: tuple[Unit, ...]) -> 
 
 
 def chain_strategy(
-    setting: Setting, options: Options, units: Sequence[Unit], chosen: Sequence[Layout]
+    setting: SearchSetting, options: SerialOptions, units: Sequence[Unit], chosen: Sequence[Layout]
 ) -> Strategy:
     """The strategy in which each unit has the layout chosen for it."""
     sizes = [(len(unit), layout) for unit, layout in zip(units, chosen, strict=True)]
@@ -119,22 +119,26 @@ def _mixed(model: ModelGraph, sizes: Sequence[tuple[int, Layout]]) -> tuple[Layo
     return tuple(for_layer(layout, layer) for layout, layer in zip(spread, model.layers, strict=True))
 
 
-def _strategy(setting: Setting, options: Options, layouts: tuple[Layout, ...]) -> Strategy:
+def _strategy(setting: SearchSetting, options: SerialOptions, layouts: tuple[Layout, ...]) -> Strategy:
     return Strategy(
         setting.gpus, setting.batch, options.microbatches, (0,) * len(layouts), layouts,
         options.sharded, 0.0, options.recompute,
     )  # fmt: skip
 
 
-def _workload(setting: Setting, options: Options, part: ModelGraph, layouts: tuple[Layout, ...]) -> Workload:
+def _workload(
+    setting: SearchSetting, options: SerialOptions, part: ModelGraph, layouts: tuple[Layout, ...]
+) -> Workload:
     return Workload(part, _strategy(setting, options, layouts), setting.device, setting.precision)
 
 
-def _serial(setting: Setting, options: Options, part: ModelGraph, layouts: tuple[Layout, ...]) -> float:
+def _serial(
+    setting: SearchSetting, options: SerialOptions, part: ModelGraph, layouts: tuple[Layout, ...]
+) -> float:
     return serial_seconds(_workload(setting, options, part, layouts), setting.fabric)
 
 
-def _allowed(setting: Setting, options: Options, unit: Unit) -> tuple[Layout, ...]:
+def _allowed(setting: SearchSetting, options: SerialOptions, unit: Unit) -> tuple[Layout, ...]:
     """Layouts in which a unit can be."""
     part = part_of(setting.model, unit)
     found, refused = [], ""
@@ -150,7 +154,7 @@ def _allowed(setting: Setting, options: Options, unit: Unit) -> tuple[Layout, ..
     return tuple(found)
 
 
-def _memory(setting: Setting, options: Options, part: ModelGraph, layout: Layout) -> UnitMemory:
+def _memory(setting: SearchSetting, options: SerialOptions, part: ModelGraph, layout: Layout) -> UnitMemory:
     workload = _workload(setting, options, part, _mixed(part, [(len(part.layers), layout)]))
     each = [memory_of_layer(workload, n) for n in range(len(part.layers))]
     precision = setting.precision

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from wavefabric.training.strategy import Strategy
 
 
-class Cost(NamedTuple):
+class StrategyCost(NamedTuple):
     """B a GPU beyond the limit, and s of an iteration; the former counts first."""
 
     excess: float
@@ -21,7 +21,7 @@ class Cost(NamedTuple):
 
 
 @dataclass
-class Trail:
+class SearchTrail:
     """The best strategy of all so far, and how it came about.
 
     ``history``: (proposals made, s) at each that became the best. ``until``: `time.monotonic` at which to
@@ -32,11 +32,11 @@ class Trail:
     until: float | None = None
     progress: Callable[[int, int, float], None] | None = None
     best: Strategy | None = None
-    cost: Cost = field(default_factory=lambda: Cost(inf, inf))
+    cost: StrategyCost = field(default_factory=lambda: StrategyCost(inf, inf))
     made: int = 0
     history: list[tuple[int, float]] = field(default_factory=list)
 
-    def saw(self, strategy: Strategy, cost: Cost) -> bool:
+    def saw(self, strategy: Strategy, cost: StrategyCost) -> bool:
         """Keep a strategy if it is the best; whether it is."""
         if cost >= self.cost:
             return False
@@ -57,12 +57,12 @@ class Trail:
 
 def markov_chain(
     start: Strategy,
-    cost: Callable[[Strategy, float], Cost],
+    cost: Callable[[Strategy, float], StrategyCost],
     propose: Callable[[Strategy, Random], Strategy | None],
     proposals: int,
     beta: float,
     random: Random,
-    trail: Trail,
+    trail: SearchTrail,
 ) -> None:
     """Walk from a start; what is best is in ``trail``.
 
@@ -82,7 +82,7 @@ def markov_chain(
     beta : float
         FlexFlow's constant: with 50 a proposal 2 % slower is taken with probability 1/e.
     random : random.Random
-    trail : Trail
+    trail : SearchTrail
     """
     current, now = start, cost(start, inf)
     trail.saw(start, now)

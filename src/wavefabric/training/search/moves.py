@@ -23,7 +23,7 @@ MOST_MICROBATCHES = 8
 BUCKETS = (0.0, *(float(2**power) for power in range(20, 31)))
 
 
-class Moves:
+class StrategyMoves:
     """Changes of strategies of one model and one number of GPUs; the batch stays.
 
     Kinds, each with how often it is proposed: a layout for one layer, for one block, for all blocks equal to

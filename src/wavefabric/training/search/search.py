@@ -13,10 +13,10 @@ from wavefabric.training.device_model import DeviceModel
 from wavefabric.training.engine import POLICIES, CallTimes
 from wavefabric.training.graph import ModelGraph
 from wavefabric.training.precision import Precision
-from wavefabric.training.search.chain_costs import Setting
-from wavefabric.training.search.costs import Costs
-from wavefabric.training.search.markov import Cost, Trail, markov_chain
-from wavefabric.training.search.moves import Moves
+from wavefabric.training.search.chain_costs import SearchSetting
+from wavefabric.training.search.costs import StrategyCosts
+from wavefabric.training.search.markov import SearchTrail, StrategyCost, markov_chain
+from wavefabric.training.search.moves import StrategyMoves
 from wavefabric.training.search.starts import chain_optima, data_parallel, expert_designed
 from wavefabric.training.simulate import Iteration, simulate
 from wavefabric.training.strategy import Strategy, check_strategy
@@ -37,7 +37,8 @@ class SearchResult:
     iteration : Iteration
         The strategy simulated.
     start : Iteration
-        Data parallelism simulated, for comparison; it need not fit the memory.
+        Data parallelism simulated, for comparison; it need not fit the memory. Of fewer samples than GPUs
+        it has as much tensor parallelism as that takes.
     tried : int
         Different strategies simulated, or found too large.
     history : tuple of (int, float)
@@ -114,15 +115,19 @@ def search(
     """
     memory = device.memory if memory is None else memory
     _check(method, policy, proposals, memory, beta, seconds)
-    setting = Setting(model, gpus, model.batch * gpus if batch is None else batch, device, precision, fabric)
+    setting = SearchSetting(
+        model, gpus, model.batch * gpus if batch is None else batch, device, precision, fabric
+    )
     starts = tuple(starts)
     for start in starts:
         if (start.gpus, start.batch) != (gpus, setting.batch):
             given = f"starts: a strategy of {start.gpus} GPUs and {start.batch} samples given"
             raise InputError(f"{given}; allowed: of {gpus} and {setting.batch}")
         check_strategy(model, start)
-    costs = Costs(setting, memory, policy)
-    trail = Trail(proposals if method == "markov" else 0, None if seconds is None else monotonic() + seconds)
+    costs = StrategyCosts(setting, memory, policy)
+    trail = SearchTrail(
+        proposals if method == "markov" else 0, None if seconds is None else monotonic() + seconds
+    )
     trail.progress = progress
     first = data_parallel(setting)
     stopped = "proposals"
@@ -147,11 +152,11 @@ def search(
 
 
 def _walk(
-    setting: Setting,
+    setting: SearchSetting,
     first: Strategy,
     starts: tuple[Strategy, ...],
-    costs: Costs,
-    trail: Trail,
+    costs: StrategyCosts,
+    trail: SearchTrail,
     beta: float,
     random: Random,
 ) -> None:
@@ -162,15 +167,15 @@ def _walk(
         if best is not None:
             chosen.append(best)
     chosen = [s for s in dict.fromkeys(chosen) if not costs(s).excess] or chosen[-1:]
-    moves = Moves(setting.model, setting.gpus)
+    moves = StrategyMoves(setting.model, setting.gpus)
     for number, start in enumerate(chosen):
         share = trail.limit * (number + 1) // len(chosen) - trail.limit * number // len(chosen)
         markov_chain(start, costs, moves.propose, share, beta, random, trail)
 
 
-def _best_of(strategies: Iterable[Strategy], costs: Costs, trail: Trail) -> Strategy | None:
+def _best_of(strategies: Iterable[Strategy], costs: StrategyCosts, trail: SearchTrail) -> Strategy | None:
     """The strategy with the least cost; the first of equals."""
-    best, least = None, Cost(inf, inf)
+    best, least = None, StrategyCost(inf, inf)
     for strategy in strategies:
         if trail.late() and best is not None:
             break

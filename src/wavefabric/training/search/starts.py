@@ -10,7 +10,7 @@ from math import gcd
 
 from wavefabric.errors import InputError
 from wavefabric.training.search.chain import best_chain
-from wavefabric.training.search.chain_costs import Options, Setting
+from wavefabric.training.search.chain_costs import SearchSetting, SerialOptions
 from wavefabric.training.strategy import Strategy, uniform
 from wavefabric.training.strategy_text import parse_strategy
 
@@ -20,12 +20,14 @@ BUCKET = 25.0 * 2**20
 TENSOR, PIPELINE = (1, 2, 4, 8), (1, 2, 4, 8)
 
 
-def data_parallel(setting: Setting) -> Strategy:
-    """All GPUs share the samples, with PyTorch's buckets."""
-    return uniform(setting.model, setting.gpus, batch=setting.batch, bucket=BUCKET)
+def data_parallel(setting: SearchSetting) -> Strategy:
+    """All GPUs share the samples, or as many as have whole ones; with PyTorch's buckets."""
+    across = gcd(setting.gpus, setting.batch) or 1
+    tensor = setting.gpus // across
+    return uniform(setting.model, setting.gpus, tensor=tensor, batch=setting.batch, bucket=BUCKET)
 
 
-def expert_designed(setting: Setting) -> Iterator[Strategy]:
+def expert_designed(setting: SearchSetting) -> Iterator[Strategy]:
     """One layout for all layers, of the usual degrees, plain and sharded; split tables; those that fit."""
     model, gpus = setting.model, setting.gpus
     for text in ("data", "data,sharded", "tables", "tables,sharded"):
@@ -49,8 +51,8 @@ def expert_designed(setting: Setting) -> Iterator[Strategy]:
                     yield replace(plain, sharded=sharded, recompute=recompute)
 
 
-def chain_optima(setting: Setting, memory: float) -> Iterator[Strategy]:
+def chain_optima(setting: SearchSetting, memory: float) -> Iterator[Strategy]:
     """The strategies of `best_chain` with and without sharding and recomputation, those that fit."""
     for sharded, recompute in product((False, True), repeat=2):
         with suppress(InputError):
-            yield best_chain(setting, Options(1, sharded, recompute), memory).strategy
+            yield best_chain(setting, SerialOptions(1, sharded, recompute), memory).strategy
