@@ -22,7 +22,7 @@ class WholeDevice:
 
 @dataclass
 class PlainFabric:
-    """Each call takes as long as its latency and its bytes, given as whole numbers; batches as the longest."""
+    """A call takes its latency and its bytes' time, rounded up; a batch as long as the longest of it."""
 
     latency: float = 0.0
     byte: float = 0.0

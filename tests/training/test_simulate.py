@@ -1,15 +1,22 @@
 """Iterations against closed forms, and what must hold for every model, strategy, fabric and policy."""
 
+from itertools import pairwise
+from time import process_time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_models import PlainFabric, chain, layer, workload, workloads
 
+from wavefabric.training.device_model import DEVICES
 from wavefabric.training.engine import POLICIES
 from wavefabric.training.graph import ModelGraph
+from wavefabric.training.models import load_model
+from wavefabric.training.precision import PRECISIONS
 from wavefabric.training.simulate import FreeCommunication, simulate
-from wavefabric.training.strategy import uniform
+from wavefabric.training.strategy import Layout, uniform
+from wavefabric.training.tasks import Workload
 
 fabrics = st.builds(
     PlainFabric,
@@ -190,9 +197,59 @@ def test_layers_of_the_same_experts_exchange_nothing_between_them():
     assert iteration.seconds == 12 + 4 * 5
 
 
-def test_tables_on_all_gpus_exchange_once_each_way():
-    from wavefabric.training.strategy import Layout
+def test_samples_are_sent_to_experts_as_soon_as_they_are_there():
+    model = ModelGraph(
+        "mixture",
+        (
+            layer("in"),
+            layer("side", ["in"]),
+            layer("experts", ["in"], 4, experts=4),
+            layer("out", ["side", "experts"]),
+        ),
+    )
+    load, fabric = workload(model, uniform(model, 2, expert=2)), PlainFabric(10.0)
+    # The side runs while samples are sent, both ways; `in` needs both gradients.
+    expected = (1 + 10 + 4 + 10 + 1) + (2 + 10 + 8 + 10 + 2)
+    assert [simulate(load, fabric, merge=merge).seconds for merge in (True, False)] == [expected] * 2
 
+
+def test_other_experts_are_reached_from_home():
+    layers = (layer("in"), layer("a", ["in"], experts=4), layer("b", ["a"], experts=8), layer("out", ["b"]))
+    model = ModelGraph("mixtures", layers)
+    iteration = simulate(workload(model, uniform(model, 4, expert=4)), PlainFabric(5.0))
+    assert iteration.seconds == 12 + 8 * 5
+
+
+def test_experts_send_their_share_of_the_features():
+    some = layer("experts", ["in"], split="column", experts=2, used=0.5)
+    layers = (layer("in"), some, layer("out", ["experts"]))
+    model = ModelGraph("mixture", layers)
+    iteration = simulate(workload(model, uniform(model, 4, tensor=2, expert=2)), PlainFabric(5.0))
+    found = [(c.collective, c.bytes) for c in iteration.graph.call if c is not None]
+    # 16 B a sample whole, of each of two GPUs; half of it after the experts, joined at home.
+    whole, half = ("all-to-all", 16.0), ("all-to-all", 8.0)
+    assert found == [whole, half, ("all-gather", 16.0), half, whole, ("all-reduce", 16.0)]
+
+
+def test_a_last_layer_waits_for_the_sum_of_its_outputs():
+    model = ModelGraph("row", (layer("a", split="row", seconds=2),))
+    assert seconds(model, uniform(model, 2, tensor=2), PlainFabric(10.0)) == 1 + 10 + 2
+
+
+def test_layers_are_computed_again_once_their_gradient_is_there():
+    model = chain([1, 1])
+    strategy = uniform(model, 2, pipeline=2, batch=1, microbatches=1, recompute=True)
+    assert seconds(model, strategy, PlainFabric(10.0)) == (1 + 10 + 1) + (3 + 10 + 3)
+
+
+def test_what_is_gathered_to_compute_a_block_again_stays():
+    model = chain([10, 10], parameters=64)
+    iteration = simulate(workload(model, uniform(model, 4, sharded=True, recompute=True)), PlainFabric(3.0))
+    assert iteration.communication()["parameters"][0] == 4
+    assert iteration.seconds == 3 + 2 * 10 + 2 * 30 + 3
+
+
+def test_tables_on_all_gpus_exchange_once_each_way():
     model = ModelGraph(
         "tables",
         (
@@ -211,6 +268,57 @@ def test_tables_on_all_gpus_exchange_once_each_way():
     assert iteration.seconds == (8 + 5 + 2) + (4 + 5 + 16)
 
 
+# --- What an iteration tells --------------------------------------------------------------------------------
+
+
+def test_what_is_told_of_an_iteration():
+    model = chain([1, 3], parameters=64)
+    strategy = uniform(model, 4, pipeline=2, batch=4, microbatches=2)
+    iteration = simulate(workload(model, strategy), PlainFabric(10.0))
+    # 2 samples for each of two GPUs; stage 1 alone has 2 × 9 s of work.
+    assert iteration.free_seconds == 1 + 2 * 9 + 2
+    assert iteration.exposed_seconds == iteration.seconds - 21
+    assert iteration.samples_per_second == 4 / iteration.seconds
+    assert iteration.compute_seconds.tolist() == [6, 18]
+    assert iteration.bubble == 1 - 12 / 21
+    # Two microbatches each way: 2 samples of 16 B in messages of half of them; a bucket for each stage.
+    assert iteration.communication() == {"layer-to-layer": (4, 4 * 32.0), "gradients": (2, 256.0)}
+    spent = iteration.critical_seconds
+    assert list(spent.values()) == sorted(spent.values(), reverse=True)
+    assert (
+        iteration.bound_by
+        == f"layer-to-layer transfers, {spent['layer-to-layer'] / iteration.seconds:.0%} of the critical path"
+    )
+    # Of two GPUs with the same outputs each sends all of them.
+    twice = simulate(workload(model, uniform(model, 4, tensor=2, pipeline=2, batch=2)), PlainFabric(10.0))
+    assert twice.communication() == {"layer-to-layer": (4, 4 * 2 * 16.0)}
+    alone = simulate(workload(model, uniform(model, 1)), PlainFabric(10.0))
+    assert alone.bound_by == "computation, 100% of the critical path"
+    assert alone.communication() == {}
+
+
+# --- Speed --------------------------------------------------------------------------------------------------
+
+
+def test_bert_on_256_gpus_is_simulated_in_less_than_half_a_second():
+    model = load_model("bert-large")
+    load = Workload(model, uniform(model, 256), DEVICES["h100"], PRECISIONS["bf16"])
+    begin = process_time()
+    simulate(load, PlainFabric(1e-5, 1e-11))
+    assert process_time() - begin < 0.5
+
+
+def test_a_decoder_of_70_billion_on_1024_gpus_is_simulated_in_seconds():
+    model = load_model("gpt-70b")
+    strategy = uniform(model, 1024, tensor=8, pipeline=8, batch=1024, microbatches=64)
+    begin = process_time()
+    iteration = simulate(
+        Workload(model, strategy, DEVICES["h100"], PRECISIONS["bf16"]), PlainFabric(1e-5, 1e-11)
+    )
+    assert process_time() - begin < 15
+    assert len(iteration.graph) > 40_000
+
+
 # --- What always holds --------------------------------------------------------------------------------------
 
 
@@ -218,7 +326,7 @@ def longest_path(graph, fabric):
     """s of the longest path of dependencies, with every call alone."""
     followers = [list(waits) for waits in graph.waits]
     for program in graph.program:
-        for before, task in zip(program, program[1:], strict=False):
+        for before, task in pairwise(program):
             followers[task].append(before)
     ends = {}
 
@@ -263,14 +371,14 @@ def test_bounds_order_and_critical_path(load, fabric, policy):
     calls = [task for task, call in enumerate(graph.call) if call is not None]
     for worker in range(graph.workers):
         mine = sorted((begin[t], end[t]) for t in calls if worker in graph.ports[t])
-        assert all(a[1] <= b[0] for a, b in zip(mine, mine[1:], strict=False))
+        assert all(a[1] <= b[0] for a, b in pairwise(mine))
     for task in calls:
         gpus = graph.call[task].gpus
         assert {gpu // load.strategy.stage_gpus for gpu in gpus} == set(graph.ports[task])
     # Batches of a controller do not overlap, and each ends as one.
     spans = sorted({(begin[t], end[t]) for t in calls})
     if not fabric.concurrent:
-        assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+        assert all(a[1] <= b[0] for a, b in pairwise(spans))
         assert timeline.fabric_busy == sum(b - a for a, b in spans) <= total
     # Lower bounds: dependencies, and the busiest worker.
     assert total >= longest_path(graph, fabric)
@@ -305,7 +413,7 @@ def test_merged_layers_take_the_same_time(load, fabric, policy):
 @small
 @given(workloads())
 def test_free_communication_is_no_slower_than_one_microbatch_after_the_other(load):
-    """1F1B keeps its workers busy: no later than all passes of all stages in turn, and its bubble is a share."""
+    """Somebody always computes: no later than all passes of all stages in turn."""
     iteration = simulate(load, FreeCommunication())
     assert iteration.seconds <= iteration.compute_seconds.sum()
     assert 0 <= iteration.bubble < 1

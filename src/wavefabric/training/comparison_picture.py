@@ -21,7 +21,8 @@ def draw_comparison(path: str | Path, cases: Sequence[Case], title: str) -> Path
     """Throughput over the number of GPUs, above its ratio to rings on an ideal switch.
 
     A line for each fabric and collective, a colour for each collective, dashes for each fabric; grey: the
-    first fabric's work with free communication. Written whole or not at all; replaces a file that is there.
+    first fabric's work with free communication. Of one number of GPUs bars. Written whole or not at all;
+    replaces a file that is there.
 
     Raises
     ------
@@ -35,12 +36,40 @@ def draw_comparison(path: str | Path, cases: Sequence[Case], title: str) -> Path
     for case in cases:
         series.setdefault((case.label, case.collective), []).append(case)
     with mpl.rc_context({**STYLE, "axes.grid.axis": "both", "axes.titlepad": 10, "text.parse_math": False}):
+        if len({case.gpus for case in cases}) == 1:
+            figure = Figure(figsize=(8.8, 1.5 + 0.36 * len(cases)), layout="constrained")
+            _bars(figure.subplots(), cases, title)
+            return save_figure(Path(path), figure)
         figure = Figure(figsize=(8.8, 6.6), layout="constrained")
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         _free(above, below, cases)
         _lines(above, below, series)
         _dress(above, below, cases, title)
         return save_figure(Path(path), figure)
+
+
+def _bars(axes: Axes, cases: Sequence[Case], title: str) -> None:
+    """Throughput of each fabric and collective, with its ratio to rings behind the bar."""
+    collectives = list(dict.fromkeys(case.collective for case in cases if case.collective != "zero"))
+    rates = [case.iteration.samples_per_second for case in cases]
+    several = len({case.label for case in cases}) > 1
+    names = [f"{case.collective}, {case.label}" if several else case.collective for case in cases]
+    colours = [
+        GREY if case.collective == "zero" else COLOURS[collectives.index(case.collective) % len(COLOURS)]
+        for case in cases
+    ]
+    axes.barh(range(len(cases)), rates, color=colours, height=0.66)
+    for place, (case, rate) in enumerate(zip(cases, rates, strict=True)):
+        words = f" {_rate(float(f'{rate:.3g}'))}, {case.ratio_to_ring:.2f} x ring"
+        axes.text(rate, place, words, va="center", fontsize=9)
+    axes.set_yticks(range(len(cases)), names)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.22 * max(rates))
+    axes.xaxis.set_major_formatter(lambda value, _: _rate(value))
+    axes.grid(False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(_unit(cases))
+    axes.set_title(f"{title}; {cases[0].gpus} GPUs" + ("" if several else f" of {cases[0].label}"))
 
 
 def _free(above: Axes, below: Axes, cases: Sequence[Case]) -> None:
@@ -91,12 +120,16 @@ def _dress(above: Axes, below: Axes, cases: Sequence[Case], title: str) -> None:
     above.tick_params(labelbottom=False)
     labels = list(dict.fromkeys(case.label for case in cases))
     above.set_title(title if len(labels) > 1 else f"{title}; {labels[0]}")
-    above.set_ylabel("samples/s" if cases[0].iteration.workload else "iterations/s")
+    above.set_ylabel(_unit(cases))
     above.legend(loc="upper left", ncols=1 + (len(above.get_lines()) > 9))
     below.axhline(1.0, color=INK, linewidth=0.8, zorder=1)
     below.set_ylim(bottom=0)
     below.set(xlabel="GPUs", ylabel="ratio to rings on an ideal switch")
     above.figure.align_ylabels([above, below])  # type: ignore[union-attr]
+
+
+def _unit(cases: Sequence[Case]) -> str:
+    return "samples/s" if cases[0].iteration.workload else "iterations/s"
 
 
 def _rate(value: float) -> str:

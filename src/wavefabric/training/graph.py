@@ -55,7 +55,8 @@ class Layer:
     experts : int
         Experts among which its parameters are divided; 0: it has none. Expert parallelism divides them.
     used : float
-        Share of the parameters that one sample reads, for tables of which it reads some rows, and experts.
+        Share of the parameters that one sample reads, of tables of which it reads some rows; of experts, the
+        share that each of its tokens goes to.
     block : str
         The repeated block it belongs to, such as ``"encoder 3"``. Pipeline stages are cut between blocks.
     """

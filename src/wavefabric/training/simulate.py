@@ -33,21 +33,26 @@ class Iteration:
     ----------
     graph, timeline
         Tasks, and when each ran.
-    free_seconds : float
-        The same iteration with free communication, s.
+    policy : str
+        Order of calls, of `engine.POLICIES`.
     workload : Workload or None
         What it is an iteration of; None of tasks from elsewhere.
     """
 
     graph: TaskGraph = field(repr=False)
     timeline: Timeline = field(repr=False)
-    free_seconds: float
+    policy: str = "batched"
     workload: Workload | None = None
 
     @property
     def seconds(self) -> float:
         """Of the iteration."""
         return self.timeline.seconds
+
+    @cached_property
+    def free_seconds(self) -> float:
+        """The same iteration with free communication, s."""
+        return run(self.graph, FreeCommunication(), self.policy).seconds
 
     @property
     def samples_per_second(self) -> float:
@@ -103,12 +108,13 @@ class Iteration:
         return f"{words.get(what, f'communication of {what}')}, {share:.0%} of the critical path"
 
     def communication(self) -> dict[str, tuple[int, float]]:
-        """For each purpose of calls: how many there are, and B in all (`Call.bytes`)."""
+        """For each purpose of calls: how many there are, and B in all: `Call.bytes`, of messages all."""
         found: dict[str, tuple[int, float]] = {}
         for call in self.graph.call:
             if call is not None:
                 count, nbytes = found.get(call.purpose, (0, 0.0))
-                found[call.purpose] = count + 1, nbytes + call.bytes
+                moved = sum(size for *_, size in call.messages) if call.messages else 1.0
+                found[call.purpose] = count + 1, nbytes + call.bytes * moved
         return found
 
 
@@ -138,6 +144,4 @@ def simulate_tasks(
     graph: TaskGraph, fabric: CallTimes, policy: str = "batched", workload: Workload | None = None
 ) -> Iteration:
     """Simulate tasks from elsewhere, such as a trace or a step of `wave_steps`."""
-    timeline = run(graph, fabric, policy)
-    free = timeline if isinstance(fabric, FreeCommunication) else run(graph, FreeCommunication(), policy)
-    return Iteration(graph, timeline, free.seconds, workload)
+    return Iteration(graph, run(graph, fabric, policy), policy, workload)

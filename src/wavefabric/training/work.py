@@ -24,8 +24,8 @@ class Work(NamedTuple):
 def forward_work(layer: Layer, samples: float, tensor: int, precision: Precision, experts: int = 1) -> Work:
     """The forward pass of a layer on one GPU.
 
-    Bytes are the activations read and written, and the parameters read: of tables and experts no more than
-    the samples use.
+    Bytes are the activations read and written, and the parameters read: of tables no more than the samples
+    use.
 
     Parameters
     ----------
@@ -96,5 +96,6 @@ def _flops_and_elements(layer: Layer, samples: float, tensor: int) -> tuple[floa
 
 
 def _parameters_read(layer: Layer, samples: float, tensor: int, experts: int) -> float:
-    together = samples * (experts if layer.experts else 1)
-    return parameters_held(layer, tensor, experts) * min(1.0, layer.used * together)
+    held = parameters_held(layer, tensor, experts)
+    # The tokens of a sample go to different experts: all of them are read.
+    return held if layer.experts else held * min(1.0, layer.used * samples)

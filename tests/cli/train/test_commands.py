@@ -147,6 +147,14 @@ def test_a_comparison_is_a_table_and_a_picture(command, tmp_path):
     assert {**cases[10], "work": single["work"], "written": []} == single
 
 
+def test_a_comparison_of_one_size_is_drawn_as_bars(command, tmp_path):
+    words = ("fibre:8x1024", "--gpus", "4", "--collective", "ring,auto", "--compare", "-o", "bars.svg")
+    assert command("train", *words)[0] == 0
+    drawn = (tmp_path / "bars.svg").read_text()
+    assert "x ring" in drawn
+    assert "4 GPUs of switch" in drawn
+
+
 def test_models_are_listed(command):
     code, out, err = command("train", "models")
     assert (code, err) == (0, "")
@@ -188,3 +196,62 @@ def test_measured_operators_are_a_device(command, tmp_path):
     )
     assert 0 < found["seconds"] < 60
     assert found["work"].endswith("on mine, batched calls")
+
+
+def test_a_timeline_and_traces_are_written(command, tmp_path):
+    pytest.importorskip("google.protobuf")
+    words = ("bert-base", "--gpus", "4", "--fabric", "lightpath", "--strategy", "pipeline:2,data")
+    names = ["t.png", "t.json", "t.0.et", "t.1.et", "t.2.et", "t.3.et"]
+    files = ("-o", "t.png", "--trace", "t.json", "--chakra", "t")
+    found = told(command, *words, *files)
+    assert found["written"] == names
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    # The trace is a model: it takes as long, on any fabric.
+    again = told(command, "t", "--fabric", "lightpath")
+    assert again["seconds"] == pytest.approx(found["seconds"], rel=1e-9)
+    assert again["calls"] == found["calls"]
+    assert told(command, "t.0.et", "--collective", "zero")["gpus"] == 4
+    code, _, err = command("train", "t", "--gpus", "8")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--gpus: 8 given; allowed: 4" in err
+    code, _, err = command("train", *words, "--chakra", "t")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "t.0.et exists" in err
+
+
+def test_a_searched_strategy_is_no_slower_than_data_parallelism(command):
+    words = ("bert-base", "--gpus", "4", "--fabric", "ring")
+    data = told(command, *words)
+    found = told(command, *words, "--strategy", "search", "--proposals", "8", "--save-strategy", "s.json")
+    assert found["seconds"] <= data["seconds"]
+    again = told(command, *words, "--strategy", "s.json")
+    assert again["seconds"] == found["seconds"]
+    chain = told(command, *words, "--strategy", "chain")
+    assert chain["stages"] == 1
+
+
+def test_an_interrupted_search_gives_the_best_so_far(command, monkeypatch):
+    from wavefabric.cli.train import searching
+    from wavefabric.system.progress import Progress
+
+    class Impatient(Progress):
+        def update(self, done, message=""):
+            if done >= 3:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(searching, "make_progress", lambda quiet=False: Impatient())
+    code, out, err = command("train", "bert-base", "--gpus", "4", "--strategy", "search")
+    assert code == 0
+    assert "iteration" in out
+    assert err.startswith("wavefabric: search interrupted after")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["fibre:8x1024", "ultrasound:64x64x64", "ultrasound-local:128x64x64"])
+def test_time_steps_of_our_own_simulations(command, name):
+    found = told(command, name, "--gpus", "4", "--fabric", "lightpath", "--collective", "lumorph-2")
+    assert list(found["calls"]) == ["layer-to-layer"]
+    assert found["seconds"] > found["free_seconds"] > 0
+    code, out, _ = command("train", name, "--gpus", "2,4", "--compare")
+    assert code == 0
+    assert "iterations/s" in out

@@ -157,6 +157,10 @@ def fill_in(params: Iterable[Any]) -> None:
 class Command(typer.core.TyperCommand):
     """A command whose help names the words that the library allows."""
 
+    def get_usage(self, ctx: Any) -> str:
+        """How it is used; a default command has no name, and leaves one space."""
+        return super().get_usage(ctx).replace("  [", " [")
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Put the words in."""
         fill_in(self.params)

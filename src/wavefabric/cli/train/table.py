@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from typing import Any
 
 from rich.table import Table
@@ -13,6 +14,7 @@ from wavefabric.cli.train.work import largest_need
 from wavefabric.training.compare import Case
 from wavefabric.training.fabrics import gpu_bandwidth
 from wavefabric.training.simulate import Iteration
+from wavefabric.training.strategy import Layout
 from wavefabric.training.tasks import Workload
 from wavefabric.units import time_words
 
@@ -87,6 +89,8 @@ def show_case(case: Case, title: str, memory: float) -> None:
     if found:
         out.print()
         out.print(_calls_table(found))
+        if any(call and call.messages for call in case.iteration.graph.call):
+            out.print("sizes: of the array of one group; of messages the sum of all")
 
 
 def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
@@ -99,6 +103,8 @@ def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
         lines.append(("throughput", f"{three_digits(rate)} samples/s ({each})"))
     else:
         lines.append(("throughput", f"{three_digits(rate)} iterations/s"))
+    if workload is not None:
+        lines.append(("strategy", strategy_words(workload)))
     least = f", {time_words(float(compute.min()))} in the least busy stage" if compute.size > 1 else ""
     lines += [
         ("computation", f"{time_words(float(compute.max(initial=0.0)))} a GPU{least}"),
@@ -118,6 +124,30 @@ def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
     free = f"x free communication, which takes {time_words(iteration.free_seconds)}"
     lines.append(("", f"{case.ratio_to_free:.3f} {free}"))
     return lines
+
+
+def strategy_words(workload: Workload) -> str:
+    """A strategy in few words: layouts and how many layers have them, stages, microbatches, what is kept."""
+    strategy = workload.strategy
+    counts = Counter(strategy.layouts).most_common()
+    many = len(counts) > 1
+    shown = [_layout_words(layout) + (f" ({count} layers)" if many else "") for layout, count in counts[:3]]
+    if len(counts) > 3:
+        shown.append(f"{len(counts) - 3} more (--json)")
+    words = [", ".join(shown)]
+    if strategy.stages > 1:
+        words.append(f"{strategy.stages} stages")
+    if strategy.microbatches > 1:
+        words.append(f"{strategy.microbatches} microbatches")
+    words += ["sharded"] * strategy.sharded + ["recomputed"] * strategy.recompute
+    if strategy.bucket:
+        words.append(f"buckets of {bytes_words(strategy.bucket)}")
+    return "; ".join(words)
+
+
+def _layout_words(layout: Layout) -> str:
+    degrees = [("data", layout.data), ("tensor", layout.tensor), ("expert", layout.expert)]
+    return " x ".join(f"{name} {degree}" for name, degree in degrees if degree > 1 or name == "data")
 
 
 def _time(seconds: float) -> str:
@@ -151,8 +181,9 @@ def show_comparison(cases: list[Case], title: str) -> None:
     """Print a table of cases, the fastest of each number of GPUs in bold."""
     from rich.text import Text
 
+    unit = "samples/s" if cases[0].iteration.workload else "iterations/s"
     headings = (
-        "GPUs", "|fabric", "|collective", "iteration", "samples/s", "a GPU", "exposed", "x ring", "x free",
+        "GPUs", "|fabric", "|collective", "iteration", unit, "a GPU", "exposed", "x ring", "x free",
         "|bound by",
     )  # fmt: skip
     made = table(headings, title=title)

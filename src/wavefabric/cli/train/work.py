@@ -1,24 +1,32 @@
-"""What is simulated: a model, how GPUs share it, on which GPUs, in which precision."""
+"""What is simulated: a model as GPUs share it, a trace, or a time step of our own simulations."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any, Protocol
 
-from wavefabric.cli.common.options import check_choice, check_range, option, options
+from wavefabric.cli.common.options import changed, check_choice, check_range, option, options, refuse
+from wavefabric.cli.common.parse import parse_shape
+from wavefabric.cli.train.searching import METHODS, SearchOptions, search_strategy
 from wavefabric.errors import InputError
 from wavefabric.training.device_file import load_device
+from wavefabric.training.device_model import DeviceModel
 from wavefabric.training.engine import CallTimes
-from wavefabric.training.graph import ModelGraph
 from wavefabric.training.memory import MemoryNeed, check_memory, strategy_needs
 from wavefabric.training.models import load_model
 from wavefabric.training.precision import PRECISIONS
 from wavefabric.training.strategy import Strategy, check_strategy
 from wavefabric.training.strategy_text import parse_strategy
+from wavefabric.training.task_graph import TaskGraph
 from wavefabric.training.tasks import Workload
 from wavefabric.units import quantity
 
 _MOST = 10**12
+#: Time steps of our own simulations, with what they are of unless it is given behind a colon.
+STEPS = {"fibre": "120x65536", "ultrasound": "1024x1024x1024", "ultrasound-local": "1024x1024x1024"}
 
 
 @options("Model and GPUs")
@@ -27,7 +35,8 @@ class WorkOptions:
 
     strategy: str = option(
         "Words with commas between: data, sharded, tables, recompute, tensor:4, pipeline:2, expert:8, "
-        "bucket:25M; or a file (JSON).",
+        "bucket:25M; a file (JSON); or search: the best that Markov chains find; chain: of one stage, "
+        "by a dynamic program.",
         default="data",
     )
     batch: int | None = option(
@@ -44,32 +53,59 @@ class WorkOptions:
     memory: str | None = option("Of a GPU, such as 80GB. \\[default: the device's]")
 
 
-class Work:
-    """A model as the options say, for any number of GPUs."""
+class Work(Protocol):
+    """What the words of the command line describe, for any number of GPUs."""
 
-    def __init__(self, model: str, asked: WorkOptions):
-        check_choice("--precision", asked.precision, PRECISIONS)
-        for name in ("batch", "global_batch", "microbatches"):
-            check_range(f"--{name.replace('_', '-')}", getattr(asked, name), 1, _MOST, "whole numbers from 1")
-        if asked.batch is not None and asked.global_batch is not None:
-            given = f"{asked.global_batch} given with --batch {asked.batch}"
-            raise InputError(f"--global-batch: {given}; allowed: one of the two")
-        self.asked = asked
-        self.model = _model(model, asked)
-        self.device = load_device(asked.device)
-        self.memory = self.device.memory if asked.memory is None else quantity(asked.memory, "B", "--memory")
-        if self.memory <= 0:
-            raise InputError(f"--memory: {asked.memory} given; allowed: above 0")
+    name: str
+    title: str  # with how it is simulated
+    memory: float  # B of a GPU
+
+    def check(self, gpus: int) -> None:
+        """Refuse a number of GPUs before anything is simulated."""
+
+    def make(self, gpus: int, fabric: CallTimes) -> Workload | TaskGraph:
+        """What so many GPUs do."""
+        ...
+
+
+class ModelWork:
+    """A model and a strategy for it."""
+
+    def __init__(
+        self, text: str, asked: WorkOptions, device: DeviceModel, memory: float, find: SearchOptions
+    ):
+        self.asked, self.device, self.memory, self.find = asked, device, memory, find
+        self.model = load_model(text)
+        if asked.batch is not None:
+            if is_file(asked.strategy):
+                given = f"{asked.batch} given with {asked.strategy}"
+                raise InputError(f"--batch: {given}; allowed: --global-batch, or none: the file's")
+            self.model = replace(self.model, batch=asked.batch)
+        self.searched = asked.strategy in METHODS
+        if self.searched:
+            refuse(changed(asked, "microbatches"), f"with --strategy {asked.strategy}", "with a strategy")
+        else:
+            refuse(changed(find), f"with --strategy {asked.strategy}", f"with {' or '.join(METHODS)}")
+        self.name = self.model.name
+        self.title = f"{self.name}, strategy {asked.strategy}, {asked.precision} on {device.name}"
         self._known: dict[int, Workload] = {}
 
-    @property
-    def title(self) -> str:
-        """What is simulated, in words."""
-        asked = self.asked
-        return f"{self.model.name}, strategy {asked.strategy}, {asked.precision} on {self.device.name}"
+    def check(self, gpus: int) -> None:
+        """Refuse what cannot be shared so, or does not fit."""
+        if not self.searched:
+            self._given(gpus)
 
-    def workload(self, gpus: int, fabric: CallTimes | None = None) -> Workload:
-        """The model on so many GPUs; `InputError` if it cannot be shared so, or does not fit."""
+    def make(self, gpus: int, fabric: CallTimes) -> Workload:
+        """The model on so many GPUs; the strategy is searched for on this fabric, if it is."""
+        if not self.searched:
+            return self._given(gpus)
+        batch = self.asked.global_batch
+        precision = PRECISIONS[self.asked.precision]
+        setting = self.model, gpus, self.device, precision, fabric
+        strategy = search_strategy(setting, self.asked.strategy, self.find, memory=self.memory, batch=batch)
+        return Workload(self.model, strategy, self.device, precision)
+
+    def _given(self, gpus: int) -> Workload:
         if gpus not in self._known:
             precision = PRECISIONS[self.asked.precision]
             workload = Workload(self.model, self._strategy(gpus), self.device, precision)
@@ -78,16 +114,90 @@ class Work:
         return self._known[gpus]
 
     def _strategy(self, gpus: int) -> Strategy:
-        asked, total = self.asked, self.asked.global_batch
-        parts = asked.microbatches
-        if is_file(asked.strategy):
-            strategy = parse_strategy(Path(asked.strategy), self.model, gpus, batch=total)
-            if parts is not None:
-                strategy = replace(strategy, microbatches=parts)
-                check_strategy(self.model, strategy)
-            return strategy
-        text = asked.strategy if parts is None else f"{asked.strategy},microbatches:{parts}"
-        return parse_strategy(text, self.model, gpus, batch=total)
+        asked, parts = self.asked, self.asked.microbatches
+        if not is_file(asked.strategy):
+            text = asked.strategy if parts is None else f"{asked.strategy},microbatches:{parts}"
+            return parse_strategy(text, self.model, gpus, batch=asked.global_batch)
+        strategy = parse_strategy(Path(asked.strategy), self.model, gpus, batch=asked.global_batch)
+        if parts is not None:
+            strategy = replace(strategy, microbatches=parts)
+            check_strategy(self.model, strategy)
+        return strategy
+
+
+class StepWork:
+    """A time step of light in a fibre, or of ultrasound."""
+
+    def __init__(self, text: str, device: DeviceModel):
+        kind, _, shape = text.partition(":")
+        self.memory = device.memory
+        self.name = f"time step of {kind} {shape or STEPS[kind]}"
+        self.title = f"{self.name} on {device.name}"
+        self._step = cache(_step(kind, shape or STEPS[kind], device))
+
+    def check(self, gpus: int) -> None:
+        """Refuse what cannot be divided so."""
+        self._step(gpus)
+
+    def make(self, gpus: int, fabric: CallTimes) -> TaskGraph:
+        """The step's tasks."""
+        return self._step(gpus)
+
+
+class TraceWork:
+    """What was recorded in a Chakra trace, for as many GPUs as it is of."""
+
+    def __init__(self, prefix: str, device: DeviceModel, precision: str):
+        from wavefabric.training.traces.chakra import read_chakra
+        from wavefabric.training.traces.order import gpus_of_workers
+
+        self.memory = device.memory
+        self.name = self.title = f"trace {prefix}"
+        self._graph = read_chakra(prefix, device, precision)
+        self.gpus = sum(map(len, gpus_of_workers(self._graph)))
+
+    def check(self, gpus: int) -> None:
+        """Refuse another number of GPUs."""
+        if gpus != self.gpus:
+            raise InputError(f"--gpus: {gpus} given; allowed: {self.gpus}, those of the trace")
+
+    def make(self, gpus: int, fabric: CallTimes) -> TaskGraph:
+        """The trace's tasks."""
+        return self._graph
+
+
+def make_work(text: str, asked: WorkOptions, find: SearchOptions) -> Work:
+    """What MODEL is: a trace, a time step, or a model by name or file."""
+    check_choice("--precision", asked.precision, PRECISIONS)
+    for name in ("batch", "global_batch", "microbatches"):
+        check_range(f"--{name.replace('_', '-')}", getattr(asked, name), 1, _MOST, "whole numbers from 1")
+    if asked.batch is not None and asked.global_batch is not None:
+        given = f"{asked.global_batch} given with --batch {asked.batch}"
+        raise InputError(f"--global-batch: {given}; allowed: one of the two")
+    device = load_device(asked.device)
+    memory = device.memory if asked.memory is None else quantity(asked.memory, "B", "--memory")
+    if memory <= 0:
+        raise InputError(f"--memory: {asked.memory} given; allowed: above 0")
+    trace, step = trace_prefix(text), text.partition(":")[0] in STEPS
+    if not (trace or step):
+        return ModelWork(text, asked, device, memory, find)
+    others = (
+        "strategy",
+        "batch",
+        "global_batch",
+        "microbatches",
+        "memory",
+        *(() if trace else ("precision",)),
+    )
+    refuse(changed(asked, *others) | changed(find), f"with {text}", "with a model")
+    return TraceWork(trace, device, asked.precision) if trace else StepWork(text, device)
+
+
+def trace_prefix(text: str) -> str:
+    """NAME of the files NAME.RANK.et, if there are such; else nothing."""
+    match = re.fullmatch(r"(.+)\.[0-9]+\.et", text)
+    prefix = match[1] if match else text
+    return prefix if match or Path(f"{prefix}.0.et").is_file() else ""
 
 
 def largest_need(workload: Workload) -> MemoryNeed:
@@ -100,11 +210,13 @@ def is_file(strategy: str) -> bool:
     return strategy.endswith(".json") or "/" in strategy
 
 
-def _model(text: str, asked: WorkOptions) -> ModelGraph:
-    model = load_model(text)
-    if asked.batch is None:
-        return model
-    if is_file(asked.strategy):
-        given = f"{asked.batch} given with {asked.strategy}"
-        raise InputError(f"--batch: {given}; allowed: --global-batch, or none: the file's")
-    return replace(model, batch=asked.batch)
+def _step(kind: str, shape: str, device: DeviceModel) -> Any:
+    """The function that makes the tasks of a time step on so many GPUs."""
+    from wavefabric.training.wave_steps import fibre_step, ultrasound_step
+
+    if kind == "fibre":
+        modes, samples = parse_shape(shape, "MODEL", "fibre:MODESxSAMPLES, such as 120x65536", (2,))
+        return lambda gpus: fibre_step(modes, samples, gpus, device)
+    size = parse_shape(shape, "MODEL", f"{kind}:NXxNYxNZ, such as 1024x1024x1024", (3,))
+    way = "local" if kind.endswith("-local") else "global"
+    return lambda gpus: ultrasound_step(size, gpus, device, decomposition=way)  # type: ignore[arg-type]

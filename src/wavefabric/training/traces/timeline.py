@@ -30,15 +30,20 @@ COMPUTE = {
     "backward": ("#22b07d", "#17835d"),
     "update": ("#dfe8f7", "#dfe8f7"),
 }
-CALLS = dict(zip(PURPOSES, ("#ffa24a", "#f4e45a", "#ff7ad9", "#b69bff", "#7df0c8"), strict=True))
+CALLS: dict[str, str] = dict(
+    zip(PURPOSES, ("#ffa24a", "#f4e45a", "#ff7ad9", "#b69bff", "#7df0c8"), strict=True)
+)
 #: Communication for which a worker waits.
-EXPOSED = "#ff5d6c"
+EXPOSED, _BEHIND = "#ff5d6c", "#3b1a2a"
+_HATCHED: dict[str, Any] = {"facecolor": _BEHIND, "edgecolor": EXPOSED, "hatch": "//////", "linewidth": 0.0}
 #: Rows that are drawn at most.
 MOST_ROWS = 64
-#: Share of a worker's row for computation where all its calls have one track, and where purposes have each.
-_COMPUTE_SHARE = 0.62
-#: Bars narrower than this, in points, have no rim and are joined with what they touch.
-_NARROW = 2.5
+#: Where computation ends in a worker's row, of height 1, and where its calls do.
+_COMPUTE_END, _CALLS_END = 0.62, 0.92
+#: Points: bars up to this are joined with those of their colour that they touch; wider ones keep a gap.
+_NARROW, _GAP = 3.0, 0.6
+#: Points: the least width of a call, so that short ones are seen.
+_LEAST = 0.8
 
 
 @dataclass(frozen=True)
@@ -97,24 +102,21 @@ def timeline_figure(iteration: Iteration, title: str | None = None, subtitle: st
     """The figure of `draw_timeline`."""
     from matplotlib.figure import Figure
 
-    tracks = _tracks(iteration)
-    bottom = max(track.top + track.height for track in tracks)
+    tracks, several = _tracks(iteration), iteration.graph.workers > 1
+    rows = iteration.graph.workers if several else tracks[-1].top + tracks[-1].height + 0.12
     # Inches: above the axes for the titles, below for the axis and the legend.
-    above, below = 0.78, 0.92
-    inches = (
-        max(1.5, min(0.62 * iteration.graph.workers, 14.0)) if iteration.graph.workers > 1 else 0.62 * bottom
-    )
+    above, below, inches = 0.78, 0.92, max(1.0, min(0.62 * rows, 16.0))
     high = above + inches + below
     figure = Figure(figsize=(13.0, high), facecolor=style.NIGHT)
-    left, right = (0.105, 0.905) if iteration.graph.workers > 1 else (0.105, 0.985)
+    left, right = 0.105, 0.905 if several else 0.985
     axes = figure.add_axes((left, below / high, right - left, inches / high))
     scale, unit = time_unit(iteration.seconds)
-    axes.set(xlim=(0, iteration.seconds * scale), ylim=(bottom, 0.0))
+    axes.set(xlim=(0, iteration.seconds * scale), ylim=(rows, 0.0))
     _frame(axes, unit)
     for track in tracks:
         _bars(axes, iteration, track, scale)
     exposed = _exposed(axes, iteration, tracks, scale)
-    _rows(figure, axes, iteration, tracks, exposed)
+    _rows(axes, iteration, tracks, exposed)
     words = title or _title(iteration), subtitle or _subtitle(iteration)
     style.header(figure, 0.02, (1 - 0.27 / high, 1 - 0.55 / high), words)
     _legend(figure, iteration, (left, 0.10 / high, right - left, 0.26 / high), bool(exposed.any()))
@@ -133,20 +135,18 @@ def _tracks(iteration: Iteration) -> list[_Track]:
         return found
     calls: list[list[int]] = [[] for _ in range(graph.workers)]
     for task, ports in enumerate(graph.ports):
-        for worker in ports if graph.call[task] is not None else ():
+        for worker in ports:
             calls[worker].append(task)
     found = []
     for worker, program in enumerate(graph.program):
-        found.append(_Track(worker + 0.06, _COMPUTE_SHARE - 0.06, "compute", list(program)))
+        found.append(_Track(worker + 0.07, _COMPUTE_END - 0.07, "compute", list(program)))
         mine = calls[worker]
         lane = lanes(times.begin[mine], times.end[mine])
-        high = (
-            (0.94 - _COMPUTE_SHARE) / max(lane, default=0) if max(lane, default=0) else 0.94 - _COMPUTE_SHARE
-        )
-        high = (0.94 - _COMPUTE_SHARE) / (max(lane, default=0) + 1)
-        for number in range(max(lane, default=0) + 1):
+        count = max(lane, default=0) + 1
+        high = (_CALLS_END - _COMPUTE_END) / count
+        for number in range(count):
             tasks = [task for task, at in zip(mine, lane, strict=True) if at == number]
-            found.append(_Track(worker + _COMPUTE_SHARE + number * high, high, "calls", tasks))
+            found.append(_Track(worker + _COMPUTE_END + number * high, high, "calls", tasks))
     return found
 
 
@@ -169,35 +169,38 @@ def _colour(iteration: Iteration, task: int) -> str:
 
 
 def _bars(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None:
-    """A track's bars: wide ones with a rim, narrow ones joined with their neighbours of the same colour."""
-    wide, high = style.axes_points(axes)
-    points = wide / axes.get_xlim()[1]
+    """A track's bars: wide ones apart, narrow ones joined with their neighbours of the same colour."""
+    points = _points(axes)
     begin, end = iteration.timeline.begin * scale, iteration.timeline.end * scale
-    shown: list[tuple[float, float, str, bool]] = []
+    least = 0.0 if track.name == "compute" else _LEAST / points
+    shown: list[tuple[float, float, str]] = []
+    joined = False
     for task in sorted(track.tasks, key=lambda t: (begin[t], end[t])):
-        one = float(begin[task]), float(end[task]), _colour(iteration, task), False
-        narrow = (one[1] - one[0]) * points < _NARROW
-        joins = shown and shown[-1][3] and narrow and shown[-1][2] == one[2]
-        if joins and (one[0] - shown[-1][1]) * points < 0.3:
-            shown[-1] = shown[-1][0], max(one[1], shown[-1][1]), one[2], True
-        elif one[1] > one[0]:
-            shown.append((*one[:3], narrow))
-    for narrow in (True, False):
-        corners = [(a, track.top, b - a, track.height) for a, b, _, thin in shown if thin == narrow]
-        colours = [colour for _, _, colour, thin in shown if thin == narrow]
-        look: dict[str, Any] = {"linewidth": 0.0} if narrow else {"edgecolor": style.WAFER, "linewidth": 0.5}
-        style.bars(axes, corners, facecolor=colours, zorder=3, **look).set_gid(track.name)
-    tall = track.height * high / abs(axes.get_ylim()[0])
+        a, b, colour = float(begin[task]), float(end[task]), _colour(iteration, task)
+        if b <= a:
+            continue
+        narrow = (b - a) * points < _NARROW
+        if joined and narrow and shown[-1][2] == colour and (a - shown[-1][1]) * points < 0.3:
+            shown[-1] = shown[-1][0], max(b, shown[-1][1]), colour
+        else:
+            shown.append((a, max(b if narrow else b - _GAP / points, a + least), colour))
+        joined = narrow
+    corners = [(a, track.top, b - a, track.height) for a, b, _ in shown]
+    colours = [colour for *_, colour in shown]
+    style.bars(axes, corners, facecolor=colours, linewidth=0.0, zorder=3, snap=False).set_gid(track.name)
     if track.name == "compute":
-        _labels(axes, iteration, track, scale, points, tall)
+        _labels(axes, iteration, track, scale)
 
 
-def _labels(
-    axes: Axes, iteration: Iteration, track: _Track, scale: float, points: float, tall: float
-) -> None:
+def _points(axes: Axes) -> float:
+    """Points of a unit of time."""
+    return style.axes_points(axes)[0] / axes.get_xlim()[1]
+
+
+def _labels(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None:
     """Numbers of microbatches over the tasks of a pass, or names of tasks, where they fit."""
     graph, times = iteration.graph, iteration.timeline
-    parts = max(graph.microbatch, default=-1) > 0
+    parts = _has_parts(iteration)
     spans: list[tuple[str, float, float, str]] = []
     last: tuple[str, int] | None = None
     for task in track.tasks:
@@ -209,12 +212,23 @@ def _labels(
             words = graph.name[task] if not parts else str(now[1]) if now[1] >= 0 else ""
             spans.append((words, a, b, graph.kind[task]))
         last = now
-    size = min(8.0, tall * 0.62)
+    tall = track.height * style.axes_points(axes)[1] / abs(axes.get_ylim()[0])
     for words, a, b, kind in spans:
-        if words and size > 4 and (b - a) * points > 0.6 * size * len(words) + 2:
+        wide = (b - a) * _points(axes) - 2
+        size = min(8.0, tall * 0.62, wide / (0.64 * max(len(words), 1)))
+        look: dict[str, Any] = {"zorder": 5, "fontweight": "bold" if parts else "normal"}
+        if size < 5 and not parts and wide >= 8:
+            # Upright, cut to the height of the track: names of layers differ at their ends.
+            size, look["rotation"], most = 7.0, 90, int((tall - 4) / 4.2)
+            words = words if len(words) <= most else f"…{words[len(words) - max(most - 1, 0) :]}"
+        if words and size >= 5:
             colour = style.NIGHT if kind == "update" else style.TEXT
-            middle = (a + b) / 2, track.top + track.height / 2
-            style.label(axes, *middle, words, size, colour, zorder=5, fontweight="bold" if parts else None)
+            style.label(axes, (a + b) / 2, track.top + track.height / 2, words, size, colour, **look)
+
+
+def _has_parts(iteration: Iteration) -> bool:
+    """Whether there are several microbatches."""
+    return max(iteration.graph.microbatch, default=-1) > 0
 
 
 def exposed_times(iteration: Iteration, worker: int) -> np.ndarray:
@@ -243,59 +257,65 @@ def _covered(moments: np.ndarray, times: Any, tasks: Sequence[int]) -> np.ndarra
 
 def _exposed(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], scale: float) -> np.ndarray:
     """Hatch what is exposed; s of each worker."""
-    total = np.zeros(iteration.graph.workers)
-    rows = [track for track in tracks if track.name == "compute"]
-    corners = []
-    for worker, track in enumerate(rows):
+    total, points = np.zeros(iteration.graph.workers), _points(axes)
+    corners: dict[bool, list[tuple[float, float, float, float]]] = {True: [], False: []}
+    for worker, track in enumerate(track for track in tracks if track.name == "compute"):
         found = exposed_times(iteration, worker)
         total[worker] = np.diff(found).sum()
-        corners += [(a * scale, track.top, (b - a) * scale, track.height) for a, b in found.tolist()]
-    look: dict[str, Any] = {"facecolor": "#3b1a2a", "edgecolor": EXPOSED, "hatch": "//////", "linewidth": 0.0}
-    if corners:
-        style.bars(axes, corners, zorder=2, **look).set_gid("exposed")
+        for a, b in (found * scale).tolist():
+            # Hatching of a narrow bar could not be told from none.
+            narrow = (b - a) * points < 2 * _NARROW
+            corners[narrow].append((a, track.top, max(b - a, _LEAST / points), track.height))
+    for narrow, look in ((True, {"facecolor": EXPOSED, "linewidth": 0.0}), (False, _HATCHED)):
+        if corners[narrow]:
+            style.bars(axes, corners[narrow], zorder=2, **look).set_gid("exposed")
     return total
 
 
-def _rows(
-    figure: Figure, axes: Axes, iteration: Iteration, tracks: Sequence[_Track], exposed: np.ndarray
-) -> None:
+def _rows(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], exposed: np.ndarray) -> None:
     """What rows are, on the left, and how their workers spend the time, on the right."""
     names, span = worker_names(iteration), axes.get_ylim()[0]
     if iteration.graph.workers == 1:
         for track in tracks:
-            words = names[0] if track.name == "compute" else track.name
-            axes.text(-0.008, 1 - (track.top + track.height / 2) / span, words, color=style.TEXT if words == names[0] else CALLS[track.name],
-                      fontsize=9, ha="right", va="center", transform=axes.transAxes)  # fmt: skip
+            mine = track.name == "compute"
+            words, colour = (names[0], style.TEXT) if mine else (track.name, CALLS[track.name])
+            _beside(axes, -1, 1 - (track.top + track.height / 2) / span, words, 9.0, colour)
         return
-    _, high = style.axes_points(axes)
-    size = min(8.5, high / len(names) * 0.42)
+    size = min(8.5, style.axes_points(axes)[1] / len(names) * 0.36)
     for worker, name in enumerate(names):
-        y = 1 - (worker + 0.5) / span
+        high, low = 1 - (worker + 0.34) / span, 1 - (worker + 0.72) / span
         head, _, tail = name.partition(", ")
-        up = 0.16 / span if tail else 0.0
-        look: dict[str, Any] = {"va": "center", "transform": axes.transAxes, "fontsize": size}
-        axes.text(-0.008, y + up, head, color=style.TEXT, ha="right", **look)
-        axes.text(
-            -0.008, y - 0.2 / span, tail, color=style.DIM, ha="right", **look | {"fontsize": size * 0.85}
-        )
-        shares = iteration.compute_seconds[worker] / iteration.seconds, exposed[worker] / iteration.seconds
-        axes.text(1.008, y + 0.16 / span, f"{shares[0]:.0%} computing", color=style.TEXT, ha="left", **look)
-        axes.text(1.008, y - 0.2 / span, f"{shares[1]:.1%} exposed", color=EXPOSED if shares[1] >= 5e-4 else style.DIM,
-                  ha="left", **look | {"fontsize": size * 0.85})  # fmt: skip
+        _beside(axes, -1, high, head, size, style.TEXT)
+        _beside(axes, -1, low, tail, 0.85 * size, style.DIM)
+        computing, waiting = iteration.compute_seconds[worker] / iteration.seconds, exposed[worker]
+        share = waiting / iteration.seconds
+        _beside(axes, 1, high, f"{computing:.0%} computing", size, style.TEXT)
+        colour = EXPOSED if share >= 5e-4 else style.DIM
+        _beside(axes, 1, low, f"{share:.1%} exposed", 0.85 * size, colour)
         if worker:
             axes.axhline(worker, color=style.RIM, lw=0.6, zorder=1)
+
+
+def _beside(axes: Axes, side: int, y: float, words: str, size: float, colour: str) -> None:
+    """Text left (-1) or right (1) of the axes; y as a share of their height."""
+    x, ha = (-0.008, "right") if side < 0 else (1.008, "left")
+    axes.text(x, y, words, color=colour, fontsize=size, ha=ha, va="center", transform=axes.transAxes)
 
 
 def _title(iteration: Iteration) -> str:
     workload = iteration.workload
     if workload is None:
         return "An iteration"
-    return f"{workload.model.name} on {workload.strategy.gpus} GPUs, batch {workload.strategy.batch}"
+    return f"{workload.model.name} on {workload.strategy.gpus} GPUs, batch {workload.strategy.batch:,}"
 
 
 def _subtitle(iteration: Iteration) -> str:
-    words = f"{time_words(iteration.seconds)} an iteration, {time_words(iteration.exposed_seconds)} of it"
-    return f"{words} more than with free communication; bound by {iteration.bound_by}"
+    words = f"{time_words(iteration.seconds)} an iteration"
+    share, added = iteration.exposed_seconds / iteration.seconds, time_words(iteration.exposed_seconds)
+    added = (
+        f"{added} of it ({share:.1%}) are exposed communication" if share >= 5e-4 else "communication hidden"
+    )
+    return f"{words}; {added}; bound by {iteration.bound_by}"
 
 
 def _legend(
@@ -303,7 +323,7 @@ def _legend(
 ) -> None:
     """Colours and what they mean."""
     graph = iteration.graph
-    parts = max(graph.microbatch, default=-1) > 0
+    parts = _has_parts(iteration)
     kinds, purposes = set(graph.kind), {call.purpose for call in graph.call if call is not None}
     entries: list[tuple[str, tuple[str, ...]]] = [
         (kind, colours if parts else colours[:1]) for kind, colours in COMPUTE.items() if kind in kinds
@@ -315,9 +335,7 @@ def _legend(
     x = 0.0
     for words, colours in entries:
         for number, colour in enumerate(dict.fromkeys(colours)):
-            look: dict[str, Any] = {"facecolor": colour, "linewidth": 0.0}
-            if colour == EXPOSED:
-                look = {"facecolor": "#3b1a2a", "edgecolor": EXPOSED, "hatch": "//////", "linewidth": 0.0}
+            look = _HATCHED if colour == EXPOSED else {"facecolor": colour, "linewidth": 0.0}
             style.bars(axes, [(x + 11 * number, 2.2, 11, 5.6)], **look)
         x += 11 * len(set(colours)) + 5
         style.legend_text(axes, x, words)

@@ -176,7 +176,7 @@ class _Writer:
             if self.graph.call[other] is None:
                 if self.graph.worker[other] == worker:
                     waits.add(self._number(other))
-                elif self.graph.call[task] is None:
+                elif self.graph.call[task] is None and other in self.graph.waits[task]:
                     given = f"tasks: {self.graph.name[task]} waits for {self.graph.name[other]} of other GPUs"
                     raise InputError(f"{given}; allowed: waits for calls between them")
             elif gpu in self.group_of[other]:
