@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from papers.lumorph import closed_forms as forms
 from papers.lumorph import claims, co_scheduling, figure10, figure11, sensitivity
+from papers.lumorph import closed_forms as forms
 from papers.lumorph.closed_forms import MIB
 from papers.lumorph.training import CASES, LOOKS, fabric, gain, iteration, loaded, paper_gain
 from papers.lumorph.training_calls import DIVISIONS, flexflow_transformer, tensors
