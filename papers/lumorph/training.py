@@ -137,4 +137,6 @@ def merged(model: ModelGraph, first: dict[str, str]) -> ModelGraph:
 
 def assumptions() -> Any:
     """The table of what is assumed."""
-    return report.table("setting, the same for all models", ("<what", "<assumed", "<from"), ASSUMPTIONS)
+    return report.table(
+        "setting, the same for all models", ("<what", "<assumed", "<from"), ASSUMPTIONS, wrap=True
+    )
