@@ -35,13 +35,14 @@ def figure(say=lambda line: None) -> dict[str, Any]:
     -------
     dict
         ``grid``: ratio for each model, batch and speed. ``divisions``: for each way to divide gradients the
-        all-reduces, their bytes and the ratio at the recipe's batch; ``batch_for_ratio``, ``speed_for_ratio``:
-        where the paper's ratio comes out with the other as in the setting (null: nowhere in the range);
-        ``batch``: with which both the paper's ratio and its throughput with free communication do, if the
-        GPU's speed is scaled to that (``speed``, ``flops``: FLOP/s), and ``closed_form``, the same from one
-        equation (not of NCF); ``fit``: throughput over that of free communication with that batch, beside the
-        paper's, and its ``mean_distance``; ``setting_distance``: the same at the recipe's batch.
-        ``implied``: calls and bytes a sample from the paper's throughputs alone.
+        all-reduces, their bytes and the ratio at the recipe's batch; ``batch_for_ratio`` and
+        ``speed_for_ratio``: where the paper's ratio comes out with the other as in the setting (null:
+        nowhere in the range); ``batch``: with which both the paper's ratio and its throughput with free
+        communication do, if the GPU's speed is scaled to that (``speed``, ``flops``: FLOP/s), and
+        ``closed_form``, the same from one equation (not of NCF); ``fit``: throughput over that of free
+        communication with that batch, beside the paper's, and its ``mean_distance``;
+        ``setting_distance``: the same at the recipe's batch. ``implied``: calls and bytes a sample from the
+        paper's throughputs alone.
     """
     grid, divided = [], []
     for case in CASES:

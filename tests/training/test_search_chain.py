@@ -122,7 +122,9 @@ def test_tables_are_split_when_that_is_faster():
     """Gradients of tables are dear, activations cheap: the hybrid that `tables` names."""
     model = tables(16)
     found = best_chain(setting(model, 4, 64, AffineTimes(1e-7, 1e-9)))
-    assert [layout.tensor for layout in found.strategy.layouts] == [4, 4, 1]
+    *both, top = [layout.tensor for layout in found.strategy.layouts]
+    assert both == [4, 4]
+    assert top < 4
 
 
 def test_units_of_a_chain_and_of_what_is_none():

@@ -197,6 +197,58 @@ def test_layers_of_the_same_experts_exchange_nothing_between_them():
     assert iteration.seconds == 12 + 4 * 5
 
 
+def test_samples_are_sent_to_experts_as_soon_as_they_are_there():
+    model = ModelGraph(
+        "mixture",
+        (
+            layer("in"),
+            layer("side", ["in"]),
+            layer("experts", ["in"], 4, experts=4),
+            layer("out", ["side", "experts"]),
+        ),
+    )
+    load, fabric = workload(model, uniform(model, 2, expert=2)), PlainFabric(10.0)
+    # The side runs while samples are sent, both ways; `in` needs both gradients.
+    expected = (1 + 10 + 4 + 10 + 1) + (2 + 10 + 8 + 10 + 2)
+    assert [simulate(load, fabric, merge=merge).seconds for merge in (True, False)] == [expected] * 2
+
+
+def test_other_experts_are_reached_from_home():
+    layers = (layer("in"), layer("a", ["in"], experts=4), layer("b", ["a"], experts=8), layer("out", ["b"]))
+    model = ModelGraph("mixtures", layers)
+    iteration = simulate(workload(model, uniform(model, 4, expert=4)), PlainFabric(5.0))
+    assert iteration.seconds == 12 + 8 * 5
+
+
+def test_experts_send_their_share_of_the_features():
+    some = layer("experts", ["in"], split="column", experts=2, used=0.5)
+    layers = (layer("in"), some, layer("out", ["experts"]))
+    model = ModelGraph("mixture", layers)
+    iteration = simulate(workload(model, uniform(model, 4, tensor=2, expert=2)), PlainFabric(5.0))
+    found = [(c.collective, c.bytes) for c in iteration.graph.call if c is not None]
+    # 16 B a sample whole, of each of two GPUs; half of it after the experts, joined at home.
+    whole, half = ("all-to-all", 16.0), ("all-to-all", 8.0)
+    assert found == [whole, half, ("all-gather", 16.0), half, whole, ("all-reduce", 16.0)]
+
+
+def test_a_last_layer_waits_for_the_sum_of_its_outputs():
+    model = ModelGraph("row", (layer("a", split="row", seconds=2),))
+    assert seconds(model, uniform(model, 2, tensor=2), PlainFabric(10.0)) == 1 + 10 + 2
+
+
+def test_layers_are_computed_again_once_their_gradient_is_there():
+    model = chain([1, 1])
+    strategy = uniform(model, 2, pipeline=2, batch=1, microbatches=1, recompute=True)
+    assert seconds(model, strategy, PlainFabric(10.0)) == (1 + 10 + 1) + (3 + 10 + 3)
+
+
+def test_what_is_gathered_to_compute_a_block_again_stays():
+    model = chain([10, 10], parameters=64)
+    iteration = simulate(workload(model, uniform(model, 4, sharded=True, recompute=True)), PlainFabric(3.0))
+    assert iteration.communication()["parameters"][0] == 4
+    assert iteration.seconds == 3 + 2 * 10 + 2 * 30 + 3
+
+
 def test_tables_on_all_gpus_exchange_once_each_way():
     model = ModelGraph(
         "tables",
@@ -237,6 +289,9 @@ def test_what_is_told_of_an_iteration():
         iteration.bound_by
         == f"layer-to-layer transfers, {spent['layer-to-layer'] / iteration.seconds:.0%} of the critical path"
     )
+    # Of two GPUs with the same outputs each sends all of them.
+    twice = simulate(workload(model, uniform(model, 4, tensor=2, pipeline=2, batch=2)), PlainFabric(10.0))
+    assert twice.communication() == {"layer-to-layer": (4, 4 * 2 * 16.0)}
     alone = simulate(workload(model, uniform(model, 1)), PlainFabric(10.0))
     assert alone.bound_by == "computation, 100% of the critical path"
     assert alone.communication() == {}

@@ -112,7 +112,7 @@ def test_uniform():
 
 
 def test_only_layers_with_experts_divide_them():
-    model = ModelGraph("mixture", (layer("a"), layer("b", ["a"], experts=6)))
+    model = ModelGraph("mixture", (layer("a"), layer("b", ["a"], experts=8)))
     assert uniform(model, 4, expert=4).layouts == (Layout(4), Layout(4, 1, 4))
 
 
@@ -133,7 +133,7 @@ REFUSED = [
     ({"layers": {"l1": Layout(4)}},
      "layers.l1: data 4 and tensor 1 given; allowed: a product of 8, the GPUs of a stage"),
     ({"layers": {"l1": Layout(8, 1, 2)}}, "layers.l1.expert: 2 given; allowed: 1, it has no experts"),
-    ({"layers": {"l2": Layout(8, 1, 8)}}, "layers.l2.expert: 8 given; allowed: up to its 4 experts"),
+    ({"layers": {"l2": Layout(8, 1, 8)}}, "layers.l2.expert: 8 given; allowed: divisors of its 4 experts"),
     ({"layers": {"l2": Layout(8, 1, 3)}}, "layers.l2.expert: 3 given; allowed: divisors of data, 8"),
     ({"layers": {"l3": Layout(1, 8)}}, "layers.l3.tensor: 8 given; allowed: up to its 4 features"),
 ]  # fmt: skip

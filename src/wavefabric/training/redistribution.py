@@ -84,8 +84,8 @@ def _collective(source: Placement, target: Placement) -> tuple[str, Groups] | No
 def _messages(source: Placement, target: Placement) -> Messages:
     """Source, destination and share of the array.
 
-    Of several GPUs that have the same block one sends it: the one that needs it itself keeps its own, and
-    those that need it from others ask them by turns.
+    Of several GPUs that have the same block one sends it: those that need it ask them by turns, which of a
+    GPU that has it is that GPU itself.
     """
     messages = []
     for taker in range(target.data * target.tensor):
@@ -93,18 +93,11 @@ def _messages(source: Placement, target: Placement) -> Messages:
         for row, samples in _overlaps(i, target.data, source.data):
             for column, features in _overlaps(j % target.parts, target.parts, source.parts):
                 if not source.shared:
-                    column = _replica(source, target, row, taker)
+                    column = taker % source.tensor
                 giver = source.first + row * source.tensor + column
                 if giver != target.first + taker:
                     messages.append((giver, target.first + taker, samples * features))
     return tuple(messages)
-
-
-def _replica(source: Placement, target: Placement, row: int, taker: int) -> int:
-    """Which of the GPUs with the same block sends it."""
-    own_row, own_column = divmod(taker, source.tensor)
-    keeps = source.first == target.first and own_row == row
-    return own_column if keeps else taker % source.tensor
 
 
 @lru_cache(maxsize=256)

@@ -233,8 +233,8 @@ def _check_layer(layer: Layer, strategy: Strategy, layout: Layout) -> None:
         raise InputError(f"{given}; allowed: a product of {strategy.stage_gpus}, the GPUs of a stage")
     if layout.data % layout.expert:
         raise InputError(f"{where}.expert: {layout.expert} given; allowed: divisors of data, {layout.data}")
-    if layout.expert > max(1, layer.experts):
-        allowed = f"up to its {layer.experts} experts" if layer.experts else "1, it has no experts"
+    if layout.expert > max(1, layer.experts) or (layer.experts and layer.experts % layout.expert):
+        allowed = f"divisors of its {layer.experts} experts" if layer.experts else "1, it has no experts"
         raise InputError(f"{where}.expert: {layout.expert} given; allowed: {allowed}")
     if layer.split in ("column", "local") and layout.tensor > layer.features:
         raise InputError(

@@ -153,7 +153,7 @@ OWN = ("task", "worker", "duration_seconds", "kind", "purpose", "call_bytes", "m
 def stripped(path):
     """Leave what other programs know."""
     kinds, out = messages.schema(), b""
-    for number, message in enumerate(messages.decoded(path.read_bytes(), str(path))):
+    for number, (message, _) in enumerate(messages.decoded(path.read_bytes(), str(path))):
         kept = [each for each in message.attr if each.name not in (*OWN, "microbatch")]
         plain = (kinds.node if number else kinds.metadata)()
         plain.CopyFrom(message)
@@ -195,7 +195,7 @@ def test_what_a_call_of_other_gpus_waits_for_is_kept(tmp_path):
     )
     graph.communicate("sum", Call("all-reduce", ((0, 1, 2),), 8.0, "gradients"), (0,), [sent], -1)
     paths = write_chakra(tmp_path / "x", graph)
-    other = list(messages.decoded(paths[1].read_bytes(), "x"))
+    other = [message for message, _ in messages.decoded(paths[1].read_bytes(), "x")]
     assert [n.name for n in other[2:]] == ["a", "sum"]
     assert list(other[3].data_deps) == [other[2].id]
     assert_same(graph, read_chakra(tmp_path / "x"))

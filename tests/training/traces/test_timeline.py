@@ -138,6 +138,17 @@ def test_thousands_of_short_tasks_become_few_bars():
     assert np.ravel([bar[:2] for bar in bars]).tolist() == pytest.approx([0, 2.5, 2.5, 5])
 
 
+def test_long_names_are_upright_and_cut():
+    graph = TaskGraph(1, program=[list(range(40))])
+    for number in range(40):
+        graph.compute("forward", f"encoder {number} feed-forward matrix {number}", 0, 1.0, [], -1)
+    figure = timeline_figure(simulate_tasks(graph, Fixed()))
+    shown = [text for text in figure.axes[0].texts if text.get_rotation() == 90]
+    assert len(shown) == 40
+    assert all(text.get_text().startswith("…") for text in shown)
+    assert shown[7].get_text().endswith("matrix 7")
+
+
 @pytest.mark.parametrize(("ending", "head"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
 def test_files_of_their_kind(tmp_path, ending, head):
     path = draw_timeline(tmp_path / f"x{ending}", data_parallel(), title="a $ b $ c")

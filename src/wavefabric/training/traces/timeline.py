@@ -214,11 +214,15 @@ def _labels(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> No
         last = now
     tall = track.height * style.axes_points(axes)[1] / abs(axes.get_ylim()[0])
     for words, a, b, kind in spans:
-        room = ((b - a) * _points(axes) - 2) / (0.64 * max(len(words), 1))
-        size = min(8.0, tall * 0.62, room)
+        wide = (b - a) * _points(axes) - 2
+        size = min(8.0, tall * 0.62, wide / (0.64 * max(len(words), 1)))
+        look: dict[str, Any] = {"zorder": 5, "fontweight": "bold" if parts else "normal"}
+        if size < 5 and not parts and wide >= 8:
+            # Upright, cut to the height of the track: names of layers differ at their ends.
+            size, look["rotation"], most = 7.0, 90, int((tall - 4) / 4.2)
+            words = words if len(words) <= most else f"…{words[len(words) - max(most - 1, 0) :]}"
         if words and size >= 5:
             colour = style.NIGHT if kind == "update" else style.TEXT
-            look = {"zorder": 5, "fontweight": "bold" if parts else "normal"}
             style.label(axes, (a + b) / 2, track.top + track.height / 2, words, size, colour, **look)
 
 
@@ -302,7 +306,7 @@ def _title(iteration: Iteration) -> str:
     workload = iteration.workload
     if workload is None:
         return "An iteration"
-    return f"{workload.model.name} on {workload.strategy.gpus} GPUs, batch {workload.strategy.batch}"
+    return f"{workload.model.name} on {workload.strategy.gpus} GPUs, batch {workload.strategy.batch:,}"
 
 
 def _subtitle(iteration: Iteration) -> str:

@@ -156,8 +156,12 @@ def with_length(message: Any) -> bytes:
     return bytes(length) + body
 
 
-def decoded(content: bytes, file: str) -> Iterator[Any]:
-    """The messages of a file: its metadata, then its nodes.
+class Known(dict[bytes, tuple[Any, dict[str, Any]]]):
+    """Messages by their bytes: most are the same in the files of many GPUs."""
+
+
+def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The messages of a file, each with its attributes: its metadata, then its nodes.
 
     Raises
     ------
@@ -165,16 +169,24 @@ def decoded(content: bytes, file: str) -> Iterator[Any]:
         If it ends within a message, or has something else in it.
     """
     kinds, place, number = schema(), 0, 0
+    known = Known() if known is None else known
     while place < len(content):
         length, begin = _varint(content, place, file)
         if begin + length > len(content):
             raise _fault(file, place, f"ends within a message of {length} bytes")
-        message = kinds.node() if number else kinds.metadata()
-        try:
-            message.ParseFromString(content[begin : begin + length])
-        except kinds.decode_error:
-            raise _fault(file, place, "holds something else") from None
-        yield message
+        body = content[begin : begin + length]
+        if number and body in known:
+            yield known[body]
+        else:
+            message = kinds.node() if number else kinds.metadata()
+            try:
+                message.ParseFromString(body)
+            except kinds.decode_error:
+                raise _fault(file, place, "holds something else") from None
+            found = message, attributes(message)
+            if number:
+                known[body] = found
+            yield found
         place, number = begin + length, number + 1
     if not number:
         raise InputError(f"trace: {file} is empty; allowed: a Chakra execution trace")

@@ -16,8 +16,8 @@ from wavefabric.training.device_model import DeviceModel
 from wavefabric.training.traces.chakra.messages import (
     COLLECTIVE_NUMBERS,
     COMM_TYPES,
+    Known,
     NodeType,
-    attributes,
     decoded,
 )
 
@@ -78,15 +78,15 @@ def rank_of(path: Path) -> int:
     return int(match[2])
 
 
-def read_file(path: Path, seconds: Seconds) -> TraceFile:
+def read_file(path: Path, seconds: Seconds, known: Known) -> TraceFile:
     """A file's nodes; `InputError` in one line that names the file and what is wrong."""
     rank = rank_of(path)
     try:
         content = read_bytes(path, MOST_TRACE)
     except OSError as error:
         raise InputError(f"trace: {path} ({error.strerror}); allowed: a file that can be read") from None
-    messages = decoded(content, str(path))
-    metadata = attributes(next(messages))
+    messages = decoded(content, str(path), known)
+    _, metadata = next(messages)
     return _Reader(str(path), rank, seconds).read(metadata, messages)
 
 
@@ -96,11 +96,11 @@ class _Reader:
         self.nodes: list[TraceNode] = []
         self.groups: dict[str, tuple[int, ...]] = {}
 
-    def read(self, metadata: dict[str, Any], messages: Iterable[Any]) -> TraceFile:
+    def read(self, metadata: dict[str, Any], messages: Iterable[tuple[Any, dict[str, Any]]]) -> TraceFile:
         found = list(messages)
         place: dict[int, int] = {}  # of a node by its number
         passed: dict[int, list[int]] = {}  # nodes that only say something, and what they wait for
-        for message in found:
+        for message, _ in found:
             if message.id in place or message.id in passed:
                 raise self._fault(message, "is there twice", "each number once")
             if message.type == NodeType.METADATA:
@@ -108,9 +108,9 @@ class _Reader:
                 self._read_groups(message)
             else:
                 place[message.id] = len(place)
-        for message in found:
+        for message, values in found:
             if message.type != NodeType.METADATA:
-                self.nodes.append(self._node(message, self._waits(message, place, passed)))
+                self.nodes.append(self._node(message, values, self._waits(message, place, passed)))
         return TraceFile(self.file, self.rank, metadata, self.nodes, self.groups)
 
     def _waits(self, message: Any, place: dict[int, int], passed: dict[int, list[int]]) -> tuple[int, ...]:
@@ -126,13 +126,12 @@ class _Reader:
                 left += passed[other]
         return tuple(sorted(waits))
 
-    def _node(self, message: Any, waits: tuple[int, ...]) -> TraceNode:
+    def _node(self, message: Any, values: dict[str, Any], waits: tuple[int, ...]) -> TraceNode:
         try:
             kind = NodeType(message.type)
         except ValueError:
             allowed = ", ".join(f"{each.value} ({each.name})" for each in NodeType)
             raise self._fault(message, f"has type {message.type}", allowed) from None
-        values = attributes(message)
         node = TraceNode(message.name, kind, waits, own=values)
         if kind in _COMPUTE:
             node.seconds = self._duration(message, values)

@@ -11,6 +11,7 @@ from wavefabric.training.device_model import ARITHMETIC, DeviceModel
 from wavefabric.training.task_graph import TaskGraph
 from wavefabric.training.traces.chakra import match
 from wavefabric.training.traces.chakra.assemble import Assembly
+from wavefabric.training.traces.chakra.messages import Known
 from wavefabric.training.traces.chakra.parse import (
     TraceFile,
     TraceNode,
@@ -60,8 +61,8 @@ def read_chakra(
     if arithmetic not in ARITHMETIC:
         raise InputError(f"arithmetic: {show(arithmetic)} given; allowed: {', '.join(ARITHMETIC)}")
     described = read_groups(groups) if groups is not None else {}
-    seconds = roofline(device, arithmetic)
-    read = sorted((read_file(path, seconds) for path in _paths(files)), key=lambda file: file.rank)
+    seconds, known = roofline(device, arithmetic), Known()
+    read = sorted((read_file(path, seconds, known) for path in _paths(files)), key=lambda file: file.rank)
     for one, other in pairwise(read):
         if one.rank == other.rank:
             raise InputError(f"trace: {one.file} and {other.file} given; allowed: one file for each GPU")
