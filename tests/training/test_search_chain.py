@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.training.strategy_models import AffineTimes, chain, tables
 from wavefabric.errors import InputError
 from wavefabric.training.device_model import DEVICES
-from wavefabric.training.engine import POLICIES, run
+from wavefabric.training.engine import POLICIES, FreeCommunication, run
 from wavefabric.training.graph import Layer, ModelGraph
 from wavefabric.training.memory import strategy_memory
 from wavefabric.training.precision import PRECISIONS
@@ -18,7 +18,6 @@ from wavefabric.training.search.chain import best_chain, cost_of
 from wavefabric.training.search.chain_costs import SearchSetting, SerialOptions, chain_costs, chain_strategy
 from wavefabric.training.search.serial import serial_seconds, serialised
 from wavefabric.training.search.units import chain_units, is_chain_of_layers, layouts_of
-from wavefabric.training.simulate import FreeCommunication
 from wavefabric.training.strategy import check_strategy, uniform
 from wavefabric.training.tasks import Workload, build_tasks
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from wavefabric.cli.common.show import console, pairs_table, rate_text, table
-from wavefabric.cli.train.words import bytes_words, three_digits
+from wavefabric.cli.train.words import bytes_words, rate
 from wavefabric.cli.train.work import largest_need
 from wavefabric.training.compare import Case
 from wavefabric.training.fabrics import gpu_bandwidth
@@ -95,14 +95,14 @@ def show_case(case: Case, title: str, memory: float) -> None:
 
 def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
     iteration, workload = case.iteration, case.iteration.workload
-    rate = iteration.samples_per_second
+    throughput = iteration.samples_per_second
     compute = iteration.compute_seconds
     lines = [("iteration", time_words(iteration.seconds))]
     if workload is not None:
-        each = f"{three_digits(rate / case.gpus)} a GPU; {workload.strategy.batch} samples an iteration"
-        lines.append(("throughput", f"{three_digits(rate)} samples/s ({each})"))
+        each = f"{rate(throughput / case.gpus)} a GPU; {workload.strategy.batch} samples an iteration"
+        lines.append(("throughput", f"{rate(throughput)} samples/s ({each})"))
     else:
-        lines.append(("throughput", f"{three_digits(rate)} iterations/s"))
+        lines.append(("throughput", f"{rate(throughput)} iterations/s"))
     if workload is not None:
         lines.append(("strategy", strategy_words(workload)))
     least = f", {time_words(float(compute.min()))} in the least busy stage" if compute.size > 1 else ""
@@ -191,14 +191,14 @@ def show_comparison(cases: list[Case], title: str) -> None:
         alike = [other for other in cases if other.gpus == case.gpus]
         real = [other for other in alike if other.collective != "zero"]
         best = bool(real) and case is min(real, key=lambda other: other.iteration.seconds)
-        rate = case.iteration.samples_per_second
+        throughput = case.iteration.samples_per_second
         cells = (
             str(case.gpus) if case is alike[0] else "",
             case.label,
             case.collective + (" *" if best and len(real) > 1 else ""),
             time_words(case.iteration.seconds),
-            three_digits(rate),
-            three_digits(rate / case.gpus),
+            rate(throughput),
+            rate(throughput / case.gpus),
             _time(case.iteration.exposed_seconds),
             f"{case.ratio_to_ring:.3f}",
             f"{case.ratio_to_free:.3f}",

@@ -11,6 +11,11 @@ def amount(value: float) -> str:
     return three_digits(value)
 
 
+def rate(value: float) -> str:
+    """A number a second: in full up to a million."""
+    return three_digits(value) if value < 999_999.5 else amount(value)
+
+
 def bytes_words(value: float) -> str:
     """Bytes with a binary prefix: 1.25 GiB."""
     for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
