@@ -11,10 +11,11 @@ from wavefabric.execution import report
 from wavefabric.results.plots import BLUE, GREEN, GREY, RED
 from wavefabric.training.communication.times import Communication
 from wavefabric.training.device_file import load_device
+from wavefabric.training.engine import FreeCommunication
 from wavefabric.training.graph import ModelGraph
 from wavefabric.training.models import load_model
 from wavefabric.training.precision import PRECISIONS
-from wavefabric.training.simulate import FreeCommunication, Iteration, simulate
+from wavefabric.training.simulate import Iteration, simulate
 from wavefabric.training.strategy import uniform
 from wavefabric.training.tasks import Workload
 
@@ -136,4 +137,6 @@ def merged(model: ModelGraph, first: dict[str, str]) -> ModelGraph:
 
 def assumptions() -> Any:
     """The table of what is assumed."""
-    return report.table("setting, the same for all models", ("<what", "<assumed", "<from"), ASSUMPTIONS)
+    return report.table(
+        "setting, the same for all models", ("<what", "<assumed", "<from"), ASSUMPTIONS, wrap=True
+    )

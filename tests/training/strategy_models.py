@@ -25,7 +25,7 @@ def tables(features=16):
         Layer(f"table {k}", "embedding", (), (features,), parameters=10**6, split="column", block="tables")
         for k in range(2)
     ]
-    top = Layer("top", "matmul", ("table 0", "table 1"), (1,), flops=1e6, parameters=1000, split="none")
+    top = Layer("top", "matmul", ("table 0", "table 1"), (1,), flops=1e10, parameters=1000, split="none")
     return ModelGraph("tables", (*layers, top), batch=8)
 
 

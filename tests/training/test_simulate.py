@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from random_models import PlainFabric, chain, layer, workload, workloads
 
 from wavefabric.training.device_model import DEVICES
-from wavefabric.training.engine import POLICIES
+from wavefabric.training.engine import POLICIES, FreeCommunication
 from wavefabric.training.graph import ModelGraph
 from wavefabric.training.models import load_model
 from wavefabric.training.precision import PRECISIONS
-from wavefabric.training.simulate import FreeCommunication, simulate
+from wavefabric.training.simulate import simulate
 from wavefabric.training.strategy import Layout, uniform
 from wavefabric.training.tasks import Workload
 

@@ -12,7 +12,7 @@ _EXPORTS = {
     "Call": "calls",
     "Communication": "communication.times",
     "DeviceModel": "device_model",
-    "FreeCommunication": "communication.times",
+    "FreeCommunication": "engine",
     "Iteration": "simulate",
     "Layer": "graph",
     "ModelGraph": "graph",

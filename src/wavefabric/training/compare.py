@@ -10,9 +10,9 @@ from wavefabric.fabric import AnyFabric
 from wavefabric.system.progress import Progress
 from wavefabric.training.communication.algorithms import parse_collective
 from wavefabric.training.communication.times import Communication
-from wavefabric.training.engine import CallTimes
+from wavefabric.training.engine import CallTimes, FreeCommunication
 from wavefabric.training.fabrics import check_size, fabric_for, gpu_bandwidth, ideal_switch
-from wavefabric.training.simulate import FreeCommunication, Iteration, simulate, simulate_tasks
+from wavefabric.training.simulate import Iteration, simulate, simulate_tasks
 from wavefabric.training.task_graph import TaskGraph
 from wavefabric.training.tasks import Workload
 

@@ -40,6 +40,19 @@ class CallTimes(Protocol):
         ...
 
 
+class FreeCommunication:
+    """Calls that take no time: what a faster fabric can gain at most."""
+
+    collective = "zero"
+    concurrent = True
+    latency = 0.0
+    description = "free communication"
+
+    def seconds(self, calls: Sequence[Call]) -> float:
+        """0 s."""
+        return 0.0
+
+
 @dataclass(frozen=True)
 class Timeline:
     """When each task began and ended, s, and the task whose end let it begin (-1: none)."""

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from wavefabric.training.calls import Call
-from wavefabric.training.engine import CallTimes, Timeline, run
+from wavefabric.training.engine import CallTimes, FreeCommunication, Timeline, run
 from wavefabric.training.task_graph import TaskGraph
 from wavefabric.training.tasks import Workload, build_tasks
-
-
-class FreeCommunication:
-    """Calls that take no time: what a model would gain from the best of all fabrics."""
-
-    concurrent = True
-    description = "free communication"
-
-    def seconds(self, calls: Sequence[Call]) -> float:
-        """0 s."""
-        return 0.0
 
 
 @dataclass(frozen=True)

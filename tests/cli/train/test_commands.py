@@ -6,9 +6,10 @@ import pytest
 
 from wavefabric.training.device_file import load_device
 from wavefabric.training.device_model import DEVICES
+from wavefabric.training.engine import FreeCommunication
 from wavefabric.training.models import MODELS, load_model
 from wavefabric.training.precision import PRECISIONS
-from wavefabric.training.simulate import FreeCommunication, simulate
+from wavefabric.training.simulate import simulate
 from wavefabric.training.strategy import uniform
 from wavefabric.training.tasks import Workload
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from papers.lumorph import claims, co_scheduling, figure10, figure11, sensitivity
 from papers.lumorph import closed_forms as forms
-from papers.lumorph import co_scheduling, figure10, figure11, sensitivity
 from papers.lumorph.closed_forms import MIB
 from papers.lumorph.training import CASES, LOOKS, fabric, gain, iteration, loaded, paper_gain
 from papers.lumorph.training_calls import DIVISIONS, flexflow_transformer, tensors
@@ -174,6 +174,17 @@ def test_orders_of_calls_of_few_gpus(monkeypatch, numbers):
             assert (row["largest"] == 1 and row["several"] == 0) or not single
     pipeline = next(row for row in rows if row["strategy"].startswith("pipeline 4 × data"))
     assert pipeline["several"] > 0
+
+
+def test_claims_about_training():
+    kept = json.loads(Path(figure11.__file__).with_suffix(".json").read_text())
+    assert [line["holds"] for line in claims.claims({"figure11": kept})[-2:]] == [
+        "in this order, not in size",
+        "yes",
+    ]
+    for one in kept["gains"]:
+        one["ours"] = 1.1 * one["paper"]
+    assert claims.claims({"figure11": kept})[-2]["holds"] == "yes"
 
 
 @pytest.mark.slow

@@ -36,22 +36,7 @@ from wavefabric.training.communication.patterns import (
     moves_nothing,
 )
 from wavefabric.training.communication.placed import Part, combined, common_unit
-
-
-class FreeCommunication:
-    """Calls that take no time: what a faster fabric can gain at most."""
-
-    collective = "zero"
-    concurrent = True
-    latency = 0.0
-    description = "free communication"
-
-    def __init__(self, fabric: AnyFabric | None = None):
-        self.fabric = fabric
-
-    def seconds(self, calls: Sequence[Call]) -> float:
-        """0."""
-        return 0.0
+from wavefabric.training.engine import FreeCommunication
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,7 +343,7 @@ def communication(
 ) -> Communication | FreeCommunication:
     """Calls on a fabric by a collective of `algorithms.CHOICES`; see `Communication`."""
     if parse_collective(collective) == "zero":
-        return FreeCommunication(fabric)
+        return FreeCommunication()
     return Communication(fabric, collective, incremental=incremental, **planning)
 
 

@@ -15,7 +15,7 @@ relaxation gives bounds by which labels are dropped that no best solution can be
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -83,17 +83,29 @@ def best_chain(
 def least_time(costs: ChainCosts, memory: float = inf) -> tuple[tuple[int, ...], float, float]:
     """The layout of each unit by number, s, and B, of the best that the memory allows; see `best_chain`."""
     path = _relaxed(costs, 1.0, 0.0).path()
-    if _held(costs, path) <= memory:
-        return path, _seconds(costs, path), _held(costs, path)
+    seconds, held = cost_of(costs, path)
+    if held <= memory:
+        return path, seconds, held
     light = _relaxed(costs, 0.0, 1.0)
     if light.least > memory * (1 + _SLACK):
         raise InputError(_too_little(light.least, memory))
     multiplier, best = _lagrangian(costs, memory)
-    label = _labels(costs, memory, multiplier, inf if best is None else _seconds(costs, best))
+    label = _labels(costs, memory, multiplier, best)
     if label is None:
         raise InputError(_too_little(light.least, memory))
     path = label.path()
     return path, label.seconds, label.total
+
+
+def cost_of(costs: ChainCosts, path: Sequence[int]) -> tuple[float, float]:
+    """s and B of a choice of layouts, by number for each unit."""
+    seconds = sum(float(own[i]) for own, i in zip(costs.own, path, strict=True))
+    pairs = zip(costs.between, path, path[1:], strict=False)
+    seconds += sum(float(between[i, j]) for between, i, j in pairs)
+    chosen = [each[i] for each, i in zip(costs.memory, path, strict=True)]
+    whole = sorted((size for own in chosen for size in own.whole), reverse=True)[:2]
+    held = sum(own.kept for own in chosen) + sum(whole) + max(own.again for own in chosen)
+    return seconds, held
 
 
 def _too_little(least: float, memory: float) -> str:
@@ -137,36 +149,21 @@ def _relaxed(costs: ChainCosts, time: float, memory: float) -> _Relaxed:
     return _Relaxed(to_go, node, edge)
 
 
-def _lagrangian(costs: ChainCosts, memory: float) -> tuple[float, tuple[int, ...] | None]:
-    """s a byte at which the relaxed time is bounded best, and the best path found that fits."""
+def _lagrangian(costs: ChainCosts, memory: float) -> tuple[float, float]:
+    """s a byte at which the relaxed time is bounded best, and s of the best path found that fits."""
     low, high = 0.0, _relaxed(costs, 1.0, 0.0).least / memory if memory > 0 else 1.0
-    best: tuple[int, ...] | None = None
-    bound, multiplier, growing = -inf, 0.0, True
+    best, bound, multiplier, growing = inf, -inf, 0.0, True
     for _ in range(_STEPS):
         middle = high if growing else (low + high) / 2
         relaxed = _relaxed(costs, 1.0, middle)
-        path = relaxed.path()
+        seconds, held = cost_of(costs, relaxed.path())
         if relaxed.least - middle * memory > bound:
             bound, multiplier = relaxed.least - middle * memory, middle
-        if _held(costs, path) <= memory:
-            if best is None or _seconds(costs, path) < _seconds(costs, best):
-                best = path
-            high, growing = middle, False
+        if held <= memory:
+            best, high, growing = min(best, seconds), middle, False
         else:
             low, high = middle, high * 8 if growing else high
     return multiplier, best
-
-
-def _seconds(costs: ChainCosts, path: tuple[int, ...]) -> float:
-    nodes = sum(float(own[i]) for own, i in zip(costs.own, path, strict=True))
-    pairs = zip(costs.between, path, path[1:], strict=False)
-    return nodes + sum(float(between[i, j]) for between, i, j in pairs)
-
-
-def _held(costs: ChainCosts, path: tuple[int, ...]) -> float:
-    chosen = [each[i] for each, i in zip(costs.memory, path, strict=True)]
-    whole = sorted((size for own in chosen for size in own.whole), reverse=True)[:2]
-    return sum(own.kept for own in chosen) + sum(whole) + max(own.again for own in chosen)
 
 
 # --- Labels -------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from wavefabric.training.graph import ModelGraph
 from wavefabric.training.memory import LayerMemory, memory_of_layer
 from wavefabric.training.precision import Precision
 from wavefabric.training.search.serial import serial_seconds
-from wavefabric.training.search.units import Unit, for_layer, layouts_of, part_of
+from wavefabric.training.search.units import Unit, boundary, for_layer, layouts_of, part_of
 from wavefabric.training.strategy import Layout, Strategy, check_strategy
 from wavefabric.training.tasks import Workload
 
@@ -71,8 +71,9 @@ def chain_costs(setting: Setting, options: Options, units: tuple[Unit, ...]) -> 
     """Costs of all layouts of a chain.
 
     A unit's own time is the serial time of its layers as a model of their own. What a pair adds is the serial
-    time of both as one model less that of each alone. Since outputs go no further than to the next unit, and
-    each layer's gradients have a call of their own, the serial time of the model is the sum of these.
+    time of the layers of their `boundary` as one model, less those of each unit alone. Since outputs go no
+    further than to the next unit, and each layer's gradients have a call of their own, the serial time of the
+    model is the sum of these.
     """
     model = setting.model
     layouts = tuple(_allowed(setting, options, unit) for unit in units)
@@ -84,14 +85,19 @@ def chain_costs(setting: Setting, options: Options, units: tuple[Unit, ...]) -> 
     ]
     between = []
     for k in range(len(units) - 1):
-        pair = part_of(model, units[k] + units[k + 1])
-        sizes = len(units[k]), len(units[k + 1])
-        added = np.empty((len(layouts[k]), len(layouts[k + 1])))
-        for i, first in enumerate(layouts[k]):
-            for j, second in enumerate(layouts[k + 1]):
-                mixed = _mixed(pair, list(zip(sizes, (first, second), strict=True)))
-                added[i, j] = time(pair, mixed) - own[k][i] - own[k + 1][j]
+        first, second = boundary(model, units[k], units[k + 1])
+        added = np.zeros((len(layouts[k]), len(layouts[k + 1])))
         between.append(added)
+        if not first:
+            continue
+        pair, sizes = part_of(model, first + second), (len(first), len(second))
+        alone = part_of(model, first), part_of(model, second)
+        for i, one in enumerate(layouts[k]):
+            for j, other in enumerate(layouts[k + 1]):
+                both = time(pair, _mixed(pair, list(zip(sizes, (one, other), strict=True))))
+                for part, size, layout in zip(alone, sizes, (one, other), strict=True):
+                    both -= time(part, _mixed(part, [(size, layout)]))
+                added[i, j] = both
     memory = tuple(
         tuple(_memory(setting, options, part, layout) for layout in mine)
         for part, mine in zip(parts, layouts, strict=True)

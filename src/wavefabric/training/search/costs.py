@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from math import inf
 
 from wavefabric.training.calls import Call
-from wavefabric.training.engine import CallTimes, run
+from wavefabric.training.engine import CallTimes, FreeCommunication, run
 from wavefabric.training.memory import strategy_memory
 from wavefabric.training.search.chain_costs import Setting
 from wavefabric.training.search.markov import Cost
-from wavefabric.training.simulate import FreeCommunication
 from wavefabric.training.strategy import Strategy
 from wavefabric.training.tasks import Workload, build_tasks
 

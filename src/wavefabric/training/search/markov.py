@@ -67,9 +67,9 @@ def markov_chain(
     """Walk from a start; what is best is in ``trail``.
 
     A proposal is taken with probability min(1, exp(beta · (current seconds − seconds) / scale)), where the
-    scale is the first finite cost, so that beta has no unit. Beyond the memory limit the cost is infinite, but
-    that a start beyond it finds its way: there, one that exceeds the limit by no more is taken. Ends when no proposal of the last half of
-    ``proposals`` became the best of this walk, or after all.
+    scale is the first finite cost, so that beta has no unit. Beyond the memory limit the cost is infinite;
+    but a start may be beyond it, and from there proposals are taken that exceed the limit by no more. Ends
+    when no proposal of the last half of ``proposals`` became the best of this walk, or after all.
 
     Parameters
     ----------

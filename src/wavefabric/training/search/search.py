@@ -19,7 +19,7 @@ from wavefabric.training.search.markov import Cost, Trail, markov_chain
 from wavefabric.training.search.moves import Moves
 from wavefabric.training.search.starts import chain_optima, data_parallel, expert_designed
 from wavefabric.training.simulate import Iteration, simulate
-from wavefabric.training.strategy import Strategy
+from wavefabric.training.strategy import Strategy, check_strategy
 
 #: How strategies are searched: all that a file can say, by chance; or layouts of one stage, exactly.
 METHODS = ("markov", "chain")
@@ -115,6 +115,12 @@ def search(
     memory = device.memory if memory is None else memory
     _check(method, policy, proposals, memory, beta, seconds)
     setting = Setting(model, gpus, model.batch * gpus if batch is None else batch, device, precision, fabric)
+    starts = tuple(starts)
+    for start in starts:
+        if (start.gpus, start.batch) != (gpus, setting.batch):
+            given = f"starts: a strategy of {start.gpus} GPUs and {start.batch} samples given"
+            raise InputError(f"{given}; allowed: of {gpus} and {setting.batch}")
+        check_strategy(model, start)
     costs = Costs(setting, memory, policy)
     trail = Trail(proposals if method == "markov" else 0, None if seconds is None else monotonic() + seconds)
     trail.progress = progress
@@ -124,7 +130,7 @@ def search(
         if method == "chain":
             _best_of(chain_optima(setting, memory), costs, trail)
         else:
-            _walk(setting, first, tuple(starts), costs, trail, beta, Random(seed))
+            _walk(setting, first, starts, costs, trail, beta, Random(seed))
         stopped = "time" if trail.late() else stopped
     except KeyboardInterrupt:
         if trail.best is None or trail.cost.excess:

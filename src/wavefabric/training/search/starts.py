@@ -34,7 +34,7 @@ def expert_designed(setting: Setting) -> Iterator[Strategy]:
     experts = gcd(*(layer.experts for layer in model.layers))
     for tensor, pipeline in product(TENSOR, PIPELINE):
         data = gpus // (tensor * pipeline)
-        for expert in sorted({1, gcd(experts, data)} - {0}):
+        for expert in sorted({1, gcd(experts, data) if experts else 1}):
             with suppress(InputError):
                 plain = uniform(
                     model,

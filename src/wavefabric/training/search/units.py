@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import gcd
 
 from wavefabric.training.graph import Layer, ModelGraph
 from wavefabric.training.strategy import Layout
@@ -40,31 +41,43 @@ def is_chain_of_layers(model: ModelGraph) -> bool:
     return not model.layers[0].inputs and all(b.inputs == (a.name,) for a, b in pairs)
 
 
+def boundary(model: ModelGraph, unit: Unit, following: Unit) -> tuple[Unit, Unit]:
+    """Layers of a unit whose outputs the next one takes; all that take these, with their other inputs there.
+
+    Experts with no input of their own unit are sent the model's input, so that these inputs count.
+    """
+    givers = {n for n in unit if any(consumer in following for consumer in model.consumers[n])}
+    takers = {consumer for n in givers for consumer in model.consumers[n]}
+    inputs = {model.index[name] for n in takers for name in model.layers[n].inputs}
+    chosen = givers | takers | inputs
+    return tuple(n for n in unit if n in chosen), tuple(n for n in following if n in chosen)
+
+
 def part_of(model: ModelGraph, numbers: Sequence[int]) -> ModelGraph:
     """Some layers as a model of their own, with plain names: equal parts of a model are equal.
 
     What they take from other layers is given to them like the model's input.
     """
     names = {model.layers[n].name: str(place) for place, n in enumerate(numbers)}
-    blocks: dict[str, str] = {"": ""}
+    # Blocks of one name that are apart stay two when what is between them is left out.
+    block_of = {n: number for number, block in enumerate(model.blocks) for n in block}
+    blocks: dict[int, str] = {}
     layers = []
     for n in numbers:
         layer = model.layers[n]
         inputs = tuple(names[name] for name in layer.inputs if name in names)
-        block = blocks.setdefault(layer.block, str(len(blocks)))
+        block = blocks.setdefault(block_of[n], str(len(blocks))) if layer.block else ""
         layers.append(replace(layer, name=names[layer.name], inputs=inputs, block=block))
     return ModelGraph("part", tuple(layers), optimizer=model.optimizer)
 
 
 def layouts_of(layers: Sequence[Layer], gpus: int) -> list[Layout]:
     """Layouts of so many GPUs that some layers may have together: data, tensor and expert degrees."""
-    experts = sorted({layer.experts for layer in layers if layer.experts})
+    experts = gcd(*(layer.experts for layer in layers))
     found = []
     for tensor in divisors(gpus):
         data = gpus // tensor
-        for expert in divisors(data) if experts else [1]:
-            if all(number % expert == 0 for number in experts):
-                found.append(Layout(data, tensor, expert))
+        found += [Layout(data, tensor, expert) for expert in divisors(gcd(experts, data) if experts else 1)]
     return found
 
 
