@@ -185,4 +185,4 @@ def check_memory(need: MemoryNeed, allowed: float, where: str = "memory") -> Non
 
 
 def _gigabytes(nbytes: float) -> str:
-    return f"{nbytes / 1e9:.3g}"
+    return f"{nbytes / 1e9:.3g}" if nbytes < 999.5e9 else f"{nbytes / 1e9:.0f}"

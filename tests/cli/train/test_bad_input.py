@@ -49,6 +49,7 @@ GOOD = ("ncf-1m", "--gpus", "4")
         ((*GOOD, "--strategy", "search", "--seconds", "-1"), "--seconds: -1.0 given"),
         ((*GOOD, "--strategy", "search", "--microbatches", "2"), "--microbatches: 2 given"),
         ((*GOOD, "--strategy", "search", "--memory", "1 MB"), "memory: 0.001 GB given"),
+        ((*GOOD, "--strategy", "chain", "--seed", "3"), "--seed: 3 given with --strategy chain"),
         (("absent.0.et",), "absent"),
         (("fibre:12", "--gpus", "4"), "MODEL: 12 given"),
         (("fibre:4x64", "--gpus", "8"), "8"),

@@ -231,6 +231,24 @@ def test_a_searched_strategy_is_no_slower_than_data_parallelism(command):
     assert chain["stages"] == 1
 
 
+def test_a_search_is_told_what_is_simulated(command, monkeypatch):
+    from wavefabric.training.search import search as module
+
+    seen, search = [], module.search
+
+    def noting(*words, **options):
+        seen.append((words[1], options))
+        return search(*words, **options)
+
+    monkeypatch.setattr(module, "search", noting)
+    words = ("bert-base", "--gpus", "2", "--strategy", "search", "--proposals", "3", "--seed", "5")
+    told(command, *words, "--policy", "end", "--memory", "20GB", "--global-batch", "8")
+    ((gpus, options),) = seen
+    expected = {"policy": "end", "memory": 20e9, "batch": 8, "proposals": 3, "seed": 5, "method": "markov"}
+    assert gpus == 2
+    assert {key: options[key] for key in expected} == expected
+
+
 def test_an_interrupted_search_gives_the_best_so_far(command, monkeypatch):
     from wavefabric.cli.train import searching
     from wavefabric.system.progress import Progress

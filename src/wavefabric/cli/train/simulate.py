@@ -47,7 +47,7 @@ def command(
     check_choice("--policy", where.policy, POLICIES)
     find.check()
     fabrics, collectives = parse_fabrics(where.fabric), parse_list(where.collective)
-    asked = make_work(model, work, find)
+    asked = make_work(model, work, find, where.policy)
     if where.gpus is not None:
         gpus = parse_gpus(where.gpus)
     else:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from wavefabric.cli.common.show import console, pairs_table, rate_text, table
-from wavefabric.cli.train.words import bytes_words, rate
+from wavefabric.cli.train.words import bytes_words, rate, three_digits
 from wavefabric.cli.train.work import largest_need
 from wavefabric.training.compare import Case
 from wavefabric.training.fabrics import gpu_bandwidth
@@ -156,8 +156,8 @@ def _time(seconds: float) -> str:
 
 def _memory_words(workload: Workload, memory: float) -> str:
     need = largest_need(workload)
-    parts = ", ".join(f"{name} {value / 1e9:.3g}" for name, value in vars(need).items() if value)
-    return f"{need.total / 1e9:.3g} of {memory / 1e9:.3g} GB a GPU ({parts})"
+    parts = ", ".join(f"{name} {three_digits(value / 1e9)}" for name, value in vars(need).items() if value)
+    return f"{three_digits(need.total / 1e9)} of {three_digits(memory / 1e9)} GB a GPU ({parts})"
 
 
 def _calls_table(found: dict[str, dict[str, Any]]) -> Table:

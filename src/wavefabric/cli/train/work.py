@@ -72,8 +72,15 @@ class ModelWork:
     """A model and a strategy for it."""
 
     def __init__(
-        self, text: str, asked: WorkOptions, device: DeviceModel, memory: float, find: SearchOptions
+        self,
+        text: str,
+        asked: WorkOptions,
+        device: DeviceModel,
+        memory: float,
+        find: SearchOptions,
+        policy: str,
     ):
+        self._policy = policy
         self.asked, self.device, self.memory, self.find = asked, device, memory, find
         self.model = load_model(text)
         if asked.batch is not None:
@@ -82,6 +89,8 @@ class ModelWork:
                 raise InputError(f"--batch: {given}; allowed: --global-batch, or none: the file's")
             self.model = replace(self.model, batch=asked.batch)
         self.searched = asked.strategy in METHODS
+        if asked.strategy == "chain":
+            refuse(changed(find, "proposals", "seed"), "with --strategy chain", "with --strategy search")
         if self.searched:
             refuse(changed(asked, "microbatches"), f"with --strategy {asked.strategy}", "with a strategy")
         else:
@@ -99,10 +108,12 @@ class ModelWork:
         """The model on so many GPUs; the strategy is searched for on this fabric, if it is."""
         if not self.searched:
             return self._given(gpus)
-        batch = self.asked.global_batch
         precision = PRECISIONS[self.asked.precision]
         setting = self.model, gpus, self.device, precision, fabric
-        strategy = search_strategy(setting, self.asked.strategy, self.find, memory=self.memory, batch=batch)
+        strategy = search_strategy(
+            setting, self.asked.strategy, self.find,
+            memory=self.memory, batch=self.asked.global_batch, policy=self._policy,
+        )  # fmt: skip
         return Workload(self.model, strategy, self.device, precision)
 
     def _given(self, gpus: int) -> Workload:
@@ -166,8 +177,8 @@ class TraceWork:
         return self._graph
 
 
-def make_work(text: str, asked: WorkOptions, find: SearchOptions) -> Work:
-    """What MODEL is: a trace, a time step, or a model by name or file."""
+def make_work(text: str, asked: WorkOptions, find: SearchOptions, policy: str) -> Work:
+    """What MODEL is: a trace, a time step, or a model by name or file; `policy` is that of the search."""
     check_choice("--precision", asked.precision, PRECISIONS)
     for name in ("batch", "global_batch", "microbatches"):
         check_range(f"--{name.replace('_', '-')}", getattr(asked, name), 1, _MOST, "whole numbers from 1")
@@ -180,7 +191,7 @@ def make_work(text: str, asked: WorkOptions, find: SearchOptions) -> Work:
         raise InputError(f"--memory: {asked.memory} given; allowed: above 0")
     trace, step = trace_prefix(text), text.partition(":")[0] in STEPS
     if not (trace or step):
-        return ModelWork(text, asked, device, memory, find)
+        return ModelWork(text, asked, device, memory, find, policy)
     others = (
         "strategy",
         "batch",
