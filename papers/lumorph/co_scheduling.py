@@ -13,12 +13,12 @@ from papers.common import command, run
 from papers.lumorph.training import fabric, loaded
 from wavefabric.execution import report
 from wavefabric.results.plots import BLUE, GREEN, GREY, ORANGE
-from wavefabric.training.device_file import load_device
-from wavefabric.training.graph import ModelGraph
-from wavefabric.training.precision import PRECISIONS
-from wavefabric.training.simulate import Iteration, simulate
-from wavefabric.training.strategy import Layout, Strategy, uniform
-from wavefabric.training.tasks import Workload
+from wavefabric.training.gpu.device_file import load_device
+from wavefabric.training.gpu.precision import PRECISIONS
+from wavefabric.training.iteration.simulate import Iteration, simulate
+from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.strategies.strategy import LayerLayout, Strategy, uniform
 
 _MODEL, _RANKS, _SERIES = "bert-large", 64, "Lumorph-4"
 #: Sequences of an iteration: the recipe's.
@@ -33,7 +33,9 @@ _LOOKS = {
 
 def strategies(model: ModelGraph) -> dict[str, Strategy]:
     """By name; each divides the same 256 sequences among 64 GPUs. Ends: embeddings and heads."""
-    wide = {layer.name: Layout(_RANKS) for layer in model.layers if layer.block in ("embeddings", "heads")}
+    wide = {
+        layer.name: LayerLayout(_RANKS) for layer in model.layers if layer.block in ("embeddings", "heads")
+    }
     return {
         "data 64": uniform(model, _RANKS, batch=_BATCH),
         "tensor 4 × data 16": uniform(model, _RANKS, tensor=4, batch=_BATCH),

@@ -17,7 +17,7 @@ from papers.lumorph.training import CASES, loaded, workload
 from papers.lumorph.training_calls import flexflow_transformer
 from wavefabric.execution import report
 from wavefabric.results.plots import BLUE, GREY, ORANGE, RED
-from wavefabric.training.tasks import build_tasks
+from wavefabric.training.iteration.tasks import build_tasks
 
 _RANKS = 256
 #: MiB up to which the paper's BERT has most of its calls: 16, and a bias.

@@ -17,8 +17,8 @@ from papers.lumorph.training import CASES, LOOKS, Case, fabric, gain, loaded, pa
 from papers.lumorph.training_calls import DIVISIONS, Division
 from wavefabric.execution import report
 from wavefabric.results.plots import BAND, BLUE, GREY, INK, ORANGE
-from wavefabric.training.engine import run as schedule
-from wavefabric.training.task_graph import TaskGraph
+from wavefabric.training.iteration.engine import run as schedule
+from wavefabric.training.iteration.task_graph import TaskGraph
 
 RANKS = 256
 #: Batches over the setting's, and speeds over an A100's.

@@ -10,14 +10,14 @@ from papers.lumorph.data import Points, lightpath, points, switch
 from wavefabric.execution import report
 from wavefabric.results.plots import BLUE, GREEN, GREY, RED
 from wavefabric.training.communication.times import Communication
-from wavefabric.training.device_file import load_device
-from wavefabric.training.engine import FreeCommunication
-from wavefabric.training.graph import ModelGraph
+from wavefabric.training.gpu.device_file import load_device
+from wavefabric.training.gpu.precision import PRECISIONS
+from wavefabric.training.iteration.engine import FreeCommunication
+from wavefabric.training.iteration.simulate import Iteration, simulate
+from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.models import load_model
-from wavefabric.training.precision import PRECISIONS
-from wavefabric.training.simulate import Iteration, simulate
-from wavefabric.training.strategy import uniform
-from wavefabric.training.tasks import Workload
+from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.strategies.strategy import uniform
 
 #: What is assumed: the same for all models, chosen from their publications and not from the paper's ratios.
 ASSUMPTIONS = (
@@ -94,7 +94,7 @@ def workload(
 ) -> Workload:
     """An iteration in the fixed setting; with another batch a GPU, or GPUs `speed` times as fast.
 
-    Other changes are those of `wavefabric.training.strategy.uniform`.
+    Other changes are those of `wavefabric.training.strategies.strategy.uniform`.
     """
     strategy = uniform(model, ranks, batch=(batch or model.batch) * ranks, **changes)
     device = load_device("a100")

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from papers.lumorph.training import loaded, merged, workload
-from wavefabric.training.graph import Layer, ModelGraph
+from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.tasks import build_tasks
+from wavefabric.training.models.graph import Layer, ModelGraph
 from wavefabric.training.models.layers import GraphBuilder
-from wavefabric.training.strategy import Layout
-from wavefabric.training.task_graph import TaskGraph
-from wavefabric.training.tasks import build_tasks
+from wavefabric.training.strategies.strategy import LayerLayout
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Division:
         model = self.make()
         shared = min(64, ranks)
         own = {
-            layer.name: Layout(ranks // shared, shared)
+            layer.name: LayerLayout(ranks // shared, shared)
             for layer in model.layers
             if self.tables and layer.block == "tables"
         }

@@ -33,15 +33,15 @@ from wavefabric.execution.measure import Ranks, machine, timed
 from wavefabric.fabric import load
 from wavefabric.results.plots import BLUE, GREY
 from wavefabric.training.communication.times import Communication
-from wavefabric.training.device_file import load_device
-from wavefabric.training.device_model import DeviceModel
-from wavefabric.training.graph import ModelGraph
-from wavefabric.training.measure import measure
+from wavefabric.training.gpu.device_file import load_device
+from wavefabric.training.gpu.device_model import DeviceModel
+from wavefabric.training.gpu.measure import measure
+from wavefabric.training.gpu.precision import PRECISIONS
+from wavefabric.training.iteration.simulate import simulate
+from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import GraphBuilder
-from wavefabric.training.precision import PRECISIONS
-from wavefabric.training.simulate import simulate
-from wavefabric.training.strategy import uniform
-from wavefabric.training.tasks import Workload
+from wavefabric.training.strategies.strategy import uniform
 
 _RATE = 1e-3  # of learning; small, so that nothing overflows
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from wavefabric.training.graph import Layer, ModelGraph
-from wavefabric.training.precision import PRECISIONS
-from wavefabric.training.strategy import Layout, Strategy, cut_stages
-from wavefabric.training.tasks import Workload
+from wavefabric.training.gpu.precision import PRECISIONS
+from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.models.graph import Layer, ModelGraph
+from wavefabric.training.strategies.strategy import LayerLayout, Strategy, cut_stages
 
 
 class WholeDevice:
@@ -92,7 +92,7 @@ def workloads(draw):
         tensor = draw(st.sampled_from([t for t in (1, 2, 4, 8) if t <= gpus]))
         expert = draw(st.sampled_from((1, 2, 4))) if one.experts else 1
         data = gpus // tensor
-        layouts.append(Layout(data, tensor, expert if data % expert == 0 else 1))
+        layouts.append(LayerLayout(data, tensor, expert if data % expert == 0 else 1))
     strategy = Strategy(
         gpus * stages,
         8 * microbatches,

@@ -2,7 +2,7 @@
 
 from math import log2
 
-from wavefabric.training.graph import Layer, ModelGraph
+from wavefabric.training.models.graph import Layer, ModelGraph
 
 
 def chain(*splits, features=64, flops=1e9, batch=8, experts=0):

@@ -6,13 +6,13 @@ from wavefabric.errors import InputError
 from wavefabric.fabric import load
 from wavefabric.training.communication.times import Communication
 from wavefabric.training.compare import compare
-from wavefabric.training.device_model import DEVICES
 from wavefabric.training.fabrics import fabric_for, gpu_bandwidth, ideal_switch
+from wavefabric.training.gpu.device_model import DEVICES
+from wavefabric.training.gpu.precision import PRECISIONS
+from wavefabric.training.iteration.simulate import simulate
+from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.models import load_model
-from wavefabric.training.precision import PRECISIONS
-from wavefabric.training.simulate import simulate
-from wavefabric.training.strategy import uniform
-from wavefabric.training.tasks import Workload
+from wavefabric.training.strategies.strategy import uniform
 
 MODEL = load_model("bert-base")
 

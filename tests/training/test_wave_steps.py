@@ -8,8 +8,8 @@ from wavefabric.acoustics.parallel.decomposition import Options, decompose, halo
 from wavefabric.errors import InputError
 from wavefabric.fabric import load
 from wavefabric.training.communication.times import Communication
-from wavefabric.training.device_file import load_device
-from wavefabric.training.simulate import simulate_tasks
+from wavefabric.training.gpu.device_file import load_device
+from wavefabric.training.iteration.simulate import simulate_tasks
 from wavefabric.training.wave_steps import fibre_step, parse_wave_step, ultrasound_step
 
 H200 = load_device("h200")
@@ -82,8 +82,6 @@ def test_refusals():
 
 
 def test_steps_by_name():
-    assert parse_wave_step("bert-large") is None
-    assert parse_wave_step("fibre") is None
     by_name = parse_wave_step("ultrasound:64x64x64:local").make(8, H200)
     wanted = ultrasound_step((64, 64, 64), 8, H200, decomposition="local")
     assert (by_name.seconds, by_name.call) == (wanted.seconds, wanted.call)
@@ -95,6 +93,8 @@ def test_steps_by_name():
 @pytest.mark.parametrize(
     "text",
     [
+        "bert-large",
+        "fibre",
         "fibre:",
         "fibre:12",
         "fibre:0x4",

@@ -9,23 +9,23 @@ from wavefabric.lazy import lazy
 
 #: Public name to the module that defines it.
 _EXPORTS = {
-    "Call": "calls",
+    "Call": "iteration.calls",
     "Communication": "communication.times",
-    "DeviceModel": "device_model",
-    "FreeCommunication": "engine",
-    "Iteration": "simulate",
-    "Layer": "graph",
-    "ModelGraph": "graph",
-    "PRECISIONS": "precision",
-    "Strategy": "strategy",
-    "Workload": "tasks",
+    "DeviceModel": "gpu.device_model",
+    "FreeCommunication": "iteration.engine",
+    "Iteration": "iteration.simulate",
+    "Layer": "models.graph",
+    "ModelGraph": "models.graph",
+    "PRECISIONS": "gpu.precision",
+    "Strategy": "strategies.strategy",
+    "Workload": "iteration.tasks",
     "compare": "compare",
-    "load_device": "device_file",
-    "load_graph": "graph_file",
+    "load_device": "gpu.device_file",
+    "load_graph": "models.graph_file",
     "load_model": "models",
-    "simulate": "simulate",
-    "simulate_tasks": "simulate",
-    "uniform": "strategy",
+    "simulate": "iteration.simulate",
+    "simulate_tasks": "iteration.simulate",
+    "uniform": "strategies.strategy",
 }
 
 __getattr__, __dir__ = lazy(__name__, _EXPORTS)

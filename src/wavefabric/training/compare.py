@@ -10,11 +10,11 @@ from wavefabric.fabric import AnyFabric
 from wavefabric.system.progress import Progress
 from wavefabric.training.communication.algorithms import parse_collective
 from wavefabric.training.communication.times import Communication
-from wavefabric.training.engine import CallTimes, FreeCommunication
 from wavefabric.training.fabrics import check_size, fabric_for, gpu_bandwidth, ideal_switch
-from wavefabric.training.simulate import Iteration, simulate, simulate_tasks
-from wavefabric.training.task_graph import TaskGraph
-from wavefabric.training.tasks import Workload
+from wavefabric.training.iteration.engine import CallTimes, FreeCommunication
+from wavefabric.training.iteration.simulate import Iteration, simulate, simulate_tasks
+from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.tasks import Workload
 
 #: What so many GPUs do, on whose fabric calls take so long: a workload, or tasks from elsewhere.
 MakeWork = Callable[[int, CallTimes], Workload | TaskGraph]
@@ -96,11 +96,11 @@ def compare(
     Examples
     --------
     >>> from wavefabric.training.compare import compare
-    >>> from wavefabric.training.device_model import DEVICES
+    >>> from wavefabric.training.gpu.device_model import DEVICES
     >>> from wavefabric.training.models import load_model
-    >>> from wavefabric.training.precision import PRECISIONS
-    >>> from wavefabric.training.strategy import uniform
-    >>> from wavefabric.training.tasks import Workload
+    >>> from wavefabric.training.gpu.precision import PRECISIONS
+    >>> from wavefabric.training.strategies.strategy import uniform
+    >>> from wavefabric.training.iteration.tasks import Workload
     >>> bert = load_model("bert-large")
     >>> def make(gpus, call_times):
     ...     return Workload(bert, uniform(bert, gpus), DEVICES["h200"], PRECISIONS["tf32"])

@@ -21,9 +21,9 @@ from wavefabric.exchange.halos_transposes import Message
 from wavefabric.optics.propagation.operators_ranks import chunks_for
 from wavefabric.optics.propagation.rank_modes import split_modes
 from wavefabric.spectral.distributed import boxes, transpose_messages
-from wavefabric.training.calls import Call
-from wavefabric.training.device_model import DeviceModel
-from wavefabric.training.task_graph import TaskGraph
+from wavefabric.training.gpu.device_model import DeviceModel
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.task_graph import TaskGraph
 
 #: Share of the memory bandwidth that a copy reaches.
 _COPY = 0.875
@@ -166,8 +166,8 @@ class WaveStep:
     make: Callable[[int, DeviceModel], TaskGraph]
 
 
-def parse_wave_step(text: str) -> WaveStep | None:
-    """A step of our own simulations from its name; None of any other name.
+def parse_wave_step(text: str) -> WaveStep:
+    """A step of our own simulations from its name.
 
     ``fibre:120x1048576`` is 120 spatial modes of 2²⁰ samples, with ``:34`` behind it 34 phase groups whose
     powers travel. ``ultrasound:4096x4096x4096`` is a grid, with ``:local`` behind it cut into blocks that
@@ -180,7 +180,7 @@ def parse_wave_step(text: str) -> WaveStep | None:
 
     Examples
     --------
-    >>> from wavefabric.training.device_file import load_device
+    >>> from wavefabric.training.gpu.device_file import load_device
     >>> from wavefabric.training.wave_steps import parse_wave_step
     >>> step = parse_wave_step("fibre:120x1048576:34")
     >>> len(step.make(8, load_device("h200")).call)
@@ -188,7 +188,7 @@ def parse_wave_step(text: str) -> WaveStep | None:
     """
     kind, colon, rest = text.partition(":")
     if not colon or kind not in ("fibre", "ultrasound"):
-        return None
+        raise InputError(f"model: {show(text)} given; allowed: fibre: or ultrasound: and sizes")
     sizes, colon, last = rest.partition(":")
     words = sizes.split("x")
     example = "fibre:120x1048576" if kind == "fibre" else "ultrasound:512x512x512"

@@ -51,9 +51,9 @@ GOOD = ("ncf-1m", "--gpus", "4")
         ((*GOOD, "--strategy", "search", "--memory", "1 MB"), "memory: 0.001 GB given"),
         ((*GOOD, "--strategy", "chain", "--seed", "3"), "--seed: 3 given with --strategy chain"),
         (("absent.0.et",), "absent"),
-        (("fibre:12", "--gpus", "4"), "MODEL: 12 given"),
+        (("fibre:12", "--gpus", "4"), 'model: "fibre:12" given'),
         (("fibre:4x64", "--gpus", "8"), "8"),
-        (("ultrasound:64", "--gpus", "4"), "MODEL: 64 given"),
+        (("ultrasound:64", "--gpus", "4"), 'model: "ultrasound:64" given'),
         (("fibre", "--gpus", "4", "--strategy", "sharded"), "--strategy: sharded given with fibre"),
         (("fibre", "--gpus", "4", "--save-strategy", "s.json"), "--save-strategy: s.json given without"),
         ((*GOOD, "--compare", "-o", "picture.txt"), "--output: picture.txt given"),
@@ -107,8 +107,8 @@ def test_files_are_replaced_by_force_alone(command, tmp_path, words):
 
 
 def test_a_model_file_is_not_overwritten_by_its_strategy(command, tmp_path):
-    from wavefabric.training.graph_file import save_graph
     from wavefabric.training.models import load_model
+    from wavefabric.training.models.graph_file import save_graph
 
     save_graph(tmp_path / "mine.json", load_model("ncf-1m"))
     words = ("mine.json", "--gpus", "2", "--save-strategy", "mine.json", "--force")

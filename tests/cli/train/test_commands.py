@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from wavefabric.training.device_file import load_device
-from wavefabric.training.device_model import DEVICES
-from wavefabric.training.engine import FreeCommunication
+from wavefabric.training.gpu.device_file import load_device
+from wavefabric.training.gpu.device_model import DEVICES
+from wavefabric.training.gpu.precision import PRECISIONS
+from wavefabric.training.iteration.engine import FreeCommunication
+from wavefabric.training.iteration.simulate import simulate
+from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.models import MODELS, load_model
-from wavefabric.training.precision import PRECISIONS
-from wavefabric.training.simulate import simulate
-from wavefabric.training.strategy import uniform
-from wavefabric.training.tasks import Workload
+from wavefabric.training.strategies.strategy import uniform
 
 
 def told(command, *words):
@@ -166,7 +166,7 @@ def test_models_are_listed(command):
 
 
 def test_a_json_graph_is_a_model(command, tmp_path):
-    from wavefabric.training.graph_file import save_graph
+    from wavefabric.training.models.graph_file import save_graph
 
     save_graph(tmp_path / "mine.json", load_model("ncf-1m"))
     by_file, by_name = (told(command, name, "--gpus", "2") for name in ("mine.json", "ncf-1m"))
@@ -266,7 +266,7 @@ def test_an_interrupted_search_gives_the_best_so_far(command, monkeypatch):
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["fibre:8x1024", "ultrasound:64x64x64", "ultrasound-local:128x64x64"])
+@pytest.mark.parametrize("name", ["fibre:8x1024", "ultrasound:64x64x64", "ultrasound:128x64x64:local"])
 def test_time_steps_of_our_own_simulations(command, name):
     found = told(command, name, "--gpus", "4", "--fabric", "lightpath", "--collective", "lumorph-2")
     assert list(found["calls"]) == ["layer-to-layer"]

@@ -11,7 +11,7 @@ from papers.lumorph import closed_forms as forms
 from papers.lumorph.closed_forms import MIB
 from papers.lumorph.training import CASES, LOOKS, fabric, gain, iteration, loaded, paper_gain
 from papers.lumorph.training_calls import DIVISIONS, flexflow_transformer, tensors
-from wavefabric.training.calls import Call
+from wavefabric.training.iteration.calls import Call
 
 BY_LABEL = {(division.figure, division.label): division for division in DIVISIONS}
 

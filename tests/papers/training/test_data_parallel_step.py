@@ -8,7 +8,7 @@ from wavefabric.exchange import solo
 from wavefabric.execution.measure import Ranks
 from wavefabric.fabric import load
 from wavefabric.training.communication.times import Communication
-from wavefabric.training.device_model import DEVICES
+from wavefabric.training.gpu.device_model import DEVICES
 
 CASE = {"blocks": 2, "width": 3, "inner": 5, "rows": 4}
 

@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from wavefabric.training.calls import Call
-from wavefabric.training.task_graph import TaskGraph
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.task_graph import TaskGraph
 
 
 class Wire:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.training.traces.random_graphs import Wire, graphs
 from wavefabric.errors import InputError, MissingExtra
 from wavefabric.fabric import load
-from wavefabric.training.calls import Call
 from wavefabric.training.communication.times import Communication
-from wavefabric.training.device_model import DEVICES
-from wavefabric.training.engine import run
-from wavefabric.training.simulate import simulate_tasks
-from wavefabric.training.task_graph import TaskGraph
+from wavefabric.training.gpu.device_model import DEVICES
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.engine import run
+from wavefabric.training.iteration.simulate import simulate_tasks
+from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.traces.chakra import messages, read_chakra, write_chakra
 
 # --- Bytes by hand: the wire format of protobuf, numbers of fields from et_def.proto --------------------

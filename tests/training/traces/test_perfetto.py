@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.training.traces.random_graphs import Wire, graphs
 from wavefabric.errors import InputError
-from wavefabric.training.calls import Call
-from wavefabric.training.simulate import simulate_tasks
-from wavefabric.training.task_graph import TaskGraph
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.simulate import simulate_tasks
+from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.traces.lanes import lanes, ranges
 from wavefabric.training.traces.perfetto import write_perfetto
 

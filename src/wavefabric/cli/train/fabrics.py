@@ -13,7 +13,7 @@ _MOST_GPUS = 10**6
 
 
 @options("Fabric")
-class FabricOptions:
+class TrainFabricOptions:
     """What the GPUs are joined by, and how they use it."""
 
     gpus: str | None = option("How many work; with --compare several, such as 4,16,64. \\[default: all]")
@@ -28,7 +28,9 @@ class FabricOptions:
         default="ring",
         checked=False,
     )
-    policy: str = option("Order of calls: {wavefabric.training.engine:POLICIES}.", default="batched")
+    policy: str = option(
+        "Order of calls: {wavefabric.training.iteration.engine:POLICIES}.", default="batched"
+    )
 
 
 def parse_gpus(text: str) -> list[int]:

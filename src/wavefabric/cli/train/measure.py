@@ -12,11 +12,11 @@ from wavefabric.cli.common.options import OutputOptions, check_choice, check_ran
 from wavefabric.cli.common.show import StatusLine, conclude, console, rate_text, table
 from wavefabric.cli.train.words import amount, bytes_words
 from wavefabric.device import get_device
-from wavefabric.training.device_file import save_device
-from wavefabric.training.device_model import DeviceModel
-from wavefabric.training.measure import measure
+from wavefabric.training.gpu.device_file import save_device
+from wavefabric.training.gpu.device_model import DeviceModel
+from wavefabric.training.gpu.measure import measure
+from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.models import load_model
-from wavefabric.training.precision import PRECISIONS
 from wavefabric.units import time_words
 
 Model = Annotated[
@@ -31,7 +31,7 @@ class MeasuredOptions(OutputOptions):
 
     device_file: Path | None = option("Device (TOML), which --device of `wavefabric train` reads.")
     samples: int | None = option("Of a microbatch on one GPU. \\[default: the model's recipe]")
-    precision: str = option("{wavefabric.training.precision:PRECISIONS}.", default="tf32")
+    precision: str = option("{wavefabric.training.gpu.precision:PRECISIONS}.", default="tf32")
     device: str = option("auto, cpu, cuda or cuda:N.", default="auto")
     repeats: int = option("Samples of each time, whose median counts.", default=5)
     name: str = option("Of the device.", default="measured")

@@ -8,7 +8,7 @@ from typing import Any
 
 from wavefabric.cli.common.options import check_range, check_seed, option, options
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.training.strategy import Strategy
+from wavefabric.training.strategies.strategy import Strategy
 from wavefabric.units import time_words
 
 #: What --strategy may say instead of a strategy, and the method of `search` that it means.

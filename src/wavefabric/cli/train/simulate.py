@@ -10,7 +10,7 @@ from wavefabric.cli.common.options import check_choice
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.show import conclude
-from wavefabric.cli.train.fabrics import FabricOptions, all_gpus, parse_fabrics, parse_gpus
+from wavefabric.cli.train.fabrics import TrainFabricOptions, all_gpus, parse_fabrics, parse_gpus
 from wavefabric.cli.train.searching import SearchOptions
 from wavefabric.cli.train.table import facts, show_case, show_comparison
 from wavefabric.cli.train.work import ModelWork, TraceWork, WorkOptions, make_work
@@ -18,21 +18,21 @@ from wavefabric.cli.train.written import ResultOptions, check_files, write_files
 from wavefabric.errors import InputError
 from wavefabric.training.compare import check_lists, compare
 from wavefabric.training.comparison_picture import draw_comparison
-from wavefabric.training.engine import POLICIES
+from wavefabric.training.iteration.engine import POLICIES
 
 Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
         help="Name, such as bert-large (`wavefabric train models`); a file (JSON); a Chakra trace (NAME of "
-        "NAME.0.et, …); or a time step: fibre, ultrasound, ultrasound-local, with sizes such as "
-        "fibre:120x65536.",
+        "NAME.0.et, …); or a time step: fibre:MODESxSAMPLES or "
+        "ultrasound:NXxNYxNZ[:local].",
     ),
 ]
 
 
 def command(
-    model: Model, work: WorkOptions, where: FabricOptions, find: SearchOptions, result: ResultOptions
+    model: Model, work: WorkOptions, where: TrainFabricOptions, find: SearchOptions, result: ResultOptions
 ) -> None:
     """Time of a training iteration on a fabric, what of it is communication, and what bounds it.
 

@@ -13,9 +13,9 @@ from wavefabric.cli.train.words import bytes_words, rate, three_digits
 from wavefabric.cli.train.work import largest_need
 from wavefabric.training.compare import Case
 from wavefabric.training.fabrics import gpu_bandwidth
-from wavefabric.training.simulate import Iteration
-from wavefabric.training.strategy import Layout
-from wavefabric.training.tasks import Workload
+from wavefabric.training.iteration.simulate import Iteration
+from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.strategies.strategy import LayerLayout
 from wavefabric.units import time_words
 
 
@@ -145,7 +145,7 @@ def strategy_words(workload: Workload) -> str:
     return "; ".join(words)
 
 
-def _layout_words(layout: Layout) -> str:
+def _layout_words(layout: LayerLayout) -> str:
     degrees = [("data", layout.data), ("tensor", layout.tensor), ("expert", layout.expert)]
     return " x ".join(f"{name} {degree}" for name, degree in degrees if degree > 1 or name == "data")
 

@@ -6,27 +6,26 @@ import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from wavefabric.cli.common.options import changed, check_choice, check_range, option, options, refuse
-from wavefabric.cli.common.parse import parse_shape
 from wavefabric.cli.train.searching import METHODS, SearchOptions, search_strategy
 from wavefabric.errors import InputError
-from wavefabric.training.device_file import load_device
-from wavefabric.training.device_model import DeviceModel
-from wavefabric.training.engine import CallTimes
-from wavefabric.training.memory import MemoryNeed, check_memory, strategy_needs
+from wavefabric.training.gpu.device_file import load_device
+from wavefabric.training.gpu.device_model import DeviceModel
+from wavefabric.training.gpu.precision import PRECISIONS
+from wavefabric.training.iteration.engine import CallTimes
+from wavefabric.training.iteration.memory import MemoryNeed, check_memory, strategy_needs
+from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.models import load_model
-from wavefabric.training.precision import PRECISIONS
-from wavefabric.training.strategy import Strategy, check_strategy
-from wavefabric.training.strategy_text import parse_strategy
-from wavefabric.training.task_graph import TaskGraph
-from wavefabric.training.tasks import Workload
+from wavefabric.training.strategies.strategy import Strategy, check_strategy
+from wavefabric.training.strategies.strategy_text import parse_strategy
 from wavefabric.units import quantity
 
 _MOST = 10**12
 #: Time steps of our own simulations, with what they are of unless it is given behind a colon.
-STEPS = {"fibre": "120x65536", "ultrasound": "1024x1024x1024", "ultrasound-local": "1024x1024x1024"}
+STEPS = {"fibre": "120x1048576", "ultrasound": "1024x1024x1024:local"}
 
 
 @options("Model and GPUs")
@@ -47,13 +46,15 @@ class WorkOptions:
         "Parts of a batch that follow one another. \\[default: by the strategy]"
     )
     device: str = option(
-        "GPU: {wavefabric.training.device_model:DEVICES}, or a file (TOML).", default="h200", checked=False
+        "GPU: {wavefabric.training.gpu.device_model:DEVICES}, or a file (TOML).",
+        default="h200",
+        checked=False,
     )
-    precision: str = option("{wavefabric.training.precision:PRECISIONS}.", default="tf32")
+    precision: str = option("{wavefabric.training.gpu.precision:PRECISIONS}.", default="tf32")
     memory: str | None = option("Of a GPU, such as 80GB. \\[default: the device's]")
 
 
-class Work(Protocol):
+class SimulatedWork(Protocol):
     """What the words of the command line describe, for any number of GPUs."""
 
     name: str
@@ -140,11 +141,13 @@ class StepWork:
     """A time step of light in a fibre, or of ultrasound."""
 
     def __init__(self, text: str, device: DeviceModel):
-        kind, _, shape = text.partition(":")
+        from wavefabric.training.wave_steps import parse_wave_step
+
+        make = parse_wave_step(text if ":" in text else f"{text}:{STEPS[text]}").make
         self.memory = device.memory
-        self.name = f"time step of {kind} {shape or STEPS[kind]}"
+        self.name = f"time step of {text}"
         self.title = f"{self.name} on {device.name}"
-        self._step = cache(_step(kind, shape or STEPS[kind], device))
+        self._step = cache(lambda gpus: make(gpus, device))
 
     def check(self, gpus: int) -> None:
         """Refuse what cannot be divided so."""
@@ -177,7 +180,7 @@ class TraceWork:
         return self._graph
 
 
-def make_work(text: str, asked: WorkOptions, find: SearchOptions, policy: str) -> Work:
+def make_work(text: str, asked: WorkOptions, find: SearchOptions, policy: str) -> SimulatedWork:
     """What MODEL is: a trace, a time step, or a model by name or file; `policy` is that of the search."""
     check_choice("--precision", asked.precision, PRECISIONS)
     for name in ("batch", "global_batch", "microbatches"):
@@ -219,15 +222,3 @@ def largest_need(workload: Workload) -> MemoryNeed:
 def is_file(strategy: str) -> bool:
     """Whether ``--strategy`` names a file."""
     return strategy.endswith(".json") or "/" in strategy
-
-
-def _step(kind: str, shape: str, device: DeviceModel) -> Any:
-    """The function that makes the tasks of a time step on so many GPUs."""
-    from wavefabric.training.wave_steps import fibre_step, ultrasound_step
-
-    if kind == "fibre":
-        modes, samples = parse_shape(shape, "MODEL", "fibre:MODESxSAMPLES, such as 120x65536", (2,))
-        return lambda gpus: fibre_step(modes, samples, gpus, device)
-    size = parse_shape(shape, "MODEL", f"{kind}:NXxNYxNZ, such as 1024x1024x1024", (3,))
-    way = "local" if kind.endswith("-local") else "global"
-    return lambda gpus: ultrasound_step(size, gpus, device, decomposition=way)  # type: ignore[arg-type]

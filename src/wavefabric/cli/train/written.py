@@ -10,7 +10,7 @@ from wavefabric.cli.common.files import PICTURES, check_target
 from wavefabric.cli.common.options import OutputOptions, option, options, refuse
 from wavefabric.errors import InputError
 from wavefabric.training.compare import Case
-from wavefabric.training.strategy_file import save_strategy
+from wavefabric.training.strategies.strategy_file import save_strategy
 
 #: Of one simulation alone.
 _SINGLE = ("trace", "chakra", "save_strategy")

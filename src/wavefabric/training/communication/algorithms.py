@@ -104,7 +104,7 @@ def recipes(choice: str, collective: str, ranks: int, photonic: bool) -> tuple[R
     choice : str
         As `parse_collective` returns it; not ``"zero"``.
     collective : str
-        Of `wavefabric.training.calls.COLLECTIVES`.
+        Of `wavefabric.training.iteration.calls.COLLECTIVES`.
     ranks : int
         GPUs of a group, at least 2.
     photonic : bool

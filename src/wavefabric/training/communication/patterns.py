@@ -8,7 +8,7 @@ from dataclasses import replace
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.training.calls import Call
+from wavefabric.training.iteration.calls import Call
 
 #: Groups and lists of messages that are recognised by identity before they are looked up by value.
 _MOST_KNOWN = 100_000

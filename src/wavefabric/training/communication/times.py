@@ -13,7 +13,7 @@ from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
-from wavefabric.training.calls import Call
+from wavefabric.training.communication.affine_time import AffineTime, tangents
 from wavefabric.training.communication.algorithms import (
     Built,
     Recipe,
@@ -25,7 +25,6 @@ from wavefabric.training.communication.algorithms import (
     recipes,
 )
 from wavefabric.training.communication.batch_time import LARGE, BatchTime, batch_time
-from wavefabric.training.communication.line import Line, tangents
 from wavefabric.training.communication.patterns import (
     Pattern,
     Patterns,
@@ -36,7 +35,8 @@ from wavefabric.training.communication.patterns import (
     moves_nothing,
 )
 from wavefabric.training.communication.placed import Part, combined, common_unit
-from wavefabric.training.engine import FreeCommunication
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.engine import FreeCommunication
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class _CallTime:
     """Time of one pattern by each algorithm that may serve it, for any number of bytes."""
 
     recipes: tuple[Recipe, ...]
-    lines: tuple[tuple[Line, ...], ...]
+    lines: tuple[tuple[AffineTime, ...], ...]
 
     def of(self, number: int, nbytes: float) -> float:
         """s, by one of the algorithms."""
@@ -62,7 +62,7 @@ class _CallTime:
 
 
 #: Of a call in which nothing goes from one GPU to another.
-_NOTHING = _CallTime((Recipe("none"),), ((Line(0.0, 0.0),),))
+_NOTHING = _CallTime((Recipe("none"),), ((AffineTime(0.0, 0.0),),))
 
 
 class Communication:
@@ -98,7 +98,7 @@ class Communication:
     Examples
     --------
     >>> from wavefabric.fabric import load
-    >>> from wavefabric.training.calls import Call
+    >>> from wavefabric.training.iteration.calls import Call
     >>> from wavefabric.training.communication.times import Communication
     >>> gradients = Call("all-reduce", (tuple(range(8)),), 2**20, "gradients")
     >>> for fabric, collective in (("switch:8", "ring"), ("lightpath:2x4", "lumorph-2")):
@@ -216,19 +216,19 @@ class Communication:
         found = recipes(self.collective, call.collective, len(call.groups[0]), self.photonic)
         return _CallTime(found, tuple(self._lines(call, recipe) for recipe in found))
 
-    def _lines(self, call: Call, recipe: Recipe) -> tuple[Line, ...]:
+    def _lines(self, call: Call, recipe: Recipe) -> tuple[AffineTime, ...]:
         group = self._built(call, recipe)
         parts = [(group.schedule, gpus) for gpus in call.groups]
         schedule = combined(parts, self.fabric.ranks, str(recipe), conditions=False)
         plan = self._plan(schedule)
 
-        def tangent(nbytes: float) -> Line:
+        def tangent(nbytes: float) -> AffineTime:
             found = self._cost(schedule, nbytes / group.elements, plan)
             latency = sum(r.latency + r.reconfiguration for r in found.rounds)
             rate = sum(r.transfer for r in found.rounds) / nbytes
-            line = Line(latency, rate)
+            line = AffineTime(latency, rate)
             # What takes longer than all rounds is the issuing of operations, whatever their size.
-            return Line(found.seconds, 0.0) if found.seconds > line(nbytes) * (1 + 1e-9) else line
+            return AffineTime(found.seconds, 0.0) if found.seconds > line(nbytes) * (1 + 1e-9) else line
 
         return tangents(tangent, everywhere=not (isinstance(self.fabric, Fabric) and _bends(self.fabric)))
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.errors import InputError, show
-from wavefabric.training.graph import ModelGraph
-from wavefabric.training.graph_file import load_graph
 from wavefabric.training.models import bert, dlrm, flexflow, gpt, inception, mixture, ncf
+from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.models.graph_file import load_graph
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def load_model(text: str | Path, **options: Any) -> ModelGraph:
     ----------
     text : str or Path
         A name of `MODELS`; for some with a number, such as the tokens of a sequence (``"bert-large:512"``);
-        or the path of a JSON file (see `wavefabric.training.graph_file`).
+        or the path of a JSON file (see `wavefabric.training.models.graph_file`).
     options
         Arguments of the model's function, such as ``auxiliary=True`` for Inception-v3. None for files.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from wavefabric.training.graph import ModelGraph
+from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import GraphBuilder, check_whole
 
 #: Tokens of the uncased vocabulary and positions of the published checkpoints.

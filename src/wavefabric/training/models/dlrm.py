@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wavefabric.training.graph import ModelGraph
+from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import GraphBuilder
 
 #: Rows of the 26 tables: Criteo Terabyte, hashed to at most 40 million as in MLPerf, and Criteo Kaggle.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from wavefabric.training.graph import ModelGraph
+from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import FUNCTION_FLOPS, GraphBuilder, check_whole
 
 LLAMA_VOCABULARY, GPT_VOCABULARY = 32_000, 50_257

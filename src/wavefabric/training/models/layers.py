@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from wavefabric.errors import InputError, show
-from wavefabric.training.graph import Layer
+from wavefabric.training.models.graph import Layer
 
 #: What a layer reads: the name of a layer, or the shape of an input of the model.
 Source = str | tuple[int, ...]

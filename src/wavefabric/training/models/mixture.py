@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wavefabric.training.graph import ModelGraph
 from wavefabric.training.models.gpt import MOST_TOKENS, attention, vocabulary_head
+from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import FUNCTION_FLOPS, GraphBuilder, check_whole
 
 SWITCH_VOCABULARY = 32_128

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wavefabric.training.graph import ModelGraph
+from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import GraphBuilder, check_whole
 
 #: Users and items of MovieLens-20M, as MLPerf counts them, and of MovieLens-1M, as the paper does.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from wavefabric.errors import InputError, MissingExtra
-from wavefabric.training.graph import ModelGraph
+from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.pytorch.nodes import GraphReader
 
 

@@ -32,7 +32,7 @@ from wavefabric.training.search.chain_costs import (
     chain_strategy,
 )
 from wavefabric.training.search.units import chain_units, is_chain_of_layers
-from wavefabric.training.strategy import Strategy
+from wavefabric.training.strategies.strategy import Strategy
 
 #: Rounding that bounds allow for.
 _SLACK = 1e-12

@@ -11,15 +11,15 @@ from typing import NamedTuple
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.training.device_model import DeviceModel
-from wavefabric.training.engine import CallTimes
-from wavefabric.training.graph import ModelGraph
-from wavefabric.training.memory import LayerMemory, memory_of_layer
-from wavefabric.training.precision import Precision
+from wavefabric.training.gpu.device_model import DeviceModel
+from wavefabric.training.gpu.precision import Precision
+from wavefabric.training.iteration.engine import CallTimes
+from wavefabric.training.iteration.memory import LayerMemory, memory_of_layer
+from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.search.serial import serial_seconds
 from wavefabric.training.search.units import Unit, boundary, for_layer, layouts_of, part_of
-from wavefabric.training.strategy import Layout, Strategy, check_strategy
-from wavefabric.training.tasks import Workload
+from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ChainCosts:
     k + 1 has layout j; inf: not allowed. ``memory[k][i]``: B of it."""
 
     units: tuple[Unit, ...]
-    layouts: tuple[tuple[Layout, ...], ...]
+    layouts: tuple[tuple[LayerLayout, ...], ...]
     own: tuple[np.ndarray, ...]
     between: tuple[np.ndarray, ...]
     memory: tuple[tuple[UnitMemory, ...], ...]
@@ -106,20 +106,20 @@ def chain_costs(setting: SearchSetting, options: SerialOptions, units: tuple[Uni
 
 
 def chain_strategy(
-    setting: SearchSetting, options: SerialOptions, units: Sequence[Unit], chosen: Sequence[Layout]
+    setting: SearchSetting, options: SerialOptions, units: Sequence[Unit], chosen: Sequence[LayerLayout]
 ) -> Strategy:
     """The strategy in which each unit has the layout chosen for it."""
     sizes = [(len(unit), layout) for unit, layout in zip(units, chosen, strict=True)]
     return _strategy(setting, options, _mixed(setting.model, sizes))
 
 
-def _mixed(model: ModelGraph, sizes: Sequence[tuple[int, Layout]]) -> tuple[Layout, ...]:
+def _mixed(model: ModelGraph, sizes: Sequence[tuple[int, LayerLayout]]) -> tuple[LayerLayout, ...]:
     """A layout for each layer, from numbers of consecutive layers and their layout."""
     spread = [layout for count, layout in sizes for _ in range(count)]
     return tuple(for_layer(layout, layer) for layout, layer in zip(spread, model.layers, strict=True))
 
 
-def _strategy(setting: SearchSetting, options: SerialOptions, layouts: tuple[Layout, ...]) -> Strategy:
+def _strategy(setting: SearchSetting, options: SerialOptions, layouts: tuple[LayerLayout, ...]) -> Strategy:
     return Strategy(
         setting.gpus, setting.batch, options.microbatches, (0,) * len(layouts), layouts,
         options.sharded, 0.0, options.recompute,
@@ -127,18 +127,18 @@ def _strategy(setting: SearchSetting, options: SerialOptions, layouts: tuple[Lay
 
 
 def _workload(
-    setting: SearchSetting, options: SerialOptions, part: ModelGraph, layouts: tuple[Layout, ...]
+    setting: SearchSetting, options: SerialOptions, part: ModelGraph, layouts: tuple[LayerLayout, ...]
 ) -> Workload:
     return Workload(part, _strategy(setting, options, layouts), setting.device, setting.precision)
 
 
 def _serial(
-    setting: SearchSetting, options: SerialOptions, part: ModelGraph, layouts: tuple[Layout, ...]
+    setting: SearchSetting, options: SerialOptions, part: ModelGraph, layouts: tuple[LayerLayout, ...]
 ) -> float:
     return serial_seconds(_workload(setting, options, part, layouts), setting.fabric)
 
 
-def _allowed(setting: SearchSetting, options: SerialOptions, unit: Unit) -> tuple[Layout, ...]:
+def _allowed(setting: SearchSetting, options: SerialOptions, unit: Unit) -> tuple[LayerLayout, ...]:
     """Layouts in which a unit can be."""
     part = part_of(setting.model, unit)
     found, refused = [], ""
@@ -154,7 +154,9 @@ def _allowed(setting: SearchSetting, options: SerialOptions, unit: Unit) -> tupl
     return tuple(found)
 
 
-def _memory(setting: SearchSetting, options: SerialOptions, part: ModelGraph, layout: Layout) -> UnitMemory:
+def _memory(
+    setting: SearchSetting, options: SerialOptions, part: ModelGraph, layout: LayerLayout
+) -> UnitMemory:
     workload = _workload(setting, options, part, _mixed(part, [(len(part.layers), layout)]))
     each = [memory_of_layer(workload, n) for n in range(len(part.layers))]
     precision = setting.precision

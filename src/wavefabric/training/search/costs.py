@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from wavefabric.training.calls import Call
-from wavefabric.training.engine import CallTimes, FreeCommunication, run
-from wavefabric.training.memory import strategy_memory
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.engine import CallTimes, FreeCommunication, run
+from wavefabric.training.iteration.memory import strategy_memory
+from wavefabric.training.iteration.tasks import Workload, build_tasks
 from wavefabric.training.search.chain_costs import SearchSetting
 from wavefabric.training.search.markov import StrategyCost
-from wavefabric.training.strategy import Strategy
-from wavefabric.training.tasks import Workload, build_tasks
+from wavefabric.training.strategies.strategy import Strategy
 
 
 class StrategyCosts:

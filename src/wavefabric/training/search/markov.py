@@ -10,7 +10,7 @@ from random import Random
 from time import monotonic
 from typing import NamedTuple
 
-from wavefabric.training.strategy import Strategy
+from wavefabric.training.strategies.strategy import Strategy
 
 
 class StrategyCost(NamedTuple):

@@ -13,9 +13,15 @@ from math import gcd
 from random import Random
 
 from wavefabric.errors import InputError
-from wavefabric.training.graph import ModelGraph
+from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.search.units import divisors, for_layer, layouts_of, part_of
-from wavefabric.training.strategy import Layout, Strategy, check_strategy, cut_stages, with_layouts
+from wavefabric.training.strategies.strategy import (
+    LayerLayout,
+    Strategy,
+    check_strategy,
+    cut_stages,
+    with_layouts,
+)
 
 #: Microbatches that are tried for each stage of the pipeline.
 MOST_MICROBATCHES = 8
@@ -134,10 +140,10 @@ class StrategyMoves:
         return replace(strategy, bucket=random.choice(BUCKETS))
 
 
-def _fitted(layout: Layout, gpus: int) -> Layout:
+def _fitted(layout: LayerLayout, gpus: int) -> LayerLayout:
     """The layout for another number of GPUs, its tensor and expert degrees kept as far as they divide it."""
     tensor = gcd(layout.tensor, gpus)
-    return Layout(gpus // tensor, tensor, gcd(layout.expert, gpus // tensor))
+    return LayerLayout(gpus // tensor, tensor, gcd(layout.expert, gpus // tensor))
 
 
 def _allowed_microbatches(strategy: Strategy) -> list[int]:

@@ -9,17 +9,17 @@ from random import Random
 from time import monotonic
 
 from wavefabric.errors import InputError, show
-from wavefabric.training.device_model import DeviceModel
-from wavefabric.training.engine import POLICIES, CallTimes
-from wavefabric.training.graph import ModelGraph
-from wavefabric.training.precision import Precision
+from wavefabric.training.gpu.device_model import DeviceModel
+from wavefabric.training.gpu.precision import Precision
+from wavefabric.training.iteration.engine import POLICIES, CallTimes
+from wavefabric.training.iteration.simulate import Iteration, simulate
+from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.search.chain_costs import SearchSetting
 from wavefabric.training.search.costs import StrategyCosts
 from wavefabric.training.search.markov import SearchTrail, StrategyCost, markov_chain
 from wavefabric.training.search.moves import StrategyMoves
 from wavefabric.training.search.starts import chain_optima, data_parallel, expert_designed
-from wavefabric.training.simulate import Iteration, simulate
-from wavefabric.training.strategy import Strategy, check_strategy
+from wavefabric.training.strategies.strategy import Strategy, check_strategy
 
 #: How strategies are searched: all that a file can say, by chance; or layouts of one stage, exactly.
 METHODS = ("markov", "chain")

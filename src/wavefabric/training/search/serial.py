@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wavefabric.errors import InputError
-from wavefabric.training.engine import CallTimes
-from wavefabric.training.task_graph import TaskGraph
-from wavefabric.training.tasks import Workload, build_tasks
+from wavefabric.training.iteration.engine import CallTimes
+from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.tasks import Workload, build_tasks
 
 
 def serial_seconds(workload: Workload, fabric: CallTimes) -> float:

@@ -11,8 +11,8 @@ from math import gcd
 from wavefabric.errors import InputError
 from wavefabric.training.search.chain import best_chain
 from wavefabric.training.search.chain_costs import SearchSetting, SerialOptions
-from wavefabric.training.strategy import Strategy, uniform
-from wavefabric.training.strategy_text import parse_strategy
+from wavefabric.training.strategies.strategy import Strategy, uniform
+from wavefabric.training.strategies.strategy_text import parse_strategy
 
 #: Bytes of gradients that PyTorch reduces together (its ``bucket_cap_mb``).
 BUCKET = 25.0 * 2**20

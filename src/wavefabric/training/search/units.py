@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd
 
-from wavefabric.training.graph import Layer, ModelGraph
-from wavefabric.training.strategy import Layout
+from wavefabric.training.models.graph import Layer, ModelGraph
+from wavefabric.training.strategies.strategy import LayerLayout
 
 Unit = tuple[int, ...]
 
@@ -71,13 +71,15 @@ def part_of(model: ModelGraph, numbers: Sequence[int]) -> ModelGraph:
     return ModelGraph("part", tuple(layers), optimizer=model.optimizer)
 
 
-def layouts_of(layers: Sequence[Layer], gpus: int) -> list[Layout]:
+def layouts_of(layers: Sequence[Layer], gpus: int) -> list[LayerLayout]:
     """Layouts of so many GPUs that some layers may have together: data, tensor and expert degrees."""
     experts = gcd(*(layer.experts for layer in layers))
     found = []
     for tensor in divisors(gpus):
         data = gpus // tensor
-        found += [Layout(data, tensor, expert) for expert in divisors(gcd(experts, data) if experts else 1)]
+        found += [
+            LayerLayout(data, tensor, expert) for expert in divisors(gcd(experts, data) if experts else 1)
+        ]
     return found
 
 
@@ -87,6 +89,6 @@ def divisors(number: int) -> list[int]:
     return sorted({*small, *(number // n for n in small)})
 
 
-def for_layer(layout: Layout, layer: Layer) -> Layout:
+def for_layer(layout: LayerLayout, layer: Layer) -> LayerLayout:
     """The layout of a layer of a unit: without expert parallelism if it has no experts."""
-    return layout if layer.experts or layout.expert == 1 else Layout(layout.data, layout.tensor)
+    return layout if layer.experts or layout.expert == 1 else LayerLayout(layout.data, layout.tensor)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isclose
 
-from wavefabric.training.simulate import Iteration
-from wavefabric.training.task_graph import TaskGraph
-from wavefabric.training.tasks import Workload
-from wavefabric.training.work import Work, backward_work, forward_work, parameters_held, update_work
+from wavefabric.training.gpu.work import Work, backward_work, forward_work, parameters_held, update_work
+from wavefabric.training.iteration.simulate import Iteration
+from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.tasks import Workload
 
 _NOTHING = (0.0, 0.0)
 

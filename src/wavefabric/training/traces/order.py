@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from wavefabric.errors import InputError
-from wavefabric.training.simulate import Iteration
-from wavefabric.training.task_graph import TaskGraph
+from wavefabric.training.iteration.simulate import Iteration
+from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.traces.lanes import ranges
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from wavefabric.errors import InputError
 from wavefabric.files.output import write_text
-from wavefabric.training.calls import Call
-from wavefabric.training.simulate import Iteration
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.traces.lanes import lanes, ranges
 from wavefabric.training.traces.order import worker_names
 

@@ -14,8 +14,8 @@ from wavefabric.fabric.draw import style
 from wavefabric.fabric.draw.gantt import time_unit
 from wavefabric.fabric.draw.pictures import STILL, save_figure
 from wavefabric.files.output import check_output
-from wavefabric.training.calls import PURPOSES
-from wavefabric.training.simulate import Iteration
+from wavefabric.training.iteration.calls import PURPOSES
+from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.traces.lanes import lanes
 from wavefabric.training.traces.order import worker_names
 from wavefabric.units import time_words

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from wavefabric.errors import InputError, show
-from wavefabric.training.calls import PURPOSES, Call
-from wavefabric.training.task_graph import KINDS, TaskGraph
+from wavefabric.training.iteration.calls import PURPOSES, Call
+from wavefabric.training.iteration.task_graph import KINDS, TaskGraph
 from wavefabric.training.traces.chakra.match import Classes, Instance, Place
 from wavefabric.training.traces.chakra.messages import NodeType
 from wavefabric.training.traces.chakra.parse import TraceFile, TraceNode, whole

@@ -12,7 +12,7 @@ from typing import Any
 
 from wavefabric.errors import InputError, quoted, show
 from wavefabric.files.input import read_bytes
-from wavefabric.training.device_model import DeviceModel
+from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.traces.chakra.messages import (
     COLLECTIVE_NUMBERS,
     COMM_TYPES,

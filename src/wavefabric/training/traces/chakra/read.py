@@ -1,4 +1,4 @@
-"""Chakra execution traces as tasks, which `wavefabric.training.simulate.simulate_tasks` runs on a fabric."""
+"""Chakra execution traces as tasks, which `simulate_tasks` runs on a fabric."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from wavefabric.errors import InputError, show
-from wavefabric.training.device_model import ARITHMETIC, DeviceModel
-from wavefabric.training.task_graph import TaskGraph
+from wavefabric.training.gpu.device_model import ARITHMETIC, DeviceModel
+from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.traces.chakra import match
 from wavefabric.training.traces.chakra.assemble import Assembly
 from wavefabric.training.traces.chakra.messages import Known
@@ -43,7 +43,7 @@ def read_chakra(
     device : DeviceModel, optional
         For nodes with operations (num_ops, tensor_size) and no duration.
     arithmetic : str
-        Of matrix products on it, of `wavefabric.training.device_model.ARITHMETIC`.
+        Of matrix products on it, of `wavefabric.training.gpu.device_model.ARITHMETIC`.
     groups : str or Path, optional
         Groups of GPUs by their names (pg_name) as JSON, where the trace does not say them itself.
 

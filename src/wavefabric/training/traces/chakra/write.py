@@ -12,9 +12,9 @@ from typing import Any
 
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, replacing, unwritable
-from wavefabric.training.calls import Call
-from wavefabric.training.simulate import Iteration
-from wavefabric.training.task_graph import TaskGraph
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.simulate import Iteration
+from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.traces.chakra.messages import (
     COLLECTIVE_NUMBERS,
     VERSION,
