@@ -30,8 +30,8 @@ def claims(figures: dict[str, Any]) -> list[dict[str, str]]:
     Parameters
     ----------
     figures : dict
-        Results of ``figure3``, ``figure5``, ``radices`` and ``baselines``; claims about missing ones are
-        left out.
+        Results of ``figure3``, ``figure5``, ``figure11``, ``radices`` and ``baselines``; claims about
+        missing ones are left out.
     """
     lines = [*_times(), _homogeneous()]
     if "figure5" in figures:
@@ -42,6 +42,8 @@ def claims(figures: dict[str, Any]) -> list[dict[str, str]]:
         lines += [_diminishing(), _more_waveguides(figures["radices"])]
     if "baselines" in figures:
         lines += _other_baselines()
+    if "figure11" in figures:
+        lines += _training(figures["figure11"])
     return lines
 
 
@@ -209,6 +211,32 @@ def _faster(ours: np.ndarray, theirs: np.ndarray) -> str:
     return f"from {low:.1f} MB" + ("" if better[-1] == ours.size - 1 else f" to {high:.1f} MB")
 
 
+def _training(figure: dict[str, Any]) -> list[dict[str, str]]:
+    gains = [one for one in figure["gains"] if one["ranks"] == 256]
+    said, found = (", ".join(f"{one[who]:.2f}x {one['panel']}" for one in gains) for who in ("paper", "ours"))
+    ordered = sorted(gains, key=lambda one: -one["ours"]) == sorted(gains, key=lambda one: -one["paper"])
+    near = all(abs(one["ours"] / one["paper"] - 1) < 0.15 for one in gains)
+    rates = {one["series"]: one for one in figure["series"] if one["panel"] == "Inception"}
+    theirs, least = (
+        min(rates[name][who][-1] for name in ("Lumorph-2", "Lumorph-4")) / rates["Zero"][who][-1]
+        for who in ("paper", "ours")
+    )
+    return [
+        _line(
+            "training throughput over Ring, 256 GPUs",
+            said,
+            f"{found}, one setting for all",
+            "yes" if near else "in this order, not in size" if ordered else "no",
+        ),
+        _line(
+            "Inception trains almost as with free communication",
+            f"{theirs:.1%} of that throughput",
+            f"{least:.1%}",
+            "yes" if least > 0.99 else "no",
+        ),
+    ]
+
+
 def table(result: dict[str, Any]) -> list:
     """A line a claim."""
     columns = ("claim", "paper", "recomputed", "holds")
@@ -224,7 +252,7 @@ def main(
     output: Output = None,
 ) -> None:
     """Claims of the paper, from the formulas and from the results of the other scripts."""
-    names = ("figure3", "figure5", "radices", "baselines")
+    names = ("figure3", "figure5", "figure11", "radices", "baselines")
     files = {name: results / f"{name}.json" for name in names}
     figures = {name: json.loads(file.read_text("utf-8")) for name, file in files.items() if file.exists()}
     result = {"benchmark": "claims", "claims": claims(figures)}

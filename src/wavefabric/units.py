@@ -28,6 +28,9 @@ EXAMPLES = {
     "s^4/m": "ps^4/km",
     "m^2/W": "m^2/W",
     "1/W/m": "1/W/km",
+    "B": "B, MB, GB, GiB",
+    "B/s": "B/s, GB/s, GiB/s",
+    "FLOP/s": "FLOP/s, GFLOP/s, TFLOP/s",
     "": "none (a plain number)",
 }
 
@@ -49,6 +52,9 @@ PLAIN = {
     | {f"{p}iB/s": 2.0**e for p, e in (("K", 10), ("M", 20), ("G", 30), ("T", 40))},
     "Hz": {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9, "THz": 1e12},
     "W": {"W": 1.0, "mW": 1e-3},
+    "B": {f"{p}B": f for p, f in (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))}
+    | {f"{p}iB": 2.0**e for p, e in (("K", 10), ("M", 20), ("G", 30), ("T", 40))},
+    "FLOP/s": {f"{p}FLOP/s": f for p, f in (("", 1.0), ("M", 1e6), ("G", 1e9), ("T", 1e12), ("P", 1e15))},
 }
 
 
@@ -59,6 +65,7 @@ def _registry():
 
     registry = pint.UnitRegistry(autoconvert_offset_to_baseunit=True, cache_folder=None)
     registry.define("Baud = 1 / second = Bd")
+    registry.define("FLOP = [floating_point_operation]")
     return registry
 
 

@@ -56,6 +56,7 @@ lazy_group(
     app, "collective", "Schedules of collective operations: make, verify, cost, draw, export and run them."
 )
 lazy_group(app, "fabric", "Fabrics between GPUs: show, import, route and measure them.")
+lazy_group(app, "train", "Training of a model on a fabric: how long an iteration takes.", default="simulate")
 
 
 def redirect_caches() -> None:

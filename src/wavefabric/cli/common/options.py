@@ -28,14 +28,15 @@ def option(
     default: Any = None,
     panel: str | None = None,
     also: tuple[str, ...] = (),
+    checked: bool = True,
     **more: Any,
 ) -> Any:
     """A field of an `options` class that is an option of the command line, called as the field unless named.
 
-    If the help holds ``{module:NAME}``, a value must be one of these words, or of `also`. The module is
-    imported when a value is given, or help is shown by a `Command`.
+    If the help holds ``{module:NAME}``, a value must be one of these words, or of `also`, unless it is not
+    to be checked. The module is imported when a value is given, or help is shown by a `Command`.
     """
-    how = {"help": help, "names": names, "panel": panel, "also": also, "more": more}
+    how = {"help": help, "names": names, "panel": panel, "also": also, "checked": checked, "more": more}
     return dataclasses.field(default=default, metadata=how)
 
 
@@ -102,7 +103,7 @@ def _parameters(group: type) -> Iterable[inspect.Parameter]:
         if how := field.metadata:
             names = how["names"] or (f"--{field.name.replace('_', '-')}",)
             more = dict(how["more"])
-            if match := _LISTED.search(how["help"]):
+            if how["checked"] and (match := _LISTED.search(how["help"])):
                 more["callback"] = _only(names[0], match, how["also"])
             panel = how["panel"] or getattr(group, "panels", {}).get(field.name)
             shown = typer.Option(*names, help=how["help"], rich_help_panel=panel, **more)
@@ -146,14 +147,23 @@ def full_help(help: str) -> str:
     return _LISTED.sub(lambda match: ", ".join(_words(match)), help)
 
 
+def fill_in(params: Iterable[Any]) -> None:
+    """Put the words of the library into the help of options."""
+    for param in params:
+        if text := getattr(param, "help", None):
+            param.help = full_help(text)
+
+
 class Command(typer.core.TyperCommand):
     """A command whose help names the words that the library allows."""
 
+    def get_usage(self, ctx: Any) -> str:
+        """How it is used; a default command has no name, and leaves one space."""
+        return super().get_usage(ctx).replace("  [", " [")
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Put the words in."""
-        for param in self.params:
-            if text := getattr(param, "help", None):
-                param.help = full_help(text)  # type: ignore[attr-defined]
+        fill_in(self.params)
         super().format_help(ctx, formatter)
 
 
@@ -162,23 +172,72 @@ def register(app: typer.Typer, name: str, command: Callable, all_ranks: bool = F
     app.command(name, cls=Command)(grouped(command, all_ranks))
 
 
-def lazy_group(app: typer.Typer, name: str, help: str) -> None:
-    """Add the commands of ``wavefabric.cli.NAME.app``, which is imported when one is asked for."""
+class _LazyGroup(typer.core.TyperGroup):
+    """The commands of a module that is imported when one is asked for."""
 
-    class Group(typer.core.TyperGroup):
-        @functools.cached_property
-        def _loaded(self) -> Any:
-            return typer.main.get_group(importlib.import_module(f"wavefabric.cli.{name}.app").app)
+    module = ""
+    default: str | None = None  # the command that words go to which begin with the name of none
+    _helping = False
 
-        @property
-        def commands(self) -> Any:
-            return self._loaded.commands
+    @functools.cached_property
+    def _loaded(self) -> Any:
+        return typer.main.get_group(importlib.import_module(self.module).app)
 
-        @commands.setter
-        def commands(self, value: Any) -> None:
-            """There are none before the module is imported."""
+    @property
+    def commands(self) -> Any:
+        return self._loaded.commands
 
-    app.add_typer(typer.Typer(name=name, help=help, cls=Group, no_args_is_help=True))
+    @commands.setter
+    def commands(self, value: Any) -> None:
+        """There are none before the module is imported."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the default command's name in front of what is no command."""
+        if self.default and args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Leave the default command's name out of its usage line."""
+        found, command, rest = super().resolve_command(ctx, args)
+        return "" if found == self.default else found, command, rest
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of all but the default command."""
+        return [name for name in self.commands if name != self.default]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """In help also those of the default command."""
+        own = super().get_params(ctx)
+        return [*self.commands[self.default].params, *own] if self._helping else own
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """How the default command is used, or another."""
+        if self.default is None:
+            return super().collect_usage_pieces(ctx)
+        return [*self.commands[self.default].collect_usage_pieces(ctx), "|", self.subcommand_metavar]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Show what the default command takes above the names of the others."""
+        if self.default:
+            command = self.commands[self.default]
+            self.help, self._helping = command.help, True
+            fill_in(command.params)
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._helping = False
+
+
+def lazy_group(app: typer.Typer, name: str, help: str, default: str | None = None) -> None:
+    """Add the commands of ``wavefabric.cli.NAME.app``, which is imported when one is asked for.
+
+    ``wavefabric NAME`` followed by the name of no command is the command `default`, whose options the group's
+    help shows.
+    """
+    own = {"module": f"wavefabric.cli.{name}.app", "default": default}
+    group = type("Group", (_LazyGroup,), own)
+    app.add_typer(typer.Typer(name=name, help=help, cls=group, no_args_is_help=True))
 
 
 @options()

@@ -21,7 +21,7 @@ def gantt(axes: Axes, schedule: Schedule, times: np.ndarray) -> None:
     t = schedule.transfers
     remote = np.flatnonzero(t["src"] != t["dst"])
     last = float(times[:, 1].max(initial=0.0))
-    scale, unit = _unit(last)
+    scale, unit = time_unit(last)
     ranks, rounds = schedule.ranks, max(int(t["round"].max(initial=0)), 1)
     axes.set(xlim=(0, max(last * scale, 1e-12)), ylim=(ranks - 0.4, -0.6))
     lanes = _lanes(t["src"][remote], times[remote])
@@ -56,7 +56,8 @@ def gantt(axes: Axes, schedule: Schedule, times: np.ndarray) -> None:
     axes.set_title(title, color=style.DIM, fontsize=8.5, loc="left", pad=5)
 
 
-def _unit(seconds: float) -> tuple[float, str]:
+def time_unit(seconds: float) -> tuple[float, str]:
+    """How many of a unit are in a second, and the unit, for an axis that ends at so many seconds."""
     for factor, name in ((1.0, "s"), (1e3, "ms")):
         if seconds * factor >= 2:
             return factor, name

@@ -20,9 +20,7 @@ from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
 
 
-def _converted(
-    value: Any, *, unit: str, most: float, least: float = 0.0, above: float | None = None
-) -> float:
+def converted(value: Any, *, unit: str, most: float, least: float = 0.0, above: float | None = None) -> float:
     """Text with any unit of the same dimension, as SI; absurd numbers are kept out of the arithmetic."""
     try:
         number = quantity(value, unit, "")
@@ -82,7 +80,7 @@ def _ends(value: Any) -> list[str]:
 
 # Numbers with their unit, which `unit_of` finds; "" is that of plain ones.
 _BANDWIDTH, _SECONDS, _METRES = (
-    BeforeValidator(partial(_converted, unit=unit, **limits))
+    BeforeValidator(partial(converted, unit=unit, **limits))
     for unit, limits in (
         ("B/s", {"most": 1e18, "least": 1.0}),
         ("s", {"most": 1e6}),

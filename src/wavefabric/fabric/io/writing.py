@@ -18,6 +18,8 @@ _WRITTEN_UNITS = {
     "B/s": {"GB/s": 1e8, "GiB/s": 2.0**26, "MB/s": 1e5, "kB/s": 1e2, "B/s": 0.0},
     "s": {"s": 1.0, "ms": 1e-3, "us": 1e-7, "ns": 0.0},
     "m": {"mm": 1e-5, "um": 0.0},
+    "B": {"GB": 1e8, "GiB": 2.0**26, "MB": 1e5, "B": 0.0},
+    "FLOP/s": {"TFLOP/s": 1e11, "GFLOP/s": 1e8, "FLOP/s": 0.0},
 }
 #: Keys of an electrical fabric in the order of the file; those of a measured one are left out if 0.
 _MEASURED = ("reduce_bandwidth", "reduce_alpha", "round_overhead", "peer_overhead", "reduce_overhead")
@@ -37,25 +39,25 @@ def to_toml(fabric: Fabric | PhotonicFabric) -> str:
 def _electrical(fabric: Fabric) -> list[str]:
     values = {key: getattr(fabric, key) for key in _ELECTRICAL}
     values = {key: value for key, value in values.items() if value or key not in _MEASURED}
-    lines = _entries(tables.ElectricalTable, {"name": fabric.name, "kind": "electrical", **values})
+    lines = entries(tables.ElectricalTable, {"name": fabric.name, "kind": "electrical", **values})
     for link, count, both in _grouped(fabric.links):
         values = {"from": link.source, "to": link.target, "bandwidth": link.bandwidth}
         values |= {"latency": link.latency or None, "kind": link.kind, "count": count if count > 1 else None}
-        lines += ["", "[[links]]", *_entries(tables.FabricLinkTable, {**values, "both": both})]
+        lines += ["", "[[links]]", *entries(tables.FabricLinkTable, {**values, "both": both})]
     return lines
 
 
 def _photonic(fabric: PhotonicFabric) -> list[str]:
     keys = [f.name for f in fields(fabric) if f.name not in ("name", "description", "source", "budget")]
     values = {key: getattr(fabric, key) for key in ("description", "source", *keys)}
-    lines = _entries(tables.PhotonicTable, {"name": fabric.name, "kind": "photonic", **values})
+    lines = entries(tables.PhotonicTable, {"name": fabric.name, "kind": "photonic", **values})
     if fabric.budget is not None:
-        lines += ["", "[budget]", *_entries(tables.BudgetTable, vars(fabric.budget))]
+        lines += ["", "[budget]", *entries(tables.BudgetTable, vars(fabric.budget))]
     return lines
 
 
-def _entries(table: type[tables.FabricFileTable], values: dict[str, Any]) -> list[str]:
-    """A line for each key, but for None and empty text."""
+def entries(table: type[tables.FabricFileTable], values: dict[str, Any]) -> list[str]:
+    """A line of TOML for each key of a table, in its unit, but for None and empty text."""
     lines = []
     for key, value in values.items():
         if value is None or value == "":

@@ -1,0 +1,105 @@
+"""Figure 10 of the LUMORPH paper: sizes of the all-reduces in an iteration of three models."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from papers.common import command, run
+from papers.lumorph.closed_forms import MIB
+from papers.lumorph.panels import draw_panels
+from papers.lumorph.training import CASES, loaded, workload
+from papers.lumorph.training_calls import flexflow_transformer
+from wavefabric.execution import report
+from wavefabric.results.plots import BLUE, GREY, ORANGE, RED
+from wavefabric.training.iteration.tasks import build_tasks
+
+_RANKS = 256
+#: MiB up to which the paper's BERT has most of its calls: 16, and a bias.
+_SMALL = 16.1
+_COLOURS = {"BERT-large": BLUE, "Inception-v3": ORANGE, "NCF": RED, "FlexFlow's Transformer": GREY}
+
+
+def figure(say=lambda line: None) -> dict[str, Any]:
+    """Sizes of all-reduces, in the setting of figure 11.
+
+    Returns
+    -------
+    dict
+        ``series``: for each model the ``sizes`` of its all-reduces (bytes, ascending), how many there are,
+        ``small``, the share of them up to 16.1 MiB (weights of 16 MiB and a bias), ``small_bytes``, the share
+        of all bytes that those have, ``median`` and ``mean`` (bytes).
+    """
+    models = {case.label: loaded(case.model) for case in CASES}
+    models["FlexFlow's Transformer"] = flexflow_transformer()
+    series = []
+    for label, model in models.items():
+        say(label)
+        calls = build_tasks(workload(model, _RANKS)).call
+        sizes = np.sort([call.bytes for call in calls if call is not None and call.bytes > 0])
+        few = sizes <= _SMALL * MIB
+        series.append({
+            "model": label,
+            "sizes": sizes.tolist(),
+            "calls": sizes.size,
+            "small": float(few.mean()),
+            "small_bytes": float(sizes[few].sum() / sizes.sum()),
+            "median": float(np.median(sizes)),
+            "mean": float(sizes.mean()),
+        })  # fmt: skip
+    return {"benchmark": "figure10", "series": series}
+
+
+def table(result: dict[str, Any]) -> list:
+    """How many all-reduces there are and how large."""
+    rows = [
+        (
+            *(one["model"], str(one["calls"]), f"{one['small']:.0%}", f"{one['small_bytes']:.0%}"),
+            *(f"{one[key] / MIB:.2g}" for key in ("median", "mean")),
+            f"{one['sizes'][-1] / MIB:.3g}",
+        )
+        for one in result["series"]
+    ]
+    headings = ("<model", "calls", "up to 16.1 MiB", "of the bytes", "median, MiB", "mean", "largest")
+    return [report.table("all-reduces of an iteration, one a layer", headings, rows)]
+
+
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Shares of calls, and of bytes, in all-reduces up to a size."""
+    panels = [lambda axes, which=which: _panel(axes, result, which) for which in (False, True)]
+    draw_panels(path, panels, width=5.2)
+
+
+def _panel(axes, result: dict[str, Any], by_bytes: bool) -> None:
+    for one in result["series"]:
+        sizes = np.array(one["sizes"])
+        share = np.cumsum(sizes if by_bytes else np.ones(sizes.size))
+        x = np.concatenate(([sizes[0]], sizes, [256 * MIB])) / MIB
+        y = np.concatenate(([0.0], share, share[-1:])) / share[-1]
+        own = one["model"].startswith("FlexFlow")
+        label = f"{one['model']}, {one['calls']} calls"
+        axes.step(x, y, where="post", color=_COLOURS[one["model"]], linewidth=1.2 if own else 1.9,
+                  linestyle="--" if own else "-", label=label)  # fmt: skip
+    axes.axvline(16, color=GREY, linewidth=1.0, linestyle=":")
+    axes.set_xscale("log")
+    ticks = (0.001, 0.01, 0.1, 1, 16, 128)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlim(2e-4, 256)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("size of the all-reduce (MiB)")
+    axes.set_title("Bytes in all-reduces up to a size" if by_bytes else "Figure 10: all-reduces up to a size")
+    axes.set_ylabel("share of the bytes" if by_bytes else "share of the calls")
+    if not by_bytes:
+        axes.legend(loc="upper left")
+
+
+main = command(__name__, figure)
+
+if __name__ == "__main__":
+    run(main)

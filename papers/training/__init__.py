@@ -1,0 +1,1 @@
+"""Training: a step on real GPUs beside the simulated one."""

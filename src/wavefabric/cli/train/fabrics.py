@@ -1,0 +1,56 @@
+"""Numbers of GPUs and fabrics as the command line has them."""
+
+from __future__ import annotations
+
+from wavefabric.cli.common.files import load_fabric
+from wavefabric.cli.common.options import option, options
+from wavefabric.cli.common.parse import parse_list
+from wavefabric.errors import InputError
+from wavefabric.fabric import AnyFabric
+from wavefabric.fabric.electrical.families import FAMILIES
+
+_MOST_GPUS = 10**6
+
+
+@options("Fabric")
+class TrainFabricOptions:
+    """What the GPUs are joined by, and how they use it."""
+
+    gpus: str | None = option("How many work; with --compare several, such as 4,16,64. \\[default: all]")
+    fabric: str = option(
+        "Name or file, as of `collective cost`. switch, lightpath, ring, mesh, torus and hypercube without "
+        "numbers are as large as needed.",
+        default="switch",
+    )
+    collective: str = option(
+        "{wavefabric.training.communication.algorithms:CHOICES}; lumorph-2 and lumorph-4 are recursive:2 and "
+        "recursive:4.",
+        default="ring",
+        checked=False,
+    )
+    policy: str = option(
+        "Order of calls: {wavefabric.training.iteration.engine:POLICIES}.", default="batched"
+    )
+
+
+def parse_gpus(text: str) -> list[int]:
+    """Numbers with commas between."""
+    words = parse_list(text)
+    for word in words:
+        if not (word.isascii() and word.isdigit() and len(word) <= 7 and int(word) > 0):
+            raise InputError(f"--gpus: {text} given; allowed: whole numbers from 1, such as 16 or 4,16,64")
+        if int(word) > _MOST_GPUS:
+            raise InputError(f"--gpus: {word} given; allowed: up to {_MOST_GPUS}")
+    return [int(word) for word in words]
+
+
+def parse_fabrics(text: str) -> list[str | AnyFabric]:
+    """Fabrics with commas between; names of families stay names, to be as large as is needed."""
+    return [word if word in FAMILIES else load_fabric(word) for word in parse_list(text)]
+
+
+def all_gpus(fabrics: list[str | AnyFabric]) -> list[int]:
+    """All of the GPUs of the only fabric."""
+    if len(fabrics) == 1 and not isinstance(fabrics[0], str):
+        return [fabrics[0].ranks]
+    raise InputError("--gpus: none given; allowed: a number such as 16, or one --fabric with numbers")

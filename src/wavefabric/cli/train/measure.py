@@ -1,0 +1,89 @@
+"""`wavefabric train measure`: how long the operators of a model take on this machine, as a device file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wavefabric.cli.common.files import check_target
+from wavefabric.cli.common.options import OutputOptions, check_choice, check_range, option, options
+from wavefabric.cli.common.show import StatusLine, conclude, console, rate_text, table
+from wavefabric.cli.train.words import amount, bytes_words
+from wavefabric.device import get_device
+from wavefabric.training.gpu.device_file import save_device
+from wavefabric.training.gpu.device_model import DeviceModel
+from wavefabric.training.gpu.measure import measure
+from wavefabric.training.gpu.precision import PRECISIONS
+from wavefabric.training.models import load_model
+from wavefabric.units import time_words
+
+Model = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="Name, such as bert-large (`wavefabric train models`), or a file."),
+]
+
+
+@options()
+class MeasuredOptions(OutputOptions):
+    """What is measured and written."""
+
+    device_file: Path | None = option("Device (TOML), which --device of `wavefabric train` reads.")
+    samples: int | None = option("Of a microbatch on one GPU. \\[default: the model's recipe]")
+    precision: str = option("{wavefabric.training.gpu.precision:PRECISIONS}.", default="tf32")
+    device: str = option("auto, cpu, cuda or cuda:N.", default="auto")
+    repeats: int = option("Samples of each time, whose median counts.", default=5)
+    name: str = option("Of the device.", default="measured")
+
+
+def command(model: Model, asked: MeasuredOptions) -> None:
+    """Time each operator of a model on this machine's GPU or CPU, and write a device.
+
+    Example: wavefabric train measure bert-large --device-file mine.toml
+    """
+    check_target(asked.device_file, asked.force, (".toml",), "--device-file", [model])
+    check_choice("--precision", asked.precision, PRECISIONS)
+    check_range("--repeats", asked.repeats, 1, 1000, "1 to 1000")
+    graph = load_model(model)
+    samples = graph.batch if asked.samples is None else asked.samples
+    check_range("--samples", samples, 1, 10**9, "whole numbers from 1")
+    device = get_device(asked.device)
+    with StatusLine(asked.as_json) as say:
+        found = measure(
+            graph, samples, asked.precision, device, repeats=asked.repeats, name=asked.name, say=say
+        )
+    written = []
+    if asked.device_file is not None:
+        written.append(save_device(asked.device_file, found, asked.force))
+    conclude(asked.as_json, _facts(found), written, lambda: _show(found))
+
+
+def _facts(device: DeviceModel) -> dict[str, Any]:
+    keys = ("name", "source", "peak", "bandwidth", "memory", "launch")
+    found = {key: getattr(device, key) for key in keys}
+    return found | {"measured": [vars(row) for row in device.measured]}
+
+
+def _show(device: DeviceModel) -> None:
+    rows = [
+        (
+            row.operator,
+            row.arithmetic,
+            amount(row.flops),
+            bytes_words(row.bytes),
+            time_words(row.seconds),
+            f"{amount(row.flops / row.seconds)}FLOP/s" if row.flops else "-",
+            rate_text(row.bytes / row.seconds),
+        )
+        for row in sorted(device.measured, key=lambda row: -row.seconds)
+    ]
+    out = console()
+    headings = ("|operator", "|arithmetic", "FLOPs", "bytes", "time", "arithmetic", "memory")
+    out.print(table(headings, rows, device.source))
+    peaks = ", ".join(f"{key} {amount(value)}FLOP/s" for key, value in device.peak.items())
+    out.print(
+        f"large products: {peaks}; large copies: {rate_text(device.bandwidth)}; "
+        f"launch: {time_words(device.launch)}",
+        soft_wrap=True,
+    )

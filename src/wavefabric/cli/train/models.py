@@ -1,0 +1,57 @@
+"""`wavefabric train models`: the models that are known by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wavefabric.cli.common.options import option, options
+from wavefabric.cli.common.show import console, print_json, table
+from wavefabric.cli.train.words import amount
+from wavefabric.training.models import MODELS, load_model
+from wavefabric.training.models.graph import ModelGraph
+
+
+@options()
+class ModelsOptions:
+    """How the list is printed."""
+
+    as_json: bool = option("Print as JSON and nothing else.", "--json", default=False)
+
+
+def command(asked: ModelsOptions) -> None:
+    """List the models: parameters, FLOPs, and the batch and optimizer of their published recipes.
+
+    Example: wavefabric train models
+    """
+    models = {name: load_model(name) for name in MODELS}
+    if asked.as_json:
+        print_json({"models": {name: _facts(name, model) for name, model in models.items()}})
+        return
+    rows = [
+        (
+            _usage(name),
+            amount(model.parameters),
+            amount(model.flops),
+            f"{model.batch}",
+            model.optimizer,
+            model.sample,
+            MODELS[name].summary,
+        )
+        for name, model in models.items()
+    ]
+    headings = ("|model", "parameters", "FLOPs", "batch", "|optimizer", "<sample", "<what it is")
+    out = console()
+    out.print(table(headings, rows))
+    out.print("FLOPs: forward, of one sample; batch: samples a GPU, by the recipe; [:n]: another number")
+
+
+def _usage(name: str) -> str:
+    number = MODELS[name].number
+    return f"{name}[:{number}]" if number else name
+
+
+def _facts(name: str, model: ModelGraph) -> dict[str, Any]:
+    facts: dict[str, Any] = {"summary": MODELS[name].summary, "number": MODELS[name].number or None}
+    for key in ("parameters", "flops", "batch", "optimizer", "sample", "description", "source"):
+        facts[key] = getattr(model, key)
+    return facts | {"layers": len(model.layers)}

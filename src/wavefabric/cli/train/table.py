@@ -1,0 +1,215 @@
+"""What `wavefabric train` prints of a simulation: tables, or values for JSON."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from typing import Any
+
+from rich.table import Table
+
+from wavefabric.cli.common.show import console, pairs_table, rate_text, table
+from wavefabric.cli.train.words import bytes_words, rate, three_digits
+from wavefabric.cli.train.work import largest_need
+from wavefabric.training.compare import Case
+from wavefabric.training.fabrics import gpu_bandwidth
+from wavefabric.training.iteration.simulate import Iteration
+from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.strategies.strategy import LayerLayout
+from wavefabric.units import time_words
+
+
+def calls_by_purpose(iteration: Iteration) -> dict[str, dict[str, Any]]:
+    """For each purpose of calls: how many there are, and the least, median, largest and total bytes."""
+    sizes: dict[str, list[float]] = {}
+    for call in iteration.graph.call:
+        if call is not None:
+            size = call.bytes if not call.messages else sum(m[2] for m in call.messages) * call.bytes
+            sizes.setdefault(call.purpose, []).append(size)
+    return {
+        purpose: {
+            "calls": len(found),
+            "least_bytes": min(found),
+            "median_bytes": statistics.median(found),
+            "largest_bytes": max(found),
+            "bytes": sum(found),
+        }
+        for purpose, found in sizes.items()
+    }
+
+
+def facts(case: Case) -> dict[str, Any]:
+    """All that is known of a case, for JSON; times in s, sizes in B."""
+    iteration, timeline = case.iteration, case.iteration.timeline
+    found: dict[str, Any] = {
+        "gpus": case.gpus,
+        "fabric": case.fabric.name,
+        "collective": case.collective,
+        "seconds": iteration.seconds,
+        "samples_per_second": iteration.samples_per_second,
+        "samples_per_second_per_gpu": iteration.samples_per_second / case.gpus,
+        "compute_seconds": iteration.compute_seconds.tolist(),
+        "exposed_seconds": iteration.exposed_seconds,
+        "hidden_seconds": case.hidden_seconds,
+        "fabric_busy_seconds": timeline.fabric_busy,
+        "bound_by": iteration.bound_by,
+        "critical_seconds": iteration.critical_seconds,
+        "bubble": iteration.bubble,
+        "ratio_to_ring": case.ratio_to_ring,
+        "ratio_to_free": case.ratio_to_free,
+        "ring_seconds": case.ring.seconds,
+        "free_seconds": iteration.free_seconds,
+        "calls": calls_by_purpose(iteration),
+    }
+    return found | (_workload_facts(iteration.workload) if iteration.workload else {})
+
+
+def _workload_facts(workload: Workload) -> dict[str, Any]:
+    strategy, need = workload.strategy, largest_need(workload)
+    layouts = {layout: None for layout in strategy.layouts}
+    return {
+        "batch": strategy.batch,
+        "microbatches": strategy.microbatches,
+        "stages": strategy.stages,
+        "layouts": [vars(layout) for layout in layouts],
+        "sharded": strategy.sharded,
+        "recompute": strategy.recompute,
+        "bucket_bytes": strategy.bucket,
+        "memory_bytes": vars(need) | {"total": need.total},
+    }
+
+
+def show_case(case: Case, title: str, memory: float) -> None:
+    """Print one simulation; `memory`: B that a GPU has."""
+    out = console()
+    out.print(f"{title}; {case.gpus} GPUs of {case.fabric.name}, {case.collective}", soft_wrap=True)
+    out.print()
+    out.print(pairs_table(_lines(case, memory)))
+    found = calls_by_purpose(case.iteration)
+    if found:
+        out.print()
+        out.print(_calls_table(found))
+        if any(call and call.messages for call in case.iteration.graph.call):
+            out.print("sizes: of the array of one group; of messages the sum of all")
+
+
+def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
+    iteration, workload = case.iteration, case.iteration.workload
+    throughput = iteration.samples_per_second
+    compute = iteration.compute_seconds
+    lines = [("iteration", time_words(iteration.seconds))]
+    if workload is not None:
+        each = f"{rate(throughput / case.gpus)} a GPU; {workload.strategy.batch} samples an iteration"
+        lines.append(("throughput", f"{rate(throughput)} samples/s ({each})"))
+    else:
+        lines.append(("throughput", f"{rate(throughput)} iterations/s"))
+    if workload is not None:
+        lines.append(("strategy", strategy_words(workload)))
+    least = f", {time_words(float(compute.min()))} in the least busy stage" if compute.size > 1 else ""
+    lines += [
+        ("computation", f"{time_words(float(compute.max(initial=0.0)))} a GPU{least}"),
+        (
+            "communication",
+            f"{_time(iteration.exposed_seconds)} exposed, {_time(case.hidden_seconds)} hidden behind "
+            "computation",
+        ),
+        ("bound by", iteration.bound_by),
+    ]
+    if compute.size > 1:
+        lines.append(("pipeline bubble", f"{iteration.bubble:.1%} of the iteration with free communication"))
+    if workload is not None:
+        lines.append(("memory", _memory_words(workload, memory)))
+    ring = f"x ring on an ideal switch of {rate_text(gpu_bandwidth(case.fabric))} a GPU"
+    lines.append(("ratio", f"{case.ratio_to_ring:.3f} {ring}, which takes {time_words(case.ring.seconds)}"))
+    free = f"x free communication, which takes {time_words(iteration.free_seconds)}"
+    lines.append(("", f"{case.ratio_to_free:.3f} {free}"))
+    return lines
+
+
+def strategy_words(workload: Workload) -> str:
+    """A strategy in few words: layouts and how many layers have them, stages, microbatches, what is kept."""
+    strategy = workload.strategy
+    counts = Counter(strategy.layouts).most_common()
+    many = len(counts) > 1
+    shown = [_layout_words(layout) + (f" ({count} layers)" if many else "") for layout, count in counts[:3]]
+    if len(counts) > 3:
+        shown.append(f"{len(counts) - 3} more (--json)")
+    words = [", ".join(shown)]
+    if strategy.stages > 1:
+        words.append(f"{strategy.stages} stages")
+    if strategy.microbatches > 1:
+        words.append(f"{strategy.microbatches} microbatches")
+    words += ["sharded"] * strategy.sharded + ["recomputed"] * strategy.recompute
+    if strategy.bucket:
+        words.append(f"buckets of {bytes_words(strategy.bucket)}")
+    return "; ".join(words)
+
+
+def _layout_words(layout: LayerLayout) -> str:
+    degrees = [("data", layout.data), ("tensor", layout.tensor), ("expert", layout.expert)]
+    return " x ".join(f"{name} {degree}" for name, degree in degrees if degree > 1 or name == "data")
+
+
+def _time(seconds: float) -> str:
+    return time_words(seconds) if seconds > 0 else "0 s"
+
+
+def _memory_words(workload: Workload, memory: float) -> str:
+    need = largest_need(workload)
+    parts = ", ".join(f"{name} {three_digits(value / 1e9)}" for name, value in vars(need).items() if value)
+    return f"{three_digits(need.total / 1e9)} of {three_digits(memory / 1e9)} GB a GPU ({parts})"
+
+
+def _calls_table(found: dict[str, dict[str, Any]]) -> Table:
+    headings = ("|communication of", "calls", "least", "median", "largest", "total")
+    sizes = ("least_bytes", "median_bytes", "largest_bytes", "bytes")
+    rows = [
+        (purpose, str(values["calls"]), *(bytes_words(values[key]) for key in sizes))
+        for purpose, values in found.items()
+    ]
+    return table(headings, rows)
+
+
+def _bound_by(iteration: Iteration) -> str:
+    """What takes most of the critical path, and its share, in few words."""
+    what, seconds = next(iter(iteration.critical_seconds.items()), ("nothing", 0.0))
+    share = seconds / iteration.seconds if iteration.seconds else 0.0
+    return f"{'computation' if what == 'compute' else what}, {share:.0%}"
+
+
+def show_comparison(cases: list[Case], title: str) -> None:
+    """Print a table of cases, the fastest of each number of GPUs in bold."""
+    from rich.text import Text
+
+    unit = "samples/s" if cases[0].iteration.workload else "iterations/s"
+    headings = (
+        "GPUs", "|fabric", "|collective", "iteration", unit, "a GPU", "exposed", "x ring", "x free",
+        "|bound by",
+    )  # fmt: skip
+    made = table(headings, title=title)
+    for place, case in enumerate(cases):
+        alike = [other for other in cases if other.gpus == case.gpus]
+        real = [other for other in alike if other.collective != "zero"]
+        best = bool(real) and case is min(real, key=lambda other: other.iteration.seconds)
+        throughput = case.iteration.samples_per_second
+        cells = (
+            str(case.gpus) if case is alike[0] else "",
+            case.label,
+            case.collective + (" *" if best and len(real) > 1 else ""),
+            time_words(case.iteration.seconds),
+            rate(throughput),
+            rate(throughput / case.gpus),
+            _time(case.iteration.exposed_seconds),
+            f"{case.ratio_to_ring:.3f}",
+            f"{case.ratio_to_free:.3f}",
+            _bound_by(case.iteration),
+        )
+        style = "bold" if best and len(real) > 1 else ""
+        last = place + 1 == len(cases) or cases[place + 1].gpus != case.gpus
+        made.add_row(*(Text(cell, style=style) for cell in cells), end_section=last)
+    out = console()
+    out.print(made)
+    out.print(
+        "x ring: throughput over that of rings on an ideal switch of the same bandwidth a GPU; x free: over "
+        "that\nwith free communication; bound by: share of the critical path; *: the fastest"
+    )

@@ -1,0 +1,207 @@
+"""Several schedules, each on GPUs of its own choice, as one schedule of a whole fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wavefabric.collectives.arguments import whole
+from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
+from wavefabric.errors import InputError
+
+#: Bits to which the sizes of several schedules are kept in one, and of all elements of a GPU.
+_STEP_BITS, _MOST_BITS = 40, 62
+
+#: A schedule, and the GPU of each of its ranks.
+Part = tuple[Schedule, Sequence[int]]
+
+
+def combined(
+    parts: Sequence[Part],
+    ranks: int,
+    name: str,
+    *,
+    starts: Sequence[int] | None = None,
+    conditions: bool = True,
+) -> Schedule:
+    """Schedules on given GPUs as one: communication round k of all parts is at the same time.
+
+    Rounds in which ranks add or copy within themselves stay between the communication rounds that they were
+    between.
+
+    Parameters
+    ----------
+    parts : sequence of (Schedule, sequence of int)
+        Rank r of a part is GPU ``gpus[r]``. Parts on disjoint GPUs share buffers of the same name; a part
+        that shares a GPU with an earlier one gets buffers of its own (``"data 2"``).
+    ranks : int
+        GPUs of the whole, which may take no part.
+    name : str
+    starts : sequence of int, optional
+        The communication round of the whole in which each part begins; 0 by default.
+    conditions : bool
+        False: without `pre` and `post`, which no cost model and no circuit needs.
+
+    Returns
+    -------
+    Schedule
+        Items of each part are numbered after those of the one before, and bit r of a set of contributions is
+        bit ``gpus[r]``: where `wavefabric.collectives.verify` proves every part it proves the whole.
+
+    Raises
+    ------
+    InputError
+        For as many GPUs as a part has no ranks, a GPU out of range or twice in a part.
+
+    Examples
+    --------
+    >>> from wavefabric.collectives import build, verify
+    >>> from wavefabric.training.communication.placed import combined
+    >>> pair = build("ring", "all-reduce", 2, 2)
+    >>> both = combined([(pair, (0, 2)), (pair, (3, 1))], 4, "two pairs")
+    >>> verify(both)
+    >>> both.rounds, both.transfers[["src", "dst"]].tolist()[:4]
+    (2, [(0, 2), (3, 1), (2, 0), (1, 3)])
+    """
+    ranks = whole("ranks", ranks, 1)
+    starts = [0] * len(parts) if starts is None else [whole("starts", s, 0) for s in starts]
+    placements = [
+        _placement(number, schedule, gpus, ranks, start)
+        for number, ((schedule, gpus), start) in enumerate(zip(parts, starts, strict=True))
+    ]
+    buffers = _share_buffers(placements)
+    return Schedule(
+        name,
+        ranks,
+        tuple(buffers) or ("data",),
+        _sizes(placements, ranks, len(buffers)),
+        _transfers(placements),
+        _holdings(placements, lambda s: s.pre) if conditions else {},
+        _holdings(placements, lambda s: s.post) if conditions else {},
+    )
+
+
+@dataclass(eq=False)
+class _Placement:
+    """A part; ``buffers``: numbers of its buffers in the whole, of one layer those with the same name."""
+
+    schedule: Schedule
+    gpus: np.ndarray  # shape (ranks of the part,)
+    start: int
+    layer: int = 0
+    buffers: tuple[int, ...] = ()
+
+
+def _placement(number: int, schedule: Schedule, gpus: Sequence[int], ranks: int, start: int) -> _Placement:
+    key = f"parts[{number}]"
+    numbers = [whole(f"{key}: gpus", gpu, 0, ranks - 1) for gpu in gpus]
+    if len(numbers) != schedule.ranks or len(set(numbers)) < len(numbers):
+        given = f"{len(set(numbers))} different GPUs given"
+        raise InputError(f"{key}: {given}; allowed: {schedule.ranks}, one a rank of {schedule.name}")
+    return _Placement(schedule, np.array(numbers, np.int64), start)
+
+
+def _share_buffers(placements: Iterable[_Placement]) -> dict[str, int]:
+    """Give every part its buffers; their names, numbered."""
+    taken: list[set[int]] = []
+    numbers: dict[tuple[int, str], int] = {}
+    for p in placements:
+        gpus = set(p.gpus.tolist())
+        p.layer = next((i for i, used in enumerate(taken) if used.isdisjoint(gpus)), len(taken))
+        if p.layer == len(taken):
+            taken.append(set())
+        taken[p.layer] |= gpus
+        p.buffers = tuple(numbers.setdefault((p.layer, b), len(numbers)) for b in p.schedule.buffers)
+    names: dict[str, int] = {}
+    for (layer, buffer), number in numbers.items():
+        shown = f"{buffer} {layer + 1}" if layer else buffer
+        while shown in names:
+            shown += "'"
+        names[shown] = number
+    return names
+
+
+def _sizes(placements: Sequence[_Placement], ranks: int, buffers: int) -> tuple[np.ndarray, ...]:
+    """Elements of each chunk of every buffer."""
+    width = [0] * max(buffers, 1)
+    for p in placements:
+        for number, sizes in zip(p.buffers, p.schedule.sizes, strict=True):
+            width[number] = max(width[number], sizes.shape[1])
+    tables = tuple(np.zeros((ranks, w), np.int64) for w in width)
+    for p in placements:
+        for number, sizes in zip(p.buffers, p.schedule.sizes, strict=True):
+            tables[number][p.gpus, : sizes.shape[1]] = sizes
+    return tables
+
+
+def _transfers(placements: Sequence[_Placement]) -> np.ndarray:
+    """Transfers of all parts, ordered by round; parts alike are moved together."""
+    alike: dict[tuple, list[_Placement]] = {}
+    for p in placements:
+        alike.setdefault((id(p.schedule), p.buffers, p.start), []).append(p)
+    tables, times = [np.zeros(0, TRANSFER)], [np.zeros(0, np.int64)]
+    for same in alike.values():
+        first, t = same[0], same[0].schedule.transfers
+        gpus = np.stack([p.gpus for p in same], axis=1)  # rank of the part × part
+        buffers = np.array(first.buffers, np.int16)
+        table = np.empty((t.size, len(same)), TRANSFER)
+        for field in ("src_chunk", "dst_chunk", "count", "reduce"):
+            table[field] = t[field][:, None]
+        for end in ("src", "dst"):
+            table[end] = gpus[t[end]]
+            table[f"{end}_buffer"] = buffers[t[f"{end}_buffer"]][:, None]
+        tables.append(table.ravel())
+        times.append(np.repeat(_times(first), len(same)))
+    joined = np.concatenate(tables)
+    joined["round"] = np.unique(np.concatenate(times), return_inverse=True)[1]
+    return joined[np.argsort(joined["round"], kind="stable")]
+
+
+def _times(p: _Placement) -> np.ndarray:
+    """When each transfer of a part is, as numbers: those of communication rounds are the same in all parts.
+
+    Communication round k of the whole is (k + 1) 2³²; what follows it within ranks is a little later.
+    """
+    t = p.schedule.transfers
+    rounds = t["round"].astype(np.int64)
+    talking = np.unique(rounds[t["src"] != t["dst"]])
+    before = np.searchsorted(talking, rounds, "right")  # communication rounds up to each round
+    last = np.concatenate(([-1], talking))[before]
+    return ((p.start + before) << 32) + (rounds - last)
+
+
+def _holdings(placements: Iterable[_Placement], side: Callable[[Schedule], Holdings]) -> Holdings:
+    """What all parts hold together."""
+    held: Holdings = {}
+    first_item = 0
+    for p in placements:
+        gpus, masks = p.gpus.tolist(), _Masks(p.gpus)
+        for (rank, buffer, chunk), (item, origins) in side(p.schedule).items():
+            held[gpus[rank], p.buffers[buffer], chunk] = first_item + item, masks[origins]
+        items = (item for s in (p.schedule.pre, p.schedule.post) for item, _ in s.values())
+        first_item += 1 + max(items, default=-1)
+    return held
+
+
+class _Masks(dict):
+    """Sets of ranks as sets of GPUs, each found once."""
+
+    def __init__(self, gpus: np.ndarray):
+        self.gpus = gpus.tolist()
+
+    def __missing__(self, origins: int) -> int:
+        mask = sum(1 << gpu for rank, gpu in enumerate(self.gpus) if origins >> rank & 1)
+        self[origins] = mask
+        return mask
+
+
+def common_unit(element_bytes: Sequence[float], schedules: Sequence[Schedule]) -> tuple[float, list[int]]:
+    """Bytes of an element of one schedule for all, and by what the elements of each are multiplied."""
+    largest = max(element_bytes)
+    if min(element_bytes) == largest:
+        return largest, [1] * len(element_bytes)
+    most = max(int(sizes.sum(axis=1).max(initial=1)) for s in schedules for sizes in s.sizes)
+    steps = 2 ** max(1, min(_STEP_BITS, _MOST_BITS - most.bit_length()))
+    return largest / steps, [max(1, round(size / largest * steps)) for size in element_bytes]

@@ -1,0 +1,353 @@
+"""How long calls take on a fabric: proved schedules, checked circuits, costed once for each pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.errors import InputError
+from wavefabric.fabric.cost_models.cost import AnyFabric, Cost, cost
+from wavefabric.fabric.electrical.fabric import Fabric
+from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.planning import plan_circuits
+from wavefabric.training.communication.affine_time import AffineTime, tangents
+from wavefabric.training.communication.algorithms import (
+    Built,
+    Recipe,
+    built,
+    built_messages,
+    complete,
+    complete_messages,
+    parse_collective,
+    recipes,
+)
+from wavefabric.training.communication.batch_time import LARGE, BatchTime, batch_time
+from wavefabric.training.communication.patterns import (
+    Pattern,
+    Patterns,
+    check_disjoint,
+    check_gpus,
+    first_group,
+    is_ideal_switch,
+    moves_nothing,
+)
+from wavefabric.training.communication.placed import Part, combined, common_unit
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.engine import FreeCommunication
+
+
+@dataclass(frozen=True, eq=False)
+class _CallTime:
+    """Time of one pattern by each algorithm that may serve it, for any number of bytes."""
+
+    recipes: tuple[Recipe, ...]
+    lines: tuple[tuple[AffineTime, ...], ...]
+
+    def of(self, number: int, nbytes: float) -> float:
+        """s, by one of the algorithms."""
+        return max([line.latency + line.rate * nbytes for line in self.lines[number]])
+
+    def best(self, nbytes: float) -> int:
+        """Number of the fastest algorithm; the first of several."""
+        if len(self.lines) == 1:
+            return 0
+        return min(range(len(self.lines)), key=lambda number: self.of(number, nbytes))
+
+    def __call__(self, nbytes: float) -> float:
+        """s, by the fastest algorithm."""
+        return min([self.of(number, nbytes) for number in range(len(self.lines))])
+
+
+#: Of a call in which nothing goes from one GPU to another.
+_NOTHING = _CallTime((Recipe("none"),), ((AffineTime(0.0, 0.0),),))
+
+
+class Communication:
+    """Calls on a fabric, each served by the algorithms of `algorithms.recipes`.
+
+    Parameters
+    ----------
+    fabric : Fabric or PhotonicFabric
+        GPU g is rank g of it.
+    collective : str
+        See `algorithms.CHOICES`; not ``"zero"``, which is `FreeCommunication`.
+    incremental : bool
+        Photonic: circuits that stay from round to round are not set up again, see
+        `wavefabric.fabric.cost_models.photonic`.
+    **planning
+        Photonic: ``routing``, ``sharing``, ``oversubscribed``, ``seed`` of `planning.plan_circuits`.
+
+    Attributes
+    ----------
+    concurrent : bool
+        Electrical fabrics: True, calls of disjoint GPUs need not wait for each other; what they take from
+        each other on shared links is counted only between calls given to `seconds` together, and between the
+        groups of one call. Photonic ones: False, one controller sets up the circuits of one batch of calls
+        after the other (LUMORPH, appendix C).
+    latency : float
+        s, what a round costs at least before its first byte moves.
+
+    Raises
+    ------
+    InputError
+        For an unknown collective, or options that the fabric does not have.
+
+    Examples
+    --------
+    >>> from wavefabric.fabric import load
+    >>> from wavefabric.training.iteration.calls import Call
+    >>> from wavefabric.training.communication.times import Communication
+    >>> gradients = Call("all-reduce", (tuple(range(8)),), 2**20, "gradients")
+    >>> for fabric, collective in (("switch:8", "ring"), ("lightpath:2x4", "lumorph-2")):
+    ...     print(f"{Communication(load(fabric), collective).seconds([gradients]) * 1e6:.2f} us")
+    15.50 us
+    32.10 us
+    """
+
+    def __init__(
+        self, fabric: AnyFabric, collective: str = "ring", *, incremental: bool = False, **planning: Any
+    ):
+        self.fabric, self.collective = fabric, parse_collective(collective)
+        if self.collective == "zero":
+            raise InputError("collective: zero given; allowed: an algorithm (zero needs no fabric)")
+        self.photonic = isinstance(fabric, PhotonicFabric)
+        if not self.photonic and (incremental or planning):
+            given = next(iter(planning), "incremental")
+            raise InputError(f"{given}: given for electrical {fabric.name}; allowed: on photonic fabrics")
+        self.concurrent = not self.photonic
+        self.incremental, self.planning = incremental, planning
+        self.latency = fabric.alpha
+        if isinstance(fabric, PhotonicFabric):
+            self.latency += fabric.reconfiguration + fabric.synchronisation
+        self._alike = isinstance(fabric, Fabric) and is_ideal_switch(fabric)
+        self._patterns = Patterns()
+        self._times: dict[Pattern, _CallTime] = {}
+        self._shared: dict[tuple, _CallTime] = {}
+        self._batches: dict[tuple, BatchTime | float] = {}
+
+    @property
+    def description(self) -> str:
+        """Algorithm and fabric in words."""
+        return f"{self.collective} on {self.fabric.name}"
+
+    def seconds(self, calls: Sequence[Call]) -> float:
+        """Time of calls that begin together, s.
+
+        Rounds of all calls are at the same time: on an electrical fabric they share links (on an ideal switch
+        nothing, and the slowest call says when all are over), on a photonic one lasers, photodiodes and
+        waveguides, and a round takes as long as its slowest circuit. Where the circuits of a batch are so
+        much in each other's way that one call after the other is faster, that is what the controller does.
+        Circuits are not proved to be the best: where waveguides are few, a call may be served sooner in a
+        batch than alone.
+
+        A pattern (collective, groups, messages) is built, proved and costed once. Other sizes follow
+        exactly, since neither rounds nor circuits depend on them: what bounds a round takes time in
+        proportion to its bytes.
+
+        Parameters
+        ----------
+        calls : sequence of Call
+            Of disjoint GPUs.
+
+        Raises
+        ------
+        InputError
+            For more GPUs than the fabric has, a GPU in two calls or groups, or no way between two GPUs.
+        """
+        if len(calls) == 1:
+            return self._time(calls[0])(calls[0].bytes)
+        return self._together(self._moving(calls))[0]
+
+    def algorithm(self, call: Call) -> str:
+        """Which algorithm serves a call, in words."""
+        time = self._time(call)
+        return str(time.recipes[time.best(call.bytes)])
+
+    def combined(self, calls: Sequence[Call]) -> Schedule:
+        """The calls as one schedule of all GPUs of the fabric, as `seconds` counts it; `verify` proves it."""
+        return self._schedule(calls, True)[0]
+
+    def cost(self, calls: Sequence[Call]) -> Cost:
+        """Rounds and their times, of what `combined` returns; without a lower bound.
+
+        On an electrical fabric rounds of one call wait here for those of the others.
+        """
+        schedule, element_bytes = self._schedule(calls, False)
+        return self._cost(schedule, element_bytes)
+
+    def circuits(self, calls: Sequence[Call]) -> CircuitPlan:
+        """Circuits of what `combined` returns, checked; `InputError` on an electrical fabric."""
+        if not isinstance(self.fabric, PhotonicFabric):
+            raise InputError(f"fabric: {self.fabric.name} given; allowed: photonic ones, which have circuits")
+        from wavefabric.fabric.photonic.check import check_plan
+
+        schedule, _ = self._schedule(calls, False)
+        plan = plan_circuits(schedule, self.fabric, **self.planning)
+        check_plan(plan, schedule)
+        return plan
+
+    def _time(self, call: Call) -> _CallTime:
+        if call.bytes <= 0:
+            return _NOTHING
+        pattern = self._patterns.of(call)
+        time = self._times.get(pattern)
+        if time is None:
+            time = self._times[pattern] = self._new_time(call)
+        return time
+
+    def _new_time(self, call: Call) -> _CallTime:
+        if call.groups:
+            check_gpus(call, self.fabric)
+        if moves_nothing(call):
+            return _NOTHING
+        if self._alike:
+            # Nothing is shared and all GPUs are alike: groups do not notice each other.
+            call, shared = first_group(call)
+            if shared not in self._shared:
+                self._shared[shared] = self._costed(call)
+            return self._shared[shared]
+        return self._costed(call)
+
+    def _costed(self, call: Call) -> _CallTime:
+        """Every algorithm that may serve a call, costed."""
+        found = recipes(self.collective, call.collective, len(call.groups[0]), self.photonic)
+        return _CallTime(found, tuple(self._lines(call, recipe) for recipe in found))
+
+    def _lines(self, call: Call, recipe: Recipe) -> tuple[AffineTime, ...]:
+        group = self._built(call, recipe)
+        parts = [(group.schedule, gpus) for gpus in call.groups]
+        schedule = combined(parts, self.fabric.ranks, str(recipe), conditions=False)
+        plan = self._plan(schedule)
+
+        def tangent(nbytes: float) -> AffineTime:
+            found = self._cost(schedule, nbytes / group.elements, plan)
+            latency = sum(r.latency + r.reconfiguration for r in found.rounds)
+            rate = sum(r.transfer for r in found.rounds) / nbytes
+            line = AffineTime(latency, rate)
+            # What takes longer than all rounds is the issuing of operations, whatever their size.
+            return AffineTime(found.seconds, 0.0) if found.seconds > line(nbytes) * (1 + 1e-9) else line
+
+        return tangents(tangent, everywhere=not (isinstance(self.fabric, Fabric) and _bends(self.fabric)))
+
+    def _built(self, call: Call, recipe: Recipe, conditions: bool = False) -> Built:
+        """The schedule of one group, on demand with what it must hold before and after."""
+        if call.collective == "messages":
+            lasers = self.fabric.ports if isinstance(self.fabric, PhotonicFabric) else None
+            make = complete_messages if conditions else built_messages
+            return make(call.groups[0], call.messages, lasers)
+        return (complete if conditions else built)(recipe, call.collective, len(call.groups[0]))
+
+    def _plan(self, schedule: Schedule) -> CircuitPlan | None:
+        if isinstance(self.fabric, PhotonicFabric):
+            return plan_circuits(schedule, self.fabric, **self.planning)
+        return None
+
+    def _cost(self, schedule: Schedule, element_bytes: float, plan: CircuitPlan | None = None) -> Cost:
+        """The fabric's cost model; of circuits after the checker has seen them."""
+        if not self.photonic:
+            return cost(schedule, self.fabric, element_bytes, "alpha-beta")
+        plan = plan or self._plan(schedule)
+        return cost(schedule, self.fabric, element_bytes, plan=plan, incremental=self.incremental)
+
+    def _moving(self, calls: Sequence[Call]) -> list[Call]:
+        """Those in which something goes from one GPU to another."""
+        return [call for call in calls if self._time(call) is not _NOTHING]
+
+    def _together(self, calls: Sequence[Call]) -> tuple[float, bool]:
+        """s of calls that move something, and whether they are faster together than one after the other."""
+        times = [self._time(call) for call in calls]
+        best = [time.best(call.bytes) for call, time in zip(calls, times, strict=True)]
+        alone = [t.of(b, c.bytes) for c, t, b in zip(calls, times, best, strict=True)]
+        if len(calls) < 2:
+            return sum(alone), True
+        chosen = [t.recipes[b] for t, b in zip(times, best, strict=True)]
+        keys = [(self._patterns.of(call), number) for call, number in zip(calls, best, strict=True)]
+        order = sorted(range(len(calls)), key=keys.__getitem__)
+        calls, chosen = [calls[i] for i in order], [chosen[i] for i in order]
+        key = tuple(keys[i] for i in order)
+        if not self.photonic:
+            return self._electrical(calls, chosen, key, max(alone)), True
+        if key not in self._batches:
+            self._batches[key] = self._circuit_times(calls, chosen)
+        batch = self._batches[key]
+        assert isinstance(batch, BatchTime)
+        seconds, in_turn = batch([call.bytes for call in calls]), sum(alone)
+        return min(seconds, in_turn), seconds <= in_turn
+
+    def _electrical(self, calls: list[Call], chosen: list[Recipe], key: tuple, slowest: float) -> float:
+        """s of calls that share links; on an ideal switch nothing is shared."""
+        if self._alike:
+            check_disjoint(calls)
+            return slowest
+        key = (*key, *(call.bytes for call in calls))
+        if key not in self._batches:
+            schedule, element_bytes = self._placed(calls, chosen, None, False)
+            self._batches[key] = self._cost(schedule, element_bytes).seconds
+        seconds = self._batches[key]
+        assert isinstance(seconds, float)
+        return seconds
+
+    def _circuit_times(self, calls: list[Call], chosen: list[Recipe]) -> BatchTime:
+        """Time of several calls whose circuits are up at once."""
+        check_disjoint(calls)
+        groups = [self._built(call, recipe) for call, recipe in zip(calls, chosen, strict=True)]
+        parts = [(b.schedule, gpus) for b, c in zip(groups, calls, strict=True) for gpus in c.groups]
+        schedule = combined(parts, self.fabric.ranks, "batch", conditions=False)
+        elements = [group.elements for group in groups]
+        return batch_time(schedule, self._cost(schedule, LARGE), [call.gpus for call in calls], elements)
+
+    def _schedule(self, calls: Sequence[Call], conditions: bool) -> tuple[Schedule, float]:
+        """The calls as one schedule, and bytes an element."""
+        moving = self._moving(calls)
+        if not moving:
+            return combined([], self.fabric.ranks, "nothing"), 1.0
+        check_disjoint(moving)
+        at_once = self._together(moving)[1]
+        times = [self._time(call) for call in moving]
+        chosen = [t.recipes[t.best(call.bytes)] for call, t in zip(moving, times, strict=True)]
+        starts = None
+        if not at_once:
+            rounds = [
+                self._built(c, r).schedule.communication_rounds for c, r in zip(moving, chosen, strict=True)
+            ]
+            starts = [sum(rounds[:number]) for number in range(len(moving))]
+        return self._placed(moving, chosen, starts, conditions)
+
+    def _placed(
+        self, calls: list[Call], chosen: list[Recipe], starts: list[int] | None, conditions: bool
+    ) -> tuple[Schedule, float]:
+        """Calls by given algorithms as one schedule, and bytes an element; each from its round on."""
+        groups = [self._built(call, recipe, conditions) for call, recipe in zip(calls, chosen, strict=True)]
+        element_bytes = [call.bytes / b.elements for call, b in zip(calls, groups, strict=True)]
+        unit, factors = common_unit(element_bytes, [b.schedule for b in groups])
+        parts: list[Part] = []
+        first: list[int] = []
+        for number, (call, group, factor) in enumerate(zip(calls, groups, factors, strict=True)):
+            schedule = group.schedule
+            if factor > 1:
+                schedule = replace(schedule, sizes=tuple(sizes * factor for sizes in schedule.sizes))
+            parts += [(schedule, gpus) for gpus in call.groups]
+            first += [starts[number] if starts else 0] * len(call.groups)
+        name = "; ".join(
+            f"{call.collective} by {recipe}, {len(call.groups)} x {len(call.groups[0])} GPUs"
+            for call, recipe in zip(calls, chosen, strict=True)
+        )
+        return combined(parts, self.fabric.ranks, name, starts=first, conditions=conditions), unit
+
+
+def communication(
+    fabric: AnyFabric, collective: str, *, incremental: bool = False, **planning: Any
+) -> Communication | FreeCommunication:
+    """Calls on a fabric by a collective of `algorithms.CHOICES`; see `Communication`."""
+    if parse_collective(collective) == "zero":
+        return FreeCommunication()
+    return Communication(fabric, collective, incremental=incremental, **planning)
+
+
+def _bends(fabric: Fabric) -> bool:
+    """Whether time may be other than a line of the bytes: a busiest GPU that changes, hosts that issue."""
+    overheads = fabric.round_overhead or fabric.peer_overhead or fabric.reduce_overhead
+    return fabric.reduce_bandwidth is not None or bool(overheads)

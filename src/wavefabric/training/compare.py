@@ -1,0 +1,181 @@
+"""One model on several fabrics, with several collectives and numbers of GPUs, each beside ring and zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from wavefabric.errors import InputError
+from wavefabric.fabric import AnyFabric
+from wavefabric.system.progress import Progress
+from wavefabric.training.communication.algorithms import parse_collective
+from wavefabric.training.communication.times import Communication
+from wavefabric.training.fabrics import check_size, fabric_for, gpu_bandwidth, ideal_switch
+from wavefabric.training.iteration.engine import CallTimes, FreeCommunication
+from wavefabric.training.iteration.simulate import Iteration, simulate, simulate_tasks
+from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.tasks import Workload
+
+#: What so many GPUs do, on whose fabric calls take so long: a workload, or tasks from elsewhere.
+MakeWork = Callable[[int, CallTimes], Workload | TaskGraph]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One simulation, and the same work with rings on an ideal switch.
+
+    Attributes
+    ----------
+    gpus : int
+        That work.
+    label : str
+        The fabric as it was asked for, the same for all numbers of GPUs.
+    fabric : Fabric or PhotonicFabric
+    collective : str
+        As it was asked for.
+    iteration, ring : Iteration
+        On the fabric; and with rings on a switch that never blocks, of the same bandwidth a GPU and the same
+        latency (`fabrics.ideal_switch`).
+    """
+
+    gpus: int
+    label: str
+    fabric: AnyFabric = field(repr=False)
+    collective: str
+    iteration: Iteration
+    ring: Iteration = field(repr=False)
+
+    @property
+    def ratio_to_ring(self) -> float:
+        """Throughput over that with rings on an ideal switch."""
+        return self.ring.seconds / self.iteration.seconds if self.iteration.seconds else 1.0
+
+    @property
+    def ratio_to_free(self) -> float:
+        """Throughput over that with free communication."""
+        return self.iteration.free_seconds / self.iteration.seconds if self.iteration.seconds else 1.0
+
+    @property
+    def hidden_seconds(self) -> float:
+        """Communication behind computation: s in which the fabric is busy, without what is exposed."""
+        return max(0.0, self.iteration.timeline.fabric_busy - self.iteration.exposed_seconds)
+
+
+def compare(
+    make: MakeWork,
+    gpus: Sequence[int],
+    fabrics: Sequence[str | AnyFabric],
+    collectives: Sequence[str],
+    *,
+    policy: str = "batched",
+    merge: bool = True,
+    progress: Progress | None = None,
+) -> list[Case]:
+    """Simulate every combination: by numbers of GPUs, then fabrics, then collectives, in the order given.
+
+    Parameters
+    ----------
+    make : callable
+        ``make(gpus, call_times)``: what so many GPUs do, such as
+        ``lambda gpus, _: Workload(model, uniform(model, gpus), device, precision)``.
+    gpus : sequence of int
+    fabrics : sequence of str, Fabric or PhotonicFabric
+        Text as of `fabrics.fabric_for`: ``"switch"`` has as many GPUs as work. Others need as many at least.
+    collectives : sequence of str
+        Of `communication.algorithms.CHOICES`, ``"zero"`` among them.
+    policy, merge
+        Of `simulate`.
+    progress : Progress, optional
+        Counts the simulations.
+
+    Raises
+    ------
+    InputError
+        For what is unknown, given twice or does not fit; all lists are checked before the first simulation.
+
+    Examples
+    --------
+    >>> from wavefabric.training.compare import compare
+    >>> from wavefabric.training.gpu.device_model import DEVICES
+    >>> from wavefabric.training.models import load_model
+    >>> from wavefabric.training.gpu.precision import PRECISIONS
+    >>> from wavefabric.training.strategies.strategy import uniform
+    >>> from wavefabric.training.iteration.tasks import Workload
+    >>> bert = load_model("bert-large")
+    >>> def make(gpus, call_times):
+    ...     return Workload(bert, uniform(bert, gpus), DEVICES["h200"], PRECISIONS["tf32"])
+    >>> for case in compare(make, [4], ["switch", "lightpath"], ["ring", "zero"]):
+    ...     print(case.label, case.collective, case.fabric.name)
+    switch ring switch:4
+    switch zero switch:4
+    lightpath ring lightpath:2x2
+    lightpath zero lightpath:2x2
+    """
+    progress = progress or Progress()
+    check_lists(gpus, fabrics, collectives)
+    built = {(count, place): _fabric(each, count) for count in gpus for place, each in enumerate(fabrics)}
+    rings: dict[tuple[int, float, float], CallTimes] = {}
+    cases: list[Case] = []
+    progress.start(len(built) * len(collectives), "simulations")
+    try:
+        for (count, place), fabric in built.items():
+            switch = count, gpu_bandwidth(fabric), fabric.alpha
+            ring = rings.setdefault(switch, Communication(ideal_switch(*switch), "ring"))
+            references: list[tuple[Workload | TaskGraph, Iteration]] = []
+            for collective in collectives:
+                times = call_times(fabric, collective)
+                work = make(count, times)
+                iteration = _simulate(work, times, policy, merge)
+                # Unless the strategy was searched for, the work is the same for all.
+                reference = next((found for other, found in references if _same(work, other)), None)
+                if reference is None:
+                    reference = _simulate(work, ring, policy, True)
+                    references.append((work, reference))
+                label = label_of(fabrics[place])
+                cases.append(Case(count, label, fabric, collective, iteration, reference))
+                progress.update(len(cases))
+    finally:
+        progress.finish()
+    return cases
+
+
+def call_times(fabric: AnyFabric, collective: str) -> CallTimes:
+    """How long calls take on a fabric with a collective, ``"zero"`` among those allowed."""
+    if parse_collective(collective) == "zero":
+        return FreeCommunication()
+    return Communication(fabric, collective)
+
+
+def check_lists(gpus: Sequence[int], fabrics: Sequence[str | AnyFabric], collectives: Sequence[str]) -> None:
+    """Refuse lists that are empty or have something twice, and what is unknown or too small."""
+    labels = [label_of(each) for each in fabrics]
+    for key, given in (("gpus", gpus), ("fabric", labels), ("collective", collectives)):
+        if not given:
+            raise InputError(f"{key}: none given; allowed: at least one")
+        for place, each in enumerate(given):
+            if each in given[:place]:
+                raise InputError(f"{key}: {each} given twice; allowed: each once")
+    for count in gpus:
+        if count < 1:
+            raise InputError(f"gpus: {count} given; allowed: whole numbers from 1")
+    for collective in collectives:
+        parse_collective(collective)
+
+
+def label_of(fabric: str | AnyFabric) -> str:
+    """What a fabric is called in a comparison."""
+    return fabric if isinstance(fabric, str) else fabric.name
+
+
+def _fabric(fabric: str | AnyFabric, gpus: int) -> AnyFabric:
+    return fabric_for(fabric, gpus) if isinstance(fabric, str) else check_size(fabric, gpus)
+
+
+def _simulate(work: Workload | TaskGraph, times: CallTimes, policy: str, merge: bool) -> Iteration:
+    if isinstance(work, TaskGraph):
+        return simulate_tasks(work, times, policy)
+    return simulate(work, times, policy, merge)
+
+
+def _same(work: Workload | TaskGraph, other: Workload | TaskGraph) -> bool:
+    return work is other or (isinstance(work, Workload) and work == other)

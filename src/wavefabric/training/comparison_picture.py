@@ -1,0 +1,140 @@
+"""Picture of a comparison: throughput over GPUs for each fabric and collective, and its ratio to ring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wavefabric.fabric.draw.pictures import save_figure
+from wavefabric.results.plots import COLOURS, GREY, INK, MARKERS, STYLE
+from wavefabric.training.compare import Case
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Of lines of the first fabric, the second, …
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.2, 1.4)), (0, (6, 1.6, 1.2, 1.6)))
+
+
+def draw_comparison(path: str | Path, cases: Sequence[Case], title: str) -> Path:
+    """Throughput over the number of GPUs, above its ratio to rings on an ideal switch.
+
+    A line for each fabric and collective, a colour for each collective, dashes for each fabric; grey: the
+    first fabric's work with free communication. Of one number of GPUs bars. Written whole or not at all;
+    replaces a file that is there.
+
+    Raises
+    ------
+    InputError
+        If it cannot be written.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    series: dict[tuple[str, str], list[Case]] = {}
+    for case in cases:
+        series.setdefault((case.label, case.collective), []).append(case)
+    with mpl.rc_context({**STYLE, "axes.grid.axis": "both", "axes.titlepad": 10, "text.parse_math": False}):
+        if len({case.gpus for case in cases}) == 1:
+            figure = Figure(figsize=(8.8, 1.5 + 0.36 * len(cases)), layout="constrained")
+            _bars(figure.subplots(), cases, title)
+            return save_figure(Path(path), figure)
+        figure = Figure(figsize=(8.8, 6.6), layout="constrained")
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+        _free(above, below, cases)
+        _lines(above, below, series)
+        _dress(above, below, cases, title)
+        return save_figure(Path(path), figure)
+
+
+def _bars(axes: Axes, cases: Sequence[Case], title: str) -> None:
+    """Throughput of each fabric and collective, with its ratio to rings behind the bar."""
+    collectives = list(dict.fromkeys(case.collective for case in cases if case.collective != "zero"))
+    rates = [case.iteration.samples_per_second for case in cases]
+    several = len({case.label for case in cases}) > 1
+    names = [f"{case.collective}, {case.label}" if several else case.collective for case in cases]
+    colours = [
+        GREY if case.collective == "zero" else COLOURS[collectives.index(case.collective) % len(COLOURS)]
+        for case in cases
+    ]
+    axes.barh(range(len(cases)), rates, color=colours, height=0.66)
+    for place, (case, rate) in enumerate(zip(cases, rates, strict=True)):
+        words = f" {_rate(float(f'{rate:.3g}'))}, {case.ratio_to_ring:.2f} x ring"
+        axes.text(rate, place, words, va="center", fontsize=9)
+    axes.set_yticks(range(len(cases)), names)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.22 * max(rates))
+    axes.xaxis.set_major_formatter(lambda value, _: _rate(value))
+    axes.grid(False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(_unit(cases))
+    axes.set_title(f"{title}; {cases[0].gpus} GPUs" + ("" if several else f" of {cases[0].label}"))
+
+
+def _free(above: Axes, below: Axes, cases: Sequence[Case]) -> None:
+    """Free communication, in grey."""
+    first = {case.gpus: case for case in reversed(cases) if case.label == cases[0].label}
+    counts = sorted(first)
+    look: Any = {"color": GREY, "linewidth": 1.1, "linestyle": ":", "zorder": 1.5}
+    iterations = {count: first[count].iteration for count in counts}
+    rates = [i.samples_per_second * i.seconds / i.free_seconds for i in iterations.values()]
+    above.plot(counts, rates, label="free communication", **look)
+    below.plot(counts, [first[n].ring.seconds / iterations[n].free_seconds for n in counts], **look)
+
+
+def _lines(above: Axes, below: Axes, series: dict[tuple[str, str], list[Case]]) -> None:
+    labels = list(dict.fromkeys(label for label, _ in series))
+    collectives = list(dict.fromkeys(name for _, name in series if name != "zero"))
+    for (label, collective), found in series.items():
+        if collective == "zero":
+            continue  # that is the grey line
+        number, place = collectives.index(collective), labels.index(label)
+        look: Any = {
+            "color": COLOURS[number % len(COLOURS)],
+            "marker": MARKERS[place % len(MARKERS)],
+            "linestyle": _DASHES[place % len(_DASHES)],
+            "linewidth": 1.6,
+            "markersize": 5.5,
+            "markeredgecolor": "white",
+            "markeredgewidth": 0.7,
+        }
+        points = sorted(found, key=lambda case: case.gpus)
+        counts = [case.gpus for case in points]
+        words = collective if len(labels) == 1 else f"{collective}, {label}"
+        above.plot(counts, [case.iteration.samples_per_second for case in points], label=words, **look)
+        below.plot(counts, [case.ratio_to_ring for case in points], **look)
+
+
+def _dress(above: Axes, below: Axes, cases: Sequence[Case], title: str) -> None:
+    """Scales, ticks, titles and the legend."""
+    from matplotlib.ticker import FuncFormatter
+
+    counts = sorted({case.gpus for case in cases})
+    for axes in (above, below):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(counts, [str(count) for count in counts])
+        axes.minorticks_off()
+    above.set_yscale("log")
+    above.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _rate(value)))
+    above.tick_params(labelbottom=False)
+    labels = list(dict.fromkeys(case.label for case in cases))
+    above.set_title(title if len(labels) > 1 else f"{title}; {labels[0]}")
+    above.set_ylabel(_unit(cases))
+    above.legend(loc="upper left", ncols=1 + (len(above.get_lines()) > 9))
+    below.axhline(1.0, color=INK, linewidth=0.8, zorder=1)
+    below.set_ylim(bottom=0)
+    below.set(xlabel="GPUs", ylabel="ratio to rings on an ideal switch")
+    above.figure.align_ylabels([above, below])  # type: ignore[union-attr]
+
+
+def _unit(cases: Sequence[Case]) -> str:
+    return "samples/s" if cases[0].iteration.workload else "iterations/s"
+
+
+def _rate(value: float) -> str:
+    """A rate as a label: 100, 1 k, 10 k."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:g} {unit}"
+    return f"{value:g}"

@@ -1,0 +1,73 @@
+"""Fabrics of as many GPUs as a training run has, and the ideal switch that they are compared with."""
+
+from __future__ import annotations
+
+import math
+
+from wavefabric.errors import InputError
+from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric, load
+from wavefabric.fabric.bounds.cuts import port_rates
+from wavefabric.fabric.electrical import families
+
+
+def fabric_for(text: str, gpus: int) -> AnyFabric:
+    """A fabric of at least so many GPUs.
+
+    Parameters
+    ----------
+    text : str
+        As of `wavefabric.fabric.load`. Families without numbers are as large as is asked for: ``"switch"``,
+        ``"ring"``, ``"hypercube"``, and ``"mesh"``, ``"torus"``, ``"lightpath"`` of rows and columns that
+        differ as little as they can (32 GPUs: 4 x 8).
+    gpus : int
+
+    Raises
+    ------
+    InputError
+        For an unknown fabric, one that has fewer GPUs, and a hypercube of no power of two.
+
+    Examples
+    --------
+    >>> from wavefabric.training.fabrics import fabric_for
+    >>> fabric_for("lightpath", 32).name, fabric_for("switch", 6).name
+    ('lightpath:4x8', 'switch:6')
+    """
+    fabric = load(f"{text}:{_size(text, gpus)}" if text in families.FAMILIES else text)
+    return check_size(fabric, gpus)
+
+
+def check_size(fabric: AnyFabric, gpus: int) -> AnyFabric:
+    """The fabric, if it has at least so many GPUs; else `InputError`."""
+    if fabric.ranks < gpus:
+        raise InputError(f"gpus: {gpus} given; allowed: up to {fabric.ranks}, the GPUs of {fabric.name}")
+    return fabric
+
+
+def _size(family: str, gpus: int) -> str:
+    wanted = families.FAMILIES[family]
+    if wanted == "dimensions":
+        if gpus & (gpus - 1):
+            raise InputError(f"gpus: {gpus} given; allowed: powers of two, on a {family}")
+        return str(gpus.bit_length() - 1)
+    if wanted == "ranks":
+        return str(gpus)
+    rows = max(n for n in range(1, math.isqrt(gpus) + 1) if gpus % n == 0)
+    return f"{rows}x{gpus // rows}"
+
+
+def gpu_bandwidth(fabric: AnyFabric) -> float:
+    """B/s that a GPU of the fabric can send in all; the mean, where they differ."""
+    if isinstance(fabric, PhotonicFabric):
+        return fabric.bandwidth
+    return float(port_rates(fabric)[0].mean())
+
+
+def ideal_switch(gpus: int, bandwidth: float, alpha: float) -> Fabric:
+    """A switch that never blocks, with one link each way to each GPU, of so many B/s; ``alpha`` in s."""
+    return Fabric(
+        name=f"ideal switch:{gpus}",
+        gpus=tuple(f"GPU{r}" for r in range(gpus)),
+        switches=("switch",),
+        links=families.make_links("switch", (gpus,), bandwidth, 0.0, "network"),
+        alpha=alpha,
+    )

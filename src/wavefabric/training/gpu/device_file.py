@@ -1,0 +1,164 @@
+"""Device models by name, and as TOML files that people can read and write."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, StrictStr, ValidationError
+
+from wavefabric.errors import InputError, show
+from wavefabric.fabric.io.tables import Bandwidth, FabricFileTable, Name, Seconds, converted
+from wavefabric.fabric.io.writing import entries
+from wavefabric.files.faults import one_line
+from wavefabric.files.input import parse_toml, read_text
+from wavefabric.files.output import write_text
+from wavefabric.training.gpu.device_model import DEVICES, EFFICIENCY, DeviceModel, MeasuredTime
+
+#: Most rows of a table of measured times: a bound on absurd input.
+MOST_ROWS = 10**5
+
+_RATE = BeforeValidator(partial(converted, unit="FLOP/s", least=1.0, most=1e24))
+_SIZE = BeforeValidator(partial(converted, unit="B", least=1.0, most=1e18))
+Rate = Annotated[float, "FLOP/s", _RATE]
+Size = Annotated[float, "B", _SIZE]
+Amount = Annotated[float, "", Field(strict=True, ge=0, lt=1e30)]
+Share = Annotated[float, Field(strict=True, gt=0, le=1)]
+Shares = tuple[Share, Share]
+
+
+class PeakTable(FabricFileTable):
+    """FLOP/s of each arithmetic."""
+
+    fp32: Rate
+    tf32: Rate
+    bf16: Rate
+
+
+class MeasuredTable(FabricFileTable):
+    """One measured time."""
+
+    operator: Name
+    arithmetic: Name
+    flops: Amount
+    bytes: Amount
+    time: Seconds
+
+
+class EfficiencyTable(FabricFileTable):
+    """Shares of peak and bandwidth of each operator; those left out are the presets' own."""
+
+    matmul: Shares | None = None
+    convolution: Shares | None = None
+    attention: Shares | None = None
+    embedding: Shares | None = None
+    normalisation: Shares | None = None
+    elementwise: Shares | None = None
+    pooling: Shares | None = None
+    softmax: Shares | None = None
+
+
+class DeviceTable(FabricFileTable):
+    """A device; see `wavefabric.training.gpu.device_model.DeviceModel`."""
+
+    name: Name
+    source: StrictStr = ""
+    memory: Size
+    bandwidth: Bandwidth
+    launch: Seconds
+    half_flops: Amount = 0.0
+    peak: PeakTable
+    efficiency: EfficiencyTable = Field(default_factory=EfficiencyTable)
+    measured: Annotated[list[MeasuredTable], Field(max_length=MOST_ROWS)] = Field(default_factory=list)
+
+
+def load_device(text: str | Path) -> DeviceModel:
+    """A device by its name, or from a TOML file.
+
+    Parameters
+    ----------
+    text : str or Path
+        Of `wavefabric.training.gpu.device_model.DEVICES`, or the path of a TOML file, in which quantities are
+        text with a unit::
+
+            name = "mine"
+            memory = "80 GB"
+            bandwidth = "2039 GB/s"
+            launch = "5 us"
+            half_flops = 1.7e9               # optional
+            source = "where that is from"    # optional
+            [peak]
+            fp32 = "19.5 TFLOP/s"
+            tf32 = "156 TFLOP/s"
+            bf16 = "312 TFLOP/s"
+            [efficiency]                     # optional, each: shares of peak and of bandwidth
+            matmul = [0.75, 0.8]
+            [[measured]]                     # optional, as many as there are
+            operator = "matmul"
+            arithmetic = "bf16"
+            flops = 8.6e9
+            bytes = 1.3e7
+            time = "52 us"
+
+    Raises
+    ------
+    InputError
+        In one line: the key, what was given, what is allowed.
+
+    Examples
+    --------
+    >>> load_device("a100").peak["bf16"]
+    312000000000000.0
+    """
+    name = str(text)
+    if not isinstance(text, Path) and name in DEVICES:
+        return DEVICES[name]
+    path = Path(text)
+    if not (isinstance(text, Path) or name.endswith(".toml") or os.sep in name or (name and path.exists())):
+        raise InputError(f"device: {show(name)} given; allowed: a TOML file, {', '.join(DEVICES)}")
+    content = read_text(path, "device")
+    try:
+        return device_from_toml(content)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def device_from_toml(text: str) -> DeviceModel:
+    """The device that TOML text describes, as `load_device` reads it."""
+    try:
+        table = DeviceTable.model_validate(parse_toml(text, "device"))
+    except ValidationError as error:
+        raise InputError(one_line(error, DeviceTable)) from None
+    values = table.model_dump(exclude={"efficiency", "measured"})
+    rows = (MeasuredTime(r.operator, r.arithmetic, r.flops, r.bytes, r.time) for r in table.measured)
+    efficiency = EFFICIENCY | table.efficiency.model_dump(exclude_none=True)
+    return DeviceModel(**values, efficiency=efficiency, measured=tuple(rows))
+
+
+def device_to_toml(device: DeviceModel) -> str:
+    """A device as TOML text, from which `device_from_toml` makes an equal one."""
+    keys = ("name", "source", "memory", "bandwidth", "launch", "half_flops")
+    lines = entries(DeviceTable, {key: getattr(device, key) for key in keys})
+    lines += ["", "[peak]", *entries(PeakTable, dict(device.peak)), "", "[efficiency]"]
+    lines += [f"{name} = [{float(a)!r}, {float(b)!r}]" for name, (a, b) in device.efficiency.items()]
+    for row in device.measured:
+        values = vars(row) | {"time": row.seconds}
+        lines += [
+            "",
+            "[[measured]]",
+            *entries(MeasuredTable, {k: values[k] for k in MeasuredTable.model_fields}),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def save_device(path: str | Path, device: DeviceModel, force: bool = False) -> Path:
+    """Write a device to a TOML file, whole or not at all; `force` replaces a file that is there.
+
+    Raises
+    ------
+    InputError
+        If it exists (without `force`), is a folder, or cannot be written.
+    """
+    return write_text(path, device_to_toml(device), "device", force)

@@ -1,0 +1,216 @@
+"""How long the operators of a model take on this machine's GPU or CPU, as a device model.
+
+Matrix products are those of the layers (cuBLAS, or NumPy), convolutions the products that they amount to,
+attention one such product and a copy of its bytes, embeddings gathers of rows; all other operators copy as
+many bytes as they read and write.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from math import ceil, prod
+from typing import NamedTuple
+
+import numpy as np
+
+from wavefabric.device import Device
+from wavefabric.errors import InputError
+from wavefabric.execution.measure import milliseconds
+from wavefabric.quantities import choice, whole
+from wavefabric.training.gpu.device_model import ARITHMETIC, MATRIX_OPERATORS, DeviceModel, MeasuredTime
+from wavefabric.training.gpu.precision import PRECISIONS
+from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
+from wavefabric.training.models.graph import OPERATORS, Layer, ModelGraph
+
+#: s that one sample lasts, so that a GPU warms up as in training, and calls in it at most.
+_SAMPLE, _MOST_CALLS = 2e-2, 1000
+#: Side of the matrices, and bytes of the copy, by which peak and bandwidth are measured; of a CPU and a GPU.
+_SIDE = {"cpu": 512, "cuda": 4096}
+_COPY = {"cpu": 1 << 26, "cuda": 1 << 30}
+
+
+class _Case(NamedTuple):
+    """What is timed: a layer's pass, or an update (no layer)."""
+
+    work: Work
+    layer: Layer | None
+    backward: bool = False
+
+
+def measure(
+    model: ModelGraph,
+    samples: int,
+    arithmetic: str,
+    device: Device,
+    *,
+    repeats: int = 5,
+    name: str = "measured",
+    say: Callable[[str], None] = lambda line: None,
+) -> DeviceModel:
+    """Time each distinct operator of a model's iteration without tensor parallelism.
+
+    Each time is the median of samples of many calls one after another, after a first; operands that fit into
+    a cache stay there. A CPU does all arithmetic in fp32.
+
+    Parameters
+    ----------
+    model : ModelGraph
+        Outputs of convolutions are (channels, height, width), of other layers features last.
+    samples : int
+        Of a microbatch on one GPU.
+    arithmetic : str
+        Of `wavefabric.training.gpu.device_model.ARITHMETIC`, and the precision of that name.
+    device : Device
+        Of `wavefabric.device.get_device`.
+    repeats : int
+        Samples of each time.
+    name : str
+        Of the device model.
+    say : callable
+        Is told what is timed.
+
+    Returns
+    -------
+    DeviceModel
+        With peaks by large square products, bandwidth by a large copy, launch by a small one, and a row for
+        each distinct operator, FLOPs and bytes.
+
+    Raises
+    ------
+    InputError
+        For no samples or repeats, an unknown arithmetic, or operators that do not fit into the memory.
+    """
+    whole("samples", samples, 1)
+    whole("repeats", repeats, 1)
+    choice("arithmetic", arithmetic, ARITHMETIC)
+    cases = _cases(model, samples, arithmetic)
+    bench = _Bench(device, repeats)
+    for case in cases.values():
+        _check_fits(device, case, samples, arithmetic)
+    say("peak and bandwidth")
+    kind = "cpu" if device.name == "cpu" else "cuda"
+    side, copied = _SIDE[kind], _COPY[kind]
+    peak = {key: 2 * side**3 / bench.product(side, side, side, key) for key in ARITHMETIC}
+    launch = bench.copy(4096)
+    rows = []
+    for number, ((operator, run, flops, nbytes), case) in enumerate(cases.items()):
+        say(f"{number + 1} of {len(cases)}: {case.layer.name if case.layer else 'update'}")
+        rows.append(MeasuredTime(operator, run, flops, nbytes, bench.seconds(case, samples, arithmetic)))
+    return DeviceModel(
+        name=name,
+        peak=peak,
+        bandwidth=copied / bench.copy(copied),
+        memory=float(device.memory()[1]),
+        launch=launch,
+        efficiency=dict.fromkeys(OPERATORS, (1.0, 1.0)),
+        measured=tuple(rows),
+        source=f"{model.name}, {samples} samples, {arithmetic}, measured on {device.name}",
+    )
+
+
+def product_shape(layer: Layer, samples: int) -> tuple[int, int, int]:
+    """m, n, k of the product (m, k) (k, n) that a matrix operator's forward pass amounts to.
+
+    n are the features of a position (the channels of a convolution), m positions of all samples; k follows
+    from the FLOPs. The heads of an attention are taken as one product.
+    """
+    features = layer.output[0] if layer.operator == "convolution" else layer.output[-1]
+    positions = samples * prod(layer.output) // features
+    return positions, features, max(1, round(layer.flops * samples / (2 * positions * features)))
+
+
+def _cases(model: ModelGraph, samples: int, arithmetic: str) -> dict[tuple, _Case]:
+    """Distinct operators with work to do, by operator, arithmetic, FLOPs and bytes."""
+    cases: dict[tuple, _Case] = {}
+    for case in _all_cases(model, samples, arithmetic):
+        operator, flops, nbytes = case.work
+        run = arithmetic if operator in MATRIX_OPERATORS else "fp32"
+        if flops or nbytes:
+            cases.setdefault((operator, run, flops, nbytes), case)
+    return cases
+
+
+def _all_cases(model: ModelGraph, samples: int, arithmetic: str) -> Iterator[_Case]:
+    precision = PRECISIONS[arithmetic]
+    for layer in model.layers:
+        yield _Case(forward_work(layer, samples, 1, precision), layer)
+        yield _Case(backward_work(layer, samples, 1, precision), layer, True)
+        yield _Case(update_work(layer.parameters, model.optimizer, precision), None)
+
+
+def _check_fits(device: Device, case: _Case, samples: int, arithmetic: str) -> None:
+    """Refuse what would not leave a tenth of the free memory."""
+    needed, layer = case.work.nbytes, case.layer
+    if layer is not None and layer.operator in MATRIX_OPERATORS and layer.flops:
+        m, n, k = product_shape(layer, samples)
+        needed = (m * n + n * k + m * k) * PRECISIONS[arithmetic].activation
+    elif layer is not None and layer.operator == "embedding":
+        needed += 4 * layer.parameters
+    free = device.memory()[0]
+    if needed > 0.9 * free:
+        raise InputError(
+            f"samples: {samples} given, {layer.name if layer else 'the update'} needs {needed / 1e9:.3g} GB; "
+            f"allowed: what fits in {0.9 * free / 1e9:.3g} GB, free on {device.name}"
+        )
+
+
+class _Bench:
+    """Operators as calls on a device, timed."""
+
+    def __init__(self, device: Device, repeats: int):
+        self._device, self._repeats = device, repeats
+        self._products = device.kernels("wavefabric.device.products")
+
+    def seconds(self, case: _Case, samples: int, arithmetic: str) -> float:
+        """Time of a layer's pass, or of an update."""
+        layer = case.layer
+        if layer is None:
+            return self.copy(case.work.nbytes)
+        if layer.operator in MATRIX_OPERATORS and layer.flops:
+            copied = self.copy(case.work.nbytes) if layer.operator == "attention" else 0.0
+            return copied + self._products_of(layer, case.backward, samples, arithmetic)
+        if layer.operator == "embedding" and layer.parameters:
+            return self.gather(case.work.nbytes, layer)
+        return self.copy(case.work.nbytes)
+
+    def _products_of(self, layer: Layer, backward: bool, samples: int, arithmetic: str) -> float:
+        m, n, k = product_shape(layer, samples)
+        if not backward:
+            return self.product(m, n, k, arithmetic, transpose_b=True)
+        # The gradient of the weights takes as many FLOPs as the forward pass, that of the inputs the rest.
+        time = self.product(n, k, m, arithmetic, transpose_a=True) * min(1.0, layer.backward)
+        if layer.backward > 1:
+            time += self.product(m, k, n, arithmetic) * (layer.backward - 1)
+        return time
+
+    def product(
+        self, m: int, n: int, k: int, arithmetic: str, transpose_a: bool = False, transpose_b: bool = False
+    ) -> float:
+        """s of a product (m, k) (k, n)."""
+        products = self._products
+        a = products.random_matrix((k, m) if transpose_a else (m, k), arithmetic)
+        b = products.random_matrix((n, k) if transpose_b else (k, n), arithmetic)
+        out = self._device.empty((m, n), a.dtype)
+        return self._time(lambda: products.multiply(a, b, out, arithmetic, transpose_a, transpose_b))
+
+    def copy(self, nbytes: float) -> float:
+        """s of reading half of the bytes and writing as many."""
+        xp, count = self._device.xp, max(1, ceil(nbytes / 8))
+        source, target = (self._device.zeros((count,), np.float32) for _ in range(2))
+        return self._time(lambda: xp.add(source, np.float32(1), out=target))
+
+    def gather(self, nbytes: float, layer: Layer) -> float:
+        """s of reading rows of the layer's table, anywhere in it, half of the bytes, and writing as many."""
+        xp, width = self._device.xp, min(layer.output[-1], layer.parameters)
+        table = self._device.zeros((layer.parameters // width, width), np.float32)
+        count = max(1, ceil(nbytes / (8 * width)))
+        rows = self._device.asarray(np.random.default_rng(0).integers(0, table.shape[0], count))
+        target = self._device.empty((count, width), np.float32)
+        return self._time(lambda: xp.take(table, rows, axis=0, out=target))
+
+    def _time(self, work: Callable[[], object]) -> float:
+        """Median s of one call, of samples long enough that starting and ending do not count."""
+        once = min(milliseconds(self._device, work, 2)) * 1e-3
+        each = max(1, min(_MOST_CALLS, ceil(_SAMPLE / max(once, 1e-7))))
+        return statistics.median(milliseconds(self._device, work, self._repeats, each)) * 1e-3

@@ -1,0 +1,83 @@
+"""Communication of a training iteration: which GPUs exchange how many bytes, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+#: What a call may be. ``messages`` are arbitrary transfers, listed one by one.
+COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "messages")
+#: Why there is communication. Layers wait for all but the first.
+PURPOSES = ("gradients", "parameters", "layer-to-layer", "tensor", "experts")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One collective operation in each of several disjoint groups of GPUs that call it together.
+
+    Parameters
+    ----------
+    collective : str
+        Of `COLLECTIVES`.
+    groups : tuple of tuple of int
+        Numbers of GPUs, from 0; groups of one size, except of ``messages``, where there is one group.
+    bytes : float
+        B. ``all-reduce``, ``reduce-scatter``, ``all-gather``: the whole array of a group. ``all-to-all``:
+        what each GPU sends, its own part included. ``messages``: of a message whose size is 1.
+    purpose : str
+        Of `PURPOSES`.
+    messages : tuple of (int, int, float)
+        Source and destination, GPUs, and size; of ``messages`` alone.
+    """
+
+    collective: str
+    groups: tuple[tuple[int, ...], ...]
+    bytes: float
+    purpose: str
+    messages: tuple[tuple[int, int, float], ...] = ()
+
+    @cached_property
+    def gpus(self) -> frozenset[int]:
+        """All GPUs that take part."""
+        return frozenset(gpu for group in self.groups for gpu in group)
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a later layer waits for it; such calls go before gradients (LUMORPH, appendix C)."""
+        return self.purpose != "gradients"
+
+
+class CallTable:
+    """Makes calls, the same object for equal ones: a fabric recognises what it has costed by identity."""
+
+    def __init__(self):
+        self._calls: dict[tuple, Call] = {}
+        self._values: dict[tuple, tuple] = {}
+        self._known: dict[int, tuple[tuple, tuple]] = {}  # by identity: the tuple, and the one kept for it
+
+    def make(
+        self,
+        collective: str,
+        groups: tuple[tuple[int, ...], ...],
+        nbytes: float,
+        purpose: str,
+        messages: tuple[tuple[int, int, float], ...] = (),
+    ) -> Call:
+        """The call of these arguments, those of `Call`."""
+        groups, messages = self._kept(groups), self._kept(messages)
+        key = collective, id(groups), nbytes, purpose, id(messages)
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = Call(collective, groups, nbytes, purpose, messages)
+        return call
+
+    def same(self, call: Call) -> Call:
+        """The object for calls equal to this one."""
+        return self.make(call.collective, call.groups, call.bytes, call.purpose, call.messages)
+
+    def _kept(self, value: tuple) -> tuple:
+        """One tuple for all that are equal; only what was not seen before is hashed, for it may be long."""
+        known = self._known.get(id(value))
+        if known is None:
+            known = self._known[id(value)] = value, self._values.setdefault(value, value)
+        return known[1]

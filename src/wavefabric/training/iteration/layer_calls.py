@@ -1,0 +1,227 @@
+"""Calls that layers need to hand activations and gradients to one another, and to have their parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wavefabric.training.gpu.precision import Precision
+from wavefabric.training.gpu.work import parameters_held
+from wavefabric.training.iteration.calls import Call, CallTable
+from wavefabric.training.iteration.redistribution import BlockPlacement, placement, redistribution
+from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.strategies.strategy import Groups, Strategy
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What takes a layer's output to some that follow, and its gradient back: calls one after the other.
+
+    ``consumers`` are in one pipeline stage and take it alike. ``routed``: by the same experts, so that
+    samples stay where they have been sent.
+    """
+
+    consumers: tuple[int, ...]
+    routed: bool
+    forward: tuple[Call, ...]
+    backward: tuple[Call, ...]
+
+
+@dataclass(frozen=True)
+class LayerCalls:
+    """Calls of one layer.
+
+    Parameters
+    ----------
+    dispatch : Call or None
+        The all-to-all that takes samples to their experts; gradients return by the same.
+    dispatched : tuple of int
+        Layers whose outputs it takes.
+    total : Call or None
+        The all-reduce of partial sums after a layer that was split by rows.
+    transfers : tuple of Transfer
+    gather : Call or None
+        The all-gather of parameters that are sharded.
+    """
+
+    dispatch: Call | None
+    dispatched: tuple[int, ...]
+    total: Call | None
+    transfers: tuple[Transfer, ...]
+    gather: Call | None
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Gradients of layers that are reduced together by one call, if there is anybody to reduce them with.
+
+    ``parameters``: those that each GPU updates afterwards.
+    """
+
+    layers: tuple[int, ...]
+    call: Call | None
+    parameters: float
+
+
+class CallPlan:
+    """Calls of all layers of a model, as a strategy shares it; of each microbatch the same.
+
+    Attributes
+    ----------
+    layers : list of LayerCalls
+    buckets : list of list of Bucket
+        Of each pipeline stage, in the order of the backward pass.
+    """
+
+    def __init__(self, model: ModelGraph, strategy: Strategy, precision: Precision):
+        self._model, self._strategy, self._precision = model, strategy, precision
+        self._calls = CallTable()
+        self._samples = strategy.batch / strategy.microbatches
+        self.layers = [self._layer(number) for number in range(len(model.layers))]
+        self.buckets = [self._buckets(stage) for stage in range(strategy.stages)]
+
+    def _layer(self, number: int) -> LayerCalls:
+        dispatched = self._dispatched(number)
+        dispatch = None
+        if dispatched:
+            largest = max(self._activation_bytes(producer) for producer in dispatched)
+            dispatch = self._all_to_all(number, largest)
+        return LayerCalls(
+            dispatch, dispatched, self._total(number), self._transfers(number), self._gather(number)
+        )
+
+    # --- Activations ----------------------------------------------------------------------------------------
+
+    def _activation_bytes(self, number: int) -> float:
+        """B of a layer's output, of all samples of a microbatch."""
+        return self._samples * self._model.layers[number].features * self._precision.activation
+
+    def _first(self, number: int) -> int:
+        return self._strategy.first_gpu(self._strategy.stage[number])
+
+    def _routed(self, number: int) -> tuple | None:
+        """Equal for layers whose samples are with the same experts; None if they are where they belong."""
+        layout = self._strategy.layouts[number]
+        if layout.expert == 1 or not self._model.layers[number].experts:
+            return None
+        return layout, self._strategy.stage[number], self._model.layers[number].experts
+
+    def _dispatched(self, number: int) -> tuple[int, ...]:
+        routed = self._routed(number)
+        if routed is None:
+            return ()
+        producers = (self._model.index[name] for name in self._model.layers[number].inputs)
+        return tuple(p for p in dict.fromkeys(producers) if self._routed(p) != routed)
+
+    def _all_to_all(self, number: int, nbytes: float) -> Call:
+        """Samples to the experts of a layer, or back: a copy for each of the experts that a sample has."""
+        layer, layout = self._model.layers[number], self._strategy.layouts[number]
+        copies = max(1.0, layer.used * layer.experts)
+        groups = layout.expert_groups(self._first(number))
+        return self._calls.make("all-to-all", groups, copies * nbytes / layout.data, "experts")
+
+    def _total(self, number: int) -> Call | None:
+        layout = self._strategy.layouts[number]
+        if self._model.layers[number].split != "row" or layout.tensor == 1:
+            return None
+        groups = layout.tensor_groups(self._first(number))
+        return self._calls.make("all-reduce", groups, self._activation_bytes(number) / layout.data, "tensor")
+
+    def _made(self, number: int) -> BlockPlacement:
+        """Where a layer's output is."""
+        shared = self._model.layers[number].split in ("column", "local")
+        return placement(self._strategy.layouts[number], self._first(number), shared)
+
+    def _taken(self, number: int) -> BlockPlacement:
+        """Where a layer takes its inputs."""
+        shared = self._model.layers[number].split in ("row", "local")
+        return placement(self._strategy.layouts[number], self._first(number), shared)
+
+    def _transfers(self, number: int) -> tuple[Transfer, ...]:
+        own = self._routed(number)
+        takers: dict[tuple[BlockPlacement, bool], list[int]] = {}
+        for consumer in self._model.consumers[number]:
+            routed = own is not None and self._routed(consumer) == own
+            takers.setdefault((self._taken(consumer), routed), []).append(consumer)
+        return tuple(
+            self._transfer(number, tuple(dict.fromkeys(consumers)), target, routed)
+            for (target, routed), consumers in takers.items()
+        )
+
+    def _transfer(
+        self, number: int, consumers: tuple[int, ...], target: BlockPlacement, routed: bool
+    ) -> Transfer:
+        source, nbytes = self._made(number), self._activation_bytes(number)
+        there = self._moved(source, target, nbytes)
+        back = self._moved(target, source, nbytes)
+        combine = None
+        if self._routed(number) is not None and not routed:
+            combine = self._all_to_all(number, nbytes / source.parts)
+        total = None
+        if target.tensor > 1 and any(self._model.layers[c].split == "column" for c in consumers):
+            # Each GPU has the gradient that its columns give: the sum is needed.
+            total = self._calls.make("all-reduce", target.groups, nbytes / target.data, "tensor")
+            if there is not None and there.collective == "all-gather":
+                # Each needs the sum of its own block alone.
+                total = self._calls.make("reduce-scatter", target.groups, total.bytes, "tensor")
+        return Transfer(consumers, routed, _given(combine, there), _given(total, back, combine))
+
+    def _moved(self, source: BlockPlacement, target: BlockPlacement, nbytes: float) -> Call | None:
+        call = redistribution(source, target, nbytes)
+        return None if call is None else self._calls.same(call)
+
+    # --- Parameters -----------------------------------------------------------------------------------------
+
+    def _own_parameters(self, number: int) -> float:
+        """Parameters of a layer's share on one GPU, before they are sharded."""
+        layout = self._strategy.layouts[number]
+        return parameters_held(self._model.layers[number], layout.tensor, layout.expert)
+
+    def _parameter_groups(self, number: int) -> Groups:
+        """GPUs with the same parameters of a layer."""
+        layout = self._strategy.layouts[number]
+        if self._model.layers[number].experts and layout.expert > 1:
+            return layout.expert_data_groups(self._first(number))
+        return layout.data_groups(self._first(number))
+
+    def _gather(self, number: int) -> Call | None:
+        if not self._strategy.sharded or not self._model.layers[number].parameters:
+            return None
+        groups = self._parameter_groups(number)
+        if len(groups[0]) == 1:
+            return None
+        nbytes = self._own_parameters(number) * self._precision.parameter
+        return self._calls.make("all-gather", groups, nbytes, "parameters")
+
+    def _buckets(self, stage: int) -> list[Bucket]:
+        """Buckets in the order of the backward pass; one is closed when it is full, or other GPUs follow."""
+        numbers = [
+            number
+            for number, layer in enumerate(self._model.layers)
+            if self._strategy.stage[number] == stage and layer.parameters
+        ]
+        found: list[Bucket] = []
+        held: list[int] = []
+        nbytes = 0.0
+        while numbers:
+            number = numbers.pop()
+            held.append(number)
+            nbytes += self._own_parameters(number) * self._precision.gradient
+            groups = self._parameter_groups(number)
+            last = not numbers or self._parameter_groups(numbers[-1]) != groups
+            if nbytes >= self._strategy.bucket or last:
+                found.append(self._bucket(tuple(held), groups, nbytes))
+                held, nbytes = [], 0.0
+        return found
+
+    def _bucket(self, numbers: tuple[int, ...], groups: Groups, nbytes: float) -> Bucket:
+        own = sum(self._own_parameters(number) for number in numbers)
+        if len(groups[0]) == 1:
+            return Bucket(numbers, None, own)
+        if self._strategy.sharded:
+            call = self._calls.make("reduce-scatter", groups, nbytes, "gradients")
+            return Bucket(numbers, call, own / len(groups[0]))
+        return Bucket(numbers, self._calls.make("all-reduce", groups, nbytes, "gradients"), own)
+
+
+def _given(*calls: Call | None) -> tuple[Call, ...]:
+    return tuple(call for call in calls if call is not None)

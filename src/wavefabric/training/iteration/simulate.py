@@ -1,0 +1,134 @@
+"""One training iteration on a fabric: how long it takes, what of it is communication, and what bounds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from wavefabric.training.iteration.engine import CallTimes, FreeCommunication, Timeline, run
+from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.tasks import Workload, build_tasks
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """A simulated iteration.
+
+    Attributes
+    ----------
+    graph, timeline
+        Tasks, and when each ran.
+    policy : str
+        Order of calls, of `engine.POLICIES`.
+    workload : Workload or None
+        What it is an iteration of; None of tasks from elsewhere.
+    """
+
+    graph: TaskGraph = field(repr=False)
+    timeline: Timeline = field(repr=False)
+    policy: str = "batched"
+    workload: Workload | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Of the iteration."""
+        return self.timeline.seconds
+
+    @cached_property
+    def free_seconds(self) -> float:
+        """The same iteration with free communication, s."""
+        return run(self.graph, FreeCommunication(), self.policy).seconds
+
+    @property
+    def samples_per_second(self) -> float:
+        """Throughput; iterations a second of tasks from elsewhere."""
+        return (self.workload.strategy.batch if self.workload else 1) / self.seconds
+
+    @property
+    def exposed_seconds(self) -> float:
+        """What communication adds to the iteration: the rest is hidden behind computation."""
+        return self.seconds - self.free_seconds
+
+    @cached_property
+    def compute_seconds(self) -> np.ndarray:
+        """Time in which each worker computes, s, shape (workers,)."""
+        busy = np.zeros(self.graph.workers)
+        for worker, seconds in zip(self.graph.worker, self.graph.seconds, strict=True):
+            if worker >= 0:
+                busy[worker] += seconds
+        return busy
+
+    @property
+    def bubble(self) -> float:
+        """Share of an iteration with free communication in which the average worker has nothing to do."""
+        return 1.0 - float(self.compute_seconds.mean()) / self.free_seconds if self.free_seconds else 0.0
+
+    @cached_property
+    def critical_path(self) -> tuple[int, ...]:
+        """Tasks of which each let the next begin, from the first to the one that ends last."""
+        end, released_by = self.timeline.end, self.timeline.released_by
+        path, task = [], int(end.argmax()) if end.size else -1
+        while task >= 0:
+            path.append(task)
+            task = int(released_by[task])
+        return tuple(reversed(path))
+
+    @cached_property
+    def critical_seconds(self) -> dict[str, float]:
+        """s on the critical path by what is done: ``"compute"``, or purposes of calls; the largest first."""
+        found: dict[str, float] = {}
+        for task in self.critical_path:
+            call = self.graph.call[task]
+            what = "compute" if call is None else call.purpose
+            spent = float(self.timeline.end[task] - self.timeline.begin[task])
+            found[what] = found.get(what, 0.0) + spent
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    @property
+    def bound_by(self) -> str:
+        """What takes most of the critical path."""
+        what, seconds = next(iter(self.critical_seconds.items()), ("nothing", 0.0))
+        share = seconds / self.seconds if self.seconds else 0.0
+        words = {"compute": "computation", "layer-to-layer": "layer-to-layer transfers"}
+        return f"{words.get(what, f'communication of {what}')}, {share:.0%} of the critical path"
+
+    def communication(self) -> dict[str, tuple[int, float]]:
+        """For each purpose of calls: how many there are, and B in all: `Call.bytes`, of messages all."""
+        found: dict[str, tuple[int, float]] = {}
+        for call in self.graph.call:
+            if call is not None:
+                count, nbytes = found.get(call.purpose, (0, 0.0))
+                moved = sum(size for *_, size in call.messages) if call.messages else 1.0
+                found[call.purpose] = count + 1, nbytes + call.bytes * moved
+        return found
+
+
+def simulate(workload: Workload, fabric: CallTimes, policy: str = "batched", merge: bool = True) -> Iteration:
+    """Simulate one iteration.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, strategy, GPUs and precision.
+    fabric : CallTimes
+        `wavefabric.training.communication.Communication`, or `FreeCommunication`.
+    policy : str
+        Order of calls, of `engine.POLICIES`.
+    merge : bool
+        One task for consecutive layers between which nothing is sent; without it a task each, for pictures.
+
+    Raises
+    ------
+    InputError
+        For an unknown policy, or more GPUs than the fabric has.
+    """
+    return simulate_tasks(build_tasks(workload, merge), fabric, policy, workload)
+
+
+def simulate_tasks(
+    graph: TaskGraph, fabric: CallTimes, policy: str = "batched", workload: Workload | None = None
+) -> Iteration:
+    """Simulate tasks from elsewhere, such as a trace or a step of `wave_steps`."""
+    return Iteration(graph, run(graph, fabric, policy), policy, workload)

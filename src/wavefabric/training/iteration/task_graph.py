@@ -1,0 +1,70 @@
+"""Tasks of an iteration and what each waits for; lists, since there are hundreds of thousands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from wavefabric.training.iteration.calls import Call
+
+#: Kinds of tasks.
+KINDS = ("forward", "backward", "update", "call")
+
+
+@dataclass
+class TaskGraph:
+    """Tasks by number. A compute task runs on one worker, after the one before it in the worker's program.
+
+    A worker stands for GPUs that do the same at the same time: those of a pipeline stage.
+    """
+
+    workers: int
+    kind: list[str] = field(default_factory=list)
+    name: list[str] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)  # of a compute task; 0 of a call
+    worker: list[int] = field(default_factory=list)  # -1 of a call
+    call: list[Call | None] = field(default_factory=list)
+    ports: list[tuple[int, ...]] = field(default_factory=list)  # workers whose GPUs take part in a call
+    microbatch: list[int] = field(default_factory=list)  # -1: of all
+    waits: list[list[int]] = field(default_factory=list)  # earlier tasks that must have ended
+    #: Compute tasks of each worker, in the order in which it runs them.
+    program: list[list[int]] = field(default_factory=list)
+
+    def compute(
+        self, kind: str, name: str, worker: int, seconds: float, waits: Sequence[int], microbatch: int
+    ) -> int:
+        """Add a compute task; its place in the program is set by whoever orders phases."""
+        return self._add(kind, name, seconds, worker, None, (), waits, microbatch)
+
+    def communicate(
+        self, name: str, call: Call, ports: tuple[int, ...], waits: Sequence[int], microbatch: int
+    ) -> int:
+        """Add a call."""
+        return self._add("call", name, 0.0, -1, call, ports, waits, microbatch)
+
+    def append(self, other: TaskGraph, microbatch: int) -> int:
+        """Add a copy of all tasks of another graph, of this microbatch; what to add to their numbers."""
+        offset = len(self)
+        self.kind += other.kind
+        self.name += other.name
+        self.seconds += other.seconds
+        self.worker += other.worker
+        self.call += other.call
+        self.ports += other.ports
+        self.microbatch += [microbatch] * len(other)
+        self.waits += [[offset + task for task in waits] for waits in other.waits]
+        return offset
+
+    def _add(self, kind, name, seconds, worker, call, ports, waits, microbatch) -> int:
+        self.kind.append(kind)
+        self.name.append(name)
+        self.seconds.append(seconds)
+        self.worker.append(worker)
+        self.call.append(call)
+        self.ports.append(ports)
+        self.microbatch.append(microbatch)
+        self.waits.append(list(dict.fromkeys(waits)))
+        return len(self.kind) - 1
+
+    def __len__(self) -> int:
+        return len(self.kind)

@@ -1,0 +1,323 @@
+"""The tasks of one training iteration of a model, as a strategy shares it: layers, calls, updates.
+
+Forward and backward passes of microbatches follow one another in each pipeline stage as in the schedule 1F1B
+(PipeDream-Flush, Narayanan et al. 2021, arXiv:2006.09503): stage s of p runs p − s − 1 forward passes ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from wavefabric.training.gpu.device_model import DeviceModel
+from wavefabric.training.gpu.precision import Precision
+from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.layer_calls import CallPlan, Transfer
+from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.strategies.strategy import Strategy
+
+_FORWARD, _BACKWARD = 0, 1
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is simulated: a model, how it is shared, on which GPUs and in which precision."""
+
+    model: ModelGraph
+    strategy: Strategy
+    device: DeviceModel
+    precision: Precision
+
+
+def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
+    """The tasks of one iteration.
+
+    ``merge`` makes one task of consecutive layers between which nothing is sent or awaited: same times, fewer
+    tasks.
+    """
+    plan = _Plan(workload)
+    parts, stages = workload.strategy.microbatches, workload.strategy.stages
+    # Gradients that are sharded have nowhere to stay whole: every microbatch reduces its own.
+    sharded = workload.strategy.sharded
+    last = _Microbatch(plan, merge, reduces=True)
+    others = last if sharded or parts == 1 else _Microbatch(plan, merge, reduces=False)
+    copies = [others] * (parts - 1) + [last]
+    graph = TaskGraph(stages)
+    offsets = [graph.append(copy.graph, part) for part, copy in enumerate(copies)]
+    for stage in range(stages):
+        passes = [
+            (offsets[part], copies[part].passes[direction, stage])
+            for direction, part in one_forward_one_backward(stage, stages, parts)
+        ]
+        program = _program(graph, passes)
+        reducing = range(parts) if sharded else (parts - 1,)
+        for number, bucket in enumerate(plan.calls.buckets[stage]):
+            waits = [offsets[part] + copies[part].reductions[stage, number] for part in reducing]
+            seconds = plan.update_seconds(bucket.parameters)
+            program.append(graph.compute("update", plan.names(bucket.layers), stage, seconds, waits, -1))
+        graph.program.append(program)
+    return graph
+
+
+def one_forward_one_backward(stage: int, stages: int, parts: int) -> list[tuple[int, int]]:
+    """Passes of a stage in order: (0, microbatch) forward, (1, microbatch) backward."""
+    ahead = min(stages - stage - 1, parts)
+    order = [(_FORWARD, part) for part in range(ahead)]
+    for part in range(parts - ahead):
+        order += [(_FORWARD, part + ahead), (_BACKWARD, part)]
+    return order + [(_BACKWARD, part) for part in range(parts - ahead, parts)]
+
+
+def _program(graph: TaskGraph, passes: Sequence[tuple[int, _Phase]]) -> list[int]:
+    """Compute tasks of a worker in order. Parameters are gathered one use ahead.
+
+    A gather begins when what its predecessor was for begins, which is when the task before that has ended.
+    """
+    program: list[int] = []
+    before = 0
+    for offset, phase in passes:
+        begin = len(program)
+        program += [offset + task for task in phase.tasks]
+        for gather, place in phase.gathers:
+            if before:
+                graph.waits[offset + gather] = [program[before - 1]]
+            before = begin + place
+    return program
+
+
+class _Plan:
+    """What all microbatches have in common: times of layers, calls, and which layers are where."""
+
+    def __init__(self, workload: Workload):
+        self.model, self.strategy = workload.model, workload.strategy
+        self._precision, self._device = workload.precision, workload.device
+        self.calls = CallPlan(self.model, self.strategy, self._precision)
+        self.forward_seconds = self._seconds(forward_work)
+        self.backward_seconds = self._seconds(backward_work)
+        #: Of each stage the layers, in blocks.
+        self.blocks = [self._blocks_of(stage) for stage in range(self.strategy.stages)]
+        #: Layers whose outputs are dispatched to experts before the next layer runs.
+        self.dispatched_after = set(map(self._last_here, range(len(self.model.layers))))
+        #: For each layer the transfers that it is the last to have a gradient for, and where those go.
+        self.returns: list[list[tuple[int, Transfer]]] = [[] for _ in self.model.layers]
+        for producer in reversed(range(len(self.model.layers))):  # the next to run backward comes first
+            for transfer in self.calls.layers[producer].transfers:
+                self.returns[transfer.consumers[0]].append((producer, transfer))
+        #: For the last layer of each bucket of gradients, in the order of the backward pass, its number.
+        self.bucket_after = {
+            bucket.layers[-1]: number
+            for buckets in self.calls.buckets
+            for number, bucket in enumerate(buckets)
+        }
+
+    def _last_here(self, number: int) -> int:
+        """The last of its own stage whose output a layer needs dispatched; -1: there is none."""
+        stage = self.strategy.stage
+        here = (p for p in self.calls.layers[number].dispatched if stage[p] == stage[number])
+        return max(here, default=-1)
+
+    def _blocks_of(self, stage: int) -> list[list[int]]:
+        numbers = [n for n, where in enumerate(self.strategy.stage) if where == stage]
+
+        def block(number: int) -> tuple[str, int]:
+            name = self.model.layers[number].block
+            return name, -1 if name else number
+
+        return [list(group) for _, group in groupby(numbers, key=block)]
+
+    def _seconds(self, work: Callable[..., Work]) -> list[float]:
+        """Time of each layer on one GPU, for its samples of a microbatch."""
+        found = []
+        for number, layer in enumerate(self.model.layers):
+            layout = self.strategy.layouts[number]
+            samples = self.strategy.samples(number)
+            task = work(layer, samples, layout.tensor, self._precision, layout.expert)
+            found.append(self._device.seconds(*task, self._precision.arithmetic))
+        return found
+
+    def update_seconds(self, parameters: float) -> float:
+        """Time of the optimizer's update of so many parameters on one GPU."""
+        work = update_work(parameters, self.model.optimizer, self._precision)
+        return self._device.seconds(*work, "fp32")
+
+    def names(self, layers: Sequence[int]) -> str:
+        """The first and the last."""
+        first, last = self.model.layers[layers[0]].name, self.model.layers[layers[-1]].name
+        return first if len(layers) == 1 else f"{first} … {last}"
+
+
+class _Phase:
+    """Compute tasks of a worker's pass over one microbatch; a task grows while nothing comes between."""
+
+    def __init__(self, graph: TaskGraph, kind: str, worker: int, merge: bool):
+        self._graph, self._kind, self._worker, self._merge = graph, kind, worker, merge
+        self.tasks: list[int] = []
+        #: Gathers of parameters, and the place among `tasks` of the task that uses them.
+        self.gathers: list[tuple[int, int]] = []
+        self._open = False
+
+    def layer(self, name: str, seconds: float, waits: Sequence[int]) -> int:
+        """Run a layer when `waits` have ended; the number of the task that it is part of."""
+        if self._merge and self._open and not waits:
+            task = self.tasks[-1]
+            self._graph.seconds[task] += seconds
+            first = self._graph.name[task].split(" … ")[0]
+            self._graph.name[task] = f"{first} … {name}"
+            return task
+        task = self._graph.compute(self._kind, name, self._worker, seconds, waits, -1)
+        self.tasks.append(task)
+        self._open = True
+        return task
+
+    def close(self) -> None:
+        """Something waits for what has run so far: the next layer is another task."""
+        self._open = False
+
+
+class _Microbatch:
+    """Tasks of one microbatch: forward through all stages, and backward.
+
+    Attributes
+    ----------
+    passes : dict of (int, int) to _Phase
+        By direction and stage.
+    reductions : dict of (int, int) to int
+        By stage and number of bucket: the task after which its gradients are there.
+    """
+
+    def __init__(self, plan: _Plan, merge: bool, reduces: bool):
+        self._plan, self._merge, self._reduces = plan, merge, reduces
+        self.graph = TaskGraph(plan.strategy.stages)
+        self.passes: dict[tuple[int, int], _Phase] = {}
+        self.reductions: dict[tuple[int, int], int] = {}
+        layers = range(len(plan.model.layers))
+        #: (producer, consumer): the task after which the output is where the consumer takes it.
+        self._arrived: dict[tuple[int, int], int] = {}
+        #: Task after which a layer's output is complete, on its own GPUs.
+        self._output = [-1] * len(layers)
+        #: Tasks that a layer's gradient waits for besides those of its own worker.
+        self._returned: list[list[int]] = [[] for _ in layers]
+        #: Tasks after which the gradient of a layer's inputs is there: with its experts, where they belong.
+        self._gradient = [(-1, -1)] * len(layers)
+        stages = range(plan.strategy.stages)
+        for stage in stages:
+            self._forward(stage)
+        for stage in reversed(stages):
+            self._backward(stage)
+
+    # --- Forward --------------------------------------------------------------------------------------------
+
+    def _forward(self, stage: int) -> None:
+        phase = self.passes[_FORWARD, stage] = _Phase(self.graph, "forward", stage, self._merge)
+        for block in self._plan.blocks[stage]:
+            for number in block:
+                self._forward_layer(phase, number, [])
+
+    def _forward_layer(
+        self, phase: _Phase, number: int, waits: list[int], takers: set[int] | None = None
+    ) -> None:
+        """Run a layer and hand on its output; ``takers``: to those layers alone, others have it."""
+        plan, calls = self._plan, self._plan.calls.layers[number]
+        name = plan.model.layers[number].name
+        if calls.dispatch is not None:
+            phase.close()
+            ready = waits + [self._arrived[producer, number] for producer in calls.dispatched]
+            waits = [self._call(f"dispatch {name}", calls.dispatch, ready)]
+        waits = waits + self._inputs(number)
+        task = self._run(phase, number, plan.forward_seconds[number], waits, True)
+        transfers = [t for t in calls.transfers if takers is None or not takers.isdisjoint(t.consumers)]
+        if calls.total is not None and (takers is None or transfers):
+            phase.close()
+            task = self._call(f"all-reduce {name}", calls.total, [task])
+        if number in plan.dispatched_after:
+            phase.close()
+        self._output[number] = task
+        for transfer in transfers:
+            done = self._chain(phase, f"{name} forward", transfer.forward, [task])
+            for consumer in transfer.consumers:
+                self._arrived[number, consumer] = task if done is None else done
+
+    def _inputs(self, number: int) -> list[int]:
+        """Calls that bring a layer's inputs; outputs of its own worker are there in order of the program."""
+        model, dispatched = self._plan.model, self._plan.calls.layers[number].dispatched
+        producers = [model.index[name] for name in model.layers[number].inputs]
+        tasks = [self._arrived[producer, number] for producer in producers if producer not in dispatched]
+        return [task for task in tasks if self._is_call(task)]
+
+    # --- Backward -------------------------------------------------------------------------------------------
+
+    def _backward(self, stage: int) -> None:
+        phase = self.passes[_BACKWARD, stage] = _Phase(self.graph, "backward", stage, self._merge)
+        for block in reversed(self._plan.blocks[stage]):
+            if self._plan.strategy.recompute:
+                waits = self._gradient_waits(block[-1])
+                for number in block:
+                    self._forward_layer(phase, number, waits if number == block[0] else [], set(block))
+            for number in reversed(block):
+                self._backward_layer(phase, stage, number)
+
+    def _gradient_waits(self, number: int) -> list[int]:
+        """Calls that must end before the gradient of a layer's output is there."""
+        if self._plan.calls.layers[number].transfers:
+            return self._returned[number]
+        output = self._output[number]  # the loss, or so: its gradient needs nothing else
+        return [output] if self._is_call(output) else []
+
+    def _backward_layer(self, phase: _Phase, stage: int, number: int) -> None:
+        plan, calls = self._plan, self._plan.calls.layers[number]
+        name = plan.model.layers[number].name
+        waits = self._gradient_waits(number)
+        # What was gathered to compute a block again stays until the block is done.
+        gathers = not plan.strategy.recompute
+        task = done = self._run(phase, number, plan.backward_seconds[number], waits, gathers)
+        if calls.dispatch is not None:
+            phase.close()
+            done = self._call(f"dispatch {name} backward", calls.dispatch, [task])
+        self._gradient[number] = task, done
+        for producer, transfer in plan.returns[number]:
+            self._return(phase, producer, transfer)
+        if self._reduces and number in plan.bucket_after:
+            phase.close()
+            bucket = plan.calls.buckets[stage][plan.bucket_after[number]]
+            if bucket.call is not None:
+                task = self._call(f"gradients {plan.names(bucket.layers)}", bucket.call, [task])
+            self.reductions[stage, plan.bucket_after[number]] = task
+
+    def _return(self, phase: _Phase, producer: int, transfer: Transfer) -> None:
+        """Send a gradient back to the layer whose output was taken, once all have it who took it together."""
+        ready = [self._gradient[consumer][not transfer.routed] for consumer in transfer.consumers]
+        # The first consumer is the last to end here: of tasks of this worker it alone counts.
+        ready = ready[:1] + [task for task in ready[1:] if self._is_call(task)]
+        name = f"{self._plan.model.layers[producer].name} backward"
+        done = self._chain(phase, name, transfer.backward, ready)
+        self._returned[producer] += [t for t in ready if self._is_call(t)] if done is None else [done]
+
+    # --- Tasks ----------------------------------------------------------------------------------------------
+
+    def _run(self, phase: _Phase, number: int, seconds: float, waits: list[int], gathers: bool) -> int:
+        """A layer's compute task, with the gather of its parameters if they are sharded."""
+        gather = self._plan.calls.layers[number].gather if gathers else None
+        name = self._plan.model.layers[number].name
+        if gather is None:
+            return phase.layer(name, seconds, waits)
+        gathered = self._call(f"gather {name}", gather, [])
+        task = phase.layer(name, seconds, [*waits, gathered])
+        phase.gathers.append((gathered, len(phase.tasks) - 1))
+        return task
+
+    def _chain(self, phase: _Phase, name: str, calls: Sequence[Call], ready: list[int]) -> int | None:
+        """Calls one after the other; the last, if there is any."""
+        done = None
+        for call in calls:
+            phase.close()
+            done = self._call(f"{call.collective} {name}", call, ready if done is None else [done])
+        return done
+
+    def _call(self, name: str, call: Call, waits: Sequence[int]) -> int:
+        return self.graph.communicate(name, call, self._plan.strategy.stages_of(call.gpus), waits, -1)
+
+    def _is_call(self, task: int) -> bool:
+        return self.graph.worker[task] < 0

@@ -1,0 +1,103 @@
+"""Models as layer graphs: `MODELS` by name, each with what it is, and `load_model` for names and JSON files.
+
+`layers` has the operators and the rules by which all are counted; the other modules have a family each.
+Imports the graph and its file alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wavefabric.errors import InputError, show
+from wavefabric.training.models import bert, dlrm, flexflow, gpt, inception, mixture, ncf
+from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.models.graph_file import load_graph
+
+
+@dataclass(frozen=True)
+class ModelFactory:
+    """How a model is made; ``number`` is the argument that ``NAME:NUMBER`` sets, or empty."""
+
+    make: Callable[..., ModelGraph]
+    summary: str
+    number: str = ""
+
+
+#: Models by name.
+MODELS = {
+    "bert-base": ModelFactory(bert.bert_base, "BERT, 12 encoders, 110 M parameters", "tokens"),
+    "bert-large": ModelFactory(bert.bert_large, "BERT, 24 encoders, 340 M parameters", "tokens"),
+    "inception-v3": ModelFactory(inception.inception_v3, "Inception-v3, 23.8 M parameters"),
+    "ncf": ModelFactory(ncf.ncf, "NeuMF on MovieLens-20M, 31.8 M parameters", "factors"),
+    "ncf-1m": ModelFactory(ncf.ncf_movielens_1m, "NeuMF on MovieLens-1M, as He et al. train it", "factors"),
+    "dlrm": ModelFactory(dlrm.dlrm, "DLRM on Criteo Terabyte, 24 G parameters"),
+    "dlrm-kaggle": ModelFactory(dlrm.dlrm_kaggle, "DLRM on Criteo Kaggle, 541 M parameters"),
+    "gpt-7b": ModelFactory(gpt.gpt_7b, "Llama 2 7B", "tokens"),
+    "gpt-70b": ModelFactory(gpt.gpt_70b, "Llama 2 70B", "tokens"),
+    "gpt3-6.7b": ModelFactory(gpt.gpt3_7b, "GPT-3 6.7B", "tokens"),
+    "gpt3-175b": ModelFactory(gpt.gpt3_175b, "GPT-3 175B", "tokens"),
+    "mixtral-8x7b": ModelFactory(mixture.mixtral, "8 experts, 2 a token, 46.7 G parameters", "tokens"),
+    "switch-base": ModelFactory(mixture.switch_base, "128 experts, 1 a token, 7.4 G parameters", "tokens"),
+    "flexflow-transformer": ModelFactory(
+        flexflow.transformer, "FlexFlow's stand-in for BERT, 201 M parameters"
+    ),
+    "flexflow-inception": ModelFactory(flexflow.inception, "Inception-v3 without batch normalisation"),
+    "flexflow-ncf": ModelFactory(flexflow.ncf, "FlexFlow's NCF, 24.7 G parameters"),
+}
+
+
+def load_model(text: str | Path, **options: Any) -> ModelGraph:
+    """A model by its name, or from a JSON file.
+
+    Parameters
+    ----------
+    text : str or Path
+        A name of `MODELS`; for some with a number, such as the tokens of a sequence (``"bert-large:512"``);
+        or the path of a JSON file (see `wavefabric.training.models.graph_file`).
+    options
+        Arguments of the model's function, such as ``auxiliary=True`` for Inception-v3. None for files.
+
+    Raises
+    ------
+    InputError
+        In one line, with the names allowed.
+
+    Examples
+    --------
+    >>> from wavefabric.training.models import load_model
+    >>> load_model("bert-large").parameters
+    336226108
+    >>> load_model("bert-base:512").sample
+    'sequence of 512 tokens'
+    """
+    name, colon, number = str(text).partition(":")
+    if isinstance(text, Path) or name.endswith(".json") or "/" in name or os.sep in name:
+        if options:
+            raise InputError(f"{min(options)}: given for a file; allowed: options of models by name")
+        return load_graph(text)
+    if name not in MODELS:
+        raise InputError(f"model: {show(str(text))} given; allowed: a JSON file, {', '.join(MODELS)}")
+    factory = MODELS[name]
+    if colon and factory.number in options:
+        raise InputError(f"{factory.number}: given twice, with {show(str(text))}; allowed: once")
+    if colon:
+        options[factory.number] = _number(name, factory, number)
+    allowed = inspect.signature(factory.make).parameters
+    for key in options:
+        if key not in allowed:
+            raise InputError(f"{key}: given for {name}; allowed: {', '.join(allowed) or 'no options'}")
+    return factory.make(**options)
+
+
+def _number(name: str, factory: ModelFactory, text: str) -> int:
+    if not factory.number:
+        raise InputError(f"model: {show(f'{name}:{text}')} given; allowed: {name} without a number")
+    if not (text.isascii() and text.isdigit() and len(text) < 9):
+        given = f"{show(f'{name}:{text}')} given"
+        raise InputError(f"model: {given}; allowed: {name}:N with N {factory.number}, a whole number")
+    return int(text)

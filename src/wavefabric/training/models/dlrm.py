@@ -1,0 +1,87 @@
+"""DLRM: embedding tables, two perceptrons and dot products between features (arXiv:1906.00091)."""
+
+from __future__ import annotations
+
+from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.models.layers import GraphBuilder
+
+#: Rows of the 26 tables: Criteo Terabyte, hashed to at most 40 million as in MLPerf, and Criteo Kaggle.
+TERABYTE = (
+    39884406, 39043, 17289, 7420, 20263, 3, 7120, 1543, 63, 38532951, 2953546, 403346, 10, 2208, 11938, 155,
+    4, 976, 14, 39979771, 25641295, 39664984, 585935, 12972, 108, 36,
+)  # fmt: skip
+KAGGLE = (
+    1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194, 27, 14992, 5461306, 10,
+    5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572,
+)  # fmt: skip
+#: Numbers of a sample that are no category.
+DENSE = 13
+
+
+def dlrm() -> ModelGraph:
+    """DLRM on Criteo Terabyte as MLPerf trains it: 187.8 million rows of 128, 24.0 G parameters."""
+    return _dlrm(
+        "dlrm",
+        TERABYTE,
+        bottom=(512, 256, 128),
+        top=(1024, 1024, 512, 256, 1),
+        batch=6912,
+        source="batch: 55 296 on 8 GPUs, SGD (NVIDIA's entry, MLPerf Training v1.0; arXiv:1906.00091)",
+    )
+
+
+def dlrm_kaggle() -> ModelGraph:
+    """DLRM on Criteo Kaggle: 33 762 577 rows of 16, 540.7 M parameters."""
+    return _dlrm(
+        "dlrm-kaggle",
+        KAGGLE,
+        bottom=(512, 256, 64, 16),
+        top=(512, 256, 1),
+        batch=128,
+        source="batch: 128 on one GPU, SGD (the paper's bench/dlrm_s_criteo_kaggle.sh; arXiv:1906.00091)",
+    )
+
+
+def _dlrm(
+    name: str,
+    rows: tuple[int, ...],
+    *,
+    bottom: tuple[int, ...],
+    top: tuple[int, ...],
+    batch: int,
+    source: str,
+) -> ModelGraph:
+    """All tables are one layer, one row of each a sample.
+
+    ``column`` divides it: by whole tables or by their features, which are the same bytes. Samples need all
+    features in the interaction, so tables on many GPUs and perceptrons for samples of their own are joined
+    by an all-to-all.
+    """
+    graph = GraphBuilder()
+    graph.block = "tables"
+    width = bottom[-1]
+    tables = graph.embedding("rows", (len(rows),), sum(rows), width, split="column")
+    graph.block = "bottom"
+    dense = graph.stack("perceptron", (DENSE,), bottom)
+    graph.block = "interaction"
+    vectors = len(rows) + 1
+    pairs = vectors * (vectors - 1) // 2
+    dots = graph.add(
+        "dot products",
+        "matmul",
+        [dense, tables],
+        (pairs + width,),
+        flops=2.0 * vectors * vectors * width,
+        keep=[dense, tables],
+    )
+    graph.block = "top"
+    graph.stack("perceptron", dots, top, last="sigmoid")
+    return ModelGraph(
+        name,
+        tuple(graph.layers),
+        sample=f"{DENSE} numbers and {len(rows)} categories",
+        batch=batch,
+        optimizer="sgd",
+        description=f"{len(rows)} tables of {sum(rows)} rows of {width}",
+        source=source,
+    )

@@ -1,0 +1,177 @@
+"""A model as a graph of layers: shapes, parameters, FLOPs and bytes of each, for one sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import isfinite, prod
+
+from wavefabric.errors import InputError, show
+
+#: Classes of operators, each with an efficiency of its own on a device.
+OPERATORS = (
+    "matmul",
+    "convolution",
+    "attention",
+    "embedding",
+    "normalisation",
+    "elementwise",
+    "pooling",
+    "softmax",
+)
+#: Elements of fp32 that optimizers keep for each parameter.
+OPTIMIZERS = {"sgd": 0, "momentum": 1, "rmsprop": 2, "adam": 2}
+#: How tensor parallelism cuts a layer among t GPUs. ``none``: it does not, all t do the same. ``column``:
+#: each has 1/t of the parameters and of the output features, from whole inputs. ``row``: 1/t of the
+#: parameters and of the input features; outputs are partial sums (Megatron-LM, arXiv:1909.08053). ``local``:
+#: no exchange, 1/t of the features in and out (attention heads, activations between column and row).
+SPLITS = ("none", "column", "row", "local")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer. Numbers are of one sample and of the forward pass unless they say otherwise.
+
+    Parameters
+    ----------
+    name : str
+    operator : str
+        Of `OPERATORS`.
+    inputs : tuple of str
+        Layers whose outputs it takes; none: the model's input, which every GPU is given with its samples.
+    output : tuple of int
+        Shape of its output.
+    flops : float
+        A multiplication and an addition are two.
+    parameters : int
+        Trained.
+    elements : float
+        Elements of activations that it reads and writes.
+    saved : float
+        Elements of activations kept for the backward pass.
+    split : str
+        Of `SPLITS`.
+    backward : float
+        FLOPs and elements of the backward pass, over those of the forward pass.
+    experts : int
+        Experts among which its parameters are divided; 0: it has none. Expert parallelism divides them.
+    used : float
+        Share of the parameters that one sample reads, of tables of which it reads some rows; of experts, the
+        share that each of its tokens goes to.
+    block : str
+        The repeated block it belongs to, such as ``"encoder 3"``. Pipeline stages are cut between blocks.
+    """
+
+    name: str
+    operator: str
+    inputs: tuple[str, ...] = ()
+    output: tuple[int, ...] = (1,)
+    flops: float = 0.0
+    parameters: int = 0
+    elements: float = 0.0
+    saved: float = 0.0
+    split: str = "none"
+    backward: float = 2.0
+    experts: int = 0
+    used: float = 1.0
+    block: str = ""
+
+    @property
+    def features(self) -> int:
+        """Elements of its output for one sample."""
+        return prod(self.output)
+
+
+@dataclass(frozen=True)
+class ModelGraph:
+    """Layers in an order in which each follows its inputs.
+
+    Parameters
+    ----------
+    name : str
+    layers : tuple of Layer
+    sample : str
+        What one sample is: ``"sequence of 128 tokens"``.
+    batch : int
+        Samples a GPU in one iteration, by the recipe that `source` names.
+    optimizer : str
+        Of `OPTIMIZERS`.
+    description, source : str
+
+    Raises
+    ------
+    InputError
+        For no layers, a name given twice, an input that is no earlier layer, numbers out of range.
+    """
+
+    name: str
+    layers: tuple[Layer, ...]
+    sample: str = "sample"
+    batch: int = 1
+    optimizer: str = "adam"
+    description: str = ""
+    source: str = ""
+    index: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self):
+        if not self.layers:
+            raise InputError("layers: none given; allowed: at least one")
+        index: dict[str, int] = {}
+        for number, layer in enumerate(self.layers):
+            _check(layer, index)
+            index[layer.name] = number
+        object.__setattr__(self, "index", index)
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[int, ...], ...]:
+        """For each layer the numbers of those that take its output."""
+        found: list[list[int]] = [[] for _ in self.layers]
+        for number, layer in enumerate(self.layers):
+            for name in layer.inputs:
+                found[self.index[name]].append(number)
+        return tuple(map(tuple, found))
+
+    @property
+    def parameters(self) -> int:
+        """Trained parameters of all layers."""
+        return sum(layer.parameters for layer in self.layers)
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of the forward pass of one sample."""
+        return sum(layer.flops for layer in self.layers)
+
+    @property
+    def blocks(self) -> tuple[tuple[int, ...], ...]:
+        """Numbers of layers between which a pipeline may be cut; a layer without a block is one."""
+        found: list[list[int]] = []
+        for number, layer in enumerate(self.layers):
+            same = found and layer.block and self.layers[found[-1][0]].block == layer.block
+            if same:
+                found[-1].append(number)
+            else:
+                found.append([number])
+        return tuple(map(tuple, found))
+
+
+def _check(layer: Layer, earlier: Iterable[str]) -> None:
+    where = f"layers.{layer.name}"
+    if not layer.name or layer.name in earlier:
+        raise InputError(f"layers: name {show(layer.name)} given; allowed: a name, each once")
+    for name in layer.inputs:
+        if name not in earlier:
+            raise InputError(f"{where}.inputs: {show(name)} given; allowed: layers before it")
+    for key, allowed in (("operator", OPERATORS), ("split", SPLITS)):
+        if getattr(layer, key) not in allowed:
+            raise InputError(
+                f"{where}.{key}: {show(getattr(layer, key))} given; allowed: {', '.join(allowed)}"
+            )
+    if not layer.output or any(n < 1 for n in layer.output):
+        raise InputError(f"{where}.output: {show(layer.output)} given; allowed: whole numbers from 1")
+    for key in ("flops", "parameters", "elements", "saved", "backward", "experts"):
+        value = getattr(layer, key)
+        if not (isfinite(value) and 0 <= value < 1e30):
+            raise InputError(f"{where}.{key}: {show(value)} given; allowed: 0 or more, below 1e30")
+    if not 0 < layer.used <= 1:
+        raise InputError(f"{where}.used: {show(layer.used)} given; allowed: above 0, up to 1")

@@ -1,0 +1,175 @@
+"""Model graphs as JSON files that people can read and write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import MISSING, fields
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+
+from wavefabric.errors import InputError, show
+from wavefabric.files.faults import one_line
+from wavefabric.files.input import read_text
+from wavefabric.files.output import write_text
+from wavefabric.training.models.graph import OPERATORS, OPTIMIZERS, SPLITS, Layer, ModelGraph
+
+FORMAT: Literal["wavefabric model"] = "wavefabric model"
+VERSION: Literal[1] = 1
+
+
+def _one_of(value: Any, names: Iterable[str]) -> str:
+    if not isinstance(value, str) or value not in names:
+        raise ValueError(f"{show(value)} given; allowed: {', '.join(names)}")
+    return value
+
+
+_Operator = Annotated[str, BeforeValidator(partial(_one_of, names=OPERATORS))]
+_Split = Annotated[str, BeforeValidator(partial(_one_of, names=SPLITS))]
+_Optimizer = Annotated[str, BeforeValidator(partial(_one_of, names=tuple(OPTIMIZERS)))]
+_Number = Annotated[float, Field(ge=0, lt=1e30, strict=True)]
+_Whole = Annotated[StrictInt, Field(ge=0, lt=2**63)]
+_Side = Annotated[StrictInt, Field(ge=1, lt=2**63)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class LayerTable(_Table):
+    """A layer, with the keys of `graph.Layer`; those with a default may be left out."""
+
+    name: StrictStr
+    operator: _Operator
+    inputs: list[StrictStr] = []
+    output: Annotated[list[_Side], Field(min_length=1, max_length=8)]
+    flops: _Number = 0.0
+    parameters: _Whole = 0
+    elements: _Number = 0.0
+    saved: _Number = 0.0
+    split: _Split = "none"
+    backward: _Number = 2.0
+    experts: Annotated[StrictInt, Field(ge=0, le=10**6)] = 0
+    used: Annotated[float, Field(gt=0, le=1, strict=True)] = 1.0
+    block: StrictStr = ""
+
+
+class ModelTable(_Table):
+    """A model, with the keys of `wavefabric.training.models.graph.ModelGraph`, ``format`` and ``version``."""
+
+    format: Literal["wavefabric model"] = FORMAT
+    version: Literal[1] = VERSION
+    name: StrictStr
+    sample: StrictStr = "sample"
+    batch: Annotated[StrictInt, Field(ge=1, le=10**9)] = 1
+    optimizer: _Optimizer = "adam"
+    description: StrictStr = ""
+    source: StrictStr = ""
+    layers: list[LayerTable]
+
+
+def to_json(graph: ModelGraph) -> str:
+    """A model as JSON text, one layer a line; keys at their defaults are left out.
+
+    ::
+
+        {"format": "wavefabric model", "version": 1, "name": "two layers", "sample": "image", "batch": 32,
+         "optimizer": "momentum", "description": "", "source": "",
+         "layers": [
+          {"name": "a", "operator": "matmul", "output": [128], "flops": 2e5, "parameters": 100480},
+          {"name": "b", "operator": "elementwise", "inputs": ["a"], "output": [128], "backward": 1.5}]}
+
+    All numbers of a layer are of one sample and its forward pass, as `Layer` says: ``flops`` (multiplication
+    and addition are two), ``parameters``, ``elements`` (of activations read and written), ``saved``
+    (elements kept for the backward pass), ``split`` (``"none"``, ``"column"``, ``"row"``, ``"local"``),
+    ``backward`` (over forward), ``experts``, ``used`` (share of the parameters a sample reads), ``block``.
+    A layer's ``inputs`` come before it; none: it reads the model's input.
+    """
+    head = {"format": FORMAT, "version": VERSION, "name": graph.name, "sample": graph.sample}
+    head |= {"batch": graph.batch, "optimizer": graph.optimizer}
+    head |= {"description": graph.description, "source": graph.source}
+    lines = [f"  {_dump(key)}: {_dump(value)}," for key, value in head.items()]
+    layers = ",\n".join(f"    {_dump(_changed(layer))}" for layer in graph.layers)
+    return "\n".join(["{", *lines, '  "layers": [', layers, "  ]", "}"]) + "\n"
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _changed(layer: Layer) -> dict[str, Any]:
+    """What a layer has beside its defaults."""
+    values = {item.name: (getattr(layer, item.name), item.default) for item in fields(Layer)}
+    needed = ("name", "operator", "output")
+    return {
+        key: value
+        for key, (value, default) in values.items()
+        if key in needed or default is MISSING or value != default
+    }
+
+
+def from_json(text: str) -> ModelGraph:
+    """The model that JSON text describes (see `to_json`).
+
+    Raises
+    ------
+    InputError
+        In one line: the key, what was given, what is allowed.
+    """
+    try:
+        content = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise InputError(f"model: not JSON ({error.msg} at {where}); allowed: a JSON object") from None
+    except RecursionError:
+        raise InputError("model: nested too deeply; allowed: a JSON object like that of to_json") from None
+    except InputError:
+        raise
+    except ValueError:  # Python reads no whole number of more than 4300 digits
+        raise InputError("model: a number with too many digits; allowed: a JSON object") from None
+    if not isinstance(content, dict):
+        raise InputError("model: no JSON object given; allowed: one with name and layers")
+    try:
+        table = ModelTable.model_validate(content)
+    except ValidationError as error:
+        raise InputError(one_line(error, ModelTable)) from None
+    values = table.model_dump(exclude={"format", "version", "layers"})
+    return ModelGraph(layers=tuple(map(_layer, table.layers)), **values)
+
+
+def _layer(table: LayerTable) -> Layer:
+    values = table.model_dump()
+    return Layer(**values | {"inputs": tuple(table.inputs), "output": tuple(table.output)})
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{twice[:60]}: given twice; allowed: each key once")
+    return values
+
+
+def _no_constant(word: str) -> None:
+    raise InputError(f"model: {word} given; allowed: finite numbers")
+
+
+def load_graph(path: str | Path) -> ModelGraph:
+    """A model from a JSON file; `InputError`, in one line, names the file and the key."""
+    text = read_text(path, "model")
+    try:
+        return from_json(text)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def save_graph(path: str | Path, graph: ModelGraph, force: bool = False) -> Path:
+    """Write a model to a JSON file, whole or not at all; `force` replaces a file that is there.
+
+    `InputError` if it exists (without `force`), is a folder, or cannot be written.
+    """
+    return write_text(path, to_json(graph), "model", force)

@@ -1,0 +1,346 @@
+"""Operators as layers of a graph, counted by one set of rules for all models; see `GraphBuilder`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+from wavefabric.errors import InputError, show
+from wavefabric.training.models.graph import Layer
+
+#: What a layer reads: the name of a layer, or the shape of an input of the model.
+Source = str | tuple[int, ...]
+
+#: FLOPs an element of functions that are no matrix product, as Clark et al. count them for BERT and ELECTRA
+#: (arXiv:2003.10555, flops_computation.py of its code); the others by their arithmetic.
+FUNCTION_FLOPS = {"gelu": 8, "silu": 5, "tanh": 8, "sigmoid": 4, "relu": 1, "add": 1, "multiply": 1}
+SOFTMAX_FLOPS = NORMALISATION_FLOPS = 5
+#: Functions whose backward pass reads their output; that of the others reads their input.
+FROM_OUTPUT = frozenset({"relu", "sigmoid", "tanh"})
+
+
+def check_whole(key: str, value: int, most: int) -> None:
+    """Refuse an option of a model that is no whole number from 1 to ``most``."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InputError(f"{key}: {show(value)} given; allowed: whole numbers from 1 to {most}")
+
+
+class GraphBuilder:
+    """Adds layers one by one; each method returns the name of its layer, ``"BLOCK NAME"`` in a block.
+
+    The rules, for one sample:
+
+    - *FLOPs*: a multiplication and an addition are two; biases do not count; functions as `FUNCTION_FLOPS`.
+    - *Elements*: each input read once and the output written once, if the operator needs no more; parameters
+      are not among them. Batch normalisation reads its input twice; attention that is not fused also writes
+      and reads scores and probabilities.
+    - *Saved*: a tensor that the backward pass reads is counted once, at the first layer that needs it.
+      Inputs of matrix products, convolutions, normalisations and GELU are; outputs of ReLU, tanh and
+      sigmoid; probabilities of softmax. Dropout is left out. A block of a transformer so has 16 s h + a s²
+      elements, those of Korthikanti et al. (arXiv:2205.05198, table 2) without their masks.
+    - *Backward over forward*: 2 where gradients of inputs and of parameters are a product each (1 where the
+      input is the model's); 2.5 for fused attention, which computes its scores again (FlashAttention,
+      arXiv:2205.14135); by the elements for the rest, 3 to 2 for a function that reads a saved tensor and a
+      gradient and writes one.
+    - *Tensor parallelism*: as Megatron-LM (arXiv:1909.08053), by `split` of each layer.
+
+    Attributes
+    ----------
+    layers : list of Layer
+    block : str
+        Of the layers that come next.
+    prefixed : bool
+        Whether names of layers begin with their block.
+    """
+
+    def __init__(self, prefixed: bool = True):
+        self.prefixed = prefixed
+        self.layers: list[Layer] = []
+        self.block = ""
+        self._outputs: dict[str, tuple[int, ...]] = {}
+        self._kept: set[str] = set()
+
+    def shape(self, source: Source) -> tuple[int, ...]:
+        """The shape of a layer's output, or of an input of the model."""
+        return self._outputs[source] if isinstance(source, str) else source
+
+    def add(
+        self,
+        name: str,
+        operator: str,
+        sources: Sequence[Source],
+        output: tuple[int, ...],
+        *,
+        keep: Iterable[Source] = (),
+        keep_output: bool = False,
+        saved: float = 0.0,
+        **numbers: Any,
+    ) -> str:
+        """Any layer. ``keep``: sources that the backward pass reads; ``saved``: elements beside them."""
+        name = f"{self.block} {name}" if self.block and self.prefixed else name
+        sizes = [prod(self.shape(source)) for source in sources]
+        saved += sum(self._keep(source, prod(self.shape(source))) for source in keep)
+        saved += self._keep(name, prod(output)) if keep_output else 0.0
+        numbers.setdefault("elements", float(sum(sizes) + prod(output)))
+        inputs = tuple(dict.fromkeys(source for source in sources if isinstance(source, str)))
+        layer = Layer(name, operator, inputs, output, saved=saved, block=self.block, **numbers)
+        self.layers.append(layer)
+        self._outputs[name] = output
+        return name
+
+    def _keep(self, source: Source, size: int) -> float:
+        """Elements that a kept tensor adds: none the second time."""
+        if not isinstance(source, str):
+            return float(size)
+        if source in self._kept:
+            return 0.0
+        self._kept.add(source)
+        return float(size)
+
+    def linear(
+        self,
+        name: str,
+        source: Source,
+        features: int,
+        *,
+        bias: bool = True,
+        split: str = "none",
+        tied: bool = False,
+        experts: int = 0,
+        used: float = 1.0,
+    ) -> str:
+        """Product with a matrix over the last dimension; ``tied``: to one that another layer counts.
+
+        With ``experts`` each has a matrix of its own and each row of the source meets that of one.
+        """
+        shape = self.shape(source)
+        weights = (0 if tied else shape[-1] * features) + bias * features
+        return self.add(
+            name,
+            "matmul",
+            [source],
+            (*shape[:-1], features),
+            flops=2.0 * prod(shape) * features,
+            parameters=weights * max(experts, 1),
+            keep=[source],
+            split=split,
+            backward=2.0 if isinstance(source, str) else 1.0,
+            experts=experts,
+            used=used,
+        )
+
+    def convolution(
+        self,
+        name: str,
+        source: Source,
+        channels: int,
+        kernel: tuple[int, int] = (1, 1),
+        *,
+        stride: int = 1,
+        padding: tuple[int, int] = (0, 0),
+        bias: bool = False,
+    ) -> str:
+        """Convolution of (channels, height, width); output features are divided by ``column``."""
+        depth, *_ = self.shape(source)
+        output = (channels, *self._window(source, kernel, stride, padding))
+        weights = depth * channels * prod(kernel)
+        return self.add(
+            name,
+            "convolution",
+            [source],
+            output,
+            flops=2.0 * weights * prod(output[1:]),
+            parameters=weights + bias * channels,
+            keep=[source],
+            split="column",
+            backward=2.0 if isinstance(source, str) else 1.0,
+        )
+
+    def pooling(
+        self,
+        name: str,
+        source: Source,
+        kernel: tuple[int, int],
+        *,
+        stride: int = 1,
+        padding: tuple[int, int] = (0, 0),
+        maximum: bool = False,
+    ) -> str:
+        """Mean or maximum over windows; the maximum keeps its input and where its maxima were."""
+        output = (self.shape(source)[0], *self._window(source, kernel, stride, padding))
+        return self.add(
+            name,
+            "pooling",
+            [source],
+            output,
+            flops=float(prod(output) * prod(kernel)),
+            keep=[source] if maximum else [],
+            saved=float(prod(output)) if maximum else 0.0,
+            split="local",
+            backward=1.0,
+        )
+
+    def _window(self, source: Source, kernel, stride: int, padding) -> tuple[int, ...]:
+        """Height and width of what a window of this size gives."""
+        sides = zip(self.shape(source)[1:], kernel, padding, strict=True)
+        return tuple((side + 2 * edge - window) // stride + 1 for side, window, edge in sides)
+
+    def normalisation(self, name: str, source: Source, *, scales: int = 2, split: str = "none") -> str:
+        """Layer (``scales`` 2) or root-mean-square (1) normalisation of the last dimension."""
+        shape = self.shape(source)
+        return self.add(
+            name,
+            "normalisation",
+            [source],
+            shape,
+            flops=float(NORMALISATION_FLOPS * prod(shape)),
+            parameters=scales * shape[-1],
+            keep=[source],
+            split=split,
+            backward=1.5,
+        )
+
+    def batch_normalisation(self, name: str, source: Source) -> str:
+        """Batch normalisation of the channels, with its statistics, which are not divided among GPUs."""
+        shape = self.shape(source)
+        size = prod(shape)
+        return self.add(
+            name,
+            "normalisation",
+            [source],
+            shape,
+            flops=float(NORMALISATION_FLOPS * size),
+            parameters=2 * shape[0],
+            elements=3.0 * size,
+            keep=[source],
+            split="local",
+            backward=5 / 3,
+        )
+
+    def function(self, name: str, source: Source, kind: str, *, split: str = "none", experts: int = 0) -> str:
+        """A function of each element, of `FUNCTION_FLOPS`."""
+        shape = self.shape(source)
+        after = kind in FROM_OUTPUT
+        return self.add(
+            name,
+            "elementwise",
+            [source],
+            shape,
+            flops=float(FUNCTION_FLOPS[kind] * prod(shape)),
+            keep=[] if after else [source],
+            keep_output=after,
+            split=split,
+            backward=1.5,
+            experts=experts,
+        )
+
+    def sum(self, name: str, sources: Sequence[Source], *, split: str = "none") -> str:
+        """Sum of tensors of one shape; its backward pass adds up the gradients where a tensor forked."""
+        shape = self.shape(sources[0])
+        flops = float((len(sources) - 1) * prod(shape))
+        return self.add(name, "elementwise", sources, shape, flops=flops, split=split, backward=1.0)
+
+    def product(self, name: str, sources: Sequence[Source], *, split: str = "none", experts: int = 0) -> str:
+        """Product of two tensors of one shape, both kept."""
+        shape = self.shape(sources[0])
+        return self.add(
+            name,
+            "elementwise",
+            sources,
+            shape,
+            flops=float(prod(shape)),
+            keep=sources,
+            split=split,
+            backward=5 / 3,
+            experts=experts,
+        )
+
+    def concatenation(
+        self, name: str, sources: Sequence[Source], axis: int = -1, *, split: str = "none"
+    ) -> str:
+        """Tensors joined along an axis: a copy."""
+        output = list(self.shape(sources[0]))
+        output[axis] = sum(self.shape(source)[axis] for source in sources)
+        return self.add(name, "elementwise", sources, tuple(output), split=split, backward=1.0)
+
+    def attention(
+        self, name: str, query: Source, key: Source, value: Source, heads: int, *, fused: bool = False
+    ) -> str:
+        """Softmax of query times key, times value, of each head: (tokens, heads × width) from the same.
+
+        Keys and values of fewer heads are shared by groups of query heads (arXiv:2305.13245). All scores are
+        counted, also where a causal mask hides half of them, as Megatron-LM and PaLM count (arXiv:2204.02311,
+        appendix B).
+        """
+        (tokens, width), (others, narrow) = self.shape(query), self.shape(key)
+        scores = float(heads * tokens * others)
+        traffic = 2 * tokens * width + 2 * others * narrow + (0.0 if fused else 4 * scores)
+        return self.add(
+            name,
+            "attention",
+            [query, key, value],
+            (tokens, width),
+            flops=4.0 * tokens * others * width + SOFTMAX_FLOPS * scores,
+            keep=[query, key, value],
+            keep_output=fused,
+            saved=0.0 if fused else scores,
+            elements=float(traffic),
+            split="local",
+            backward=2.5 if fused else 2.0,
+        )
+
+    def embedding(
+        self, name: str, tokens: Source, rows: int, features: int, *, split: str = "row", trained: bool = True
+    ) -> str:
+        """Rows of a table, one for each token: ``row`` divides the vocabulary, ``column`` the features."""
+        output = (*self.shape(tokens), features)
+        return self.add(
+            name,
+            "embedding",
+            [tokens] if isinstance(tokens, str) else [],
+            output,
+            parameters=rows * features if trained else 0,
+            elements=float(prod(output)),
+            split=split,
+            backward=1.0,
+            used=min(1.0, prod(self.shape(tokens)) / rows),
+        )
+
+    def loss(self, name: str, source: Source, *, split: str = "none") -> str:
+        """Softmax with cross-entropy over the last dimension; its backward pass writes all gradients."""
+        shape = self.shape(source)
+        return self.add(
+            name,
+            "softmax",
+            [source],
+            (*shape[:-1], 1),
+            flops=float(SOFTMAX_FLOPS * prod(shape)),
+            keep=[source],
+            split=split,
+            backward=2.0,
+        )
+
+    def stack(
+        self, name: str, source: Source, widths: Sequence[int], last: str = "relu", first: str = "column"
+    ) -> str:
+        """Linear layers with ReLU after each but the last, which ``last`` follows.
+
+        They are divided ``column`` and ``row`` by turns from ``first`` on; a last one that would be
+        ``column`` alone is not divided.
+        """
+        splits = ("column", "row") if first == "column" else ("row", "column")
+        for number, width in enumerate(widths):
+            ends = number == len(widths) - 1
+            split = splits[number % 2]
+            split = "none" if ends and split == "column" else split
+            after = "local" if split == "column" else "none"
+            source = self.linear(f"{name} {number + 1}", source, width, split=split)
+            source = self.function(
+                f"{name} {number + 1} {last if ends else 'relu'}",
+                source,
+                last if ends else "relu",
+                split=after,
+            )
+        assert isinstance(source, str)
+        return source

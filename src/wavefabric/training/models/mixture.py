@@ -1,0 +1,135 @@
+"""Mixtures of experts: Mixtral 8x7B (arXiv:2401.04088) and Switch-Base (arXiv:2101.03961)."""
+
+from __future__ import annotations
+
+from wavefabric.training.models.gpt import MOST_TOKENS, attention, vocabulary_head
+from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.models.layers import FUNCTION_FLOPS, GraphBuilder, check_whole
+
+SWITCH_VOCABULARY = 32_128
+#: Tokens that the decoder predicts of a sequence of 512: 15 % in spans of 3, with a mark for each span and an
+#: end (T5, arXiv:1910.10683, section 3.1.4).
+SWITCH_TARGETS = 114
+
+
+def mixtral(tokens: int = 4096) -> ModelGraph:
+    """Mixtral 8x7B: 32 blocks of 8 experts, 2 a token; 46 702 792 704 parameters, 12.9 G of them a token."""
+    check_whole("tokens", tokens, MOST_TOKENS)
+    width, vocabulary = 4096, 32_000
+    graph = GraphBuilder()
+    graph.block = "embedding"
+    hidden = graph.embedding("word", (tokens,), vocabulary, width)
+    for number in range(32):
+        graph.block = f"block {number}"
+        projected = attention(graph, graph.normalisation("attention norm", hidden, scales=1), 32, 8)
+        middle = graph.sum("attention sum", [hidden, projected])
+        normed = graph.normalisation("ffn norm", middle, scales=1)
+        mixed = experts(graph, normed, 14336, count=8, each=2)
+        hidden = graph.sum("ffn sum", [middle, mixed])
+    graph.block = "head"
+    vocabulary_head(graph, graph.normalisation("norm", hidden, scales=1), vocabulary)
+    return ModelGraph(
+        "mixtral-8x7b",
+        tuple(graph.layers),
+        sample=f"sequence of {tokens} tokens",
+        batch=1,
+        optimizer="adam",
+        description="decoder of 32 blocks, 8 experts each, 2 a token",
+        source="arXiv:2401.04088; how it was trained is not published: 1 sequence a GPU is ours",
+    )
+
+
+def switch_base(tokens: int = 512) -> ModelGraph:
+    """Switch-Base: T5 encoder and decoder, 12 layers each, 128 experts in every other; 7.4 G parameters."""
+    check_whole("tokens", tokens, MOST_TOKENS)
+    width = 768
+    targets = max(1, round(SWITCH_TARGETS * tokens / 512))
+    graph = GraphBuilder()
+    graph.block = "embedding"
+    encoded = graph.embedding("word", (tokens,), SWITCH_VOCABULARY, width)
+    for number in range(12):
+        graph.block = f"encoder {number}"
+        encoded = _switch_block(graph, encoded, None, mixture=number % 2 == 1)
+    encoded = graph.normalisation("norm", encoded, scales=1)
+    graph.block = "decoder embedding"
+    hidden = graph.embedding("word", (targets,), SWITCH_VOCABULARY, width, trained=False)
+    for number in range(12):
+        graph.block = f"decoder {number}"
+        hidden = _switch_block(graph, hidden, encoded, mixture=number % 2 == 1)
+    graph.block = "head"
+    vocabulary_head(graph, graph.normalisation("norm", hidden, scales=1), SWITCH_VOCABULARY)
+    return ModelGraph(
+        "switch-base",
+        tuple(graph.layers),
+        sample=f"sequence of {tokens} tokens with {targets} targets",
+        batch=64,
+        optimizer="adam",
+        description="12 encoders and 12 decoders of width 768, 128 experts in every other, 1 a token",
+        source="batch: 1 048 576 tokens in sequences of 512 on 32 TPU cores (arXiv:2101.03961, section 2.2 "
+        "and table 1); its optimizer, Adafactor, is taken as Adam",
+    )
+
+
+def _switch_block(graph: GraphBuilder, hidden: str, encoded: str | None, *, mixture: bool) -> str:
+    """Attention, attention to the encoder's output if there is one, feed-forward network; sums after each."""
+    inner = 2048
+    projected = attention(graph, graph.normalisation("attention norm", hidden, scales=1), 12, 12)
+    hidden = graph.sum("attention sum", [hidden, projected])
+    if encoded is not None:
+        hidden = graph.sum("cross sum", [hidden, _cross_attention(graph, hidden, encoded, 12)])
+    normed = graph.normalisation("ffn norm", hidden, scales=1)
+    if mixture:
+        mixed = experts(graph, normed, inner, count=128, each=1)
+    else:
+        gate, up = (graph.linear(kind, normed, inner, bias=False, split="column") for kind in ("gate", "up"))
+        active = graph.function("gelu", gate, "gelu", split="local")
+        product = graph.product("gated", [active, up], split="local")
+        mixed = graph.linear("down", product, graph.shape(hidden)[-1], bias=False, split="row")
+    return graph.sum("ffn sum", [hidden, mixed])
+
+
+def _cross_attention(graph: GraphBuilder, hidden: str, encoded: str, heads: int) -> str:
+    width = graph.shape(hidden)[-1]
+    normed = graph.normalisation("cross norm", hidden, scales=1)
+    query = graph.linear("cross query", normed, width, bias=False, split="column")
+    key, value = (
+        graph.linear(f"cross {kind}", encoded, width, bias=False, split="column") for kind in ("key", "value")
+    )
+    attended = graph.attention("cross attention", query, key, value, heads, fused=True)
+    return graph.linear("cross output", attended, width, bias=False, split="row")
+
+
+def experts(graph: GraphBuilder, source: str, inner: int, *, count: int, each: int) -> str:
+    """A router and its experts: gated networks of which each token goes to ``each`` of ``count``.
+
+    The experts are one layer, so that their inputs are sent once and their outputs once. ``used`` is
+    each/count: times ``experts`` it is how many experts a token is sent to. Tokens are taken as spread
+    evenly, and none as dropped. Tensor parallelism divides every expert by columns and then rows, hence
+    ``row``.
+    """
+    tokens, width = graph.shape(source)
+    router = graph.linear("router", source, count, bias=False)
+    copies = float(each * tokens)
+    size = 3 * width * inner
+    # Dispatch, products with gate and up, SiLU times up, product with down, weighted sum.
+    elements = tokens * width + copies * width + 2 * copies * (width + inner) + 3 * copies * inner
+    elements += copies * (inner + width) + copies * width + tokens * width
+    return graph.add(
+        "experts",
+        "matmul",
+        [source, router],
+        (tokens, width),
+        flops=2.0 * copies * size + copies * ((FUNCTION_FLOPS["silu"] + 1) * inner + 2 * width),
+        parameters=count * size,
+        elements=elements,
+        keep=[router],
+        saved=copies * (2 * width + 3 * inner),
+        split="row",
+        experts=count,
+        used=each / count,
+    )
+
+
+def active_parameters(graph: ModelGraph) -> float:
+    """Parameters that one token meets: those of the experts by the share of experts that it goes to."""
+    return sum(layer.parameters * (layer.used if layer.experts else 1.0) for layer in graph.layers)

@@ -1,0 +1,321 @@
+"""Nodes of a graph that ``torch.fx`` traced, as layers: modules and functions are known by their names."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from wavefabric.errors import InputError, show
+from wavefabric.training.models.layers import (
+    FROM_OUTPUT,
+    FUNCTION_FLOPS,
+    NORMALISATION_FLOPS,
+    SOFTMAX_FLOPS,
+    GraphBuilder,
+)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: Operations that move no data, or are left out everywhere (dropout): no layers.
+_VIEWS = _names(
+    "view viewas reshape flatten unflatten permute transpose t swapaxes unsqueeze squeeze expand expandas "
+    "contiguous chunk split unbind getitem identity dropout dropout1d dropout2d alphadropout to float half "
+    "bfloat16 double type typeas detach narrow select movedim"
+)
+#: Functions of elements; those without a number in `FUNCTION_FLOPS` count one FLOP an element.
+_ELEMENTWISE = _names(
+    "add sub rsub mul multiply div truediv iadd isub imul itruediv addcmul maximum minimum where maskedfill "
+    "neg abs exp log sqrt rsqrt pow square clamp relu relu6 leakyrelu prelu elu selu gelu silu mish "
+    "hardswish hardsigmoid hardtanh softplus tanh sigmoid mean sum amax amin max min var std cumsum norm "
+    "normalize pad zeropad2d roll interpolate upsample repeat clone indexselect gather tril triu pixelshuffle"
+)
+_PRODUCTS = _names("mul multiply imul div truediv itruediv")
+#: Those whose gradient does not depend on their input.
+_LINEAR = _names(
+    "add sub rsub iadd isub neg mean sum pad zeropad2d clone repeat roll cumsum gather indexselect"
+)
+
+
+@dataclass
+class _Operation:
+    """A node that computes: what it is, and the shapes that it reads and writes, all samples together."""
+
+    node: Any
+    kind: str
+    module: Any
+    shapes: list[tuple[int, ...]]
+    output: tuple[int, ...]
+    samples: int
+    of_input: bool  # whether it reads no layer, so that no gradient of its input is needed
+
+    @property
+    def size(self) -> int:
+        return prod(self.output)
+
+    @property
+    def weight(self) -> tuple[int, ...]:
+        """The shape of a module's weight, or of a function's second operand."""
+        if self.module is not None:
+            return tuple(self.module.weight.shape)
+        return self.shapes[1]
+
+
+@dataclass
+class _Numbers:
+    """What a layer has beside shapes: FLOPs and saved elements of all samples."""
+
+    operator: str
+    flops: float
+    keep: bool = False
+    saved: float = 0.0
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+def _matrix(operator: str, flops: float, of_input: bool, saved: float = 0.0) -> _Numbers:
+    return _Numbers(operator, flops, True, saved, {"backward": 1.0 if of_input else 2.0})
+
+
+def _linear(op: _Operation) -> _Numbers:
+    return _matrix("matmul", 2.0 * op.size * op.shapes[0][-1], op.of_input)
+
+
+def _convolution(op: _Operation) -> _Numbers:
+    # A transposed one takes each element of its input, not of its output, through the kernel.
+    elements = prod(op.shapes[0]) if "transpose" in op.kind else op.size
+    return _matrix("convolution", 2.0 * elements * prod(op.weight[1:]), op.of_input)
+
+
+def _product(op: _Operation) -> _Numbers:
+    if op.kind == "einsum":
+        return _matrix("matmul", _einsum_flops(op), op.of_input)
+    left = op.shapes[1] if op.kind in ("addmm", "baddbmm") else op.shapes[0]
+    return _matrix("matmul", 2.0 * op.size * left[-1], op.of_input)
+
+
+def _einsum_flops(op: _Operation) -> float:
+    terms = str(op.node.args[0]).replace(" ", "").split("->")[0].split(",")
+    if any("." in term or len(term) != len(shape) for term, shape in zip(terms, op.shapes, strict=False)):
+        given = show(op.node.args[0])
+        raise InputError(f"{op.node.name}: einsum of {given} given; allowed: a letter for each dimension")
+    sizes = {
+        letter: n for term, s in zip(terms, op.shapes, strict=True) for letter, n in zip(term, s, strict=True)
+    }
+    return 2.0 * prod(sizes.values())
+
+
+def _scaled_attention(op: _Operation) -> _Numbers:
+    query, key, value = op.shapes[:3]
+    scores = prod(query[:-1]) * key[-2]
+    flops = 2.0 * scores * (query[-1] + value[-1]) + SOFTMAX_FLOPS * scores
+    return _Numbers("attention", flops, True, more={"keep_output": True, "backward": 2.5})
+
+
+def _multihead_attention(op: _Operation) -> _Numbers:
+    """``torch.nn.MultiheadAttention``, its four projections included."""
+    if len(op.shapes) < 3:
+        where = f"module: {op.node.target} is called with {len(op.shapes)} tensors"
+        raise InputError(f"{where}; allowed: query, key and value")
+    query, key, value = op.shapes[:3]
+    width, heads = op.module.embed_dim, op.module.num_heads
+    others = key[0] if len(key) == 3 and not op.module.batch_first else key[-2]
+    scores = prod(query[:-1]) * others
+    projected = (prod(key) // key[-1] + prod(value) // value[-1]) * width
+    flops = 2.0 * width * (2 * prod(query) + prod(key) + prod(value))
+    flops += 4.0 * scores * width + SOFTMAX_FLOPS * scores * heads
+    return _matrix("matmul", flops, op.of_input, 2 * prod(query) + projected + scores * heads)
+
+
+def _embedding(op: _Operation) -> _Numbers:
+    used = min(1.0, prod(op.shapes[0]) / op.samples / op.weight[0])
+    return _Numbers("embedding", 0.0, more={"backward": 1.0, "used": used})
+
+
+def _normalisation(op: _Operation) -> _Numbers:
+    back = 5 / 3 if "batch" in op.kind else 1.5
+    return _Numbers("normalisation", NORMALISATION_FLOPS * op.size, True, more={"backward": back})
+
+
+def _softmax(op: _Operation) -> _Numbers:
+    return _Numbers("softmax", SOFTMAX_FLOPS * op.size, more={"keep_output": True, "backward": 1.5})
+
+
+def _cross_entropy(op: _Operation) -> _Numbers:
+    return _Numbers("softmax", SOFTMAX_FLOPS * prod(op.shapes[0]), True, more={"backward": 2.0})
+
+
+def _pooling(op: _Operation) -> _Numbers:
+    maximum = "max" in op.kind
+    return _Numbers("pooling", prod(op.shapes[0]), maximum, maximum * op.size, {"backward": 1.0})
+
+
+def _concatenation(op: _Operation) -> _Numbers:
+    del op
+    return _Numbers("elementwise", 0.0, more={"backward": 1.0})
+
+
+def _elementwise(op: _Operation) -> _Numbers:
+    if op.kind not in _ELEMENTWISE:
+        if op.module is not None and any(True for _ in op.module.parameters()):
+            where = f"module: {op.node.target} of the class {type(op.module).__name__} given"
+            raise InputError(f"{where}; allowed: modules that are known, or made of those that are")
+        warnings.warn(f"{op.node.name}: {op.kind} is not known and taken as elementwise", stacklevel=7)
+    after = op.kind in FROM_OUTPUT
+    scaled = op.kind in _PRODUCTS and len(op.shapes) < 2
+    kept = not (after or scaled or op.kind in _LINEAR)
+    more = {"keep_output": after, "backward": 1.5 if kept or after else 1.0}
+    return _Numbers("elementwise", FUNCTION_FLOPS.get(op.kind, 1) * op.size, kept, more=more)
+
+
+#: How operations are counted, by their names: the first that fits; `_elementwise` is for the rest.
+_RULES: tuple[tuple[str, Callable[[_Operation], _Numbers]], ...] = (
+    ("linear", _linear),
+    (r"conv(transpose)?[123]d", _convolution),
+    ("matmul|bmm|mm|addmm|baddbmm|einsum", _product),
+    ("scaleddotproductattention", _scaled_attention),
+    ("multiheadattention", _multihead_attention),
+    ("embedding(bag)?", _embedding),
+    (r"((sync)?batch|instance|layer|group|rms)norm([123]d)?", _normalisation),
+    ("(log)?softmax", _softmax),
+    ("crossentropy(loss)?", _cross_entropy),
+    (r"(adaptive)?(avg|max)pool[123]d", _pooling),
+    ("cat|concat|concatenate|stack", _concatenation),
+    (".*", _elementwise),
+)
+
+
+class GraphReader:
+    """Adds a layer for each node that computes something; PyTorch itself is not needed here.
+
+    Parameters
+    ----------
+    modules : mapping of str to torch.nn.Module
+        Those of the traced module, by path, itself as the empty one.
+    samples : int
+        In the example whose shapes the nodes have.
+    """
+
+    def __init__(self, modules: Mapping[str, Any], samples: int):
+        self.modules, self.samples = modules, samples
+        self.builder = GraphBuilder(prefixed=False)
+        self._layer: dict[Any, str] = {}  # of a node, the layer whose output it is or views
+        self._weights: dict[Any, list[Any]] = {}  # of a node, parameters that it is or views
+        self._counted: set[int] = set()
+        self._kept: set[Any] = set()  # inputs of the model that the backward pass reads
+
+    def read(self, nodes: Iterable[Any]) -> None:
+        """Add the layers of all nodes, in their order; those whose result is no tensor compute shapes."""
+        for node in nodes:
+            if node.op == "get_attr":
+                self._weights[node] = self._attribute(node.target)
+            elif node.op not in ("placeholder", "output") and "tensor_meta" in node.meta:
+                self._node(node)
+
+    def _attribute(self, path: str) -> list[Any]:
+        """A trained parameter as a list; nothing for constants."""
+        owner, _, name = path.rpartition(".")
+        value = getattr(self.modules[owner], name)
+        return [value] if getattr(value, "requires_grad", False) else []
+
+    def _node(self, node: Any) -> None:
+        module = self.modules[node.target] if node.op == "call_module" else None
+        kind = _kind(node, module)
+        sources = _operands([*node.args, *node.kwargs.values()])
+        weights = [weight for source in sources for weight in self._weights.get(source, [])]
+        if kind in _VIEWS:
+            self._weights[node] = weights
+            if sources and sources[0] in self._layer:
+                self._layer[node] = self._layer[sources[0]]
+            return
+        operation = _Operation(
+            node,
+            kind,
+            module,
+            [_shape(source) for source in sources],
+            _shape(node),
+            self.samples,
+            not any(source in self._layer for source in sources),
+        )
+        weights += list(module.parameters()) if module is not None else []
+        self._add(operation, sources, weights)
+
+    def _add(self, operation: _Operation, sources: list[Any], weights: list[Any]) -> None:
+        numbers = next(rule for form, rule in _RULES if re.fullmatch(form, operation.kind))(operation)
+        node, size = operation.node, operation.size
+        tensors = [s for s in dict.fromkeys(sources) if s in self._layer or s.op == "placeholder"]
+        layers = list(dict.fromkeys(self._layer[s] for s in tensors if s in self._layer))
+        inputs = [s for s in tensors if numbers.keep and s.op == "placeholder" and s not in self._kept]
+        self._kept.update(inputs)
+        looked_up = numbers.operator == "embedding"  # indices are no activations
+        elements = size + sum(prod(_shape(source)) for source in tensors if not looked_up)
+        if "batchnorm" in operation.kind:
+            elements += size
+        self.builder.block = _block(node, self.builder.block)
+        self._layer[node] = self.builder.add(
+            str(node.name),
+            numbers.operator,
+            layers,
+            self._per_sample(operation.output),
+            flops=numbers.flops / self.samples,
+            parameters=self._count(weights),
+            elements=elements / self.samples,
+            keep=layers if numbers.keep else [],
+            saved=(numbers.saved + sum(prod(_shape(source)) for source in inputs)) / self.samples,
+            **numbers.more,
+        )
+
+    def _per_sample(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        first, *rest = shape or (1,)
+        if first == self.samples:
+            return tuple(rest) or (1,)
+        return (first // self.samples if first % self.samples == 0 else first, *rest)
+
+    def _count(self, weights: list[Any]) -> int:
+        """Trained parameters that no earlier layer has."""
+        new = {id(weight): weight for weight in weights if weight.requires_grad}
+        new = {key: weight for key, weight in new.items() if key not in self._counted}
+        self._counted.update(new)
+        return sum(int(weight.numel()) for weight in new.values())
+
+
+def _kind(node: Any, module: Any) -> str:
+    """The name of a module's class or of a function, in small letters without underscores."""
+    target = type(module).__name__ if module is not None else node.target
+    name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+    return name.replace("_", "").lower()
+
+
+def _operands(arguments: Iterable[Any]) -> list[Any]:
+    """Nodes among arguments and lists of them, in order, each as often as it is given."""
+    found = []
+    for argument in arguments:
+        if isinstance(argument, tuple | list):
+            found += _operands(argument)
+        elif hasattr(argument, "all_input_nodes"):
+            found.append(argument)
+    return found
+
+
+def _shape(node: Any) -> tuple[int, ...]:
+    """The shape of a node's tensor, of its first one if it has several."""
+    meta: Any = node.meta.get("tensor_meta")
+    while meta is not None and not hasattr(meta, "shape"):
+        meta = meta[0]
+    return tuple(meta.shape) if meta is not None else ()
+
+
+def _block(node: Any, last: str) -> str:
+    """The path of the module that a node is in, up to its first number; ``last`` where that is not known."""
+    stack = [key.split("@")[0] for key in node.meta.get("nn_module_stack", {})]
+    if node.op != "call_module" and "nn_module_stack" not in node.meta:
+        return last
+    path = node.target if node.op == "call_module" else (stack or [""])[-1]
+    parts = path.split(".")
+    numbers = [place for place, part in enumerate(parts) if part.isdigit()]
+    return ".".join(parts[: numbers[0] + 1]) if numbers else ""

@@ -1,0 +1,107 @@
+"""Markov-chain Monte Carlo over strategies, as FlexFlow searches (Jia, Zaharia and Aiken, MLSys 2019,
+arXiv:1807.05358, section 6): Metropolis and Hastings' rule, with the simulator as cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf, log
+from random import Random
+from time import monotonic
+from typing import NamedTuple
+
+from wavefabric.training.strategies.strategy import Strategy
+
+
+class StrategyCost(NamedTuple):
+    """B a GPU beyond the limit, and s of an iteration; the former counts first."""
+
+    excess: float
+    seconds: float
+
+
+@dataclass
+class SearchTrail:
+    """The best strategy of all so far, and how it came about.
+
+    ``history``: (proposals made, s) at each that became the best. ``until``: `time.monotonic` at which to
+    stop, or None.
+    """
+
+    limit: int
+    until: float | None = None
+    progress: Callable[[int, int, float], None] | None = None
+    best: Strategy | None = None
+    cost: StrategyCost = field(default_factory=lambda: StrategyCost(inf, inf))
+    made: int = 0
+    history: list[tuple[int, float]] = field(default_factory=list)
+
+    def saw(self, strategy: Strategy, cost: StrategyCost) -> bool:
+        """Keep a strategy if it is the best; whether it is."""
+        if cost >= self.cost:
+            return False
+        self.best, self.cost = strategy, cost
+        if not cost.excess:
+            self.history.append((self.made, cost.seconds))
+        return True
+
+    def late(self) -> bool:
+        """Whether the time is over."""
+        return self.until is not None and monotonic() >= self.until
+
+    def report(self) -> None:
+        """Tell how far the search is: proposals made, of how many, and s of the best."""
+        if self.progress is not None:
+            self.progress(self.made, self.limit, self.cost.seconds)
+
+
+def markov_chain(
+    start: Strategy,
+    cost: Callable[[Strategy, float], StrategyCost],
+    propose: Callable[[Strategy, Random], Strategy | None],
+    proposals: int,
+    beta: float,
+    random: Random,
+    trail: SearchTrail,
+) -> None:
+    """Walk from a start; what is best is in ``trail``.
+
+    A proposal is taken with probability min(1, exp(beta · (current seconds − seconds) / scale)), where the
+    scale is the first finite cost, so that beta has no unit. Beyond the memory limit the cost is infinite;
+    but a start may be beyond it, and from there proposals are taken that exceed the limit by no more. Ends
+    when no proposal of the last half of ``proposals`` became the best of this walk, or after all.
+
+    Parameters
+    ----------
+    start : Strategy
+    cost : callable
+        Of a strategy; where that is above its second argument, s, a lower bound above it will do.
+    propose : callable
+        A strategy one change away, or None, which counts as refused.
+    proposals : int
+    beta : float
+        FlexFlow's constant: with 50 a proposal 2 % slower is taken with probability 1/e.
+    random : random.Random
+    trail : SearchTrail
+    """
+    current, now = start, cost(start, inf)
+    trail.saw(start, now)
+    own, since, scale = now, 0, 0.0
+    for _ in range(proposals):
+        if trail.late() or 2 * since >= proposals:
+            return
+        trail.made += 1
+        since += 1
+        proposed = propose(current, random)
+        if proposed is not None:
+            # The chance is drawn first: what it refuses needs no exact cost.
+            chance = -log(1.0 - random.random())
+            scale = scale or (0.0 if now.excess else now.seconds)
+            most = now.seconds + chance * scale / beta if scale else inf
+            then = cost(proposed, most)
+            trail.saw(proposed, then)
+            if then < own:
+                own, since = then, 0
+            if then.excess <= now.excess if now.excess else not then.excess and then.seconds <= most:
+                current, now = proposed, then
+        trail.report()

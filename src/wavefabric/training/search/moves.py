@@ -1,0 +1,156 @@
+"""Random changes of a strategy: every strategy that a file may hold is some changes away from every other.
+
+But for three bounds that keep simulations short: microbatches up to `MOST_MICROBATCHES` a stage, buckets of
+`BUCKETS`, and stages and layouts that `check_strategy` takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import gcd
+from random import Random
+
+from wavefabric.errors import InputError
+from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.search.units import divisors, for_layer, layouts_of, part_of
+from wavefabric.training.strategies.strategy import (
+    LayerLayout,
+    Strategy,
+    check_strategy,
+    cut_stages,
+    with_layouts,
+)
+
+#: Microbatches that are tried for each stage of the pipeline.
+MOST_MICROBATCHES = 8
+#: B of buckets that are tried.
+BUCKETS = (0.0, *(float(2**power) for power in range(20, 31)))
+
+
+class StrategyMoves:
+    """Changes of strategies of one model and one number of GPUs; the batch stays.
+
+    Kinds, each with how often it is proposed: a layout for one layer, for one block, for all blocks equal to
+    one, for all layers; number of stages; place of one cut; microbatches; sharded; recomputed; bucket.
+    """
+
+    def __init__(self, model: ModelGraph, gpus: int):
+        self.model, self.gpus = model, gpus
+        self.blocks = model.blocks
+        parts = [part_of(model, block) for block in self.blocks]
+        #: For each block the layers of all blocks equal to it.
+        self.equal = [
+            tuple(n for other, block in zip(parts, self.blocks, strict=True) if other == part for n in block)
+            for part in parts
+        ]
+        self.pipelines = [p for p in divisors(gpus) if p <= len(self.blocks)]
+        self.cut = lru_cache(maxsize=None)(lambda stages: cut_stages(model, stages))
+        self.kinds: dict[Callable[[Strategy, Random], Strategy | None], float] = {
+            self._one_layer: 2.0, self._one_block: 2.0, self._equal_blocks: 3.0, self._all_layers: 2.0,
+            self._pipeline: 2.0, self._boundary: 1.0, self._microbatches: 1.0, self._sharded: 1.0,
+            self._recompute: 0.5, self._bucket: 1.0,
+        }  # fmt: skip
+
+    def propose(self, strategy: Strategy, random: Random) -> Strategy | None:
+        """Another strategy, one change away; None where the change drawn is impossible."""
+        kind = random.choices(list(self.kinds), list(self.kinds.values()))[0]
+        changed = kind(strategy, random)
+        if changed is None or changed == strategy:
+            return None
+        try:
+            check_strategy(self.model, changed)
+        except InputError:
+            return None
+        return changed
+
+    # --- Layouts --------------------------------------------------------------------------------------------
+
+    def _one_layer(self, strategy: Strategy, random: Random) -> Strategy | None:
+        return self._layout(strategy, [random.randrange(len(self.model.layers))], random)
+
+    def _one_block(self, strategy: Strategy, random: Random) -> Strategy | None:
+        return self._layout(strategy, random.choice(self.blocks), random)
+
+    def _equal_blocks(self, strategy: Strategy, random: Random) -> Strategy | None:
+        return self._layout(strategy, random.choice(self.equal), random)
+
+    def _all_layers(self, strategy: Strategy, random: Random) -> Strategy | None:
+        return self._layout(strategy, range(len(self.model.layers)), random)
+
+    def _layout(self, strategy: Strategy, numbers: Sequence[int], random: Random) -> Strategy | None:
+        layers = [self.model.layers[n] for n in numbers]
+        choices = [
+            layout for layout in layouts_of(layers, strategy.stage_gpus) if strategy.batch % layout.data == 0
+        ]
+        if not choices:
+            return None
+        layout = random.choice(choices)
+        changed = {n: for_layer(layout, layer) for n, layer in zip(numbers, layers, strict=True)}
+        return self._with_microbatches(with_layouts(strategy, changed), random)
+
+    # --- Pipeline -------------------------------------------------------------------------------------------
+
+    def _pipeline(self, strategy: Strategy, random: Random) -> Strategy | None:
+        stages = random.choice(self.pipelines)
+        if stages == strategy.stages:
+            return None
+        gpus = self.gpus // stages
+        layouts = tuple(_fitted(layout, gpus) for layout in strategy.layouts)
+        changed = replace(strategy, stage=self.cut(stages), layouts=layouts)
+        return self._microbatches(changed, random)
+
+    def _boundary(self, strategy: Strategy, random: Random) -> Strategy | None:
+        """One cut between stages moved by one block."""
+        stages = [strategy.stage[block[0]] for block in self.blocks]
+        cuts = [k for k in range(1, len(stages)) if stages[k] != stages[k - 1]]
+        if not cuts:
+            return None
+        cut, later = random.choice(cuts), random.random() < 0.5
+        place = cut if later else cut - 1
+        if stages.count(stages[place]) == 1:
+            return None
+        stages[place] = stages[cut - 1] if later else stages[cut]
+        stage = [0] * len(strategy.stage)
+        for block, own in zip(self.blocks, stages, strict=True):
+            for n in block:
+                stage[n] = own
+        return replace(strategy, stage=tuple(stage))
+
+    def _microbatches(self, strategy: Strategy, random: Random) -> Strategy | None:
+        allowed = _allowed_microbatches(strategy)
+        return replace(strategy, microbatches=random.choice(allowed)) if allowed else None
+
+    def _with_microbatches(self, strategy: Strategy, random: Random) -> Strategy | None:
+        """The strategy, with other microbatches if its layouts do not allow its own."""
+        if strategy.microbatches in _allowed_microbatches(strategy):
+            return strategy
+        return self._microbatches(strategy, random)
+
+    # --- The rest -------------------------------------------------------------------------------------------
+
+    def _sharded(self, strategy: Strategy, _: Random) -> Strategy:
+        return replace(strategy, sharded=not strategy.sharded)
+
+    def _recompute(self, strategy: Strategy, _: Random) -> Strategy:
+        return replace(strategy, recompute=not strategy.recompute)
+
+    def _bucket(self, strategy: Strategy, random: Random) -> Strategy:
+        return replace(strategy, bucket=random.choice(BUCKETS))
+
+
+def _fitted(layout: LayerLayout, gpus: int) -> LayerLayout:
+    """The layout for another number of GPUs, its tensor and expert degrees kept as far as they divide it."""
+    tensor = gcd(layout.tensor, gpus)
+    return LayerLayout(gpus // tensor, tensor, gcd(layout.expert, gpus // tensor))
+
+
+def _allowed_microbatches(strategy: Strategy) -> list[int]:
+    """Numbers of microbatches in which every layer has whole samples."""
+    degrees = {layout.data for layout in strategy.layouts}
+    if any(strategy.batch % data for data in degrees):
+        return []
+    common = gcd(*(strategy.batch // data for data in degrees))
+    most = MOST_MICROBATCHES * strategy.stages
+    return [n for n in range(1, most + 1) if common % n == 0]

@@ -1,0 +1,275 @@
+"""How the GPUs share a model: data, tensor, expert and pipeline parallelism, layer by layer.
+
+GPUs are numbered stage by stage. Within a stage GPU ``i · tensor + j`` works on part i of the samples and on
+share j of the layer, so that GPUs that split a layer are neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from wavefabric.errors import InputError, show
+from wavefabric.training.models.graph import Layer, ModelGraph
+
+Groups = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class LayerLayout:
+    """How the GPUs of a stage share one layer: ``data × tensor`` of them.
+
+    ``tensor`` GPUs split each layer that can be split (`Layer.split`); the others all do the same. ``expert``
+    GPUs of those with different samples divide the experts of a layer that has some; it divides ``data``.
+    """
+
+    data: int
+    tensor: int = 1
+    expert: int = 1
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the stage."""
+        return self.data * self.tensor
+
+    def tensor_groups(self, first: int) -> Groups:
+        """GPUs that split a layer of the same samples; ``first`` is the first GPU of the stage."""
+        return _groups(self, first, "tensor")
+
+    def data_groups(self, first: int) -> Groups:
+        """GPUs with the same share of the parameters, whose gradients are added."""
+        return _groups(self, first, "data")
+
+    def expert_groups(self, first: int) -> Groups:
+        """GPUs that have all experts of a layer between them and send one another samples."""
+        return _groups(self, first, "expert")
+
+    def expert_data_groups(self, first: int) -> Groups:
+        """GPUs with the same experts, whose gradients are added."""
+        return _groups(self, first, "expert data")
+
+
+@lru_cache(maxsize=4096)
+def _groups(layout: LayerLayout, first: int, kind: str) -> Groups:
+    """Equal groups are one object, which is cheap to recognise."""
+    grid = first + np.arange(layout.gpus).reshape(-1, layout.expert, layout.tensor)
+    if kind == "tensor":
+        grid = grid.reshape(-1, layout.tensor)
+    elif kind == "data":
+        grid = grid.reshape(-1, layout.tensor).T
+    elif kind == "expert":
+        grid = grid.transpose(0, 2, 1).reshape(-1, layout.expert)
+    else:
+        grid = grid.reshape(grid.shape[0], -1).T
+    return tuple(map(tuple, grid.tolist()))
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How ``gpus`` GPUs share an iteration of a model.
+
+    Parameters
+    ----------
+    gpus, batch, microbatches : int
+        Samples of an iteration on all GPUs, and the parts of them that follow one another.
+    stage : tuple of int
+        Pipeline stage of each layer; never less than that of the layer before.
+    layouts : tuple of LayerLayout
+        Of each layer; those of a stage have as many GPUs.
+    sharded : bool
+        GPUs with the same share of a layer keep 1/data of its parameters, gradients and optimizer states
+        each: parameters are gathered before each use, gradients reduced and scattered (ZeRO stage 3,
+        arXiv:1910.02054). Else every GPU has all, and gradients are all-reduced.
+    bucket : float
+        B of gradients that are reduced together; 0: a call for each layer.
+    recompute : bool
+        Activations inside a block are computed again in the backward pass instead of kept.
+    """
+
+    gpus: int
+    batch: int
+    microbatches: int
+    stage: tuple[int, ...]
+    layouts: tuple[LayerLayout, ...]
+    sharded: bool = False
+    bucket: float = 0.0
+    recompute: bool = False
+
+    @property
+    def stages(self) -> int:
+        """Number of pipeline stages."""
+        return self.stage[-1] + 1
+
+    @property
+    def stage_gpus(self) -> int:
+        """GPUs of each stage."""
+        return self.gpus // self.stages
+
+    def first_gpu(self, stage: int) -> int:
+        """The first GPU of a stage."""
+        return stage * self.stage_gpus
+
+    def stages_of(self, gpus: Iterable[int]) -> tuple[int, ...]:
+        """The stages that these GPUs are of."""
+        return (0,) if self.stages == 1 else tuple(sorted({gpu // self.stage_gpus for gpu in gpus}))
+
+    def samples(self, layer: int) -> float:
+        """Samples of a microbatch on each GPU that works on a layer."""
+        return self.batch / self.microbatches / self.layouts[layer].data
+
+
+def uniform(
+    model: ModelGraph,
+    gpus: int,
+    *,
+    data: int | None = None,
+    tensor: int = 1,
+    pipeline: int = 1,
+    expert: int = 1,
+    microbatches: int | None = None,
+    batch: int | None = None,
+    sharded: bool = False,
+    bucket: float = 0.0,
+    recompute: bool = False,
+    layers: Mapping[str, LayerLayout] | None = None,
+) -> Strategy:
+    """The same layout for all layers, but for those named in ``layers``.
+
+    ``data`` follows from the others; ``batch`` is by default the model's own for each data-parallel GPU.
+    ``microbatches`` is by default 1 without a pipeline, else 4 times its stages or as many as there are
+    samples. Stages are cut between blocks, with as equal FLOPs as that allows.
+
+    Raises
+    ------
+    InputError
+        If the degrees do not multiply to ``gpus``, or `check_strategy` refuses.
+    """
+    for key, value in (("gpus", gpus), ("tensor", tensor), ("pipeline", pipeline), ("expert", expert)):
+        _positive(key, value)
+    if gpus % (tensor * pipeline):
+        given = f"tensor: {tensor} with pipeline {pipeline} given"
+        raise InputError(f"{given}; allowed: degrees whose product divides {gpus}, the GPUs")
+    across = gpus // (tensor * pipeline)
+    if data not in (None, across):
+        raise InputError(
+            f"data: {data} given; allowed: {across}, {gpus} GPUs / tensor {tensor} / pipeline {pipeline}"
+        )
+    batch = model.batch * across if batch is None else batch
+    if microbatches is None:
+        most = max(1, batch // across)
+        microbatches = 1 if pipeline == 1 else max(m for m in range(1, 4 * pipeline + 1) if most % m == 0)
+    own = dict(layers or {})
+    for name in own:
+        if name not in model.index:
+            raise InputError(f"layers: {show(name)} given; allowed: layers of {model.name}")
+    strategy = Strategy(
+        gpus,
+        batch,
+        microbatches,
+        cut_stages(model, pipeline),
+        tuple(
+            own.get(layer.name, LayerLayout(across, tensor, expert if layer.experts else 1))
+            for layer in model.layers
+        ),
+        sharded,
+        bucket,
+        recompute,
+    )
+    check_strategy(model, strategy)
+    return strategy
+
+
+def with_layouts(strategy: Strategy, layouts: Mapping[int, LayerLayout]) -> Strategy:
+    """The strategy with other layouts of some layers, by number."""
+    mixed = list(strategy.layouts)
+    for number, layout in layouts.items():
+        mixed[number] = layout
+    return replace(strategy, layouts=tuple(mixed))
+
+
+def check_strategy(model: ModelGraph, strategy: Strategy) -> None:
+    """Refuse a strategy that does not fit the model, in one line."""
+    for key in ("gpus", "batch", "microbatches"):
+        _positive(key, getattr(strategy, key))
+    if not 0 <= strategy.bucket < 1e15:
+        raise InputError(f"bucket: {strategy.bucket} B given; allowed: 0 to 1e15")
+    _check_stages(model, strategy)
+    if len(strategy.layouts) != len(model.layers):
+        raise InputError(
+            f"layouts: {len(strategy.layouts)} given; allowed: {len(model.layers)}, one for each layer"
+        )
+    for layer, layout in zip(model.layers, strategy.layouts, strict=True):
+        _check_layer(layer, strategy, layout)
+    for data in sorted({layout.data for layout in strategy.layouts}):
+        if strategy.batch % (strategy.microbatches * data):
+            given = f"batch: {strategy.batch} samples in {strategy.microbatches} microbatches given"
+            raise InputError(
+                f"{given}; allowed: multiples of {strategy.microbatches * data}, with data {data}"
+            )
+
+
+def _check_stages(model: ModelGraph, strategy: Strategy) -> None:
+    stage = strategy.stage
+    if len(stage) != len(model.layers):
+        raise InputError(f"stage: {len(stage)} given; allowed: {len(model.layers)}, one for each layer")
+    for before, here, layer in zip((0, *stage), stage, model.layers, strict=False):
+        if here not in (before, before + 1) or stage[0]:
+            given = f"stage: {show(here)} after {show(before)} given for {layer.name}"
+            raise InputError(f"{given}; allowed: the same or the next, from 0")
+    if strategy.gpus % strategy.stages:
+        given = f"gpus: {strategy.gpus} given"
+        raise InputError(f"{given}; allowed: multiples of {strategy.stages}, the pipeline stages")
+
+
+def _check_layer(layer: Layer, strategy: Strategy, layout: LayerLayout) -> None:
+    where = f"layers.{layer.name}"
+    for key in ("data", "tensor", "expert"):
+        _positive(f"{where}.{key}", getattr(layout, key))
+    if layout.gpus != strategy.stage_gpus:
+        given = f"{where}: data {layout.data} and tensor {layout.tensor} given"
+        raise InputError(f"{given}; allowed: a product of {strategy.stage_gpus}, the GPUs of a stage")
+    if layout.data % layout.expert:
+        raise InputError(f"{where}.expert: {layout.expert} given; allowed: divisors of data, {layout.data}")
+    if layout.expert > max(1, layer.experts) or (layer.experts and layer.experts % layout.expert):
+        allowed = f"divisors of its {layer.experts} experts" if layer.experts else "1, it has no experts"
+        raise InputError(f"{where}.expert: {layout.expert} given; allowed: {allowed}")
+    if layer.split in ("column", "local") and layout.tensor > layer.features:
+        raise InputError(
+            f"{where}.tensor: {layout.tensor} given; allowed: up to its {layer.features} features"
+        )
+
+
+def _positive(key: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**53:
+        raise InputError(f"{key}: {show(value)} given; allowed: whole numbers from 1")
+
+
+def cut_stages(model: ModelGraph, stages: int) -> tuple[int, ...]:
+    """Stage of each layer: consecutive blocks, the largest sum of FLOPs in a stage as small as it can be."""
+    blocks = model.blocks
+    if stages > len(blocks):
+        given = f"pipeline: {stages} given"
+        raise InputError(f"{given}; allowed: up to {len(blocks)}, the blocks of {model.name}")
+    work = np.array([sum(model.layers[i].flops for i in block) for block in blocks])
+    total = np.concatenate(([0.0], np.cumsum(work)))
+    count = len(blocks)
+    # least[k, i]: the largest stage when the first i blocks make k stages; each has at least one block.
+    least = np.full((stages + 1, count + 1), np.inf)
+    last = np.zeros((stages + 1, count + 1), int)
+    least[0, 0] = 0.0
+    for k in range(1, stages + 1):
+        for i in range(k, count + 1):
+            worst = np.maximum(least[k - 1, :i], total[i] - total[:i])
+            last[k, i] = int(worst.argmin())
+            least[k, i] = worst[last[k, i]]
+    stage, end = [0] * len(model.layers), count
+    for k in range(stages, 0, -1):
+        first = last[k, end]
+        for block in blocks[first:end]:
+            for layer in block:
+                stage[layer] = k - 1
+        end = first
+    return tuple(stage)

@@ -1,0 +1,230 @@
+"""Tasks from the nodes of all GPUs."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from wavefabric.errors import InputError, show
+from wavefabric.training.iteration.calls import PURPOSES, Call
+from wavefabric.training.iteration.task_graph import KINDS, TaskGraph
+from wavefabric.training.traces.chakra.match import Classes, Instance, Place
+from wavefabric.training.traces.chakra.messages import NodeType
+from wavefabric.training.traces.chakra.parse import TraceFile, TraceNode, whole
+
+#: Purposes of calls that a later task waits for, where the trace says none.
+_BLOCKING = {
+    "all-reduce": "tensor",
+    "reduce-scatter": "tensor",
+    "all-gather": "parameters",
+    "all-to-all": "experts",
+    "messages": "layer-to-layer",
+}
+
+
+class Assembly:
+    """Tasks from nodes. ``workers``: of each file; ``own``: the files say which nodes are one task."""
+
+    def __init__(
+        self,
+        files: Sequence[TraceFile],
+        collectives: Sequence[Instance],
+        messages: Sequence[Instance],
+        workers: Sequence[int],
+        own: bool,
+    ):
+        self.files, self.own = files, own
+        # Workers are numbered as they come; a CPU's follow those of all GPUs.
+        order = {worker: number for number, worker in enumerate(dict.fromkeys(sorted(workers)))}
+        self.worker = [order[worker] for worker in workers]
+        self.gpu_workers = len(order)
+        self.cpu_worker: dict[int, int] = {}
+        self.classes = Classes(files)
+        for instance in (*collectives, *messages):
+            self.classes.unite(instance.places)
+        for places in self._same_tasks():
+            self.classes.unite(places)
+        self.members = self.classes.members()
+        self.instances: dict[Place, list[Instance]] = defaultdict(list)
+        for instance in (*collectives, *messages):
+            self.instances[self.classes.find(instance.places[0])].append(instance)
+        self.waits = self._waits()
+
+    def _same_tasks(self) -> list[list[Place]]:
+        """Nodes of a worker's GPUs that are one task."""
+        tasks: dict[tuple, list[Place]] = defaultdict(list)
+        for number, file in enumerate(self.files):
+            for place, node in enumerate(file.nodes):
+                key = (node.own.get("task"),) if self.own else (self.worker[number], place)
+                if self.own and key[0] is None:
+                    key = number, place
+                tasks[key].append((number, place))
+        return list(tasks.values())
+
+    def _waits(self) -> dict[Place, list[Place]]:
+        find = self.classes.find
+        waits = {}
+        for root, places in self.members.items():
+            others: set[Place] = set()
+            for file, place in places:
+                nodes = self.files[file].nodes
+                for at in nodes[place].waits:
+                    # In own files computations wait for the one before them too: that is their program.
+                    if not (self.own and _computes(nodes[place]) and _computes(nodes[at])):
+                        others.add(find((file, at)))
+            waits[root] = sorted(others - {root})
+        return waits
+
+    def graph(self) -> TaskGraph:
+        """The tasks, numbered so that each waits for earlier ones."""
+        order = _sorted(self.waits, self._priority())
+        if order is None:
+            raise InputError(f"trace: {self.files[0].file}: nodes wait in a circle; allowed: none that do")
+        programs = self._programs(order)
+        graph = TaskGraph(len(programs))
+        number: dict[Place, int] = {}
+        hidden = self._gradients(order)
+        for root in order:
+            waits = self._needed(root, number)
+            node = self._node(root)
+            microbatch = whole(node.own.get("microbatch"))
+            self._check(root)
+            if not _computes(node):
+                call = self._call(root, hidden)
+                ports = tuple(sorted({self.worker[file] for file, _ in self.members[root]}))
+                number[root] = graph.communicate(node.name, call, ports, waits, microbatch)
+            else:
+                worker = self._program_of(root)
+                number[root] = graph.compute(_kind(node), node.name, worker, node.seconds, waits, microbatch)
+        graph.program = [[number[root] for root in program] for program in programs]
+        return graph
+
+    def _node(self, root: Place) -> TraceNode:
+        return self.files[root[0]].nodes[root[1]]
+
+    def _priority(self) -> dict[Place, tuple]:
+        """Tasks of equal standing come by their number, or else by their place in a file."""
+        if self.own:
+            return {root: (whole(self._node(root).own.get("task")), *root) for root in self.members}
+        return {root: (root[1], root[0]) for root in self.members}
+
+    def _program_of(self, root: Place) -> int:
+        """The worker of a computation."""
+        worker = self.worker[root[0]]
+        return self.cpu_worker[worker] if self._node(root).cpu else worker
+
+    def _programs(self, order: Sequence[Place]) -> list[list[Place]]:
+        """Computations of each worker: as in its first file, if that makes none wait for itself."""
+        for file, worker in enumerate(self.worker):
+            if any(node.cpu for node in self.files[file].nodes):
+                self.cpu_worker.setdefault(worker, self.gpu_workers + len(self.cpu_worker))
+        programs: list[list[Place]] = [[] for _ in range(self.gpu_workers + len(self.cpu_worker))]
+        for root in sorted(root for root in order if _computes(self._node(root))):
+            programs[self._program_of(root)].append(root)
+        waits = {root: list(others) for root, others in self.waits.items()}
+        for program in programs:
+            for before, after in pairwise(program):
+                waits[after].append(before)
+        if _sorted(waits, {root: () for root in waits}) is not None:
+            return programs
+        place = {root: turn for turn, root in enumerate(order)}
+        return [sorted(program, key=place.__getitem__) for program in programs]
+
+    def _needed(self, root: Place, number: Mapping[Place, int]) -> list[int]:
+        """What a task waits for, besides computations before it in its program."""
+        node = self._node(root)
+        worker = self._program_of(root) if _computes(node) else -1
+        kept = (
+            other
+            for other in self.waits[root]
+            if worker < 0 or not _computes(self._node(other)) or self._program_of(other) != worker
+        )
+        return sorted(number[other] for other in kept)
+
+    def _check(self, root: Place) -> None:
+        """Refuse nodes that are said to be one task and differ."""
+        node = self._node(root)
+        for file, place in self.members[root]:
+            other = self.files[file].nodes[place]
+            same = (other.seconds, other.cpu, _computes(other)) == (node.seconds, node.cpu, _computes(node))
+            if not same or (_computes(node) and self.worker[file] != self.worker[root[0]]):
+                given = f"{self.files[file].file}: {show(other.name)} differs from {show(node.name)}"
+                raise InputError(f"trace: {given}; allowed: nodes of one task that are the same")
+
+    def _call(self, root: Place, hidden: set[Place]) -> Call:
+        node, instances = self._node(root), self.instances[root]
+        collective = node.collective or "messages"
+        gpus = [gpu for instance in instances for gpu in instance.gpus]
+        named = node.own.get("purpose")
+        fallback = "gradients" if root in hidden and collective != "messages" else _BLOCKING[collective]
+        purpose = named if named in PURPOSES else fallback
+        if collective == "messages":
+            return self._messages(root, purpose)
+        groups = tuple(instance.gpus for instance in instances)
+        nodes = {(self._node(i.places[0]).collective, self._node(i.places[0]).size) for i in instances}
+        if len(set(gpus)) < len(gpus) or len(set(map(len, groups))) > 1 or len(nodes) > 1:
+            given = f"{self.files[root[0]].file}: {show(node.name)} is not the same in its groups"
+            raise InputError(f"trace: {given}; allowed: disjoint groups of one size")
+        whole = node.size * (len(groups[0]) if collective == "all-gather" else 1)
+        return Call(collective, groups, _own_size(node, "call_bytes", whole), purpose)
+
+    def _messages(self, root: Place, purpose: str) -> Call:
+        sent = []
+        for instance in self.instances[root]:
+            node = self._node(instance.places[0])
+            if node.collective:
+                given = f"{self.files[root[0]].file}: {show(node.name)} is a collective and a message"
+                raise InputError(f"trace: {given}; allowed: one of both")
+            size = _own_size(node, "message_size", node.size)
+            sent.append((whole(node.own.get("message")), (*instance.gpus, size)))
+        messages = tuple(message for _, message in sorted(sent))
+        ends = tuple(sorted({end for source, target, _ in messages for end in (source, target)}))
+        return Call("messages", (ends,), _own_size(self._node(root), "call_bytes", 1.0), purpose, messages)
+
+    def _gradients(self, order: Sequence[Place]) -> set[Place]:
+        """Calls that no computation waits for, not even by way of others."""
+        awaited: set[Place] = set()
+        for root in reversed(order):
+            if root in awaited or _computes(self._node(root)):
+                awaited.update(self.waits[root])
+        return {root for root in order if root not in awaited and not _computes(self._node(root))}
+
+
+def _computes(node: TraceNode) -> bool:
+    return node.kind in (NodeType.COMP, NodeType.MEM_LOAD, NodeType.MEM_STORE)
+
+
+def _kind(node: TraceNode) -> str:
+    named = node.own.get("kind")
+    if named in KINDS[:-1]:
+        return str(named)
+    name = node.name.lower()
+    return "backward" if "backward" in name or "bwd" in name else "forward"
+
+
+def _own_size(node: TraceNode, key: str, default: float) -> float:
+    """A size that is kept besides comm_size, which is a whole number of bytes."""
+    value = node.own.get(key)
+    return value if isinstance(value, float) and 0 <= value < 2**63 else default
+
+
+def _sorted(waits: Mapping[Place, Sequence[Place]], priority: Mapping[Place, tuple]) -> list[Place] | None:
+    """Tasks, each after those it waits for, and else by priority; None if there is a circle."""
+    missing = {root: len(others) for root, others in waits.items()}
+    followers: dict[Place, list[Place]] = defaultdict(list)
+    for root, others in waits.items():
+        for other in others:
+            followers[other].append(root)
+    ready = [(priority[root], root) for root, count in missing.items() if not count]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, root = heapq.heappop(ready)
+        order.append(root)
+        for other in followers[root]:
+            missing[other] -= 1
+            if not missing[other]:
+                heapq.heappush(ready, (priority[other], other))
+    return order if len(order) == len(waits) else None

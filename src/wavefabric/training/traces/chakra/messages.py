@@ -1,0 +1,207 @@
+"""Messages of Chakra's schema, made at run time with the optional package protobuf; files of such messages.
+
+Numbers of fields: MLCommons Chakra, schema/protobuf/et_def.proto. Those left out here are skipped on reading.
+A file is a sequence of messages, each after its length as a varint: one GlobalMetadata, then Nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from functools import cache
+from typing import Any, NamedTuple
+
+from wavefabric.errors import InputError, MissingExtra
+
+#: The schema's version that files are written for.
+VERSION = "0.0.4"
+#: Most bytes of a length: lengths are 32-bit.
+_MOST_VARINT = 5
+
+
+class NodeType(IntEnum):
+    """Kinds of nodes that are understood."""
+
+    METADATA = 1
+    MEM_LOAD = 2
+    MEM_STORE = 3
+    COMP = 4
+    COMM_SEND = 5
+    COMM_RECV = 6
+    COMM_COLL = 7
+
+
+#: Collectives by the schema's number that are understood.
+COLLECTIVE_NUMBERS = {"all-reduce": 0, "all-gather": 2, "all-to-all": 6, "reduce-scatter": 7}
+#: The schema's numbers in words.
+COMM_TYPES = (
+    "ALL_REDUCE",
+    "REDUCE",
+    "ALL_GATHER",
+    "GATHER",
+    "SCATTER",
+    "BROADCAST",
+    "ALL_TO_ALL",
+    "REDUCE_SCATTER",
+    "REDUCE_SCATTER_BLOCK",
+    "BARRIER",
+)
+
+#: Of each message: fields as (name, number, type), a list where the type begins with "*".
+_MESSAGES = {
+    "BoolList": (("values", 1, "*BOOL"),),
+    "AttributeProto": (
+        ("name", 1, "STRING"),
+        ("doc_string", 2, "STRING"),
+        ("double_val", 3, "DOUBLE"),
+        ("float_val", 5, "FLOAT"),
+        ("int32_val", 7, "INT32"),
+        ("int64_val", 9, "INT64"),
+        ("uint32_val", 11, "UINT32"),
+        ("uint64_val", 13, "UINT64"),
+        ("sint32_val", 15, "SINT32"),
+        ("sint64_val", 17, "SINT64"),
+        ("fixed32_val", 19, "FIXED32"),
+        ("fixed64_val", 21, "FIXED64"),
+        ("sfixed32_val", 23, "SFIXED32"),
+        ("sfixed64_val", 25, "SFIXED64"),
+        ("bool_val", 27, "BOOL"),
+        ("bool_list", 28, "BoolList"),
+        ("string_val", 29, "STRING"),
+        ("bytes_val", 31, "BYTES"),
+    ),
+    "GlobalMetadata": (("version", 1, "STRING"), ("attr", 2, "*AttributeProto")),
+    "IOInfo": (("values", 1, "STRING"), ("shapes", 2, "STRING"), ("types", 3, "STRING")),
+    # The type is an enumeration in the schema: the same bytes as of an integer, and any number can be read.
+    "Node": (
+        ("id", 1, "UINT64"),
+        ("name", 2, "STRING"),
+        ("type", 3, "INT32"),
+        ("ctrl_deps", 4, "*UINT64"),
+        ("data_deps", 5, "*UINT64"),
+        ("start_time_micros", 6, "UINT64"),
+        ("duration_micros", 7, "UINT64"),
+        ("inputs", 8, "IOInfo"),
+        ("outputs", 9, "IOInfo"),
+        ("attr", 10, "*AttributeProto"),
+    ),
+}
+
+
+class Schema(NamedTuple):
+    """Classes of the messages."""
+
+    metadata: Any
+    node: Any
+    attribute: Any
+    decode_error: type[Exception]
+
+
+@cache
+def schema() -> Schema:
+    """The classes; `MissingExtra` without the package protobuf."""
+    try:
+        from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
+    except ImportError:
+        raise MissingExtra("Chakra traces", "chakra") from None
+    file = descriptor_pb2.FileDescriptorProto(name="et_def.proto", package="ChakraProtoMsg", syntax="proto3")
+    field_type = descriptor_pb2.FieldDescriptorProto
+    for name, fields in _MESSAGES.items():
+        table = file.message_type.add(name=name)
+        if name == "AttributeProto":
+            table.oneof_decl.add(name="value")
+        for key, number, kind in fields:
+            one = kind.removeprefix("*")
+            entry = table.field.add(name=key, number=number)
+            entry.label = field_type.LABEL_OPTIONAL if one == kind else field_type.LABEL_REPEATED
+            if one in _MESSAGES:
+                entry.type, entry.type_name = field_type.TYPE_MESSAGE, f".ChakraProtoMsg.{one}"
+            else:
+                entry.type = getattr(field_type, f"TYPE_{one}")
+            if name == "AttributeProto" and number > 2:
+                entry.oneof_index = 0
+    # A pool of its own: Chakra's generated classes may be loaded in the same process.
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+
+    def made(name: str) -> Any:
+        return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"ChakraProtoMsg.{name}"))
+
+    return Schema(made("GlobalMetadata"), made("Node"), made("AttributeProto"), message.DecodeError)
+
+
+def attribute(name: str, **value: Any) -> Any:
+    """An attribute; its value by the name of the field: ``int64_val=3``."""
+    return schema().attribute(name=name, **value)
+
+
+def attributes(message: Any) -> dict[str, Any]:
+    """Values of a message's attributes by name; those of lists are left out."""
+    found = {}
+    for each in message.attr:
+        kind = each.WhichOneof("value")
+        if kind is not None and kind != "bool_list":
+            found[each.name] = getattr(each, kind)
+    return found
+
+
+def with_length(message: Any) -> bytes:
+    """A message as it is in a file."""
+    body = message.SerializeToString()
+    length, left = bytearray(), len(body)
+    while left > 0x7F:
+        length.append(left & 0x7F | 0x80)
+        left >>= 7
+    length.append(left)
+    return bytes(length) + body
+
+
+class Known(dict[bytes, tuple[Any, dict[str, Any]]]):
+    """Messages by their bytes: most are the same in the files of many GPUs."""
+
+
+def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The messages of a file, each with its attributes: its metadata, then its nodes.
+
+    Raises
+    ------
+    InputError
+        If it ends within a message, or has something else in it.
+    """
+    kinds, place, number = schema(), 0, 0
+    known = Known() if known is None else known
+    while place < len(content):
+        length, begin = _varint(content, place, file)
+        if begin + length > len(content):
+            raise _fault(file, place, f"ends within a message of {length} bytes")
+        body = content[begin : begin + length]
+        if number and body in known:
+            yield known[body]
+        else:
+            message = kinds.node() if number else kinds.metadata()
+            try:
+                message.ParseFromString(body)
+            except kinds.decode_error:
+                raise _fault(file, place, "holds something else") from None
+            found = message, attributes(message)
+            if number:
+                known[body] = found
+            yield found
+        place, number = begin + length, number + 1
+    if not number:
+        raise InputError(f"trace: {file} is empty; allowed: a Chakra execution trace")
+
+
+def _varint(content: bytes, place: int, file: str) -> tuple[int, int]:
+    """A length and where it ends."""
+    value = 0
+    for shift, byte in enumerate(content[place : place + _MOST_VARINT]):
+        value |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return value, place + shift + 1
+    what = "ends within a length" if len(content) - place < _MOST_VARINT else "holds no length of a message"
+    raise _fault(file, place, what)
+
+
+def _fault(file: str, place: int, what: str) -> InputError:
+    return InputError(f"trace: {file} {what} at byte {place}; allowed: a Chakra execution trace")

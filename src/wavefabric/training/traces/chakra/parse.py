@@ -1,0 +1,230 @@
+"""One file of a Chakra execution trace: the nodes of one GPU, checked."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wavefabric.errors import InputError, quoted, show
+from wavefabric.files.input import read_bytes
+from wavefabric.training.gpu.device_model import DeviceModel
+from wavefabric.training.traces.chakra.messages import (
+    COLLECTIVE_NUMBERS,
+    COMM_TYPES,
+    Known,
+    NodeType,
+    decoded,
+)
+
+#: Most bytes of a file.
+MOST_TRACE = 1 << 29
+_NAME = re.compile(r"(.*)\.(0|[1-9][0-9]{0,6})\.et")
+_BY_NUMBER = {number: name for name, number in COLLECTIVE_NUMBERS.items()} | {8: "reduce-scatter"}
+_COMPUTE = (NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.COMP)
+
+
+@dataclass(slots=True)
+class TraceNode:
+    """A node of one GPU; what it waits for by the nodes' places in the file."""
+
+    name: str
+    kind: NodeType
+    waits: tuple[int, ...]
+    seconds: float = 0.0
+    cpu: bool = False
+    collective: str = ""
+    size: float = 0.0  # B: comm_size
+    group: str = ""
+    source: int = -1  # of a message
+    target: int = -1
+    tag: int = 0
+    own: dict[str, Any] = field(default_factory=dict)  # attributes of `write_chakra` alone
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """A file: whose it is, its nodes in order, groups of GPUs that it names."""
+
+    file: str
+    rank: int
+    metadata: dict[str, Any]
+    nodes: list[TraceNode]
+    groups: dict[str, tuple[int, ...]]
+
+
+#: Time of so many operations and bytes, s; None where no device was named.
+Seconds = Callable[[float, float], float] | None
+
+
+def roofline(device: DeviceModel | None, arithmetic: str) -> Seconds:
+    """How long nodes without a duration take: matrix products if they have operations, else copies."""
+    if device is None:
+        return None
+    return lambda flops, nbytes: device.seconds(
+        "matmul" if flops else "elementwise", flops, nbytes, arithmetic
+    )
+
+
+def rank_of(path: Path) -> int:
+    """The number of the GPU in a file's name, ``NAME.RANK.et``."""
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        raise InputError(f"trace: {path} given; allowed: files called NAME.RANK.et")
+    return int(match[2])
+
+
+def read_file(path: Path, seconds: Seconds, known: Known) -> TraceFile:
+    """A file's nodes; `InputError` in one line that names the file and what is wrong."""
+    rank = rank_of(path)
+    try:
+        content = read_bytes(path, MOST_TRACE)
+    except OSError as error:
+        raise InputError(f"trace: {path} ({error.strerror}); allowed: a file that can be read") from None
+    messages = decoded(content, str(path), known)
+    _, metadata = next(messages)
+    return _Reader(str(path), rank, seconds).read(metadata, messages)
+
+
+class _Reader:
+    def __init__(self, file: str, rank: int, seconds: Seconds):
+        self.file, self.rank, self.seconds = file, rank, seconds
+        self.nodes: list[TraceNode] = []
+        self.groups: dict[str, tuple[int, ...]] = {}
+
+    def read(self, metadata: dict[str, Any], messages: Iterable[tuple[Any, dict[str, Any]]]) -> TraceFile:
+        found = list(messages)
+        place: dict[int, int] = {}  # of a node by its number
+        passed: dict[int, list[int]] = {}  # nodes that only say something, and what they wait for
+        for message, _ in found:
+            if message.id in place or message.id in passed:
+                raise self._fault(message, "is there twice", "each number once")
+            if message.type == NodeType.METADATA:
+                passed[message.id] = [*message.data_deps, *message.ctrl_deps]
+                self._read_groups(message)
+            else:
+                place[message.id] = len(place)
+        for message, values in found:
+            if message.type != NodeType.METADATA:
+                self.nodes.append(self._node(message, values, self._waits(message, place, passed)))
+        return TraceFile(self.file, self.rank, metadata, self.nodes, self.groups)
+
+    def _waits(self, message: Any, place: dict[int, int], passed: dict[int, list[int]]) -> tuple[int, ...]:
+        waits, seen, left = set(), set(), [*message.data_deps, *message.ctrl_deps]
+        while left:
+            other = left.pop()
+            if other in place:
+                waits.add(place[other])
+            elif other not in passed:
+                raise self._fault(message, f"waits for node {other}", "nodes of the file")
+            elif other not in seen:
+                seen.add(other)
+                left += passed[other]
+        return tuple(sorted(waits))
+
+    def _node(self, message: Any, values: dict[str, Any], waits: tuple[int, ...]) -> TraceNode:
+        try:
+            kind = NodeType(message.type)
+        except ValueError:
+            allowed = ", ".join(f"{each.value} ({each.name})" for each in NodeType)
+            raise self._fault(message, f"has type {message.type}", allowed) from None
+        node = TraceNode(message.name, kind, waits, own=values)
+        if kind in _COMPUTE:
+            node.seconds = self._duration(message, values)
+            node.cpu = bool(values.get("is_cpu_op", False))
+        elif kind == NodeType.COMM_COLL:
+            node.collective = self._collective(message, values)
+            node.size = self._number(message, values, "comm_size")
+            node.group = str(values.get("pg_name", ""))
+        else:
+            sends = kind == NodeType.COMM_SEND
+            ends = [self._end(message, values, key, sends is own) for key, own in _ENDS]
+            node.source, node.target = ends
+            node.size = self._number(message, values, "comm_size")
+            node.tag = int(self._number(message, values, "comm_tag", 0))
+        return node
+
+    def _duration(self, message: Any, values: dict[str, Any]) -> float:
+        if "duration_seconds" in values:
+            return self._number(message, values, "duration_seconds")
+        if message.duration_micros:
+            return message.duration_micros * 1e-6
+        flops = self._number(message, values, "num_ops", 0)
+        nbytes = self._number(message, values, "tensor_size", 0)
+        if not flops and not nbytes:
+            return 0.0
+        if self.seconds is None:
+            raise self._fault(
+                message, "has operations and no duration", "durations, or a device that has them"
+            )
+        return self.seconds(flops, nbytes)
+
+    def _collective(self, message: Any, values: dict[str, Any]) -> str:
+        number = int(self._number(message, values, "comm_type"))
+        if number not in _BY_NUMBER:
+            given = COMM_TYPES[number] if number < len(COMM_TYPES) else number
+            allowed = ", ".join(COMM_TYPES[n] for n in sorted(_BY_NUMBER))
+            raise self._fault(message, f"has comm_type {given}", allowed)
+        return _BY_NUMBER[number]
+
+    def _end(self, message: Any, values: dict[str, Any], key: str, mine: bool) -> int:
+        """The GPU at one end of a message; its own end may be left out."""
+        gpu = int(self._number(message, values, key, self.rank if mine else None))
+        if mine and gpu != self.rank:
+            raise self._fault(message, f"has {key} {gpu}", f"{self.rank}, whose file it is")
+        return gpu
+
+    def _number(self, message: Any, values: dict[str, Any], key: str, default: float | None = None) -> float:
+        value = values.get(key, default)
+        if value is None:
+            raise self._fault(message, f"has no {key}", f"nodes with {key}")
+        if isinstance(value, (str, bytes)) or not (math.isfinite(value) and 0 <= value < 2**63):
+            raise self._fault(message, f"has {key} {quoted(value)}", "numbers from 0 to 2^63")
+        return value
+
+    def _read_groups(self, message: Any) -> None:
+        """Process groups, as PyTorch's traces have them: JSON, as it may be in a list of Python."""
+        text = message.inputs.values.strip()
+        text = text.removeprefix("['").removesuffix("']")
+        if "pg_name" not in text:
+            return
+        try:
+            for entry in json.loads(text):
+                self.groups[str(entry["pg_name"])] = _gpus(entry["ranks"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise self._fault(message, "has no process groups", "JSON with pg_name and ranks") from None
+
+    def _fault(self, message: Any, what: str, allowed: str) -> InputError:
+        return InputError(f"trace: {self.file}: node {message.id} {what}; allowed: {allowed}")
+
+
+#: Attributes of the ends of a message, and whether it is the sender's own.
+_ENDS = (("comm_src", True), ("comm_dst", False))
+
+
+def read_groups(path: str | Path) -> dict[str, tuple[int, ...]]:
+    """Groups of GPUs by name, from a file such as ASTRA-sim's: ``{"1": [0, 1, 2, 3]}``."""
+    try:
+        table = json.loads(read_bytes(Path(path)))
+        return {str(name): _gpus(gpus) for name, gpus in table.items()}
+    except OSError as error:
+        raise InputError(f"groups: {path} ({error.strerror}); allowed: a file that can be read") from None
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise InputError(f'groups: {path} is none; allowed: JSON such as {{"1": [0, 1]}}') from None
+
+
+def whole(value: Any) -> int:
+    """A whole number from an attribute that files need not have; -1 if it is none."""
+    return value if type(value) is int and 0 <= value < 2**63 else -1
+
+
+def _gpus(given: Any) -> tuple[int, ...]:
+    """Numbers of GPUs, each once."""
+    gpus = tuple(given)
+    if any(type(gpu) is not int or gpu < 0 for gpu in gpus) or len(set(gpus)) < len(gpus):
+        raise ValueError(show(given))
+    return gpus

@@ -1,0 +1,104 @@
+"""Chakra execution traces as tasks, which `simulate_tasks` runs on a fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from wavefabric.errors import InputError, show
+from wavefabric.training.gpu.device_model import ARITHMETIC, DeviceModel
+from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.traces.chakra import match
+from wavefabric.training.traces.chakra.assemble import Assembly
+from wavefabric.training.traces.chakra.messages import Known
+from wavefabric.training.traces.chakra.parse import (
+    TraceFile,
+    TraceNode,
+    read_file,
+    read_groups,
+    roofline,
+    whole,
+)
+
+
+def read_chakra(
+    files: str | Path | Sequence[str | Path],
+    device: DeviceModel | None = None,
+    arithmetic: str = "bf16",
+    groups: str | Path | None = None,
+) -> TaskGraph:
+    """Tasks of an execution trace, one file a GPU.
+
+    A GPU computes in the order of its file where that agrees with what waits for what, else in an order that
+    does; what runs on its CPU has a worker of its own. GPUs whose files differ in nothing but groups and
+    partners are one worker. Collectives of a group, and messages with a tag, are matched in their order.
+    Computation is of kind ``forward``, or ``backward`` where the name says so; collectives that no
+    computation waits for are gradients.
+
+    Parameters
+    ----------
+    files : str, Path or sequence
+        ``NAME`` for all files ``NAME.RANK.et``, or their paths.
+    device : DeviceModel, optional
+        For nodes with operations (num_ops, tensor_size) and no duration.
+    arithmetic : str
+        Of matrix products on it, of `wavefabric.training.gpu.device_model.ARITHMETIC`.
+    groups : str or Path, optional
+        Groups of GPUs by their names (pg_name) as JSON, where the trace does not say them itself.
+
+    Raises
+    ------
+    MissingExtra
+        Without the package protobuf.
+    InputError
+        In one line: the file, and what is wrong with it.
+
+    Notes
+    -----
+    Sizes are as ASTRA-sim takes them: what each GPU has before the collective.
+    """
+    if arithmetic not in ARITHMETIC:
+        raise InputError(f"arithmetic: {show(arithmetic)} given; allowed: {', '.join(ARITHMETIC)}")
+    described = read_groups(groups) if groups is not None else {}
+    seconds, known = roofline(device, arithmetic), Known()
+    read = sorted((read_file(path, seconds, known) for path in _paths(files)), key=lambda file: file.rank)
+    for one, other in pairwise(read):
+        if one.rank == other.rank:
+            raise InputError(f"trace: {one.file} and {other.file} given; allowed: one file for each GPU")
+    shared = match.collectives(read, described), match.messages(read)
+    workers = [whole(file.metadata.get("worker")) for file in read]
+    if min(workers) >= 0:
+        return Assembly(read, *shared, workers, own=True).graph()
+    # GPUs that do the same are one worker, unless one of them then waited for itself.
+    try:
+        return Assembly(read, *shared, _alike(read), own=False).graph()
+    except InputError:
+        return Assembly(read, *shared, list(range(len(read))), own=False).graph()
+
+
+def _paths(files: str | Path | Sequence[str | Path]) -> list[Path]:
+    if isinstance(files, (str, Path)):
+        prefix = Path(files)
+        if prefix.suffix == ".et":
+            return [prefix]
+        start = f"{prefix.name}."
+        names = prefix.parent.iterdir() if prefix.parent.is_dir() else ()
+        middle = ((path, path.name.removeprefix(start).removesuffix(".et")) for path in names)
+        found = [p for p, rank in middle if p.name == f"{start}{rank}.et" and rank.isdecimal()]
+        if not found:
+            raise InputError(f"trace: {prefix} given; allowed: NAME of files NAME.RANK.et that there are")
+        return sorted(found)
+    if not files:
+        raise InputError("trace: no files given; allowed: one or more")
+    return [Path(file) for file in files]
+
+
+def _alike(files: Sequence[TraceFile]) -> list[int]:
+    """The worker of each GPU: one for those whose files differ in groups and partners alone."""
+    known: dict[tuple, int] = {}
+    return [known.setdefault(tuple(map(_signature, file.nodes)), len(known)) for file in files]
+
+
+def _signature(node: TraceNode) -> tuple:
+    return node.name, node.kind, node.waits, node.seconds, node.cpu, node.collective, node.size, node.tag

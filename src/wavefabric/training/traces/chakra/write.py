@@ -1,0 +1,257 @@
+"""Tasks as a Chakra execution trace, one file a GPU, as ASTRA-sim reads it."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from wavefabric.errors import InputError
+from wavefabric.files.output import check_output, replacing, unwritable
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.simulate import Iteration
+from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.traces.chakra.messages import (
+    COLLECTIVE_NUMBERS,
+    VERSION,
+    NodeType,
+    attribute,
+    schema,
+    with_length,
+)
+from wavefabric.training.traces.operations import operations
+from wavefabric.training.traces.order import execution_order, gpus_of_workers
+
+#: The group of all GPUs in ASTRA-sim.
+_ALL = "0"
+_MOST_TAG = 2**31
+
+
+def write_chakra(
+    prefix: str | Path,
+    simulated: Iteration | TaskGraph,
+    *,
+    gpus: Sequence[Sequence[int]] | None = None,
+    force: bool = False,
+) -> list[Path]:
+    """Write ``PREFIX.RANK.et`` for each GPU, all files or none; gives their paths.
+
+    Computation is COMP_NODEs that follow one another (ctrl_deps), with times in whole µs as the schema has
+    them, exactly as ``duration_seconds``, and for a model's layers with num_ops and tensor_size; collectives
+    are COMM_COLL_NODEs of the GPU's group, which a METADATA_NODE describes as PyTorch's traces do; messages
+    are COMM_SEND_NODEs and COMM_RECV_NODEs, those of one call with one tag. Attributes that no other program
+    needs say which nodes are one task: `read_chakra` gives the same tasks back.
+
+    Parameters
+    ----------
+    prefix : str or Path
+        Folder and beginning of the files' names.
+    simulated : Iteration or TaskGraph
+        Of an iteration the times at which tasks began are written too.
+    gpus : sequence of sequence of int, optional
+        GPUs of each worker. By default as the strategy has them, or else equal shares in order.
+    force : bool
+        Replace files that are there.
+
+    Raises
+    ------
+    MissingExtra
+        Without the package protobuf.
+    InputError
+        If a file exists, or cannot be written; for tasks that wait for each other in a circle, or for those
+        of other GPUs without a call.
+
+    Notes
+    -----
+    Sizes are as ASTRA-sim takes them: what each GPU has before the collective.
+    """
+    schema()
+    writer = _Writer(simulated, gpus_of_workers(simulated, gpus))
+    paths = {gpu: Path(f"{prefix}.{gpu}.et") for gpu in sorted(writer.worker_of)}
+    _check_names(Path(prefix), list(paths.values()), force)
+    written = Path(prefix)
+    try:
+        with ExitStack() as stack:
+            for gpu, written in paths.items():
+                partial = stack.enter_context(replacing(written))
+                with open(partial, "wb") as file:
+                    file.writelines(writer.messages(gpu))
+    except OSError as error:
+        raise InputError(unwritable(written, "output", str(error.strerror))) from None
+    return list(paths.values())
+
+
+def _check_names(prefix: Path, paths: Sequence[Path], force: bool) -> None:
+    for path in paths:
+        check_output(path, force)
+    names = {path.name for path in paths}
+    for other in prefix.parent.glob("*.et"):
+        middle = other.name.removeprefix(f"{prefix.name}.").removesuffix(".et")
+        if other.name == f"{prefix.name}.{middle}.et" and middle.isdecimal() and other.name not in names:
+            raise InputError(f"output: {other} is of a trace of other GPUs; allowed: another name")
+
+
+class _Writer:
+    def __init__(self, simulated: Iteration | TaskGraph, gpus: Sequence[Sequence[int]]):
+        graph = self.graph = simulated if isinstance(simulated, TaskGraph) else simulated.graph
+        self.begin = None if isinstance(simulated, TaskGraph) else simulated.timeline.begin.tolist()
+        self.operations = operations(simulated)
+        self.order = execution_order(graph)
+        self.turn = {task: turn for turn, task in enumerate(self.order)}
+        self.worker_of = {gpu: worker for worker, members in enumerate(gpus) for gpu in members}
+        self.everyone = tuple(sorted(self.worker_of))
+        self.before = {b: a for program in graph.program for a, b in pairwise(program)}
+        self.group_of: list[dict[int, tuple[int, ...]]] = [{} for _ in range(len(graph))]
+        self.sends: list[dict[int, list[int]]] = [{} for _ in range(len(graph))]
+        self.names: dict[tuple[int, ...], str] = {self.everyone: _ALL}
+        self.calls_of: dict[int, list[int]] = defaultdict(list)  # in the order of execution
+        most = 1
+        for task in self.order:
+            call = graph.call[task]
+            if call is not None:
+                most = max(most, self._prepare(task, call))
+        self.stride = most  # numbers of nodes of a task
+        self.known: dict[tuple, bytes] = {}
+
+    def _prepare(self, task: int, call: Call) -> int:
+        """Note what each GPU does in a call; the most nodes that one has."""
+        if call.collective != "messages":
+            for group in call.groups:
+                self.names.setdefault(group, str(len(self.names)))
+                self.group_of[task].update(dict.fromkeys(group, group))
+        mine: dict[int, list[int]] = defaultdict(list)
+        for number, (source, target, _) in enumerate(call.messages):
+            for gpu in {source, target} if source != target else ():
+                mine[gpu].append(number)
+        self.sends[task] = mine
+        for gpu in (*self.group_of[task], *mine):
+            if gpu not in self.worker_of or self.worker_of[gpu] not in self.graph.ports[task]:
+                given = f"tasks: {self.graph.name[task]} has GPU {gpu}, not of its workers"
+                raise InputError(f"{given}; allowed: GPUs of the workers of a call")
+            self.calls_of[gpu].append(task)
+        return max(map(len, mine.values()), default=1)
+
+    def messages(self, gpu: int) -> Iterator[bytes]:
+        """A GPU's file, message by message."""
+        kinds, worker = schema(), self.worker_of[gpu]
+        metadata = kinds.metadata(version=VERSION)
+        metadata.attr.append(attribute("schema", string_val=f"chakra-{VERSION}"))
+        metadata.attr.append(attribute("generator", string_val="wavefabric"))
+        metadata.attr.append(attribute("worker", int64_val=worker))
+        yield with_length(metadata)
+        yield with_length(self._groups(gpu))
+        for task in sorted((*self.graph.program[worker], *self.calls_of[gpu]), key=self.turn.__getitem__):
+            data = tuple(sorted(self._waits(task, gpu)))
+            before = self.before.get(task)
+            control = () if before is None or self._number(before) in data else (self._number(before),)
+            if self.graph.call[task] is None:
+                yield self._once((task, data), self._compute, task, data, control)
+            elif gpu in self.group_of[task]:
+                group = self.names[self.group_of[task][gpu]]
+                yield self._once((task, data, group), self._collective, task, data, group)
+            else:
+                for place, message in enumerate(self.sends[task][gpu]):
+                    yield self._message(task, data, gpu, place, message)
+
+    def _once(self, key: tuple, make: Any, *given: Any) -> bytes:
+        """What is the same in the files of several GPUs is made once."""
+        if key not in self.known:
+            self.known[key] = make(*given)
+        return self.known[key]
+
+    def _number(self, task: int, place: int = 0) -> int:
+        """The number of a node; 0 is the groups'."""
+        return 1 + self.turn[task] * self.stride + place
+
+    def _waits(self, task: int, gpu: int) -> set[int]:
+        """Numbers of the nodes of this GPU that a task waits for, by way of calls that it is not in."""
+        waits, seen, left = set(), set(), list(self.graph.waits[task])
+        worker = self.worker_of[gpu]
+        while left:
+            other = left.pop()
+            if self.graph.call[other] is None:
+                if self.graph.worker[other] == worker:
+                    waits.add(self._number(other))
+                elif self.graph.call[task] is None and other in self.graph.waits[task]:
+                    given = f"tasks: {self.graph.name[task]} waits for {self.graph.name[other]} of other GPUs"
+                    raise InputError(f"{given}; allowed: waits for calls between them")
+            elif gpu in self.group_of[other]:
+                waits.add(self._number(other))
+            elif gpu in self.sends[other]:
+                waits.update(self._number(other, place) for place in range(len(self.sends[other][gpu])))
+            elif other not in seen:
+                seen.add(other)
+                left += self.graph.waits[other] if worker in self.graph.ports[other] else ()
+        return waits
+
+    def _groups(self, gpu: int) -> Any:
+        """The groups that a GPU is in."""
+        groups = {group for task in self.calls_of[gpu] if (group := self.group_of[task].get(gpu))}
+        named = sorted((int(self.names[group]), group) for group in groups if group != self.everyone)
+        node = schema().node(id=0, name="process groups", type=int(NodeType.METADATA))
+        if named:
+            text = json.dumps([{"pg_name": str(name), "ranks": members} for name, members in named])
+            node.inputs.values = f"['{text}']"
+        node.attr.append(attribute("is_cpu_op", bool_val=False))
+        return node
+
+    def _node(self, task: int, kind: NodeType, data: tuple[int, ...], place: int = 0) -> Any:
+        node = schema().node(id=self._number(task, place), name=self.graph.name[task], type=int(kind))
+        node.data_deps.extend(data)
+        if self.begin is not None:
+            node.start_time_micros = round(self.begin[task] * 1e6)
+        node.attr.append(attribute("is_cpu_op", bool_val=False))
+        node.attr.append(attribute("task", int64_val=task))
+        if self.graph.microbatch[task] >= 0:
+            node.attr.append(attribute("microbatch", int64_val=self.graph.microbatch[task]))
+        return node
+
+    def _compute(self, task: int, data: tuple[int, ...], control: tuple[int, ...]) -> bytes:
+        node, seconds = self._node(task, NodeType.COMP, data), self.graph.seconds[task]
+        node.ctrl_deps.extend(control)
+        node.duration_micros = round(seconds * 1e6)
+        flops, nbytes = self.operations[task]
+        if nbytes:
+            node.attr.append(attribute("num_ops", int64_val=round(flops)))
+            node.attr.append(attribute("tensor_size", int64_val=round(nbytes)))
+        node.attr.append(attribute("duration_seconds", double_val=seconds))
+        node.attr.append(attribute("kind", string_val=self.graph.kind[task]))
+        return with_length(node)
+
+    def _collective(self, task: int, data: tuple[int, ...], group: str) -> bytes:
+        call = self.graph.call[task]
+        assert call is not None
+        node = self._node(task, NodeType.COMM_COLL, data)
+        size = call.bytes / (len(call.groups[0]) if call.collective == "all-gather" else 1)
+        node.attr.append(attribute("comm_type", int64_val=COLLECTIVE_NUMBERS[call.collective]))
+        node.attr.append(attribute("comm_size", int64_val=_whole(size)))
+        node.attr.append(attribute("pg_name", string_val=group))
+        self._call_attributes(node, call)
+        return with_length(node)
+
+    def _message(self, task: int, data: tuple[int, ...], gpu: int, place: int, message: int) -> bytes:
+        call = self.graph.call[task]
+        assert call is not None
+        source, target, size = call.messages[message]
+        kind = NodeType.COMM_SEND if gpu == source else NodeType.COMM_RECV
+        node = self._node(task, kind, data, place)
+        for key, value in (("src", source), ("dst", target), ("tag", self.turn[task] % _MOST_TAG)):
+            node.attr.append(attribute(f"comm_{key}", int32_val=value))
+        node.attr.append(attribute("comm_size", int64_val=_whole(size * call.bytes)))
+        node.attr.append(attribute("message", int64_val=message))
+        node.attr.append(attribute("message_size", double_val=size))
+        self._call_attributes(node, call)
+        return with_length(node)
+
+    def _call_attributes(self, node: Any, call: Call) -> None:
+        node.attr.append(attribute("purpose", string_val=call.purpose))
+        node.attr.append(attribute("call_bytes", double_val=call.bytes))
+
+
+def _whole(nbytes: float) -> int:
+    """Whole bytes, at least one of what is more than nothing."""
+    return max(round(nbytes), 1 if nbytes > 0 else 0)

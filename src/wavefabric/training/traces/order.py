@@ -1,0 +1,89 @@
+"""Tasks in an order in which they can run, and the GPUs that workers stand for."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from itertools import pairwise
+
+from wavefabric.errors import InputError
+from wavefabric.training.iteration.simulate import Iteration
+from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.traces.lanes import ranges
+
+
+def execution_order(graph: TaskGraph) -> list[int]:
+    """All tasks, each after those that it waits for and that come before it in its worker's program.
+
+    Raises
+    ------
+    InputError
+        If tasks wait for each other in a circle.
+    """
+    followers: list[list[int]] = [[] for _ in range(len(graph))]
+    missing = [0] * len(graph)
+    pairs = [(other, task) for task, waits in enumerate(graph.waits) for other in waits]
+    for program in graph.program:
+        pairs += pairwise(program)
+    for other, task in pairs:
+        followers[other].append(task)
+        missing[task] += 1
+    ready = [task for task, count in enumerate(missing) if not count]
+    order = []
+    while ready:
+        task = heapq.heappop(ready)
+        order.append(task)
+        for other in followers[task]:
+            missing[other] -= 1
+            if not missing[other]:
+                heapq.heappush(ready, other)
+    if len(order) < len(graph):
+        stuck = next(graph.name[task] for task, count in enumerate(missing) if count)
+        raise InputError(f"tasks: {stuck} never begins; allowed: tasks that do not wait for each other")
+    return order
+
+
+def gpus_of_workers(
+    simulated: Iteration | TaskGraph, gpus: Sequence[Sequence[int]] | None = None
+) -> list[tuple[int, ...]]:
+    """GPUs of each worker: as given, as the strategy has them, or equal shares in order.
+
+    Raises
+    ------
+    InputError
+        If they are not given for each worker, or a GPU twice, or cannot be shared equally.
+    """
+    graph = simulated if isinstance(simulated, TaskGraph) else simulated.graph
+    if gpus is not None:
+        found = [tuple(members) for members in gpus]
+        flat = [gpu for members in found for gpu in members]
+        if len(found) != graph.workers or len(set(flat)) < len(flat) or not all(found):
+            given = f"gpus: {len(flat)} GPUs of {len(found)} workers given"
+            raise InputError(
+                f"{given}; allowed: each GPU once, one or more of each of {graph.workers} workers"
+            )
+        return found
+    workload = None if isinstance(simulated, TaskGraph) else simulated.workload
+    if workload is not None:
+        strategy = workload.strategy
+        firsts = [strategy.first_gpu(stage) for stage in range(strategy.stages)]
+        return [tuple(range(first, first + strategy.stage_gpus)) for first in firsts]
+    last = max(
+        (gpu for call in graph.call if call is not None for gpu in call.gpus), default=graph.workers - 1
+    )
+    each, left = divmod(last + 1, graph.workers)
+    if left:
+        given = f"gpus: {last + 1} GPUs of {graph.workers} workers, none given"
+        raise InputError(f"{given}; allowed: the GPUs of each worker")
+    return [tuple(range(worker * each, (worker + 1) * each)) for worker in range(graph.workers)]
+
+
+def worker_names(iteration: Iteration) -> list[str]:
+    """What workers are called: stages of a pipeline, or workers of tasks from elsewhere, with their GPUs."""
+    if iteration.workload is None:
+        return [f"worker {number}" for number in range(iteration.graph.workers)]
+    words = [
+        "GPU " + ranges(gpus) if len(gpus) == 1 else "GPUs " + ranges(gpus)
+        for gpus in gpus_of_workers(iteration)
+    ]
+    return words if len(words) == 1 else [f"stage {number}, {each}" for number, each in enumerate(words)]

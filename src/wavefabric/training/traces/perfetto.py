@@ -1,0 +1,170 @@
+"""An iteration as a trace for ui.perfetto.dev or chrome://tracing, in the Trace Event Format (JSON)."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from wavefabric.errors import InputError
+from wavefabric.files.output import write_text
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.simulate import Iteration
+from wavefabric.training.traces.lanes import lanes, ranges
+from wavefabric.training.traces.order import worker_names
+
+#: The fabric's process; workers follow it.
+_FABRIC = 1
+#: Threads of a worker: computation, then its calls.
+_COMPUTE = 0
+#: Groups and messages that are told of a call.
+_MOST_TOLD = 16
+#: Names of colours that viewers know.
+_COLOURS = {
+    "forward": "thread_state_running",
+    "backward": "rail_animation",
+    "update": "thread_state_iowait",
+    "gradients": "terrible",
+}
+
+
+def write_perfetto(path: str | Path, iteration: Iteration, force: bool = False) -> Path:
+    """Write an iteration as a trace: complete events, times in µs.
+
+    Processes are the fabric, with the calls of each purpose in a thread of its own (several where calls
+    overlap), and the workers, with computation and with the calls that they are in. Arguments tell the task's
+    number, the microbatch, and of a call its collective, bytes, groups and messages. Arrows lead from a task
+    to those that it let begin in other threads.
+
+    Parameters
+    ----------
+    path : str or Path
+        A name that ends in ``.json``.
+    force : bool
+        Replace a file that is there.
+
+    Raises
+    ------
+    InputError
+        If the file exists, has another ending or cannot be written.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".json":
+        raise InputError(f"output: {path} given; allowed: names that end in .json")
+    text = ",\n".join(json.dumps(event, ensure_ascii=False) for event in _events(iteration))
+    seconds = {"iteration_us": iteration.seconds * 1e6, "exposed_us": iteration.exposed_seconds * 1e6}
+    other = json.dumps(
+        {"program": "wavefabric", **seconds, "bound_by": iteration.bound_by}, ensure_ascii=False
+    )
+    content = f'{{"displayTimeUnit": "ms", "otherData": {other}, "traceEvents": [\n{text}\n]}}\n'
+    return write_text(path, content, "output", force)
+
+
+def _events(iteration: Iteration) -> Iterator[dict[str, Any]]:
+    graph = iteration.graph
+    tracks, names = _tracks(iteration)
+    yield from _names(iteration, names)
+    order = iteration.timeline.begin.argsort(kind="stable").tolist()
+    for task in order:
+        for process, thread in tracks[task]:
+            yield _event(iteration, task, process, thread)
+    for task in order:
+        before = int(iteration.timeline.released_by[task])
+        if before >= 0 and graph.worker[before] != graph.worker[task]:
+            yield from _arrow(iteration, before, task, tracks)
+
+
+def _tracks(iteration: Iteration) -> tuple[list[list[tuple[int, int]]], dict[tuple[int, int], str]]:
+    """Where each task is drawn, as (process, thread), and what the threads are called."""
+    graph, times = iteration.graph, iteration.timeline
+    tracks: list[list[tuple[int, int]]] = [[] for _ in range(len(graph))]
+    names: dict[tuple[int, int], str] = {}
+    shown: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for task, call in enumerate(graph.call):
+        if call is None:
+            process = _FABRIC + 1 + graph.worker[task]
+            tracks[task].append((process, _COMPUTE))
+            names[process, _COMPUTE] = "compute"
+        else:
+            shown[_FABRIC, call.purpose].append(task)
+            for worker in graph.ports[task]:
+                shown[_FABRIC + 1 + worker, "calls"].append(task)
+    threads: dict[int, int] = defaultdict(lambda: _COMPUTE + 1)
+    for (process, name), tasks in shown.items():
+        lane = lanes(times.begin[tasks], times.end[tasks])
+        for task, at in zip(tasks, lane, strict=True):
+            tracks[task].append((process, threads[process] + at))
+            names[process, threads[process] + at] = name if at == 0 else f"{name} ({at + 1})"
+        threads[process] += max(lane) + 1
+    return tracks, names
+
+
+def _names(iteration: Iteration, threads: dict[tuple[int, int], str]) -> Iterator[dict[str, Any]]:
+    """Metadata: what processes and threads are called, and in which order they come."""
+    workers = iteration.graph.workers
+    for process, name in enumerate([*worker_names(iteration), "fabric"]):
+        number = _FABRIC if process == workers else _FABRIC + 1 + process
+        yield _told(number, 0, "process_name", name=name)
+        yield _told(number, 0, "process_sort_index", sort_index=process)
+    for (process, thread), name in sorted(threads.items()):
+        yield _told(process, thread, "thread_name", name=name)
+        yield _told(process, thread, "thread_sort_index", sort_index=thread)
+
+
+def _told(process: int, thread: int, what: str, **args: Any) -> dict[str, Any]:
+    return {"ph": "M", "pid": process, "tid": thread, "name": what, "args": args}
+
+
+def _event(iteration: Iteration, task: int, process: int, thread: int) -> dict[str, Any]:
+    graph, times = iteration.graph, iteration.timeline
+    call, begin, end = graph.call[task], float(times.begin[task]), float(times.end[task])
+    args: dict[str, Any] = {"task": task}
+    if graph.microbatch[task] >= 0:
+        args["microbatch"] = graph.microbatch[task]
+    if call is not None:
+        args |= _call_args(call)
+    category = graph.kind[task] if call is None else f"call,{call.purpose}"
+    event = {"ph": "X", "pid": process, "tid": thread, "name": graph.name[task], "cat": category}
+    event |= {"ts": begin * 1e6, "dur": (end - begin) * 1e6, "args": args}
+    colour = _COLOURS.get(graph.kind[task] if call is None else call.purpose)
+    return event | ({"cname": colour} if colour else {})
+
+
+def _call_args(call: Call) -> dict[str, Any]:
+    args: dict[str, Any] = {"collective": call.collective, "purpose": call.purpose}
+    if call.collective == "messages":
+        args["bytes"] = sum(size for *_, size in call.messages) * call.bytes
+        told = [f"{a} to {b}: {size * call.bytes:g} B" for a, b, size in call.messages[:_MOST_TOLD]]
+        args["messages"] = told + _left(len(call.messages))
+    else:
+        args["bytes"] = call.bytes
+        args["groups"] = [ranges(group) for group in call.groups[:_MOST_TOLD]] + _left(len(call.groups))
+    return args
+
+
+def _left(count: int) -> list[str]:
+    return [f"and {count - _MOST_TOLD} more"] if count > _MOST_TOLD else []
+
+
+def _arrow(
+    iteration: Iteration, before: int, task: int, tracks: list[list[tuple[int, int]]]
+) -> Iterator[dict[str, Any]]:
+    """From the middle of one task to the beginning of another."""
+    times = iteration.timeline
+    if times.begin[before] == times.end[before] or times.begin[task] == times.end[task]:
+        return  # nothing to hold on to
+    (process, thread), (other, at) = _joined(tracks[before], tracks[task])
+    middle = float(times.begin[before] + times.end[before]) / 2 * 1e6
+    common = {"cat": "waits", "name": "lets begin", "id": task}
+    yield {"ph": "s", "pid": process, "tid": thread, "ts": middle, **common}
+    yield {"ph": "f", "bp": "e", "pid": other, "tid": at, "ts": float(times.begin[task]) * 1e6, **common}
+
+
+def _joined(
+    one: list[tuple[int, int]], other: list[tuple[int, int]]
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Tracks of two tasks in one process, if there is such a process."""
+    pairs = [(a, b) for a in one for b in other]
+    return next((pair for pair in pairs if pair[0][0] == pair[1][0] != _FABRIC), pairs[-1])

@@ -1,0 +1,344 @@
+"""A picture of an iteration: what each worker computes and which calls it is in, over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.fabric.draw import style
+from wavefabric.fabric.draw.gantt import time_unit
+from wavefabric.fabric.draw.pictures import STILL, save_figure
+from wavefabric.files.output import check_output
+from wavefabric.training.iteration.calls import PURPOSES
+from wavefabric.training.iteration.simulate import Iteration
+from wavefabric.training.traces.lanes import lanes
+from wavefabric.training.traces.order import worker_names
+from wavefabric.units import time_words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Colours of computation, each for even and odd microbatches, and of calls.
+COMPUTE = {
+    "forward": ("#3f86e8", "#2b66bd"),
+    "backward": ("#22b07d", "#17835d"),
+    "update": ("#dfe8f7", "#dfe8f7"),
+}
+CALLS: dict[str, str] = dict(
+    zip(PURPOSES, ("#ffa24a", "#f4e45a", "#ff7ad9", "#b69bff", "#7df0c8"), strict=True)
+)
+#: Communication for which a worker waits.
+EXPOSED, _BEHIND = "#ff5d6c", "#3b1a2a"
+_HATCHED: dict[str, Any] = {"facecolor": _BEHIND, "edgecolor": EXPOSED, "hatch": "//////", "linewidth": 0.0}
+#: Rows that are drawn at most.
+MOST_ROWS = 64
+#: Where computation ends in a worker's row, of height 1, and where its calls do.
+_COMPUTE_END, _CALLS_END = 0.62, 0.92
+#: Points: bars up to this are joined with those of their colour that they touch; wider ones keep a gap.
+_NARROW, _GAP = 3.0, 0.6
+#: Points: the least width of a call, so that short ones are seen.
+_LEAST = 0.8
+
+
+@dataclass(frozen=True)
+class _Track:
+    """Bars beside one another: top and height in rows, tasks and their times in the axis's unit."""
+
+    top: float
+    height: float
+    name: str
+    tasks: list[int]
+
+
+@style.without_formulae()
+def draw_timeline(
+    path: str | Path,
+    iteration: Iteration,
+    *,
+    title: str | None = None,
+    subtitle: str | None = None,
+    force: bool = False,
+) -> Path:
+    """Draw an iteration: a row for each worker, computation above, its calls below, hatched where it waits.
+
+    One worker has a track for each purpose of calls. Microbatches alternate in shade and have their numbers;
+    without them layers have their names where they fit.
+
+    Parameters
+    ----------
+    path : str or Path
+        ``.png``, ``.svg`` or ``.pdf``.
+    title, subtitle : str, optional
+        By default the model with its GPUs, and the iteration's time with what bounds it.
+    force : bool
+        Replace a file that is there.
+
+    Raises
+    ------
+    InputError
+        If there are no tasks, more than 64 workers, or the file exists, has another ending or cannot be
+        written.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in STILL:
+        raise InputError(f"output: {path} given; allowed: names that end in {', '.join(STILL)}")
+    check_output(path, force)
+    if not iteration.seconds > 0:
+        raise InputError("tasks: none that take time; allowed: an iteration with something to draw")
+    if iteration.graph.workers > MOST_ROWS:
+        raise InputError(
+            f"workers: {iteration.graph.workers} given; allowed: {MOST_ROWS} at most in a picture"
+        )
+    return save_figure(path, timeline_figure(iteration, title, subtitle))
+
+
+def timeline_figure(iteration: Iteration, title: str | None = None, subtitle: str | None = None) -> Figure:
+    """The figure of `draw_timeline`."""
+    from matplotlib.figure import Figure
+
+    tracks, several = _tracks(iteration), iteration.graph.workers > 1
+    rows = iteration.graph.workers if several else tracks[-1].top + tracks[-1].height + 0.12
+    # Inches: above the axes for the titles, below for the axis and the legend.
+    above, below, inches = 0.78, 0.92, max(1.0, min(0.62 * rows, 16.0))
+    high = above + inches + below
+    figure = Figure(figsize=(13.0, high), facecolor=style.NIGHT)
+    left, right = 0.105, 0.905 if several else 0.985
+    axes = figure.add_axes((left, below / high, right - left, inches / high))
+    scale, unit = time_unit(iteration.seconds)
+    axes.set(xlim=(0, iteration.seconds * scale), ylim=(rows, 0.0))
+    _frame(axes, unit)
+    for track in tracks:
+        _bars(axes, iteration, track, scale)
+    exposed = _exposed(axes, iteration, tracks, scale)
+    _rows(axes, iteration, tracks, exposed)
+    words = title or _title(iteration), subtitle or _subtitle(iteration)
+    style.header(figure, 0.02, (1 - 0.27 / high, 1 - 0.55 / high), words)
+    _legend(figure, iteration, (left, 0.10 / high, right - left, 0.26 / high), bool(exposed.any()))
+    return figure
+
+
+def _tracks(iteration: Iteration) -> list[_Track]:
+    """Tracks of all workers, from the top."""
+    graph, times = iteration.graph, iteration.timeline
+    if graph.workers == 1:
+        found = [_Track(0.06, 1.28, "compute", list(graph.program[0]))]
+        for purpose in PURPOSES:
+            mine = [t for t, call in enumerate(graph.call) if call is not None and call.purpose == purpose]
+            if mine:
+                found.append(_Track(found[-1].top + found[-1].height + 0.12, 0.55, purpose, mine))
+        return found
+    calls: list[list[int]] = [[] for _ in range(graph.workers)]
+    for task, ports in enumerate(graph.ports):
+        for worker in ports:
+            calls[worker].append(task)
+    found = []
+    for worker, program in enumerate(graph.program):
+        found.append(_Track(worker + 0.07, _COMPUTE_END - 0.07, "compute", list(program)))
+        mine = calls[worker]
+        lane = lanes(times.begin[mine], times.end[mine])
+        count = max(lane, default=0) + 1
+        high = (_CALLS_END - _COMPUTE_END) / count
+        for number in range(count):
+            tasks = [task for task, at in zip(mine, lane, strict=True) if at == number]
+            found.append(_Track(worker + _COMPUTE_END + number * high, high, "calls", tasks))
+    return found
+
+
+def _frame(axes: Axes, unit: str) -> None:
+    axes.set_facecolor(style.WAFER)
+    axes.set_xlabel(f"time ({unit})", color=style.DIM, fontsize=9)
+    axes.tick_params(colors=style.DIM, labelsize=8, length=0)
+    axes.grid(True, axis="x", color=style.RIM, lw=0.6)
+    axes.set_axisbelow(True)
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_color(style.RIM)
+
+
+def _colour(iteration: Iteration, task: int) -> str:
+    call = iteration.graph.call[task]
+    if call is not None:
+        return CALLS[call.purpose]
+    return COMPUTE[iteration.graph.kind[task]][max(iteration.graph.microbatch[task], 0) % 2]
+
+
+def _bars(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None:
+    """A track's bars: wide ones apart, narrow ones joined with their neighbours of the same colour."""
+    points = _points(axes)
+    begin, end = iteration.timeline.begin * scale, iteration.timeline.end * scale
+    least = 0.0 if track.name == "compute" else _LEAST / points
+    shown: list[tuple[float, float, str]] = []
+    joined = False
+    for task in sorted(track.tasks, key=lambda t: (begin[t], end[t])):
+        a, b, colour = float(begin[task]), float(end[task]), _colour(iteration, task)
+        if b <= a:
+            continue
+        narrow = (b - a) * points < _NARROW
+        if joined and narrow and shown[-1][2] == colour and (a - shown[-1][1]) * points < 0.3:
+            shown[-1] = shown[-1][0], max(b, shown[-1][1]), colour
+        else:
+            shown.append((a, max(b if narrow else b - _GAP / points, a + least), colour))
+        joined = narrow
+    corners = [(a, track.top, b - a, track.height) for a, b, _ in shown]
+    colours = [colour for *_, colour in shown]
+    style.bars(axes, corners, facecolor=colours, linewidth=0.0, zorder=3, snap=False).set_gid(track.name)
+    if track.name == "compute":
+        _labels(axes, iteration, track, scale)
+
+
+def _points(axes: Axes) -> float:
+    """Points of a unit of time."""
+    return style.axes_points(axes)[0] / axes.get_xlim()[1]
+
+
+def _labels(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None:
+    """Numbers of microbatches over the tasks of a pass, or names of tasks, where they fit."""
+    graph, times = iteration.graph, iteration.timeline
+    parts = _has_parts(iteration)
+    spans: list[tuple[str, float, float, str]] = []
+    last: tuple[str, int] | None = None
+    for task in track.tasks:
+        a, b = float(times.begin[task]) * scale, float(times.end[task]) * scale
+        now = graph.kind[task], graph.microbatch[task]
+        if parts and now == last:
+            spans[-1] = spans[-1][0], spans[-1][1], b, spans[-1][3]
+        else:
+            words = graph.name[task] if not parts else str(now[1]) if now[1] >= 0 else ""
+            spans.append((words, a, b, graph.kind[task]))
+        last = now
+    tall = track.height * style.axes_points(axes)[1] / abs(axes.get_ylim()[0])
+    for words, a, b, kind in spans:
+        wide = (b - a) * _points(axes) - 2
+        size = min(8.0, tall * 0.62, wide / (0.64 * max(len(words), 1)))
+        look: dict[str, Any] = {"zorder": 5, "fontweight": "bold" if parts else "normal"}
+        if size < 5 and not parts and wide >= 8:
+            # Upright, cut to the height of the track: names of layers differ at their ends.
+            size, look["rotation"], most = 7.0, 90, int((tall - 4) / 4.2)
+            words = words if len(words) <= most else f"…{words[len(words) - max(most - 1, 0) :]}"
+        if words and size >= 5:
+            colour = style.NIGHT if kind == "update" else style.TEXT
+            style.label(axes, (a + b) / 2, track.top + track.height / 2, words, size, colour, **look)
+
+
+def _has_parts(iteration: Iteration) -> bool:
+    """Whether there are several microbatches."""
+    return max(iteration.graph.microbatch, default=-1) > 0
+
+
+def exposed_times(iteration: Iteration, worker: int) -> np.ndarray:
+    """When a worker computes nothing while it is in a call, s, shape (intervals, 2)."""
+    graph, times = iteration.graph, iteration.timeline
+    computing = [task for task in graph.program[worker]]
+    calls = [t for t, ports in enumerate(graph.ports) if graph.call[t] is not None and worker in ports]
+    edges = np.unique(np.concatenate([times.begin[computing], times.end[computing],
+                                      times.begin[calls], times.end[calls], [0.0]]))  # fmt: skip
+    middles = (edges[1:] + edges[:-1]) / 2
+    alone = _covered(middles, times, calls) & ~_covered(middles, times, computing)
+    found: list[list[float]] = []
+    for number in np.flatnonzero(alone).tolist():
+        if found and found[-1][1] == edges[number]:
+            found[-1][1] = float(edges[number + 1])
+        else:
+            found.append([float(edges[number]), float(edges[number + 1])])
+    return np.array(found).reshape(-1, 2)
+
+
+def _covered(moments: np.ndarray, times: Any, tasks: Sequence[int]) -> np.ndarray:
+    """Whether a task runs at each moment."""
+    begun = np.searchsorted(np.sort(times.begin[tasks]), moments)
+    return begun > np.searchsorted(np.sort(times.end[tasks]), moments)
+
+
+def _exposed(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], scale: float) -> np.ndarray:
+    """Hatch what is exposed; s of each worker."""
+    total, points = np.zeros(iteration.graph.workers), _points(axes)
+    corners: dict[bool, list[tuple[float, float, float, float]]] = {True: [], False: []}
+    for worker, track in enumerate(track for track in tracks if track.name == "compute"):
+        found = exposed_times(iteration, worker)
+        total[worker] = np.diff(found).sum()
+        for a, b in (found * scale).tolist():
+            # Hatching of a narrow bar could not be told from none.
+            narrow = (b - a) * points < 2 * _NARROW
+            corners[narrow].append((a, track.top, max(b - a, _LEAST / points), track.height))
+    for narrow, look in ((True, {"facecolor": EXPOSED, "linewidth": 0.0}), (False, _HATCHED)):
+        if corners[narrow]:
+            style.bars(axes, corners[narrow], zorder=2, **look).set_gid("exposed")
+    return total
+
+
+def _rows(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], exposed: np.ndarray) -> None:
+    """What rows are, on the left, and how their workers spend the time, on the right."""
+    names, span = worker_names(iteration), axes.get_ylim()[0]
+    if iteration.graph.workers == 1:
+        for track in tracks:
+            mine = track.name == "compute"
+            words, colour = (names[0], style.TEXT) if mine else (track.name, CALLS[track.name])
+            _beside(axes, -1, 1 - (track.top + track.height / 2) / span, words, 9.0, colour)
+        return
+    size = min(8.5, style.axes_points(axes)[1] / len(names) * 0.36)
+    for worker, name in enumerate(names):
+        high, low = 1 - (worker + 0.34) / span, 1 - (worker + 0.72) / span
+        head, _, tail = name.partition(", ")
+        _beside(axes, -1, high, head, size, style.TEXT)
+        _beside(axes, -1, low, tail, 0.85 * size, style.DIM)
+        computing, waiting = iteration.compute_seconds[worker] / iteration.seconds, exposed[worker]
+        share = waiting / iteration.seconds
+        _beside(axes, 1, high, f"{computing:.0%} computing", size, style.TEXT)
+        colour = EXPOSED if share >= 5e-4 else style.DIM
+        _beside(axes, 1, low, f"{share:.1%} exposed", 0.85 * size, colour)
+        if worker:
+            axes.axhline(worker, color=style.RIM, lw=0.6, zorder=1)
+
+
+def _beside(axes: Axes, side: int, y: float, words: str, size: float, colour: str) -> None:
+    """Text left (-1) or right (1) of the axes; y as a share of their height."""
+    x, ha = (-0.008, "right") if side < 0 else (1.008, "left")
+    axes.text(x, y, words, color=colour, fontsize=size, ha=ha, va="center", transform=axes.transAxes)
+
+
+def _title(iteration: Iteration) -> str:
+    workload = iteration.workload
+    if workload is None:
+        return "An iteration"
+    return f"{workload.model.name} on {workload.strategy.gpus} GPUs, batch {workload.strategy.batch:,}"
+
+
+def _subtitle(iteration: Iteration) -> str:
+    words = f"{time_words(iteration.seconds)} an iteration"
+    share, added = iteration.exposed_seconds / iteration.seconds, time_words(iteration.exposed_seconds)
+    added = (
+        f"{added} of it ({share:.1%}) are exposed communication" if share >= 5e-4 else "communication hidden"
+    )
+    return f"{words}; {added}; bound by {iteration.bound_by}"
+
+
+def _legend(
+    figure: Figure, iteration: Iteration, box: tuple[float, float, float, float], exposed: bool
+) -> None:
+    """Colours and what they mean."""
+    graph = iteration.graph
+    parts = _has_parts(iteration)
+    kinds, purposes = set(graph.kind), {call.purpose for call in graph.call if call is not None}
+    entries: list[tuple[str, tuple[str, ...]]] = [
+        (kind, colours if parts else colours[:1]) for kind, colours in COMPUTE.items() if kind in kinds
+    ]
+    entries += [(purpose, (colour,)) for purpose, colour in CALLS.items() if purpose in purposes]
+    if exposed:
+        entries.append(("exposed: waits for a call", (EXPOSED,)))
+    axes = style.legend_axes(figure, box, width=box[2] * figure.get_size_inches()[0] * 72)
+    x = 0.0
+    for words, colours in entries:
+        for number, colour in enumerate(dict.fromkeys(colours)):
+            look = _HATCHED if colour == EXPOSED else {"facecolor": colour, "linewidth": 0.0}
+            style.bars(axes, [(x + 11 * number, 2.2, 11, 5.6)], **look)
+        x += 11 * len(set(colours)) + 5
+        style.legend_text(axes, x, words)
+        x += 4.9 * len(words) + 18
+    if parts:
+        style.legend_text(axes, x, "numbers: microbatches")

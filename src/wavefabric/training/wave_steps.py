@@ -1,0 +1,208 @@
+"""One time step of our own simulations as tasks, so that their exchanges can be tried on any fabric.
+
+Computation takes as long as reading or writing so many fields at the rate of a copy. The numbers of fields
+are those measured on one H200 (docs/performance.md): 15.9 ms for 30 rows of 2²¹ samples, 10.3 and 15.5 ms for
+512³ points.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from wavefabric.acoustics.parallel.decomposition import Options, decompose, halo_messages
+from wavefabric.errors import InputError, show
+from wavefabric.exchange.halos_transposes import Message
+from wavefabric.optics.propagation.operators_ranks import chunks_for
+from wavefabric.optics.propagation.rank_modes import split_modes
+from wavefabric.spectral.distributed import boxes, transpose_messages
+from wavefabric.training.gpu.device_model import DeviceModel
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.task_graph import TaskGraph
+
+#: Share of the memory bandwidth that a copy reaches.
+_COPY = 0.875
+#: Fields of two transforms and the transfer function; of sums of powers; of an update.
+_LINEAR, _SUMS, _UPDATE = 14.2, 2.0, 4.0
+#: Fields, and transforms, of a time step in homogeneous lossless and heterogeneous absorbing nonlinear media.
+_MOVED = {False: (80.0, 10), True: (121.0, 14)}
+
+
+def fibre_step(
+    modes: int, samples: int, gpus: int, device: DeviceModel, *, groups: int | None = None, itemsize: int = 16
+) -> TaskGraph:
+    """An RK4IP step of light in a multimode fibre, its modes over GPUs.
+
+    Two sweeps exchange the powers of phase groups in two all-gathers each, in chunks of time: while one
+    travels, the next is worked on (`RankOperators`). Brehler et al. 2017, doi:10.1016/j.cpc.2017.02.018.
+
+    Parameters
+    ----------
+    modes : int
+        Spatial modes; the field has two rows for each.
+    samples : int
+        Of a row.
+    gpus : int
+        Up to one a mode.
+    groups : int, optional
+        Rows of powers that travel; by default one a row of the field (dense coupling).
+    itemsize : int
+        B of a complex number: 16 or 8.
+    """
+    split_modes(modes, gpus)
+    groups = 2 * modes if groups is None else groups
+    if groups < 1 or samples < 1 or itemsize not in (8, 16):
+        given = f"groups: {groups}, samples: {samples}, itemsize: {itemsize} given"
+        raise InputError(f"{given}; allowed: 1 or more, 1 or more, 8 or 16")
+    field = 2 * -(-modes // gpus) * samples * itemsize
+    chunks = chunks_for(samples)
+    step = _Step(gpus, device)
+    gather = Call(
+        "all-gather", (tuple(range(gpus)),), groups * samples / chunks * itemsize / 2, "layer-to-layer"
+    )
+    for sweep in ("middle", "last"):
+        step.compute(f"linear {sweep}", 2 * _LINEAR * field)
+        first, second = [-1] * chunks, [-1] * chunks
+        for turn in range(chunks + 2):
+            if turn < chunks:
+                ready = step.compute(f"sums {sweep} {turn}", _SUMS * field / chunks)
+                first[turn] = step.call(f"powers {sweep} {turn}", gather, [ready])
+            if 0 <= turn - 1 < chunks:
+                ready = step.compute(f"couple {sweep} {turn - 1}", 0.0, [first[turn - 1]])
+                second[turn - 1] = step.call(f"second powers {sweep} {turn - 1}", gather, [ready])
+            if turn >= 2:
+                step.compute(f"update {sweep} {turn - 2}", _UPDATE * field / chunks, [second[turn - 2]])
+    return step.graph
+
+
+def ultrasound_step(
+    shape: tuple[int, int, int],
+    gpus: int,
+    device: DeviceModel,
+    *,
+    decomposition: Literal["global", "local"] = "global",
+    overlap: int = 16,
+    heterogeneous: bool = True,
+    itemsize: int = 4,
+) -> TaskGraph:
+    """A time step of ultrasound on a grid of ``shape`` (Nx, Ny, Nz).
+
+    ``global``: transforms over all GPUs, with transposes between their axes. ``local``: blocks that overlap
+    by ``overlap`` points fill them from their neighbours before each set of transforms (local Fourier basis).
+    ``heterogeneous``: absorbing and nonlinear, 14 transforms a step; else 10.
+    """
+    options = (
+        Options(kind=decomposition, overlap=overlap) if decomposition == "local" else Options(kind="global")
+    )
+    cut = decompose(shape, gpus, options)
+    moved, transforms = _MOVED[heterogeneous]
+    field = itemsize * max(math.prod(each.size) for each in cut.subdomains)
+    if decomposition == "global":
+        _, rows, planes, columns = boxes(shape, cut.grid)
+        layouts = [rows] + [planes] * (cut.grid[1] > 1) + [columns] * (cut.grid[2] > 1)
+        moves = [transpose_messages(a, b) for a, b in pairwise(layouts)]
+        calls = [_call(messages, 2 * itemsize) for messages in moves] * transforms
+    else:
+        messages = halo_messages(cut)
+        counts = (1, 3, 2) if heterogeneous else (1, 3)  # p; u; what absorption transforms
+        calls = [_call(messages, count * itemsize) for count in counts]
+    step = _Step(gpus, device)
+    ready: list[int] = []
+    for number, call in enumerate(calls):
+        done = step.compute(f"part {number}", moved * field / (len(calls) + 1), ready)
+        ready = [step.call(f"exchange {number}", call, [done])]
+    step.compute(f"part {len(calls)}", moved * field / (len(calls) + 1), ready)
+    return step.graph
+
+
+class _Step:
+    """Tasks of one worker: all GPUs do the same at the same time."""
+
+    def __init__(self, gpus: int, device: DeviceModel):
+        self._device, self._gpus = device, gpus
+        self.graph = TaskGraph(1)
+        self.graph.program.append([])
+
+    def compute(self, name: str, nbytes: float, waits: Iterable[int] = ()) -> int:
+        seconds = nbytes / (self._device.bandwidth * _COPY)
+        task = self.graph.compute("forward", name, 0, seconds, list(waits), -1)
+        self.graph.program[0].append(task)
+        return task
+
+    def call(self, name: str, call: Call, waits: list[int]) -> int:
+        if self._gpus == 1:
+            return waits[0]
+        return self.graph.communicate(name, call, (0,), waits, -1)
+
+
+def _call(messages: list[Message], itemsize: int) -> Call:
+    """The call of messages between boxes: an all-to-all in groups where it is one."""
+    sizes = [
+        (m.src, m.dst, math.prod(s.stop - s.start for s in m.src_box)) for m in messages if m.src != m.dst
+    ]
+    peers: dict[int, set[int]] = defaultdict(set)
+    for src, dst, _ in sizes:
+        peers[src].add(dst)
+    groups = sorted({tuple(sorted({src, *others})) for src, others in peers.items()})
+    members = sum(map(len, groups))
+    complete = members == len(peers) and sum(len(g) * (len(g) - 1) for g in groups) == len(sizes)
+    if complete and len({len(g) for g in groups}) == 1 and len({size for *_, size in sizes}) == 1:
+        nbytes = float(sizes[0][2] * itemsize * len(groups[0]))
+        return Call("all-to-all", tuple(groups), nbytes, "layer-to-layer")
+    ends = tuple(sorted({end for src, dst, _ in sizes for end in (src, dst)}))
+    return Call("messages", (ends,), float(itemsize), "layer-to-layer", tuple(sizes))
+
+
+@dataclass(frozen=True)
+class WaveStep:
+    """A step of a simulation by name, for any number of GPUs; see `parse_wave_step`."""
+
+    name: str
+    make: Callable[[int, DeviceModel], TaskGraph]
+
+
+def parse_wave_step(text: str) -> WaveStep:
+    """A step of our own simulations from its name.
+
+    ``fibre:120x1048576`` is 120 spatial modes of 2²⁰ samples, with ``:34`` behind it 34 phase groups whose
+    powers travel. ``ultrasound:4096x4096x4096`` is a grid, with ``:local`` behind it cut into blocks that
+    overlap (by 16 points).
+
+    Raises
+    ------
+    InputError
+        For numbers or words that are none of these.
+
+    Examples
+    --------
+    >>> from wavefabric.training.gpu.device_file import load_device
+    >>> from wavefabric.training.wave_steps import parse_wave_step
+    >>> step = parse_wave_step("fibre:120x1048576:34")
+    >>> len(step.make(8, load_device("h200")).call)
+    42
+    """
+    kind, colon, rest = text.partition(":")
+    if not colon or kind not in ("fibre", "ultrasound"):
+        raise InputError(f"model: {show(text)} given; allowed: fibre: or ultrasound: and sizes")
+    sizes, colon, last = rest.partition(":")
+    words = sizes.split("x")
+    example = "fibre:120x1048576" if kind == "fibre" else "ultrasound:512x512x512"
+    number = re.compile(r"[1-9][0-9]{0,9}")
+    if len(words) != (2 if kind == "fibre" else 3) or not all(map(number.fullmatch, words)):
+        raise InputError(f"model: {show(text)} given; allowed: numbers as in {example}")
+    if kind == "fibre":
+        if colon and not number.fullmatch(last):
+            raise InputError(f"model: {show(text)} given; allowed: a number of phase groups behind the colon")
+        modes, samples = map(int, words)
+        groups = int(last) if colon else None
+        return WaveStep(text, lambda gpus, device: fibre_step(modes, samples, gpus, device, groups=groups))
+    if colon and last not in ("local", "global"):
+        raise InputError(f"model: {show(text)} given; allowed: local or global behind the colon")
+    x, y, z = map(int, words)
+    cut = "local" if last == "local" else "global"
+    return WaveStep(text, lambda gpus, device: ultrasound_step((x, y, z), gpus, device, decomposition=cut))

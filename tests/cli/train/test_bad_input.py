@@ -1,0 +1,117 @@
+"""`wavefabric train` on bad input: one line, exit code 2, nothing written."""
+
+import os
+
+import pytest
+
+GOOD = ("ncf-1m", "--gpus", "4")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("nonsense", "--gpus", "4"), "model: "),
+        (("absent.json", "--gpus", "4"), "absent.json"),
+        (("ncf-1m",), "--gpus: none given"),
+        (("ncf-1m", "--gpus", "0"), "--gpus: 0 given"),
+        (("ncf-1m", "--gpus", "four"), "--gpus: four given"),
+        (("ncf-1m", "--gpus", "4,8"), "--gpus: 4,8 given; allowed: one"),
+        (("ncf-1m", "--gpus", ","), "gpus: none given"),
+        (("ncf-1m", "--gpus", "9999999"), "--gpus: 9999999 given"),
+        ((*GOOD, "--fabric", "nonsense"), "fabric: "),
+        ((*GOOD, "--fabric", "switch,ring"), "--fabric: switch,ring given; allowed: one"),
+        ((*GOOD, "--fabric", "switch:2"), "gpus: 4 given; allowed: up to 2"),
+        (("ncf-1m", "--gpus", "6", "--fabric", "hypercube"), "powers of two"),
+        ((*GOOD, "--collective", "nonsense"), "collective: "),
+        ((*GOOD, "--collective", "ring,zero"), "--collective: ring,zero given; allowed: one"),
+        ((*GOOD, "--collective", "ring,ring", "--compare"), "collective: ring given twice"),
+        ((*GOOD, "--strategy", "nonsense"), "strategy: "),
+        ((*GOOD, "--strategy", "tensor:3"), "tensor: 3"),
+        ((*GOOD, "--strategy", "absent.json"), "absent.json"),
+        ((*GOOD, "--batch", "0"), "--batch: 0 given"),
+        ((*GOOD, "--batch", "4", "--global-batch", "16"), "--global-batch: 16 given with --batch 4"),
+        ((*GOOD, "--global-batch", "5"), "batch: 5"),
+        ((*GOOD, "--microbatches", "0"), "--microbatches: 0 given"),
+        ((*GOOD, "--device", "abacus"), "device: "),
+        ((*GOOD, "--precision", "fp7"), "--precision: fp7 given"),
+        ((*GOOD, "--policy", "nonsense"), "--policy: nonsense given"),
+        ((*GOOD, "--memory", "much"), "--memory: "),
+        ((*GOOD, "--memory", "0 GB"), "--memory: "),
+        ((*GOOD, "--memory", "1 MB"), "needed a GPU"),
+        (("gpt-70b", "--gpus", "4"), "needed a GPU"),
+        ((*GOOD, "-o", "picture.txt"), "--output: picture.txt given"),
+        ((*GOOD, "--trace", "t.txt"), "--trace: t.txt given"),
+        ((*GOOD, "--trace", "t.json", "--save-strategy", "t.json"), "--trace: t.json given"),
+        ((*GOOD, "--chakra", "absent/t"), "--chakra: "),
+        ((*GOOD, "--compare", "--trace", "t.json"), "--trace: t.json given with --compare"),
+        ((*GOOD, "--seed", "1"), "--seed: 1 given with --strategy data"),
+        ((*GOOD, "--strategy", "search", "--proposals", "0"), "--proposals: 0 given"),
+        ((*GOOD, "--strategy", "search", "--seconds", "-1"), "--seconds: -1.0 given"),
+        ((*GOOD, "--strategy", "search", "--microbatches", "2"), "--microbatches: 2 given"),
+        ((*GOOD, "--strategy", "search", "--memory", "1 MB"), "memory: 0.001 GB given"),
+        ((*GOOD, "--strategy", "chain", "--seed", "3"), "--seed: 3 given with --strategy chain"),
+        (("absent.0.et",), "absent"),
+        (("fibre:12", "--gpus", "4"), 'model: "fibre:12" given'),
+        (("fibre:4x64", "--gpus", "8"), "8"),
+        (("ultrasound:64", "--gpus", "4"), 'model: "ultrasound:64" given'),
+        (("fibre", "--gpus", "4", "--strategy", "sharded"), "--strategy: sharded given with fibre"),
+        (("fibre", "--gpus", "4", "--save-strategy", "s.json"), "--save-strategy: s.json given without"),
+        ((*GOOD, "--compare", "-o", "picture.txt"), "--output: picture.txt given"),
+        ((*GOOD, "--compare", "-o", "absent/p.png"), "--output: "),
+        ((*GOOD, "--compare", "--save-strategy", "s.json"), "--save-strategy: s.json given"),
+        ((*GOOD, "--save-strategy", "s.toml"), "--save-strategy: s.toml given"),
+        ((*GOOD, "--nonsense"), "--nonsense"),
+        ((*GOOD, "extra"), "extra"),
+        (("measure", "nonsense"), "model: "),
+        (("measure", "ncf-1m", "--samples", "0"), "--samples: 0 given"),
+        (("measure", "ncf-1m", "--repeats", "0"), "--repeats: 0 given"),
+        (("measure", "ncf-1m", "--device-file", "d.txt"), "--device-file: d.txt given"),
+        (("models", "extra"), "extra"),
+    ],
+)
+def test_one_line_and_nothing_written(command, tmp_path, words, told):
+    code, out, err = command("train", *words)
+    assert (code, out, err.count("\n")) == (2, "", 1), err
+    assert told in err, err
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (*GOOD, "--save-strategy", "old.json"),
+        (*GOOD, "--compare", "-o", "old.png"),
+        (
+            "measure",
+            "ncf-1m",
+            "--device",
+            "cpu",
+            "--samples",
+            "1",
+            "--repeats",
+            "1",
+            "--device-file",
+            "old.toml",
+        ),
+    ],
+)
+def test_files_are_replaced_by_force_alone(command, tmp_path, words):
+    old = tmp_path / words[-1]
+    old.write_text("old")
+    code, _, err = command("train", *words)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "exists" in err
+    assert old.read_text() == "old"
+    assert command("train", *words, "--force")[0] == 0
+    assert old.read_bytes() != b"old"
+
+
+def test_a_model_file_is_not_overwritten_by_its_strategy(command, tmp_path):
+    from wavefabric.training.models import load_model
+    from wavefabric.training.models.graph_file import save_graph
+
+    save_graph(tmp_path / "mine.json", load_model("ncf-1m"))
+    words = ("mine.json", "--gpus", "2", "--save-strategy", "mine.json", "--force")
+    code, _, err = command("train", *words)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "input of this run" in err

@@ -1,0 +1,276 @@
+"""`wavefabric train` on sound input."""
+
+import json
+
+import pytest
+
+from wavefabric.training.gpu.device_file import load_device
+from wavefabric.training.gpu.device_model import DEVICES
+from wavefabric.training.gpu.precision import PRECISIONS
+from wavefabric.training.iteration.engine import FreeCommunication
+from wavefabric.training.iteration.simulate import simulate
+from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.models import MODELS, load_model
+from wavefabric.training.strategies.strategy import uniform
+
+
+def told(command, *words):
+    """What a command prints with --json."""
+    code, out, err = command("train", *words, "--json")
+    assert (code, err) == (0, ""), err
+    return json.loads(out)
+
+
+def test_help_shows_the_default_command_and_the_others(command):
+    code, out, err = command("train", "--help")
+    assert (code, err) == (0, "")
+    for word in (
+        "MODEL",
+        "--gpus",
+        "--fabric",
+        "--compare",
+        "recursive:4",
+        "bf16",
+        "models",
+        "measure",
+        "h200",
+    ):
+        assert word in out, word
+    assert "simulate" not in out
+    assert "Usage: wavefabric train [OPTIONS] {MODEL}" in command("train", "bert-large", "--help")[1]
+
+
+def test_no_words_are_answered_by_help(command):
+    code, out, _ = command("train")
+    assert code == 2
+    assert "--gpus" in out
+
+
+def test_an_iteration(command):
+    code, out, err = command("train", "bert-base", "--gpus", "8", "--fabric", "switch")
+    assert (code, err) == (0, "")
+    for word in (
+        "iteration",
+        "samples/s",
+        "exposed",
+        "hidden",
+        "bound by",
+        "gradients",
+        "memory",
+        "1.000 x ring",
+    ):
+        assert word in out, out
+
+
+def test_options_may_stand_before_the_model(command):
+    words = ("--gpus", "4", "--fabric", "ring", "ncf-1m")
+    assert command("train", *words) == command("train", "ncf-1m", *words[:-1])
+
+
+def test_numbers_are_those_of_the_library(command):
+    found = told(command, "bert-base", "--gpus", "4", "--collective", "zero", "--precision", "bf16")
+    model = load_model("bert-base")
+    workload = Workload(model, uniform(model, 4), DEVICES["h200"], PRECISIONS["bf16"])
+    expected = simulate(workload, FreeCommunication())
+    assert found["seconds"] == expected.seconds
+    assert found["samples_per_second"] == pytest.approx(4 * model.batch / expected.seconds)
+    assert (found["ratio_to_free"], found["exposed_seconds"], found["batch"]) == (1.0, 0.0, 4 * model.batch)
+
+
+def test_gradients_are_all_the_parameters(command):
+    calls = told(command, "inception-v3", "--gpus", "4")["calls"]
+    assert list(calls) == ["gradients"]
+    assert calls["gradients"]["bytes"] == 4 * load_model("inception-v3").parameters
+
+
+def test_rings_on_the_ideal_switch_are_the_reference(command):
+    found = told(command, "bert-base", "--gpus", "8", "--fabric", "switch", "--collective", "ring")
+    assert found["ratio_to_ring"] == 1.0
+    assert found["seconds"] == found["ring_seconds"] >= found["free_seconds"]
+    # The fabric is busy for what is exposed and what is hidden.
+    busy = found["exposed_seconds"] + found["hidden_seconds"]
+    assert busy == pytest.approx(found["fabric_busy_seconds"])
+
+
+def test_batches_may_be_given_for_a_gpu_or_for_all(command):
+    each = told(command, "bert-base", "--gpus", "4", "--batch", "3")
+    total = told(command, "bert-base", "--gpus", "4", "--global-batch", "12")
+    assert each == total
+    assert each["batch"] == 12
+
+
+def test_a_pipeline_has_a_bubble(command):
+    words = ("bert-base", "--gpus", "4", "--strategy", "pipeline:2,data", "--microbatches", "2")
+    found = told(command, *words, "--collective", "zero")
+    assert (found["stages"], found["microbatches"]) == (2, 2)
+    assert 0.2 < found["bubble"] < 0.5  # 1/3 if all stages took as long
+    assert "pipeline bubble" in command("train", *words)[1]
+
+
+def test_a_strategy_is_saved_and_read(command):
+    words = ("bert-base", "--gpus", "4", "--strategy", "tensor:2,sharded,bucket:25M")
+    first = told(command, *words, "--save-strategy", "s.json")
+    assert first.pop("written") == ["s.json"]
+    again = told(command, "bert-base", "--gpus", "4", "--strategy", "s.json")
+    for found in (first, again):
+        del found["work"]
+    again.pop("written")
+    assert first == again
+
+
+def test_fabrics_are_as_large_as_needed_or_larger(command):
+    assert told(command, "ncf-1m", "--gpus", "8", "--fabric", "lightpath")["fabric"] == "lightpath:2x4"
+    assert told(command, "ncf-1m", "--gpus", "8", "--fabric", "hypercube")["fabric"] == "hypercube:3"
+    assert told(command, "ncf-1m", "--gpus", "4", "--fabric", "dgx-a100")["gpus"] == 4
+    assert told(command, "ncf-1m", "--fabric", "torus:2x3")["gpus"] == 6
+
+
+def test_a_comparison_is_a_table_and_a_picture(command, tmp_path):
+    words = (
+        "ncf-1m",
+        "--gpus",
+        "2,4",
+        "--fabric",
+        "switch,lightpath",
+        "--collective",
+        "ring,recursive:4,zero",
+    )
+    code, out, err = command("train", *words, "--compare", "-o", "c.png")
+    assert (code, err) == (0, "")
+    for word in ("switch", "lightpath", "recursive:4", "x ring", "wrote c.png"):
+        assert word in out, out
+    assert (tmp_path / "c.png").stat().st_size > 10_000
+    cases = told(command, *words, "--compare")["cases"]
+    assert [(c["gpus"], c["fabric"]) for c in cases[::3]] == [
+        (2, "switch:2"), (2, "lightpath:1x2"), (4, "switch:4"), (4, "lightpath:2x2"),
+    ]  # fmt: skip
+    single = told(command, "ncf-1m", "--gpus", "4", "--fabric", "lightpath", "--collective", "recursive:4")
+    assert {**cases[10], "work": single["work"], "written": []} == single
+
+
+def test_a_comparison_of_one_size_is_drawn_as_bars(command, tmp_path):
+    words = ("fibre:8x1024", "--gpus", "4", "--collective", "ring,auto", "--compare", "-o", "bars.svg")
+    assert command("train", *words)[0] == 0
+    drawn = (tmp_path / "bars.svg").read_text()
+    assert "x ring" in drawn
+    assert "4 GPUs of switch" in drawn
+
+
+def test_models_are_listed(command):
+    code, out, err = command("train", "models")
+    assert (code, err) == (0, "")
+    for name in MODELS:
+        assert name in out
+    found = told(command, "models")["models"]
+    assert found["bert-base"]["parameters"] == load_model("bert-base").parameters
+
+
+def test_a_json_graph_is_a_model(command, tmp_path):
+    from wavefabric.training.models.graph_file import save_graph
+
+    save_graph(tmp_path / "mine.json", load_model("ncf-1m"))
+    by_file, by_name = (told(command, name, "--gpus", "2") for name in ("mine.json", "ncf-1m"))
+    assert by_file == by_name
+
+
+def test_measured_operators_are_a_device(command, tmp_path):
+    words = (
+        "measure",
+        "ncf-1m",
+        "--device",
+        "cpu",
+        "--samples",
+        "4",
+        "--repeats",
+        "1",
+        "--precision",
+        "fp32",
+    )
+    code, out, err = command("train", *words, "--device-file", "mine.toml", "--name", "mine")
+    assert (code, err) == (0, "")
+    assert "wrote mine.toml" in out
+    device = load_device(tmp_path / "mine.toml")
+    assert device.measured
+    # The whole iteration is of operators that were measured.
+    found = told(
+        command, "ncf-1m", "--gpus", "1", "--batch", "4", "--device", "mine.toml", "--precision", "fp32"
+    )
+    assert 0 < found["seconds"] < 60
+    assert found["work"].endswith("on mine, batched calls")
+
+
+def test_a_timeline_and_traces_are_written(command, tmp_path):
+    pytest.importorskip("google.protobuf")
+    words = ("bert-base", "--gpus", "4", "--fabric", "lightpath", "--strategy", "pipeline:2,data")
+    names = ["t.png", "t.json", "t.0.et", "t.1.et", "t.2.et", "t.3.et"]
+    files = ("-o", "t.png", "--trace", "t.json", "--chakra", "t")
+    found = told(command, *words, *files)
+    assert found["written"] == names
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    # The trace is a model: it takes as long, on any fabric.
+    again = told(command, "t", "--fabric", "lightpath")
+    assert again["seconds"] == pytest.approx(found["seconds"], rel=1e-9)
+    assert again["calls"] == found["calls"]
+    assert told(command, "t.0.et", "--collective", "zero")["gpus"] == 4
+    code, _, err = command("train", "t", "--gpus", "8")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--gpus: 8 given; allowed: 4" in err
+    code, _, err = command("train", *words, "--chakra", "t")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "t.0.et exists" in err
+
+
+def test_a_searched_strategy_is_no_slower_than_data_parallelism(command):
+    words = ("bert-base", "--gpus", "4", "--fabric", "ring")
+    data = told(command, *words)
+    found = told(command, *words, "--strategy", "search", "--proposals", "8", "--save-strategy", "s.json")
+    assert found["seconds"] <= data["seconds"]
+    again = told(command, *words, "--strategy", "s.json")
+    assert again["seconds"] == found["seconds"]
+    chain = told(command, *words, "--strategy", "chain")
+    assert chain["stages"] == 1
+
+
+def test_a_search_is_told_what_is_simulated(command, monkeypatch):
+    from wavefabric.training.search import search as module
+
+    seen, search = [], module.search
+
+    def noting(*words, **options):
+        seen.append((words[1], options))
+        return search(*words, **options)
+
+    monkeypatch.setattr(module, "search", noting)
+    words = ("bert-base", "--gpus", "2", "--strategy", "search", "--proposals", "3", "--seed", "5")
+    told(command, *words, "--policy", "end", "--memory", "20GB", "--global-batch", "8")
+    ((gpus, options),) = seen
+    expected = {"policy": "end", "memory": 20e9, "batch": 8, "proposals": 3, "seed": 5, "method": "markov"}
+    assert gpus == 2
+    assert {key: options[key] for key in expected} == expected
+
+
+def test_an_interrupted_search_gives_the_best_so_far(command, monkeypatch):
+    from wavefabric.cli.train import searching
+    from wavefabric.system.progress import Progress
+
+    class Impatient(Progress):
+        def update(self, done, message=""):
+            if done >= 3:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(searching, "make_progress", lambda quiet=False: Impatient())
+    code, out, err = command("train", "bert-base", "--gpus", "4", "--strategy", "search")
+    assert code == 0
+    assert "iteration" in out
+    assert err.startswith("wavefabric: search interrupted after")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["fibre:8x1024", "ultrasound:64x64x64", "ultrasound:128x64x64:local"])
+def test_time_steps_of_our_own_simulations(command, name):
+    found = told(command, name, "--gpus", "4", "--fabric", "lightpath", "--collective", "lumorph-2")
+    assert list(found["calls"]) == ["layer-to-layer"]
+    assert found["seconds"] > found["free_seconds"] > 0
+    code, out, _ = command("train", name, "--gpus", "2,4", "--compare")
+    assert code == 0
+    assert "iterations/s" in out

@@ -1,0 +1,127 @@
+"""Which algorithm serves a call: every choice, any size of group, never an error in a simulation."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wavefabric.collectives import kind, verify
+from wavefabric.errors import InputError
+from wavefabric.training.communication.algorithms import (
+    ALIASES,
+    CHOICES,
+    Recipe,
+    built,
+    complete,
+    complete_messages,
+    parse_collective,
+    recipes,
+)
+
+SERVED = [*(choice for choice in CHOICES if choice != "zero"), "recursive:3", "double-tree:8"]
+KINDS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
+
+
+@pytest.mark.parametrize("collective", KINDS)
+@pytest.mark.parametrize("photonic", [False, True])
+@pytest.mark.parametrize("choice", SERVED)
+def test_every_choice_serves_groups_of_any_size_with_chunks_alike(choice, photonic, collective):
+    for ranks in (2, 3, 4, 7, 12, 17):
+        for recipe in recipes(choice, collective, ranks, photonic):
+            built(recipe, collective, ranks)
+            group = complete(recipe, collective, ranks)
+            sizes = np.concatenate([table.ravel() for table in group.schedule.sizes])
+            assert len(set(sizes.tolist()) - {0}) == 1
+            assert group.elements == group.schedule.sizes[0][0].sum()
+            assert kind(group.schedule)[0] == collective
+
+
+def test_recursive_algorithms_take_the_smallest_radix_that_fits_or_a_ring():
+    def chosen(radix, ranks):
+        return str(recipes(f"recursive:{radix}", "all-reduce", ranks, True)[0])
+
+    assert chosen(2, 256) == chosen(2, 2) == "recursive, radix 2"
+    assert chosen(4, 12) == "recursive, radix 4"
+    assert chosen(2, 12) == "recursive, radix 3"
+    assert chosen(2, 26) == "recursive, radix 13"
+    assert chosen(4, 34) == "ring"
+
+
+def test_what_serves_what():
+    def names(choice, collective, photonic, ranks=8):
+        return [str(recipe) for recipe in recipes(choice, collective, ranks, photonic)]
+
+    assert names("double-tree", "all-gather", False) == ["ring"]
+    assert names("double-tree:8", "all-reduce", False) == ["double-tree, pieces 8"]
+    assert names("bruck", "all-gather", False) == ["bruck"]
+    assert names("bruck", "reduce-scatter", False) == ["recursive, radix 2"]
+    assert names("ring", "all-to-all", True) == ["bruck"]
+    assert names("ring", "all-to-all", False) == ["bruck", "pairwise", "direct"]
+    assert names("auto", "all-to-all", True, 256) == ["bruck"]
+    assert names("ring", "messages", True) == ["greedy"]
+    assert names("ring", "messages", False) == ["point-to-point"]
+
+
+def test_groups_too_large_for_a_ring_are_served_by_trees():
+    assert recipes("ring", "all-reduce", 2048, False) == (Recipe("double-tree"),)
+    with pytest.raises(InputError, match="ranks: 4000 given"):
+        recipes("ring", "all-to-all", 4000, True)
+
+
+def test_what_a_user_may_say():
+    assert [parse_collective(name) for name in CHOICES] == list(CHOICES)
+    assert [parse_collective(name) for name in ALIASES] == list(ALIASES.values())
+    assert parse_collective("recursive:08") == "recursive:8"
+    assert parse_collective("double-tree:32") == "double-tree:32"
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        ("rings", "ring, bidirectional-ring, .*, zero, lumorph-2, lumorph-4"),
+        ("recursive", "ring, .*"),
+        ("recursive:1", "recursive: and 2 to 16"),
+        ("recursive:17", "recursive: and 2 to 16"),
+        ("recursive:99999999999999999999", "recursive: and 2 to 16"),
+        ("recursive:٣", "ring, .*"),
+        ("double-tree:0", "double-tree: and 1 to 4096"),
+        ("ring:2", "ring, .*"),
+        ("", "ring, .*"),
+        (4, "ring, .*"),
+    ],
+)
+def test_what_a_user_may_not_say(text, allowed):
+    with pytest.raises(InputError, match=f"^collective: .* given; allowed: {allowed}$"):
+        parse_collective(text)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 4), st.floats(0, 1e9) | st.integers(0, 100)), max_size=12
+    ),
+    st.integers(1, 3) | st.none(),
+)
+def test_messages_keep_their_sizes_and_are_proved(messages, lasers):
+    group = (7, 3, 11, 0, 5)
+    given = [(group[src], group[dst], size) for src, dst, size in messages]
+    made = complete_messages(group, given, lasers)
+    verify(made.schedule)
+    moving = [(src, dst, size) for src, dst, size in messages if size > 0 and src != dst]
+    largest = max((size for _, _, size in moving), default=0.0)
+    for end, buffer in ((0, 0), (1, 1)):
+        for rank in range(len(group)):
+            wanted = sum(message[2] for message in moving if message[end] == rank)
+            found = made.schedule.sizes[buffer][rank].sum() / made.elements
+            assert found == pytest.approx(wanted, rel=1e-9, abs=1e-10 * largest)
+
+
+def test_whole_sizes_of_messages_are_exact():
+    made = complete_messages((0, 1), [(0, 1, 1.5), (1, 0, 0.25)], None)
+    assert made.elements == 4
+    assert [table.tolist() for table in made.schedule.sizes] == [[[6], [1]], [[1], [6]]]
+
+
+def test_messages_of_other_gpus_are_refused():
+    with pytest.raises(InputError, match="messages: 0 to 2 given; allowed: GPUs of the call"):
+        complete_messages((0, 1), [(0, 2, 1.0)], None)

@@ -1,0 +1,325 @@
+"""Time of calls: closed forms, exactness in the number of bytes, calls that run together."""
+
+from dataclasses import replace
+from functools import cache
+from math import log
+from time import perf_counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wavefabric.collectives import build, point_to_point, verify
+from wavefabric.errors import InputError
+from wavefabric.fabric import check_plan, cost, load, plan_circuits
+from wavefabric.training.communication.placed import combined
+from wavefabric.training.communication.times import Communication, communication
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.engine import FreeCommunication
+
+ALPHA, RHO, BANDWIDTH, MIB = 0.7e-6, 3.7e-6, 300 * 2.0**30, 2.0**20
+GRIDS = {4: "2x2", 8: "2x4", 16: "4x4", 64: "8x8", 256: "16x16"}
+
+
+def near(value, rel=1e-9):
+    return pytest.approx(value, rel=rel)
+
+
+def call(groups, nbytes=MIB, collective="all-reduce", purpose="gradients", messages=()):
+    return Call(collective, tuple(map(tuple, groups)), float(nbytes), purpose, tuple(messages))
+
+
+def everybody(ranks, nbytes=MIB, collective="all-reduce"):
+    return call([range(ranks)], nbytes, collective)
+
+
+@pytest.mark.parametrize(("ranks", "nbytes"), [(2, 1.0), (4, 64 * MIB), (30, 0.1 * MIB), (256, 64 * MIB)])
+def test_a_ring_on_an_ideal_switch_takes_what_the_closed_form_says(ranks, nbytes):
+    found = Communication(load(f"switch:{ranks}"), "ring")
+    beta = (ranks - 1) / ranks * nbytes / BANDWIDTH
+    assert found.seconds([everybody(ranks, nbytes)]) == near(2 * (ranks - 1) * ALPHA + 2 * beta)
+    for half in ("reduce-scatter", "all-gather"):
+        assert found.seconds([everybody(ranks, nbytes, half)]) == near((ranks - 1) * ALPHA + beta)
+
+
+@pytest.mark.parametrize("ranks", [4, 16, 64, 256])
+@pytest.mark.parametrize(
+    ("collective", "sharing", "factor"),
+    [("lumorph-2", "even", 1), ("lumorph-4", "paper", 4 / 3), ("lumorph-4", "even", 16 / 15)],
+)
+def test_lumorph_on_its_wafer_takes_what_the_paper_s_formula_says(ranks, collective, sharing, factor):
+    fabric = load(f"lightpath:{GRIDS[ranks]}")
+    rounds = 2 * round(log(ranks, int(collective[-1])))
+    found = Communication(fabric, collective, sharing=sharing)
+    for nbytes in (1.0, 64 * MIB):
+        beta = 2 * (ranks - 1) / ranks * nbytes / BANDWIDTH
+        assert found.seconds([everybody(ranks, nbytes)]) == near(rounds * (ALPHA + RHO) + factor * beta)
+
+
+CASES = [
+    ("switch:12", "ring"),
+    ("switch:12", "auto"),
+    ("torus:4x4", "recursive:2"),
+    ("mesh:3x4", "double-tree"),
+    ("hgx-h200", "ring"),
+    ("hgx-h200", "double-tree:4"),
+    ("lightpath:3x4", "lumorph-2"),
+    ("lightpath:3x4", "lumorph-4"),
+    ("lightpath:3x4", "auto"),
+]
+
+
+@pytest.mark.parametrize(("fabric", "collective"), CASES)
+def test_every_size_costs_what_the_cost_model_says_of_that_size(fabric, collective):
+    fabric = load(fabric)
+    found = Communication(fabric, collective)
+    groups = [(0, 3, 5), (6, 1, 2)]
+    messages = [(0, 5, 1.5), (5, 1, 0.25), (0, 1, 1.0), (2, 3, 7.0)]
+    patterns = [(kind, groups, ()) for kind in ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")]
+    for kind, some, sent in [*patterns, ("messages", [range(6)], messages)]:
+        for nbytes in (1e3, 3.3e4, 1e5, 7e5, 2e6, 1e9):
+            one = call(some, nbytes, kind, messages=sent)
+            assert found.seconds([one]) == near(found.cost([one]).seconds)
+            verify(found.combined([one]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(1.0, 1e12), st.sampled_from(["hgx-h200", "switch:8", "lightpath:2x4"]))
+def test_a_size_not_seen_before_costs_as_if_it_were_costed_alone(nbytes, fabric):
+    found, schedule = ring(fabric), build("ring", "all-reduce", 8, 8)
+    assert found.seconds([everybody(8, nbytes)]) == near(cost(schedule, found.fabric, nbytes / 8).seconds)
+
+
+@cache
+def ring(fabric):
+    """Rings on a fabric."""
+    return Communication(load(fabric), "ring")
+
+
+@pytest.mark.parametrize("collective", ["ring", "recursive:2", "double-tree:4"])
+@pytest.mark.parametrize("fabric", ["switch:12", "hgx-h200"])
+def test_groups_on_an_ideal_switch_do_not_disturb_each_other(fabric, collective):
+    fabric = load(fabric)
+    found = Communication(fabric, collective)
+    one, all_ = call([(4, 1, 6)], 1e6), call([(0, 3, 2), (4, 1, 6)], 1e6)
+    assert found.seconds([all_]) == found.seconds([one]) == near(found.cost([one]).seconds)
+    assert found.seconds([all_]) == near(found.cost([all_]).seconds)
+
+
+def test_calls_on_an_ideal_switch_wait_for_none_of_the_others():
+    switch = Communication(load("switch:12"), "ring")
+    calls = [call([(0, 1, 2)], 1e6), call([(3, 4, 5, 6)], 1e3), call([(7, 8)], 1e7, "all-to-all")]
+    assert switch.seconds(calls) == max(switch.seconds([each]) for each in calls)
+
+
+def test_groups_share_the_links_of_other_fabrics():
+    mesh = Communication(load("mesh:1x4"), "ring")
+    apart, crossing = call([(0, 1), (2, 3)]), call([(0, 2), (1, 3)])
+    alone = mesh.seconds([call([(0, 1)])])
+    assert mesh.seconds([apart]) == near(alone)
+    # Both cross the link in the middle, each over two links.
+    assert mesh.seconds([crossing]) == near(2 * alone - 2 * ALPHA)
+    assert mesh.seconds([call([(0, 2)]), call([(1, 3)])]) == near(mesh.seconds([crossing]))
+
+
+@st.composite
+def batches(draw, tiles):
+    """Calls of disjoint GPUs, of random collectives and sizes."""
+    order = draw(st.permutations(range(tiles)))
+    calls, first = [], 0
+    for _ in range(draw(st.integers(2, 4))):
+        width, number = draw(st.sampled_from([(2, 1), (2, 2), (3, 1), (4, 1), (1, 2)]))
+        if first + width * number > tiles:
+            break
+        gpus = order[first : first + width * number]
+        first += width * number
+        groups = [gpus[i * width : (i + 1) * width] for i in range(number)]
+        kind = draw(st.sampled_from(["all-reduce", "all-to-all", "all-gather", "messages"]))
+        nbytes = draw(st.sampled_from([0.0, 1e3, 1e6, 64e6]))
+        sent = []
+        if kind == "messages":
+            groups = [gpus]
+            pair = st.tuples(st.sampled_from(gpus), st.sampled_from(gpus), st.sampled_from([0.0, 0.5, 3.0]))
+            sent = draw(st.lists(pair, max_size=6))
+        calls.append(call(groups, nbytes, kind, messages=sent))
+    return calls
+
+
+@cache
+def wafer(collective, waveguides=40):
+    """Calls on 3 x 4 tiles."""
+    fabric = replace(load("lightpath:3x4"), waveguides=waveguides, fibres=waveguides)
+    return Communication(fabric, collective)
+
+
+@settings(max_examples=40, deadline=None)
+@given(batches(12), st.sampled_from(["lumorph-2", "lumorph-4", "ring"]), st.sampled_from([1, 2, 40]))
+def test_a_batch_takes_no_less_than_its_slowest_call_and_no_more_than_all_in_turn(
+    calls, collective, waveguides
+):
+    found = wafer(collective, waveguides)
+    alone = [found.seconds([each]) for each in calls]
+    together = found.seconds(calls)
+    assert together <= sum(alone) * (1 + 1e-12)
+    if waveguides == 40:  # with few of them a batch may happen to get better circuits than a call alone
+        assert together >= max(alone) * (1 - 1e-12)
+    for each in calls:
+        if each.collective == "all-reduce" and each.bytes and len(each.groups[0]) > 1:
+            share = (len(each.groups[0]) - 1) / len(each.groups[0])
+            assert together >= 2 * share * each.bytes / BANDWIDTH * (1 - 1e-12) + ALPHA + RHO
+    assert together == near(found.seconds(calls[::-1]), 1e-12)
+    assert together == near(found.cost(calls).seconds)
+    whole = found.combined(calls)
+    verify(whole)
+    check_plan(found.circuits(calls), whole)
+
+
+def test_a_batch_of_any_sizes_costs_what_its_combined_schedule_does():
+    found = wafer("lumorph-4")
+    for sizes in ((1e6, 1e6), (1e6, 3e3), (1.0, 1e9)):
+        calls = [call([(0, 1, 2, 3)], sizes[0]), call([(8, 11), (10, 9)], sizes[1])]
+        schedules = [build("recursive", "all-reduce", n, n, radix=4) for n in (4, 2)]
+        parts = [(schedules[0], (0, 1, 2, 3)), (schedules[1], (8, 11)), (schedules[1], (10, 9))]
+        by_hand = combined(parts, 12, "by hand")
+        plan = plan_circuits(by_hand, found.fabric)
+        first, second = (cost(by_hand, found.fabric, sizes[k] / n, plan=plan) for k, n in ((0, 4), (1, 2)))
+        assert found.seconds(calls) <= first.seconds + second.seconds
+        # Four tiles in a group talk to three others, 5 wavelengths each; tiles in a pair to one, with all 16.
+        rounds = 2 * (ALPHA + RHO)
+        slow = max(sizes[0] / 4 / 5, sizes[1] / 2 / 16) * 16 / BANDWIDTH
+        assert found.seconds(calls) == near(rounds + 2 * slow)
+
+
+def test_circuits_that_are_in_each_other_s_way_are_set_up_for_one_call_after_the_other():
+    found = wafer("ring", 1)
+    calls = [call([(3, 0, 11, 8, 9, 7)], 1e9), call([(4, 2, 5, 1, 6, 10)], 1e9)]
+    alone = [found.seconds([each]) for each in calls]
+    parts = [(build("ring", "all-reduce", 6, 6), each.groups[0]) for each in calls]
+    at_once = cost(combined(parts, 12, "at once"), found.fabric, 1e9 / 6)
+    assert found.seconds(calls) == near(sum(alone))
+    assert sum(alone) < at_once.seconds
+    whole = found.combined(calls)
+    verify(whole)
+    assert whole.communication_rounds == 20
+    check_plan(found.circuits(calls), whole)
+
+
+def test_messages_take_the_rounds_of_algorithm_3_on_a_wafer_and_one_round_on_a_switch():
+    fabric = replace(load("lightpath:3x4"), lasers=2, laser_bandwidth=BANDWIDTH / 2)
+    sent = [(0, d, 1.0) for d in (1, 2, 3, 4, 5)]
+    one = call([range(6)], MIB, "messages", "layer-to-layer", sent)
+    wafer_of_two = Communication(fabric, "ring")
+    found = wafer_of_two.cost([one])
+    assert len(found.rounds) == 3  # five messages, two lasers
+    assert wafer_of_two.seconds([one]) == near(3 * (ALPHA + RHO) + 5 * MIB / BANDWIDTH)
+    switch = Communication(load("switch:8"), "ring")
+    assert switch.seconds([one]) == near(ALPHA + 5 * MIB / BANDWIDTH)
+    assert switch.algorithm(one) == "point-to-point"
+    assert cost(
+        point_to_point("m", 8, [(0, d, 1) for d in (1, 2, 3, 4, 5)]), switch.fabric, MIB
+    ).seconds == near(switch.seconds([one]))
+
+
+def test_auto_is_as_fast_as_the_fastest_at_every_size():
+    fabric = load("switch:16")
+    auto = Communication(fabric, "auto")
+    others = [
+        Communication(fabric, name)
+        for name in ("ring", "bidirectional-ring", "recursive:2", "recursive:4", "double-tree", "direct")
+    ]
+    chosen = set()
+    for nbytes in (1.0, 1e4, 1e6, 1e9):
+        one = everybody(16, nbytes)
+        assert auto.seconds([one]) == min(other.seconds([one]) for other in others)
+        chosen.add(auto.algorithm(one))
+    assert len(chosen) > 1
+
+
+def test_circuits_that_stay_are_not_set_up_again():
+    fabric = load("lightpath:2x4")
+    every, kept = Communication(fabric, "ring"), Communication(fabric, "ring", incremental=True)
+    one = everybody(8)
+    assert every.seconds([one]) - kept.seconds([one]) == near(13 * RHO)  # 14 rounds of the same circuits
+
+
+def test_what_moves_nothing_takes_no_time():
+    for fabric in ("switch:8", "mesh:2x4", "lightpath:2x4"):
+        found = Communication(load(fabric), "auto")
+        idle = [
+            call([(0,), (1,)]),
+            everybody(8, 0.0),
+            call([(0,)], MIB, "all-to-all"),
+            call([range(4)], MIB, "messages", messages=[(1, 1, 5.0), (0, 2, 0.0)]),
+            call([], MIB, "messages"),
+        ]
+        assert [found.seconds([each]) for each in idle] == [0.0] * 5
+        assert found.seconds(idle) == found.seconds([]) == 0.0
+        assert found.combined(idle).transfers.size == 0
+        assert found.algorithm(idle[0]) == "none"
+        busy = call([(2, 3)])
+        assert found.seconds([idle[0], busy]) == found.seconds([busy])
+
+
+def test_bad_calls_and_options_are_refused_in_one_line():
+    switch, light = Communication(load("switch:8"), "ring"), wafer("ring")
+    for found, size in ((switch, 8), (light, 12)):
+        allowed = f"gpus: {size + 1} given; allowed: up to {size}, the GPUs of "
+        with pytest.raises(InputError, match=allowed):
+            found.seconds([everybody(size + 1)])
+        with pytest.raises(InputError, match="calls: GPU 2 in two given; allowed: calls of disjoint GPUs"):
+            found.seconds([call([(0, 2)]), call([(2, 3)])])
+        with pytest.raises(InputError, match="groups: a GPU twice in all-reduce given"):
+            found.seconds([call([(0, 1), (1, 2)])])
+        with pytest.raises(InputError, match="groups: several sizes in all-reduce given"):
+            found.seconds([call([(0, 1), (2, 3, 4)])])
+        with pytest.raises(InputError, match="messages: 0 to 5 given; allowed: GPUs of the call"):
+            found.seconds([call([(0, 1)], MIB, "messages", messages=[(0, 5, 1.0)])])
+    with pytest.raises(InputError, match="fabric: switch:8 given; allowed: photonic ones"):
+        switch.circuits([everybody(8)])
+    with pytest.raises(InputError, match="incremental: given for electrical switch:8"):
+        Communication(switch.fabric, "ring", incremental=True)
+    with pytest.raises(InputError, match="sharing: given for electrical switch:8"):
+        Communication(switch.fabric, "ring", sharing="paper")
+    with pytest.raises(InputError, match="collective: zero given"):
+        Communication(switch.fabric, "zero")
+
+
+def test_free_communication_and_what_a_fabric_is_said_to_be():
+    free = communication(load("switch:8"), "zero")
+    assert isinstance(free, FreeCommunication)
+    assert free.seconds([everybody(8)]) == 0
+    assert free.concurrent
+    light = communication(load("lightpath:2x4"), "lumorph-4")
+    assert (light.concurrent, light.latency) == (False, ALPHA + RHO)
+    assert light.description == "recursive:4 on lightpath:2x4"
+    assert communication(load("switch:8"), "ring").concurrent
+
+
+def test_a_pattern_is_costed_once_and_then_a_multiplication(monkeypatch):
+    import wavefabric.training.communication.times as times
+
+    costed = []
+    monkeypatch.setattr(times, "cost", lambda *a, **k: costed.append(a) or cost(*a, **k))
+    found = Communication(load("lightpath:4x8"), "lumorph-2")
+    for number in range(3):
+        for nbytes in (1e3, 1e6, 1e7):
+            # Groups that are equal, but not the same object.
+            found.seconds([call([list(range(16)), list(range(16, 32))], nbytes + number)])
+            found.seconds([call([range(8)], nbytes), call([range(8, 16)], 3 * nbytes + number)])
+    assert len(costed) == 4  # three patterns alone, and one batch
+    calls = [call([range(16)], size) for size in (1e5, 2e5)]
+    found.seconds(calls[:1])
+    begin = perf_counter()
+    for _ in range(2000):
+        found.seconds(calls[1:])
+    assert (perf_counter() - begin) / 2000 < 2e-4  # some microseconds
+
+
+def test_the_same_calls_take_the_same_time_in_any_communication_and_order():
+    calls = [call([(0, 1, 2)], 1e6), call([(5, 4), (7, 8)], 1e5), call([(9, 10, 11)], 1e4, "all-to-all")]
+    fabric = load("lightpath:3x4")
+    results = set()
+    for order in (calls, calls[::-1], [calls[1], calls[0], calls[2]]):
+        found = Communication(fabric, "lumorph-4")
+        results.add(found.seconds(order))
+    assert len(results) == 1

@@ -1,0 +1,214 @@
+"""Models: parameters, FLOPs and saved activations equal the published counts."""
+
+import re
+
+import pytest
+
+from wavefabric.errors import InputError
+from wavefabric.training.models import MODELS, load_model
+from wavefabric.training.models.mixture import active_parameters
+
+MATRICES = ("matmul", "convolution", "attention")
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {name: load_model(name) for name in MODELS}
+
+
+def flops_of(graph, *operators):
+    return sum(layer.flops for layer in graph.layers if layer.operator in operators)
+
+
+# Counted over the published checkpoints and reference code, to the last parameter.
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("bert-base", 110_106_428),
+        ("bert-large", 336_226_108),
+        ("inception-v3", 23_834_568),
+        ("ncf", 31_832_577),
+        ("gpt-7b", 6_738_415_616),
+        ("gpt-70b", 68_976_648_192),
+        ("mixtral-8x7b", 46_702_792_704),
+    ],
+)
+def test_parameters_are_those_of_the_published_weights(models, name, parameters):
+    assert models[name].parameters == parameters
+
+
+def test_dlrm_has_its_tables_and_perceptrons(models):
+    # Naumov et al., bench/dlrm_s_criteo_kaggle.sh: 13-512-256-64-16, then 27 vectors' products to 512-256-1.
+    bottom = 14 * 512 + 513 * 256 + 257 * 64 + 65 * 16
+    top = (27 * 26 // 2 + 16 + 1) * 512 + 513 * 256 + 257
+    assert models["dlrm-kaggle"].parameters == 33_762_577 * 16 + bottom + top
+
+
+# The numbers in the papers' titles, abstracts and tables, where they are rounded.
+@pytest.mark.parametrize(
+    ("name", "published", "digits"),
+    [
+        ("bert-base", 110e6, 2),
+        ("bert-large", 340e6, 2),
+        ("inception-v3", 23.8e6, 3),
+        ("gpt3-6.7b", 6660e6, 3),
+        ("gpt3-175b", 174_600e6, 4),
+        ("switch-base", 7.4e9, 2),
+        ("mixtral-8x7b", 47e9, 2),
+        ("dlrm", 24e9, 2),
+    ],
+)
+def test_parameters_round_to_the_papers_numbers(models, name, published, digits):
+    rounded = float(f"{models[name].parameters:.{digits - 1}e}")
+    assert rounded == published
+
+
+def test_bert_without_its_heads_has_the_encoder_parameters(models):
+    for name, encoder in (("bert-base", 109_482_240), ("bert-large", 335_141_888)):
+        graph = models[name]
+        heads = ("transform", "transform norm", "decoder", "next sentence")
+        outside = sum(graph.layers[graph.index[f"heads {head}"]].parameters for head in heads)
+        assert graph.parameters - outside == encoder
+
+
+def test_inception_has_its_auxiliary_head_and_its_multiply_adds(models):
+    auxiliary = load_model("inception-v3", auxiliary=True)
+    assert auxiliary.parameters == 27_161_264
+    assert flops_of(models["inception-v3"], "convolution", "matmul") / 2 == pytest.approx(5.71e9, rel=1e-3)
+    convolutions = [layer for layer in models["inception-v3"].layers if layer.operator == "convolution"]
+    assert len(convolutions) == 94
+    assert models["inception-v3"].layers[-2].flops == 2 * 2048 * 1000
+
+
+# Brown et al., arXiv:2005.14165, table D.1: FLOPs to train with 300 G tokens.
+@pytest.mark.parametrize(("name", "published"), [("gpt3-6.7b", 1.20e22), ("gpt3-175b", 3.14e23)])
+def test_gpt3_trains_with_six_flops_a_parameter_and_token(models, name, published):
+    forward = flops_of(models[name], "matmul") / 2048
+    assert 3 * forward * 300e9 == pytest.approx(published, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["gpt-7b", "gpt-70b"])
+def test_llama_takes_six_flops_a_parameter_and_token(models, name):
+    # 6 N + 12 L H Q T (PaLM, arXiv:2204.02311, appendix B); N without the table that is only looked up.
+    graph = models[name]
+    blocks, width, tokens = (80, 8192, 4096) if name == "gpt-70b" else (32, 4096, 4096)
+    looked_up = graph.layers[0].parameters
+    training = sum(
+        layer.flops * (1 + min(layer.backward, 2.0)) for layer in graph.layers if layer.operator in MATRICES
+    )
+    expected = 6 * (graph.parameters - looked_up) + 12 * blocks * width * tokens
+    assert training / tokens == pytest.approx(expected, rel=0.01)
+    assert flops_of(graph, *MATRICES) == pytest.approx(graph.flops, rel=0.01)
+
+
+def test_mixture_takes_the_flops_of_the_parameters_a_token_meets(models):
+    graph = models["mixtral-8x7b"]
+    assert active_parameters(graph) == pytest.approx(12.9e9, rel=0.01)
+    forward = flops_of(graph, "matmul") / 4096
+    assert forward == pytest.approx(2 * (active_parameters(graph) - graph.layers[0].parameters), rel=0.01)
+
+
+def test_saved_activations_are_those_of_korthikanti(models):
+    # arXiv:2205.05198, table 2: s h (34 + 5 a s / h) B in 16 bits, of which masks of dropout 2 s h + a s²
+    # and outputs of dropout 2 a s²; the norm at the end of a block keeps what theirs does at its start.
+    for name, width, heads in (("bert-base", 768, 12), ("bert-large", 1024, 16)):
+        graph = load_model(f"{name}:512")
+        block = sum(layer.saved for layer in graph.layers if layer.block == "encoder 3")
+        assert block == 16 * 512 * width + heads * 512**2
+
+
+def test_neumf_is_the_papers(models):
+    # arXiv:1708.05031: user and item tables of F and 2F, tower 4F-2F-F, prediction from 2F.
+    users_items, factors = 6040 + 3706, 64
+    tower = 256 * 128 + 128 + 128 * 64 + 64
+    assert models["ncf-1m"].parameters == users_items * 3 * factors + tower + 2 * factors + 1
+    rows = {layer.name: layer for layer in models["ncf"].layers if layer.operator == "embedding"}
+    assert rows["tables user factors"].used == 1 / 138_493
+
+
+def test_flexflow_networks_have_their_sizes(models):
+    plain, normalised = models["flexflow-inception"], models["inception-v3"]
+    channels = sum(n.output[0] for n in normalised.layers if n.operator == "convolution")
+    assert normalised.parameters - plain.parameters == channels
+    assert flops_of(plain, "convolution") == flops_of(normalised, "convolution")
+    graph = models["flexflow-transformer"]
+    sizes = sorted(layer.parameters for layer in graph.layers if layer.parameters)
+    assert sizes == [1025] + [1024**2 + 1024] * 48 + [4 * 1024**2] * 36
+    attention = graph.layers[graph.index["block 0 encoder attention"]]
+    assert attention.flops == 4 * 2 * 64 * 1024**2 + 2 * 2 * 64 * 64 * 1024
+    dense = [n for n in models["flexflow-ncf"].layers if n.operator == "matmul" and n.output == (4096,)]
+    assert [n.parameters for n in dense] == [16384 * 4096 + 4096] + [4096 * 4096 + 4096] * 6
+
+
+def test_every_product_has_the_flops_of_its_shapes(models):
+    for graph in models.values():
+        for layer in graph.layers:
+            products = [graph.layers[graph.index[name]] for name in layer.inputs]
+            if layer.operator != "matmul" or len(products) != 1 or "attention" in layer.name:
+                continue
+            tokens, width = products[0].features // products[0].output[-1], products[0].output[-1]
+            assert layer.flops == 2 * tokens * width * layer.output[-1], layer.name
+            assert layer.output[:-1] == products[0].output[:-1]
+            assert layer.parameters in (
+                width * layer.output[-1],
+                (width + 1) * layer.output[-1],
+                layer.output[-1],
+                0,
+            )
+
+
+def test_elementwise_layers_keep_shapes_and_splits_chain(models):
+    for graph in models.values():
+        for layer in graph.layers:
+            inputs = [graph.layers[graph.index[name]] for name in layer.inputs]
+            if layer.operator == "normalisation" or layer.name.endswith(("sum", "relu", "gelu", "silu")):
+                assert {source.output for source in inputs} <= {layer.output}, layer.name
+            if layer.split == "row" and layer.operator == "matmul" and not layer.experts and layer.inputs:
+                divided = all(source.split in ("column", "local") for source in inputs)
+                assert divided or "attention" in layer.name, layer.name
+
+
+def test_every_model_says_what_it_is(models):
+    for name, graph in models.items():
+        assert graph.name == name
+        assert "arXiv:" in graph.source, name
+        assert graph.batch >= 1
+        assert len(graph.blocks) >= 2
+        assert MODELS[name].summary
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("bert", {}, r'model: "bert" given; allowed: a JSON file, bert-base, bert-large, .*'),
+        (
+            "bert-base:x",
+            {},
+            r'model: "bert-base:x" given; allowed: bert-base:N with N tokens, a whole number',
+        ),
+        ("bert-base:", {}, r'model: "bert-base:" given; allowed: .*'),
+        ("bert-base:513", {}, r"tokens: 513 given; allowed: whole numbers from 1 to 512"),
+        ("gpt-7b:0", {}, r"tokens: 0 given; .*"),
+        ("inception-v3:4", {}, r'model: "inception-v3:4" given; allowed: inception-v3 without a number'),
+        ("ncf:8", {"factors": 8}, r'factors: given twice, with "ncf:8"; allowed: once'),
+        ("ncf", {"factors": 1.5}, r"factors: 1.5 given; .*"),
+        ("dlrm", {"tokens": 4}, r"tokens: given for dlrm; allowed: no options"),
+        (
+            "none.json",
+            {},
+            r"model: none.json \(No such file or directory\); allowed: a file that can be read",
+        ),
+        ("none.json", {"tokens": 4}, r"tokens: given for a file; allowed: options of models by name"),
+    ],
+)
+def test_bad_names_take_one_line(text, options, message):
+    with pytest.raises(InputError) as caught:
+        load_model(text, **options)
+    assert "\n" not in str(caught.value)
+    assert re.fullmatch(message, str(caught.value)), str(caught.value)
+
+
+def test_a_number_sets_the_length():
+    assert load_model("gpt-7b:1024").layers[0].output == (1024, 4096)
+    assert load_model("bert-large:512").sample == "sequence of 512 tokens"
+    assert load_model("gpt-7b:1024").parameters == load_model("gpt-7b").parameters

@@ -1,0 +1,110 @@
+"""Steps of our own simulations as tasks: what they exchange is what the simulations exchange."""
+
+import math
+
+import pytest
+
+from wavefabric.acoustics.parallel.decomposition import Options, decompose, halo_messages
+from wavefabric.errors import InputError
+from wavefabric.fabric import load
+from wavefabric.training.communication.times import Communication
+from wavefabric.training.gpu.device_file import load_device
+from wavefabric.training.iteration.simulate import simulate_tasks
+from wavefabric.training.wave_steps import fibre_step, parse_wave_step, ultrasound_step
+
+H200 = load_device("h200")
+SWITCH = Communication(load("switch:8"), "direct")
+
+
+def calls(graph):
+    return [call for call in graph.call if call is not None]
+
+
+def test_one_gpu_takes_what_was_measured():
+    """docs/performance.md: 15.9 ms a step of 15 modes and 2²¹ samples, 10.3 and 15.5 ms at 512³."""
+    fibre = simulate_tasks(fibre_step(15, 2**21, 1, H200), SWITCH)
+    assert fibre.seconds == pytest.approx(15.9e-3, rel=0.08)
+    for heterogeneous, seconds in ((False, 10.3e-3), (True, 15.5e-3)):
+        graph = ultrasound_step((512, 512, 512), 1, H200, decomposition="local", heterogeneous=heterogeneous)
+        assert simulate_tasks(graph, SWITCH).seconds == pytest.approx(seconds, rel=0.05)
+        assert not calls(graph)
+
+
+@pytest.mark.parametrize(("groups", "rows"), [(None, 240), (34, 34)])
+def test_powers_of_a_fibre(groups, rows):
+    """Two rounds in each of two sweeps, each of all powers: what `RankOperators` sends."""
+    found = calls(fibre_step(120, 2**18, 8, H200, groups=groups))
+    assert {call.collective for call in found} == {"all-gather"}
+    assert sum(call.bytes for call in found) == pytest.approx(4 * rows * 2**18 * 8)
+
+
+def test_chunks_of_time_travel_while_others_are_worked_on():
+    step = simulate_tasks(fibre_step(30, 2**19, 4, H200), SWITCH)
+    alone = sum(SWITCH.seconds([call]) for call in calls(step.graph))
+    assert 0.1 * alone < step.exposed_seconds < 0.95 * alone
+    assert simulate_tasks(fibre_step(30, 2**19, 2, H200, groups=4), SWITCH).exposed_seconds == 0
+
+
+def test_halos_are_those_of_the_solver():
+    graph = ultrasound_step((64, 48, 256), 8, H200, decomposition="local", overlap=8)
+    cut = decompose((64, 48, 256), 8, Options(kind="local", overlap=8))
+    points = sum(math.prod(s.stop - s.start for s in m.src_box) for m in halo_messages(cut))
+    sent = sum(call.bytes * sum(size for *_, size in call.messages) for call in calls(graph))
+    assert sent == pytest.approx((1 + 3 + 2) * 4 * points)
+
+
+@pytest.mark.parametrize(("shape", "gpus", "a_transform"), [((32, 32, 32), 4, 1), ((32, 32, 32), 64, 2)])
+def test_transposes_are_all_to_alls(shape, gpus, a_transform):
+    """Of slabs among all; of pencils in rows, then in columns; every GPU sends its part of the spectrum."""
+    found = calls(ultrasound_step(shape, gpus, H200, heterogeneous=False))
+    assert len(found) == 10 * a_transform
+    for call in found:
+        assert call.collective in ("all-to-all", "messages")
+        assert sorted(gpu for group in call.groups for gpu in group) == list(range(gpus))
+
+
+def test_local_blocks_exchange_less_than_transposes():
+    fabric = Communication(load("switch:8"), "auto")
+    steps = {
+        kind: simulate_tasks(ultrasound_step((1024, 1024, 1024), 8, H200, decomposition=kind), fabric)
+        for kind in ("global", "local")
+    }
+    assert steps["local"].exposed_seconds < 0.2 * steps["global"].exposed_seconds
+
+
+def test_refusals():
+    with pytest.raises(InputError, match="allowed"):
+        fibre_step(4, 2**10, 5, H200)
+    with pytest.raises(InputError, match=r"groups: 0.*allowed"):
+        fibre_step(4, 2**10, 2, H200, groups=0)
+    with pytest.raises(InputError, match="allowed"):
+        ultrasound_step((32, 32, 32), 5000, H200)
+
+
+def test_steps_by_name():
+    by_name = parse_wave_step("ultrasound:64x64x64:local").make(8, H200)
+    wanted = ultrasound_step((64, 64, 64), 8, H200, decomposition="local")
+    assert (by_name.seconds, by_name.call) == (wanted.seconds, wanted.call)
+    assert len(calls(parse_wave_step("fibre:6x262144:3").make(2, H200))) == len(
+        calls(fibre_step(6, 2**18, 2, H200))
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bert-large",
+        "fibre",
+        "fibre:",
+        "fibre:12",
+        "fibre:0x4",
+        "fibre:4x1e3",
+        "fibre:4x8:",
+        "fibre:4x8:a",
+        "ultrasound:8x8",
+        "ultrasound:8x8x8:x",
+    ],
+)
+def test_names_that_are_wrong(text):
+    with pytest.raises(InputError, match=r"model: .* given; allowed: "):
+        parse_wave_step(text)
