@@ -184,7 +184,7 @@ def show_comparison(cases: list[Case], title: str) -> None:
     unit = "samples/s" if cases[0].iteration.workload else "iterations/s"
     headings = (
         "GPUs", "|fabric", "|collective", "iteration", unit, "a GPU", "exposed", "x ring", "x free",
-        "|bound by",
+        "<bound by",
     )  # fmt: skip
     made = table(headings, title=title)
     for place, case in enumerate(cases):
