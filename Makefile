@@ -15,7 +15,7 @@ endif
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wavefabric needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,mpi,schedules]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,mpi,schedules,chakra]'
 ifeq ($(FFTW),no)
 	$(BIN)/python -m pip uninstall --quiet --disable-pip-version-check --yes pyfftw
 else

@@ -10,7 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 #: Distributions whose module has another name.
-MODULES = {"pillow": "PIL", "cupy-cuda13x": "cupy", "cupy-cuda12x": "cupy", "pyyaml": "yaml"}
+MODULES = {
+    "pillow": "PIL",
+    "protobuf": "google",
+    "cupy-cuda13x": "cupy",
+    "cupy-cuda12x": "cupy",
+    "pyyaml": "yaml",
+}
 #: Modules that come with another one.
 WITH = {"cupyx": "cupy"}
 #: Programs and plug-ins, which nothing imports.

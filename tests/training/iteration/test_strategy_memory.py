@@ -1,8 +1,8 @@
 """Memory of whole strategies: stages, microbatches in flight, layers of different layouts."""
 
 import pytest
+from strategy_models import chain
 
-from tests.training.strategy_models import chain
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.memory import strategy_memory, strategy_needs

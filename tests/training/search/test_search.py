@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from strategy_models import AffineTimes, chain, tables
 
-from tests.training.strategy_models import AffineTimes, chain, tables
 from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS

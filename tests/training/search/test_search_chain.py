@@ -6,8 +6,8 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategy_models import AffineTimes, chain, tables
 
-from tests.training.strategy_models import AffineTimes, chain, tables
 from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS

@@ -139,7 +139,8 @@ REFUSED = [
     ({"layers": {"l1": LayerLayout(4)}},
      "layers.l1: data 4 and tensor 1 given; allowed: a product of 8, the GPUs of a stage"),
     ({"layers": {"l1": LayerLayout(8, 1, 2)}}, "layers.l1.expert: 2 given; allowed: 1, it has no experts"),
-    ({"layers": {"l2": LayerLayout(8, 1, 8)}}, "layers.l2.expert: 8 given; allowed: divisors of its 4"),
+    ({"layers": {"l2": LayerLayout(8, 1, 8)}},
+     "layers.l2.expert: 8 given; allowed: divisors of its 4 experts"),
     ({"layers": {"l2": LayerLayout(8, 1, 3)}}, "layers.l2.expert: 3 given; allowed: divisors of data, 8"),
     ({"layers": {"l3": LayerLayout(1, 8)}}, "layers.l3.tensor: 8 given; allowed: up to its 4 features"),
 ]  # fmt: skip

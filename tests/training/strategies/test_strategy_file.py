@@ -5,8 +5,8 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategy_models import chain
 
-from tests.training.strategy_models import chain
 from wavefabric.errors import InputError
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, uniform
 from wavefabric.training.strategies.strategy_file import from_json, load_strategy, save_strategy, to_json

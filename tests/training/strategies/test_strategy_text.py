@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategy_models import chain, tables
 
-from tests.training.strategy_models import chain, tables
 from wavefabric.errors import InputError
 from wavefabric.training.strategies.strategy import LayerLayout, uniform
 from wavefabric.training.strategies.strategy_file import save_strategy

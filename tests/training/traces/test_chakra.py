@@ -7,8 +7,8 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_graphs import Wire, graphs
 
-from tests.training.traces.random_graphs import Wire, graphs
 from wavefabric.errors import InputError, MissingExtra
 from wavefabric.fabric import load
 from wavefabric.training.communication.times import Communication

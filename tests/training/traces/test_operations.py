@@ -1,8 +1,8 @@
 """FLOPs and bytes of tasks are those of the layers that they are named after, however those are joined."""
 
 import pytest
+from strategy_models import AffineTimes, chain
 
-from tests.training.strategy_models import AffineTimes, chain
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.simulate import simulate

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_graphs import Wire, graphs
 
-from tests.training.traces.random_graphs import Wire, graphs
 from wavefabric.errors import InputError
 from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.simulate import simulate_tasks
