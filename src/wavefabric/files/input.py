@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import stat
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, show
 
 #: Bytes of an ordinary text file: run files, fabrics, topologies, tables, placements.
 MOST_TEXT = 16 << 20
@@ -84,3 +86,35 @@ def parse_toml(text: str, what: str) -> dict[str, Any]:
         except ValueError:  # Python reads no whole number of more than 4300 digits
             fault = "Number with too many digits"
     raise InputError(f"{what}: not TOML ({fault}); allowed: a TOML file")
+
+
+def parse_json(text: str, what: str, numbers: str = "finite numbers") -> Any:
+    """The content of JSON text, stricter than Python: each key of an object once, no NaN, no infinity.
+
+    ``what`` names the format and ``numbers`` the numbers allowed, for errors. `InputError` if the text is no
+    such JSON, or asks for more than Python can read.
+    """
+
+    def refuse_constant(word: str) -> None:
+        raise InputError(f"{what}: {word}; allowed: {numbers}")
+
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=refuse_constant)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise InputError(f"{what}: not JSON ({error.msg} at {where}); allowed: a JSON object") from None
+    except RecursionError:
+        raise InputError(f"{what}: nested too deeply; allowed: a JSON object like that of to_json") from None
+    except InputError:
+        raise
+    except ValueError:  # Python reads no whole number of more than 4300 digits
+        raise InputError(f"{what}: a number with too many digits; allowed: numbers below 2^63") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, each of its keys once."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise InputError(f"{show(twice)}: given twice in one object; allowed: once")
+    return content

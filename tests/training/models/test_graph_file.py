@@ -120,8 +120,8 @@ def test_bad_files_take_one_line(change, message):
     [
         ("", "model: not JSON (Expecting value at line 1, column 1); allowed: a JSON object"),
         ("[]", "model: no JSON object given; allowed: one with name and layers"),
-        ('{"name": "m", "name": "m"}', "name: given twice; allowed: each key once"),
-        ('{"batch": NaN}', "model: NaN given; allowed: finite numbers"),
+        ('{"name": "m", "name": "m"}', '"name": given twice in one object; allowed: once'),
+        ('{"batch": NaN}', "model: NaN; allowed: finite numbers"),
         ("[" * 10**5, "model: nested too deeply; allowed: "),
         ('{"batch": 1' + "0" * 5000 + "}", "model: a number with too many digits; allowed: "),
     ],

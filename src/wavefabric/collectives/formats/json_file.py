@@ -14,7 +14,7 @@ from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS
 from wavefabric.collectives.schedule import PROTOCOLS, TRANSFER, Holdings, MscclOrigin, Schedule
 from wavefabric.collectives.structure import NAMES, check_structure, is_name
 from wavefabric.errors import InputError
-from wavefabric.files.input import MOST_SCHEDULE, read_text
+from wavefabric.files.input import MOST_SCHEDULE, parse_json, read_text
 from wavefabric.files.output import write_text
 
 FORMAT, VERSION = "wavefabric schedule", 1
@@ -49,18 +49,7 @@ def from_json(text: str) -> Schedule:
 
     `InputError`, in one line: which key, what was given, what is allowed.
     """
-    try:
-        content = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise InputError(f"schedule: not JSON ({error.msg} at {where}); allowed: a JSON object") from None
-    except RecursionError:
-        raise InputError("schedule: nested too deeply; allowed: a JSON object like that of to_json") from None
-    except InputError:
-        raise
-    except ValueError:  # Python reads no whole number of more than 4300 digits
-        raise InputError("schedule: a number with too many digits; allowed: numbers below 2^63") from None
-    return _schedule(content)
+    return _schedule(parse_json(text, "schedule", "whole numbers"))
 
 
 def load(path: str | Path) -> Schedule:
@@ -78,19 +67,6 @@ def save(path: str | Path, schedule: Schedule, force: bool = False) -> Path:
     `InputError` if it exists (without `force`), is a folder, or cannot be written.
     """
     return write_text(path, to_json(schedule), "schedule", force)
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        keys = [k for k, _ in pairs]
-        twice = next(k for k in keys if keys.count(k) > 1)
-        raise InputError(f"{json.dumps(twice)[:60]}: given twice in one object; allowed: once")
-    return content
-
-
-def _no_constant(text: str):
-    raise InputError(f"schedule: {text}; allowed: whole numbers")
 
 
 def _lines(schedule: Schedule) -> Iterator[str]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, S
 
 from wavefabric.errors import InputError, show
 from wavefabric.files.faults import one_line
-from wavefabric.files.input import read_text
+from wavefabric.files.input import parse_json, read_text
 from wavefabric.files.output import write_text
 from wavefabric.training.models.graph import OPERATORS, OPTIMIZERS, SPLITS, Layer, ModelGraph
 
@@ -119,17 +119,7 @@ def from_json(text: str) -> ModelGraph:
     InputError
         In one line: the key, what was given, what is allowed.
     """
-    try:
-        content = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise InputError(f"model: not JSON ({error.msg} at {where}); allowed: a JSON object") from None
-    except RecursionError:
-        raise InputError("model: nested too deeply; allowed: a JSON object like that of to_json") from None
-    except InputError:
-        raise
-    except ValueError:  # Python reads no whole number of more than 4300 digits
-        raise InputError("model: a number with too many digits; allowed: a JSON object") from None
+    content = parse_json(text, "model")
     if not isinstance(content, dict):
         raise InputError("model: no JSON object given; allowed: one with name and layers")
     try:
@@ -143,19 +133,6 @@ def from_json(text: str) -> ModelGraph:
 def _layer(table: LayerTable) -> Layer:
     values = table.model_dump()
     return Layer(**values | {"inputs": tuple(table.inputs), "output": tuple(table.output)})
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"{twice[:60]}: given twice; allowed: each key once")
-    return values
-
-
-def _no_constant(word: str) -> None:
-    raise InputError(f"model: {word} given; allowed: finite numbers")
 
 
 def load_graph(path: str | Path) -> ModelGraph:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 
 from wavefabric.errors import InputError, show
 from wavefabric.files.faults import one_line
-from wavefabric.files.input import read_text
+from wavefabric.files.input import parse_json, read_text
 from wavefabric.files.output import write_text
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy
@@ -140,35 +140,13 @@ def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strateg
 
 
 def _read(text: str) -> StrategyTable:
-    try:
-        content = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise InputError(f"strategy: not JSON ({error.msg} at {where}); allowed: a JSON object") from None
-    except RecursionError:
-        raise InputError("strategy: nested too deeply; allowed: a JSON object like that of to_json") from None
-    except InputError:
-        raise
-    except ValueError:  # Python reads no whole number of more than 4300 digits
-        raise InputError("strategy: a number with too many digits; allowed: a JSON object") from None
+    content = parse_json(text, "strategy")
     if not isinstance(content, dict):
         raise InputError("strategy: no JSON object given; allowed: one with gpus, batch and data")
     try:
         return StrategyTable.model_validate(content)
     except ValidationError as error:
         raise InputError(one_line(error, StrategyTable)) from None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise InputError(f"{show(twice)}: given twice; allowed: each key once")
-    return values
-
-
-def _no_constant(word: str) -> None:
-    raise InputError(f"strategy: {word} given; allowed: finite numbers")
 
 
 def _stage(model: ModelGraph, names: Sequence[str]) -> tuple[int, ...]:
