@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
-from wavefabric.units import PLAIN, _by_pint, db, quantity, show, watt_from_dbm
+from wavefabric.units import PLAIN, _by_pint, amount, db, quantity, show, three_digits, watt_from_dbm
 
 
 @pytest.mark.parametrize(
@@ -115,3 +115,21 @@ def test_levels():
     assert watt_from_dbm(0) == 1e-3
     assert db(100) == 20
     assert show("x" * 100).endswith("...")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0, "0"), (0.00123456, "0.00123"), (12.345, "12.3"), (999.4, "999"), (999.6, "1 k"),
+        (51_681, "51.7 k"), (336_226_108, "336 M"), (999.6e6, "1 G"), (3.14e23, "314000000 P"),
+    ],
+)  # fmt: skip
+def test_counts_have_three_digits_and_a_prefix(value, words):
+    assert amount(value) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(0.5, "0.5"), (-7.891, "-7.89"), (999.5, "1000"), (12345.6, "12346")]
+)
+def test_all_digits_of_large_numbers_are_shown(value, words):
+    assert three_digits(value) == words

@@ -146,3 +146,16 @@ def time_words(seconds: float) -> str:
         if seconds >= size * 0.9995:  # that is rounded to 1
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
+
+
+def amount(value: float) -> str:
+    """A count with a decimal prefix: 336 M."""
+    for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size * 0.9995:  # that is rounded to 1
+            return f"{three_digits(value / size)} {prefix}"
+    return three_digits(value)
+
+
+def three_digits(value: float) -> str:
+    """Three digits that matter, or all of a larger number."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"

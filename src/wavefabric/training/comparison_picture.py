@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wavefabric.fabric.draw.pictures import save_figure
 from wavefabric.results.plots import COLOURS, GREY, INK, MARKERS, STYLE
 from wavefabric.training.compare import Case
+from wavefabric.units import amount
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,6 +46,7 @@ def draw_comparison(path: str | Path, cases: Sequence[Case], title: str) -> Path
         _free(above, below, cases)
         _lines(above, below, series)
         _dress(above, below, cases, title)
+        figure.align_ylabels([above, below])
         return save_figure(Path(path), figure)
 
 
@@ -60,12 +62,12 @@ def _bars(axes: Axes, cases: Sequence[Case], title: str) -> None:
     ]
     axes.barh(range(len(cases)), rates, color=colours, height=0.66)
     for place, (case, rate) in enumerate(zip(cases, rates, strict=True)):
-        words = f" {_rate(float(f'{rate:.3g}'))}, {case.ratio_to_ring:.2f} x ring"
+        words = f" {amount(rate)}, {case.ratio_to_ring:.2f} x ring"
         axes.text(rate, place, words, va="center", fontsize=9)
     axes.set_yticks(range(len(cases)), names)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.22 * max(rates))
-    axes.xaxis.set_major_formatter(lambda value, _: _rate(value))
+    axes.xaxis.set_major_formatter(lambda value, _: amount(value))
     axes.grid(False, axis="y")
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(_unit(cases))
@@ -116,7 +118,7 @@ def _dress(above: Axes, below: Axes, cases: Sequence[Case], title: str) -> None:
         axes.set_xticks(counts, [str(count) for count in counts])
         axes.minorticks_off()
     above.set_yscale("log")
-    above.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _rate(value)))
+    above.yaxis.set_major_formatter(FuncFormatter(lambda value, _: amount(value)))
     above.tick_params(labelbottom=False)
     labels = list(dict.fromkeys(case.label for case in cases))
     above.set_title(title if len(labels) > 1 else f"{title}; {labels[0]}")
@@ -125,16 +127,7 @@ def _dress(above: Axes, below: Axes, cases: Sequence[Case], title: str) -> None:
     below.axhline(1.0, color=INK, linewidth=0.8, zorder=1)
     below.set_ylim(bottom=0)
     below.set(xlabel="GPUs", ylabel="ratio to rings on an ideal switch")
-    above.figure.align_ylabels([above, below])  # type: ignore[union-attr]
 
 
 def _unit(cases: Sequence[Case]) -> str:
     return "samples/s" if cases[0].iteration.workload else "iterations/s"
-
-
-def _rate(value: float) -> str:
-    """A rate as a label: 100, 1 k, 10 k."""
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= size:
-            return f"{value / size:g} {unit}"
-    return f"{value:g}"

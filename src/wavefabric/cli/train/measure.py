@@ -10,14 +10,14 @@ import typer
 from wavefabric.cli.common.files import check_target
 from wavefabric.cli.common.options import OutputOptions, check_choice, check_range, option, options
 from wavefabric.cli.common.show import StatusLine, conclude, console, rate_text, table
-from wavefabric.cli.train.words import amount, bytes_words
+from wavefabric.cli.train.words import bytes_words
 from wavefabric.device import get_device
 from wavefabric.training.gpu.device_file import save_device
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.measure import measure
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.models import load_model
-from wavefabric.units import time_words
+from wavefabric.units import amount, time_words
 
 Model = Annotated[
     str,

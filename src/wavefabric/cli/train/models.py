@@ -6,9 +6,9 @@ from typing import Any
 
 from wavefabric.cli.common.options import option, options
 from wavefabric.cli.common.show import console, print_json, table
-from wavefabric.cli.train.words import amount
 from wavefabric.training.models import MODELS, load_model
 from wavefabric.training.models.graph import ModelGraph
+from wavefabric.units import amount
 
 
 @options()

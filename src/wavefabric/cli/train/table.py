@@ -9,14 +9,14 @@ from typing import Any
 from rich.table import Table
 
 from wavefabric.cli.common.show import console, pairs_table, rate_text, table
-from wavefabric.cli.train.words import bytes_words, rate, three_digits
+from wavefabric.cli.train.words import bytes_words, rate
 from wavefabric.cli.train.work import largest_need
 from wavefabric.training.compare import Case
 from wavefabric.training.fabrics import gpu_bandwidth
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.strategies.strategy import LayerLayout
-from wavefabric.units import time_words
+from wavefabric.units import three_digits, time_words
 
 
 def calls_by_purpose(iteration: Iteration) -> dict[str, dict[str, Any]]:

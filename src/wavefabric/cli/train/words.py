@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-
-def amount(value: float) -> str:
-    """A count with a decimal prefix: 336 M."""
-    for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= size * 0.9995:  # that is rounded to 1
-            return f"{three_digits(value / size)} {prefix}"
-    return three_digits(value)
+from wavefabric.units import amount, three_digits
 
 
 def rate(value: float) -> str:
@@ -22,8 +16,3 @@ def bytes_words(value: float) -> str:
         if value >= 0.9995 * 2**power:
             return f"{three_digits(value / 2**power)} {unit}"
     return f"{three_digits(value)} B"
-
-
-def three_digits(value: float) -> str:
-    """Three digits that matter, or all of a larger number."""
-    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"

@@ -13,6 +13,7 @@ from wavefabric.errors import InputError
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import optimizer_states, parameters_held
 from wavefabric.training.models.graph import Layer
+from wavefabric.units import three_digits
 
 if TYPE_CHECKING:
     from wavefabric.training.iteration.tasks import Workload
@@ -179,10 +180,6 @@ def check_memory(need: MemoryNeed, allowed: float, where: str = "memory") -> Non
     """
     if need.total <= allowed:
         return
-    parts = ", ".join(f"{name} {_gigabytes(value)}" for name, value in vars(need).items() if value)
-    raise InputError(f"{where}: {_gigabytes(need.total)} GB needed a GPU ({parts}); "
-                     f"allowed: up to {_gigabytes(allowed)} GB")  # fmt: skip
-
-
-def _gigabytes(nbytes: float) -> str:
-    return f"{nbytes / 1e9:.3g}" if nbytes < 999.5e9 else f"{nbytes / 1e9:.0f}"
+    parts = ", ".join(f"{name} {three_digits(value / 1e9)}" for name, value in vars(need).items() if value)
+    raise InputError(f"{where}: {three_digits(need.total / 1e9)} GB needed a GPU ({parts}); "
+                     f"allowed: up to {three_digits(allowed / 1e9)} GB")  # fmt: skip

@@ -62,13 +62,13 @@ def from_torch(
     with _evaluation(module):
         try:
             traced = fx.symbolic_trace(module)
-        except Exception as error:
+        except Exception as error:  # the module's own code runs, which may raise anything
             fault = f"module: cannot be traced ({_first_line(error)})"
             raise InputError(f"{fault}; allowed: no control flow on inputs") from None
         try:
             with torch.no_grad():
                 ShapeProp(traced).propagate(*inputs)
-        except Exception as error:
+        except Exception as error:  # its own code again, with inputs
             fault = f"example_inputs: the module fails ({_first_line(error)})"
             raise InputError(f"{fault}; allowed: inputs it takes") from None
     reader = GraphReader(dict(traced.named_modules()), len(inputs[0]))
