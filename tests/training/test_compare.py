@@ -96,6 +96,20 @@ def test_all_combinations_in_order():
             assert case.iteration.seconds == case.iteration.free_seconds
 
 
+def test_options_of_circuits_are_for_photonic_fabrics():
+    options = {"sharing": "paper"}
+    electrical, photonic = compare(make, [8], ["switch", "lightpath"], ["lumorph-4"], circuits=options)
+    expected = simulate(make(8, None), Communication(photonic.fabric, "lumorph-4", **options))
+    assert photonic.iteration.timeline.fabric_busy == expected.timeline.fabric_busy
+    plain = compare(make, [8], ["switch", "lightpath"], ["lumorph-4"])
+    assert electrical.hidden_seconds == plain[0].hidden_seconds
+    # Sharing as the paper does takes longer, see its formula in test_times.
+    assert photonic.hidden_seconds > plain[1].hidden_seconds
+    assert photonic.ring.seconds == plain[1].ring.seconds
+    with pytest.raises(InputError, match='sharing: "paper" given with electrical fabrics alone; allowed'):
+        compare(make, [8], ["switch", "ring"], ["ring"], circuits=options)
+
+
 @pytest.mark.parametrize(
     ("gpus", "fabrics", "collectives", "key"),
     [

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from wavefabric.errors import InputError
-from wavefabric.fabric import AnyFabric
+from wavefabric.errors import InputError, show
+from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.system.progress import Progress
 from wavefabric.training.communication.algorithms import parse_collective
-from wavefabric.training.communication.times import Communication
+from wavefabric.training.communication.times import Communication, communication
 from wavefabric.training.fabrics import check_size, fabric_for, gpu_bandwidth, ideal_switch
-from wavefabric.training.iteration.engine import CallTimes, FreeCommunication
+from wavefabric.training.iteration.engine import CallTimes
 from wavefabric.training.iteration.simulate import Iteration, simulate, simulate_tasks
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.iteration.tasks import Workload
@@ -69,6 +70,7 @@ def compare(
     *,
     policy: str = "batched",
     merge: bool = True,
+    circuits: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> list[Case]:
     """Simulate every combination: by numbers of GPUs, then fabrics, then collectives, in the order given.
@@ -85,6 +87,8 @@ def compare(
         Of `communication.algorithms.CHOICES`, ``"zero"`` among them.
     policy, merge
         Of `simulate`.
+    circuits : mapping, optional
+        Options of `Communication` for the photonic ones of the fabrics, such as ``{"sharing": "paper"}``.
     progress : Progress, optional
         Counts the simulations.
 
@@ -92,6 +96,7 @@ def compare(
     ------
     InputError
         For what is unknown, given twice or does not fit; all lists are checked before the first simulation.
+        For ``circuits`` where no fabric is photonic.
 
     Examples
     --------
@@ -114,6 +119,7 @@ def compare(
     progress = progress or Progress()
     check_lists(gpus, fabrics, collectives)
     built = {(count, place): _fabric(each, count) for count in gpus for place, each in enumerate(fabrics)}
+    _check_circuits(circuits, built.values())
     rings: dict[tuple[int, float, float], CallTimes] = {}
     cases: list[Case] = []
     progress.start(len(built) * len(collectives), "simulations")
@@ -123,7 +129,8 @@ def compare(
             ring = rings.setdefault(switch, Communication(ideal_switch(*switch), "ring"))
             references: list[tuple[Workload | TaskGraph, Iteration]] = []
             for collective in collectives:
-                times = call_times(fabric, collective)
+                photonic = isinstance(fabric, PhotonicFabric)
+                times = communication(fabric, collective, **(circuits or {} if photonic else {}))
                 work = make(count, times)
                 iteration = _simulate(work, times, policy, merge)
                 # Unless the strategy was searched for, the work is the same for all.
@@ -137,13 +144,6 @@ def compare(
     finally:
         progress.finish()
     return cases
-
-
-def call_times(fabric: AnyFabric, collective: str) -> CallTimes:
-    """How long calls take on a fabric with a collective, ``"zero"`` among those allowed."""
-    if parse_collective(collective) == "zero":
-        return FreeCommunication()
-    return Communication(fabric, collective)
 
 
 def check_lists(gpus: Sequence[int], fabrics: Sequence[str | AnyFabric], collectives: Sequence[str]) -> None:
@@ -160,6 +160,13 @@ def check_lists(gpus: Sequence[int], fabrics: Sequence[str | AnyFabric], collect
             raise InputError(f"gpus: {count} given; allowed: whole numbers from 1")
     for collective in collectives:
         parse_collective(collective)
+
+
+def _check_circuits(circuits: Mapping[str, Any] | None, fabrics: Iterable[AnyFabric]) -> None:
+    if circuits and not any(isinstance(fabric, PhotonicFabric) for fabric in fabrics):
+        name, value = next(iter(circuits.items()))
+        given = f"{show(value)} given with electrical fabrics alone"
+        raise InputError(f"{name}: {given}; allowed: with a photonic one")
 
 
 def label_of(fabric: str | AnyFabric) -> str:

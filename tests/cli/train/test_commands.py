@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from wavefabric.training.communication.times import Communication
+from wavefabric.training.fabrics import fabric_for
 from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
@@ -146,6 +148,20 @@ def test_a_comparison_is_a_table_and_a_picture(command, tmp_path):
     ]  # fmt: skip
     single = told(command, "ncf-1m", "--gpus", "4", "--fabric", "lightpath", "--collective", "recursive:4")
     assert {**cases[10], "work": single["work"], "written": []} == single
+
+
+def test_circuits_are_planned_as_asked_for(command):
+    words = ("ncf-1m", "--gpus", "8", "--collective", "lumorph-4", "--sharing", "paper", "--incremental")
+    cases = told(command, *words, "--fabric", "switch,lightpath", "--compare")["cases"]
+    single = told(command, *words, "--fabric", "lightpath")
+    assert single["work"].endswith(", batched calls, sharing paper, incremental")
+    assert {**cases[1], "work": single["work"], "written": []} == single
+    model = load_model("ncf-1m")
+    workload = Workload(model, uniform(model, 8), DEVICES["h200"], PRECISIONS["tf32"])
+    times = Communication(fabric_for("lightpath", 8), "lumorph-4", sharing="paper", incremental=True)
+    busy = single["fabric_busy_seconds"]
+    assert busy == simulate(workload, times).timeline.fabric_busy
+    assert busy != told(command, *words[:-3], "--fabric", "lightpath")["fabric_busy_seconds"]
 
 
 def test_a_comparison_of_one_size_is_drawn_as_bars(command, tmp_path):

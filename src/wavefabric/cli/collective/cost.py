@@ -21,7 +21,7 @@ from wavefabric.cli.collective.algorithm import (
 )
 from wavefabric.cli.collective.cost_table import Costed, rows_of, show
 from wavefabric.cli.collective.facts import circuit_facts
-from wavefabric.cli.collective.setting import AllCircuitOptions, FabricSetting, Order, make_setting
+from wavefabric.cli.collective.setting import CircuitOptions, FabricSetting, Order, make_setting
 from wavefabric.cli.common.files import PICTURES, check_target
 from wavefabric.cli.common.options import OutputOptions, changed, check_choice, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
@@ -56,7 +56,7 @@ class CostOptions(OutputOptions):
 
 def command(
     algorithm: RankedAlgorithmOptions,
-    circuit: AllCircuitOptions,
+    circuit: CircuitOptions,
     asked: CostOptions,
     words: Words = None,
     fabric: Fabric = None,

@@ -13,7 +13,7 @@ from wavefabric.cli.collective.algorithm import (
     schedule_from,
     whole_array,
 )
-from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting, order_text
+from wavefabric.cli.collective.setting import DrawnCircuitOptions, Order, make_setting, order_text
 from wavefabric.cli.common.files import check_target
 from wavefabric.cli.common.options import OutputOptions, option, options
 from wavefabric.cli.common.parse import parse_size
@@ -40,7 +40,7 @@ class DrawOptions(OutputOptions):
 
 def command(
     algorithm: RankedAlgorithmOptions,
-    circuit: CircuitOptions,
+    circuit: DrawnCircuitOptions,
     asked: DrawOptions,
     words: Words = None,
     fabric: Fabric = None,

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from wavefabric.cli.collective.circuits import load_circuits
+from wavefabric.cli.common.circuits import PANEL, PlanningOptions
 from wavefabric.cli.common.files import load_fabric
 from wavefabric.cli.common.options import changed, check_seed, option, options, refuse
 from wavefabric.collectives import Schedule
@@ -20,7 +21,6 @@ from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.fabric.rank_order import best_order, depends_on_pair, reordered
 
-_PANEL = "Photonic fabrics"
 #: Options with which circuits are planned.
 _PLANNING = ("routing", "sharing", "oversubscribed", "seed")
 #: Said where ranks are GPUs in order, and another order might take less time.
@@ -31,35 +31,23 @@ Order = Annotated[
 ]
 
 
-@options(_PANEL)
-class CircuitOptions:
-    """Options of photonic fabrics that pictures have too."""
+@options(PANEL)
+class CircuitOptions(PlanningOptions):
+    """Options of photonic fabrics."""
 
-    routing: str = option("{wavefabric.fabric.photonic.routing.routes:METHODS}.", default="auto")
-    sharing: str = option(
-        "Lasers of a tile over its peers, {wavefabric.fabric.photonic.planning:SHARING}: evenly, or as the "
-        "paper does.",
-        default="even",
-    )
-    oversubscribed: str = "split"
-    incremental: bool = option("Circuits that stay are not set up anew.", default=False)
     seed: int = option("Of random choices.", default=0)
     circuits: Path | None = option("Circuits of this file (JSON), for its fabric.")
-    budget: bool = False
-
-
-@options(_PANEL)
-class AllCircuitOptions(CircuitOptions):
-    """Options of photonic fabrics where time is asked for."""
-
-    oversubscribed: str = option(
-        "Where not all circuits fit, {wavefabric.fabric.photonic.planning:OVERSUBSCRIBED}: split the round, "
-        "or thin them out to fewer wavelengths.",
-        default="split",
-    )
     budget: bool = option(
         "Wavelengths carry what their link budget allows, and no more than the fabric says.", default=False
     )
+
+
+@options(PANEL)
+class DrawnCircuitOptions(CircuitOptions):
+    """Those of them that pictures have too."""
+
+    oversubscribed: str = "split"
+    budget: bool = False
 
 
 @dataclass(frozen=True)

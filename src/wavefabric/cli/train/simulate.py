@@ -6,11 +6,18 @@ from typing import Annotated
 
 import typer
 
-from wavefabric.cli.common.options import check_choice
+from wavefabric.cli.common.circuits import PlanningOptions
+from wavefabric.cli.common.options import changed, check_choice
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.show import conclude
-from wavefabric.cli.train.fabrics import TrainFabricOptions, all_gpus, parse_fabrics, parse_gpus
+from wavefabric.cli.train.fabrics import (
+    TrainFabricOptions,
+    all_gpus,
+    parse_fabrics,
+    parse_gpus,
+    planning_words,
+)
 from wavefabric.cli.train.searching import SearchOptions
 from wavefabric.cli.train.table import facts, show_case, show_comparison
 from wavefabric.cli.train.work import ModelWork, TraceWork, WorkOptions, make_work
@@ -32,7 +39,12 @@ Model = Annotated[
 
 
 def command(
-    model: Model, work: WorkOptions, where: TrainFabricOptions, find: SearchOptions, result: ResultOptions
+    model: Model,
+    work: WorkOptions,
+    where: TrainFabricOptions,
+    circuits: PlanningOptions,
+    find: SearchOptions,
+    result: ResultOptions,
 ) -> None:
     """Time of a training iteration on a fabric, what of it is communication, and what bounds it.
 
@@ -66,9 +78,9 @@ def command(
     progress = make_progress(result.as_json or single or getattr(asked, "searched", False))
     cases = compare(
         asked.make, gpus, fabrics, collectives,
-        policy=where.policy, merge=not result.pictured, progress=progress,
+        policy=where.policy, merge=not result.pictured, circuits=changed(circuits), progress=progress,
     )  # fmt: skip
-    title = f"{asked.title}, {where.policy} calls"
+    title = ", ".join([asked.title, f"{where.policy} calls", *planning_words(circuits)])
     if result.compare:
         written = [] if result.output is None else [draw_comparison(result.output, cases, title)]
         found = {"work": title, "cases": [facts(case) for case in cases]}

@@ -1,0 +1,25 @@
+"""Options with which circuits of photonic fabrics are planned."""
+
+from __future__ import annotations
+
+from wavefabric.cli.common.options import option, options
+
+PANEL = "Photonic fabrics"
+
+
+@options(PANEL)
+class PlanningOptions:
+    """How circuits are planned and set up."""
+
+    routing: str = option("{wavefabric.fabric.photonic.routing.routes:METHODS}.", default="auto")
+    sharing: str = option(
+        "Lasers of a tile over its peers, {wavefabric.fabric.photonic.planning:SHARING}: evenly, or as the "
+        "paper does.",
+        default="even",
+    )
+    oversubscribed: str = option(
+        "Where not all circuits fit, {wavefabric.fabric.photonic.planning:OVERSUBSCRIBED}: split the round, "
+        "or thin them out to fewer wavelengths.",
+        default="split",
+    )
+    incremental: bool = option("Circuits that stay are not set up anew.", default=False)
