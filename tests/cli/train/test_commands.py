@@ -150,6 +150,21 @@ def test_a_comparison_is_a_table_and_a_picture(command, tmp_path):
     assert {**cases[10], "work": single["work"], "written": []} == single
 
 
+def test_no_word_of_a_wide_comparison_is_cut(command, tmp_path):
+    assert command("fabric", "show", "lightpath:2x2", "--save", "f.toml")[0] == 0
+    text = (tmp_path / "f.toml").read_text()
+    (tmp_path / "f.toml").write_text(text.replace("lightpath:2x2", "a wafer with a long name of its own", 1))
+    words = ("fibre:8x1024", "--gpus", "4", "--collective", "bidirectional-ring,recursive:4", "--compare")
+    code, out, _ = command("train", *words, "--fabric", "switch,f.toml")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 120
+    for word in ("x ring", "x free", "a GPU", "bound by", "bidirectional-ring", "recursive:4 *"):
+        assert word in out
+    # Names take several lines: word by word.
+    assert "a wafer with a long" in out
+    assert out.count("layer-to-layer,") == 4
+
+
 def test_circuits_are_planned_as_asked_for(command):
     words = ("ncf-1m", "--gpus", "8", "--collective", "lumorph-4", "--sharing", "paper", "--incremental")
     cases = told(command, *words, "--fabric", "switch,lightpath", "--compare")["cases"]

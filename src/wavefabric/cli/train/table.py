@@ -208,8 +208,27 @@ def show_comparison(cases: list[Case], title: str) -> None:
         last = place + 1 == len(cases) or cases[place + 1].gpus != case.gpus
         made.add_row(*(Text(cell, style=style) for cell in cells), end_section=last)
     out = console()
+    _fit(made, out.width)
     out.print(made)
     out.print(
         "x ring: throughput over that of rings on an ideal switch of the same bandwidth a GPU; x free: over "
         "that\nwith free communication; bound by: share of the critical path; *: the fastest"
     )
+
+
+def _fit(made: Table, width: int) -> None:
+    """Make a table of `show_comparison` so narrow that no word or number is cut, if it can be."""
+    from rich.cells import cell_len
+
+    texts = [max(cell_len(str(cell)) for cell in column.cells) for column in made.columns]
+    widths = [max(text, cell_len(str(of.header))) for text, of in zip(texts, made.columns, strict=True)]
+    if sum(widths) + 3 * len(widths) - 1 <= width:
+        return
+    made.padding = (0, 1, 0, 0)
+    room = width - 2 * len(widths)
+    # What bounds a case may take two lines, then the unit; then names of fabrics and collectives are folded.
+    longest_word = max(cell_len(word) for cell in made.columns[-1].cells for word in str(cell).split())
+    for place, least in ((-1, max(longest_word, 8)), (4, max(texts[4], 10)), (1, 8), (2, 12)):
+        widths[place] = max(min(widths[place], least), widths[place] - max(0, sum(widths) - room))
+    for column, own in zip(made.columns, widths, strict=True):
+        column.width, column.no_wrap = own, False
