@@ -24,6 +24,7 @@ from wavefabric.exchange import solo
 
 DATA = Path(__file__).parents[1] / "data" / "kwave"
 NAMES = [p.stem for p in sorted(DATA.glob("*.h5")) if "_out" not in p.stem]
+SLOW = pytest.mark.slow
 LAYERED = "p0_layered_absorbing_nonlinear"
 
 
@@ -74,7 +75,9 @@ def differences(name, path):
 
 
 @pytest.mark.parallel([2, 4])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=SLOW if name == "p0_homogeneous" else ()) for name in NAMES]
+)
 def test_same_answers_as_kwave(comm, folder, name):
     report = kwave_run(comm, folder, name)
     assert (report.ranks, report.transport) == (comm.size, "mpi")
@@ -323,14 +326,18 @@ def test_all_ranks_by_default(comm):
 
 
 @pytest.mark.parallel(2)
-def test_a_field_that_grows_is_stopped_on_all_ranks(comm):
+def test_a_field_that_grows_is_stopped_on_all_ranks(comm, monkeypatch):
     """Density jumps on one rank, and the trial and the watch say the same on both as on one."""
+    from wavefabric.acoustics.stability import trial
     from wavefabric.acoustics.stability.stable_time_step import stability
     from wavefabric.exchange import solo
 
+    # Growth is fast here: a fifth of the steps shows it.
+    monkeypatch.setattr(trial, "_SHORT", (100, 1 << 24))
+    monkeypatch.setattr(trial, "_LONG", (300, 1 << 26))
     rho = np.full(SHAPE[::-1], 1000.0)
     rho[:3, :5, :7] = 200.0
-    given = problem(SHAPE, steps=400, initial=1e3, pml=False)
+    given = problem(SHAPE, steps=100, initial=1e3, pml=False)
     given = replace(
         given, density=rho, density_staggered=(rho,) * 3, reference_speed=1500.0, dt=0.6 * 1e-4 / 1500
     )

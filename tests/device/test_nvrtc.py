@@ -82,12 +82,18 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
     return found
 
 
-def on(arch: str, *case) -> object:
-    """A case of the suite that always runs if it is for Hopper."""
-    return pytest.param(*case, marks=() if arch == "sm_90" else pytest.mark.slow)
+def on(arch: str, *case, quick: bool = True) -> object:
+    """A case of the suite that always runs if it is for Hopper and quick, or not much like another."""
+    return pytest.param(*case, marks=() if arch == "sm_90" and quick else pytest.mark.slow)
 
 
-CASES = [on(arch, source, arch, flags) for source in SOURCES for arch, flags in definitions(source)]
+#: The tile of a few rows, which differs from that of many in numbers alone.
+FEW_ROWS = "-DWARPS=1"
+CASES = [
+    on(arch, source, arch, flags, quick=FEW_ROWS not in flags)
+    for source in SOURCES
+    for arch, flags in definitions(source)
+]
 
 
 def test_the_sources_are_found():

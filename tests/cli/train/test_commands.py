@@ -252,7 +252,7 @@ def test_a_timeline_and_traces_are_written(command, tmp_path):
 
 
 def test_a_searched_strategy_is_no_slower_than_data_parallelism(command):
-    words = ("bert-base", "--gpus", "4", "--fabric", "ring")
+    words = ("ncf-1m", "--gpus", "4", "--fabric", "ring")
     data = told(command, *words)
     found = told(command, *words, "--strategy", "search", "--proposals", "8", "--save-strategy", "s.json")
     assert found["seconds"] <= data["seconds"]
@@ -272,7 +272,7 @@ def test_a_search_is_told_what_is_simulated(command, monkeypatch):
         return search(*words, **options)
 
     monkeypatch.setattr(module, "search", noting)
-    words = ("bert-base", "--gpus", "2", "--strategy", "search", "--proposals", "3", "--seed", "5")
+    words = ("ncf-1m", "--gpus", "2", "--strategy", "search", "--proposals", "3", "--seed", "5")
     told(command, *words, "--policy", "end", "--memory", "20GB", "--global-batch", "8")
     ((gpus, options),) = seen
     expected = {"policy": "end", "memory": 20e9, "batch": 8, "proposals": 3, "seed": 5, "method": "markov"}
@@ -290,7 +290,7 @@ def test_an_interrupted_search_gives_the_best_so_far(command, monkeypatch):
                 raise KeyboardInterrupt
 
     monkeypatch.setattr(searching, "make_progress", lambda quiet=False: Impatient())
-    code, out, err = command("train", "bert-base", "--gpus", "4", "--strategy", "search")
+    code, out, err = command("train", "ncf-1m", "--gpus", "4", "--strategy", "search")
     assert code == 0
     assert "iteration" in out
     assert err.startswith("wavefabric: search interrupted after")
