@@ -50,7 +50,7 @@ def moved_bytes(call):
     return call.bytes * each[call.collective] * len(call.groups)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(pairs)
 def test_messages_bring_each_gpu_what_it_lacks(pair):
     source, target = pair
@@ -67,7 +67,7 @@ def test_messages_bring_each_gpu_what_it_lacks(pair):
         assert np.array_equal(own + got[gpu], cells.astype(int))  # every cell once, kept or received
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(pairs)
 def test_a_collective_moves_as_much_as_messages_would(pair):
     source, target = pair

@@ -112,7 +112,7 @@ def assert_same(one, other):
 
 
 @given(graphs())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_random_tasks_come_back(tmp_path_factory, drawn):
     graph, gpus = drawn
     prefix = tmp_path_factory.mktemp("random") / "x"
@@ -376,7 +376,7 @@ def sound(tmp_path_factory):
 
 
 @given(st.booleans(), st.floats(0, 1, exclude_max=True), st.integers(0, 255), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_damaged_files_are_refused_or_read(sound, tmp_path_factory, own, share, byte, cut):
     first, *others = sound[own]
     place = int(share * len(first))
