@@ -24,8 +24,10 @@ from wavefabric.exchange import solo
 
 DATA = Path(__file__).parents[1] / "data" / "kwave"
 NAMES = [p.stem for p in sorted(DATA.glob("*.h5")) if "_out" not in p.stem]
-SLOW = pytest.mark.slow
 LAYERED = "p0_layered_absorbing_nonlinear"
+#: Of these on several ranks: the most kinds of medium, and a source over time. That ranks do as one does for
+#: every kind of source, parallel/test_stages.py shows.
+QUICK = (LAYERED, "pressure_source_corners")
 
 
 @pytest.fixture
@@ -76,7 +78,7 @@ def differences(name, path):
 
 @pytest.mark.parallel([2, 4])
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=SLOW if name == "p0_homogeneous" else ()) for name in NAMES]
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in NAMES]
 )
 def test_same_answers_as_kwave(comm, folder, name):
     report = kwave_run(comm, folder, name)
