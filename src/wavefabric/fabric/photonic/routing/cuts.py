@@ -17,19 +17,21 @@ from wavefabric.fabric.photonic.tile_grid import Pair, tile_grid
 _MOST_TILES = 1024
 
 
-def overlap_bound(fabric: PhotonicFabric, pairs: Sequence[Pair]) -> int:
+def overlap_bound(fabric: PhotonicFabric, pairs: Sequence[Pair] | np.ndarray) -> int:
     """Every choice of one route a pair has at least so many routes on its busiest edge, in one direction.
 
     The maximum over rectangles of ⌈pairs that leave (or enter) / edges of the rim⌉; 0 without pairs.
     """
     if not len(pairs):
         return 0
-    (crossing, edges), _ = _tightest(fabric, np.asarray(pairs, np.int64).tobytes())
+    (crossing, edges), _ = _tightest(fabric, np.asarray(pairs, np.int64).tobytes(), b"")
     return -(-crossing // edges)
 
 
 def parts_bound(
-    fabric: PhotonicFabric, pairs: Sequence[Pair], wavelengths: Sequence[int] | np.ndarray
+    fabric: PhotonicFabric,
+    pairs: Sequence[Pair] | np.ndarray,
+    wavelengths: Sequence[int] | np.ndarray,
 ) -> int:
     """Least number of parts in which a round fits through every rectangle's rim, 0 without pairs.
 
@@ -47,9 +49,7 @@ def parts_bound(
 
 
 @lru_cache(maxsize=256)  # planning, routing and checking ask for the same round
-def _tightest(
-    fabric: PhotonicFabric, ends: bytes, weights: bytes = b""
-) -> tuple[tuple[int, int], tuple[int, int]]:
+def _tightest(fabric: PhotonicFabric, ends: bytes, weights: bytes) -> tuple[tuple[int, int], tuple[int, int]]:
     """What crosses the rim and the edges of the rim, where the former is the most by the latter; and the same
     with waveguides instead of edges. No `weights`: all pairs count 1."""
     rows, columns = fabric.rows, fabric.columns
