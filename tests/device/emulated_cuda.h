@@ -1,4 +1,4 @@
-// CUDA C++ on a CPU, for tests of what kernels compute; see emulated_cuda.py, which puts this before a source.
+// CUDA C++ on a CPU, for tests of what kernels compute: emulated_cuda.py puts this before a source.
 // Blocks run one after another. Threads of a block are fibers that run from one barrier to the next, in a
 // random order, so that a missing barrier shows. Threads that have returned do not count at barriers.
 // __activemask() names all threads of a warp that have not returned: it knows no divergence.
@@ -22,14 +22,14 @@
 #define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))
 
-#define VECTORS(type, name, align2, align4)                                                                       \
-    struct name##1 { type x; };                                                                                   \
-    struct __align__(align2) name##2 { type x, y; };                                                              \
-    struct name##3 { type x, y, z; };                                                                             \
-    struct __align__(align4) name##4 { type x, y, z, w; };                                                        \
-    inline name##1 make_##name##1(type x) { return {x}; }                                                         \
-    inline name##2 make_##name##2(type x, type y) { return {x, y}; }                                              \
-    inline name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }                                   \
+#define VECTORS(type, name, align2, align4)                                                                  \
+    struct name##1 { type x; };                                                                              \
+    struct __align__(align2) name##2 { type x, y; };                                                         \
+    struct name##3 { type x, y, z; };                                                                        \
+    struct __align__(align4) name##4 { type x, y, z, w; };                                                   \
+    inline name##1 make_##name##1(type x) { return {x}; }                                                    \
+    inline name##2 make_##name##2(type x, type y) { return {x, y}; }                                         \
+    inline name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }                              \
     inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
 VECTORS(signed char, char, 2, 4)
 VECTORS(unsigned char, uchar, 2, 4)
@@ -50,7 +50,7 @@ static uint3 threadIdx, blockIdx;
 static dim3 blockDim, gridDim;
 constexpr int warpSize = 32;
 
-// --- Fibers --------------------------------------------------------------------------------------------------
+// --- Fibers ------------------------------------------------------------------------------------------------
 
 namespace emulated {
 constexpr unsigned THREADS = 1024, DYNAMIC = 227 * 1024, GUARD = 4096;
@@ -135,7 +135,8 @@ static unsigned lane() { return (running - threads) % 32; }
 static Thread *warp() { return running - lane(); }
 static unsigned alive_lanes(Thread *warp) {
     unsigned lanes = 0;
-    for (unsigned k = 0; k < 32 && warp + k < threads + count; ++k) lanes |= (warp[k].state != DONE) * (1u << k);
+    for (unsigned k = 0; k < 32 && warp + k < threads + count; ++k)
+        if (warp[k].state != DONE) lanes |= 1u << k;
     return lanes;
 }
 
@@ -169,7 +170,11 @@ static bool release() {
     return any;
 }
 
-static unsigned draw(uint64_t &seed) { return (seed = seed * 6364136223846793005ull + 1442695040888963407ull) >> 32; }
+// A linear congruential generator (Knuth's MMIX).
+static unsigned draw(uint64_t &seed) {
+    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+    return seed >> 32;
+}
 
 static void shuffle(unsigned *order, unsigned n, uint64_t &seed) {
     for (unsigned k = 0; k < n; ++k) order[k] = k;
@@ -212,7 +217,8 @@ static void run_block(char *stacks, size_t shared, uint64_t &seed) {
 }
 
 // One launch; null, or what went wrong. Stacks begin with a page that cannot be touched.
-static const char *launch(void (*body)(void **), const unsigned *sizes, size_t shared, uint64_t seed, void **arguments) {
+static const char *launch(void (*body)(void **), const unsigned *sizes, size_t shared, uint64_t seed,
+                          void **arguments) {
     static char *stacks = nullptr;
     if (!stacks) {
         stacks = (char *)mmap(nullptr, THREADS * (STACK + GUARD), PROT_READ | PROT_WRITE,
@@ -263,7 +269,7 @@ const char *parameters(void (*)(T...)) {
 }
 }  // namespace emulated
 
-// --- Barriers and warps --------------------------------------------------------------------------------------
+// --- Barriers and warps ------------------------------------------------------------------------------------
 
 static inline void __syncthreads() { emulated::sync_block(false); }
 static inline int __syncthreads_count(int p) { return emulated::sync_block(p), emulated::last_votes; }
@@ -327,7 +333,7 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate) {
 static inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 static inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, !predicate) == 0; }
 
-// --- Memory --------------------------------------------------------------------------------------------------
+// --- Memory ------------------------------------------------------------------------------------------------
 
 template <class T>
 using Same = typename std::common_type<T>::type;  // follows from another argument
@@ -339,11 +345,11 @@ template <class T> void __stcs(T *at, Same<T> value) { *at = value; }
 template <class T> void __stcg(T *at, Same<T> value) { *at = value; }
 template <class T> void __stwt(T *at, Same<T> value) { *at = value; }
 
-#define ATOMIC(name, result)                                                                                      \
-    template <class T> T name(T *at, Same<T> value) {                                                             \
-        const T old = *at;                                                                                        \
-        *at = result;                                                                                             \
-        return old;                                                                                               \
+#define ATOMIC(name, result)                                                                                 \
+    template <class T> T name(T *at, Same<T> value) {                                                        \
+        const T old = *at;                                                                                   \
+        *at = result;                                                                                        \
+        return old;                                                                                          \
     }
 ATOMIC(atomicAdd, old + value)
 ATOMIC(atomicSub, old - value)
@@ -360,7 +366,7 @@ template <class T> T atomicCAS(T *at, Same<T> compare, Same<T> value) {
     return old;
 }
 
-// --- Arithmetic ----------------------------------------------------------------------------------------------
+// --- Arithmetic --------------------------------------------------------------------------------------------
 
 // As on a GPU, the other number where one is NaN.
 template <class A, class B, class T = typename std::common_type<A, B>::type>
@@ -374,32 +380,32 @@ typename std::enable_if<std::is_arithmetic<A>::value && std::is_arithmetic<B>::v
     return (T)a < (T)b ? (T)b : (T)a;
 }
 
-#define REAL_FUNCTIONS(T, f, letter)                                                                              \
-    static inline T rsqrt##f(T x) { return 1 / sqrt(x); }                                                         \
-    static inline void sincospi##f(T x, T *s, T *c) {                                                             \
-        const T turns = nearbyint(2 * x), angle = (T)3.14159265358979323846 * (x - turns / 2);                    \
-        const T sine = sin(angle), cosine = cos(angle);                                                           \
-        const int quarter = (int)fmod(turns, (T)4) & 3;                                                           \
-        *s = quarter == 0 ? sine : quarter == 1 ? cosine : quarter == 2 ? -sine : -cosine;                        \
-        *c = quarter == 0 ? cosine : quarter == 1 ? -sine : quarter == 2 ? -cosine : sine;                        \
-    }                                                                                                             \
-    static inline T sinpi##f(T x) { T s, c; return sincospi##f(x, &s, &c), s; }                                   \
-    static inline T cospi##f(T x) { T s, c; return sincospi##f(x, &s, &c), c; }                                   \
-    static inline T __##letter##add_rn(T a, T b) { return a + b; }                                                \
-    static inline T __##letter##sub_rn(T a, T b) { return a - b; }                                                \
-    static inline T __##letter##mul_rn(T a, T b) { return a * b; }                                                \
-    static inline T __##letter##div_rn(T a, T b) { return a / b; }                                                \
-    static inline T __##letter##rcp_rn(T a) { return 1 / a; }                                                     \
-    static inline T __##letter##sqrt_rn(T a) { return sqrt(a); }                                                  \
+#define REAL_FUNCTIONS(T, f, letter)                                                                         \
+    static inline T rsqrt##f(T x) { return 1 / sqrt(x); }                                                    \
+    static inline void sincospi##f(T x, T *s, T *c) {                                                        \
+        const T turns = nearbyint(2 * x), angle = (T)3.14159265358979323846 * (x - turns / 2);               \
+        const T sine = sin(angle), cosine = cos(angle);                                                      \
+        const int quarter = (int)fmod(turns, (T)4) & 3;                                                      \
+        *s = quarter == 0 ? sine : quarter == 1 ? cosine : quarter == 2 ? -sine : -cosine;                   \
+        *c = quarter == 0 ? cosine : quarter == 1 ? -sine : quarter == 2 ? -cosine : sine;                   \
+    }                                                                                                        \
+    static inline T sinpi##f(T x) { T s, c; return sincospi##f(x, &s, &c), s; }                              \
+    static inline T cospi##f(T x) { T s, c; return sincospi##f(x, &s, &c), c; }                              \
+    static inline T __##letter##add_rn(T a, T b) { return a + b; }                                           \
+    static inline T __##letter##sub_rn(T a, T b) { return a - b; }                                           \
+    static inline T __##letter##mul_rn(T a, T b) { return a * b; }                                           \
+    static inline T __##letter##div_rn(T a, T b) { return a / b; }                                           \
+    static inline T __##letter##rcp_rn(T a) { return 1 / a; }                                                \
+    static inline T __##letter##sqrt_rn(T a) { return sqrt(a); }                                             \
     static inline T __fma##f##_rn(T a, T b, T c) { return fma(a, b, c); }
 REAL_FUNCTIONS(float, f, f)
 REAL_FUNCTIONS(double, , d)
 
-#define BITS(name, from, to)                                                                                      \
-    static inline to name(from value) {                                                                           \
-        to out;                                                                                                   \
-        memcpy(&out, &value, sizeof out);                                                                         \
-        return out;                                                                                               \
+#define BITS(name, from, to)                                                                                 \
+    static inline to name(from value) {                                                                      \
+        to out;                                                                                              \
+        memcpy(&out, &value, sizeof out);                                                                    \
+        return out;                                                                                          \
     }
 BITS(__float_as_int, float, int)
 BITS(__float_as_uint, float, unsigned)

@@ -1,7 +1,7 @@
 """CUDA kernels on the CPU: what they compute is tested where there is no GPU.
 
-A source is compiled as C++ behind ``emulated_cuda.h``. `Module` and `Kernel` are called as CuPy's ``RawModule``
-and ``RawKernel``. Inline PTX must be guarded by ``#ifdef __CUDA_ARCH__``; ``EMULATED_CUDA`` is defined.
+A source is compiled as C++ behind ``emulated_cuda.h``; kernels are launched as CuPy's RawKernel. Inline PTX
+must be guarded by ``#ifdef __CUDA_ARCH__``; ``EMULATED_CUDA`` is defined instead.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Kernel:
     def __call__(self, grid, block, arguments, shared_mem: int = 0) -> None:
         """Run it. Arrays are copied between guards and back; those made by `empty` are used as they are.
 
-        Raises TypeError or ValueError for what a GPU would not launch or misread, AssertionError if the kernel
-        wrote outside an array or to a read-only one, or threads waited for one another in vain.
+        Raises TypeError or ValueError for what a GPU would not launch or misread, and AssertionError if the
+        kernel wrote outside an array or to a read-only one, or threads waited for one another in vain.
         """
         sizes = [*grid, 1, 1][:3] + [*block, 1, 1][:3]
         threads = sizes[3] * sizes[4] * sizes[5]
@@ -126,7 +126,7 @@ def _bytes_of(place: str, value, kind: str, size: int) -> np.ndarray:
     return raw[start:]
 
 
-# --- Arrays between guards -------------------------------------------------------------------------------------
+# --- Arrays between guards ----------------------------------------------------------------------------------
 
 
 class DeviceArray(np.ndarray):
@@ -145,13 +145,14 @@ def empty(shape, dtype) -> DeviceArray:
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw, start = _between_guards(nbytes)
     _ALLOCATIONS.append((weakref.ref(raw), start, nbytes))
-    return raw[start : start + nbytes].view(DeviceArray).view(dtype).reshape(shape)
+    return raw[start : start + nbytes].view(dtype).reshape(shape).view(DeviceArray)
 
 
 def _allocated() -> list[tuple[np.ndarray, int, int]]:
     """Arrays of `empty` that still live; forgets the others."""
     _ALLOCATIONS[:] = [entry for entry in _ALLOCATIONS if entry[0]() is not None]
-    return [(reference(), start, nbytes) for reference, start, nbytes in _ALLOCATIONS]
+    held = [(reference(), start, nbytes) for reference, start, nbytes in _ALLOCATIONS]
+    return [(raw, start, nbytes) for raw, start, nbytes in held if raw is not None]
 
 
 def _between_guards(nbytes: int) -> tuple[np.ndarray, int]:
@@ -208,11 +209,11 @@ def _regions(arrays: dict[int, np.ndarray]) -> list[_Region]:
     return [_Region(group) for group in groups]
 
 
-# --- Compilation -------------------------------------------------------------------------------------------------
+# --- Compilation --------------------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=1024)
-def _compiled(source: str, definitions: tuple[str, ...]) -> Path:
+def _compiled(source: str, definitions: tuple[str, ...]) -> str:
     """Shared library, from the user's cache if it was compiled before."""
     compiler = find_compiler()
     macros = [option[2:].partition("=") for option in definitions if option.startswith("-D")]
@@ -228,7 +229,7 @@ def _compiled(source: str, definitions: tuple[str, ...]) -> Path:
             command = [compiler, *_FLAGS, "-shared", "-x", "c++-cpp-output", "-", "-o", str(made)]
             _run(command, _as_cpp(preprocessed))
             os.replace(made, library)
-    return library
+    return str(library)
 
 
 def _run(command: list[str], text: str) -> str:
@@ -265,8 +266,8 @@ def _as_cpp(preprocessed: str) -> str:
         out += [
             f"extern const unsigned bounds_{name} = emulated_source::bounds_{name};",
             f"const char *parameters_{name}() {{ return emulated::parameters(&{kernel}); }}",
-            f"const char *launch_{name}(const unsigned *sizes, size_t shared, uint64_t seed, void **arguments) {{",
-            f"    return emulated::launch(emulated::body<&{kernel}>, sizes, shared, seed, arguments);",
+            f"const char *launch_{name}(const unsigned *sizes, size_t shared, uint64_t seed, void **a) {{",
+            f"    return emulated::launch(emulated::body<&{kernel}>, sizes, shared, seed, a);",
             "}",
         ]
     return "\n".join([*out, "#pragma GCC visibility pop", "}", ""])

@@ -129,7 +129,8 @@ def test_barriers_that_count():
         const int i = threadIdx.x;
         if (i >= 40) return;  // threads that have left do not count
         const int some = __syncthreads_count(i % 3 == 0), all = __syncthreads_and(i < 40);
-        out[i] = some + 100 * all + 200 * __syncthreads_and(i) + 400 * __syncthreads_or(i == 7) + 800 * __syncthreads_or(0);
+        out[i] = some + 100 * all + 200 * __syncthreads_and(i);
+        out[i] += 400 * __syncthreads_or(i == 7) + 800 * __syncthreads_or(0);
     }"""
     out = np.zeros(48, np.int32)
     launch(source, "count", (1,), (48,), out)
