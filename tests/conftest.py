@@ -26,6 +26,16 @@ def device(request):
     return get_device(request.param, threads=1)
 
 
+@pytest.fixture(scope="session", params=["cpu", "emulated", _CUDA])
+def kernel_device(request):
+    """The CPU, CUDA kernels emulated on the CPU, and the first GPU."""
+    if request.param == "emulated":
+        from emulated_device import EmulatedDevice
+
+        return EmulatedDevice()
+    return get_device(request.param, threads=1)
+
+
 @pytest.fixture(scope="session")
 def cpu():
     """The CPU with one thread: small fields gain nothing from more, and tests share the machine."""

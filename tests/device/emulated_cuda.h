@@ -216,16 +216,18 @@ static void run_block(char *stacks, size_t shared, uint64_t &seed) {
         if (dynamic_memory[k] != 0xff) fault = "wrote outside dynamic shared memory";
 }
 
-// One launch; null, or what went wrong. Stacks begin with a page that cannot be touched.
-static const char *launch(void (*body)(void **), const unsigned *sizes, size_t shared, uint64_t seed,
+// Stacks of a block's threads, each behind a page that cannot be touched; null if there is no memory.
+static char *make_stacks() {
+    char *stacks = (char *)mmap(nullptr, THREADS * (STACK + GUARD), PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stacks == MAP_FAILED) return nullptr;
+    for (unsigned k = 0; k < THREADS; ++k) mprotect(stacks + k * (STACK + GUARD), GUARD, PROT_NONE);
+    return stacks;
+}
+
+// One launch; null, or what went wrong.
+static const char *launch(void (*body)(void **), char *stacks, const unsigned *sizes, size_t shared, uint64_t seed,
                           void **arguments) {
-    static char *stacks = nullptr;
-    if (!stacks) {
-        stacks = (char *)mmap(nullptr, THREADS * (STACK + GUARD), PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (stacks == MAP_FAILED) return stacks = nullptr, "no memory for stacks";
-        for (unsigned k = 0; k < THREADS; ++k) mprotect(stacks + k * (STACK + GUARD), GUARD, PROT_NONE);
-    }
     gridDim = {sizes[0], sizes[1], sizes[2]};
     blockDim = {sizes[3], sizes[4], sizes[5]};
     count = blockDim.x * blockDim.y * blockDim.z;

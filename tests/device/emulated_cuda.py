@@ -24,7 +24,7 @@ import pytest
 from wavefabric.system.user_cache import cache_directory
 
 HEADER = Path(__file__).with_name("emulated_cuda.h")
-_FLAGS = ("-std=c++17", "-O2", "-w", "-fPIC", "-fvisibility=hidden", "-fno-exceptions")
+_FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-fvisibility=hidden", "-fno-exceptions")
 _FLAGS += ("-fno-strict-aliasing", "-fno-threadsafe-statics")
 _BEGIN = "int emulated_source_begins;"
 _GUARD = 4096
@@ -70,6 +70,7 @@ class Kernel:
         self.name, self._module = name, module
         self._launch, describe = library[f"launch_{name}"], library[f"parameters_{name}"]
         self._launch.restype = describe.restype = ctypes.c_char_p
+        self._stacks = _stacks(library)
         self._parameters = [(word[0], int(word[1:])) for word in describe().decode().split()]
         self._most_threads = ctypes.c_uint.in_dll(library, f"bounds_{name}").value
         #: More shared memory must be asked for by setting this, as on a GPU.
@@ -103,9 +104,8 @@ class Kernel:
             held.append(_bytes_of(f"{self.name}, argument {i}", value, *self._parameters[i]))
             addresses[i] = held[-1].ctypes.data
         words = (ctypes.c_uint * 6)(*map(int, sizes))
-        fault = self._launch(
-            words, ctypes.c_size_t(shared_mem), ctypes.c_uint64(self._module.seed), addresses
-        )
+        seed = ctypes.c_uint64(self._module.seed)
+        fault = self._launch(self._stacks, words, ctypes.c_size_t(shared_mem), seed, addresses)
         assert fault is None, f"{self.name}: {fault.decode()}"
         for region in regions:
             region.check(self.name)
@@ -113,6 +113,18 @@ class Kernel:
             assert _intact(raw, start, nbytes), (
                 f"{self.name}: kernel wrote outside an array of {nbytes} bytes"
             )
+
+
+_STACKS: list[ctypes.c_void_p] = []
+
+
+def _stacks(library: ctypes.CDLL) -> ctypes.c_void_p:
+    """Stacks of threads, the same for all libraries: a process can have only so many mappings."""
+    if not _STACKS:
+        library.make_stacks.restype = ctypes.c_void_p
+        _STACKS.append(ctypes.c_void_p(library.make_stacks()))
+        assert _STACKS[0], "no memory for stacks"
+    return _STACKS[0]
 
 
 def _bytes_of(place: str, value, kind: str, size: int) -> np.ndarray:
@@ -261,13 +273,14 @@ def _as_cpp(preprocessed: str) -> str:
     out = [header, "namespace emulated_source { namespace {", source]
     out += [f"extern const unsigned bounds_{k} = emulated::first{b or '(1024)'};" for k, b in kernels]
     out += ["}}", 'extern "C" {', "#pragma GCC visibility push(default)"]
+    out += ["char *make_stacks() { return emulated::make_stacks(); }"]
     for name, _ in kernels:
         kernel = f"emulated_source::{name}"
         out += [
             f"extern const unsigned bounds_{name} = emulated_source::bounds_{name};",
             f"const char *parameters_{name}() {{ return emulated::parameters(&{kernel}); }}",
-            f"const char *launch_{name}(const unsigned *sizes, size_t shared, uint64_t seed, void **a) {{",
-            f"    return emulated::launch(emulated::body<&{kernel}>, sizes, shared, seed, a);",
+            f"const char *launch_{name}(char *s, const unsigned *g, size_t m, uint64_t r, void **a) {{",
+            f"    return emulated::launch(emulated::body<&{kernel}>, s, g, m, r, a);",
             "}",
         ]
     return "\n".join([*out, "#pragma GCC visibility pop", "}", ""])
