@@ -10,6 +10,7 @@ import emulated_cuda
 import numpy as np
 from emulated_cuda import DeviceArray, Module
 
+from wavefabric import exchange
 from wavefabric.device.cpu import CpuDevice
 
 
@@ -60,3 +61,12 @@ class EmulatedDevice(CpuDevice):
 
     def launch(self, function, grid, block, arguments, shared: int = 0) -> None:
         function(grid, block, arguments, shared)
+
+
+def emulated_world():
+    """All MPI ranks, each with an emulated GPU whose arrays MPI reaches as those of a CPU."""
+    device = EmulatedDevice()
+    device.name, name = "cpu", device.name
+    comm = exchange.world("mpi", device=device)
+    device.name = name
+    return comm

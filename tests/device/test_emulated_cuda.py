@@ -221,7 +221,7 @@ def test_writing_outside_is_reported():
     assert np.isnan(moved(1, to=out)[0])
     with pytest.raises(AssertionError, match="wrote outside an array of 64 bytes"):
         moved(5, to=out)
-    out.fill(0)
+    moved(1, to=out)  # what is over is not reported again
 
 
 def test_writing_to_what_is_read_only_is_reported():
@@ -275,6 +275,19 @@ def test_threads_that_never_meet():
     """
     with pytest.raises(AssertionError, match="different barriers"):
         launch(source, "apart", (1,), (32,))
+
+
+def test_what_a_kernel_gives_up_on():
+    source = """
+    extern "C" __global__ void give_up(int n) {
+        assert(n < 3);
+        if (n > 1) __trap();
+        __syncwarp(n ? 1u : ~0u);
+    }"""
+    launch(source, "give_up", (2,), (8,), np.int32(0))
+    for n, why in ((3, "assert: n < 3"), (2, "__trap"), (1, "not in its own mask")):
+        with pytest.raises(AssertionError, match=why):
+            launch(source, "give_up", (2,), (8,), np.int32(n))
 
 
 def test_errors_of_the_source():
