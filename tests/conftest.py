@@ -26,6 +26,16 @@ def device(request):
     return get_device(request.param, threads=1)
 
 
+@pytest.fixture(scope="session", params=["cpu", "emulated", _CUDA])
+def kernel_device(request):
+    """The CPU, CUDA kernels emulated on the CPU, and the first GPU."""
+    if request.param == "emulated":
+        from emulated_device import EmulatedDevice
+
+        return EmulatedDevice()
+    return get_device(request.param, threads=1)
+
+
 @pytest.fixture(scope="session")
 def cpu():
     """The CPU with one thread: small fields gain nothing from more, and tests share the machine."""
@@ -34,9 +44,16 @@ def cpu():
 
 @pytest.fixture(scope="session")
 def comm():
-    """All ranks of this run: one CPU thread each, through MPI, or as the environment says on GPUs."""
+    """All ranks of this run: one CPU thread each, through MPI, or as the environment says on GPUs.
+
+    WAVEFABRIC_TEST_TRANSPORT names a transport, or is ``emulated`` for GPUs emulated on the CPU.
+    """
     from wavefabric.exchange import world
 
+    if os.environ.get("WAVEFABRIC_TEST_TRANSPORT") == "emulated":
+        from emulated_device import emulated_world
+
+        return emulated_world()
     if "WAVEFABRIC_TEST_TRANSPORT" in os.environ:
         return world(os.environ["WAVEFABRIC_TEST_TRANSPORT"], device="cuda")
     return world("mpi", device=get_device("cpu", threads=1))

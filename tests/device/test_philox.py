@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from emulated_device import EmulatedDevice
 
 from wavefabric.device import get_device, philox
 from wavefabric.errors import InputError
@@ -94,10 +95,10 @@ def test_bad_seeds(seed):
         philox.check_seed(seed)
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
-def test_cuda_gives_the_same_numbers(dtype):
-    cpu, cuda = get_device("cpu"), get_device("cuda")
+@pytest.mark.parametrize("name", ["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_cuda_gives_the_same_numbers(cpu, name, dtype):
+    cuda = EmulatedDevice() if name == "emulated" else get_device("cuda")
     for offset in (0, 5, 2**40 + 1):
         words, normals = [], []
         for device in (cpu, cuda):

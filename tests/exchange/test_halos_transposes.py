@@ -63,8 +63,8 @@ def test_boxes_arrive(comm, dtype, fields, weighted):
 @pytest.mark.parametrize(
     ("dtype", "weighted"), [(np.float32, True), (np.float64, True), (np.complex128, False)]
 )
-def test_boxes_of_one_rank(device, dtype, fields, weighted):
-    _check(solo(device), dtype, fields, weighted)
+def test_boxes_of_one_rank(kernel_device, dtype, fields, weighted):
+    _check(solo(kernel_device), dtype, fields, weighted)
 
 
 def test_boxes_must_match():
@@ -73,7 +73,8 @@ def test_boxes_must_match():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
-def test_pack_and_unpack_are_inverse(device, dtype):
+def test_pack_and_unpack_are_inverse(kernel_device, dtype):
+    device = kernel_device
     kernels = device.kernels("wavefabric.exchange.pack")
     boxes = [_box((0, 2), (1, 3), (2, 5)), _box((3, 6), (0, 5), (0, 1)), _box((2, 3), (3, 5), (0, 6))]
     fields = [device.asarray(_field(7, n, dtype)) for n in range(2)]

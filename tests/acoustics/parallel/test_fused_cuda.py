@@ -1,6 +1,7 @@
 """The fused GPU stages of several ranks, against the plain ones on the same ranks and one rank's answer.
 
-Run with ``mpirun -n K pytest -m multigpu`` and WAVEFABRIC_TEST_TRANSPORT set (see conftest.py).
+Run with ``mpirun -n K pytest -m multigpu`` and WAVEFABRIC_TEST_TRANSPORT set (see conftest.py); ``emulated``
+takes minutes.
 """
 
 import numpy as np

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from emulated_device import EmulatedDevice
 
 from wavefabric.device import get_device
 
-DEVICES = ["cpu 1", "cpu 2", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICES = ["cpu 1", "cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
 #: (Nz, Ny, Nx): 2-D, odd and even 3-D, rows longer than a block of threads.
 SHAPES = [(1, 7, 9), (1, 6, 10), (5, 7, 9), (4, 6, 8), (2, 3, 301)]
 TOLERANCE = {np.float64: 2e-15, np.float32: 1e-6}
@@ -14,6 +15,8 @@ TOLERANCE = {np.float64: 2e-15, np.float32: 1e-6}
 @pytest.fixture(scope="module", params=DEVICES)
 def place(request):
     name, _, threads = request.param.partition(" ")
+    if name == "emulated":
+        return EmulatedDevice()
     try:
         return get_device(name, int(threads or 1))
     except ValueError:

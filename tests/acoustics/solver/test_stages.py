@@ -4,10 +4,12 @@ from functools import cache
 
 import numpy as np
 import pytest
+from emulated_device import EmulatedDevice
 from plain_solver import PlainSolver
 from random_problems import pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.choose_stages import make_stages
+from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.solver.operators import unstaggering
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
@@ -198,6 +200,20 @@ WAYS = [
     "everything without dispersion",
     "transducer and additive velocity",
 ]
+
+
+#: Much of what these show others show too.
+RARE = ["dirichlet sources, power law", "transducer and additive velocity"]
+EMULATED = [pytest.param(name, np.float64, marks=[pytest.mark.slow] * (name in RARE)) for name in WAYS]
+EMULATED += [pytest.param(name, np.float32, marks=pytest.mark.slow) for name in WAYS]
+
+
+@pytest.mark.parametrize(("name", "real"), EMULATED)
+def test_fused_gpu_stages_emulated(name, real):
+    """The passes of a GPU, their kernels run by the CPU."""
+    got, stages = taken(EmulatedDevice(), name, real)
+    assert type(stages) is FusedCudaStages
+    check(got, expected(name), real)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from emulated_device import EmulatedDevice
 
 from wavefabric.device import get_device
 from wavefabric.optics.propagation.phase_groups import phase_group_coupling
 
-DEVICES = ["cpu 1", "cpu 2", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICES = ["cpu 1", "cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
 #: (rows, samples): one tile, less than a tile, several tiles with a rest.
 SIZES = [(2, 1037), (6, 13), (6, 2100), (30, 1037)]
 FORMS = ["dense", "factored", "svd"]
@@ -18,6 +19,8 @@ TOLERANCE = {np.complex128: 1e-13, np.complex64: 5e-6}
 @pytest.fixture(scope="module", params=DEVICES)
 def place(request):
     name, _, threads = request.param.partition(" ")
+    if name == "emulated":
+        return EmulatedDevice()
     try:
         return get_device(name, int(threads or 1))
     except ValueError:

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from emulated_device import EmulatedDevice
 
 from wavefabric.device import get_device
 
-DEVICES = ["cpu 1", "cpu 2", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICES = ["cpu 1", "cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
 #: Rows of each own phase group; samples a row; the chunk (first sample, samples).
 CASES = [
     ([2], 37, (0, 37)),
@@ -22,6 +23,8 @@ TOLERANCE = {np.complex128: 1e-13, np.complex64: 5e-6}
 @pytest.fixture(scope="module", params=DEVICES)
 def place(request):
     name, _, threads = request.param.partition(" ")
+    if name == "emulated":
+        return EmulatedDevice()
     try:
         return get_device(name, int(threads or 1))
     except ValueError:

@@ -38,8 +38,12 @@ struct Pair {
 // What a pass reads is copied to shared memory at its start, all at once and without registers, so that many
 // loads are under way while others compute. Words are one complex or one value of each of two rows wide.
 INLINE void copy_async(Complex *target, const void *source) {
+#ifdef __CUDA_ARCH__
     const unsigned to = (unsigned)__cvta_generic_to_shared(target);
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(source), "n"(sizeof(Complex)) : "memory");
+#else
+    *target = *(const Complex *)source;
+#endif
 }
 
 struct Staging {  // shared memory behind the exchange area, this transform's share of it
@@ -68,7 +72,9 @@ struct Staging {  // shared memory behind the exchange area, this transform's sh
         return (const REAL *)here;
     }
     static INLINE void wait() {
+#ifdef __CUDA_ARCH__
         asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
         __syncthreads();
     }
 };

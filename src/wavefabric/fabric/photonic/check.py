@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import lru_cache
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -23,7 +24,10 @@ class PlanError(InputError):
     """Circuits that cannot be up together or do not carry their schedule; names the first fault."""
 
 
-def _fault(where: str | CircuitRound, given: str, allowed: str) -> PlanError:
+def _fault(where: str | CircuitRound | tuple[CircuitRound, Bundle], given: str, allowed: str) -> PlanError:
+    if isinstance(where, tuple):
+        part, b = where
+        where = f"round {part.round}, part {part.part}: circuit {b.src} -> {b.dst}"
     if isinstance(where, CircuitRound):
         where = f"round {where.round}, part {where.part}"
     return PlanError(f"{where}: {given}; allowed: {allowed}")
@@ -97,9 +101,11 @@ def needs_wavelength_switches(plan: CircuitPlan) -> bool:
 
 
 def _check_part(fabric: PhotonicFabric, part: CircuitRound) -> None:
-    capacity = {edge: fabric.capacity(*edge) for edge in fabric.edges()}
+    capacity = _capacities(fabric)
     rows = [_edges_and_guides(fabric, capacity, b, part) for b in part.bundles]
-    lit = np.array([[b.wavelengths >> w & 1 for w in range(fabric.lasers)] for b in part.bundles], bool)
+    masks = {b.wavelengths for b in part.bundles}
+    bits = {mask: [mask >> w & 1 for w in range(fabric.lasers)] for mask in masks}
+    lit = np.array([bits[b.wavelengths] for b in part.bundles], bool)
     for end, what in (("src", "laser"), ("dst", "photodiode")):
         used = _counts(np.array([getattr(b, end) for b in part.bundles]), lit)
         for tile, w in np.argwhere(used > 1):
@@ -115,6 +121,12 @@ def _check_part(fabric: PhotonicFabric, part: CircuitRound) -> None:
         raise _fault(part, f"edge {a} -> {c}, waveguide {name}: wavelength {w} twice", "once")
 
 
+@lru_cache(maxsize=8)
+def _capacities(fabric: PhotonicFabric) -> dict[tuple[int, int], int]:
+    """Waveguides of each edge, in each direction."""
+    return {edge: fabric.capacity(*edge) for edge in fabric.edges()}
+
+
 def _counts(number: np.ndarray, lit: np.ndarray) -> np.ndarray:
     """How often each wavelength is lit at each number: shape (numbers, wavelengths)."""
     cell = number[:, None] * lit.shape[1] + np.arange(lit.shape[1])
@@ -125,10 +137,10 @@ def _edges_and_guides(
     fabric: PhotonicFabric, capacity: dict[tuple[int, int], int], b: Bundle, part: CircuitRound
 ) -> list[tuple[int, int, int]]:
     """Edges and waveguides of one bundle; `capacity`: waveguides of each edge."""
-    which = f"round {part.round}, part {part.part}: circuit {b.src} -> {b.dst}"
+    which, tiles = (part, b), fabric.ranks
     for tile in (b.src, b.dst, *b.route):
-        if not 0 <= tile < fabric.ranks:
-            raise _fault(which, f"tile {tile}", f"0 to {fabric.ranks - 1}")
+        if not 0 <= tile < tiles:
+            raise _fault(which, f"tile {tile}", f"0 to {tiles - 1}")
     if not 0 < b.wavelengths < 1 << fabric.lasers:
         raise _fault(which, f"wavelengths {b.wavelengths:#x}", f"bits 0 to {fabric.lasers - 1}, one set")
     if len(b.route) < 2 or (b.route[0], b.route[-1]) != (b.src, b.dst):
@@ -218,5 +230,5 @@ def _least_parts(fabric: PhotonicFabric, parts: list[CircuitRound]) -> int:
     for sharing in SHARING:
         thinnest = np.full(len(pairs), fewest_wavelengths(fabric, sharing, pairs).min())
         by_ports = -(-peers // most_peers(fabric, sharing))
-        least = max(least, by_ports, parts_bound(fabric, pairs.tolist(), thinnest))
+        least = max(least, by_ports, parts_bound(fabric, pairs, thinnest))
     return least

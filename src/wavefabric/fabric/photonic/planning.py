@@ -128,7 +128,7 @@ def _plan_round(options: _Options, pairs: np.ndarray) -> list[CircuitRound]:
     peers = int(degrees(pairs, fabric.ranks).max())
     limit = most_peers(fabric, options.sharing)
     thinnest = least if options.oversubscribed == "split" else 1
-    bound = max(-(-peers // limit), parts_bound(fabric, pairs.tolist(), np.full(len(pairs), thinnest)))
+    bound = max(-(-peers // limit), parts_bound(fabric, pairs, np.full(len(pairs), thinnest)))
     parts, too_many = [], []
     routes: list[Route] = []
     for group in split_by_degree(pairs, fabric.ranks, limit):
@@ -170,7 +170,7 @@ def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[Ci
     colours = (fabric.lasers if peers * size <= fabric.ports else fabric.ports) // size
     layer = min((first_fit(fabric, routes, o) for o in circuit_orders(fabric, routes)), key=np.max)
     parts = -(-(int(layer.max()) + 1) // colours)
-    least = parts_bound(fabric, pairs.tolist(), np.full(len(pairs), size))
+    least = parts_bound(fabric, pairs, np.full(len(pairs), size))
     least = max(least, -(-peers // colours))
     if len(pairs) <= _MANY:
         for fewer in range(least, min(parts, least + _TRIES)):
@@ -192,7 +192,7 @@ def _refill(options: _Options, pairs: np.ndarray, routes: list[Route], masks: li
     more = int(fewest_wavelengths(fabric, options.sharing, pairs).min())
     if more > masks[0].bit_count():
         masks = assign_wavelengths(fabric, pairs, routes, np.full(len(pairs), more)) or masks
-    return _part(fabric, pairs, routes, masks, overlap_bound(fabric, pairs.tolist()))
+    return _part(fabric, pairs, routes, masks, overlap_bound(fabric, pairs))
 
 
 def _part(

@@ -173,6 +173,33 @@ def test_cut_bounds_by_prefix_sums_are_those_by_counting(rows, columns, data):
     assert overlap_bound(fabric, pairs) == brute_bound(fabric, pairs, [1] * len(pairs), lambda a, b: 1)
     room = lambda a, b: 4 * fabric.capacity(a, b)  # noqa: E731
     assert parts_bound(fabric, pairs, weights) == brute_bound(fabric, pairs, weights, room)
+    alike = [data.draw(st.integers(1, 60))] * len(pairs)
+    assert parts_bound(fabric, np.array(pairs), alike) == brute_bound(fabric, pairs, alike, room)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(33, 32), (2, 513), (520, 2)])
+@pytest.mark.parametrize("seed", range(2))
+def test_cut_bounds_of_large_grids_are_those_of_bands_and_tiles_by_counting(rows, columns, seed):
+    fabric = wafer(rows, columns, wafer_rows=2, wafer_columns=2, waveguides=5, fibres=3, lasers=2)
+    rng = np.random.default_rng(seed)
+    src, dst = rng.integers(0, fabric.ranks, (2, 3000)) if seed else rng.integers(0, 60, (2, 500))
+    pairs = np.unique(np.stack((src, dst), axis=1)[src != dst], axis=0)
+    weights = rng.integers(1, 9, len(pairs))
+    each, room = np.array(fabric.edges()), np.array([fabric.capacity(*edge) for edge in fabric.edges()])
+    tiles = np.arange(fabric.ranks)
+    sets = [tiles == tile for tile in tiles]
+    for line, n in ((tiles // columns, rows), (tiles % columns, columns)):
+        starts = range(n) if n < 40 else (0, 1, n // 2, n - 2)
+        sets += [(first <= line) & (line < last) for first in starts for last in range(first + 1, n + 1)]
+    least, parts = 0, 0
+    for inside in sets:
+        rim = inside[each[:, 0]] & ~inside[each[:, 1]]
+        for a, b in ((0, 1), (1, 0)):
+            across = inside[pairs[:, a]] & ~inside[pairs[:, b]]
+            if rim.any():
+                least = max(least, -(-across.sum() // rim.sum()))
+                parts = max(parts, -(-weights[across].sum() // (2 * room[rim].sum())))
+    assert (overlap_bound(fabric, pairs), parts_bound(fabric, pairs, weights)) == (least, parts)
 
 
 def test_cut_bounds_of_large_grids_see_halves_and_single_tiles():

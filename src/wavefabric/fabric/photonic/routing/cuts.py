@@ -5,7 +5,7 @@ Half planes, rows, columns and single tiles are rectangles too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -17,25 +17,21 @@ from wavefabric.fabric.photonic.tile_grid import Pair, tile_grid
 _MOST_TILES = 1024
 
 
-def overlap_bound(fabric: PhotonicFabric, pairs: Sequence[Pair]) -> int:
+def overlap_bound(fabric: PhotonicFabric, pairs: Sequence[Pair] | np.ndarray) -> int:
     """Every choice of one route a pair has at least so many routes on its busiest edge, in one direction.
 
     The maximum over rectangles of ⌈pairs that leave (or enter) / edges of the rim⌉; 0 without pairs.
     """
     if not len(pairs):
         return 0
-    return _overlap_bound(fabric, np.asarray(pairs, np.int64).tobytes())
-
-
-@lru_cache(maxsize=256)  # planning, routing and checking ask for the same round
-def _overlap_bound(fabric: PhotonicFabric, ends: bytes) -> int:
-    pairs = np.frombuffer(ends, np.int64).reshape(-1, 2)
-    edges = (tile_grid(fabric).capacity > 0).astype(np.int64)
-    return _ceil_most(fabric, pairs, np.ones(len(pairs), np.int64), edges)
+    (crossing, edges), _ = _tightest(fabric, np.asarray(pairs, np.int64).tobytes(), b"")
+    return -(-crossing // edges)
 
 
 def parts_bound(
-    fabric: PhotonicFabric, pairs: Sequence[Pair], wavelengths: Sequence[int] | np.ndarray
+    fabric: PhotonicFabric,
+    pairs: Sequence[Pair] | np.ndarray,
+    wavelengths: Sequence[int] | np.ndarray,
 ) -> int:
     """Least number of parts in which a round fits through every rectangle's rim, 0 without pairs.
 
@@ -44,51 +40,130 @@ def parts_bound(
     """
     if not len(pairs):
         return 0
-    capacity = tile_grid(fabric).capacity * fabric.lasers
-    return _ceil_most(fabric, np.asarray(pairs, np.int64), np.asarray(wavelengths, np.int64), capacity)
+    weight = np.asarray(wavelengths, np.int64)
+    # Where all pairs have as many, pairs are counted, as for the overlap.
+    unit = max(int(np.gcd.reduce(weight)), 1)
+    weights = b"" if (weight == unit).all() else (weight // unit).tobytes()
+    _, (crossing, guides) = _tightest(fabric, np.asarray(pairs, np.int64).tobytes(), weights)
+    return -(-unit * crossing // (fabric.lasers * guides))
 
 
-def _ceil_most(fabric: PhotonicFabric, pairs: np.ndarray, weight: np.ndarray, capacity: np.ndarray) -> int:
+@lru_cache(maxsize=256)  # planning, routing and checking ask for the same round
+def _tightest(fabric: PhotonicFabric, ends: bytes, weights: bytes) -> tuple[tuple[int, int], tuple[int, int]]:
+    """What crosses the rim and the edges of the rim, where the former is the most by the latter; and the same
+    with waveguides instead of edges. No `weights`: all pairs count 1."""
     rows, columns = fabric.rows, fabric.columns
-    capacity = capacity.reshape(rows, columns, 4)
-    # What lies between row i − 1 and row i, between column j − 1 and column j; nothing at the border. Both
-    # directions have the same.
-    down, right = np.zeros((rows + 1, columns), np.int64), np.zeros((rows, columns + 1), np.int64)
-    down[1:], right[:, 1:] = capacity[:, :, 2], capacity[:, :, 0]
-    src, dst = pairs.T
-    at = [*np.divmod(src, columns), *np.divmod(dst, columns)]
+    pairs = np.frombuffer(ends, np.int64).reshape(-1, 2)
+    weight = np.frombuffer(weights, np.int64) if weights else np.ones(len(pairs), np.int64)
+    row, column = np.divmod(pairs, columns)
     if rows * columns <= _MOST_TILES:
-        return _rectangles(at, weight, down, right)
-    zero = np.zeros_like(src)
-    bands = _rectangles([at[0], zero, at[2], zero], weight, down.sum(axis=1)[:, None], np.zeros((rows, 2)))
-    column_ends = [zero, at[1], zero, at[3]]
-    bands = max(bands, _rectangles(column_ends, weight, np.zeros((2, columns)), right.sum(axis=0)[None]))
-    rim = capacity.sum(axis=2).ravel()
-    ends = [np.bincount(t, weight, rows * columns) for t in (src, dst)]
-    return max(bands, *(int(np.ceil(e / np.maximum(rim, 1)).max()) for e in ends))
+        crossings = [_crossing(row, column, weight, rows, columns)]
+    else:
+        single = [np.bincount(t, weight, rows * columns) for t in pairs.T]
+        zero = np.zeros_like(row)
+        crossings = [
+            _crossing(row, zero, weight, rows, 1),
+            _crossing(zero, column, weight, 1, columns),
+            np.maximum(*single),
+        ]
+    by_edges, by_guides = (_most(crossings, rims) for rims in _rims(fabric))
+    return by_edges, by_guides
 
 
-def _rectangles(at: list[np.ndarray], weight: np.ndarray, down: np.ndarray, right: np.ndarray) -> int:
-    """The bound over all rectangles; `at`: row and column of sources, row and column of destinations."""
-    rows, columns = right.shape[0], down.shape[1]
-    # The table has (tiles)² entries: smaller numbers, where they suffice, are twice as fast.
-    kind = np.int32 if weight.sum() < 2**31 else np.int64
-    sums = np.zeros((rows + 1, columns + 1, rows + 1, columns + 1), kind)
-    np.add.at(sums, tuple(a + 1 for a in at), weight.astype(kind))
-    for axis in range(4):
-        np.cumsum(sums, axis=axis, out=sums)
-    top, bottom = np.triu_indices(rows + 1, 1)
-    left, end = np.triu_indices(columns + 1, 1)
-    # Both ends between the rows, then also between the columns.
-    bands = sums[bottom, :, bottom] - sums[top, :, bottom] - sums[bottom, :, top] + sums[top, :, top]
-    inside = bands[:, end, end] - bands[:, left, end] - bands[:, end, left] + bands[:, left, left]
-    leaving, entering = (
-        (table[bottom] - table[top])[:, end] - (table[bottom] - table[top])[:, left]
-        for table in (sums[:, :, -1, -1], sums[-1, -1])
-    )
-    along = np.pad(down, ((0, 0), (1, 0))).cumsum(axis=1)
-    across = np.pad(right, ((1, 0), (0, 0))).cumsum(axis=0)
-    rim = (along[top] + along[bottom])[:, end] - (along[top] + along[bottom])[:, left]
-    sides = across[bottom] - across[top]
-    rim = rim + sides[:, left] + sides[:, end]
-    return int(np.ceil((np.maximum(leaving, entering) - inside) / np.maximum(rim, 1)).max())
+def _most(crossings: Iterable[np.ndarray], rims: Iterable[np.ndarray]) -> tuple[int, int]:
+    """What crosses, and the capacity of the rim, of the rectangle where their ratio is greatest."""
+    found = []
+    for crossing, rim in zip(crossings, rims, strict=True):
+        # Rounding moves no quotient of numbers below 2⁵³ to or past a whole number, so ⌈ratio⌉ is exact.
+        at = int(np.argmax(crossing / rim))
+        found.append((int(crossing.flat[at]), int(rim.flat[at])))
+    return max(found, key=lambda one: one[0] / one[1])
+
+
+@lru_cache(maxsize=4)
+def _rims(fabric: PhotonicFabric) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """Edges of the rim of each rectangle that is looked at, and waveguides; at least 1.
+
+    The first has the shape of what `_crossing` returns; on large grids bands of rows, of columns, and tiles.
+    """
+    rows, columns = fabric.rows, fabric.columns
+    capacity = tile_grid(fabric).capacity
+    found = []
+    for room in ((capacity > 0).astype(np.int64), capacity):
+        room = room.reshape(rows, columns, 4)
+        # What lies between row i − 1 and row i, between column j − 1 and column j; nothing at the border.
+        # Both directions have the same.
+        down, right = np.zeros((rows + 1, columns), np.int64), np.zeros((rows, columns + 1), np.int64)
+        down[1:], right[:, 1:] = room[:, :, 2], room[:, :, 0]
+        if rows * columns <= _MOST_TILES:
+            rims = [_rim(down, right)]
+        else:
+            bands = _rim(down.sum(axis=1)[:, None], np.zeros((rows, 2), np.int64))
+            rims = [bands, _rim(np.zeros((2, columns), np.int64), right.sum(axis=0)[None])]
+            rims.append(room.sum(axis=2).ravel())
+        found.append(tuple(np.maximum(rim, 1) for rim in rims))
+    by_edges, by_guides = found
+    return by_edges, by_guides
+
+
+def _rim(down: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Capacity of the rim of each rectangle: shape (intervals of columns, of rows)."""
+    (top, bottom), (left, end) = _intervals(right.shape[0]), _intervals(down.shape[1])
+    return _sums((down[top] + down[bottom + 1]).T) + _sums(right[:, left] + right[:, end + 1]).T
+
+
+def _crossing(row: np.ndarray, column: np.ndarray, weight: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """What leaves or enters each rectangle, the greater of both: shape (intervals of columns, of rows).
+
+    `row`, `column`: of sources and destinations, shape (pairs, 2).
+    """
+    # Smaller numbers, where they suffice, are twice as fast.
+    kind = np.int32 if weight.sum() < 2**30 else np.int64
+    weight = weight.astype(kind)
+    ends = []
+    for r, c in zip(row.T, column.T, strict=True):
+        tiles = np.zeros((rows, columns), kind)
+        np.add.at(tiles, (r, c), weight)
+        ends.append(_sums(np.ascontiguousarray(_sums(tiles).T)))
+    # Both ends are inside if the least interval with both is.
+    band, span = (_number(np.sort(at), n) for at, n in ((row, rows), (column, columns)))
+    inside = np.zeros((rows * (rows + 1) // 2, columns * (columns + 1) // 2), kind)
+    np.add.at(inside, (band, span), weight)
+    _add_contained(inside, rows)
+    inside = np.ascontiguousarray(inside.T)
+    _add_contained(inside, columns)
+    return np.maximum(*ends) - inside
+
+
+# Intervals of 0, …, n − 1 are numbered by length, then by their first member.
+
+
+def _intervals(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """First and last member of each interval."""
+    first = np.concatenate([np.arange(n - more) for more in range(n)])
+    return first, first + np.repeat(np.arange(n), np.arange(n, 0, -1))
+
+
+def _number(ends: np.ndarray, n: int) -> np.ndarray:
+    """Number of the interval from the first to the last member, `ends`: shape (…, 2)."""
+    more = ends[..., 1] - ends[..., 0]
+    return more * n - more * (more - 1) // 2 + ends[..., 0]
+
+
+def _sums(values: np.ndarray) -> np.ndarray:
+    """Sums over all intervals of the first axis."""
+    found = [values]
+    for more in range(1, len(values)):
+        found.append(found[-1][:-1] + values[more:])
+    return np.concatenate(found)
+
+
+def _add_contained(counts: np.ndarray, n: int) -> None:
+    """Make of what each interval (first axis) has itself what it has with all intervals in it, in place."""
+    first = np.cumsum(np.arange(n, 0, -1))
+    length = np.split(counts, first[:-1])  # views
+    for more in range(1, n):
+        length[more] += length[more - 1][:-1]
+        length[more] += length[more - 1][1:]
+        if more > 1:
+            length[more] -= length[more - 2][1:-1]

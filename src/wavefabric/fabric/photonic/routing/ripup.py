@@ -74,7 +74,8 @@ def _relieve(paths: CheapestPaths, pairs, routes, edges, load, target: int, rng,
         if not over.any() or left <= 0:
             break
         history += over
-        users = np.array([i for i, used in enumerate(edges) if over[used].any()])
+        first = np.cumsum([0, *map(len, edges[:-1])])
+        users = np.flatnonzero(np.logical_or.reduceat(over[np.concatenate(edges)], first))
         rng.shuffle(users)
         for i in users:
             if not (load[edges[i]] > target).any():
@@ -85,4 +86,6 @@ def _relieve(paths: CheapestPaths, pairs, routes, edges, load, target: int, rng,
             edges[i] = route_edges(paths.grid.columns, routes[i])
             load[edges[i]] += 1
             left -= 1
+            if load.max() <= target:
+                return left
     return left

@@ -87,10 +87,12 @@ def route(
     if method in ("shortest", "random"):
         routes = random_routes(fabric, checked, k if method == "random" else 1, seed)
         return _routing(fabric, checked, routes, bound, method, begin)
-    ways = {"xy": False, "xy, column first": True}
-    lines = {name: [xy(fabric, s, d, turned) for s, d in checked] for name, turned in ways.items()}
-    both = [_routing(fabric, checked, routes, bound, name, begin) for name, routes in lines.items()]
-    straight = min(both, key=lambda routing: routing.overlap)
+    routes = [xy(fabric, s, d) for s, d in checked]
+    straight = _routing(fabric, checked, routes, bound, "xy", begin)
+    if not straight.certified:
+        routes = [xy(fabric, s, d, column_first=True) for s, d in checked]
+        turned = _routing(fabric, checked, routes, bound, "xy, column first", begin)
+        straight = min(straight, turned, key=lambda routing: routing.overlap)
     if method == "xy" or (method == "auto" and (straight.certified or straight.set_ups == 1)):
         return straight
     candidates = [straight]

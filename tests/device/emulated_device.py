@@ -1,0 +1,72 @@
+"""A device that launches CUDA kernels on the CPU: the package's launchers run on it as on a GPU."""
+
+from __future__ import annotations
+
+import importlib
+from functools import lru_cache
+from importlib.resources import files
+
+import emulated_cuda
+import numpy as np
+from emulated_cuda import DeviceArray, Module
+
+from wavefabric import exchange
+from wavefabric.device.cpu import CpuDevice
+
+
+class _Arrays:
+    """NumPy, with arrays between guards where CuPy would allocate them."""
+
+    def __getattr__(self, name: str):
+        return getattr(np, name)
+
+    empty = staticmethod(emulated_cuda.empty)
+
+    @staticmethod
+    def zeros(shape, dtype=np.float64) -> DeviceArray:
+        out = emulated_cuda.empty(shape, dtype)
+        out[...] = 0
+        return out
+
+    @staticmethod
+    def asarray(values, dtype=None) -> DeviceArray:
+        values = np.asarray(values, dtype)
+        if isinstance(values, DeviceArray):
+            return values
+        out = emulated_cuda.empty(values.shape, values.dtype)
+        out[...] = values
+        return out
+
+
+class EmulatedDevice(CpuDevice):
+    """What `wavefabric.device.cuda.CudaDevice` offers; transforms of whole arrays are those of the CPU."""
+
+    xp = _Arrays()
+    empty = staticmethod(_Arrays.empty)  # pyright: ignore
+    zeros = staticmethod(_Arrays.zeros)  # pyright: ignore
+    asarray = staticmethod(_Arrays.asarray)  # pyright: ignore
+
+    def __init__(self, seed: int = 0):
+        super().__init__(1)
+        self.name, self.seed = "cuda:0", seed
+
+    def kernels(self, module: str):
+        return importlib.import_module(module + "_cuda").KERNELS(self)
+
+    @lru_cache(maxsize=64)  # noqa: B019 - a device lives as long as its modules
+    def module(self, package: str, source: str, options=(), before=(), prelude: str = "") -> Module:
+        parts = [place.rsplit("/", 1) for place in (*before, f"{package}/{source}")]
+        text = [files(place).joinpath(name).read_text(encoding="utf-8") for place, name in parts]
+        return Module(prelude + "\n".join(text), options, self.seed)
+
+    def launch(self, function, grid, block, arguments, shared: int = 0) -> None:
+        function(grid, block, arguments, shared)
+
+
+def emulated_world():
+    """All MPI ranks, each with an emulated GPU whose arrays MPI reaches as those of a CPU."""
+    device = EmulatedDevice()
+    device.name, name = "cpu", device.name
+    comm = exchange.world("mpi", device=device)
+    device.name = name
+    return comm
