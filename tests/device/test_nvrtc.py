@@ -45,6 +45,15 @@ def kernels_in(source: str) -> list[str]:
     return [bounds.sub("", head).split("(")[0].strip() for head in heads]
 
 
+#: Sources that need others before them.
+BEHIND_OTHERS = {
+    "acoustics/solver/axis_passes.cu",
+    "optics/propagation/kernels/linear_sweeps.cu",
+    "spectral/axis_fft.cu",
+    "spectral/inplace_fft.cu",
+}
+
+
 def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
     """Architectures and sets of definitions to compile ``source`` with, as the package does."""
     if source == "device/philox.cu":
@@ -58,10 +67,10 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
         return [("sm_90", (f"-DTYPE={t}", f"-DWEIGHT={w}", f"-DWEIGHTED={n}")) for t, w, n in kinds]
     if source == "exchange/transports/p2p.cu":
         return [(arch, ()) for arch in ARCHITECTURES]
-    if source in ("acoustics/solver/kernels.cu", "spectral/axis_fft.cu"):
+    if source in ("acoustics/solver/kernels.cu", "spectral/butterflies.cu"):
         return [(arch, (f"-DREAL={real}",)) for arch in ARCHITECTURES for real in REALS]
-    if source == "acoustics/solver/axis_passes.cu":
-        return []  # needs definitions and a source before it: `test_passes_compile`
+    if source in BEHIND_OTHERS:
+        return []  # needs definitions and sources before it: `test_passes_compile`, `test_sweeps_compile`
     assert source == "optics/propagation/kernels/kerr.cu", f"{source}: say here how it is compiled"
     from wavefabric.optics.propagation.kernels.kerr_cuda import tile
 
@@ -102,9 +111,7 @@ def test_the_sources_are_found():
         "optics/propagation/kernels/kerr.cu",
         "optics/propagation/kernels/linear.cu",
     } <= set(SOURCES)
-    assert {"acoustics/solver/kernels.cu", "acoustics/solver/axis_passes.cu", "spectral/axis_fft.cu"} <= set(
-        SOURCES
-    )
+    assert {"acoustics/solver/kernels.cu", "spectral/butterflies.cu", *BEHIND_OTHERS} <= set(SOURCES)
     assert {
         "optics/propagation/kernels/kerr_ranks.cu",
         "exchange/pack.cu",
@@ -117,11 +124,29 @@ def test_the_sources_are_found():
 )
 def test_every_source_compiles(source, arch, flags):
     names = kernels_in(source)
-    assert names or source == "spectral/axis_fft.cu"  # templates for other sources
+    assert names or source == "spectral/butterflies.cu"  # templates for other sources
     cubin = nvrtc.compile_source(read(source), (*OPTIONS, *flags), arch, source)
     assert cubin[:4] == b"\x7fELF"
     for name in names:
         assert f".text.{name}\0".encode() in cubin
+
+
+@pytest.mark.parametrize(
+    ("arch", "n", "dtype"),
+    [("sm_90", 2**14, np.complex128), ("sm_90", 2**14, np.complex64), on("sm_80", "sm_80", 30, np.complex64)],
+)
+def test_sweeps_compile(arch, n, dtype):
+    """linear_sweeps.cu with what the launcher puts before it."""
+    from wavefabric.optics.propagation.kernels.sweep_plan import BEFORE, sweep_plan
+
+    plan = sweep_plan(n, dtype)
+    before = [read(place.removeprefix("wavefabric.")) for place in BEFORE]
+    text = plan.prelude() + "\n".join([*before, read("optics/propagation/kernels/linear_sweeps.cu")])
+    cubin = nvrtc.compile_source(text, OPTIONS, arch, "linear_sweeps.cu")
+    names = (
+        {"rows_transfer"} if plan.columns.points == 1 else {"columns_forth", "rows_transfer", "columns_back"}
+    )
+    assert {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)} == names
 
 
 #: Architecture, grid (Nz, Ny, Nx), type, nonlinear, absorption: both types, every kind of medium, odd and

@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 from wavefabric.acoustics.solver import axis_passes_cuda
 from wavefabric.acoustics.solver.axis_passes_cuda import radices
 
-SOURCE = files("wavefabric.spectral").joinpath("axis_fft.cu").read_text(encoding="utf-8")
+SOURCE = "".join(
+    files("wavefabric.spectral").joinpath(name).read_text(encoding="utf-8")
+    for name in ("butterflies.cu", "axis_fft.cu")
+)
 TOLERANCE = {"float": 1e-6, "double": 2e-15}
 #: Points, threads a transform, transforms a block, layout: every radix first and last, threads that divide
 #: the butterflies and threads that do not, one thread.

@@ -79,9 +79,9 @@ def test_rows_with_the_same_dispersion_share_a_table(cpu):
         cpu, 64, of=make_fibre(np.eye(4), beta=[0, -20e-27, 0, 0], alpha=[1e-5, 2e-5, 1e-5, 1e-5])
     )
     operators.prepare(100.0)
-    (table,) = operators._tables.values()
+    (table,) = operators.propagation.kept.values()
     assert table.shape == (2, 64)
-    assert operators.device.to_host(operators._table_row).tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
+    assert operators.device.to_host(operators.propagation.table_row).tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
 
 
 def test_tables_are_few_and_right_when_lengths_come_and_go(cpu):
@@ -91,10 +91,10 @@ def test_tables_are_few_and_right_when_lengths_come_and_go(cpu):
     A, B = put(operators, field), put(fresh, field)
     for length in lengths:
         operators.linear(A, length)
-        fresh._tables.clear()
+        fresh.propagation.kept.clear()
         fresh.linear(B, length)
     assert (A == B).all()
-    assert len(operators._tables) <= 6
+    assert len(operators.propagation.kept) <= 6
 
 
 @pytest.mark.parametrize("integrator", ALL)
@@ -121,9 +121,9 @@ def test_lengths_are_those_that_are_used(cpu, integrator):
     scheme = INTEGRATORS[integrator](operators)
     assert len(set(scheme.lengths(100.0))) <= 6
     operators.prepare(*scheme.lengths(100.0))
-    before = {length: id(table) for length, table in operators._tables.items()}
+    before = {length: id(table) for length, table in operators.propagation.kept.items()}
     scheme.advance(A, 100.0, 3)
-    assert {length: id(table) for length, table in operators._tables.items()} == before
+    assert {length: id(table) for length, table in operators.propagation.kept.items()} == before
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -225,12 +225,13 @@ class Capturing(CpuDevice):
 
     def graph(self, work):
         operators = self.operators
-        tables = dict(operators._tables)
+        propagation = operators.propagation
+        tables = dict(propagation.kept)
 
         def replay():
-            operators._table = tables.__getitem__
+            propagation.prepare = tables.__getitem__
             work()
-            del operators._table
+            del propagation.prepare
 
         return replay
 

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 #: Sources that ``axis_passes.cu`` needs before it.
-BEFORE = ("wavefabric.spectral/axis_fft.cu",)
+BEFORE = ("wavefabric.spectral/butterflies.cu", "wavefabric.spectral/axis_fft.cu")
 # Values of a transform that a thread holds. More mean fewer threads, but room for two blocks, one loading
 # while the other computes. Measured on an H200 (docs/performance.md).
 _HELD = {"X": 8, "Y": 32, "Z": 16}

@@ -11,11 +11,9 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.propagation.linear_propagation import Sweeps, TransformsAndTable, swept
 from wavefabric.optics.propagation.phase_groups import phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes
-
-#: Transfer tables kept: a composition method uses four step fractions.
-MOST_TABLES = 6
 
 
 @dataclass
@@ -68,21 +66,21 @@ class FibreOperators:
         self.kernels = device.kernels("wavefabric.optics.propagation.kernels.kerr")
         self.counts = OperationCounts()
         self._lay_out_kerr(kerr, svd_tolerance)
-        coefficients, row = linear_coefficients(fibre, self.share)
-        self._coefficients, self._table_row = device.asarray(coefficients), device.asarray(row)
-        #: Bytes of one transfer table.
-        self.table_bytes = 16 * coefficients.shape[0] * self.n
-        self._domega = 2 * np.pi * sample_rate / self.n
-        self._tables: dict[float, object] = {}
-        #: Grows when a table gives way to another: a captured step then reads the wrong one.
-        self.tables_replaced = 0
-        self._fft = self._plan()
+        self.propagation = self._linear_propagation(float(sample_rate))
         self._energy = device.empty((self.share.rows,), np.float64)
         self.error = device.zeros((1,), np.float64)
 
     def _lay_out_kerr(self, kerr: str, svd_tolerance: float) -> None:
         self.coupling = phase_group_coupling(self.fibre.kappa_rows(), self.fibre.gamma, kerr, svd_tolerance)
         self.layout = self.kernels.KerrLayout(self.device, self.coupling, self.n, self.dtype)
+
+    def _linear_propagation(self, sample_rate: float) -> Sweeps | TransformsAndTable:
+        coefficients, row = linear_coefficients(self.fibre, self.share)
+        plan = swept(self.device, self.n, self.dtype)
+        if plan:
+            return Sweeps(self.device, plan, coefficients, row, sample_rate)
+        kernels = self.kernels
+        return TransformsAndTable(self.device, kernels, coefficients, row, self.n, sample_rate, self._plan)
 
     def _plan(self):
         return self.device.row_fft(self.share.rows, self.n, self.dtype)
@@ -98,33 +96,13 @@ class FibreOperators:
     # --- linear ----------------------------------------------------------------------------------
 
     def prepare(self, *lengths: float) -> None:
-        """Build the transfer tables of ``lengths`` now, so that no step has to."""
+        """Make the transfer functions of ``lengths`` now, so that no step has to."""
         for length in lengths:
-            self._table(length)
-
-    def _table(self, length: float):
-        table = self._tables.pop(length, None)
-        if table is None:
-            if len(self._tables) >= MOST_TABLES:
-                table = self._tables.pop(next(iter(self._tables)))  # the least recently used
-                self.tables_replaced += 1
-            else:
-                table = self.device.empty((len(self._coefficients), self.n), np.complex128)
-            self.kernels.transfer_table(table, self._coefficients, self._domega, length)
-        self._tables[length] = table
-        return table
+            self.propagation.prepare(length)
 
     def linear(self, A, length: float) -> None:
         """A ← exp(length · L̂) A, in place."""
-        table = self._table(length)
-
-        def rows(share: slice) -> None:
-            part = A[share]
-            self._fft.forward(part)
-            self.kernels.apply_transfer(part, table, self._table_row[share])
-            self._fft.backward(part)
-
-        self.device.map_rows(self.share.rows, rows)
+        self.propagation.propagate(A, length)
         self.counts.ffts += 2
 
     # --- Kerr ------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from wavefabric.exchange import Communicator
 from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.operators import MOST_TABLES, FibreOperators, linear_coefficients
+from wavefabric.optics.propagation.linear_propagation import MOST_LENGTHS, linear_nbytes
+from wavefabric.optics.propagation.operators import FibreOperators, linear_coefficients
 from wavefabric.optics.propagation.operators_ranks import RankOperators, chunks_for
 from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
@@ -218,7 +219,7 @@ class Propagator:
     def _measure_local_error(self, A, h: float) -> None:
         """Compare one step with two half steps. Costs three steps; they do not count."""
         operators = self.operators
-        short = self.device.memory()[0] < 2 * A.nbytes + MOST_TABLES * operators.table_bytes
+        short = self.device.memory()[0] < 2 * A.nbytes + MOST_LENGTHS * operators.propagation.table_bytes
         if self.comm.control.max(int(short)) if self.comm else short:
             return
         counts = replace(operators.counts)
@@ -239,22 +240,22 @@ class Propagator:
 def memory_needed(
     fibre: Fibre, samples: int, options: PropagationOptions, device: Device, share: RankModes | None = None
 ) -> int:
-    """Bytes on the device: fields, cuFFT's work area, transfer tables, exchanged powers, scratch."""
+    """Bytes on the device: fields, what linear propagation needs beside them, exchanged powers, scratch."""
     share = share or RankModes((0, fibre.modes))
     integrator = INTEGRATORS[options.integrator]
     item = np.dtype(options.dtype).itemsize
     field_bytes = share.rows * samples * item
-    # A varying step fills the store of tables.
-    tables = len(set(integrator.lengths(1.0))) if options.step is not None else MOST_TABLES
-    table_bytes = 16 * samples * linear_coefficients(fibre, share)[0].shape[0]
+    # A varying step fills the store of transfer functions.
+    lengths = len(set(integrator.lengths(1.0))) if options.step is not None else MOST_LENGTHS
+    table_rows = len(linear_coefficients(fibre, share)[0])
+    linear = linear_nbytes(device, share.rows, samples, options.dtype, table_rows, lengths)
     several = share.ranks > 1
     form = exchange_form(options.exchange, options.kerr) if several else "factored"
     coupling = rank_phase_group_coupling(fibre.kappa_rows(), fibre.gamma, share, form)
     chunks = options.chunks or chunks_for(samples)
     powers = coupling.exchange_nbytes(samples, item // 2, chunks) if several else 0
     beside = integrator.nbytes(field_bytes, coupling.own_groups * samples * item // 2)
-    work_area = 0 if device.name == "cpu" else field_bytes
-    return field_bytes + beside + tables * table_bytes + work_area + powers + (64 << 20)
+    return field_bytes + beside + linear + powers + (64 << 20)
 
 
 def propagate(

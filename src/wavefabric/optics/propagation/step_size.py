@@ -59,7 +59,7 @@ class FixedStep:
 
     def _one(self, A, h: float) -> None:
         operators = self.integrator.operators
-        before, key = replace(operators.counts), (id(A), h, operators.tables_replaced)
+        before, key = replace(operators.counts), (id(A), h, operators.propagation.replaced)
         if self._graph is None or self._graph[0] != key:
             # The first step runs as written (kernels load, plans are made), then is captured.
             self.integrator.step(A, h)

@@ -1,0 +1,198 @@
+// Linear propagation A <- F^-1 exp(h L) F A of rows of N = N1 N2 samples in three sweeps over the field, in place, by the
+// four-step split of the transform (Bailey 1990, doi 10.1007/BF00162341) without its transposition:
+//   columns_forth: transforms of N1 points over samples N2 apart, times exp(-2 pi i k1 n2 / N);
+//   rows_transfer: transforms of N2 neighbouring samples, times the transfer function at k = k1 + N1 k2, and back;
+//   columns_back: the conjugate factor and the transforms of N1 points back.
+// Frequencies are never put in order: each is multiplied where it lies. With N1 = 1 rows_transfer alone is enough.
+//
+// Compiled once per field type and N, after butterflies.cu and inplace_fft.cu: REAL, N1, N2; of columns RADICES1, THREADS1
+// (a column), TILE (columns a block), GAP1, BLOCKS1 (blocks a multiprocessor); of rows RADICES2, THREADS2, ROWS (a block),
+// GAP2, BLOCKS2.
+
+#ifndef LEGS
+#define LEGS 5
+#define AHEAD 4
+#endif
+
+extern __shared__ char sweep_memory[];
+
+#define SAMPLES ((Index)(N1) * (N2))
+
+#if N1 > 1
+typedef ColumnTile<N1, THREADS1, TILE, GAP1> LayoutColumns;
+typedef InPlace<LayoutColumns, RADICES1> Column;
+constexpr int column_stages = Radices<RADICES1>::count;
+
+// Twiddle factors of a column's transform and of the split together: at prefix P the base is w_N^(P (m N2 + n2)).
+struct ColumnTurn {
+    const Wide *roots;  // (N1,) w_N1^m
+    Wide lines[column_stages];  // w_N^(P n2) of each stage
+    __device__ __forceinline__ ColumnTurn(const Wide *roots, const Wide *split, int n2) : roots(roots) {
+#pragma unroll
+        for (int stage = 0; stage < column_stages; ++stage) lines[stage] = split[stage * N2 + n2];
+    }
+    template <int P, int R, int STAGE, class V>
+    __device__ __forceinline__ void turn(V *a, int m) const {
+        if constexpr (STAGE + 1 < column_stages)
+            turn_by_powers<R>(a, roots[P * m] * lines[STAGE]);
+        else
+            turn_by_powers<R>(a, lines[STAGE]);
+    }
+};
+
+struct Place {  // of this thread's column
+    Complex *first;
+    int n2;
+    bool here;
+    __device__ __forceinline__ Place(Complex *field) {
+        constexpr int tiles = rounds_of(N2, TILE);
+        n2 = blockIdx.x % tiles * TILE + LayoutColumns::column();
+        here = N2 % TILE == 0 || n2 < N2;
+        if (!here) n2 = N2 - 1;
+        first = field + blockIdx.x / tiles * SAMPLES + n2;
+    }
+};
+
+// One block a tile of columns of a row: grid = (tiles * rows,).
+extern "C" __global__ void __launch_bounds__(THREADS1 * TILE, BLOCKS1)
+columns_forth(Complex *field, const Wide *__restrict__ roots, const Wide *__restrict__ split)
+{
+    const Place place(field);
+    const ColumnTurn turn(roots, split, place.n2);
+    Complex v[Column::values];
+    Column::near(v, [&](Complex &value, int n) { value = place.first[(Index)n * N2]; });
+    Column::forth(v, (Complex *)sweep_memory, turn);
+    Column::far(v, [&](Complex &value, int k) { if (place.here) place.first[(Index)k * N2] = value; });
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS1 * TILE, BLOCKS1)
+columns_back(Complex *field, const Wide *__restrict__ roots, const Wide *__restrict__ split)
+{
+    const Place place(field);
+    const ColumnTurn turn(roots, split, place.n2);
+    Complex v[Column::values];
+    Column::far(v, [&](Complex &value, int k) { value = swapped(place.first[(Index)k * N2]); });
+    Column::back(v, (Complex *)sweep_memory, turn);
+    Column::near(v, [&](Complex &value, int n) { if (place.here) place.first[(Index)n * N2] = swapped(value); });
+}
+#endif
+
+// --- Rows -----------------------------------------------------------------------------------------------
+
+typedef RowTile<N2, THREADS2, GAP2> LayoutRows;
+typedef InPlace<LayoutRows, RADICES2> Row;
+constexpr int row_stages = Radices<RADICES2>::count;
+
+// Twiddle factors of a row's transform, rounded once: those of stage P follow the N2 / P before them, leg by leg.
+struct RowTurn {
+    const Complex *legs;
+    template <int P, int R, int STAGE, class V>
+    __device__ __forceinline__ void turn(V *a, int m) const {
+        if constexpr (STAGE + 1 < row_stages) {
+            constexpr int stride = N2 / (P * R), before = first<STAGE>();
+            const Complex *here = legs + before + m;
+#pragma unroll
+            for (int k = 1; k < R; ++k) {
+                if (k > LEGS && k % LEGS == 1) here += zero_after(some_part(a[k - LEGS]));
+                a[k] = a[k] * loaded(here + k * stride);
+            }
+        }
+    }
+    // Of the stages before: one table of N2 / P numbers each.
+    template <int STAGE>
+    static __host__ __device__ constexpr int first() {
+        constexpr int radices[] = {RADICES2};
+        int at = 0, left = N2;
+        for (int stage = 0; stage < STAGE; ++stage) {
+            at += left;
+            left /= radices[stage];
+        }
+        return at;
+    }
+};
+
+// exp(h L) / N of one row: phases in units of pi, powers of x = k / N from the first.
+struct Transfer {
+    double phase[4], size;
+};
+
+__device__ __forceinline__ void sine_cosine_of_pi(double x, double *s, double *c, double) { sincospi(x, s, c); }
+
+// sin(pi y) / y and cos(pi y) as polynomials in y^2, highest power first, through its Chebyshev points on [0, 1/16]: to
+// 4e-12. In constant memory, from where they are operands without registers.
+__constant__ double sine[] = {0.081001627420532296, -0.59920208086091509, 2.5501626472201782, -5.1677127691743632,
+                              3.1415926535762};
+__constant__ double cosine[] = {-0.025447386474968657, 0.23530540465948249, -1.3352619521436047, 4.0587121144592677,
+                                -4.9348022004806369, 0.99999999999994438};
+
+// For fields in single precision: a transfer function rounded to single would bias every step the same way.
+__device__ __forceinline__ void sine_cosine_of_pi(double x, double *s, double *c, float)
+{
+    const double turns = rint(2 * x), y = fma(-0.5, turns, x), z = y * y;
+    double a = sine[0], b = cosine[0];
+#pragma unroll
+    for (int k = 1; k < 5; ++k) a = fma(a, z, sine[k]);
+#pragma unroll
+    for (int k = 1; k < 6; ++k) b = fma(b, z, cosine[k]);
+    a *= y;
+    const int quarter = (int)(long long)turns;
+    const double u = quarter & 1 ? b : a, w = quarter & 1 ? a : b;
+    *s = quarter & 2 ? -u : u;
+    *c = (quarter + 1) & 2 ? -w : w;
+}
+
+// A thread works on one value, or (PAIRED) on those of the two polarisations of a mode: neighbouring rows of the field with
+// the same transfer function and twiddle factors, which are then made once for both.
+#if PAIRED
+typedef Twin RowValue;
+#else
+typedef Complex RowValue;
+#endif
+constexpr int together = sizeof(RowValue) / sizeof(Complex);
+
+__device__ __forceinline__ void read(Complex &value, const Complex *at) { value = at[0]; }
+__device__ __forceinline__ void read(Twin &value, const Complex *at) { value = {at[0], at[SAMPLES]}; }
+__device__ __forceinline__ void write_swapped(Complex value, Complex *at) { at[0] = swapped(value); }
+__device__ __forceinline__ void write_swapped(Twin value, Complex *at)
+{
+    at[0] = swapped(value.a);
+    at[SAMPLES] = swapped(value.b);
+}
+// The product with c + i s, formed in double precision and rounded once; swapped.
+__device__ __forceinline__ void multiply(Complex &value, double s, double c, int zero)
+{
+    const double re = as_double(value.x, zero), im = as_double(value.y, zero);
+    value = {(REAL)(re * s + im * c), (REAL)(re * c - im * s)};
+}
+__device__ __forceinline__ void multiply(Twin &value, double s, double c, int zero)
+{
+    multiply(value.a, s, c, zero);
+    multiply(value.b, s, c, zero);
+}
+
+// One block ROWS neighbouring k1 of a row of the field, or of two; rows of the field fastest.
+// grid = (N1 / ROWS * rows / together,).
+extern "C" __global__ void __launch_bounds__(THREADS2 * ROWS, BLOCKS2)
+rows_transfer(Complex *field, const Complex *__restrict__ legs, const Transfer *__restrict__ transfers,
+              const int *__restrict__ table_row, int rows)
+{
+    const int row = blockIdx.x % (rows / together) * together;
+    const int k1 = blockIdx.x / (rows / together) * ROWS + LayoutRows::row();
+    Complex *const line = field + row * SAMPLES + (Index)k1 * N2;
+    const RowTurn turn = {legs};
+    RowValue v[Row::values];
+    Row::near(v, [&](RowValue &value, int n) { read(value, line + n); });
+    Row::forth(v, (RowValue *)sweep_memory, turn);
+    const Transfer t = transfers[table_row[row]];
+    Row::far(v, [&](RowValue &value, int k2) {
+        const int slot = &value - v, zero = slot < AHEAD ? 0 : zero_after(some_part(v[slot < AHEAD ? 0 : slot - AHEAD]));
+        const int k = k1 + N1 * k2 + zero;
+        const double x = (double)(2 * k < N1 * N2 ? k : k - N1 * N2) * (1.0 / (N1 * N2));
+        const double phase = x * fma(fma(fma(t.phase[3], x, t.phase[2]), x, t.phase[1]), x, t.phase[0]);
+        double s, c;
+        sine_cosine_of_pi(phase, &s, &c, REAL());
+        multiply(value, s * t.size, c * t.size, zero);
+    });
+    Row::back(v, (RowValue *)sweep_memory, turn);
+    Row::near(v, [&](RowValue &value, int n) { write_swapped(value, line + n); });
+}

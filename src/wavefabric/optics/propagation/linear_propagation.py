@@ -1,0 +1,116 @@
+"""Linear propagation A ← exp(h L̂) A of all rows of a field, by whichever way is fastest on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wavefabric.optics.propagation.kernels.sweep_plan import SweepPlan, sweep_plan, transfers
+
+#: Transfer functions kept: a composition method uses four step fractions.
+MOST_LENGTHS = 6
+
+
+class LinearPropagation:
+    """Transfer functions of a few lengths are kept, the least recently used gives way."""
+
+    #: Bytes of one transfer function.
+    table_bytes = 0
+
+    def __init__(self):
+        self.kept: dict[float, Any] = {}
+        #: Grows when a transfer function gives way to another: a captured step then reads the wrong one.
+        self.replaced = 0
+
+    def prepare(self, length: float) -> Any:
+        """The transfer function of a length, made if need be."""
+        held = self.kept.pop(length, None)
+        if held is None:
+            free = None
+            if len(self.kept) >= MOST_LENGTHS:
+                free = self.kept.pop(next(iter(self.kept)))
+                self.replaced += 1
+            held = self._fill(free, length)
+        self.kept[length] = held
+        return held
+
+    def propagate(self, field, length: float) -> None:
+        """``field`` (rows, N) ← exp(length · L̂) field, in place."""
+        raise NotImplementedError
+
+    def _fill(self, free: Any, length: float) -> Any:
+        """The transfer function of a length, in ``free`` if that is one that is no longer needed."""
+        raise NotImplementedError
+
+
+class TransformsAndTable(LinearPropagation):
+    """A transform, a product with a table, a transform back; ``plan()`` makes the transforms of all rows.
+
+    ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``table_row`` says which of them each row has.
+    """
+
+    def __init__(self, device, kernels, coefficients, table_row, n: int, sample_rate: float, plan: Callable):
+        super().__init__()
+        self._device, self._kernels, self._n = device, kernels, n
+        self._coefficients = device.asarray(coefficients)
+        self.table_row = device.asarray(table_row)
+        self._domega = 2 * np.pi * sample_rate / n
+        self._fft = plan()
+        self.table_bytes = 16 * len(coefficients) * n
+
+    def propagate(self, field, length: float) -> None:
+        table = self.prepare(length)
+
+        def rows(share: slice) -> None:
+            part = field[share]
+            self._fft.forward(part)
+            self._kernels.apply_transfer(part, table, self.table_row[share])
+            self._fft.backward(part)
+
+        self._device.map_rows(len(self.table_row), rows)
+
+    def _fill(self, free, length):
+        table = (
+            self._device.empty((len(self._coefficients), self._n), np.complex128) if free is None else free
+        )
+        self._kernels.transfer_table(table, self._coefficients, self._domega, length)
+        return table
+
+
+class Sweeps(LinearPropagation):
+    """Three sweeps over the field with the transforms and the transfer function inside (linear_sweeps.cu).
+
+    Arguments as of `TransformsAndTable`. The rows of a mode are neighbours and share a transfer function.
+    """
+
+    def __init__(self, device, plan: SweepPlan, coefficients, table_row, sample_rate: float):
+        super().__init__()
+        self._device, self._plan = device, plan
+        self._coefficients, self._rate = np.asarray(coefficients), sample_rate
+        self.table_row = device.asarray(table_row)
+        self._sweeps = device.kernels("wavefabric.optics.propagation.kernels.linear_sweeps").sweeps(plan)
+
+    def propagate(self, field, length: float) -> None:
+        self._sweeps.propagate(field, self.prepare(length), self.table_row)
+
+    def _fill(self, free, length):
+        made = self._device.asarray(transfers(self._coefficients, self._rate, length, self._plan.n))
+        if free is None:
+            return made
+        free[...] = made
+        return free
+
+
+def swept(device, n: int, dtype) -> SweepPlan | None:
+    """The sweeps that a device propagates rows of n samples by; None where it takes whole transforms."""
+    return None if device.name == "cpu" else sweep_plan(n, dtype)
+
+
+def linear_nbytes(device, rows: int, n: int, dtype, table_rows: int, lengths: int) -> int:
+    """Bytes beside the field: tables of so many lengths, and the work area of the transforms on a GPU."""
+    if swept(device, n, dtype):
+        return 0
+    work_area = 0 if device.name == "cpu" else rows * n * np.dtype(dtype).itemsize
+    return work_area + 16 * n * table_rows * lengths

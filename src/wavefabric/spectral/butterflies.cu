@@ -1,0 +1,118 @@
+// Complex numbers and butterflies of discrete Fourier transforms in registers, radices 2, 3, 4, 5, 7, 8 and 16.
+// Compiled once per type: REAL (float or double).
+
+typedef long long Index;
+
+struct __align__(2 * sizeof(REAL)) Complex {
+    REAL x, y;
+};
+
+__device__ __forceinline__ Complex operator+(Complex a, Complex b) { return {a.x + b.x, a.y + b.y}; }
+__device__ __forceinline__ Complex operator-(Complex a, Complex b) { return {a.x - b.x, a.y - b.y}; }
+__device__ __forceinline__ Complex operator*(Complex a, Complex b) {
+    return {a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x};
+}
+__device__ __forceinline__ Complex operator*(Complex a, REAL b) { return {a.x * b, a.y * b}; }
+__device__ __forceinline__ Complex swapped(Complex a) { return {a.y, a.x}; }
+__device__ __forceinline__ Complex conjugate(Complex a) { return {a.x, -a.y}; }
+__device__ __forceinline__ Complex minus_i(Complex a) { return {a.y, -a.x}; }
+
+// --- Butterflies: v[k] <- sum over j of v[j] exp(-2 pi i j k / R) ---------------------------------------
+// Values are Complex, or several complex numbers that are transformed alike and have its operators.
+
+// Odd primes: cosine and sine sums of the pairs (k, R - k).
+template <int R, class V>
+__device__ __forceinline__ void odd_butterfly(V *v, const REAL *cosine, const REAL *sine) {
+    V even[R / 2], odd[R / 2];
+    const V first = v[0];
+    V total = first;
+#pragma unroll
+    for (int j = 0; j < R / 2; ++j) {
+        even[j] = v[j + 1] + v[R - 1 - j];
+        odd[j] = v[j + 1] - v[R - 1 - j];
+        total = total + even[j];
+    }
+    v[0] = total;
+#pragma unroll
+    for (int k = 1; k <= R / 2; ++k) {
+        V a = first, b = odd[0] * sine[k - 1];
+        a = a + even[0] * cosine[k - 1];
+#pragma unroll
+        for (int j = 1; j < R / 2; ++j) {
+            const int turn = (j + 1) * k % R;
+            const int place = turn <= R / 2 ? turn - 1 : R - 1 - turn;
+            a = a + even[j] * cosine[place];
+            b = b + odd[j] * (turn <= R / 2 ? sine[place] : -sine[place]);
+        }
+        v[k] = a + minus_i(b);
+        v[R - k] = a - minus_i(b);
+    }
+}
+
+template <int R, class V>
+__device__ __forceinline__ void butterfly(V *v) {
+    static_assert(R == 2 || R == 3 || R == 4 || R == 5 || R == 7 || R == 8 || R == 16, "no butterfly of this radix");
+    if constexpr (R == 2) {
+        const V a = v[0];
+        v[0] = a + v[1];
+        v[1] = a - v[1];
+    } else if constexpr (R == 3) {
+        const REAL s = (REAL)0.86602540378443864676;
+        const V sum = v[1] + v[2], difference = minus_i(v[1] - v[2]) * s;
+        const V middle = v[0] - sum * (REAL)0.5;
+        v[0] = v[0] + sum;
+        v[1] = middle + difference;
+        v[2] = middle - difference;
+    } else if constexpr (R == 4) {
+        const V a = v[0] + v[2], b = v[0] - v[2], c = v[1] + v[3], d = minus_i(v[1] - v[3]);
+        v[0] = a + c;
+        v[1] = b + d;
+        v[2] = a - c;
+        v[3] = b - d;
+    } else if constexpr (R == 5) {
+        const REAL c[2] = {(REAL)0.30901699437494742410, (REAL)-0.80901699437494742410};
+        const REAL s[2] = {(REAL)0.95105651629515357212, (REAL)0.58778525229247312917};
+        odd_butterfly<5>(v, c, s);
+    } else if constexpr (R == 7) {
+        const REAL c[3] = {(REAL)0.62348980185873353053, (REAL)-0.22252093395631440429, (REAL)-0.90096886790241912624};
+        const REAL s[3] = {(REAL)0.78183148246802980871, (REAL)0.97492791218182360702, (REAL)0.43388373911755812048};
+        odd_butterfly<7>(v, c, s);
+    } else if constexpr (R == 8) {
+        const REAL s = (REAL)0.70710678118654752440;
+        V e[4] = {v[0], v[2], v[4], v[6]}, o[4] = {v[1], v[3], v[5], v[7]};
+        butterfly<4>(e);
+        butterfly<4>(o);
+        o[1] = (o[1] + minus_i(o[1])) * s;
+        o[2] = minus_i(o[2]);
+        o[3] = (minus_i(o[3]) - o[3]) * s;
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            v[k] = e[k] + o[k];
+            v[k + 4] = e[k] - o[k];
+        }
+    } else {
+        const REAL c = (REAL)0.92387953251128675613, s = (REAL)0.38268343236508977173, h = (REAL)0.70710678118654752440;
+        const Complex one = {c, -s}, two = {h, -h}, three = {s, -c}, six = {-h, -h}, nine = {-c, s};
+        V w[16];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            w[4 * j] = v[j];
+            w[4 * j + 1] = v[j + 4];
+            w[4 * j + 2] = v[j + 8];
+            w[4 * j + 3] = v[j + 12];
+            butterfly<4>(w + 4 * j);
+        }
+        w[5] = w[5] * one, w[6] = w[6] * two, w[7] = w[7] * three;
+        w[9] = w[9] * two, w[10] = minus_i(w[10]), w[11] = w[11] * six;
+        w[13] = w[13] * three, w[14] = w[14] * six, w[15] = w[15] * nine;
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            V last[4] = {w[k], w[4 + k], w[8 + k], w[12 + k]};
+            butterfly<4>(last);
+            v[k] = last[0];
+            v[k + 4] = last[1];
+            v[k + 8] = last[2];
+            v[k + 12] = last[3];
+        }
+    }
+}
