@@ -138,4 +138,9 @@ class PlainSolver:
         axes = "xyz"[: self.problem.dimensions]
         found = {"p": self.p}
         found |= {f"u{a}": field for a, field in zip(axes, self.u, strict=True)}
-        return found | {f"rho{a}": field for a, field in zip(axes, self.rho, strict=True)}
+        found["rho"] = sum(self.rho)
+        for axis, (name, part) in enumerate(zip(axes, self.rho, strict=True)):
+            inside = self.layer[axis].reshape(-1) != 1
+            if inside.any():
+                found[f"rho{name}"] = np.compress(inside, part, 2 - axis)
+        return found

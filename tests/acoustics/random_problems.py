@@ -99,3 +99,45 @@ def history(device, given, dtype):
         for name, field in stages.fields.named().items():
             found[name].append(np.array(device.to_host(field)))
     return {name: np.array(fields) for name, fields in found.items()}
+
+
+def _along(vector, axis):
+    """A vector laid along an axis (0 = x)."""
+    return vector.reshape([-1 if 2 - i == axis else 1 for i in range(3)])
+
+
+def joined(parts, shell, to_host=np.asarray):
+    """Parts of the density where the PML damps them; the rest is in the first that it does not damp there."""
+    parts, free = np.array(parts), np.zeros(parts[0].shape, bool)
+    outside = [np.broadcast_to(_along(to_host(at) < 0, i), free.shape) for i, at in enumerate(shell[3:6])]
+    rest = sum(np.where(out, part, 0) for out, part in zip(outside, parts, strict=False))
+    for out, part in zip(outside, parts, strict=False):
+        part[out] = np.where(free, 0, rest)[out]
+        free |= out
+    return parts
+
+
+def split_density(fields, to_host=np.asarray):
+    """Parts of the density along each axis, full grids, `joined`."""
+    total, shell, parts = to_host(fields.rho), fields.shell, []
+    for axis, (at, part) in enumerate(list(zip(shell[3:6], shell.parts, strict=True))[: fields.dimensions]):
+        full, here = np.zeros_like(total), [slice(None)] * 3
+        here[2 - axis] = to_host(at) >= 0
+        full[tuple(here)] = to_host(part)
+        parts.append(full)
+    rest = total - sum(parts)
+    for axis, part in enumerate(parts):
+        # What no layer holds, once; `joined` finds it wherever it is free.
+        outside = np.broadcast_to(_along(to_host(shell[3 + axis]) < 0, axis), total.shape)
+        part[outside] = rest[outside]
+        rest = np.where(outside, 0, rest)
+    return joined(parts, shell, to_host)
+
+
+def full_fields(stages):
+    """Fields by name on the host, with the parts of the density as full grids."""
+    device, fields = stages.coefficients.device, stages.fields
+    device.synchronize()
+    found = {name: np.array(device.to_host(field)) for name, field in fields.named().items()}
+    parts = split_density(fields, device.to_host)
+    return found | {f"rho{axis}": part for axis, part in zip("xyz", parts, strict=False)}

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from random_problems import pressure_source, problem, transducer, velocity_source
+from random_problems import full_fields, pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
@@ -75,9 +75,7 @@ def fields_of(stages, steps):
     step = Step(stages)
     for number in range(steps):
         step.take(number)
-    device = stages.coefficients.device
-    device.synchronize()
-    return {key: np.array(device.to_host(field)) for key, field in stages.fields.named().items()}
+    return full_fields(stages)
 
 
 @cache

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from random_problems import DX, C, problem
 
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.parallel.restrict import restrict_problem
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 
@@ -161,10 +163,40 @@ def test_a_uniform_medium_is_one_row(cpu):
 
 def test_fields_by_name(cpu):
     for shape, names in (
-        ((5, 4, 3), ["p", "ux", "uy", "uz", "rhox", "rhoy", "rhoz"]),
-        ((5, 4, 1), ["p", "ux", "uy", "rhox", "rhoy"]),
+        ((5, 4, 3), ["p", "ux", "uy", "uz", "rho"]),
+        ((5, 4, 1), ["p", "ux", "uy", "rho"]),
     ):
         fields = Fields(Coefficients(cpu, problem(shape, pml=False), np.float32))
         assert list(fields.named()) == names
         assert all(field.shape == shape[::-1] and not field.any() for field in fields.named().values())
         assert len(fields.three(fields.u)) == 3
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((24, 20, 18), "xyz"), ((24, 20, 1), "xy")])
+def test_parts_of_the_density_are_kept_in_the_layers(cpu, shape, axes):
+    """Of x within the layers at the ends of x, the whole length of y and z; and so on."""
+    given = problem(shape)
+    c = Coefficients(cpu, given, np.float32)
+    fields, total = Fields(c), math.prod(shape)
+    named, count = fields.named(), 0
+    assert [name for name in named if name.startswith("rho")] == ["rho", *(f"rho{axis}" for axis in axes)]
+    for axis, name in enumerate(axes):
+        wanted = list(shape[::-1])
+        wanted[2 - axis] = 2 * given.pml_size[axis]
+        assert named[f"rho{name}"].shape == tuple(wanted)
+        count += math.prod(wanted)
+    assert Fields.nbytes(given, c.subdomain, c.dtype) == 4 * ((2 + len(axes)) * total + count)
+    assert sum(field.nbytes for field in named.values()) == 4 * ((2 + len(axes)) * total + count)
+
+
+def test_layers_of_a_block_are_those_of_the_grid(cpu):
+    """A block whose overlap reaches around the grid has layers amid its points; one inside has none."""
+    given = problem((24, 20, 40))
+    around, inside = decompose(given.shape, 4, Options("local", (1, 1, 4), overlap=6)).subdomains[:2]
+    shell = Fields(Coefficients(cpu, restrict_problem(given, around), np.float64, None, around)).shell
+    assert shell.z.shape[0] == 8
+    assert (np.flatnonzero(shell.at_z >= 0) == 2 + np.arange(8)).all()
+    shell = Fields(Coefficients(cpu, restrict_problem(given, inside), np.float64, None, inside)).shell
+    assert shell.z.size == 0
+    assert (shell.at_z == -1).all()
+    assert shell.runs.tolist() == [[0, 3, 0], [3, 21, -1], [21, 24, 3]]

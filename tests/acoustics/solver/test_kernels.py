@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
 
+from wavefabric.acoustics.solver.shell import Shell, places, runs_along
 from wavefabric.device import get_device
 
 DEVICES = ["cpu 1", "cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -66,6 +67,39 @@ class Case:
         """Three of a kind, the third the second again in two dimensions, as `Fields.three` gives them."""
         made = [make(*arguments) for _ in range(3 if self.three else 2)]
         return [*made, made[-1]][:3]
+
+    def split(self):
+        """A density whose parts are kept in layers of up to two points, and all of it in double precision."""
+        factors = []
+        for n in self.shape[::-1]:
+            factor, size = np.ones(n), min(2, n // 3)
+            factor[:size], factor[n - size :] = self.rng.uniform(0.5, 0.9, (2, size))
+            factors.append(self.pair(factor))
+        parts = [self.rng.uniform(0.5, 1.5, self.shape).astype(self.dtype) for _ in range(2 + self.three)]
+        at = [places(factor) for _, factor in factors]
+        kept = [
+            np.compress(a >= 0, part, 2 - axis) for axis, (a, part) in enumerate(zip(at, parts, strict=False))
+        ]
+        kept += [np.zeros((0, *self.shape[1:]), self.dtype)] * (3 - len(kept))
+        total = sum(part.astype(float) for part in parts)
+        shell = Shell(*map(self.put, [*kept, *at]), *(device for device, _ in factors), runs_along(at[0]))
+        return (
+            self.put(total.astype(self.dtype)),
+            shell,
+            [part.astype(float) for part in parts],
+            [f for _, f in factors],
+        )
+
+    def check_split(self, total, shell, parts):
+        """``parts`` are full grids."""
+        self.check(total, sum(parts), 4 * TOLERANCE[self.dtype])
+        kept = 0
+        for axis, (at, part, wanted) in enumerate(zip(shell[3:6], shell.parts, parts, strict=False)):
+            inside = self.place.to_host(at) >= 0
+            kept += inside.sum()
+            if inside.any():
+                self.check(part, np.compress(inside, wanted, 2 - axis), 2 * TOLERANCE[self.dtype])
+        assert kept > 0
 
     def check(self, got, wanted, tolerance=None):
         got = self.place.to_host(got)
@@ -182,25 +216,24 @@ def test_update_velocity(case, kernels, full):
 @full
 @pytest.mark.parametrize("nonlinear", [True, False], ids=["nonlinear", "linear"])
 def test_update_density(case, kernels, full, nonlinear):
-    parts, before = split(case.several(case.real))
+    total, shell, before, layers = case.split()
     slopes, g = split(case.several(case.real))
     (rho, rho_host), d = case.parameter(full), 3 if case.three else 2
-    layers = [case.real((n,)) for n in case.shape[::-1]]
-    kernels.update_density(*parts, *slopes, rho, *split(layers)[0], case.dtype(0.25), nonlinear, case.three)
-    mass = rho_host + (2 * sum(before[:d]) if nonlinear else 0.0)
-    for axis, f in enumerate(_laid(*split(layers)[1])[:d]):
-        case.check(parts[axis], f * (f * before[axis] - 0.25 * mass * g[axis]))
+    kernels.update_density(total, shell, *slopes, rho, case.dtype(0.25), nonlinear, case.three)
+    mass = rho_host + (2 * sum(before) if nonlinear else 0.0)
+    after = [f * (f * before[axis] - 0.25 * mass * g[axis]) for axis, f in enumerate(_laid(*layers)[:d])]
+    case.check_split(total, shell, after)
 
 
 @full
 @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "apart"])
 def test_absorption_terms(case, kernels, full, in_place):
-    parts, rho_parts = split(case.several(case.real))
+    sum_of_parts, total_host = case.real()
     slopes, g = split(case.several(case.real))
     (rho, rho_host), d = case.parameter(full), 3 if case.three else 2
     rate, total = (slopes[0], slopes[1]) if in_place else (case.real()[0], case.real()[0])
-    kernels.absorption_terms(total, rate, *parts, *slopes, rho, case.three)
-    case.check(total, sum(rho_parts[:d]))
+    kernels.absorption_terms(total, rate, sum_of_parts, *slopes, rho, case.three)
+    case.check(total, total_host)
     case.check(rate, rho_host * sum(g[:d]))
 
 
@@ -216,33 +249,30 @@ def test_absorption_terms(case, kernels, full, in_place):
     ],
 )
 def test_update_pressure(case, kernels, full, nonlinear, lossy, disperses):
-    parts, host = split(case.several(case.real))
+    density, total = case.real()
     media, (c, rho, ratio, tau, eta) = split([case.parameter(full) for _ in range(5)])
     (loss, l1), (shift, l2), p = case.real(), case.real(), case.real()[0]
-    kernels.update_pressure(p, *parts, *media, loss, shift, nonlinear, lossy, disperses, case.three)
-    total = sum(host[: 3 if case.three else 2])
+    kernels.update_pressure(p, density, *media, loss, shift, nonlinear, lossy, disperses)
     wanted = total + nonlinear * ratio * total**2 / (2 * rho) + lossy * tau * l1 - disperses * eta * l2
     case.check(p, c**2 * wanted)
 
 
 @pytest.mark.parametrize("which", [(True, False), (False, True)], ids=["c full", "rho full"])
 def test_update_pressure_with_mixed_parameters(case, kernels, which):
-    parts, host = split(case.several(case.real))
+    density, total = case.real()
     (c, c_host), (rho, rho_host) = map(case.parameter, which)
     (ratio, b), (tau, tau_host), (eta, eta_host) = (case.parameter(w) for w in (which[1], which[0], which[0]))
     (loss, l1), (shift, l2), p = case.real(), case.real(), case.real()[0]
-    kernels.update_pressure(p, *parts, c, rho, ratio, tau, eta, loss, shift, True, True, True, case.three)
-    total = sum(host[: 3 if case.three else 2])
+    kernels.update_pressure(p, density, c, rho, ratio, tau, eta, loss, shift, True, True, True)
     case.check(p, c_host**2 * (total + b * total**2 / (2 * rho_host) + tau_host * l1 - eta_host * l2))
 
 
 @full
 def test_split_density(case, kernels, full):
-    parts, (p, p_host), (c, c_host) = split(case.several(case.real))[0], case.real(), case.parameter(full)
-    d = 3 if case.three else 2
-    kernels.split_density(*parts, p, c, case.dtype(d), case.three)
-    for part in parts[:d]:
-        case.check(part, p_host / (d * c_host**2))
+    total, shell, parts, _ = case.split()
+    (p, p_host), (c, c_host), d = case.real(), case.parameter(full), len(parts)
+    kernels.split_density(total, shell, p, c, case.dtype(d))
+    case.check_split(total, shell, [p_host / (d * c_host**2)] * d)
 
 
 # --- Sources -------------------------------------------------------------------------------------------
@@ -261,6 +291,27 @@ def test_set_points(case, kernels, replace, columns):
     flat = wanted.reshape(-1)
     flat[index] = signal[2] + (0 if replace else flat[index])
     case.check(field, wanted)
+
+
+@pytest.mark.parametrize("replace", [True, False], ids=["replace", "add"])
+@pytest.mark.parametrize("columns", [1, 31])
+def test_set_density_points(case, kernels, replace, columns):
+    total, shell, parts, _ = case.split()
+    index, (wave, signal) = _points(case, 31), case.real((4, columns))
+    clock, number = case.put(np.array([2])), case.dtype(len(parts))
+    kernels.set_density_points(total, shell, case.put(index), wave, clock, replace, number)
+    for part in parts:
+        flat = part.reshape(-1)
+        flat[index] = signal[2] + (0 if replace else flat[index])
+    case.check_split(total, shell, parts)
+
+
+def test_add_density_pattern(case, kernels):
+    total, shell, parts, _ = case.split()
+    (pattern, more), (wave, signal) = case.real(), case.real((4, 1))
+    clock, number = case.put(np.array([3])), case.dtype(len(parts))
+    kernels.add_density_pattern(total, shell, pattern, wave, clock, number)
+    case.check_split(total, shell, [part + more * signal[3, 0] for part in parts])
 
 
 def test_add_delayed(case, kernels):
@@ -340,11 +391,10 @@ def test_one_answer_on_any_number_of_threads(dtype):
             pytest.skip("this machine has one core")
         kernels = cpu.kernels("wavefabric.acoustics.solver.kernels")
         case = Case(cpu, (5, 7, 9), dtype)
-        parts, slopes = (split(case.several(case.real))[0] for _ in range(2))
-        layers = split([case.real((n,)) for n in (9, 7, 5)])[0]
-        kernels.update_density(*parts, *slopes, case.real()[0], *layers, dtype(0.1), True, True)
+        slopes, (total, shell, *_) = split(case.several(case.real))[0], case.split()
+        kernels.update_density(total, shell, *slopes, case.real()[0], dtype(0.1), True, True)
         p = case.real()[0]
         media = split([case.parameter(True) for _ in range(5)])[0]
-        kernels.update_pressure(p, *parts, *media, slopes[0], slopes[1], True, True, True, True)
-        answers.append(np.array([*parts, p]).tobytes())
+        kernels.update_pressure(p, total, *media, slopes[0], slopes[1], True, True, True)
+        answers.append(b"".join(field.tobytes() for field in (total, *shell.parts, p)))
     assert answers[0] == answers[1]

@@ -27,7 +27,7 @@ def energies(given, steps=None):
     for number in range(steps or given.steps):
         step.take(number)
         found.append(energy())
-        squares = np.sum(f.p * sum(f.rho) / np.asarray(given.density))
+        squares = np.sum(f.p * f.rho / np.asarray(given.density))
         squares += sum(
             np.sum(u**2 * np.asarray(rho)) for u, rho in zip(f.u, given.density_staggered, strict=True)
         )

@@ -181,8 +181,8 @@ PASS(X) x_velocity(const Component *components, REAL dt, const Index *clock, int
 }
 
 struct State {
-    REAL *rx, *ry, *rz, *p;
-    const REAL *px, *py, *pz;
+    Shell shell;
+    REAL *rho, *p;
     Grid speed, density, ratio, tau, eta;
     REAL *rate, *total;           // where other ranks will want rho0 div u and the density as fields:
     const unsigned char *wanted;  // in rows whose flag is not 0
@@ -200,10 +200,10 @@ template <int MODE>
 INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s, const Source &source, REAL dt,
                     const Index *clock, const Complex *twiddle) {
     const Pair pair;
-    Staging staging(6 * HALF + 4 * NX);
+    Staging staging(6 * HALF + 2 * NX);
     const Complex *ax = staging.spectrum(s2, pair), *ay = staging.spectrum(s0, pair);
     const Complex *az = staging.spectrum(s1, pair);
-    const REAL *ox = staging.field(s.rx, pair), *oy = staging.field(s.ry, pair), *oz = staging.field(s.rz, pair);
+    const REAL *before = staging.field(s.rho, pair);
     const REAL *rho0 = s.density.full ? staging.field(s.density.at, pair) : s.density.at;
     const int second = s.density.full ? NX : 0;
     const REAL amplitude = source.amplitude(clock);
@@ -212,28 +212,40 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
     rows_back(gx, ax, twiddle);
     rows_back(gy, ay, twiddle);
     rows_back(gz, az, twiddle);
+    // Parts of the density, all at once: few rows have them, and only the ends of the others.
+    Inside in[AxisX::values][2];
+    Parts parts[AxisX::values][2];
+    int in_y[2], in_z[2];
+    EACH_ROW(i, pair) {
+        in_y[i] = s.shell.at_y[pair.y[i]];
+        in_z[i] = s.shell.at_z[pair.z[i]];
+    }
+    AxisX::near(gx, [&](Complex &value, int n) {
+        const int slot = &value - gx, in_x = s.shell.at_x[n];
+        EACH_ROW(i, pair) {
+            in[slot][i] = {in_x, in_y[i], in_z[i]};
+            parts[slot][i] = load_parts(s.shell, in[slot][i], n, pair.y[i], pair.z[i]);
+        }
+    });
     AxisX::near(gx, [&](Complex &value, int n) {
         const int slot = &value - gx;
         const REAL a[2] = {value.y, value.x}, b[2] = {gy[slot].y, gy[slot].x}, c[2] = {gz[slot].y, gz[slot].x};
         REAL one[2] = {0, 0}, two[2] = {0, 0};
         EACH_ROW(i, pair) {
             const Index row = pair.first + i, at = row * NX + n, here = i * NX + n;
-            const REAL fx = s.px[n], fy = s.py[pair.y[i]], fz = s.pz[pair.z[i]], rho = rho0[i * second + n];
-            REAL x = ox[here], y = oy[here], z = oz[here];
-            const REAL mass = dt * (NONLINEAR ? rho + (REAL)2 * (x + y + z) : rho);
-            x = fx * (fx * x - mass * a[i]);
-            y = fy * (fy * y - mass * b[i]);
-            z = fz * (fz * z - mass * c[i]);
+            const REAL rho = rho0[i * second + n], was = before[here];
+            const REAL mass = dt * (NONLINEAR ? rho + (REAL)2 * was : rho);
+            const Parts flow = {mass * a[i], mass * b[i], mass * c[i]};
+            Parts &part = parts[slot][i];
+            REAL total = advance(s.shell, in[slot][i], n, pair.y[i], pair.z[i], was, flow, part, true);
             if (source.pattern) {
                 const REAL more = source.pattern[at] * amplitude;
-                x += more;
-                y += more;
-                z += more;
+                total += (REAL)3 * more;
+                part = {part.x + more, part.y + more, part.z + more};
             }
-            s.rx[at] = x;
-            s.ry[at] = y;
-            s.rz[at] = z;
-            const REAL total = x + y + z, rate = rho * (a[i] + b[i] + c[i]);
+            s.rho[at] = total;
+            store_parts(s.shell, in[slot][i], n, pair.y[i], pair.z[i], part);
+            const REAL rate = rho * (a[i] + b[i] + c[i]);
             if (MODE == 2) {
                 one[i] = rate;
                 two[i] = total;
@@ -265,10 +277,10 @@ DENSITY(x_density_points, (ABSORPTION == 2 ? 2 : 3 + ABSORPTION))
 PASS(X) x_pressure(Complex *s0, const Complex *s1, const State *state, int loss, int disperses, TABLE twiddle) {
     const Pair pair;
     const State s = *state;
-    Staging staging(4 * HALF + 3 * NX);
+    Staging staging(4 * HALF + NX);
     const Complex *a1 = loss == 1 ? staging.spectrum(s0, pair) : nullptr;
     const Complex *a2 = disperses ? staging.spectrum(s1, pair) : nullptr;
-    const REAL *ox = staging.field(s.rx, pair), *oy = staging.field(s.ry, pair), *oz = staging.field(s.rz, pair);
+    const REAL *rho = staging.field(s.rho, pair);
     staging.wait();
     Complex l1[AxisX::values], l2[AxisX::values];
     if (loss == 1) rows_back(l1, a1, twiddle);
@@ -282,7 +294,7 @@ PASS(X) x_pressure(Complex *s0, const Complex *s1, const State *state, int loss,
             REAL extra = 0;
             if (loss) extra += s.tau(row, n) * (loss == 1 ? a[i] : s.p[at]);
             if (disperses) extra -= s.eta(row, n) * b[i];
-            p[i] = state_of(s, row, n, ox[here] + oy[here] + oz[here], extra);
+            p[i] = state_of(s, row, n, rho[here], extra);
             s.p[at] = p[i];
         }
         value = {p[0], p[1]};

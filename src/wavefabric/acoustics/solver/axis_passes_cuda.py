@@ -1,7 +1,7 @@
 """Launches of ``axis_passes.cu``: the passes of the fused time step on a GPU.
 
 A pass along one axis reads each array once and writes it once, with the transforms of that axis and all
-pointwise work in between. A lossless step moves 52 fields, instead of about 100 with whole-array transforms.
+pointwise work in between. A lossless step moves 48 fields, instead of about 100 with whole-array transforms.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ import math
 import numpy as np
 
 #: Sources that ``axis_passes.cu`` needs before it.
-BEFORE = ("wavefabric.spectral/butterflies.cu", "wavefabric.spectral/axis_fft.cu")
+BEFORE = (
+    "wavefabric.spectral/butterflies.cu",
+    "wavefabric.spectral/axis_fft.cu",
+    "wavefabric.acoustics.solver/shell.cu",
+)
 # Values of a transform that a thread holds. More mean fewer threads, but room for two blocks, one loading
 # while the other computes. Measured on an H200 (docs/performance.md).
 _HELD = {"X": 8, "Y": 32, "Z": 16}
@@ -22,9 +26,9 @@ _STAGED = {
     "x_forward": (0, 0),
     "x_backward": (1, 0),
     "x_velocity": (1, 2),
-    "x_density": (3, 4),
-    "x_density_points": (3, 4),
-    "x_pressure": (2, 3),
+    "x_density": (3, 2),
+    "x_density_points": (3, 2),
+    "x_pressure": (2, 1),
 }
 _KERNELS = (*_STAGED, "y_transform", "y_gradient", "z_gradient", "z_divergence", "z_scale", "z_translate")
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver import operators
+from wavefabric.acoustics.solver.shell import make_shell, shell_points
 from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.spectral.wavenumbers import squared
 
@@ -120,9 +121,10 @@ def _uniform_absorption(problem: Problem) -> bool:
 
 
 class Fields:
-    """Pressure p, velocity u and split density rho, each (Nz, Ny, Nx), and the number of the time step.
+    """Pressure p, velocity u and density rho, each (Nz, Ny, Nx), and the number of the time step.
 
-    ``clock`` holds that number for kernels. In 2-D the third component is that of y; no kernel touches it.
+    ``shell`` holds the split parts of the density in the PML (`Shell`), ``clock`` that number for
+    kernels. In 2-D the third component is that of y; no kernel touches it.
     """
 
     def __init__(self, coefficients: Coefficients):
@@ -130,20 +132,25 @@ class Fields:
         self.dimensions = coefficients.problem.dimensions
         self.p = device.zeros(shape, dtype)
         self.u = [device.zeros(shape, dtype) for _ in range(self.dimensions)]
-        self.rho = [device.zeros(shape, dtype) for _ in range(self.dimensions)]
+        self.rho = device.zeros(shape, dtype)
+        self.shell = make_shell(
+            device, coefficients.problem, coefficients.subdomain, dtype, coefficients.pml[:3]
+        )
         self.clock = device.zeros(1, np.int64)
 
     @staticmethod
     def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype) -> int:
-        """Bytes of p, u and rho of a rank."""
-        return dtype.itemsize * (1 + 2 * problem.dimensions) * math.prod(subdomain.size)
+        """Bytes of p, u, rho and the parts of rho of a rank."""
+        full = (2 + problem.dimensions) * math.prod(subdomain.size)
+        return dtype.itemsize * (full + shell_points(problem, subdomain))
 
     def named(self) -> dict:
-        """Arrays by name: p, ux, …, rhox, …"""
+        """Arrays by name: p, ux, …, rho, and of its parts rhox, … those that are not empty."""
         named = {"p": self.p}
-        for name, fields in (("u", self.u), ("rho", self.rho)):
-            named |= {name + axis: field for axis, field in zip("xyz", fields, strict=False)}
-        return named
+        named |= {f"u{axis}": field for axis, field in zip("xyz", self.u, strict=False)}
+        named["rho"] = self.rho
+        parts = zip("xyz", self.shell.parts, strict=True)
+        return named | {f"rho{axis}": part for axis, part in parts if part.size}
 
     def three(self, components: list) -> list:
         """Components for a kernel that takes three."""

@@ -77,8 +77,8 @@ class FusedCpuStages(Stages):
         mode = 0 if not c.lossy else 1 if c.stokes else 2
         passes.divergence_columns(self._fft_axes, s0, s1, s2, c.kappa, c.down[1], c.down[2], self._columns)
         passes.density_planes(
-            self._fft_axes, tuple(self._spectra), tuple(f.rho), f.p, self._medium, tuple(c.pml), c.down[0],
-            c.dt, source, c.nonlinear, mode, c.disperses, self._rows, self._row,
+            self._fft_axes, tuple(self._spectra), f.rho, f.shell, f.p, self._medium, c.down[0], c.dt, source,
+            c.dimensions, c.nonlinear, mode, c.disperses, self._rows, self._row,
         )  # fmt: skip
         self.transforms += 4 + c.disperses
 
@@ -92,7 +92,7 @@ class FusedCpuStages(Stages):
             self._fft_axes,
             s0,
             s1,
-            tuple(f.rho),
+            f.rho,
             f.p,
             self._medium,
             c.nonlinear,

@@ -24,7 +24,7 @@ class FusedCudaStages(Stages):
     _local_axes = "XYZ"
     #: The factor of all k_y to the points of the pressure, where a rank's spectrum has some k_y alone.
     _unstagger_y: Any = None
-    #: Where absorption transforms fields that ranks exchange: ρ₀∇·u, Σρ or None, and flags of the rows sent.
+    #: Where absorption transforms fields that ranks exchange: ρ₀∇·u, ρ or None, and flags of the rows sent.
     _exchanged: tuple | None = None
 
     def __init__(self, coefficients: Coefficients, fields: Fields, comm=None, decomposition=None):
@@ -37,7 +37,9 @@ class FusedCudaStages(Stages):
         medium = [
             word for parameter in (c.speed, c.density, c.ratio, c.tau, c.eta) for word in members(parameter)
         ]
-        self._state = structure(c.device, *f.rho, f.p, *c.pml, *medium, *(self._exchanged or (None,) * 3))
+        self._state = structure(
+            c.device, *f.shell.words, f.rho, f.p, *medium, *(self._exchanged or (None,) * 3)
+        )
         self._at_points = False
 
     @classmethod
@@ -86,7 +88,7 @@ class FusedCudaStages(Stages):
         name = "x_density_points" if self._at_points else "x_density"
         self._axes.run(name, *self._spectra, self._state, source, c.dt, f.clock)
         if self._at_points:
-            self.sources.add_pressure(f.rho, f.clock, active)
+            self.sources.add_pressure(f, active)
             if c.disperses:
                 self._total_density()
         if c.lossy and not c.stokes:
@@ -98,11 +100,9 @@ class FusedCudaStages(Stages):
         self.transforms += 4 + c.disperses
 
     def _total_density(self) -> None:
-        """Σρ after sources at points, and its spectrum along x, for the dispersion."""
+        """ρ after sources at points, and its spectrum along x, for the dispersion."""
         f = self.fields
-        f.p[...] = f.rho[0]
-        for component in f.rho[1:]:
-            self.coefficients.kernels.add_field(f.p, component)
+        f.p[...] = f.rho  # which is not exchanged itself
         self._axes.x_forward([f.p], self._spectra[1:2])
 
     def pressure(self) -> None:

@@ -82,43 +82,42 @@ extern "C" __global__ void update_velocity(REAL *__restrict__ u, int nx, int ny,
     u[i] = f * (f * u[i] - dt / AT(density, full) * gradient[i]);
 }
 
-extern "C" __global__ void update_density(REAL *rx, REAL *ry, REAL *rz, int nx, int ny, IN gx, IN gy, IN gz,
-                                          IN density, int full, IN px, IN py, IN pz, REAL dt, int nonlinear,
-                                          int three) {
+#define SHELL                                                                                                \
+    REAL *part_x, REAL *part_y, REAL *part_z, const int *at_x, const int *at_y, const int *at_z, IN pml_x, \
+        IN pml_y, IN pml_z, Index layers_x, Index layers_y
+#define SHELL_OF(nx, ny) \
+    const Shell shell = {part_x, part_y, part_z, at_x, at_y, at_z, pml_x, pml_y, pml_z, nx, ny, layers_x, layers_y}
+
+extern "C" __global__ void update_density(REAL *__restrict__ total, int nx, int ny, SHELL, IN gx, IN gy, IN gz,
+                                          IN density, int full, REAL dt, int nonlinear, int three) {
     POINT(nx, ny);
-    const REAL a = rx[i], b = ry[i], c = three ? rz[i] : (REAL)0;
+    SHELL_OF(nx, ny);
     REAL mass = AT(density, full);
-    if (nonlinear) mass += (REAL)2 * (a + b + c);
+    if (nonlinear) mass += (REAL)2 * total[i];
     mass *= dt;
-    const REAL fx = px[x], fy = py[y];
-    rx[i] = fx * (fx * a - mass * gx[i]);
-    ry[i] = fy * (fy * b - mass * gy[i]);
-    if (three) {
-        const REAL fz = pz[z];
-        rz[i] = fz * (fz * c - mass * gz[i]);
-    }
+    const Parts flow = {mass * gx[i], mass * gy[i], three ? mass * gz[i] : (REAL)0};
+    const Inside in = inside(shell, x, y, z);
+    Parts parts = load_parts(shell, in, x, y, z);
+    total[i] = advance(shell, in, x, y, z, total[i], flow, parts, three);
+    store_parts(shell, in, x, y, z, parts);
 }
 
-extern "C" __global__ void absorption_terms(REAL *total, REAL *rate, int nx, int ny, const REAL *rx, const REAL *ry,
-                                            const REAL *rz, const REAL *gx, const REAL *gy, const REAL *gz,
-                                            const REAL *density, int full, int three) {
+extern "C" __global__ void absorption_terms(REAL *total, REAL *rate, int nx, int ny, const REAL *rho, const REAL *gx,
+                                            const REAL *gy, const REAL *gz, const REAL *density, int full,
+                                            int three) {
     POINT(nx, ny);
-    REAL s = rx[i] + ry[i], g = gx[i] + gy[i];  // total and rate may be gx and gy
-    if (three) {
-        s += rz[i];
-        g += gz[i];
-    }
-    total[i] = s;
+    REAL g = gx[i] + gy[i];  // total and rate may be gx and gy
+    if (three) g += gz[i];
+    total[i] = rho[i];
     rate[i] = AT(density, full) * g;
 }
 
-extern "C" __global__ void update_pressure(REAL *__restrict__ p, int nx, int ny, IN rx, IN ry, IN rz, IN speed,
-                                           int speed_full, IN density, int density_full, IN ratio, int ratio_full,
-                                           IN tau, IN eta, int tau_full, IN loss, IN shift, int nonlinear, int lossy,
-                                           int disperses, int three) {
+extern "C" __global__ void update_pressure(REAL *__restrict__ p, int nx, int ny, IN rho, IN speed, int speed_full,
+                                           IN density, int density_full, IN ratio, int ratio_full, IN tau, IN eta,
+                                           int tau_full, IN loss, IN shift, int nonlinear, int lossy,
+                                           int disperses) {
     POINT(nx, ny);
-    REAL s = rx[i] + ry[i];
-    if (three) s += rz[i];
+    const REAL s = rho[i];
     REAL value = s;
     if (nonlinear) value += AT(ratio, ratio_full) * s * s / ((REAL)2 * AT(density, density_full));
     if (lossy) value += AT(tau, tau_full) * loss[i];
@@ -127,13 +126,12 @@ extern "C" __global__ void update_pressure(REAL *__restrict__ p, int nx, int ny,
     p[i] = c * c * value;
 }
 
-extern "C" __global__ void split_density(REAL *rx, REAL *ry, REAL *rz, int nx, int ny, const REAL *p,
-                                         const REAL *speed, int full, REAL parts, int three) {
+extern "C" __global__ void split_density(REAL *total, int nx, int ny, SHELL, const REAL *p, const REAL *speed, int full,
+                                         REAL parts) {
     POINT(nx, ny);
-    const REAL c = AT(speed, full), value = p[i] / (parts * c * c);
-    rx[i] = value;
-    ry[i] = value;
-    if (three) rz[i] = value;
+    SHELL_OF(nx, ny);
+    const REAL c = AT(speed, full);
+    put_density(shell, total[i], x, y, z, p[i] / (parts * c * c), true, parts);
 }
 
 // --- Sources -------------------------------------------------------------------------------------------
@@ -149,6 +147,16 @@ extern "C" __global__ void set_points(REAL *field, const Index *index, Index cou
     field[index[i]] = replace ? value : field[index[i]] + value;
 }
 
+extern "C" __global__ void set_density_points(REAL *total, int nx, int ny, SHELL, const Index *index, Index count,
+                                              const REAL *signal, Index columns, const Index *clock, int replace,
+                                              REAL parts) {
+    ITEM(count);
+    SHELL_OF(nx, ny);
+    const REAL value = signal[*clock * columns + (columns > 1 ? i : 0)];
+    const Index row = index[i] / nx;
+    put_density(shell, total[index[i]], index[i] % nx, row % ny, row / ny, value, replace, parts);
+}
+
 extern "C" __global__ void add_delayed(REAL *field, const Index *index, Index count, const Index *delay,
                                        const REAL *signal, Index samples, const Index *clock) {
     ITEM(count);
@@ -160,6 +168,13 @@ extern "C" __global__ void add_pattern(REAL *field, Index count, const REAL *pat
                                        const Index *clock) {
     ITEM(count);
     field[i] += pattern[i] * signal[*clock];
+}
+
+extern "C" __global__ void add_density_pattern(REAL *total, int nx, int ny, SHELL, const REAL *pattern,
+                                               const REAL *signal, const Index *clock, REAL parts) {
+    POINT(nx, ny);
+    SHELL_OF(nx, ny);
+    put_density(shell, total[i], x, y, z, pattern[i] * signal[*clock], false, parts);
 }
 
 extern "C" __global__ void add_field(REAL *field, Index count, const REAL *other) {

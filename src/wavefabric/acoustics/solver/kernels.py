@@ -16,12 +16,12 @@ from numba import prange
 from wavefabric.acoustics.solver.row_kernels import (
     MediumArrays,
     density_row,
-    density_row_x,
     mass_row,
     pressure_row,
+    put_density,
     rate_row,
     row_of,
-    sum_row,
+    source_density_row,
     velocity_row,
     velocity_row_x,
 )
@@ -120,59 +120,70 @@ def update_velocity(u, gradient, density, pml, axis, dt):
 
 
 @njit(**_JIT)
-def update_density(rx, ry, rz, gx, gy, gz, density, px, py, pz, dt, nonlinear, three):
-    """ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ/∂ξ), with ρ = ρ₀ or, nonlinear, 2Σρ_ξ + ρ₀.
+def update_density(total, shell, gx, gy, gz, density, dt, nonlinear, three):
+    """ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ/∂ξ) and Σρ_ξ, ``total``; with ρ = ρ₀ or, nonlinear, 2Σρ_ξ + ρ₀.
 
-    Treeby et al. 2012 (doi:10.1121/1.4712021), eq. (7) and (8). In 2-D (not ``three``) z is not touched.
+    Treeby et al. 2012 (doi:10.1121/1.4712021), eq. (7) and (8). Parts are kept in the `Shell` of the PML;
+    without PML the sum obeys the sum of the equations. In 2-D (not ``three``) z is not touched.
     """
-    for z in prange(rx.shape[0]):
-        mass = np.empty(rx.shape[2], rx.dtype)
-        for y in range(rx.shape[1]):
-            mass_row(mass, rx[z, y], ry[z, y], rz[z, y], row_of(density, z, y), dt, nonlinear, three)
-            density_row_x(rx[z, y], gx[z, y], mass, px)
-            density_row(ry[z, y], gy[z, y], mass, py[y])
-            if three:
-                density_row(rz[z, y], gz[z, y], mass, pz[z])
+    for z in prange(total.shape[0]):
+        mass = np.empty(total.shape[2], total.dtype)
+        for y in range(total.shape[1]):
+            row = total[z, y]
+            mass_row(mass, row, row_of(density, z, y), dt, nonlinear)
+            density_row(row, shell, gx[z, y], gy[z, y], gz[z, y], mass, z, y, three)
 
 
 @njit(**_JIT)
-def absorption_terms(total, rate, rx, ry, rz, gx, gy, gz, density, three):
-    """Σρ_ξ into ``total`` and ρ₀ ∇·u into ``rate``; ``rate`` may be ``gx``, ``total`` may be ``gy``."""
-    for z in prange(rx.shape[0]):
-        for y in range(rx.shape[1]):
+def absorption_terms(total, rate, rho, gx, gy, gz, density, three):
+    """ρ into ``total`` and ρ₀ ∇·u into ``rate``; ``rate`` may be ``gx``, ``total`` may be ``gy``."""
+    for z in prange(rho.shape[0]):
+        for y in range(rho.shape[1]):
             rate_row(rate[z, y], gx[z, y], gy[z, y], gz[z, y], row_of(density, z, y), three)
-            sum_row(total[z, y], rx[z, y], ry[z, y], rz[z, y], three)
+            total[z, y] = rho[z, y]
 
 
 @njit(**_JIT)
-def update_pressure(
-    p, rx, ry, rz, sound_speed, density, ratio, tau, eta, loss, shift, nonlinear, lossy, disperses, three
-):
-    """p = c₀² (Σρ_ξ [+ B/A Σρ_ξ² / (2ρ₀)] [+ τ loss − η shift]), eq. (9) of Treeby et al. 2012.
+def update_pressure(p, rho, sound_speed, density, ratio, tau, eta, loss, shift, nonlinear, lossy, disperses):
+    """p = c₀² (ρ [+ B/A ρ² / (2ρ₀)] [+ τ loss − η shift]), eq. (9) of Treeby et al. 2012.
 
-    ``ratio`` is B/A; ``loss`` and ``shift`` are L1{ρ₀ ∇·u} and L2{Σρ}, or ρ₀ ∇·u itself (Stokes).
+    ``ratio`` is B/A; ``loss`` and ``shift`` are L1{ρ₀ ∇·u} and L2{ρ}, or ρ₀ ∇·u itself (Stokes).
     """
     medium = MediumArrays(sound_speed, density, ratio, tau, eta)
     for z in prange(p.shape[0]):
         extra = np.empty(p.shape[2], p.dtype)
         for y in range(p.shape[1]):
             pressure_row(
-                p[z, y], extra, rx[z, y], ry[z, y], rz[z, y], medium, z, y, loss[z, y], shift[z, y],
-                nonlinear, lossy, disperses, three,
-            )  # fmt: skip
+                p[z, y], extra, rho[z, y], medium, z, y, loss[z, y], shift[z, y], nonlinear, lossy, disperses
+            )
 
 
 @njit(**_JIT)
-def split_density(rx, ry, rz, p, sound_speed, dimensions, three):
-    """Split densities of an initial pressure: each is p/(D c₀²), D ``dimensions`` (a real scalar)."""
-    for z in prange(p.shape[0]):
-        for y in range(p.shape[1]):
-            a, source, speed = rx[z, y], p[z, y], row_of(sound_speed, z, y)
-            for x in range(p.shape[2]):
-                a[x] = source[x] / (dimensions * speed[x] * speed[x])
-            ry[z, y] = a
-            if three:
-                rz[z, y] = a
+def split_density(total, shell, p, sound_speed, parts):
+    """Density of an initial pressure: each of so many ``parts`` (a real scalar) is p/(parts c₀²)."""
+    for z in prange(total.shape[0]):
+        for y in range(total.shape[1]):
+            row, source, speed = total[z, y], p[z, y], row_of(sound_speed, z, y)
+            for x in range(row.size):
+                put_density(row, shell, source[x] / (parts * speed[x] * speed[x]), True, parts, z, y, x)
+
+
+@njit(**_JIT)
+def set_density_points(total, shell, index, signal, clock, replace, parts):
+    """`set_points` for each of so many ``parts`` of the density."""
+    row, (_, ny, nx) = signal[clock[0]], total.shape
+    for i in prange(index.size):
+        value = row[i] if row.size > 1 else row[0]
+        z, y, x = index[i] // (ny * nx), index[i] // nx % ny, index[i] % nx
+        put_density(total[z, y], shell, value, replace, parts, z, y, x)
+
+
+@njit(**_JIT)
+def add_density_pattern(total, shell, pattern, signal, clock, parts):
+    """`add_pattern` for each of so many ``parts`` of the density."""
+    for z in prange(total.shape[0]):
+        for y in range(total.shape[1]):
+            source_density_row(total[z, y], shell, pattern[z, y], signal[clock[0], 0], parts, z, y)
 
 
 @njit(**_JIT)

@@ -7,6 +7,14 @@ from functools import partialmethod
 import numpy as np
 
 _BLOCK = 256
+#: Sources that ``kernels.cu`` needs before it.
+BEFORE = ("wavefabric.acoustics.solver/shell.cu",)
+
+
+def _shell(shell) -> list:
+    """A `Shell` as kernels take it."""
+    *arrays, _, _, layers_x, layers_y = shell.words
+    return [*arrays, np.int64(layers_x), np.int64(layers_y)]
 
 
 def _full(parameter) -> np.int32:
@@ -24,7 +32,7 @@ class AcousticKernels:
     def _launch(self, name: str, dtype, grid: tuple, threads: int, *arguments) -> None:
         letter = "float" if np.dtype(dtype) in (np.float32, np.complex64) else "double"
         if (name, letter) not in self._functions:
-            module = self._device.module(__package__, "kernels.cu", (f"-DREAL={letter}",))
+            module = self._device.module(__package__, "kernels.cu", (f"-DREAL={letter}",), BEFORE)
             self._functions[name, letter] = module.get_function(name)
         self._device.launch(self._functions[name, letter], grid, (threads, 1, 1), arguments)
 
@@ -34,7 +42,8 @@ class AcousticKernels:
         """Launch over the points of the first argument.
 
         ``kinds``: "p" an array or a real scalar as it is, "m" a medium parameter and whether it is a full
-        grid, "n" an array and the same of the parameter before it, "i" int, "d" double; "|" sizes nx and ny.
+        grid, "n" an array and the same of the parameter before it, "s" a `Shell`, "i" int, "d" double; "|"
+        sizes nx and ny.
         """
         nz, ny, nx = arguments[0].shape
         converted: list = []
@@ -46,6 +55,8 @@ class AcousticKernels:
                 converted.append(argument)
             if kind in "mn":
                 converted.append(_full(argument if kind == "m" else arguments[i - 1]))
+            elif kind == "s":
+                converted += _shell(argument)
             elif kind in "id":
                 converted.append(np.int32(argument) if kind == "i" else np.float64(argument))
         threads = min(_BLOCK, -(-nx // 32) * 32)
@@ -58,10 +69,11 @@ class AcousticKernels:
     scale_spectrum = partialmethod(_sweep, "scale_spectrum", "p|p")
     translate_spectrum = partialmethod(_sweep, "translate_spectrum", "p|pip")
     update_velocity = partialmethod(_sweep, "update_velocity", "p|pmpip")
-    update_density = partialmethod(_sweep, "update_density", "ppp|pppmppppii")
-    absorption_terms = partialmethod(_sweep, "absorption_terms", "pp|ppppppmi")
-    update_pressure = partialmethod(_sweep, "update_pressure", "p|pppmmmpnppiiii")
-    split_density = partialmethod(_sweep, "split_density", "ppp|pmpi")
+    update_density = partialmethod(_sweep, "update_density", "p|spppmpii")
+    absorption_terms = partialmethod(_sweep, "absorption_terms", "pp|ppppmi")
+    update_pressure = partialmethod(_sweep, "update_pressure", "p|pmmmpnppiii")
+    split_density = partialmethod(_sweep, "split_density", "p|spmp")
+    add_density_pattern = partialmethod(_sweep, "add_density_pattern", "p|spppp")
 
     # --- One thread an item --------------------------------------------------------------------------------
 
@@ -72,6 +84,12 @@ class AcousticKernels:
     def set_points(self, field, index, signal, clock, replace) -> None:
         arguments = signal, np.int64(signal.shape[1]), clock, np.int32(replace)
         self._items("set_points", field.dtype, index.size, field, index, np.int64(index.size), *arguments)
+
+    def set_density_points(self, total, shell, index, signal, clock, replace, parts) -> None:
+        _, ny, nx = total.shape
+        arguments = index, np.int64(index.size), signal, np.int64(signal.shape[1]), clock, np.int32(replace)
+        grid = np.int32(nx), np.int32(ny), *_shell(shell)
+        self._items("set_density_points", total.dtype, index.size, total, *grid, *arguments, parts)
 
     def add_delayed(self, field, index, delay, signal, clock) -> None:
         arguments = index, np.int64(index.size), delay, signal, np.int64(signal.size), clock

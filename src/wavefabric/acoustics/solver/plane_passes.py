@@ -20,15 +20,15 @@ from numba.np.ufunc.parallel import get_thread_id
 from wavefabric.acoustics.solver.row_kernels import (
     add_scaled_row,
     density_row,
-    density_row_x,
     mass_row,
     multiply_row,
     multiply_scaled_row,
     pressure_row,
+    put_density,
     rate_row,
     row_of,
     scale_row,
-    sum_row,
+    source_density_row,
     velocity_row,
     velocity_row_x,
 )
@@ -109,6 +109,19 @@ def _add_source(row, source, z, y, cursor):
         x = index[cursor] - y * row.size
         value = values[cursor if values.size > 1 else 0]
         row[x] = value if source.replace else row[x] + value
+        cursor += 1
+    return cursor
+
+
+@njit(**_PLANE)
+def _add_density_source(total, shell, source, parts, z, y, cursor):
+    """Put a source into one row of each part of the density; the place in ``source.index`` after it."""
+    if source.pattern.size > 0:
+        source_density_row(total, shell, source.pattern[z, y], source.amplitude, parts, z, y)
+    index, values, end = source.index, source.values, source.first[z + 1]
+    while cursor < end and index[cursor] < (y + 1) * total.size:
+        value = values[cursor if values.size > 1 else 0]
+        put_density(total, shell, value, source.replace, parts, z, y, index[cursor] - y * total.size)
         cursor += 1
     return cursor
 
@@ -234,19 +247,18 @@ def divergence_columns(fft, s0, s1, s2, kappa, dy, dz, scratch):
 
 @njit(**_JIT)
 def density_planes(
-    fft, spectra, rho, p, medium, pml, dx, dt, source, nonlinear, mode, disperses, rows, scratch
+    fft, spectra, rho, shell, p, medium, dx, dt, source, parts, nonlinear, mode, disperses, rows, scratch
 ):
     """In the planes: ∂u, ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ), sources, and what follows from it in the same row.
 
-    In: derivatives of u_y, u_x (without its factor ``dx``), u_z. A source goes into each density. Out, by
-    ``mode``: 0, pressure by the equation of state, and its planes' spectrum in s0; 1, the same with Stokes
-    absorption; 2, for the power law, planes' spectra of ρ₀ ∇·u (s0) and, if it disperses, Σρ (s1) instead.
+    In: derivatives of u_y, u_x (without its factor ``dx``), u_z. A source goes into each of so many ``parts``
+    of the density. Out, by ``mode``: 0, pressure by the equation of state, and its planes' spectrum in s0; 1,
+    the same with Stokes absorption; 2, for the power law, planes' spectra of ρ₀ ∇·u (s0) and, with dispersion,
+    ρ (s1) instead.
     """
     s0, s1, s2 = spectra
-    rx, ry, rz = rho
-    px, py, pz = pml
     batch = rows.shape[2]
-    for z in prange(rx.shape[0]):
+    for z in prange(rho.shape[0]):
         me = get_thread_id()
         mass, extra = scratch[me, 0], scratch[me, 1]
         ga, gb, gc = rows[me, 0], rows[me, 1], rows[me, 2]
@@ -254,33 +266,27 @@ def density_planes(
         _y_backward(fft, s1[z])
         _y_backward(fft, s2[z])
         cursor = source.first[z]
-        for first in range(0, rx.shape[1], batch):
+        for first in range(0, rho.shape[1], batch):
             for y in range(first, first + batch):
                 multiply_row(s1[z, y], s1[z, y], dx)
             _x_backward(fft, s1[z, first], ga)
             _x_backward(fft, s0[z, first], gb)
             _x_backward(fft, s2[z, first], gc)
             for y in range(first, first + batch):
-                a, b, c, rho0, i = rx[z, y], ry[z, y], rz[z, y], row_of(medium.density, z, y), y - first
-                mass_row(mass, a, b, c, rho0, dt, nonlinear, True)
-                density_row_x(a, ga[i], mass, px)
-                density_row(b, gb[i], mass, py[y])
-                density_row(c, gc[i], mass, pz[z])
-                _add_source(a, source, z, y, cursor)
-                _add_source(b, source, z, y, cursor)
-                cursor = _add_source(c, source, z, y, cursor)
+                total, rho0, i = rho[z, y], row_of(medium.density, z, y), y - first
+                mass_row(mass, total, rho0, dt, nonlinear)
+                density_row(total, shell, ga[i], gb[i], gc[i], mass, z, y, True)
+                cursor = _add_density_source(total, shell, source, parts, z, y, cursor)
                 if mode > 0:
                     rate_row(ga[i], ga[i], gb[i], gc[i], rho0, True)
                 if mode < 2:
                     pressure_row(
-                        p[z, y], extra, a, b, c, medium, z, y, ga[i], ga[i], nonlinear, mode == 1, False, True
+                        p[z, y], extra, total, medium, z, y, ga[i], ga[i], nonlinear, mode == 1, False
                     )
-                elif disperses:
-                    sum_row(gb[i], a, b, c, True)
             if mode == 2:
                 _x_forward(fft, ga, s0[z, first])
                 if disperses:
-                    _x_forward(fft, gb, s1[z, first])
+                    _x_forward(fft, rho[z, first], s1[z, first])
             else:
                 _x_forward(fft, p[z, first], s0[z, first])
         _y_forward(fft, s0[z])
@@ -304,26 +310,25 @@ def absorption_columns(fft, s0, s1, nabla1, nabla2, disperses, scratch):
 
 @njit(**_JIT)
 def pressure_planes(fft, s0, s1, rho, p, medium, nonlinear, disperses, rows, scratch):
-    """In the planes, from spectra of L1 (s0) and L2 (s1): p = c₀² (Σρ + B/A Σρ²/(2ρ₀) + τ L1 − η L2).
+    """In the planes, from spectra of L1 (s0) and L2 (s1): p = c₀² (ρ + B/A ρ²/(2ρ₀) + τ L1 − η L2).
 
     The planes' spectrum of p goes into s0.
     """
-    rx, ry, rz = rho
     batch = rows.shape[2]
-    for z in prange(rx.shape[0]):
+    for z in prange(rho.shape[0]):
         me = get_thread_id()
         loss, shift = rows[me, 0], rows[me, 1]
         _y_backward(fft, s0[z])
         if disperses:
             _y_backward(fft, s1[z])
-        for first in range(0, rx.shape[1], batch):
+        for first in range(0, rho.shape[1], batch):
             _x_backward(fft, s0[z, first], loss)
             if disperses:
                 _x_backward(fft, s1[z, first], shift)
             for y in range(first, first + batch):
                 pressure_row(
-                    p[z, y], scratch[me, 1], rx[z, y], ry[z, y], rz[z, y], medium, z, y,
-                    loss[y - first], shift[y - first], nonlinear, True, disperses, True,
+                    p[z, y], scratch[me, 1], rho[z, y], medium, z, y,
+                    loss[y - first], shift[y - first], nonlinear, True, disperses,
                 )  # fmt: skip
             _x_forward(fft, p[z, first], s0[z, first])
         _y_forward(fft, s0[z])

@@ -45,44 +45,130 @@ def velocity_row_x(u, gradient, density, factor, dt):
 
 
 @njit(**_ROW)
-def mass_row(mass, rx, ry, rz, density, dt, nonlinear, three):
-    """mass = Δt ρ₀, or Δt (2Σρ + ρ₀) if nonlinear."""
+def mass_row(mass, total, density, dt, nonlinear):
+    """mass = Δt ρ₀, or Δt (2ρ + ρ₀) if nonlinear."""
     if not nonlinear:
         for x in range(mass.size):
             mass[x] = dt * density[x]
-    elif three:
-        for x in range(mass.size):
-            total = rx[x] + ry[x] + rz[x]
-            mass[x] = dt * (total + total + density[x])
     else:
         for x in range(mass.size):
-            total = rx[x] + ry[x]
-            mass[x] = dt * (total + total + density[x])
+            mass[x] = dt * (total[x] + total[x] + density[x])
 
 
 @njit(**_ROW)
-def density_row(rho, gradient, mass, factor):
-    """ρ = f (f ρ − mass ∂u), f the same along the row."""
-    for x in range(rho.size):
-        rho[x] = factor * (factor * rho[x] - mass[x] * gradient[x])
+def _part_row(part, gradient, mass, factor):
+    """ρ_ξ = f (f ρ_ξ − mass ∂u_ξ), f the same along the row."""
+    for x in range(part.size):
+        part[x] = factor * (factor * part[x] - mass[x] * gradient[x])
 
 
 @njit(**_ROW)
-def density_row_x(rho, gradient, mass, factor):
+def _part_row_x(part, gradient, mass, factor):
     """The same with f varying along the row."""
-    for x in range(rho.size):
-        rho[x] = factor[x] * (factor[x] * rho[x] - mass[x] * gradient[x])
+    for x in range(part.size):
+        part[x] = factor[x] * (factor[x] * part[x] - mass[x] * gradient[x])
 
 
 @njit(**_ROW)
-def sum_row(total, rx, ry, rz, three):
-    """total = Σρ_ξ."""
+def _divergence_row(total, gx, gy, gz, mass, three):
+    """ρ −= mass ∇·u."""
     if three:
         for x in range(total.size):
-            total[x] = rx[x] + ry[x] + rz[x]
+            total[x] -= mass[x] * (gx[x] + gy[x] + gz[x])
     else:
         for x in range(total.size):
-            total[x] = rx[x] + ry[x]
+            total[x] -= mass[x] * (gx[x] + gy[x])
+
+
+@njit(**_ROW)
+def _subtract_product_row(out, a, b):
+    """out −= a b."""
+    for x in range(out.size):
+        out[x] -= a[x] * b[x]
+
+
+@njit(**_ROW)
+def _subtract_row(out, a):
+    """out −= a."""
+    for x in range(out.size):
+        out[x] -= a[x]
+
+
+@njit(**_ROW)
+def _add_row(out, a):
+    """out += a."""
+    for x in range(out.size):
+        out[x] += a[x]
+
+
+@njit(**_ROW)
+def density_row(total, shell, gx, gy, gz, mass, z, y, three):
+    """A time step of the total density and of its parts in the `Shell` of the PML.
+
+    Parts obey ρ_ξ ← pml (pml ρ_ξ − mass ∂u_ξ); the rest, which no layer damps, −= mass times the other ∂u.
+    """
+    in_y, in_z = shell.at_y[y], shell.at_z[z]
+    for run in range(shell.runs.shape[0]):
+        first, end, in_x = shell.runs[run, 0], shell.runs[run, 1], shell.runs[run, 2]
+        here, m = total[first:end], mass[first:end]
+        a, b, c = gx[first:end], gy[first:end], gz[first:end]
+        if in_x < 0 and in_y < 0 and in_z < 0:
+            _divergence_row(here, a, b, c, m, three)
+            continue
+        # What stands for a part that is not kept here is not used.
+        part_x = shell.x[z, y, in_x : in_x + end - first] if in_x >= 0 else here
+        part_y = shell.y[z, in_y, first:end] if in_y >= 0 else here
+        part_z = shell.z[in_z, y, first:end] if in_z >= 0 else here
+        if in_x >= 0:
+            _subtract_row(here, part_x)
+            _part_row_x(part_x, a, m, shell.pml_x[first:end])
+        else:
+            _subtract_product_row(here, m, a)
+        if in_y >= 0:
+            _subtract_row(here, part_y)
+            _part_row(part_y, b, m, shell.pml_y[y])
+        else:
+            _subtract_product_row(here, m, b)
+        if in_z >= 0:
+            _subtract_row(here, part_z)
+            _part_row(part_z, c, m, shell.pml_z[z])
+        elif three:
+            _subtract_product_row(here, m, c)
+        if in_x >= 0 and in_y >= 0 and (in_z >= 0 or not three):
+            here[:] = 0  # the parts are all there is
+        if in_x >= 0:
+            _add_row(here, part_x)
+        if in_y >= 0:
+            _add_row(here, part_y)
+        if in_z >= 0:
+            _add_row(here, part_z)
+
+
+@njit(**_ROW)
+def source_density_row(total, shell, pattern, amplitude, parts, z, y):
+    """pattern × amplitude into each of so many ``parts`` (a real scalar) of the density."""
+    add_scaled_row(total, pattern, parts * amplitude)
+    for run in range(shell.runs.shape[0]):
+        first, end, in_x = shell.runs[run, 0], shell.runs[run, 1], shell.runs[run, 2]
+        if in_x >= 0:
+            add_scaled_row(shell.x[z, y, in_x : in_x + end - first], pattern[first:end], amplitude)
+    if shell.at_y[y] >= 0:
+        add_scaled_row(shell.y[z, shell.at_y[y]], pattern, amplitude)
+    if shell.at_z[z] >= 0:
+        add_scaled_row(shell.z[shell.at_z[z], y], pattern, amplitude)
+
+
+@njit(**_ROW)
+def put_density(total, shell, value, replace, parts, z, y, x):
+    """Put or add a value to each of so many ``parts`` of the density at one point; ``total`` is its row."""
+    total[x] = parts * value if replace else total[x] + parts * value
+    in_x, in_y, in_z = shell.at_x[x], shell.at_y[y], shell.at_z[z]
+    if in_x >= 0:
+        shell.x[z, y, in_x] = value if replace else shell.x[z, y, in_x] + value
+    if in_y >= 0:
+        shell.y[z, in_y, x] = value if replace else shell.y[z, in_y, x] + value
+    if in_z >= 0:
+        shell.z[in_z, y, x] = value if replace else shell.z[in_z, y, x] + value
 
 
 @njit(**_ROW)
@@ -97,14 +183,18 @@ def rate_row(rate, gx, gy, gz, density, three):
 
 
 @njit(**_ROW)
-def pressure_row(p, extra, rx, ry, rz, medium, z, y, loss, shift, nonlinear, lossy, disperses, three):
-    """p = c₀² (Σρ [+ B/A Σρ²/(2ρ₀)] [+ τ loss] [− η shift]); ``extra`` is scratch."""
-    sum_row(p, rx, ry, rz, three)
+def pressure_row(p, extra, total, medium, z, y, loss, shift, nonlinear, lossy, disperses):
+    """p = c₀² (ρ [+ B/A ρ²/(2ρ₀)] [+ τ loss] [− η shift]); ``extra`` is scratch."""
+    speed = row_of(medium.speed, z, y)
+    if not (nonlinear or lossy or disperses):
+        for x in range(p.size):
+            p[x] = speed[x] * speed[x] * total[x]
+        return
     extra[:] = 0
     if nonlinear:
         ratio, density = row_of(medium.ratio, z, y), row_of(medium.density, z, y)
         for x in range(p.size):
-            extra[x] += ratio[x] * p[x] * p[x] / (density[x] + density[x])
+            extra[x] += ratio[x] * total[x] * total[x] / (density[x] + density[x])
     if lossy:
         tau = row_of(medium.tau, z, y)
         for x in range(p.size):
@@ -113,9 +203,8 @@ def pressure_row(p, extra, rx, ry, rz, medium, z, y, loss, shift, nonlinear, los
         eta = row_of(medium.eta, z, y)
         for x in range(p.size):
             extra[x] -= eta[x] * shift[x]
-    speed = row_of(medium.speed, z, y)
     for x in range(p.size):
-        p[x] = speed[x] * speed[x] * (p[x] + extra[x])
+        p[x] = speed[x] * speed[x] * (total[x] + extra[x])
 
 
 @njit(**_ROW)

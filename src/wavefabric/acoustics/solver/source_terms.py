@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wavefabric.acoustics.problem import PressureSource, Problem, TransducerSource, VelocitySource
-from wavefabric.acoustics.solver.coefficients import Coefficients
+from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.subdomain import Subdomain
 
 
@@ -89,6 +89,7 @@ class SourceTerm:
     def __init__(self, coefficients: Coefficients, source, signal, form: SourceForm, correct, patterns: dict):
         device, dtype = coefficients.device, coefficients.dtype
         self._kernels, self._correct = coefficients.kernels, correct
+        self._parts = coefficients.dimensions
         self.steps, self.replace = len(signal), source.mode == "dirichlet"
         self.host_index, self.host_signal = source.index, np.ascontiguousarray(signal, dtype)
         self.index = device.asarray(source.index)
@@ -123,6 +124,14 @@ class SourceTerm:
             self._kernels.add_pattern(target, self.field, self.signal, clock)
         else:
             self._kernels.add_field(target, self.field)
+
+    def apply_to_density(self, fields: Fields) -> None:
+        """Put the source into each part of the density, kept or not; `refresh` came before."""
+        rho, shell, clock, parts = fields.rho, fields.shell, fields.clock, self._parts
+        if self.form == "points":
+            self._kernels.set_density_points(rho, shell, self.index, self.signal, clock, self.replace, parts)
+        else:
+            self._kernels.add_density_pattern(rho, shell, self.field, self.amplitude, clock, parts)
 
 
 class TransducerTerm:
@@ -197,12 +206,11 @@ class SourceTerms:
         if self.transducer is not None and active[-1]:
             self.transducer.apply(u[0], clock)
 
-    def add_pressure(self, rho: list, clock, active: tuple[bool, ...]) -> None:
-        """Put the pressure source, if on, into each split density."""
+    def add_pressure(self, fields: Fields, active: tuple[bool, ...]) -> None:
+        """Put the pressure source, if on, into the density."""
         if self.pressure is not None and active[0]:
-            self.pressure.refresh(clock)
-            for component in rho:
-                self.pressure.apply(component, clock)
+            self.pressure.refresh(fields.clock)
+            self.pressure.apply_to_density(fields)
 
 
 def _additive(problem: Problem) -> list[PressureSource | VelocitySource]:

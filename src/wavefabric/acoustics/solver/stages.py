@@ -92,32 +92,30 @@ class Stages:
         c.kernels.divergence_spectra(*f.three(self._spectra), c.kappa, *c.down, c.three)
         for spectrum, real in zip(self._spectra, self._real, strict=True):
             self._backward(spectrum, real)
-        c.kernels.update_density(
-            *f.three(f.rho), *f.three(self._real), c.density, *c.pml, c.dt, c.nonlinear, c.three
-        )
-        self.sources.add_pressure(f.rho, f.clock, active)
+        c.kernels.update_density(f.rho, f.shell, *f.three(self._real), c.density, c.dt, c.nonlinear, c.three)
+        self.sources.add_pressure(f, active)
 
     def pressure(self) -> None:
         """p by the equation of state, with absorption from the velocity gradients of `density`."""
         c, f = self.coefficients, self.fields
         loss, shift = self._real[0], self._real[1]
         if c.lossy:
-            c.kernels.absorption_terms(shift, loss, *f.three(f.rho), *f.three(self._real), c.density, c.three)
+            c.kernels.absorption_terms(shift, loss, f.rho, *f.three(self._real), c.density, c.three)
             if not c.stokes:
                 self.fill_overlaps([loss, shift] if c.disperses else [loss])
                 self._multiply(loss, c.nabla1)
                 if c.disperses:
                     self._multiply(shift, c.nabla2)
         c.kernels.update_pressure(
-            f.p, *f.three(f.rho), c.speed, c.density, c.ratio, c.tau, c.eta, loss, shift,
-            c.nonlinear, c.lossy, c.disperses, c.three,
+            f.p, f.rho, c.speed, c.density, c.ratio, c.tau, c.eta, loss, shift,
+            c.nonlinear, c.lossy, c.disperses,
         )  # fmt: skip
 
     def initial_pressure(self, p0) -> None:
         """Replace the first step's result: p = p₀, ρ_ξ = p₀/(D c₀²), u = Δt/(2ρ₀) ∂p₀."""
         c, f = self.coefficients, self.fields
         f.p[...] = c.device.asarray(p0, c.dtype)
-        c.kernels.split_density(*f.three(f.rho), f.p, c.speed, c.dimensions, c.three)
+        c.kernels.split_density(f.rho, f.shell, f.p, c.speed, c.dimensions)
         self.transform_pressure()
         # From rest and without PML an update by −Δt/2 is u = Δt/(2ρ₀) ∂p₀: u is 0 half a step later.
         for component in f.u:

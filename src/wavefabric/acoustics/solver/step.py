@@ -54,4 +54,4 @@ class Step:
     def _advance(self, active: tuple[bool, ...]) -> None:
         self.stages.velocity(active)  # u ← pml (pml u − Δt/ρ₀ ∂p), sources of velocity
         self.stages.density(active)  # ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ), sources of pressure
-        self.stages.pressure()  # p = c₀² (Σρ + B/A Σρ²/(2ρ₀) + τ L1{ρ₀ ∇·u} − η L2{Σρ})
+        self.stages.pressure()  # p = c₀² (ρ + B/A ρ²/(2ρ₀) + τ L1{ρ₀ ∇·u} − η L2{ρ})

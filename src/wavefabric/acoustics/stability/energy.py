@@ -27,8 +27,8 @@ class Energy:
 
     Notes
     -----
-    Twice the energy over the volume of a cell: Σ (|p Σρ_ξ|/ρ₀ + ρ₀|u|²), J/m³. Without absorption p is
-    c₀² Σρ_ξ, and the first term p²/(ρ₀c₀²). With dispersion p Σρ_ξ is what the scheme conserves, p² is not.
+    Twice the energy over the volume of a cell: Σ (|p ρ|/ρ₀ + ρ₀|u|²), J/m³. Without absorption p is
+    c₀² ρ, and the first term p²/(ρ₀c₀²). With dispersion p ρ is what the scheme conserves, p² is not.
     """
 
     def __init__(self, stages: Stages):
@@ -36,7 +36,7 @@ class Energy:
         self._xp = c.device.xp
         owned = c.subdomain.owned
         self._p, self._u = fields.p[owned], [component[owned] for component in fields.u]
-        self._rho = [component[owned] for component in fields.rho]
+        self._rho = fields.rho[owned]
         self._density, *self._staggered = (
             self._xp.broadcast_to(density, c.shape)[owned] for density in (c.density, *c.staggered)
         )
@@ -58,8 +58,7 @@ class Energy:
         # What overflows is lost, and the sum says so.
         with np.errstate(over="ignore", invalid="ignore"):
             for z, y in self._chunks:
-                density = sum((component[z, y] for component in self._rho[1:]), self._rho[0][z, y])
-                potential = xp.abs(density * self._p[z, y]) / self._density[z, y]
+                potential = xp.abs(self._rho[z, y] * self._p[z, y]) / self._density[z, y]
                 total = total + xp.sum(potential, dtype=np.float64)
                 for component, density in zip(self._u, self._staggered, strict=True):
                     kinetic = component[z, y] * component[z, y] * density[z, y]

@@ -1,0 +1,78 @@
+// Split parts of the density inside the perfectly matched layers; see shell.py.
+
+struct Shell {
+    REAL *x, *y, *z;
+    const int *at_x, *at_y, *at_z;        // place of an index among the points of an axis' layers, -1 outside
+    const REAL *pml_x, *pml_y, *pml_z;
+    long long nx, ny, layers_x, layers_y;  // points along x and y: of the grid, of the layers
+};
+
+struct Inside {  // places of a point in the layers of each axis
+    int x, y, z;
+    __device__ __forceinline__ bool any() const { return x >= 0 || y >= 0 || z >= 0; }
+};
+
+struct Parts {  // of the density at one point, 0 where they are not kept
+    REAL x, y, z;
+};
+
+__device__ __forceinline__ REAL *part_x(const Shell &s, Inside in, int y, int z) {
+    return s.x + (z * s.ny + y) * s.layers_x + in.x;
+}
+__device__ __forceinline__ REAL *part_y(const Shell &s, Inside in, int x, int z) {
+    return s.y + (z * s.layers_y + in.y) * s.nx + x;
+}
+__device__ __forceinline__ REAL *part_z(const Shell &s, Inside in, int x, int y) {
+    return s.z + (in.z * s.ny + y) * s.nx + x;
+}
+
+__device__ __forceinline__ Inside inside(const Shell &s, int x, int y, int z) {
+    return {s.at_x[x], s.at_y[y], s.at_z[z]};
+}
+
+__device__ __forceinline__ Parts load_parts(const Shell &s, Inside in, int x, int y, int z) {
+    return {in.x >= 0 ? *part_x(s, in, y, z) : (REAL)0, in.y >= 0 ? *part_y(s, in, x, z) : (REAL)0,
+            in.z >= 0 ? *part_z(s, in, x, y) : (REAL)0};
+}
+
+__device__ __forceinline__ void store_parts(const Shell &s, Inside in, int x, int y, int z, Parts p) {
+    if (in.x >= 0) *part_x(s, in, y, z) = p.x;
+    if (in.y >= 0) *part_y(s, in, x, z) = p.y;
+    if (in.z >= 0) *part_z(s, in, x, y) = p.z;
+}
+
+// f (f part - flow) where the part is kept; elsewhere the flow leaves the rest.
+__device__ __forceinline__ void damp(bool kept, REAL &part, const REAL *f, int i, REAL flow, REAL &rest) {
+    if (!kept) {
+        rest -= flow;
+        return;
+    }
+    rest -= part;
+    part = f[i] * (f[i] * part - flow);
+}
+
+// One step of a point: its parts, and what the total is then. Of `flow`, mass du along each axis, z is 0 in 2-D.
+__device__ __forceinline__ REAL advance(const Shell &s, Inside in, int x, int y, int z, REAL total, Parts flow,
+                                        Parts &parts, bool three) {
+    if (!in.any()) return total - (flow.x + flow.y + flow.z);
+    REAL rest = total;
+    damp(in.x >= 0, parts.x, s.pml_x, x, flow.x, rest);
+    damp(in.y >= 0, parts.y, s.pml_y, y, flow.y, rest);
+    damp(in.z >= 0, parts.z, s.pml_z, z, flow.z, rest);
+    if (in.x >= 0 && in.y >= 0 && (in.z >= 0 || !three)) rest = 0;  // the parts are all there is
+    return rest + (parts.x + parts.y + parts.z);
+}
+
+// Put or add a value to each of so many parts of the density at one point.
+__device__ __forceinline__ void put_density(const Shell &s, REAL &total, int x, int y, int z, REAL value, bool replace,
+                                            REAL parts) {
+    total = (replace ? (REAL)0 : total) + parts * value;
+    const Inside in = inside(s, x, y, z);
+    if (!in.any()) return;
+    Parts p = {value, value, value};
+    if (!replace) {
+        const Parts before = load_parts(s, in, x, y, z);
+        p = {before.x + value, before.y + value, before.z + value};
+    }
+    store_parts(s, in, x, y, z, p);
+}

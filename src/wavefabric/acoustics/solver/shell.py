@@ -1,0 +1,84 @@
+"""The split parts of the density, kept inside the perfectly matched layers alone."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.solver.operators import pml_factors
+from wavefabric.acoustics.solver.subdomain import Subdomain
+
+
+class Shell(NamedTuple):
+    """What the layers of each axis take out of the total density, and where.
+
+    The layers of an axis damp the part of the density that flows along it. A point has this part beside the
+    total if it lies in them (its PML factor is not 1), and there alone: outside, parts of all axes obey one
+    equation, and so does their sum. With L_ξ points in the layers of axis ξ, ``x`` is (Nz, Ny, L_x), ``y``
+    (Nz, L_y, Nx), ``z`` (L_z, Ny, Nx). ``at_ξ`` maps an index along the axis to that along L_ξ, −1 outside;
+    ``pml_ξ`` is the factor. ``runs`` are the rows of `runs_along`, on the host.
+    """
+
+    x: Any
+    y: Any
+    z: Any
+    at_x: Any
+    at_y: Any
+    at_z: Any
+    pml_x: Any
+    pml_y: Any
+    pml_z: Any
+    runs: np.ndarray
+
+    @property
+    def words(self) -> list:
+        """Members of the structure ``Shell`` of ``shell.cu``; whole numbers are numbers of points."""
+        _, layers_y, nx = self.y.shape
+        _, ny, layers_x = self.x.shape
+        return [*self[:9], nx, ny, layers_x, layers_y]
+
+    @property
+    def parts(self) -> list:
+        """The parts along x, y and z; empty where there are no layers."""
+        return [self.x, self.y, self.z]
+
+
+def places(factor: np.ndarray) -> np.ndarray:
+    """Index among the points of the layers of an axis, −1 outside, int32, from its PML factors."""
+    inside = factor != 1
+    return np.where(inside, np.cumsum(inside) - 1, -1).astype(np.int32)
+
+
+def runs_along(at: np.ndarray) -> np.ndarray:
+    """Stretches of an axis inside or outside its layers: rows of first point, end and place (−1: outside)."""
+    inside = at >= 0
+    edges = [0, *(np.flatnonzero(inside[1:] != inside[:-1]) + 1), at.size]
+    return np.array([(a, b, at[a]) for a, b in pairwise(edges)], np.int64)
+
+
+def _places_of_axes(problem: Problem, subdomain: Subdomain) -> list[np.ndarray]:
+    """`places` along x, y and z; nothing is inside along the z of two dimensions."""
+    at = [places(factor) for factor in pml_factors(problem, False, subdomain)]
+    return at if len(at) == 3 else [*at, np.full(1, -1, np.int32)]
+
+
+def _shapes(subdomain: Subdomain, at: list[np.ndarray]) -> list[tuple[int, int, int]]:
+    nx, ny, nz = subdomain.size
+    x, y, z = (int((places >= 0).sum()) for places in at)
+    return [(nz, ny, x), (nz, y, nx), (z, ny, nx)]
+
+
+def make_shell(device, problem: Problem, subdomain: Subdomain, dtype, pml: list) -> Shell:
+    """The parts, all zero, for the PML factors ``pml`` along x, y and z on the device."""
+    at = _places_of_axes(problem, subdomain)
+    parts = [device.zeros(shape, dtype) for shape in _shapes(subdomain, at)]
+    return Shell(*parts, *(device.asarray(places) for places in at), *pml, runs_along(at[0]))
+
+
+def shell_points(problem: Problem, subdomain: Subdomain) -> int:
+    """Values of all parts of a rank."""
+    return sum(math.prod(shape) for shape in _shapes(subdomain, _places_of_axes(problem, subdomain)))
