@@ -213,19 +213,17 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
     rows_back(gy, ay, twiddle);
     rows_back(gz, az, twiddle);
     // Parts of the density, all at once: few rows have them, and only the ends of the others.
-    Inside in[AxisX::values][2];
+    int in_x[AxisX::values], in_y[2], in_z[2];
     Parts parts[AxisX::values][2];
-    int in_y[2], in_z[2];
     EACH_ROW(i, pair) {
         in_y[i] = s.shell.at_y[pair.y[i]];
         in_z[i] = s.shell.at_z[pair.z[i]];
     }
     AxisX::near(gx, [&](Complex &value, int n) {
-        const int slot = &value - gx, in_x = s.shell.at_x[n];
-        EACH_ROW(i, pair) {
-            in[slot][i] = {in_x, in_y[i], in_z[i]};
-            parts[slot][i] = load_parts(s.shell, in[slot][i], n, pair.y[i], pair.z[i]);
-        }
+        const int slot = &value - gx;
+        in_x[slot] = s.shell.at_x[n];
+        EACH_ROW(i, pair)
+            parts[slot][i] = load_parts(s.shell, {in_x[slot], in_y[i], in_z[i]}, n, pair.y[i], pair.z[i]);
     });
     AxisX::near(gx, [&](Complex &value, int n) {
         const int slot = &value - gx;
@@ -236,15 +234,16 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
             const REAL rho = rho0[i * second + n], was = before[here];
             const REAL mass = dt * (NONLINEAR ? rho + (REAL)2 * was : rho);
             const Parts flow = {mass * a[i], mass * b[i], mass * c[i]};
+            const Inside in = {in_x[slot], in_y[i], in_z[i]};
             Parts &part = parts[slot][i];
-            REAL total = advance(s.shell, in[slot][i], n, pair.y[i], pair.z[i], was, flow, part, true);
+            REAL total = advance(s.shell, in, n, pair.y[i], pair.z[i], was, flow, part, true);
             if (source.pattern) {
                 const REAL more = source.pattern[at] * amplitude;
                 total += (REAL)3 * more;
                 part = {part.x + more, part.y + more, part.z + more};
             }
             s.rho[at] = total;
-            store_parts(s.shell, in[slot][i], n, pair.y[i], pair.z[i], part);
+            store_parts(s.shell, in, n, pair.y[i], pair.z[i], part);
             const REAL rate = rho * (a[i] + b[i] + c[i]);
             if (MODE == 2) {
                 one[i] = rate;

@@ -253,7 +253,7 @@ def density_planes(
 
     In: derivatives of u_y, u_x (without its factor ``dx``), u_z. A source goes into each of so many ``parts``
     of the density. Out, by ``mode``: 0, pressure by the equation of state, and its planes' spectrum in s0; 1,
-    the same with Stokes absorption; 2, for the power law, planes' spectra of ρ₀ ∇·u (s0) and, with dispersion,
+    the same with Stokes absorption; 2, for the power law, planes' spectra of ρ₀ ∇·u (s0) and, dispersing,
     ρ (s1) instead.
     """
     s0, s1, s2 = spectra
@@ -276,7 +276,8 @@ def density_planes(
                 total, rho0, i = rho[z, y], row_of(medium.density, z, y), y - first
                 mass_row(mass, total, rho0, dt, nonlinear)
                 density_row(total, shell, ga[i], gb[i], gc[i], mass, z, y, True)
-                cursor = _add_density_source(total, shell, source, parts, z, y, cursor)
+                if source.pattern.size > 0 or cursor < source.first[z + 1]:
+                    cursor = _add_density_source(total, shell, source, parts, z, y, cursor)
                 if mode > 0:
                     rate_row(ga[i], ga[i], gb[i], gc[i], rho0, True)
                 if mode < 2:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from wavefabric.system.numba_cache import njit
 
 _ROW: dict[str, Any] = dict(inline="never", nogil=True, error_model="numpy")
+# A `Shell` has ten arrays: to hand it to a function costs as much as the work on a row.
+_INLINE: dict[str, Any] = dict(_ROW, inline="always")
 
 
 class MediumArrays(NamedTuple):
@@ -56,21 +58,7 @@ def mass_row(mass, total, density, dt, nonlinear):
 
 
 @njit(**_ROW)
-def _part_row(part, gradient, mass, factor):
-    """ρ_ξ = f (f ρ_ξ − mass ∂u_ξ), f the same along the row."""
-    for x in range(part.size):
-        part[x] = factor * (factor * part[x] - mass[x] * gradient[x])
-
-
-@njit(**_ROW)
-def _part_row_x(part, gradient, mass, factor):
-    """The same with f varying along the row."""
-    for x in range(part.size):
-        part[x] = factor[x] * (factor[x] * part[x] - mass[x] * gradient[x])
-
-
-@njit(**_ROW)
-def _divergence_row(total, gx, gy, gz, mass, three):
+def _flow_row(total, gx, gy, gz, mass, three):
     """ρ −= mass ∇·u."""
     if three:
         for x in range(total.size):
@@ -81,77 +69,74 @@ def _divergence_row(total, gx, gy, gz, mass, three):
 
 
 @njit(**_ROW)
-def _subtract_product_row(out, a, b):
-    """out −= a b."""
-    for x in range(out.size):
-        out[x] -= a[x] * b[x]
+def _loss_row(total, part, gradient, mass, factor):
+    """What damping a part with f changes is taken from ρ, before the part itself is changed."""
+    for x in range(total.size):
+        flow = mass[x] * gradient[x]
+        total[x] -= (part[x] - flow) - factor * (factor * part[x] - flow)
 
 
 @njit(**_ROW)
-def _subtract_row(out, a):
-    """out −= a."""
-    for x in range(out.size):
-        out[x] -= a[x]
+def _part_row(part, gradient, mass, factor):
+    """ρ_ξ = f (f ρ_ξ − mass ∂u_ξ), f the same along the row."""
+    for x in range(part.size):
+        part[x] = factor * (factor * part[x] - mass[x] * gradient[x])
 
 
 @njit(**_ROW)
-def _add_row(out, a):
-    """out += a."""
-    for x in range(out.size):
-        out[x] += a[x]
+def _x_part_row(total, part, gx, mass, factor, runs):
+    """Both for ρ_x, where f varies along the row, in the stretches of the row that have it."""
+    for run in range(runs.shape[0]):
+        first, place = runs[run, 0], runs[run, 2]
+        for x in range(first, runs[run, 1]):
+            i = place + (x - first)
+            flow = mass[x] * gx[x]
+            before = part[i]
+            part[i] = factor[x] * (factor[x] * before - flow)
+            total[x] -= (before - flow) - part[i]
 
 
 @njit(**_ROW)
+def _sum_row(total, part_x, part_y, part_z, runs, three):
+    """ρ = Σρ_ξ where all parts are kept: rounding errors of the total do not pile up there."""
+    for run in range(runs.shape[0]):
+        first, place = runs[run, 0], runs[run, 2]
+        for x in range(first, runs[run, 1]):
+            total[x] = part_x[place + (x - first)] + part_y[x]
+            if three:
+                total[x] += part_z[x]
+
+
+@njit(**_INLINE)
 def density_row(total, shell, gx, gy, gz, mass, z, y, three):
     """A time step of the total density and of its parts in the `Shell` of the PML.
 
-    Parts obey ρ_ξ ← pml (pml ρ_ξ − mass ∂u_ξ); the rest, which no layer damps, −= mass times the other ∂u.
+    Parts obey ρ_ξ ← pml (pml ρ_ξ − mass ∂u_ξ); the total the sum of these with pml = 1, less what damping
+    takes from the parts.
     """
+    _flow_row(total, gx, gy, gz, mass, three)
+    _x_part_row(total, shell.x[z, y], gx, mass, shell.pml_x, shell.runs)
     in_y, in_z = shell.at_y[y], shell.at_z[z]
-    for run in range(shell.runs.shape[0]):
-        first, end, in_x = shell.runs[run, 0], shell.runs[run, 1], shell.runs[run, 2]
-        here, m = total[first:end], mass[first:end]
-        a, b, c = gx[first:end], gy[first:end], gz[first:end]
-        if in_x < 0 and in_y < 0 and in_z < 0:
-            _divergence_row(here, a, b, c, m, three)
-            continue
-        # What stands for a part that is not kept here is not used.
-        part_x = shell.x[z, y, in_x : in_x + end - first] if in_x >= 0 else here
-        part_y = shell.y[z, in_y, first:end] if in_y >= 0 else here
-        part_z = shell.z[in_z, y, first:end] if in_z >= 0 else here
-        if in_x >= 0:
-            _subtract_row(here, part_x)
-            _part_row_x(part_x, a, m, shell.pml_x[first:end])
-        else:
-            _subtract_product_row(here, m, a)
-        if in_y >= 0:
-            _subtract_row(here, part_y)
-            _part_row(part_y, b, m, shell.pml_y[y])
-        else:
-            _subtract_product_row(here, m, b)
-        if in_z >= 0:
-            _subtract_row(here, part_z)
-            _part_row(part_z, c, m, shell.pml_z[z])
-        elif three:
-            _subtract_product_row(here, m, c)
-        if in_x >= 0 and in_y >= 0 and (in_z >= 0 or not three):
-            here[:] = 0  # the parts are all there is
-        if in_x >= 0:
-            _add_row(here, part_x)
-        if in_y >= 0:
-            _add_row(here, part_y)
-        if in_z >= 0:
-            _add_row(here, part_z)
+    if in_y >= 0:
+        _loss_row(total, shell.y[z, in_y], gy, mass, shell.pml_y[y])
+        _part_row(shell.y[z, in_y], gy, mass, shell.pml_y[y])
+    if in_z >= 0:
+        _loss_row(total, shell.z[in_z, y], gz, mass, shell.pml_z[z])
+        _part_row(shell.z[in_z, y], gz, mass, shell.pml_z[z])
+    if in_y >= 0 and (in_z >= 0 or not three):
+        part_y = shell.y[z, in_y]
+        _sum_row(total, shell.x[z, y], part_y, shell.z[in_z, y] if three else part_y, shell.runs, three)
 
 
 @njit(**_ROW)
 def source_density_row(total, shell, pattern, amplitude, parts, z, y):
     """pattern × amplitude into each of so many ``parts`` (a real scalar) of the density."""
     add_scaled_row(total, pattern, parts * amplitude)
-    for run in range(shell.runs.shape[0]):
-        first, end, in_x = shell.runs[run, 0], shell.runs[run, 1], shell.runs[run, 2]
-        if in_x >= 0:
-            add_scaled_row(shell.x[z, y, in_x : in_x + end - first], pattern[first:end], amplitude)
+    part, runs = shell.x[z, y], shell.runs
+    for run in range(runs.shape[0]):
+        first, place = runs[run, 0], runs[run, 2]
+        for x in range(first, runs[run, 1]):
+            part[place + (x - first)] += pattern[x] * amplitude
     if shell.at_y[y] >= 0:
         add_scaled_row(shell.y[z, shell.at_y[y]], pattern, amplitude)
     if shell.at_z[z] >= 0:

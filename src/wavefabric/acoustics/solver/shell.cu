@@ -41,26 +41,23 @@ __device__ __forceinline__ void store_parts(const Shell &s, Inside in, int x, in
     if (in.z >= 0) *part_z(s, in, x, y) = p.z;
 }
 
-// f (f part - flow) where the part is kept; elsewhere the flow leaves the rest.
-__device__ __forceinline__ void damp(bool kept, REAL &part, const REAL *f, int i, REAL flow, REAL &rest) {
-    if (!kept) {
-        rest -= flow;
-        return;
-    }
-    rest -= part;
-    part = f[i] * (f[i] * part - flow);
+// f (f part - flow); what damping takes leaves the total too.
+__device__ __forceinline__ void damp(REAL &part, REAL f, REAL flow, REAL &total) {
+    const REAL undamped = part - flow;
+    part = f * (f * part - flow);
+    total -= undamped - part;
 }
 
 // One step of a point: its parts, and what the total is then. Of `flow`, mass du along each axis, z is 0 in 2-D.
 __device__ __forceinline__ REAL advance(const Shell &s, Inside in, int x, int y, int z, REAL total, Parts flow,
                                         Parts &parts, bool three) {
-    if (!in.any()) return total - (flow.x + flow.y + flow.z);
-    REAL rest = total;
-    damp(in.x >= 0, parts.x, s.pml_x, x, flow.x, rest);
-    damp(in.y >= 0, parts.y, s.pml_y, y, flow.y, rest);
-    damp(in.z >= 0, parts.z, s.pml_z, z, flow.z, rest);
-    if (in.x >= 0 && in.y >= 0 && (in.z >= 0 || !three)) rest = 0;  // the parts are all there is
-    return rest + (parts.x + parts.y + parts.z);
+    total -= flow.x + flow.y + flow.z;
+    if (in.x >= 0) damp(parts.x, s.pml_x[x], flow.x, total);
+    if (in.y >= 0) damp(parts.y, s.pml_y[y], flow.y, total);
+    if (in.z >= 0) damp(parts.z, s.pml_z[z], flow.z, total);
+    // Where all parts are kept, rounding errors of the total do not pile up.
+    if (in.x >= 0 && in.y >= 0 && (in.z >= 0 || !three)) total = parts.x + parts.y + parts.z;
+    return total;
 }
 
 // Put or add a value to each of so many parts of the density at one point.

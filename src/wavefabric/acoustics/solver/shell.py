@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,10 +53,10 @@ def places(factor: np.ndarray) -> np.ndarray:
 
 
 def runs_along(at: np.ndarray) -> np.ndarray:
-    """Stretches of an axis inside or outside its layers: rows of first point, end and place (−1: outside)."""
-    inside = at >= 0
-    edges = [0, *(np.flatnonzero(inside[1:] != inside[:-1]) + 1), at.size]
-    return np.array([(a, b, at[a]) for a, b in pairwise(edges)], np.int64)
+    """Stretches of an axis within its layers, uint64: rows of first point, end, and place of the first."""
+    edges = np.flatnonzero(np.diff(at >= 0, prepend=False, append=False)).reshape(-1, 2)
+    # Unsigned, or compiled loops would look for indices that count from the end.
+    return np.array([(first, end, at[first]) for first, end in edges], np.uint64).reshape(-1, 3)
 
 
 def _places_of_axes(problem: Problem, subdomain: Subdomain) -> list[np.ndarray]:
@@ -75,8 +74,8 @@ def _shapes(subdomain: Subdomain, at: list[np.ndarray]) -> list[tuple[int, int, 
 def make_shell(device, problem: Problem, subdomain: Subdomain, dtype, pml: list) -> Shell:
     """The parts, all zero, for the PML factors ``pml`` along x, y and z on the device."""
     at = _places_of_axes(problem, subdomain)
-    parts = [device.zeros(shape, dtype) for shape in _shapes(subdomain, at)]
-    return Shell(*parts, *(device.asarray(places) for places in at), *pml, runs_along(at[0]))
+    parts = (device.zeros(shape, dtype) for shape in _shapes(subdomain, at))
+    return Shell._make([*parts, *map(device.asarray, at), *pml, runs_along(at[0])])
 
 
 def shell_points(problem: Problem, subdomain: Subdomain) -> int:
