@@ -17,6 +17,8 @@ def problem(shape, *, steps=12, mixed="", initial=5e6, pml=True, seed=1, **more)
     mixed : str
         Which parameters vary from point to point, of ``"c"``, ``"r"`` (density), ``"b"`` (B/A), ``"a"``
         (absorption).
+    pml : bool or tuple of int
+        Points of the layers along x, y and z.
     initial : float
         Amplitude of a noisy initial pressure, Pa; 0 for none.
     more
@@ -44,7 +46,7 @@ def problem(shape, *, steps=12, mixed="", initial=5e6, pml=True, seed=1, **more)
         dt=0.2 * DX / C,
         steps=steps,
         reference_speed=1.1 * C,
-        pml_size=(3, 2, 4 if d == 3 else 0) if pml else (0, 0, 0),
+        pml_size=pml if isinstance(pml, tuple) else (3, 2, 4 if d == 3 else 0) if pml else (0, 0, 0),
         pml_alpha=(2.0, 1.5, 3.0),
         sound_speed=noisy(C, "c" in mixed),
         density=noisy(RHO, "r" in mixed),

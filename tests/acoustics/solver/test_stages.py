@@ -42,6 +42,10 @@ CASES = {
     "lossless primes": (PRIME, dict(mixed="c")),
     "lossless 2-D": (FLAT, dict(mixed="cr")),
     "no layer": (EVEN, dict(pml=False)),
+    "layers along x alone": (EVEN, dict(pml=(4, 0, 0), mixed="r", **BENT, **_both(EVEN, "additive"))),
+    "layers along z alone, from end to end": (EVEN, dict(pml=(0, 0, 9), **_both(EVEN, "dirichlet"))),
+    "layers along x and y": (ODD, dict(pml=(3, 5, 0), **POWER, **_both(ODD, "additive_no_correction"))),
+    "layers along y 2-D": (FLAT, dict(pml=(0, 6, 0), **_both(FLAT, "additive"))),
     "nonlinear": (EVEN, BENT),
     "nonlinear heterogeneous": (ODD, dict(mixed="crb", **BENT)),
     "nonlinear 2-D": (FLAT, dict(mixed="b", **BENT)),
@@ -206,6 +210,7 @@ WAYS = [
 RARE = ["dirichlet sources, power law", "transducer and additive velocity"]
 EMULATED = [pytest.param(name, np.float64, marks=[pytest.mark.slow] * (name in RARE)) for name in WAYS]
 EMULATED += [pytest.param(name, np.float32, marks=pytest.mark.slow) for name in WAYS]
+EMULATED += [pytest.param("layers along x and y", np.float64, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize(("name", "real"), EMULATED)

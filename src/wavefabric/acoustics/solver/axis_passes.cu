@@ -194,6 +194,56 @@ INLINE REAL state_of(const State &s, Index row, int x, REAL total, REAL extra) {
     return c * c * (total + extra);
 }
 
+// Parts of the density of a pair of rows, copied to shared memory while transforms run: of few rows, and of the
+// ends of the others.
+struct StagedParts {
+    REAL *x, *y, *z;  // row i begins at i layers_x, or i NX
+    int in_y[2], in_z[2], layers_x;
+    INLINE StagedParts(const Shell &s, const Pair &pair) : layers_x(s.layers_x) {
+        EACH_ROW(i, pair) {
+            in_y[i] = s.at_y[pair.y[i]];
+            in_z[i] = s.at_z[pair.z[i]];
+        }
+    }
+    static INLINE void copy(REAL *target, const REAL *source, int count) {
+        for (int m = LayoutX::lane(); m < count; m += PX) {
+#ifdef __CUDA_ARCH__
+            const unsigned to = (unsigned)__cvta_generic_to_shared(target + m);
+            asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(source + m), "n"(sizeof(REAL))
+                         : "memory");
+#else
+            target[m] = source[m];
+#endif
+        }
+    }
+    // Each into the place of a spectrum that was transformed: no thread reads it after the transform's barriers.
+    INLINE void copy_x(const Complex *place, const Shell &s, const Pair &pair) {
+        x = (REAL *)place;
+        EACH_ROW(i, pair) copy(x + i * layers_x, s.x + (pair.first + i) * layers_x, layers_x);
+    }
+    INLINE void copy_y_or_z(const Complex *place, const Shell &s, const Pair &pair) {
+        y = (REAL *)place;
+        EACH_ROW(i, pair) {
+            const Inside in = {-1, in_y[i], in_z[i]};
+            if (in.y >= 0) copy(y + i * NX, part_y(s, in, 0, pair.z[i]), NX);
+            else if (in.z >= 0) copy(y + i * NX, part_z(s, in, 0, pair.y[i]), NX);
+        }
+    }
+    INLINE void copy_z_beside_y(const Complex *place, const Shell &s, const Pair &pair) {
+        z = (REAL *)place;
+        EACH_ROW(i, pair) {
+            const Inside in = {-1, in_y[i], in_z[i]};
+            if (in.y >= 0 && in.z >= 0) copy(z + i * NX, part_z(s, in, 0, pair.y[i]), NX);
+        }
+    }
+    INLINE Inside inside(const Shell &s, int i, int n) const { return {s.at_x[n], in_y[i], in_z[i]}; }
+    INLINE Parts parts(Inside in, int i, int n) const {
+        const REAL *along_z = in.y >= 0 ? z : y;
+        return {in.x >= 0 ? x[i * layers_x + in.x] : (REAL)0, in.y >= 0 ? y[i * NX + n] : (REAL)0,
+                in.z >= 0 ? along_z[i * NX + n] : (REAL)0};
+    }
+};
+
 // MODE 0: pressure and its spectrum; 1: with Stokes absorption; 2: spectra of rho0 div u (s0) and of the density
 // (s1), for the power law; 3: only the densities; 4: the densities, and rho0 div u into p (Stokes).
 template <int MODE>
@@ -209,22 +259,14 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
     const REAL amplitude = source.amplitude(clock);
     staging.wait();
     Complex gx[AxisX::values], gy[AxisX::values], gz[AxisX::values];
+    StagedParts staged(s.shell, pair);
     rows_back(gx, ax, twiddle);
+    staged.copy_x(ax, s.shell, pair);
     rows_back(gy, ay, twiddle);
+    staged.copy_y_or_z(ay, s.shell, pair);
     rows_back(gz, az, twiddle);
-    // Parts of the density, all at once: few rows have them, and only the ends of the others.
-    int in_x[AxisX::values], in_y[2], in_z[2];
-    Parts parts[AxisX::values][2];
-    EACH_ROW(i, pair) {
-        in_y[i] = s.shell.at_y[pair.y[i]];
-        in_z[i] = s.shell.at_z[pair.z[i]];
-    }
-    AxisX::near(gx, [&](Complex &value, int n) {
-        const int slot = &value - gx;
-        in_x[slot] = s.shell.at_x[n];
-        EACH_ROW(i, pair)
-            parts[slot][i] = load_parts(s.shell, {in_x[slot], in_y[i], in_z[i]}, n, pair.y[i], pair.z[i]);
-    });
+    staged.copy_z_beside_y(az, s.shell, pair);
+    staging.wait();
     AxisX::near(gx, [&](Complex &value, int n) {
         const int slot = &value - gx;
         const REAL a[2] = {value.y, value.x}, b[2] = {gy[slot].y, gy[slot].x}, c[2] = {gz[slot].y, gz[slot].x};
@@ -234,16 +276,17 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
             const REAL rho = rho0[i * second + n], was = before[here];
             const REAL mass = dt * (NONLINEAR ? rho + (REAL)2 * was : rho);
             const Parts flow = {mass * a[i], mass * b[i], mass * c[i]};
-            const Inside in = {in_x[slot], in_y[i], in_z[i]};
-            Parts &part = parts[slot][i];
-            REAL total = advance(s.shell, in, n, pair.y[i], pair.z[i], was, flow, part, true);
-            if (source.pattern) {
-                const REAL more = source.pattern[at] * amplitude;
-                total += (REAL)3 * more;
+            const Inside in = staged.inside(s.shell, i, n);
+            const REAL more = source.pattern ? source.pattern[at] * amplitude : (REAL)0;
+            REAL total = was - (flow.x + flow.y + flow.z);
+            if (in.any()) {
+                Parts part = staged.parts(in, i, n);
+                total = advance(s.shell, in, n, pair.y[i], pair.z[i], was, flow, part, true);
                 part = {part.x + more, part.y + more, part.z + more};
+                store_parts(s.shell, in, n, pair.y[i], pair.z[i], part);
             }
+            total += (REAL)3 * more;
             s.rho[at] = total;
-            store_parts(s.shell, in, n, pair.y[i], pair.z[i], part);
             const REAL rate = rho * (a[i] + b[i] + c[i]);
             if (MODE == 2) {
                 one[i] = rate;

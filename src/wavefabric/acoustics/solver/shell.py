@@ -67,7 +67,7 @@ def _places_of_axes(problem: Problem, subdomain: Subdomain) -> list[np.ndarray]:
 
 def _shapes(subdomain: Subdomain, at: list[np.ndarray]) -> list[tuple[int, int, int]]:
     nx, ny, nz = subdomain.size
-    x, y, z = (int((places >= 0).sum()) for places in at)
+    x, y, z = (int((along >= 0).sum()) for along in at)
     return [(nz, ny, x), (nz, y, nx), (z, ny, nx)]
 
 
