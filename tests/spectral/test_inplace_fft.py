@@ -130,9 +130,9 @@ MORE = [
 
 
 def roots(n):
-    """exp(−2πi m/n), a pair of doubles each."""
-    angle = -2 * np.pi * np.arange(n).astype(np.longdouble) / n
-    return (np.cos(angle) + 1j * np.sin(angle)).astype(np.complex128)
+    """exp(−2πi m/n) in extended precision where there is one."""
+    angle = -2 * np.longdouble("3.14159265358979323846264338327950288") * np.arange(n) / n
+    return np.cos(angle) + 1j * np.sin(angle)
 
 
 def text_of(configurations):
@@ -186,9 +186,8 @@ def check(kernels, configuration, real):
     sent = (rng.standard_normal((*shape, 2)).view(complex)[..., 0]).astype(dtype)
     there, again = (kernels.asarray(np.full(shape, np.nan, dtype)) for _ in range(2))
     shared = configuration.shared(dtype) if len(configuration.radices) > 1 else 0
-    kernels.launch(
-        configuration, (kernels.asarray(sent), there, again, kernels.asarray(roots(n).view(float))), shared
-    )
+    turns = kernels.asarray(roots(n).astype(np.complex128).view(float))
+    kernels.launch(configuration, (kernels.asarray(sent), there, again, turns), shared)
     wanted = np.fft.fft(sent.astype(complex))
     # NaN where nothing was written is in no tolerance.
     assert abs(kernels.fetch(there) - wanted).max() <= TOLERANCE[real] * abs(wanted).max()
@@ -298,3 +297,38 @@ def test_butterflies(seed):
         for (_, before), (_, after) in zip(each_radix(sent), each_radix(found), strict=True):
             wanted = np.fft.fft(before.astype(complex))
             assert abs(after - wanted).max() <= tolerance * abs(wanted).max()
+
+
+@pytest.mark.parametrize(("real", "allowed"), [("float", 8e-8), ("double", 1.6e-16)])
+def test_numbers_in_butterflies(real, allowed):
+    """Of one value that is not 0, the transform is a root of unity, to a rounding or two."""
+    for place in range(16):
+        v = np.concatenate([np.arange(radix) == place % radix for radix in RADICES]).astype(DTYPE[real])
+        parts(real).kernel("butterflies")((1,), (1,), (v,))
+        for radix, values in each_radix(v):
+            wanted = roots(radix)[place * np.arange(radix) % radix]
+            assert abs(values - wanted).max() < allowed
+
+
+PLACES_IN_MEMORY = """
+template <class L>
+__device__ void note(int *out, int line) {
+    for (int n = L::lane(); n < L::points; n += L::threads) out[line * L::points + n] = L::at(n);
+}
+typedef ColumnTile<12, 2, 3, EMPTY> Columns;
+typedef RowTile<12, 2, EMPTY> Rows;
+extern "C" __global__ void columns(int *out) { note<Columns>(out, Columns::column()); }
+extern "C" __global__ void rows(int *out) { note<Rows>(out, Rows::row()); }
+"""
+
+
+@pytest.mark.parametrize("gap", [0, 4])
+def test_places_in_shared_memory(gap):
+    """Columns side by side, rows one after another, and an empty place after so many points."""
+    module = Module(SOURCE + PLACES_IN_MEMORY, ("-DREAL=float", f"-DEMPTY={gap}"))
+    n, line = np.arange(12), np.arange(3)[:, None]
+    within, words = (n + n // gap, 15) if gap else (n, 12)
+    for name, wanted in (("columns", within * 3 + line), ("rows", words * line + within)):
+        out = np.full((3, 12), -1, np.int32)
+        module.kernel(name)((1,), (6,), (out,))
+        assert (out == wanted).all()
