@@ -81,9 +81,9 @@ def way(request):
     return device, make
 
 
-def address(device, table):
+def address(table):
     """Where a transfer function lies."""
-    return table.ctypes.data if device.xp is np or isinstance(table, np.ndarray) else table.data.ptr
+    return table.ctypes.data if isinstance(table, np.ndarray) else table.data.ptr
 
 
 def test_a_transfer_function_is_made_once(way):
@@ -103,7 +103,7 @@ def test_the_least_recently_used_gives_way(way):
     lengths = [0.1 * k for k in range(1, MOST_LENGTHS + 1)]
     tables = {length: propagation.prepare(length) for length in lengths}
     assert propagation.replaced == 0
-    assert len({address(device, table) for table in tables.values()}) == MOST_LENGTHS
+    assert len({address(table) for table in tables.values()}) == MOST_LENGTHS
     propagation.prepare(lengths[0])
     A = place(device, draw(2, 64, DOUBLE))
     propagation.propagate(A, lengths[1])
@@ -112,7 +112,7 @@ def test_the_least_recently_used_gives_way(way):
     assert propagation.replaced == 1
     assert list(propagation.kept) == [*lengths[3:], lengths[0], lengths[1], 9.0]
     # It was made where the third was: a step captured with that one would read this.
-    assert address(device, new) == address(device, tables[lengths[2]])
+    assert address(new) == address(tables[lengths[2]])
     fresh = make().prepare(9.0)
     assert (device.to_host(new) == device.to_host(fresh)).all()
     for length in [*lengths[3:], *lengths[:2]]:

@@ -158,6 +158,37 @@ def test_a_delay_moves_samples(gpu):
         assert distance(gpu.to_host(A), np.roll(field, 3, axis=1)) < TOLERANCE[dtype]
 
 
+def sources(plan):
+    """What is compiled."""
+    parts = [place.rsplit("/", 1) for place in (*BEFORE, f"{PACKAGE}/linear_sweeps.cu")]
+    return plan.prelude() + "\n".join(
+        files(package).joinpath(name).read_text("utf-8") for package, name in parts
+    )
+
+
+PLACES = """
+extern "C" __global__ void places(Complex *field, int *first, int *here) {
+    const Place place(field);
+    const int thread = blockIdx.x * blockDim.x + threadIdx.x;
+    first[thread] = place.first - field;
+    here[thread] = place.here;
+}
+"""
+
+
+def test_threads_without_a_column_read_inside_the_field():
+    """Two rows in tiles of eight columns, the last of them with two."""
+    plan = small_plan(54, 8, 42, 3, DOUBLE)
+    threads, tiles = plan.columns.threads * 8, 6
+    first, here = (np.full((2 * tiles, threads), -1, np.int32) for _ in range(2))
+    field = np.zeros((2, plan.n), DOUBLE)
+    Module(sources(plan) + PLACES).kernel("places")((2 * tiles,), (threads,), (field, first, here))
+    line, tile, lane = np.arange(2)[:, None, None], np.arange(tiles)[:, None], np.arange(threads)
+    column = 8 * tile + lane % 8 + 0 * line
+    assert (here.reshape(column.shape) == (column < 42)).all()
+    assert (first.reshape(column.shape) == line * plan.n + np.minimum(column, 41)).all()
+
+
 SINE = """
 extern "C" __global__ void turn(const double *x, double *s, double *c, int n) {
     for (int k = threadIdx.x; k < n; k += blockDim.x) sine_cosine_of_pi(x[k], s + k, c + k, REAL());
@@ -168,16 +199,10 @@ extern "C" __global__ void turn(const double *x, double *s, double *c, int n) {
 @pytest.mark.parametrize(("dtype", "allowed"), [(SINGLE, 4e-12), (DOUBLE, 1e-15)])
 def test_sine_and_cosine(dtype, allowed):
     """In single precision by polynomials, of π times a number: every quarter, both signs, many turns."""
-    plan = sweep_plan(16, dtype)
-    text = plan.prelude() + source_of(*BEFORE, f"{PACKAGE}/linear_sweeps.cu") + SINE
-    x = np.concatenate([np.linspace(-2.5, 2.5, 4001), np.arange(-9, 9) / 4, [1000.1, -777.77, 5e8 + 0.375]])
+    text = sources(sweep_plan(16, dtype)) + SINE
+    x = np.concatenate([np.linspace(-2.5, 2.5, 4001), np.arange(-9, 9) / 4, [1000.1, -777.77, 5e9 + 0.375]])
     s, c = np.empty_like(x), np.empty_like(x)
     Module(text).kernel("turn")((1,), (1,), (x, s, c, np.int32(x.size)))
     angle = np.longdouble("3.14159265358979323846264338327950288") * (x % 2)
     assert abs(s - np.sin(angle)).max() < allowed
     assert abs(c - np.cos(angle)).max() < allowed
-
-
-def source_of(*places):
-    parts = [place.rsplit("/", 1) for place in places]
-    return "\n".join(files(package).joinpath(name).read_text("utf-8") for package, name in parts)

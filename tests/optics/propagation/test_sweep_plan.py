@@ -92,6 +92,9 @@ def test_splits(n, dtype):
             assert 1 <= blocks <= 16
             assert blocks == 1 or blocks * each.threads * each.side * registers <= 65536
             assert blocks * (each.shared(gap) + 1024) <= 228 * 1024
+    # Of columns, two blocks: one loads while the other computes.
+    if plan.columns.points > 1:
+        assert 2 * (plan.columns.shared(plan.column_gap) + 1024) <= 228 * 1024
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -128,6 +131,7 @@ def test_shared_memory():
     for tile, gap in ((8, 0), (4, 4)):
         plan = SweepPlan(Transforms(64, tile, 16), Transforms(32, 1, 16), np.dtype(complex))
         assert plan.column_gap == gap
+    assert SweepPlan(Transforms(1, 1, 16), Transforms(32, 1, 16), np.dtype(complex)).column_gap == 0
 
 
 @settings(deadline=None, max_examples=60)
