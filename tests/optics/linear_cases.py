@@ -11,7 +11,7 @@ from wavefabric.device import get_device
 from wavefabric.optics.propagation.linear_propagation import Sweeps
 
 DOUBLE, SINGLE = np.complex128, np.complex64
-TOLERANCE = {DOUBLE: 2e-14, SINGLE: 3e-7}
+TOLERANCE = {DOUBLE: 4e-15, SINGLE: 3e-7}
 #: α and β1…β4 of three kinds of rows, for a sample rate and a length of 1: phases of tens of radians at the
 #: highest frequencies, loss and gain.
 COEFFICIENTS = np.array(

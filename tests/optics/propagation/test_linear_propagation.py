@@ -217,6 +217,18 @@ def test_bytes_of_a_transfer_function(cpu):
     assert operators_for(EmulatedDevice(), 22).propagation.table_bytes == 16 * 3 * 22
 
 
+@pytest.mark.parametrize(("emulated", "tables"), [(False, 6 * 16 * 3 * 64), (True, 0)])
+def test_the_local_error_is_measured_where_there_is_room(cpu, monkeypatch, emulated, tables):
+    """Room for two fields and for the transfer functions that may be made."""
+    device, measured = EmulatedDevice() if emulated else cpu, []
+    runner = propagator(device, 64, integrator="rk4ip", step=50.0)
+    for free in (2 * 6 * 64 * 16 + tables - 1, 2 * 6 * 64 * 16 + tables):
+        monkeypatch.setattr(device, "memory", lambda free=free: (free, free))
+        runner.run(put(runner, launch(64, power=30e-3)), 100.0)
+        measured.append(runner.report.local_error)
+    assert np.isnan(measured).tolist() == [True, False]
+
+
 # --- Whole steps ------------------------------------------------------------------------------------------
 
 BETA = np.array(

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from wavefabric.optics.propagation.kernels.sweep_plan import (
@@ -69,6 +69,10 @@ def transforms(plan):
 
 @settings(deadline=None, max_examples=150)
 @given(lengths, dtypes)
+@example(2**21, np.complex128)
+@example(2**23, np.complex64)
+@example(1500282, np.complex128)
+@example(7**7, np.complex64)
 def test_splits(n, dtype):
     plan = sweep_plan(n, dtype)
     splits = [c for c in range(2, 1025) if n % c == 0 and 16 <= n // c <= 8192]
