@@ -53,15 +53,13 @@ SIZES = [
     (4096, DOUBLE),
     (4116, SINGLE),
     (6000, DOUBLE),
-    (8192, DOUBLE),
     (16384, SINGLE),
     (19683, DOUBLE),
     (33614, DOUBLE),
-    (33614, SINGLE),
 ]
 SLOW_SIZES = [
     (n, dtype)
-    for n in (2, 3, 16, 98, 210, 4096, 4116, 6000, 8192, 12800, 16384, 19683, 2**17, 2**20, 2**21, 2058000)
+    for n in (2, 3, 16, 98, 210, 4096, 4116, 6000, 8192, 12800, 16384, 19683, 33614, 2**17, 2**20, 2**21, 2058000)
     for dtype in (DOUBLE, SINGLE)
     if (n, dtype) not in SIZES
 ]
