@@ -204,3 +204,15 @@ def test_sine_and_cosine(dtype, allowed):
     angle = np.longdouble("3.14159265358979323846264338327950288") * (x % 2)
     assert abs(s - np.sin(angle)).max() < allowed
     assert abs(c - np.cos(angle)).max() < allowed
+
+
+def test_single_precision_neither_gains_nor_loses(gpu):
+    """What every step does alike adds up: with plainly rounded constants an amplitude loses 8e-8 each time."""
+    n, rows = 4096, 32
+    field = draw(rows, n, SINGLE)
+    way = Sweeps(gpu, sweep_plan(n, SINGLE), np.zeros((1, 5)), np.zeros(rows, np.int32), 1.0)
+    A = place(gpu, field)
+    way.propagate(A, 1.0)
+    field = field.astype(complex)
+    gain = np.vdot(field, gpu.to_host(A).astype(complex)) / np.vdot(field, field) - 1
+    assert abs(gain) < 6e-9  # five standard deviations of the mean of 1.7e-7, random from value to value, are 2e-9

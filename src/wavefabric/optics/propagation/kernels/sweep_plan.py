@@ -174,7 +174,7 @@ def sweep_plan(n: int, dtype) -> SweepPlan | None:
     """The split for rows of n samples, None where there is none: prime factors above 7, or too many samples.
 
     >>> sweep_plan(2**21, np.complex128).columns.points
-    1024
+    512
     """
     return next(_plans(n, np.dtype(dtype)), None)
 
