@@ -118,6 +118,7 @@ def test_twiddles(n, real):
 # --- The source, compiled for this machine ----------------------------------------------------------------
 
 HOST = """
+#include <cmath>
 #include <cstdio>
 #include <pthread.h>
 #include <thread>

@@ -20,9 +20,30 @@ __device__ __forceinline__ Complex minus_i(Complex a) { return {a.y, -a.x}; }
 // --- Butterflies: v[k] <- sum over j of v[j] exp(-2 pi i j k / R) ---------------------------------------
 // Values are Complex, or several complex numbers that are transformed alike and have its operators.
 
+// A constant, and what its rounding to REAL leaves, which counts in single precision: a factor off by 3e-8 is so at every
+// step of a simulation, and for all values alike. (Twiddle factors are many; their roundings differ and average out.)
+struct Constant {
+    double value;
+    __device__ __forceinline__ constexpr REAL first() const { return (REAL)value; }
+    __device__ __forceinline__ constexpr REAL rest() const { return (REAL)(value - (double)(REAL)value); }
+};
+
+// Fused, since the rest is less than half a last bit: added to a rounded product it would be lost.
+__device__ __forceinline__ Complex operator*(Complex v, Constant c) {
+    if constexpr (sizeof(REAL) == 8) return v * c.first();
+    return {fma(v.x, c.first(), v.x * c.rest()), fma(v.y, c.first(), v.y * c.rest())};
+}
+
+// v exp(-i a) by cos a and sin a.
+__device__ __forceinline__ Complex turned(Complex v, Constant c, Constant s) {
+    if constexpr (sizeof(REAL) == 8) return v * Complex{c.first(), -s.first()};
+    const Complex rest = {v.x * c.rest() + v.y * s.rest(), v.y * c.rest() - v.x * s.rest()};
+    return {fma(v.x, c.first(), fma(v.y, s.first(), rest.x)), fma(v.y, c.first(), fma(-v.x, s.first(), rest.y))};
+}
+
 // Odd primes: cosine and sine sums of the pairs (k, R - k).
 template <int R, class V>
-__device__ __forceinline__ void odd_butterfly(V *v, const REAL *cosine, const REAL *sine) {
+__device__ __forceinline__ void odd_butterfly(V *v, const Constant *cosine, const Constant *sine) {
     V even[R / 2], odd[R / 2];
     const V first = v[0];
     V total = first;
@@ -42,7 +63,7 @@ __device__ __forceinline__ void odd_butterfly(V *v, const REAL *cosine, const RE
             const int turn = (j + 1) * k % R;
             const int place = turn <= R / 2 ? turn - 1 : R - 1 - turn;
             a = a + even[j] * cosine[place];
-            b = b + odd[j] * (turn <= R / 2 ? sine[place] : -sine[place]);
+            b = b + odd[j] * Constant{turn <= R / 2 ? sine[place].value : -sine[place].value};
         }
         v[k] = a + minus_i(b);
         v[R - k] = a - minus_i(b);
@@ -57,7 +78,7 @@ __device__ __forceinline__ void butterfly(V *v) {
         v[0] = a + v[1];
         v[1] = a - v[1];
     } else if constexpr (R == 3) {
-        const REAL s = (REAL)0.86602540378443864676;
+        const Constant s = {0.86602540378443864676};
         const V sum = v[1] + v[2], difference = minus_i(v[1] - v[2]) * s;
         const V middle = v[0] - sum * (REAL)0.5;
         v[0] = v[0] + sum;
@@ -70,15 +91,15 @@ __device__ __forceinline__ void butterfly(V *v) {
         v[2] = a - c;
         v[3] = b - d;
     } else if constexpr (R == 5) {
-        const REAL c[2] = {(REAL)0.30901699437494742410, (REAL)-0.80901699437494742410};
-        const REAL s[2] = {(REAL)0.95105651629515357212, (REAL)0.58778525229247312917};
+        const Constant c[2] = {{0.30901699437494742410}, {-0.80901699437494742410}};
+        const Constant s[2] = {{0.95105651629515357212}, {0.58778525229247312917}};
         odd_butterfly<5>(v, c, s);
     } else if constexpr (R == 7) {
-        const REAL c[3] = {(REAL)0.62348980185873353053, (REAL)-0.22252093395631440429, (REAL)-0.90096886790241912624};
-        const REAL s[3] = {(REAL)0.78183148246802980871, (REAL)0.97492791218182360702, (REAL)0.43388373911755812048};
+        const Constant c[3] = {{0.62348980185873353053}, {-0.22252093395631440429}, {-0.90096886790241912624}};
+        const Constant s[3] = {{0.78183148246802980871}, {0.97492791218182360702}, {0.43388373911755812048}};
         odd_butterfly<7>(v, c, s);
     } else if constexpr (R == 8) {
-        const REAL s = (REAL)0.70710678118654752440;
+        const Constant s = {0.70710678118654752440};
         V e[4] = {v[0], v[2], v[4], v[6]}, o[4] = {v[1], v[3], v[5], v[7]};
         butterfly<4>(e);
         butterfly<4>(o);
@@ -91,8 +112,7 @@ __device__ __forceinline__ void butterfly(V *v) {
             v[k + 4] = e[k] - o[k];
         }
     } else {
-        const REAL c = (REAL)0.92387953251128675613, s = (REAL)0.38268343236508977173, h = (REAL)0.70710678118654752440;
-        const Complex one = {c, -s}, two = {h, -h}, three = {s, -c}, six = {-h, -h}, nine = {-c, s};
+        const Constant c = {0.92387953251128675613}, s = {0.38268343236508977173}, h = {0.70710678118654752440};
         V w[16];
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
@@ -102,9 +122,10 @@ __device__ __forceinline__ void butterfly(V *v) {
             w[4 * j + 3] = v[j + 12];
             butterfly<4>(w + 4 * j);
         }
-        w[5] = w[5] * one, w[6] = w[6] * two, w[7] = w[7] * three;
-        w[9] = w[9] * two, w[10] = minus_i(w[10]), w[11] = w[11] * six;
-        w[13] = w[13] * three, w[14] = w[14] * six, w[15] = w[15] * nine;
+        w[5] = turned(w[5], c, s), w[7] = turned(w[7], s, c), w[13] = turned(w[13], s, c);
+        w[6] = (w[6] + minus_i(w[6])) * h, w[9] = (w[9] + minus_i(w[9])) * h;
+        w[10] = minus_i(w[10]), w[11] = (minus_i(w[11]) - w[11]) * h, w[14] = (minus_i(w[14]) - w[14]) * h;
+        w[15] = V() - turned(w[15], c, s);
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
             V last[4] = {w[k], w[4 + k], w[8 + k], w[12 + k]};

@@ -12,6 +12,8 @@ struct __align__(4 * sizeof(REAL)) Twin {  // values of two rows that are transf
 __device__ __forceinline__ Twin operator+(Twin v, Twin w) { return {v.a + w.a, v.b + w.b}; }
 __device__ __forceinline__ Twin operator-(Twin v, Twin w) { return {v.a - w.a, v.b - w.b}; }
 __device__ __forceinline__ Twin operator*(Twin v, Complex w) { return {v.a * w, v.b * w}; }
+__device__ __forceinline__ Twin operator*(Twin v, Constant w) { return {v.a * w, v.b * w}; }
+__device__ __forceinline__ Twin turned(Twin v, Constant c, Constant s) { return {turned(v.a, c, s), turned(v.b, c, s)}; }
 __device__ __forceinline__ Twin operator*(Twin v, REAL w) { return {v.a * w, v.b * w}; }
 __device__ __forceinline__ Twin minus_i(Twin v) { return {minus_i(v.a), minus_i(v.b)}; }
 __device__ __forceinline__ REAL some_part(Complex v) { return v.x; }
@@ -39,13 +41,9 @@ __device__ __forceinline__ void load_pair(const float *at, float *x, float *y)
 // compiler does, and spills registers; what follows waits for this.
 __device__ __forceinline__ int zero_after(float earlier) { return __float_as_int(earlier) == 0x7fe12345; }
 __device__ __forceinline__ int zero_after(double earlier) { return __double2hiint(earlier) == 0x7ffe1234; }
-// A single-precision value as double, no sooner than `zero` is known.
-__device__ __forceinline__ double as_double(double value, int) { return value; }
-__device__ __forceinline__ double as_double(float value, int zero) { return __int_as_float(__float_as_int(value) + zero); }
 #else
 __device__ __forceinline__ void load_pair(const REAL *at, REAL *x, REAL *y) { *x = at[0], *y = at[1]; }
 __device__ __forceinline__ int zero_after(REAL) { return 0; }
-__device__ __forceinline__ double as_double(REAL value, int) { return value; }
 #endif
 
 // An entry of a table.

@@ -9,11 +9,6 @@
 // (a column), TILE (columns a block), GAP1, BLOCKS1 (blocks a multiprocessor); of rows RADICES2, THREADS2, ROWS (a block),
 // GAP2, BLOCKS2.
 
-#ifndef LEGS
-#define LEGS 5
-#define AHEAD 4
-#endif
-
 extern __shared__ char sweep_memory[];
 
 #define SAMPLES ((Index)(N1) * (N2))
@@ -83,18 +78,25 @@ typedef RowTile<N2, THREADS2, GAP2> LayoutRows;
 typedef InPlace<LayoutRows, RADICES2> Row;
 constexpr int row_stages = Radices<RADICES2>::count;
 
-// Twiddle factors of a row's transform, rounded once: those of stage P follow the N2 / P before them, leg by leg.
+// Twiddle factors of a row's transform: those of stage P follow the N2 / P before them, leg by leg. In double precision they
+// are powers of the first leg's; in single, where these would be too coarse, each is read.
 struct RowTurn {
+    static constexpr int at_once = 5;  // more would spill registers
     const Complex *legs;
     template <int P, int R, int STAGE, class V>
     __device__ __forceinline__ void turn(V *a, int m) const {
         if constexpr (STAGE + 1 < row_stages) {
             constexpr int stride = N2 / (P * R), before = first<STAGE>();
             const Complex *here = legs + before + m;
+            if constexpr (sizeof(REAL) == 8) {
+                const Complex w = loaded(here + stride);
+                turn_by_powers<R>(a, Wide{w.x, w.y});
+            } else {
 #pragma unroll
-            for (int k = 1; k < R; ++k) {
-                if (k > LEGS && k % LEGS == 1) here += zero_after(some_part(a[k - LEGS]));
-                a[k] = a[k] * loaded(here + k * stride);
+                for (int k = 1; k < R; ++k) {
+                    if (k > at_once && k % at_once == 1) here += zero_after(some_part(a[k - at_once]));
+                    a[k] = a[k] * loaded(here + k * stride);
+                }
             }
         }
     }
@@ -116,39 +118,82 @@ struct Transfer {
     double phase[4], size;
 };
 
-__device__ __forceinline__ void sine_cosine_of_pi(double x, double *s, double *c, double) { sincospi(x, s, c); }
-
-// sin(pi y) / y and cos(pi y) as polynomials in y^2, highest power first, through its Chebyshev points on [0, 1/16]: to
-// 4e-12. In constant memory, from where they are operands without registers.
+// sin(pi y) / y and cos(pi y) on |y| <= 1/4 as polynomials in y^2, highest power first, through its Chebyshev points: to
+// 4e-12, for fields in single precision (a transfer function rounded to single would bias every step the same way).
+// In constant memory, from where they are operands without registers.
 __constant__ double sine[] = {0.081001627420532296, -0.59920208086091509, 2.5501626472201782, -5.1677127691743632,
                               3.1415926535762};
 __constant__ double cosine[] = {-0.025447386474968657, 0.23530540465948249, -1.3352619521436047, 4.0587121144592677,
                                 -4.9348022004806369, 0.99999999999994438};
 
-// For fields in single precision: a transfer function rounded to single would bias every step the same way.
+constexpr double shifter = 6755399441055744.0;  // 1.5 * 2^52: a sum with it ends in a whole number's bits
+
+template <int N>
+__device__ __forceinline__ double polynomial(const double (&terms)[N], double z)
+{
+    double sum = terms[0];
+#pragma unroll
+    for (int k = 1; k < N; ++k) sum = fma(sum, z, terms[k]);
+    return sum;
+}
+
+__device__ __forceinline__ void sine_cosine_of_pi(double x, double *s, double *c, double) { sincospi(x, s, c); }
+
+// Without conversions between whole and other numbers, which are slow.
 __device__ __forceinline__ void sine_cosine_of_pi(double x, double *s, double *c, float)
 {
-    const double turns = rint(2 * x), y = fma(-0.5, turns, x), z = y * y;
-    double a = sine[0], b = cosine[0];
-#pragma unroll
-    for (int k = 1; k < 5; ++k) a = fma(a, z, sine[k]);
-#pragma unroll
-    for (int k = 1; k < 6; ++k) b = fma(b, z, cosine[k]);
-    a *= y;
-    const int quarter = (int)(long long)turns;
+    const double shifted = fma(x, 2.0, shifter), y = fma(shifted - shifter, -0.5, x), z = y * y;
+    const double a = polynomial(sine, z) * y, b = polynomial(cosine, z);
+    const int quarter = (int)__double_as_longlong(shifted);
     const double u = quarter & 1 ? b : a, w = quarter & 1 ? a : b;
     *s = quarter & 2 ? -u : u;
     *c = (quarter + 1) & 2 ? -w : w;
+}
+
+__device__ __forceinline__ double whole_as_double(int k)
+{
+    return __longlong_as_double(0x4338000000000000LL + k) - shifter;
+}
+
+// A factor of the transfer function: of fields in single precision, the first 24 bits of each part and the rest.
+struct Factor {
+    double s, c;
+};
+struct SplitFactor {
+    float s, s_rest, c, c_rest;
+    __device__ __forceinline__ SplitFactor(double sine, double cosine)
+    {
+        const double a = first_bits(sine), b = first_bits(cosine);
+        s = (float)a, s_rest = (float)(sine - a), c = (float)b, c_rest = (float)(cosine - b);
+    }
+    static __device__ __forceinline__ double first_bits(double x)
+    {
+        return __longlong_as_double(__double_as_longlong(x) & ~0x1fffffffLL);
+    }
+};
+// The product with c + i s, rounded as if formed in double precision or nearly; swapped.
+__device__ __forceinline__ Complex product(Complex v, const Factor &f)
+{
+    return {(REAL)(v.x * f.s + v.y * f.c), (REAL)(v.x * f.c - v.y * f.s)};
+}
+__device__ __forceinline__ Complex product(Complex v, const SplitFactor &f)
+{
+    const float re = v.x, im = v.y;
+    return {fmaf(re, f.s, fmaf(im, f.c, fmaf(re, f.s_rest, im * f.c_rest))),
+            fmaf(re, f.c, fmaf(-im, f.s, fmaf(re, f.c_rest, -im * f.s_rest)))};
 }
 
 // A thread works on one value, or (PAIRED) on those of the two polarisations of a mode: neighbouring rows of the field with
 // the same transfer function and twiddle factors, which are then made once for both.
 #if PAIRED
 typedef Twin RowValue;
+typedef SplitFactor RowFactor;
 #else
 typedef Complex RowValue;
+typedef Factor RowFactor;
 #endif
 constexpr int together = sizeof(RowValue) / sizeof(Complex);
+constexpr int ahead = PAIRED ? 2 : 4;  // values whose transfer function is computed at once
 
 __device__ __forceinline__ void read(Complex &value, const Complex *at) { value = at[0]; }
 __device__ __forceinline__ void read(Twin &value, const Complex *at) { value = {at[0], at[SAMPLES]}; }
@@ -158,17 +203,8 @@ __device__ __forceinline__ void write_swapped(Twin value, Complex *at)
     at[0] = swapped(value.a);
     at[SAMPLES] = swapped(value.b);
 }
-// The product with c + i s, formed in double precision and rounded once; swapped.
-__device__ __forceinline__ void multiply(Complex &value, double s, double c, int zero)
-{
-    const double re = as_double(value.x, zero), im = as_double(value.y, zero);
-    value = {(REAL)(re * s + im * c), (REAL)(re * c - im * s)};
-}
-__device__ __forceinline__ void multiply(Twin &value, double s, double c, int zero)
-{
-    multiply(value.a, s, c, zero);
-    multiply(value.b, s, c, zero);
-}
+template <class F>
+__device__ __forceinline__ Twin product(Twin v, const F &f) { return {product(v.a, f), product(v.b, f)}; }
 
 // One block ROWS neighbouring k1 of a row of the field, or of two; rows of the field fastest.
 // grid = (N1 / ROWS * rows / together,).
@@ -185,13 +221,13 @@ rows_transfer(Complex *field, const Complex *__restrict__ legs, const Transfer *
     Row::forth(v, (RowValue *)sweep_memory, turn);
     const Transfer t = transfers[table_row[row]];
     Row::far(v, [&](RowValue &value, int k2) {
-        const int slot = &value - v, zero = slot < AHEAD ? 0 : zero_after(some_part(v[slot < AHEAD ? 0 : slot - AHEAD]));
+        const int slot = &value - v, zero = slot < ahead ? 0 : zero_after(some_part(v[slot < ahead ? 0 : slot - ahead]));
         const int k = k1 + N1 * k2 + zero;
-        const double x = (double)(2 * k < N1 * N2 ? k : k - N1 * N2) * (1.0 / (N1 * N2));
+        const double x = whole_as_double(2 * k < N1 * N2 ? k : k - N1 * N2) * (1.0 / (N1 * N2));
         const double phase = x * fma(fma(fma(t.phase[3], x, t.phase[2]), x, t.phase[1]), x, t.phase[0]);
         double s, c;
         sine_cosine_of_pi(phase, &s, &c, REAL());
-        multiply(value, s * t.size, c * t.size, zero);
+        value = product(value, RowFactor{s * t.size, c * t.size});
     });
     Row::back(v, (RowValue *)sweep_memory, turn);
     Row::near(v, [&](RowValue &value, int n) { write_swapped(value, line + n); });

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -124,9 +125,31 @@ class SweepPlan:
         left, parts = self.rows.points, []
         for radix in self.rows.radices:
             stride = left // radix
-            parts.append(unit_roots(np.arange(radix)[:, None] * np.arange(stride), left).ravel())
+            factors = unit_roots(np.arange(radix)[:, None] * np.arange(stride), left)
+            parts.append(balanced(factors) if self.dtype == np.complex64 else factors)
             left = stride
-        return np.concatenate(parts).astype(self.dtype)
+        return np.concatenate([part.ravel() for part in parts])
+
+
+def balanced(factors: np.ndarray) -> np.ndarray:
+    """Complex numbers of modulus 1, each part rounded up or down to single precision, shape as given.
+
+    Of the four choices that one is taken which keeps the sum of the errors of the squared modulus along the
+    last axis nearest to 0: a mean error would act on a frequency in every step of a simulation alike.
+    """
+    parts = np.stack([factors.real, factors.imag])
+    nearest = parts.astype(np.float32)
+    other = np.nextafter(nearest, np.where(nearest > parts, -np.inf, np.inf).astype(np.float32))
+    other = np.where(nearest == parts, nearest, other)  # 0 and 1 stay
+    choices = np.stack([np.stack(pair) for pair in product((nearest[0], other[0]), (nearest[1], other[1]))])
+    errors = (choices.astype(np.float64) ** 2).sum(1) - 1
+    out, left = np.empty(factors.shape, np.complex64), np.zeros(factors.shape[:-1])
+    for m in range(factors.shape[-1]):
+        best = np.abs(left + errors[..., m]).argmin(0)[None]
+        left += np.take_along_axis(errors[..., m], best, 0)[0]
+        real, imaginary = (np.take_along_axis(choices[:, i, ..., m], best, 0)[0] for i in (0, 1))
+        out[..., m] = real + 1j * imaginary
+    return out
 
 
 def unit_roots(turns: np.ndarray, n: int) -> np.ndarray:
@@ -158,7 +181,7 @@ def sweep_plan(n: int, dtype) -> SweepPlan | None:
 
 def _plans(n: int, dtype: np.dtype) -> Iterator[SweepPlan]:
     """Splits that fit, best first."""
-    for columns in _column_lengths(n, dtype.itemsize):
+    for columns in _column_lengths(n):
         rows, item = n // columns, dtype.itemsize
         tile, threads = 128 // item, -(-columns // _HELD)
         while tile > 1 and columns * tile * item > _MOST_SHARED // 2:
@@ -170,11 +193,10 @@ def _plans(n: int, dtype: np.dtype) -> Iterator[SweepPlan]:
         yield SweepPlan(Transforms(columns, tile, item), Transforms(rows, side, 16), dtype)
 
 
-def _column_lengths(n: int, item: int) -> list[int]:
+def _column_lengths(n: int) -> list[int]:
     """Lengths of the transforms over columns, best first.
 
-    None for short rows; else such that rows have about 2048 samples and columns at most 512, in double
-    precision 1024, where rows of 4096 samples leave few threads.
+    None for short rows; else such that rows have about 2048 samples, and columns at most 512.
     """
     rest = n
     for prime in _PRIMES:
@@ -185,10 +207,4 @@ def _column_lengths(n: int, item: int) -> list[int]:
     if n <= _ONE_SWEEP:
         return [1]
     lengths = [c for c in range(2, _MOST_COLUMN + 1) if n % c == 0 and 16 <= n // c <= _MOST_ROW]
-    most_rows, most_columns = (2048, _MOST_COLUMN) if item == 16 else (_MOST_ROW, 512)
-
-    def rank(columns: int) -> tuple:
-        rows = n // columns
-        return rows > most_rows, columns > most_columns, abs(math.log(rows / 2048)), columns
-
-    return sorted(lengths, key=rank)
+    return sorted(lengths, key=lambda c: (n // c > 4096, c > 512, abs(math.log(n // c / 2048)), c))

@@ -1,0 +1,289 @@
+"""Splits of a row for the sweeps over a field, and the tables of twiddle factors and transfer functions."""
+
+import doctest
+import importlib
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from wavefabric.optics.propagation.kernels.sweep_plan import (
+    SweepPlan,
+    Transforms,
+    radices,
+    sweep_plan,
+    transfers,
+    unit_roots,
+)
+
+DTYPES = [np.complex128, np.complex64]
+#: Largest error of a part of a root of unity in double precision. Where `longdouble` is no longer than
+#: double, the angle is rounded too.
+ROUNDED = 1.2e-16 if np.finfo(np.longdouble).eps < 1e-18 else 1e-15
+
+smooth = st.lists(st.sampled_from([2, 2, 2, 3, 5, 7]), min_size=1, max_size=23).map(math.prod)
+#: With hypothesis' own numbers, mostly those that need other primes.
+lengths = st.one_of(smooth.filter(lambda n: n <= 2**24), st.integers(1, 2**24), st.integers(1, 300))
+dtypes = st.sampled_from(DTYPES)
+
+
+# --- Factors ----------------------------------------------------------------------------------------------
+
+
+def test_the_examples():
+    failed, tried = doctest.testmod(importlib.import_module(SweepPlan.__module__))
+    assert (failed, tried) == (0, 2)
+
+
+@given(smooth)
+def test_radices_multiply_back(n):
+    found = radices(n)
+    assert math.prod(found) == n
+    assert set(found) <= {2, 3, 4, 5, 7, 8, 16}
+    assert list(found) == sorted(found, reverse=True)
+    # As few stages as there can be.
+    assert sum(r in (2, 4, 8) for r in found) <= 1
+
+
+@given(st.integers(1, 400), st.sampled_from([11, 13, 17, 101]))
+def test_other_primes_have_no_radices(factor, prime):
+    assert radices(factor * prime) == ()
+
+
+def test_one_point_has_no_stage():
+    assert radices(1) == ()
+
+
+# --- Splits -----------------------------------------------------------------------------------------------
+
+
+def transforms(plan):
+    """The transforms of a plan, and the gap of each in shared memory."""
+    yield plan.rows, plan.rows.gap
+    if plan.columns.points > 1:
+        yield plan.columns, plan.column_gap
+
+
+@settings(deadline=None, max_examples=150)
+@given(lengths, dtypes)
+@example(2**21, np.complex128)
+@example(2**23, np.complex64)
+@example(1500282, np.complex128)
+@example(7**7, np.complex64)
+def test_splits(n, dtype):
+    plan = sweep_plan(n, dtype)
+    splits = [c for c in range(2, 1025) if n % c == 0 and 16 <= n // c <= 8192]
+    possible = 2 <= n <= 4096 or (n > 4096 and bool(splits))
+    assert (plan is None) == (not possible or radices(n) == ())
+    if plan is None:
+        return
+    assert plan.columns.points * plan.rows.points == plan.n == n
+    assert (plan.columns.points == 1) == (n <= 4096)
+    assert plan.columns.points % plan.rows.side == 0
+    assert plan.rows.item == 16
+    assert plan.columns.item == np.dtype(dtype).itemsize
+    assert plan.together == {np.complex128: 1, np.complex64: 2}[dtype]
+    for each, gap in transforms(plan):
+        assert math.prod(each.radices) == each.points
+        assert 1 <= each.threads * each.side <= 1024
+        assert 0 <= each.shared(gap) <= 227 * 1024
+        # What a launch asks of a multiprocessor fits into it.
+        for registers in (64, 128):
+            blocks = each.blocks(gap, registers)
+            assert 1 <= blocks <= 16
+            assert blocks == 1 or blocks * each.threads * each.side * registers <= 65536
+            assert blocks * (each.shared(gap) + 1024) <= 228 * 1024
+    # Of columns, two blocks: one loads while the other computes.
+    if plan.columns.points > 1:
+        assert 2 * (plan.columns.shared(plan.column_gap) + 1024) <= 228 * 1024
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 11, 22, 4096 * 11, 2**24, 7**8, 3 * 2**23])
+def test_lengths_without_a_split(n, dtype):
+    assert sweep_plan(n, dtype) is None
+
+
+@pytest.mark.parametrize(
+    ("n", "dtype", "columns"),
+    [
+        (4096, np.complex128, 1),
+        (8192, np.complex128, 4),
+        (2**20, np.complex128, 512),
+        (2**22, np.complex128, 1024),
+        (2**20, np.complex64, 512),
+        (2**21, np.complex64, 512),
+        (2**23, np.complex64, 1024),
+    ],
+)
+def test_lengths_of_columns(n, dtype, columns):
+    """Rows of about 2048 samples, and columns that are not too long for them."""
+    assert sweep_plan(n, dtype).columns.points == columns
+
+
+def test_shared_memory():
+    """One place after `gap` points; none where nothing is exchanged."""
+    assert Transforms(64, 2, 16).gap == 4
+    assert Transforms(64, 2, 16).shared(4) == (64 + 16) * 2 * 16
+    assert Transforms(64, 2, 16).shared(0) == 64 * 2 * 16
+    assert Transforms(27, 3, 8).gap == 0
+    assert Transforms(16, 2, 16).shared(16) == 0
+    # Columns that fill a cache line need no gap.
+    for tile, gap in ((8, 0), (4, 4)):
+        plan = SweepPlan(Transforms(64, tile, 16), Transforms(32, 1, 16), np.dtype(complex))
+        assert plan.column_gap == gap
+    assert SweepPlan(Transforms(1, 1, 16), Transforms(32, 1, 16), np.dtype(complex)).column_gap == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(smooth.filter(lambda n: n <= 2**23), dtypes)
+def test_definitions(n, dtype):
+    plan = sweep_plan(n, dtype)
+    if plan is None:
+        return
+    lines = [line.split(" ", 2) for line in plan.prelude().splitlines()]
+    assert {first for first, *_ in lines} == {"#define"}
+    found = {name: value for _, name, value in lines}
+    assert found["REAL"] == {np.complex128: "double", np.complex64: "float"}[dtype]
+    assert int(found["N1"]) * int(found["N2"]) == n
+    assert int(found["PAIRED"]) == plan.together - 1
+    for side, each, gap in (("1", plan.columns, plan.column_gap), ("2", plan.rows, plan.rows.gap)):
+        if each.points == 1:
+            assert not any(name.endswith("1") and name != "N1" for name in found)
+            assert "TILE" not in found
+            continue
+        assert (
+            math.prod(map(int, found[f"RADICES{side}"].split(","))) == int(found[f"N{side}"]) == each.points
+        )
+        assert int(found[f"THREADS{side}"]) == each.threads
+        assert int(found[{"1": "TILE", "2": "ROWS"}[side]]) == each.side
+        assert int(found[f"GAP{side}"]) == gap
+        assert int(found[f"BLOCKS{side}"]) >= 1
+
+
+# --- Twiddle factors --------------------------------------------------------------------------------------
+
+_BITS = 160
+_PI = Fraction("3.14159265358979323846264338327950288419716939937510582097494459")
+
+
+def exact_root(turns: int, n: int) -> tuple[Fraction, Fraction]:
+    """Parts of exp(−2πi turns/n) by the series, in fixed-point numbers of 160 bits."""
+    part = Fraction(turns % n, n)
+    x = round(-2 * _PI * (part if part <= Fraction(1, 2) else part - 1) * 2**_BITS)
+    sums, term, order = [0, 0], 1 << _BITS, 0
+    while term:
+        sums[order % 2] += term if order % 4 < 2 else -term
+        order += 1
+        term = (term * x >> _BITS) // order if term * x > 0 else -((-term * x >> _BITS) // order)
+    return Fraction(sums[0], 2**_BITS), Fraction(sums[1], 2**_BITS)
+
+
+def worst_error(found, wanted):
+    """Largest error of a part; ``wanted`` are pairs of fractions."""
+    parts = [
+        (Fraction(float(value.real)) - re, Fraction(float(value.imag)) - im)
+        for value, (re, im) in zip(found, wanted, strict=True)
+    ]
+    return float(max(abs(error) for pair in parts for error in pair))
+
+
+def test_the_reference_itself():
+    assert exact_root(0, 7) == (1, 0)
+    for turns, n, wanted in ((1, 4, -1j), (1, 2, -1), (3, 4, 1j), (1, 8, (1 - 1j) / math.sqrt(2))):
+        re, im = exact_root(turns, n)
+        assert abs(complex(float(re), float(im)) - wanted) < 2e-16
+    re, im = exact_root(5, 12345)
+    assert abs(re * re + im * im - 1) < Fraction(1, 10**40)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 12, 360, 2187, 4096, 2**21])
+def test_unit_roots(n):
+    turns = np.unique(np.concatenate([np.arange(min(n, 40)), np.arange(0, n, max(1, n // 97)), [n - 1]]))
+    assert worst_error(unit_roots(turns, n), [exact_root(int(t), n) for t in turns]) < ROUNDED
+
+
+@given(st.integers(0, 2**40), st.integers(1, 2**23))
+def test_unit_roots_of_any_number_of_turns(turns, n):
+    assert worst_error(unit_roots(np.array([turns]), n), [exact_root(turns, n)]) < ROUNDED
+
+
+def plan_of(columns, rows, dtype=np.complex128):
+    return SweepPlan(
+        Transforms(columns, 8, np.dtype(dtype).itemsize), Transforms(rows, 1, 16), np.dtype(dtype)
+    )
+
+
+def test_roots_of_columns():
+    plan = plan_of(90, 16)
+    found = plan.roots()
+    assert found.dtype == np.complex128
+    assert worst_error(found, [exact_root(m, 90) for m in range(90)]) < ROUNDED
+
+
+def test_split_factors():
+    """w_N^(P n2), P the product of the radices of the stages before: the radices are 16, 3, 2."""
+    plan = plan_of(96, 35)
+    assert plan.columns.radices == (16, 3, 2)
+    found = plan.split_factors()
+    assert found.shape == (3, 35)
+    assert found.dtype == np.complex128
+    for line, before in zip(found, (1, 16, 48), strict=True):
+        assert worst_error(line, [exact_root(before * n2, 96 * 35) for n2 in range(35)]) < ROUNDED
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_leg_factors(dtype):
+    """w^(k m) of stages of radices 8, 5, 3 of 120 points: transforms of 120, 15 and 3 points remain."""
+    plan = plan_of(1, 120, dtype)
+    assert plan.rows.radices == (8, 5, 3)
+    found, at = plan.leg_factors(), 0
+    assert found.dtype == dtype
+    for left, radix in ((120, 8), (15, 5), (3, 3)):
+        wanted = [exact_root(k * m, left) for k in range(radix) for m in range(left // radix)]
+        # In single precision a part is rounded up or down, whichever keeps moduli at 1 in the mean.
+        rounding = ROUNDED if dtype == np.complex128 else 6e-8
+        assert worst_error(found[at : at + left], wanted) < rounding
+        at += left
+    assert at == found.size
+
+
+@pytest.mark.parametrize("points", [4096, 2187, 2000])
+def test_leg_factors_in_single_precision_have_mean_modulus_one(points):
+    """A mean error of 1e-8 would take 2e-4 of a field's energy in 10 000 steps; that of rounding alone is 4e-9."""
+    plan = plan_of(1, points, np.complex64)
+    factors, at, left = plan.leg_factors().astype(np.complex128), 0, points
+    for radix in plan.rows.radices:
+        legs = factors[at : at + left].reshape(radix, -1)
+        error = np.abs((np.abs(legs) ** 2 - 1).sum(axis=1))
+        assert error.max() < 1.2e-7  # a last bit over the whole leg, however long
+        at, left = at + left, left // radix
+
+
+# --- Transfer functions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("h", [0.7, -0.4])
+@pytest.mark.parametrize("n", [2, 15, 16, 1037])
+def test_transfers(n, h):
+    """exp(h L̂)/N from the definition i Σ iⁿ/n! βₙ ∂ⁿ/∂tⁿ with ∂/∂t → +iω, NumPy's order of ω."""
+    coefficients = np.array(
+        [[0.3, 2.0, -0.8, 0.2, -0.1], [0.0, 0.0, 0.5, 0.0, 0.0], [0.1, -3.0, 0.0, -0.4, 0.2]]
+    )
+    rate = 0.9
+    found = transfers(coefficients, rate, h, n)
+    assert found.shape == (3, 5)
+    assert found.dtype == np.float64
+    assert found.flags.c_contiguous
+    omega = 2 * np.pi * np.fft.fftfreq(n, 1 / rate)
+    k = np.arange(n)
+    x = np.where(2 * k < n, k, k - n) / n
+    for (alpha, *beta), (*phase, size) in zip(coefficients, found, strict=True):
+        operator = -alpha / 2 + sum(
+            1j * 1j**m / math.factorial(m) * b * (1j * omega) ** m for m, b in enumerate(beta, 1)
+        )
+        got = size * np.exp(1j * np.pi * sum(p * x**m for m, p in enumerate(phase, 1)))
+        np.testing.assert_allclose(got, np.exp(h * operator) / n, rtol=1e-12)
