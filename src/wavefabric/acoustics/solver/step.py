@@ -1,5 +1,4 @@
-"""The time step: first-order k-space pseudospectral scheme on a staggered grid, density split in
-the PML.
+"""The time step: first-order k-space pseudospectral scheme on a staggered grid, split density in the PML.
 
 Tabei, Mast & Waag 2002 (doi:10.1121/1.1421344); Treeby & Cox 2010 (doi:10.1117/1.3360308); with
 nonlinearity and absorption Treeby et al. 2012 (doi:10.1121/1.4712021), eq. (7)-(10). Second order in time,
