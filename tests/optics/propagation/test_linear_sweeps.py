@@ -59,7 +59,7 @@ SIZES = [
 ]
 SLOW_SIZES = [
     (n, dtype)
-    for n in (2, 3, 16, 98, 210, 4096, 4116, 6000, 8192, 12800, 16384, 19683, 33614, 2**17, 2**20, 2**21, 2058000)
+    for n in (2, 3, 16, 98, 210, 4096, 4116, 6000, 8192, 12800, 16384, 19683, 33614, 2058000, 2**17, 2**20)
     for dtype in (DOUBLE, SINGLE)
     if (n, dtype) not in SIZES
 ]
@@ -207,7 +207,7 @@ def test_sine_and_cosine(dtype, allowed):
 
 
 def test_single_precision_neither_gains_nor_loses(gpu):
-    """What every step does alike adds up: with plainly rounded constants an amplitude loses 8e-8 each time."""
+    """What every step does alike adds up: with plainly rounded constants an amplitude loses 8e-8 a time."""
     n, rows = 4096, 32
     field = draw(rows, n, SINGLE)
     way = Sweeps(gpu, sweep_plan(n, SINGLE), np.zeros((1, 5)), np.zeros(rows, np.int32), 1.0)
@@ -215,4 +215,4 @@ def test_single_precision_neither_gains_nor_loses(gpu):
     way.propagate(A, 1.0)
     field = field.astype(complex)
     gain = np.vdot(field, gpu.to_host(A).astype(complex)) / np.vdot(field, field) - 1
-    assert abs(gain) < 6e-9  # five standard deviations of the mean of 1.7e-7, random from value to value, are 2e-9
+    assert abs(gain) < 6e-9  # the mean of 131 072 errors of 1.7e-7 each, random, is 5e-10
