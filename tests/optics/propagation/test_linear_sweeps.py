@@ -59,7 +59,7 @@ SIZES = [
 ]
 SLOW_SIZES = [
     (n, dtype)
-    for n in (2, 3, 16, 98, 210, 4096, 4116, 6000, 8192, 12800, 16384, 19683, 33614, 2**17, 2**20, 2**21, 2058000)
+    for n in (2, 3, 16, 98, 210, 4096, 4116, 6000, 2**13, 12800, 2**14, 3**9, 2 * 7**5, 2**17, 2**21, 2058000)
     for dtype in (DOUBLE, SINGLE)
     if (n, dtype) not in SIZES
 ]
@@ -141,6 +141,18 @@ def test_loss_alone(gpu):
     for _ in range(4):
         way.propagate(A, 2.0)
     assert distance(gpu.to_host(A), field * math.exp(-0.25 / 2 * 8)) < 1e-14
+
+
+@pytest.mark.parametrize(("n", "error", "drift"), [(64, 7e-6, 4e-6), (1008, 1e-5, 4e-6)])
+def test_many_steps_in_single_precision(gpu, n, error, drift):
+    """Roundings differ from step to step and average out: constants and factors have no bias that adds up."""
+    way, field = sweeps_of(gpu, sweep_plan(n, SINGLE), 6), draw(6, n, SINGLE)
+    A = place(gpu, field)
+    for _ in range(400):
+        way.propagate(A, 0.01)
+    for mine, theirs in zip(gpu.to_host(A).astype(complex), reference(field, 4.0), strict=True):
+        assert distance(mine, theirs) < error
+        assert abs(np.linalg.norm(mine) / np.linalg.norm(theirs) - 1) < drift
 
 
 def test_a_delay_moves_samples(gpu):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from wavefabric.optics.propagation.kernels.sweep_plan import (
     SweepPlan,
     Transforms,
+    balanced,
     radices,
     sweep_plan,
     transfers,
@@ -244,10 +245,27 @@ def test_leg_factors(dtype):
     assert found.dtype == dtype
     for left, radix in ((120, 8), (15, 5), (3, 3)):
         wanted = [exact_root(k * m, left) for k in range(radix) for m in range(left // radix)]
-        rounding = ROUNDED if dtype == np.complex128 else 3.1e-8
+        rounding = ROUNDED if dtype == np.complex128 else 6e-8  # up or down, not to the nearest
         assert worst_error(found[at : at + left], wanted) < rounding
         at += left
     assert at == found.size
+
+
+@pytest.mark.parametrize("n", [120, 686, 4096])
+def test_balanced(n):
+    """Parts are neighbours in single precision of the exact ones; moduli are 1 in the mean."""
+    exact = unit_roots(np.arange(5)[:, None] * np.arange(n // 5), n)
+    found = balanced(exact)
+    assert found.dtype == np.complex64
+    assert (found[0] == 1).all()
+    for part, rounded in ((exact.real, found.real), (exact.imag, found.imag)):
+        spacing = np.spacing(np.maximum(abs(part), abs(rounded)).astype(np.float32))
+        assert (abs(part - rounded) <= spacing).all()
+    wide = found.astype(complex)
+    excess = np.cumsum((wide * wide.conj()).real - 1, axis=1)
+    nearest = exact.astype(np.complex64).astype(complex)
+    assert abs(excess).max() < 6e-8
+    assert abs(np.cumsum((nearest * nearest.conj()).real - 1, axis=1)).max() > 3e-7
 
 
 # --- Transfer functions -----------------------------------------------------------------------------------

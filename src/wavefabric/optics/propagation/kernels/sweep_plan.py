@@ -137,7 +137,7 @@ def balanced(factors: np.ndarray) -> np.ndarray:
     Of the four choices that one is taken which keeps the sum of the errors of the squared modulus along the
     last axis nearest to 0: a mean error would act on a frequency in every step of a simulation alike.
     """
-    parts = np.stack([factors.real, factors.imag])
+    parts = np.stack([np.real(factors), np.imag(factors)])
     nearest = parts.astype(np.float32)
     other = np.nextafter(nearest, np.where(nearest > parts, -np.inf, np.inf).astype(np.float32))
     other = np.where(nearest == parts, nearest, other)  # 0 and 1 stay
@@ -174,7 +174,7 @@ def sweep_plan(n: int, dtype) -> SweepPlan | None:
     """The split for rows of n samples, None where there is none: prime factors above 7, or too many samples.
 
     >>> sweep_plan(2**21, np.complex128).columns.points
-    1024
+    512
     """
     return next(_plans(n, np.dtype(dtype)), None)
 
