@@ -29,6 +29,7 @@ from wavefabric.results import checkpoint_file
 from wavefabric.results.checkpoint_file import Arrays, Rows, Targets
 from wavefabric.results.lock import check_held
 from wavefabric.results.provenance import fingerprint
+from wavefabric.system.cuda_sources import cuda_source_hash
 from wavefabric.system.machine import cpu_model
 
 if TYPE_CHECKING:
@@ -187,13 +188,15 @@ class RunCheckpoint(RankCheckpoint):
     """The checkpoint of one run: arrays of its device, state, and FFTW's plans; methods are collective.
 
     ``identity`` is a digest of what was given to the run; processor, threads and FFT library are added, since
-    another FFT plan means other bits.
+    another FFT plan means other bits, or on a GPU the sources of its kernels.
     """
 
     def __init__(self, comm: Communicator, policy: Checkpoints, identity: str, layout: str = ""):
         device = comm.device
         self.policy, self._device, self._on_cpu = policy, device, device.name == "cpu"
-        here = f"{fftw.library()}, {device.threads} threads, {cpu_model()}" if self._on_cpu else "cufft"
+        here = f"CUDA kernels {cuda_source_hash()}"
+        if self._on_cpu:
+            here = f"{fftw.library()}, {device.threads} threads, {cpu_model()}"
         kind = device.name.partition(":")[0]
         super().__init__(
             comm, policy.path, fingerprint(identity, device=kind, fft=here, layout=layout), layout

@@ -216,3 +216,38 @@ def test_sine_and_cosine(dtype, allowed):
     angle = np.longdouble("3.14159265358979323846264338327950288") * (x % 2)
     assert abs(s - np.sin(angle)).max() < allowed
     assert abs(c - np.cos(angle)).max() < allowed
+
+
+def test_single_precision_neither_gains_nor_loses(gpu):
+    """What every step does alike adds up: with constants plainly rounded an amplitude loses 8e-8 a step."""
+    n, rows = 4096, 32
+    field = draw(rows, n, SINGLE)
+    way = Sweeps(gpu, sweep_plan(n, SINGLE), np.zeros((1, 5)), np.zeros(rows, np.int32), 1.0)
+    A = place(gpu, field)
+    way.propagate(A, 1.0)
+    field = field.astype(complex)
+    gain = np.vdot(field, gpu.to_host(A).astype(complex)) / np.vdot(field, field) - 1
+    assert (
+        abs(gain) < 6e-9
+    )  # five standard deviations of the mean of 1.7e-7, random from value to value, are 2e-9
+
+
+PRODUCTS = """
+extern "C" __global__ void products(Complex *v, const double *s, const double *c, int n) {
+    for (int k = 0; k < n; ++k) v[k] = swapped(product(v[k], RowFactor{*s, *c}));
+}
+"""
+
+
+@pytest.mark.parametrize(("dtype", "allowed"), [(SINGLE, 4e-9), (DOUBLE, 1e-17)])
+def test_factors_of_the_transfer_function_have_no_bias(dtype, allowed):
+    """Errors of many products with one factor average out."""
+    sent, kernel = (
+        draw(1, 4000, dtype)[0],
+        Module(sources(sweep_plan(16, dtype)) + PRODUCTS).kernel("products"),
+    )
+    for angle in (0.1, 0.7, 1.3, 2.9, -2.2):
+        s, c = math.sin(angle), math.cos(angle)
+        v, exact = sent.copy(), sent.astype(np.clongdouble) * np.clongdouble(complex(c, s))
+        kernel((1,), (1,), (v, np.array([s]), np.array([c]), np.int32(v.size)))
+        assert abs(((v - exact) / exact).mean()) < allowed

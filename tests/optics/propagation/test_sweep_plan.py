@@ -245,7 +245,8 @@ def test_leg_factors(dtype):
     assert found.dtype == dtype
     for left, radix in ((120, 8), (15, 5), (3, 3)):
         wanted = [exact_root(k * m, left) for k in range(radix) for m in range(left // radix)]
-        rounding = ROUNDED if dtype == np.complex128 else 6e-8  # up or down, not to the nearest
+        # In single precision a part is rounded up or down, whichever keeps moduli at 1 in the mean.
+        rounding = ROUNDED if dtype == np.complex128 else 6e-8
         assert worst_error(found[at : at + left], wanted) < rounding
         at += left
     assert at == found.size
@@ -266,6 +267,18 @@ def test_balanced(n):
     nearest = exact.astype(np.complex64).astype(complex)
     assert abs(excess).max() < 6e-8
     assert abs(np.cumsum((nearest * nearest.conj()).real - 1, axis=1)).max() > 3e-7
+
+
+@pytest.mark.parametrize("points", [4096, 2187, 2000])
+def test_leg_factors_in_single_precision_have_mean_modulus_one(points):
+    """A mean error of 1e-8 takes 2e-4 of a field's energy in 10 000 steps; that of rounding alone is 4e-9."""
+    plan = plan_of(1, points, np.complex64)
+    factors, at, left = plan.leg_factors().astype(np.complex128), 0, points
+    for radix in plan.rows.radices:
+        legs = factors[at : at + left].reshape(radix, -1)
+        error = np.abs((np.abs(legs) ** 2 - 1).sum(axis=1))
+        assert error.max() < 1.2e-7  # a last bit over the whole leg, however long
+        at, left = at + left, left // radix
 
 
 # --- Transfer functions -----------------------------------------------------------------------------------
