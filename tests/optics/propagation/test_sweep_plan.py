@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from wavefabric.optics.propagation.kernels.sweep_plan import (
     SweepPlan,
     Transforms,
+    balanced,
     radices,
     sweep_plan,
     transfers,
@@ -122,6 +123,16 @@ def test_lengths_without_a_split(n, dtype):
 def test_lengths_of_columns(n, dtype, columns):
     """Rows of about 2048 samples, and columns that are not too long for them."""
     assert sweep_plan(n, dtype).columns.points == columns
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_less_shared_memory(dtype):
+    """Other GPUs' blocks have 163 KiB (A100) or 99 KiB: shorter transforms, or none."""
+    assert sweep_plan(2**23, dtype).block_memory() > 163 * 1024
+    assert sweep_plan(2**23, dtype, 163 * 1024) is None
+    for n in (2**13, 3**9, 2**20, 2**22):
+        for kilobytes in (163, 99):
+            assert sweep_plan(n, dtype, kilobytes * 1024).block_memory() <= kilobytes * 1024
 
 
 def test_shared_memory():
@@ -251,9 +262,26 @@ def test_leg_factors(dtype):
     assert at == found.size
 
 
+@pytest.mark.parametrize("n", [120, 686, 4096])
+def test_balanced(n):
+    """Parts are neighbours in single precision of the exact ones; moduli are 1 in the mean."""
+    exact = unit_roots(np.arange(5)[:, None] * np.arange(n // 5), n)
+    found = balanced(exact)
+    assert found.dtype == np.complex64
+    assert (found[0] == 1).all()
+    for part, rounded in ((exact.real, found.real), (exact.imag, found.imag)):
+        spacing = np.spacing(np.maximum(abs(part), abs(rounded)).astype(np.float32))
+        assert (abs(part - rounded) <= spacing).all()
+    wide = found.astype(complex)
+    excess = np.cumsum((wide * wide.conj()).real - 1, axis=1)
+    nearest = exact.astype(np.complex64).astype(complex)
+    assert abs(excess).max() < 6e-8
+    assert abs(np.cumsum((nearest * nearest.conj()).real - 1, axis=1)).max() > 3e-7
+
+
 @pytest.mark.parametrize("points", [4096, 2187, 2000])
 def test_leg_factors_in_single_precision_have_mean_modulus_one(points):
-    """A mean error of 1e-8 would take 2e-4 of a field's energy in 10 000 steps; that of rounding alone is 4e-9."""
+    """A mean error of 1e-8 takes 2e-4 of a field's energy in 10 000 steps; that of rounding alone is 4e-9."""
     plan = plan_of(1, points, np.complex64)
     factors, at, left = plan.leg_factors().astype(np.complex128), 0, points
     for radix in plan.rows.radices:

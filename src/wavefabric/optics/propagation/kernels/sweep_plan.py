@@ -97,6 +97,10 @@ class SweepPlan:
         full = self.columns.points == 1 or self.columns.side * self.columns.item >= 128
         return 0 if full else self.columns.gap
 
+    def block_memory(self) -> int:
+        """Bytes of shared memory of the block that has most."""
+        return max(self.columns.shared(self.column_gap), self.rows.shared(self.rows.gap))
+
     def prelude(self) -> str:
         """Definitions before the sources."""
         single = self.dtype == np.complex64
@@ -170,13 +174,16 @@ def transfers(coefficients: np.ndarray, sample_rate: float, h: float, n: int) ->
     return np.ascontiguousarray(np.column_stack([coefficients[:, 1:] * scale, size]))
 
 
-def sweep_plan(n: int, dtype) -> SweepPlan | None:
-    """The split for rows of n samples, None where there is none: prime factors above 7, or too many samples.
+def sweep_plan(n: int, dtype, block_memory: int = 227 * 1024) -> SweepPlan | None:
+    """The split for rows of n samples on a GPU whose blocks may have so many bytes of shared memory (an H200's).
+
+    None where there is none: n has a prime factor above 7, or too many samples.
 
     >>> sweep_plan(2**21, np.complex128).columns.points
     512
     """
-    return next(_plans(n, np.dtype(dtype)), None)
+    plans = _plans(n, np.dtype(dtype))
+    return next((plan for plan in plans if plan.block_memory() <= block_memory), None)
 
 
 def _plans(n: int, dtype: np.dtype) -> Iterator[SweepPlan]:
