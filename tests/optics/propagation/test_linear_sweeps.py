@@ -12,8 +12,9 @@ from linear_cases import DOUBLE, SINGLE, TOLERANCE, device_named, draw, place, r
 
 from wavefabric.device import get_device
 from wavefabric.optics.propagation.kernels.linear_sweeps_cuda import PACKAGE
-from wavefabric.optics.propagation.kernels.sweep_plan import BEFORE, SweepPlan, Transforms, sweep_plan
+from wavefabric.optics.propagation.kernels.sweep_plan import SweepPlan, Transforms, sweep_plan
 from wavefabric.optics.propagation.linear_propagation import Sweeps
+from wavefabric.spectral.inplace_fft import SOURCES
 
 SLOW = pytest.mark.slow
 
@@ -170,7 +171,7 @@ def test_a_delay_moves_samples(gpu):
 
 def sources(plan):
     """What is compiled."""
-    parts = [place.rsplit("/", 1) for place in (*BEFORE, f"{PACKAGE}/linear_sweeps.cu")]
+    parts = [place.rsplit("/", 1) for place in (*SOURCES, f"{PACKAGE}/linear_sweeps.cu")]
     return plan.prelude() + "\n".join(
         files(package).joinpath(name).read_text("utf-8") for package, name in parts
     )
