@@ -48,7 +48,7 @@ class EmulatedDevice(CpuDevice):
 
     def __init__(self, seed: int = 0):
         super().__init__(1)
-        self.name, self.seed = "cuda:0", seed
+        self.name, self.seed, self.block_memory = "cuda:0", seed, 227 * 1024
 
     def kernels(self, module: str):
         return importlib.import_module(module + "_cuda").KERNELS(self)

@@ -141,10 +141,11 @@ def test_every_source_compiles(source, arch, flags):
 )
 def test_sweeps_compile(arch, n, dtype):
     """linear_sweeps.cu with what the launcher puts before it."""
-    from wavefabric.optics.propagation.kernels.sweep_plan import BEFORE, sweep_plan
+    from wavefabric.optics.propagation.kernels.sweep_plan import sweep_plan
+    from wavefabric.spectral.inplace_fft import SOURCES
 
     plan = sweep_plan(n, dtype)
-    before = [read(place.removeprefix("wavefabric.")) for place in BEFORE]
+    before = [read(place.removeprefix("wavefabric.")) for place in SOURCES]
     text = plan.prelude() + "\n".join([*before, read("optics/propagation/kernels/linear_sweeps.cu")])
     cubin = nvrtc.compile_source(text, OPTIONS, arch, "linear_sweeps.cu")
     names = (

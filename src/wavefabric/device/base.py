@@ -38,6 +38,8 @@ class Device(Protocol):
     xp: Any
     #: CPU threads used by kernels and transforms (1 on a GPU).
     threads: int
+    #: Bytes of shared memory that a block of CUDA threads may have; 0 on a CPU.
+    block_memory: int
 
     def empty(self, shape, dtype) -> Any:
         """Uninitialised array, aligned for the device's transforms."""

@@ -21,6 +21,7 @@ class CpuDevice:
     """The CPU of this machine, with a fixed number of threads."""
 
     xp = np
+    block_memory = 0
 
     def __init__(self, threads: int | None = None):
         available = usable_threads()

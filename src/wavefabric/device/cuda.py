@@ -26,6 +26,8 @@ def launch(function, grid, block, arguments, shared: int = 0) -> None:
 
 
 _TYPES = {np.dtype(np.complex64): cufft.CUFFT_C2C, np.dtype(np.complex128): cufft.CUFFT_Z2Z}
+# cudaDevAttrMaxSharedMemoryPerBlockOptin of the CUDA runtime.
+_MOST_SHARED_OF_A_BLOCK = 97
 # What every kernel is compiled with. No --use_fast_math: sin and cos must hold to round-off.
 COMPILE_OPTIONS = ("--std=c++17", "--fmad=true")
 
@@ -123,6 +125,7 @@ class CudaDevice:
     def __init__(self, index: int = 0):
         self.index = index
         self.name = f"cuda:{index}"
+        self.block_memory = cupy.cuda.runtime.deviceGetAttribute(_MOST_SHARED_OF_A_BLOCK, index)
         cupy.cuda.Device(index).use()
         self._capture = cupy.cuda.Stream(non_blocking=True)
         self._copies = cupy.cuda.Stream(non_blocking=True)

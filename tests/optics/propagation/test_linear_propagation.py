@@ -180,6 +180,8 @@ def test_which_way_is_taken(cpu):
     assert swept(emulated, 60, SINGLE) == sweep_plan(60, SINGLE)
     assert isinstance(operators_for(emulated, 60).propagation, Sweeps)
     assert swept(cpu, 60, DOUBLE) is None
+    emulated.block_memory = 512
+    assert swept(emulated, 60, SINGLE) is None
     assert isinstance(operators_for(cpu, 60).propagation, TransformsAndTable)
 
 

@@ -3,26 +3,22 @@
 import doctest
 import importlib
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from roots_of_unity import ROUNDED, exact_root, worst_error
 
 from wavefabric.optics.propagation.kernels.sweep_plan import (
     SweepPlan,
     Transforms,
-    radices,
     sweep_plan,
     transfers,
-    unit_roots,
 )
+from wavefabric.spectral.inplace_fft import radices
 
 DTYPES = [np.complex128, np.complex64]
-#: Largest error of a part of a root of unity in double precision. Where `longdouble` is no longer than
-#: double, the angle is rounded too.
-ROUNDED = 1.2e-16 if np.finfo(np.longdouble).eps < 1e-18 else 1e-15
 
 smooth = st.lists(st.sampled_from([2, 2, 2, 3, 5, 7]), min_size=1, max_size=23).map(math.prod)
 #: With hypothesis' own numbers, mostly those that need other primes.
@@ -30,31 +26,9 @@ lengths = st.one_of(smooth.filter(lambda n: n <= 2**24), st.integers(1, 2**24), 
 dtypes = st.sampled_from(DTYPES)
 
 
-# --- Factors ----------------------------------------------------------------------------------------------
-
-
 def test_the_examples():
     failed, tried = doctest.testmod(importlib.import_module(SweepPlan.__module__))
-    assert (failed, tried) == (0, 2)
-
-
-@given(smooth)
-def test_radices_multiply_back(n):
-    found = radices(n)
-    assert math.prod(found) == n
-    assert set(found) <= {2, 3, 4, 5, 7, 8, 16}
-    assert list(found) == sorted(found, reverse=True)
-    # As few stages as there can be.
-    assert sum(r in (2, 4, 8) for r in found) <= 1
-
-
-@given(st.integers(1, 400), st.sampled_from([11, 13, 17, 101]))
-def test_other_primes_have_no_radices(factor, prime):
-    assert radices(factor * prime) == ()
-
-
-def test_one_point_has_no_stage():
-    assert radices(1) == ()
+    assert (failed, tried) == (0, 1)
 
 
 # --- Splits -----------------------------------------------------------------------------------------------
@@ -124,6 +98,16 @@ def test_lengths_of_columns(n, dtype, columns):
     assert sweep_plan(n, dtype).columns.points == columns
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_less_shared_memory(dtype):
+    """Other GPUs' blocks have 163 KiB (A100) or 99 KiB: shorter transforms, or none."""
+    assert sweep_plan(2**23, dtype).block_memory() > 163 * 1024
+    assert sweep_plan(2**23, dtype, 163 * 1024) is None
+    for n in (2**13, 3**9, 2**20, 2**22):
+        for kilobytes in (163, 99):
+            assert sweep_plan(n, dtype, kilobytes * 1024).block_memory() <= kilobytes * 1024
+
+
 def test_shared_memory():
     """One place after `gap` points; none where nothing is exchanged."""
     assert Transforms(64, 2, 16).gap == 4
@@ -164,51 +148,7 @@ def test_definitions(n, dtype):
         assert int(found[f"BLOCKS{side}"]) >= 1
 
 
-# --- Twiddle factors --------------------------------------------------------------------------------------
-
-_BITS = 160
-_PI = Fraction("3.14159265358979323846264338327950288419716939937510582097494459")
-
-
-def exact_root(turns: int, n: int) -> tuple[Fraction, Fraction]:
-    """Parts of exp(−2πi turns/n) by the series, in fixed-point numbers of 160 bits."""
-    part = Fraction(turns % n, n)
-    x = round(-2 * _PI * (part if part <= Fraction(1, 2) else part - 1) * 2**_BITS)
-    sums, term, order = [0, 0], 1 << _BITS, 0
-    while term:
-        sums[order % 2] += term if order % 4 < 2 else -term
-        order += 1
-        term = (term * x >> _BITS) // order if term * x > 0 else -((-term * x >> _BITS) // order)
-    return Fraction(sums[0], 2**_BITS), Fraction(sums[1], 2**_BITS)
-
-
-def worst_error(found, wanted):
-    """Largest error of a part; ``wanted`` are pairs of fractions."""
-    parts = [
-        (Fraction(float(value.real)) - re, Fraction(float(value.imag)) - im)
-        for value, (re, im) in zip(found, wanted, strict=True)
-    ]
-    return float(max(abs(error) for pair in parts for error in pair))
-
-
-def test_the_reference_itself():
-    assert exact_root(0, 7) == (1, 0)
-    for turns, n, wanted in ((1, 4, -1j), (1, 2, -1), (3, 4, 1j), (1, 8, (1 - 1j) / math.sqrt(2))):
-        re, im = exact_root(turns, n)
-        assert abs(complex(float(re), float(im)) - wanted) < 2e-16
-    re, im = exact_root(5, 12345)
-    assert abs(re * re + im * im - 1) < Fraction(1, 10**40)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 12, 360, 2187, 4096, 2**21])
-def test_unit_roots(n):
-    turns = np.unique(np.concatenate([np.arange(min(n, 40)), np.arange(0, n, max(1, n // 97)), [n - 1]]))
-    assert worst_error(unit_roots(turns, n), [exact_root(int(t), n) for t in turns]) < ROUNDED
-
-
-@given(st.integers(0, 2**40), st.integers(1, 2**23))
-def test_unit_roots_of_any_number_of_turns(turns, n):
-    assert worst_error(unit_roots(np.array([turns]), n), [exact_root(turns, n)]) < ROUNDED
+# --- Tables ---
 
 
 def plan_of(columns, rows, dtype=np.complex128):
@@ -233,34 +173,6 @@ def test_split_factors():
     assert found.dtype == np.complex128
     for line, before in zip(found, (1, 16, 48), strict=True):
         assert worst_error(line, [exact_root(before * n2, 96 * 35) for n2 in range(35)]) < ROUNDED
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_leg_factors(dtype):
-    """w^(k m) of stages of radices 8, 5, 3 of 120 points: transforms of 120, 15 and 3 points remain."""
-    plan = plan_of(1, 120, dtype)
-    assert plan.rows.radices == (8, 5, 3)
-    found, at = plan.leg_factors(), 0
-    assert found.dtype == dtype
-    for left, radix in ((120, 8), (15, 5), (3, 3)):
-        wanted = [exact_root(k * m, left) for k in range(radix) for m in range(left // radix)]
-        # In single precision a part is rounded up or down, whichever keeps moduli at 1 in the mean.
-        rounding = ROUNDED if dtype == np.complex128 else 6e-8
-        assert worst_error(found[at : at + left], wanted) < rounding
-        at += left
-    assert at == found.size
-
-
-@pytest.mark.parametrize("points", [4096, 2187, 2000])
-def test_leg_factors_in_single_precision_have_mean_modulus_one(points):
-    """A mean error of 1e-8 would take 2e-4 of a field's energy in 10 000 steps; that of rounding alone is 4e-9."""
-    plan = plan_of(1, points, np.complex64)
-    factors, at, left = plan.leg_factors().astype(np.complex128), 0, points
-    for radix in plan.rows.radices:
-        legs = factors[at : at + left].reshape(radix, -1)
-        error = np.abs((np.abs(legs) ** 2 - 1).sum(axis=1))
-        assert error.max() < 1.2e-7  # a last bit over the whole leg, however long
-        at, left = at + left, left // radix
 
 
 # --- Transfer functions -----------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ class Sweeps(LinearPropagation):
 
 def swept(device, n: int, dtype) -> SweepPlan | None:
     """The sweeps that a device propagates rows of n samples by; None where it takes whole transforms."""
-    return None if device.name == "cpu" else sweep_plan(n, dtype)
+    return sweep_plan(n, dtype, device.block_memory) if device.block_memory else None
 
 
 def linear_nbytes(device, rows: int, n: int, dtype, table_rows: int, lengths: int) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wavefabric.optics.propagation.kernels.sweep_plan import BEFORE, SweepPlan
+from wavefabric.optics.propagation.kernels.sweep_plan import SweepPlan
+from wavefabric.spectral.inplace_fft import SOURCES
 
 PACKAGE = "wavefabric.optics.propagation.kernels"
 
@@ -14,7 +15,7 @@ class LinearSweeps:
 
     def __init__(self, device, plan: SweepPlan):
         self._device, self.plan = device, plan
-        self._module = device.module(PACKAGE, "linear_sweeps.cu", before=BEFORE, prelude=plan.prelude())
+        self._module = device.module(PACKAGE, "linear_sweeps.cu", before=SOURCES, prelude=plan.prelude())
         self._legs = device.asarray(plan.leg_factors())
         self._columns = None
         if plan.columns.points > 1:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
-#: Sources that ``linear_sweeps.cu`` needs before it.
-BEFORE = ("wavefabric.spectral/butterflies.cu", "wavefabric.spectral/inplace_fft.cu")
+from wavefabric.spectral.inplace_fft import gap, leg_factors, radices, unit_roots
+
 _PRIMES = (2, 3, 5, 7)
 #: Values of a transform that a thread holds.
 _HELD = 16
@@ -19,21 +18,6 @@ _MOST_COLUMN, _MOST_ROW, _MOST_SHARED = 1024, 8192, 200 * 1024
 _SHARED_OF_SM = 224 * 1024
 #: Samples of rows that one sweep propagates, in shared memory.
 _ONE_SWEEP = 4096
-
-
-def radices(n: int) -> tuple[int, ...]:
-    """Factors of a transform length: as many 16s as there are, then what is left of 8, 7, 5, 4, 3, 2; empty
-    if others are needed.
-
-    >>> radices(512), radices(3000), radices(22)
-    ((16, 16, 2), (8, 5, 5, 5, 3), ())
-    """
-    factors = []
-    for radix in (16, 8, 7, 5, 4, 3, 2):
-        while n % radix == 0:
-            factors.append(radix)
-            n //= radix
-    return tuple(factors) if n == 1 else ()
 
 
 @dataclass(frozen=True)
@@ -56,8 +40,8 @@ class Transforms:
 
     @property
     def gap(self) -> int:
-        """Points between empty places in shared memory, so that strides of the last radix meet all banks."""
-        return self.radices[-1] if self.radices[-1] % 2 == 0 else 0
+        """Points between empty places in shared memory, 0 for none."""
+        return gap(self.radices)
 
     def shared(self, gap: int) -> int:
         """Bytes of shared memory of a block; none where one stage does."""
@@ -97,6 +81,10 @@ class SweepPlan:
         full = self.columns.points == 1 or self.columns.side * self.columns.item >= 128
         return 0 if full else self.columns.gap
 
+    def block_memory(self) -> int:
+        """Bytes of shared memory of the block that has most."""
+        return max(self.columns.shared(self.column_gap), self.rows.shared(self.rows.gap))
+
     def prelude(self) -> str:
         """Definitions before the sources."""
         single = self.dtype == np.complex64
@@ -121,41 +109,8 @@ class SweepPlan:
         return unit_roots(before[:, None] * np.arange(self.rows.points), self.n)
 
     def leg_factors(self) -> np.ndarray:
-        """Twiddle factors w^(k m) of the rows' stages, one after another, (R, stride) each, as fields are."""
-        left, parts = self.rows.points, []
-        for radix in self.rows.radices:
-            stride = left // radix
-            factors = unit_roots(np.arange(radix)[:, None] * np.arange(stride), left)
-            parts.append(balanced(factors) if self.dtype == np.complex64 else factors)
-            left = stride
-        return np.concatenate([part.ravel() for part in parts])
-
-
-def balanced(factors: np.ndarray) -> np.ndarray:
-    """Complex numbers of modulus 1, each part rounded up or down to single precision, shape as given.
-
-    Of the four choices that one is taken which keeps the sum of the errors of the squared modulus along the
-    last axis nearest to 0: a mean error would act on a frequency in every step of a simulation alike.
-    """
-    parts = np.stack([factors.real, factors.imag])
-    nearest = parts.astype(np.float32)
-    other = np.nextafter(nearest, np.where(nearest > parts, -np.inf, np.inf).astype(np.float32))
-    other = np.where(nearest == parts, nearest, other)  # 0 and 1 stay
-    choices = np.stack([np.stack(pair) for pair in product((nearest[0], other[0]), (nearest[1], other[1]))])
-    errors = (choices.astype(np.float64) ** 2).sum(1) - 1
-    out, left = np.empty(factors.shape, np.complex64), np.zeros(factors.shape[:-1])
-    for m in range(factors.shape[-1]):
-        best = np.abs(left + errors[..., m]).argmin(0)[None]
-        left += np.take_along_axis(errors[..., m], best, 0)[0]
-        real, imaginary = (np.take_along_axis(choices[:, i, ..., m], best, 0)[0] for i in (0, 1))
-        out[..., m] = real + 1j * imaginary
-    return out
-
-
-def unit_roots(turns: np.ndarray, n: int) -> np.ndarray:
-    """exp(−2πi turns/n), formed in extended precision where there is one."""
-    angle = 2 * np.longdouble("3.14159265358979323846264338327950288") * (turns % n) / n
-    return (np.cos(angle) - 1j * np.sin(angle)).astype(np.complex128)
+        """Twiddle factors of the rows' transforms, as fields are."""
+        return leg_factors(self.rows.radices, self.dtype)
 
 
 def transfers(coefficients: np.ndarray, sample_rate: float, h: float, n: int) -> np.ndarray:
@@ -170,13 +125,16 @@ def transfers(coefficients: np.ndarray, sample_rate: float, h: float, n: int) ->
     return np.ascontiguousarray(np.column_stack([coefficients[:, 1:] * scale, size]))
 
 
-def sweep_plan(n: int, dtype) -> SweepPlan | None:
-    """The split for rows of n samples, None where there is none: prime factors above 7, or too many samples.
+def sweep_plan(n: int, dtype, block_memory: int = 227 * 1024) -> SweepPlan | None:
+    """The split for rows of n samples, where a block may have so much shared memory (an H200's, bytes).
+
+    None where there is none: n has a prime factor above 7, or too many samples.
 
     >>> sweep_plan(2**21, np.complex128).columns.points
     512
     """
-    return next(_plans(n, np.dtype(dtype)), None)
+    plans = _plans(n, np.dtype(dtype))
+    return next((plan for plan in plans if plan.block_memory() <= block_memory), None)
 
 
 def _plans(n: int, dtype: np.dtype) -> Iterator[SweepPlan]:
