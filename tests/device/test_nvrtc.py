@@ -38,6 +38,11 @@ def read(source: str) -> str:
     return files("wavefabric").joinpath(source).read_text(encoding="utf-8")
 
 
+def behind(before: tuple[str, ...], source: str) -> str:
+    """A source behind those that it needs, named as launchers name them."""
+    return "\n".join([*(read(place.removeprefix("wavefabric.")) for place in before), read(source)])
+
+
 def kernels_in(source: str) -> list[str]:
     """Names of the kernels that a source exports: the word before the list of arguments."""
     heads = read(source).split('extern "C" __global__ void')[1:]
@@ -145,8 +150,7 @@ def test_sweeps_compile(arch, n, dtype):
     from wavefabric.spectral.inplace_fft import SOURCES
 
     plan = sweep_plan(n, dtype)
-    before = [read(place.removeprefix("wavefabric.")) for place in SOURCES]
-    text = plan.prelude() + "\n".join([*before, read("optics/propagation/kernels/linear_sweeps.cu")])
+    text = plan.prelude() + behind(SOURCES, "optics/propagation/kernels/linear_sweeps.cu")
     cubin = nvrtc.compile_source(text, OPTIONS, arch, "linear_sweeps.cu")
     names = (
         {"rows_transfer"} if plan.columns.points == 1 else {"columns_forth", "rows_transfer", "columns_back"}
@@ -172,14 +176,8 @@ def test_passes_compile(arch, shape, real, nonlinear, absorption, passes):
     from wavefabric.acoustics.solver import axis_passes_cuda
 
     assert axis_passes_cuda.usable(*shape[::-1], real) == (passes == "XYZ")
-    before = [
-        files(place.rpartition("/")[0]).joinpath(place.rpartition("/")[2])
-        for place in axis_passes_cuda.BEFORE
-    ]
     text = axis_passes_cuda.prelude(shape, real, nonlinear, absorption, passes)
-    text += "\n".join(
-        [*(file.read_text(encoding="utf-8") for file in before), read("acoustics/solver/axis_passes.cu")]
-    )
+    text += behind(axis_passes_cuda.BEFORE, "acoustics/solver/axis_passes.cu")
     cubin = nvrtc.compile_source(text, OPTIONS, arch, "axis_passes.cu")
     exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
     launched = set(re.findall(r'"([xyz]_\w+)"', read("acoustics/solver/axis_passes_cuda.py")))

@@ -8,6 +8,7 @@ import pytest
 from wavefabric.errors import InputError
 from wavefabric.results import read_result, write_result
 from wavefabric.results.plots import (
+    constellation_figure,
     mean_db,
     penalty_figure,
     plot_result,
@@ -88,3 +89,14 @@ def test_distances_are_in_order(tmp_path, payload):
 def test_the_folder_is_a_file(result_file):
     with pytest.raises(InputError, match="cannot be used as a folder"):
         plot_result(result_file, result_file)
+
+
+def test_indices_of_modes_are_subscripts(tmp_path, payload):
+    """Formulae of ours are drawn as such, dollar signs of a label as they are."""
+    labels = payload["fibre"]["labels"]
+    payload["fibre"]["labels"] = labels._replace(value=[*labels.value[:-1], "LP02$a$"])
+    figure = constellation_figure(read_result(write_result(tmp_path / "out.h5", payload)))
+    assert figure is not None
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles[0].startswith(r"LP$_{\mathrm{01}}$, group 1: ")
+    assert titles[-1].startswith(r"LP$_{\mathrm{02}}$\$a\$, group 5: ")

@@ -164,7 +164,7 @@ def constellation_figure(result: Result) -> Figure | None:
             axes.set(xlim=(-limit, limit), ylim=(-limit, limit), xlabel="in phase")
             axes.set_ylabel("" if k else "quadrature")
             axes.grid(True, axis="both")
-            title = f"{plain_text(labels[m])}, group {groups[m]}: Q² = {mean[m]:.2f} dB"
+            title = f"{labels[m]}, group {groups[m]}: Q² = {mean[m]:.2f} dB"
             axes.set_title(title, pad=8, fontsize=10)
         title = f"Received symbols {_where(result, name)}"
         figure.suptitle(title, x=0.02, ha="left", fontsize=11, fontweight="bold")
@@ -208,7 +208,8 @@ def _where(result: Result, name: str) -> str:
 def _labels(result: Result, modes: int) -> list[str]:
     # LP0,1 and LP01a read better with the indices as a subscript.
     indices = re.compile(r"^LP(\d+,?\d*)(.*)$")
-    shown = [indices.sub(r"LP$_{\\mathrm{\1}}$\2", str(label)) for label in result.get("fibre/labels", [])]
+    given = [plain_text(str(label)) for label in result.get("fibre/labels", [])]
+    shown = [indices.sub(r"LP$_{\\mathrm{\1}}$\2", label) for label in given]
     return shown if len(shown) == modes else [f"mode {m + 1}" for m in range(modes)]
 
 

@@ -28,7 +28,6 @@ struct Rows {
 
 // --- The transform --------------------------------------------------------------------------------------
 
-__host__ __device__ constexpr int ceiling(int a, int b) { return (a + b - 1) / b; }
 template <class L, int R>
 __host__ __device__ constexpr int held() { return ceiling(L::points / R, L::threads) * R; }
 
@@ -100,9 +99,6 @@ __device__ __forceinline__ void stages(Complex *v, Complex *shared, const Comple
 }
 
 // One axis: a layout and its radices, first to last, and the same reversed.
-template <int... R>
-struct Radices {};
-
 template <class L, class FORTH, class BACK>
 struct Axis;
 

@@ -137,3 +137,12 @@ __device__ __forceinline__ void butterfly(V *v) {
         }
     }
 }
+
+// --- What transforms of several stages share -------------------------------------------------------------
+
+__host__ __device__ constexpr int ceiling(int a, int b) { return (a + b - 1) / b; }
+
+template <int... R>
+struct Radices {
+    static constexpr int count = sizeof...(R);
+};

@@ -54,8 +54,6 @@ __device__ __forceinline__ Complex loaded(const Complex *at)
     return value;
 }
 
-__host__ __device__ constexpr int rounds_of(int n, int threads) { return (n + threads - 1) / threads; }
-
 // --- Where the values of a block lie in shared memory ---------------------------------------------------
 
 // WIDTH neighbouring columns, P threads each: threads of a warp work on different columns at the same point.
@@ -84,7 +82,7 @@ struct RowTile {
 template <class L, int P, int R>
 struct Stage {
     static constexpr int stride = L::points / (P * R), butterflies = L::points / R;
-    static constexpr int rounds = rounds_of(butterflies, L::threads), values = rounds * R;
+    static constexpr int rounds = ceiling(butterflies, L::threads), values = rounds * R;
 
     // f(values of a butterfly, its number, its first point, its number m within the transform of P-th size)
     template <class V, class F>
@@ -141,11 +139,6 @@ __device__ __forceinline__ void turn_by_powers(V *a, Wide w) {
         }
     }
 }
-
-template <int... R>
-struct Radices {
-    static constexpr int count = sizeof...(R);
-};
 
 // Frequency of point b of a transform whose digits are those of the radices, most significant first.
 template <int P, int R, int... REST>

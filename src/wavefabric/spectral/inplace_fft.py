@@ -11,15 +11,17 @@ import numpy as np
 SOURCES = ("wavefabric.spectral/butterflies.cu", "wavefabric.spectral/inplace_fft.cu")
 
 
-def radices(n: int) -> tuple[int, ...]:
-    """Factors of a transform length, the largest first, of 16, 8, 7, 5, 4, 3, 2; empty if others are needed.
+def radices(n: int, most: int = 16) -> tuple[int, ...]:
+    """Factors of a transform length, the largest first, of 16, 8, 7, 5, 4, 3, 2, none above ``most``.
 
-    >>> radices(512), radices(3000), radices(22)
-    ((16, 16, 2), (8, 5, 5, 5, 3), ())
+    Empty if others are needed, or n is 1.
+
+    >>> radices(512), radices(512, 8), radices(3000), radices(22)
+    ((16, 16, 2), (8, 8, 8), (8, 5, 5, 5, 3), ())
     """
     factors = []
     for radix in (16, 8, 7, 5, 4, 3, 2):
-        while n % radix == 0:
+        while radix <= most and n % radix == 0:
             factors.append(radix)
             n //= radix
     return tuple(factors) if n == 1 else ()

@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
-from fibre_cases import ALL, FIBRE, RATE, distance, launch, make_fibre, propagator, put, smooth_field
+from fibre_cases import (
+    ALL,
+    FIBRE,
+    RATE,
+    distance,
+    launch,
+    make_fibre,
+    propagator,
+    put,
+    repeated_as_captured,
+    smooth_field,
+)
 from linear_cases import (
     COEFFICIENTS,
     DOUBLE,
@@ -139,15 +150,7 @@ class CapturingDevice(EmulatedDevice):
     operators = None
 
     def graph(self, work):
-        propagation = self.operators.propagation
-        tables = dict(propagation.kept)
-
-        def replay():
-            propagation.prepare = tables.__getitem__
-            work()
-            del propagation.prepare
-
-        return replay
+        return repeated_as_captured(self.operators.propagation, work)
 
 
 def test_captured_steps_when_lengths_give_way():

@@ -6,7 +6,18 @@ import math
 
 import numpy as np
 import pytest
-from fibre_cases import ALL, FIBRE, FOURTH, RATE, distance, launch, make_fibre, propagator, put
+from fibre_cases import (
+    ALL,
+    FIBRE,
+    FOURTH,
+    RATE,
+    distance,
+    launch,
+    make_fibre,
+    propagator,
+    put,
+    repeated_as_captured,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -224,16 +235,7 @@ class Capturing(CpuDevice):
     operators = None
 
     def graph(self, work):
-        operators = self.operators
-        propagation = operators.propagation
-        tables = dict(propagation.kept)
-
-        def replay():
-            propagation.prepare = tables.__getitem__
-            work()
-            del propagation.prepare
-
-        return replay
+        return repeated_as_captured(self.operators.propagation, work)
 
 
 @pytest.mark.parametrize("integrator", ALL)

@@ -80,13 +80,9 @@ def test_without_a_limit_it_is_the_best_of_all(splits, gpus, options, latency, e
     assert simulated(given, found.strategy) == pytest.approx((found.seconds, found.memory), rel=1e-9)
 
 
-@given(SPLITS, OPTIONS, st.floats(0, 1), st.integers(0, 3))
-@settings(max_examples=25, deadline=None)
-def test_with_a_limit_it_is_the_best_of_those_that_fit(splits, options, share, heavy):
-    """Limits from below the least memory to above that of the fastest."""
-    model = chain(*splits, features=8, flops=10.0 ** (8 + heavy))
-    given = setting(model, 4)
-    units = chain_units(model, True)
+def check_best_within(given, options, units, share):
+    """The best of those that fit, by trying all; the limit is ``share`` of the way from the least memory to
+    the most. What was found, and the least memory."""
     pairs = [simulated(given, strategy) for strategy in all_strategies(given, options, units)]
     least, most = min(held for _, held in pairs), max(held for _, held in pairs)
     limit = least + share * (most - least)
@@ -94,8 +90,19 @@ def test_with_a_limit_it_is_the_best_of_those_that_fit(splits, options, share, h
     assert found.seconds == pytest.approx(
         min(t for t, held in pairs if held <= limit * (1 + 1e-12)), rel=1e-9
     )
-    assert simulated(given, found.strategy) == pytest.approx((found.seconds, found.memory), rel=1e-9)
     assert found.memory <= limit * (1 + 1e-9)
+    return found, least
+
+
+@given(SPLITS, OPTIONS, st.floats(0, 1), st.integers(0, 3))
+@settings(max_examples=25, deadline=None)
+def test_with_a_limit_it_is_the_best_of_those_that_fit(splits, options, share, heavy):
+    """Limits from below the least memory to above that of the fastest."""
+    model = chain(*splits, features=8, flops=10.0 ** (8 + heavy))
+    given = setting(model, 4)
+    units = chain_units(model, True)
+    found, least = check_best_within(given, options, units, share)
+    assert simulated(given, found.strategy) == pytest.approx((found.seconds, found.memory), rel=1e-9)
     with pytest.raises(InputError, match=r"^memory: .* given; allowed: more \(no layout fits"):
         best_chain(given, options, least * 0.999)
 
@@ -110,14 +117,7 @@ def test_blocks_are_units(options, share):
     given = setting(model, 4)
     units = chain_units(model)
     assert [len(unit) for unit in units] == [1, 3, 3, 1]
-    pairs = [simulated(given, strategy) for strategy in all_strategies(given, options, units)]
-    least, most = min(held for _, held in pairs), max(held for _, held in pairs)
-    limit = least + share * (most - least)
-    found = best_chain(given, options, limit)
-    assert found.seconds == pytest.approx(
-        min(t for t, held in pairs if held <= limit * (1 + 1e-12)), rel=1e-9
-    )
-    assert found.memory <= limit * (1 + 1e-9)
+    check_best_within(given, options, units, share)
 
 
 @st.composite

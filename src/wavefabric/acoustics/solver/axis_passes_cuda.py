@@ -10,6 +10,8 @@ import math
 
 import numpy as np
 
+from wavefabric.spectral import inplace_fft
+
 #: Sources that ``axis_passes.cu`` needs before it.
 BEFORE = (
     "wavefabric.spectral/butterflies.cu",
@@ -35,12 +37,7 @@ _KERNELS = (*_STAGED, "y_transform", "y_gradient", "z_gradient", "z_divergence",
 
 def radices(n: int) -> list[int]:
     """Factors of a transform length, of 8, 7, 5, 4, 3, 2; empty if others are needed (or n < 2)."""
-    factors = []
-    for radix in (8, 7, 5, 4, 3, 2):
-        while n % radix == 0:
-            factors.append(radix)
-            n //= radix
-    return factors if n == 1 else []
+    return list(inplace_fft.radices(n, 8))
 
 
 def usable(nx: int, ny: int, nz: int, dtype) -> bool:
@@ -106,8 +103,7 @@ def prelude(shape: tuple[int, int, int], real, nonlinear: bool, absorption: str,
 
 def twiddles(n: int, real) -> np.ndarray:
     """exp(−2πi k/n), shape (n,), complex."""
-    angle = -2 * np.pi * np.arange(n) / n
-    return (np.cos(angle) + 1j * np.sin(angle)).astype(np.result_type(real, np.complex64))
+    return inplace_fft.unit_roots(np.arange(n), n).astype(np.result_type(real, np.complex64))
 
 
 class AxisPasses:

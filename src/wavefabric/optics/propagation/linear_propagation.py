@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from wavefabric.optics.propagation.kernels.sweep_plan import SweepPlan, sweep_pl
 MOST_LENGTHS = 6
 
 
-class LinearPropagation:
+class LinearPropagation(ABC):
     """Transfer functions of a few lengths are kept, the least recently used gives way."""
 
     #: Bytes of one transfer function.
@@ -36,13 +37,13 @@ class LinearPropagation:
         self.kept[length] = held
         return held
 
+    @abstractmethod
     def propagate(self, field, length: float) -> None:
         """``field`` (rows, N) ← exp(length · L̂) field, in place."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _fill(self, free: Any, length: float) -> Any:
         """The transfer function of a length, in ``free`` if that is one that is no longer needed."""
-        raise NotImplementedError
 
 
 class TransformsAndTable(LinearPropagation):

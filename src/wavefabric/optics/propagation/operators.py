@@ -79,8 +79,9 @@ class FibreOperators:
         plan = swept(self.device, self.n, self.dtype)
         if plan:
             return Sweeps(self.device, plan, coefficients, row, sample_rate)
-        kernels = self.kernels
-        return TransformsAndTable(self.device, kernels, coefficients, row, self.n, sample_rate, self._plan)
+        return TransformsAndTable(
+            self.device, self.kernels, coefficients, row, self.n, sample_rate, self._plan
+        )
 
     def _plan(self):
         return self.device.row_fft(self.share.rows, self.n, self.dtype)

@@ -40,7 +40,7 @@ struct Place {  // of this thread's column
     int n2;
     bool here;
     __device__ __forceinline__ Place(Complex *field) {
-        constexpr int tiles = rounds_of(N2, TILE);
+        constexpr int tiles = ceiling(N2, TILE);
         n2 = blockIdx.x % tiles * TILE + LayoutColumns::column();
         here = N2 % TILE == 0 || n2 < N2;
         if (!here) n2 = N2 - 1;

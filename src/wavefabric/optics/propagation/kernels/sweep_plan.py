@@ -10,7 +10,6 @@ import numpy as np
 
 from wavefabric.spectral.inplace_fft import gap, leg_factors, radices, unit_roots
 
-_PRIMES = (2, 3, 5, 7)
 #: Values of a transform that a thread holds.
 _HELD = 16
 #: Points of the longest transforms over columns and over rows, and bytes of shared memory of a block.
@@ -156,11 +155,7 @@ def _column_lengths(n: int) -> list[int]:
 
     None for short rows; else such that rows have about 2048 samples, and columns at most 512.
     """
-    rest = n
-    for prime in _PRIMES:
-        while rest % prime == 0:
-            rest //= prime
-    if rest > 1 or n < 2:
+    if not radices(n):
         return []
     if n <= _ONE_SWEEP:
         return [1]
