@@ -40,7 +40,9 @@ def read(source: str) -> str:
 
 def behind(before: tuple[str, ...], source: str) -> str:
     """A source behind those that it needs, named as launchers name them."""
-    return "\n".join([*(read(place.removeprefix("wavefabric.")) for place in before), read(source)])
+    packages = (place.split("/") for place in before)
+    first = (files(package).joinpath(file).read_text(encoding="utf-8") for package, file in packages)
+    return "\n".join([*first, read(source)])
 
 
 def kernels_in(source: str) -> list[str]:
