@@ -1,4 +1,4 @@
-// Complex transforms of one axis inside a thread block: Stockham's autosort form, mixed radix 2, 3, 4, 5, 7, 8.
+// Complex transforms of one axis inside a thread block: Stockham's autosort form, mixed radix 2, 3, 4, 5, 7, 8, 16.
 // A block holds TILE transforms of N points. P threads share one; each keeps E values in registers, and values
 // change hands through shared memory between stages. Before the first stage a thread holds the points
 // n = j + b P + k N/R (b-th butterfly, k-th leg, R the first radix); after the last stage the same with the
@@ -15,15 +15,22 @@ struct Columns {
     static __device__ __forceinline__ int transform() { return threadIdx.x % TILE; }
     static __device__ __forceinline__ int lane() { return threadIdx.x / TILE; }
     static __device__ __forceinline__ int at(int n) { return n * TILE + transform(); }
+    static __device__ __forceinline__ void sync() { __syncthreads(); }
 };
 
-// TILE rows: threads of a warp work on neighbouring points; a gap every 8 keeps strides of 8 off one bank.
+// TILE rows: threads of a warp work on neighbouring points; a gap every 16 keeps strides of 8 and 16 off one bank.
+// Threads of a row that lie in one warp need not wait for other rows.
 template <int N, int P, int TILE>
 struct Rows {
     static constexpr int points = N, threads = P, tile = TILE;
     static __device__ __forceinline__ int transform() { return threadIdx.x / P; }
     static __device__ __forceinline__ int lane() { return threadIdx.x % P; }
-    static __device__ __forceinline__ int at(int n) { return transform() * (N + N / 8 + 1) + n + n / 8; }
+    static constexpr int room = N + N / 16 + 1;  // of a row
+    static __device__ __forceinline__ int at(int n) { return transform() * room + n + n / 16; }
+    static __device__ __forceinline__ void sync() {
+        if constexpr (32 % P == 0) __syncwarp();
+        else __syncthreads();
+    }
 };
 
 // --- The transform --------------------------------------------------------------------------------------
@@ -72,7 +79,7 @@ __device__ __forceinline__ void stage(Complex *v, const Complex *__restrict__ tw
 template <class L, int M, int R, int NEXT>
 __device__ __forceinline__ void exchange(Complex *v, Complex *shared) {
     constexpr int butterflies = L::points / R;
-    __syncthreads();
+    L::sync();
 #pragma unroll
     for (int b = 0; b < ceiling(butterflies, L::threads); ++b) {
         const int j = L::lane() + b * L::threads;
@@ -82,7 +89,7 @@ __device__ __forceinline__ void exchange(Complex *v, Complex *shared) {
             for (int k = 0; k < R; ++k) shared[L::at(first + k * M)] = v[b * R + k];
         }
     }
-    __syncthreads();
+    L::sync();
     each<L, NEXT>(v, [&](Complex &value, int n) { value = shared[L::at(n)]; });
 }
 
@@ -104,6 +111,7 @@ struct Axis;
 
 template <class L, int FIRST, int... FORTH, int LAST, int... BACK>
 struct Axis<L, Radices<FIRST, FORTH...>, Radices<LAST, BACK...>> {
+    typedef L Layout;
     static constexpr int values = registers<L, FIRST, FORTH...>();
     // Points held at the near end (before `forth`, after `back`), and at the far end.
     template <class F>

@@ -20,7 +20,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TOLERANCE = {np.float64: 1e-12, np.float32: 2e-6}
 STEPS = 12
 
-EVEN, ODD, PRIME, FLAT = (24, 20, 18), (35, 27, 21), (13, 17, 11), (31, 45, 1)
+EVEN, ODD, PRIME, FLAT = (24, 20, 18), (30, 27, 21), (13, 17, 11), (31, 45, 1)
 POWER = dict(absorption="power_law")
 NO_DISPERSION = dict(absorption="power_law", dispersion=False)
 STOKES = dict(absorption="stokes")

@@ -12,7 +12,7 @@ from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
+from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages, derivatives
 from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.exchange import Communicator
 from wavefabric.exchange.halos_transposes import RegionExchange
@@ -42,10 +42,10 @@ class FusedCudaGlobalStages(FusedCudaStages):
         self._columns = [c.device.empty(c.half_shape, c.complex) for _ in range(3)]
         # Along y a rank has all of k_y, unlike in its columns.
         whole = Subdomain.whole((nx, ny, c.subdomain.basis[2]))
-        self._up = [c.device.asarray(d, c.complex) for d in operators.derivatives(c.problem, 1, whole)[:2]]
         self._unstagger_y = c.device.asarray(operators.unstaggering(c.problem, whole)[1], c.complex)
         self._z = self._passes(c, (*c.half_shape[:2], nx), "Z")
         super().__init__(coefficients, fields, comm, decomposition)
+        self._up[:2] = derivatives(c, 1, whole)[:2]
 
     @classmethod
     def supports(cls, decomposition: Decomposition, dtype) -> bool:
@@ -79,16 +79,15 @@ class FusedCudaGlobalStages(FusedCudaStages):
         self._back[number].finish([self._spectra[number]])
 
     def _gradient_spectra(self) -> None:
-        c = self.coefficients
         self._axes.y_transform(self._spectra[:1], False)
         self._send_planes(0)
         self._receive_columns(0)
-        self._z.run("z_gradient", *self._columns[:2], c.kappa, c.up[2])
+        self._z.run("z_gradient", *self._columns[:2], *self._squares, self._up[2])
         self._send_columns(0)
         self._send_columns(1)
         self._receive_planes(0)
         self._receive_planes(1)
-        self._axes.run("y_gradient", *self._spectra, *self._up)
+        self._axes.run("y_gradient", *self._spectra, *self._up[:2], layers=2)
 
     def _through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
         for number in numbers:
@@ -123,12 +122,9 @@ class FusedCudaLocalStages(FusedCudaStages):
         overlap = np.ones((nz, ny), bool)
         if whole_rows:
             overlap[z, y] = False
-        self._pairs = c.device.asarray(np.unique(np.flatnonzero(overlap) // 2).astype(np.int32))
-        # A pair of rows may reach from an overlap into the next plane, if planes have an odd number of rows.
-        first, last = z.start + z.start * ny % 2, z.stop - z.stop * ny % 2
-        whole_planes = whole_rows and y == slice(0, ny)
+        self._overlap_rows = c.device.asarray(np.flatnonzero(overlap).astype(np.int32))
         #: Planes that are transformed along y while the overlaps travel.
-        self._early = slice(first, last) if whole_planes and first < last else slice(0, 0)
+        self._early = z if whole_rows and y == slice(0, ny) else slice(0, 0)
         #: Fields whose overlaps travel, and their spectra along x.
         self._travelling: tuple[list, list] | None = None
         if c.lossy and not c.stokes:
@@ -171,7 +167,7 @@ class FusedCudaLocalStages(FusedCudaStages):
             fields, spectra = self._travelling
             self._travelling = None
             self.halo.finish(fields)
-            self._axes.x_forward(fields, spectra, self._pairs)
+            self._axes.x_forward(fields, spectra, self._overlap_rows)
 
     def _forward_y(self, spectra: list) -> None:
         early = self._early

@@ -1,75 +1,80 @@
-"""Launches of ``axis_passes.cu``: the passes of the fused time step on a GPU.
+"""Launches of ``row_passes.cu`` and ``column_passes.cu``: the passes of the fused time step on a GPU.
 
 A pass along one axis reads each array once and writes it once, with the transforms of that axis and all
-pointwise work in between. A lossless step moves 48 fields, instead of about 100 with whole-array transforms.
+pointwise work in between. A lossless step moves 47 fields, instead of about 100 with whole-array transforms.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from wavefabric.spectral import inplace_fft
 
-#: Sources that ``axis_passes.cu`` needs before it.
-BEFORE = (
+#: Sources of the passes, in this order.
+SOURCES = (
     "wavefabric.spectral/butterflies.cu",
     "wavefabric.spectral/axis_fft.cu",
+    "wavefabric.spectral/real_rows.cu",
     "wavefabric.acoustics.solver/shell.cu",
+    "wavefabric.acoustics.solver/passes.cu",
+    "wavefabric.acoustics.solver/column_passes.cu",
+    "wavefabric.acoustics.solver/row_passes.cu",
 )
-# Values of a transform that a thread holds. More mean fewer threads, but room for two blocks, one loading
-# while the other computes. Measured on an H200 (docs/performance.md).
-_HELD = {"X": 8, "Y": 32, "Z": 16}
-_THREADS = {"X": 64, "Y": 512, "Z": 512}
+# Values of a transform that a thread holds. More mean fewer threads and exchanges, but fewer blocks, one of which
+# loads while another computes. Measured on an H200 (docs/performance.md).
+_HELD = {"X": 16, "Y": 32, "Z": 32}
+_RADIX = {"X": 16, "Y": 8, "Z": 16}
+_THREADS = {"X": 128, "Y": 512, "Z": 512}
 _SHARED = {"X": 200 * 1024, "Y": 96 * 1024, "Z": 96 * 1024}
-#: Half spectra and fields, a pair of rows of each, that a pass along x stages in shared memory.
-_STAGED = {
-    "x_forward": (0, 0),
-    "x_backward": (1, 0),
-    "x_velocity": (1, 2),
-    "x_density": (3, 2),
-    "x_density_points": (3, 2),
-    "x_pressure": (2, 1),
-}
-_KERNELS = (*_STAGED, "y_transform", "y_gradient", "z_gradient", "z_divergence", "z_scale", "z_translate")
+#: Threads of a multiprocessor, in single precision: so many blocks at once must find registers.
+_RESIDENT = {"X": 512, "Y": 512, "Z": 512}
+_KERNELS = (
+    *("x_forward", "x_backward", "x_velocity", "x_density", "x_density_points", "x_pressure"),
+    *("y_transform", "y_gradient", "z_gradient", "z_divergence", "z_scale", "z_translate"),
+)
+_KEPT = {"x_density": 2, "x_density_points": 2, "x_pressure": 1}
 
 
-def radices(n: int) -> list[int]:
-    """Factors of a transform length, of 8, 7, 5, 4, 3, 2; empty if others are needed (or n < 2)."""
-    return list(inplace_fft.radices(n, 8))
+def radices(n: int, most: int = 8) -> list[int]:
+    """Factors of a transform length, of 16, 8, 7, 5, 4, 3, 2; empty if others are needed (or n < 2)."""
+    return list(inplace_fft.radices(n, most))
 
 
 def usable(nx: int, ny: int, nz: int, dtype) -> bool:
-    """Whether a grid can be transformed by these kernels along all its axes."""
+    """Whether a grid can be transformed by these kernels along all its axes: Nx must be even too."""
     item = 2 * np.dtype(dtype).itemsize
-    fits = max(ny, nz) * 4 * item <= _SHARED["Y"] and _pair_words(nx) * item <= _SHARED["X"]
-    return fits and all(map(radices, (nx, ny, nz)))
-
-
-def _pair_words(n: int, kernel: str = "x_density") -> int:
-    """Complex words that a pair of rows takes in shared memory: room for exchange, and what is staged."""
-    spectra, fields = _STAGED[kernel]
-    return n + n // 8 + 1 + 2 * spectra * (n // 2 + 1) + fields * n
+    if nx % 2 or not all(map(radices, (nx // 2, ny, nz))) or max(ny, nz) * 4 * item > _SHARED["Y"]:
+        return False
+    return _Axis("X", nx, item).shared("x_density") <= _SHARED["X"]
 
 
 class _Axis:
-    """Threads and tile of an axis: a cache line of columns, or pairs of rows that make a small block."""
+    """Threads and tile of an axis: a cache line of columns, or rows that make a small block."""
 
     def __init__(self, name: str, n: int, item: int):
-        self.n, self._item = n, item
-        self.threads = -(-n // _HELD[name])
-        most, words = _THREADS[name] // self.threads, n
-        self.tile = 128 // item
-        if name == "X":
-            self.tile, words = max(1, most), _pair_words(n)
-        while self.tile > 1 and (self.tile > most or self.tile * words * item > _SHARED[name]):
+        self.name, self._item = name, item
+        self.points = n // 2 if name == "X" else n  # a real row is half as many complex values
+        self.radices = radices(self.points, _RADIX[name])
+        self.threads = -(-self.points // _HELD[name])
+        if name == "X" and self.threads <= 32:
+            self.threads = 1 << (self.threads - 1).bit_length()  # a divisor of a warp, which need not wait for others
+        most = max(1, _THREADS[name] // self.threads)
+        self.tile = most if name == "X" else 128 // item
+        while self.tile > 1 and (self.tile > most or self.shared("") > _SHARED[name]):
             self.tile //= 2
         self.block = (self.threads * self.tile, 1, 1)
+        #: Blocks a multiprocessor that must find registers.
+        self.resident = max(1, _RESIDENT[name] * 8 // item // self.block[0])
 
     def shared(self, kernel: str) -> int:
         """Bytes of shared memory of a block."""
-        words = _pair_words(self.n, kernel) if kernel in _STAGED else self.n
+        words = self.points
+        if self.name == "X":
+            held = max(-(-self.points // radix // self.threads) * radix for radix in self.radices)
+            words += self.points // 16 + 1 + _KEPT.get(kernel, 0) * held * self.threads
         return self.tile * words * self._item
 
 
@@ -80,11 +85,29 @@ def _axes(shape, real, passes: str) -> dict[str, _Axis]:
 
 def pitch(nx: int, real) -> int:
     """Length of a padded row of a half spectrum: whole cache lines."""
-    line = 128 // (2 * np.dtype(real).itemsize)
+    line = 64 // np.dtype(real).itemsize
     return -(-(nx // 2 + 1) // line) * line
 
 
-def prelude(shape: tuple[int, int, int], real, nonlinear: bool, absorption: str, passes: str = "XYZ") -> str:
+def sinc_series(largest: float, real) -> list[float]:
+    """Coefficients of sin(x)/x in powers of x², exact to round-off for all x² up to ``largest``.
+
+    Empty if x is so large that terms would cancel: beyond π, where no stable step gets in a medium whose sound
+    speed varies.
+    """
+    if largest > math.pi**2:
+        return []
+    terms, size = [1.0], 1.0
+    while size > np.finfo(real).eps / 4 or len(terms) < 2:
+        n = len(terms)
+        terms.append(-terms[-1] / (2 * n * (2 * n + 1)))
+        size = abs(terms[-1]) * largest**n
+    return terms
+
+
+def prelude(
+    shape, real, nonlinear: bool, absorption: str, passes: str = "XYZ", series: Sequence[float] = ()
+) -> str:
     """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and the axes to be transformed."""
     macros: dict[str, object] = {
         "REAL": "float" if np.dtype(real).itemsize == 4 else "double",
@@ -92,11 +115,13 @@ def prelude(shape: tuple[int, int, int], real, nonlinear: bool, absorption: str,
         "NONLINEAR": int(nonlinear),
         "ABSORPTION": ("none", "stokes", "power_law").index(absorption),
     }
+    if series:
+        macros["SINC_SERIES"] = ", ".join(f"(REAL){value!r}" for value in series)
     for name, n in zip("ZYX", shape, strict=True):
         macros |= {f"N{name}": n, f"WITH_{name}": int(name in passes)}
     for name, axis in _axes(shape, real, passes).items():
-        factors = [str(radix) for radix in radices(axis.n)]
-        macros |= {f"P{name}": axis.threads, f"T{name}": axis.tile}
+        factors = [str(radix) for radix in axis.radices]
+        macros |= {f"P{name}": axis.threads, f"T{name}": axis.tile, f"B{name}": axis.resident}
         macros |= {f"RADICES_{name}": ",".join(factors), f"REVERSED_{name}": ",".join(factors[::-1])}
     return "".join(f"#define {name} {value}\n" for name, value in macros.items())
 
@@ -106,6 +131,11 @@ def twiddles(n: int, real) -> np.ndarray:
     return inplace_fft.unit_roots(np.arange(n), n).astype(np.result_type(real, np.complex64))
 
 
+def row_twiddles(n: int, real) -> np.ndarray:
+    """Those of the n/2 values of a real row, and the first n/2 of n, which take their spectrum apart."""
+    return np.concatenate([twiddles(n // 2, real), twiddles(n, real)[: n // 2]])
+
+
 class AxisPasses:
     """The passes for grids (Nz, Ny, Nx) of one shape, precision and kind of medium on one CUDA device.
 
@@ -113,17 +143,23 @@ class AxisPasses:
     columns.
     """
 
-    def __init__(self, device, shape, dtype, nonlinear: bool, absorption: str, passes: str):
+    def __init__(
+        self, device, shape, dtype, nonlinear: bool, absorption: str, passes: str, series: Sequence[float]
+    ):
         self._device = device
         self._axes = _axes(shape, dtype, passes)
-        self._twiddles = {name: device.asarray(twiddles(axis.n, dtype)) for name, axis in self._axes.items()}
         nz, ny, nx = shape
-        half, self._pairs = nx // 2 + 1, (ny * nz + 1) // 2
+        self._twiddles = {
+            name: device.asarray(row_twiddles(nx, dtype) if name == "X" else twiddles(axis.points, dtype))
+            for name, axis in self._axes.items()
+        }
+        half, self._rows = nx // 2 + 1, ny * nz
         #: For each axis, tiles and the planes or rows that they lie in.
-        items = {"X": (self._pairs,), "Y": (half, nz), "Z": (half, ny)}
+        items = {"X": (self._rows,), "Y": (half, nz), "Z": (half, ny)}
         self._grids = {k: (-(-items[k][0] // axis.tile), *items[k][1:]) for k, axis in self._axes.items()}
-        definitions = prelude(shape, dtype, nonlinear, absorption, passes)
-        module = device.module(__package__, "axis_passes.cu", before=BEFORE, prelude=definitions)
+        definitions = prelude(shape, dtype, nonlinear, absorption, passes, series)
+        before, last = SOURCES[:-1], SOURCES[-1]
+        module = device.module(__package__, last.split("/")[1], before=before, prelude=definitions)
         self._functions = {k: module.get_function(k) for k in _KERNELS if k[0].upper() in self._axes}
         for name, function in self._functions.items():
             function.max_dynamic_shared_size_bytes = self._axes[name[0].upper()].shared(name)
@@ -137,12 +173,12 @@ class AxisPasses:
         self._device.launch(*launched, axis.shared(name))
 
     def run(self, name: str, *arguments, layers: int = 1) -> None:
-        """Launch a kernel of ``axis_passes.cu`` on all rows or columns."""
+        """Launch a kernel on all rows or columns."""
         self._launch(name, (*self._grids[name[0].upper()], layers), *arguments)
 
-    def x_forward(self, fields, spectra, pairs=None) -> None:
-        """Rows of one to three real fields to half spectra: all, or 2i and 2i + 1 for each i in ``pairs``."""
-        count, listed = (self._pairs, np.uintp(0)) if pairs is None else (pairs.size, pairs)
+    def x_forward(self, fields, spectra, rows=None) -> None:
+        """Rows of one to three real fields to half spectra: all, or those whose numbers are given."""
+        count, listed = (self._rows, np.uintp(0)) if rows is None else (rows.size, rows)
         if count:
             grid = -(-count // self._axes["X"].tile), len(fields)
             self._launch("x_forward", grid, *_three(fields), *_three(spectra), listed, count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 
@@ -57,13 +58,13 @@ class Coefficients:
 
     @staticmethod
     def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype, device) -> int:
-        """Bytes of the arrays of a rank; on a CPU float32 input of the whole grid serves as it is."""
+        """Bytes of the arrays of a rank but ``kappa``; on a CPU float32 input of the whole grid serves as it is."""
         shared = dtype.itemsize == 4 and device.name == "cpu" and subdomain.is_whole
         medium = (problem.sound_speed, problem.density, *problem.density_staggered, problem.nonlinearity)
         fields = 0 if shared else sum(not _uniform(parameter) for parameter in medium)
         if problem.absorption != "none" and not _uniform_absorption(problem):
             fields += 1 + operators.disperses(problem)  # tau, eta
-        spectra = 3 if problem.absorption == "power_law" else 1  # kappa, nabla1, nabla2
+        spectra = (1 + operators.disperses(problem)) * (problem.absorption == "power_law")  # nabla1, nabla2
         size, half = math.prod(subdomain.size), math.prod(subdomain.spectral_shape)
         return dtype.itemsize * (fields * size + spectra * half)
 
@@ -92,13 +93,20 @@ class Coefficients:
             subdomain.spectrum(k2, axis) for axis, k2 in enumerate(squared(subdomain.basis, problem.spacing))
         )
         kx2 = np.pad(kx2, (0, self.half_shape[2] - kx2.size))
-        self._squares = [self.device.asarray(k2, np.float64) for k2 in (kx2, ky2, kz2)]
-        self.kappa = self._operator(operators.SINC, problem.reference_speed * problem.dt / 2)
-        self.nabla1 = self.nabla2 = self.kappa
+        #: k² along x (half), y and z, on the host, in double precision.
+        self.squares = [np.asarray(k2, np.float64) for k2 in (kx2, ky2, kz2)]
+        self._squares = [self.device.asarray(k2) for k2 in self.squares]
+        self.nabla1 = self.nabla2 = None
         if self.lossy and not self.stokes:
             self.nabla1 = self._operator(operators.POWER, problem.alpha_power - 2)
+        self.nabla2 = self.nabla1
         if self.disperses:
             self.nabla2 = self._operator(operators.POWER, problem.alpha_power - 1)
+
+    @cached_property
+    def kappa(self):
+        """sinc(c_ref |k| Δt/2)/N, made when it is asked for: some stages compute it in each step."""
+        return self._operator(operators.SINC, self.problem.reference_speed * self.problem.dt / 2)
 
     def source_kappa(self):
         """cos(c_ref |k| Δt/2)/N for additive sources (Cox & Treeby 2018, doi:10.1121/1.5019468)."""

@@ -1,4 +1,4 @@
-"""The stages of a 3-D time step on a GPU, fused with their transforms axis by axis (`axis_passes.cu`).
+"""The stages of a 3-D time step on a GPU, fused with their transforms axis by axis (`axis_passes_cuda`).
 
 Between steps the spectrum of p along x is kept. Patterns of sources are added inside the passes; sources at
 points need a pass between the update and the transform, while they are on.
@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wavefabric.acoustics.solver import axis_passes_cuda
+import numpy as np
+
+from wavefabric.acoustics.solver import axis_passes_cuda, operators
 from wavefabric.acoustics.solver.axis_passes_cuda import members, structure
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.source_terms import SourceTerm
 from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.subdomain import Subdomain
 
 
 class FusedCudaStages(Stages):
     """Same stages, same answers to round-off as `Stages`, half the passes over memory."""
 
     _scratch_fields = 0
+    _stores_kappa = False
     #: Axes that are transformed on the arrays of `Coefficients.shape`.
     _local_axes = "XYZ"
     #: The factor of all k_y to the points of the pressure, where a rank's spectrum has some k_y alone.
@@ -30,6 +34,8 @@ class FusedCudaStages(Stages):
     def __init__(self, coefficients: Coefficients, fields: Fields, comm=None, decomposition=None):
         c, f = coefficients, fields
         self._axes = self._passes(c, c.shape, self._local_axes)
+        self._up, self._down = (derivatives(c, sign) for sign in (1, -1))
+        self._squares = [c.device.asarray(k2, c.dtype) for k2 in scaled_squares(c)]
         if "Z" in self._local_axes:
             self._z = self._axes
         super().__init__(c, f, comm, decomposition)
@@ -44,7 +50,7 @@ class FusedCudaStages(Stages):
 
     @classmethod
     def supports(cls, decomposition, dtype) -> bool:
-        """In three dimensions, with transforms of sizes made of 2, 3, 5 and 7."""
+        """In three dimensions, with transforms of sizes made of 2, 3, 5 and 7, Nx even."""
         bases = {subdomain.basis for subdomain in decomposition.subdomains}
         return decomposition.shape[2] > 1 and all(axis_passes_cuda.usable(*basis, dtype) for basis in bases)
 
@@ -56,7 +62,10 @@ class FusedCudaStages(Stages):
     def _passes(coefficients: Coefficients, shape, axes: str) -> axis_passes_cuda.AxisPasses:
         """Kernels for arrays of a shape, along some axes."""
         c = coefficients
-        return axis_passes_cuda.AxisPasses(c.device, shape, c.dtype, c.nonlinear, c.problem.absorption, axes)
+        largest = sum(float(k2.max()) for k2 in scaled_squares(c))
+        series = axis_passes_cuda.sinc_series(largest, c.dtype)
+        medium = c.nonlinear, c.problem.absorption
+        return axis_passes_cuda.AxisPasses(c.device, shape, c.dtype, *medium, axes, series)
 
     # --- The stages ------------------------------------------------------------------------------------
 
@@ -80,7 +89,8 @@ class FusedCudaStages(Stages):
         c, f = self.coefficients, self.fields
 
         def divergence(s, numbers) -> None:
-            self._z.run("z_divergence", *s, c.kappa, *c.down, numbers[0], layers=len(numbers))
+            kernel = "z_divergence", *s, *self._squares, *self._down, numbers[0]
+            self._z.run(*kernel, layers=len(numbers))
 
         self._through_z(range(3), divergence)
         _, source, _ = self._structures_for(active)
@@ -175,11 +185,10 @@ class FusedCudaStages(Stages):
             self._axes.y_transform(some, True)
 
     def _gradient_spectra(self) -> None:
-        c = self.coefficients
         s0, s1, s2 = self._spectra
         self._forward_y([s0])
-        self._z.run("z_gradient", s0, s1, c.kappa, c.up[2])
-        self._axes.run("y_gradient", s0, s1, s2, *c.up[:2])
+        self._z.run("z_gradient", s0, s1, *self._squares, self._up[2])
+        self._axes.run("y_gradient", s0, s1, s2, *self._up[:2], layers=2)
 
     # --- Structures that kernels read --------------------------------------------------------------------
 
@@ -206,6 +215,19 @@ class FusedCudaStages(Stages):
         for spectrum, u, vector, density, source in parts:
             words += [spectrum, u, vector, *members(density), *_pattern(source)]
         return structure(c.device, *words)
+
+
+def derivatives(coefficients: Coefficients, sign: int, subdomain: Subdomain | None = None) -> list:
+    """i k e^{±i k Δ/2} of each axis on the device, with the 1/N of the transforms, which κ here lacks."""
+    c = coefficients
+    factors = operators.derivatives(c.problem, sign, subdomain or c.subdomain)
+    return [c.device.asarray(factor / c.subdomain.basis_points, c.complex) for factor in factors]
+
+
+def scaled_squares(coefficients: Coefficients) -> list[np.ndarray]:
+    """(c_ref Δt/2)² k² along x (half), y and z: κ is sinc of the root of their sum."""
+    problem = coefficients.problem
+    return [k2 * (problem.reference_speed * problem.dt / 2) ** 2 for k2 in coefficients.squares]
 
 
 def _at_points(source: SourceTerm | None) -> bool:

@@ -41,20 +41,20 @@ __device__ __forceinline__ void store_parts(const Shell &s, Inside in, int x, in
     if (in.z >= 0) *part_z(s, in, x, y) = p.z;
 }
 
-// f (f part - flow); what damping takes leaves the total too.
-__device__ __forceinline__ void damp(REAL &part, REAL f, REAL flow, REAL &total) {
+// f (f part - flow); gives what damping takes, which leaves the total too.
+__device__ __forceinline__ REAL damp(REAL &part, REAL f, REAL flow) {
     const REAL undamped = part - flow;
     part = f * (f * part - flow);
-    total -= undamped - part;
+    return undamped - part;
 }
 
 // One step of a point: its parts, and what the total is then. Of `flow`, mass du along each axis, z is 0 in 2-D.
 __device__ __forceinline__ REAL advance(const Shell &s, Inside in, int x, int y, int z, REAL total, Parts flow,
                                         Parts &parts, bool three) {
     total -= flow.x + flow.y + flow.z;
-    if (in.x >= 0) damp(parts.x, s.pml_x[x], flow.x, total);
-    if (in.y >= 0) damp(parts.y, s.pml_y[y], flow.y, total);
-    if (in.z >= 0) damp(parts.z, s.pml_z[z], flow.z, total);
+    if (in.x >= 0) total -= damp(parts.x, s.pml_x[x], flow.x);
+    if (in.y >= 0) total -= damp(parts.y, s.pml_y[y], flow.y);
+    if (in.z >= 0) total -= damp(parts.z, s.pml_z[z], flow.z);
     // Where all parts are kept, rounding errors of the total do not pile up.
     if (in.x >= 0 && in.y >= 0 && (in.z >= 0 || !three)) total = parts.x + parts.y + parts.z;
     return total;

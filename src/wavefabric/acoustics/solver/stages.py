@@ -24,6 +24,8 @@ class Stages:
 
     #: Fields between a transform and the next sweep, for each dimension; fused stages have none.
     _scratch_fields = 1
+    #: Whether κ is an array, not computed in each step.
+    _stores_kappa = True
 
     def __init__(
         self,
@@ -38,6 +40,8 @@ class Stages:
         c, d = coefficients, coefficients.problem.dimensions
         self._spectra = [c.device.empty(self._spectrum_shape(), c.complex) for _ in range(d)]
         self._real = [c.device.empty(c.shape, c.dtype) for _ in range(d * self._scratch_fields)]
+        if self._stores_kappa:
+            _ = c.kappa  # before any step is captured
         self.sources = SourceTerms(coefficients, self.apply_operator)
 
     @classmethod
@@ -52,12 +56,13 @@ class Stages:
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype, device, decomposition: Decomposition, rank: int) -> int:
-        """Bytes of spectra, scratch fields and exchanges on a rank."""
+        """Bytes of spectra, κ, scratch fields and exchanges on a rank."""
         d, subdomain = problem.dimensions, decomposition.subdomains[rank]
         scratch = cls._scratch_fields * (
             d if device.name == "cpu" else d + 2
         )  # cuFFT has work areas of its own
-        fields, spectra = scratch * math.prod(subdomain.size), 2 * d * math.prod(subdomain.spectral_shape)
+        reals = 2 * d + cls._stores_kappa
+        fields, spectra = scratch * math.prod(subdomain.size), reals * math.prod(subdomain.spectral_shape)
         return dtype.itemsize * (fields + spectra)
 
     def _spectrum_shape(self) -> tuple[int, ...]:

@@ -1,0 +1,22 @@
+// What the passes of the fused time step share, and what a step knows of a medium; see axis_passes_cuda.py.
+// Real grids are (NZ, NY, NX), spectra (NZ, NY, HALF), their rows padded to PITCH, whole cache lines; the formulas
+// are those of plane_passes.py. Spectra hold F{u_y} or d/dy in s0, x in s2, z in s1; the derivatives dx, dy, dz
+// carry the 1/N of the transforms. WITH_X, WITH_Y, WITH_Z: axes that are transformed here.
+
+#define HALF (NX / 2 + 1)
+#define ROWS ((Index)NY * NZ)
+#define INLINE __device__ __forceinline__
+// At least so many blocks a multiprocessor: one loads while another computes.
+#define PASS(axis) extern "C" __global__ void __launch_bounds__(P##axis *T##axis, B##axis)
+#define TABLE const Complex *__restrict__
+#define REALS const REAL *__restrict__
+extern __shared__ char memory[];
+
+// The same address, unknown to the compiler: it would keep sums of it with all offsets in registers from loads to stores.
+template <class T>
+INLINE T *fresh(T *address) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+l"(address));
+#endif
+    return address;
+}

@@ -1,0 +1,39 @@
+// Real rows of an even number of points N, transformed as complex ones of H = N/2: value j is x[2j] + i x[2j+1].
+// Half spectra have H + 1 entries; the transform back is not divided by N. Behind axis_fft.cu.
+
+// A: an Axis of H points whose layout is Rows. `twiddle` holds the H roots of unity of the complex transform, then the
+// first H of the N roots that take its spectrum apart into those of even and odd points.
+template <class A>
+struct RealRows {
+    typedef typename A::Layout L;
+    static constexpr int half = L::points, values = A::values;
+    static constexpr int words = L::tile * L::room;  // of shared memory
+
+    // Half spectrum entry(k), k = 0 ... H, to the row: value j in v at the near end, its parts swapped.
+    template <class F>
+    static __device__ __forceinline__ void back(Complex *v, Complex *shared, const Complex *twiddle, F entry) {
+        A::far(v, [&](Complex &value, int k) {
+            Complex p = entry(k), q = entry(half - k);
+            if (k == 0) p.y = q.y = 0;  // a real row has none
+            q = conjugate(q);
+            const Complex even = p + q, odd = (p - q) * conjugate(twiddle[half + k]);
+            value = {even.y + odd.x, even.x - odd.y};  // even + i odd, swapped
+        });
+        A::back(v, shared, twiddle);
+    }
+
+    // Values j of a row, at the near end, to its half spectrum: calls put(k, entry) for k = 0 ... H.
+    template <class F>
+    static __device__ __forceinline__ void forth(Complex *v, Complex *shared, const Complex *twiddle, F put) {
+        A::forth(v, shared, twiddle);
+        L::sync();
+        A::far(v, [&](Complex &value, int k) { shared[L::at(k)] = value; });
+        L::sync();
+        A::far(v, [&](Complex &value, int k) {
+            const Complex p = value * (REAL)0.5, q = conjugate(shared[L::at(k ? half - k : 0)]) * (REAL)0.5;
+            const Complex even = p + q, odd = (p - q) * twiddle[half + k];
+            put(k, Complex{even.x + odd.y, even.y - odd.x});  // even - i odd
+            if (k == 0) put(half, Complex{even.x - odd.y, 0});
+        });
+    }
+};
