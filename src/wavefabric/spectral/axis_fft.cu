@@ -18,20 +18,33 @@ struct Columns {
     static __device__ __forceinline__ void sync() { __syncthreads(); }
 };
 
-// TILE rows: threads of a warp work on neighbouring points; a gap every 16 keeps strides of 8 and 16 off one bank.
+// TILE rows: threads of a warp work on neighbouring points; a gap every 16 keeps strides of 8 and 16 off one bank,
+// and rows of few threads begin at different banks.
 // Threads of a row that lie in one warp need not wait for other rows.
 template <int N, int P, int TILE>
 struct Rows {
     static constexpr int points = N, threads = P, tile = TILE;
     static __device__ __forceinline__ int transform() { return threadIdx.x / P; }
     static __device__ __forceinline__ int lane() { return threadIdx.x % P; }
-    static constexpr int room = N + N / 16 + 1;  // of a row
+    static constexpr int bank = P < 16 ? P : 2;
+    // Of a row: N + 1 at least, whole words of 16 bytes (if P is even or 1).
+    static constexpr int room = P % 2 ? (N + N / 16 + 2) / 2 * 2 : ceiling(N + N / 16 + 1 - bank, 16) * 16 + bank;
     static __device__ __forceinline__ int at(int n) { return transform() * room + n + n / 16; }
     static __device__ __forceinline__ void sync() {
         if constexpr (32 % P == 0) __syncwarp();
         else __syncthreads();
     }
 };
+
+// The same address, unknown to the compiler: loads from it come no sooner, and sums of it with offsets are not kept.
+// Otherwise registers fill with what is needed only behind the next barrier.
+template <class T>
+__device__ __forceinline__ T *fresh(T *address) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+l"(address));
+#endif
+    return address;
+}
 
 // --- The transform --------------------------------------------------------------------------------------
 
@@ -62,6 +75,7 @@ __device__ __forceinline__ void each(Complex *v, F f) {
 template <class L, int M, int R>
 __device__ __forceinline__ void stage(Complex *v, const Complex *__restrict__ twiddle) {
     constexpr int butterflies = L::points / R, stride = L::points / (M * R);
+    if (M > 1) twiddle = fresh(twiddle);
 #pragma unroll
     for (int b = 0; b < ceiling(butterflies, L::threads); ++b) {
         const int j = L::lane() + b * L::threads;

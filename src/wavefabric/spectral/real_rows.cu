@@ -7,16 +7,16 @@ template <class A>
 struct RealRows {
     typedef typename A::Layout L;
     static constexpr int half = L::points, values = A::values;
-    static constexpr int words = L::tile * L::room;  // of shared memory
 
     // Half spectrum entry(k), k = 0 ... H, to the row: value j in v at the near end, its parts swapped.
     template <class F>
     static __device__ __forceinline__ void back(Complex *v, Complex *shared, const Complex *twiddle, F entry) {
+        const Complex *roots = fresh(twiddle + half);
         A::far(v, [&](Complex &value, int k) {
             Complex p = entry(k), q = entry(half - k);
             if (k == 0) p.y = q.y = 0;  // a real row has none
             q = conjugate(q);
-            const Complex even = p + q, odd = (p - q) * conjugate(twiddle[half + k]);
+            const Complex even = p + q, odd = (p - q) * conjugate(roots[k]);
             value = {even.y + odd.x, even.x - odd.y};  // even + i odd, swapped
         });
         A::back(v, shared, twiddle);
@@ -29,9 +29,10 @@ struct RealRows {
         L::sync();
         A::far(v, [&](Complex &value, int k) { shared[L::at(k)] = value; });
         L::sync();
+        const Complex *roots = fresh(twiddle + half);
         A::far(v, [&](Complex &value, int k) {
             const Complex p = value * (REAL)0.5, q = conjugate(shared[L::at(k ? half - k : 0)]) * (REAL)0.5;
-            const Complex even = p + q, odd = (p - q) * twiddle[half + k];
+            const Complex even = p + q, odd = (p - q) * roots[k];
             put(k, Complex{even.x + odd.y, even.y - odd.x});  // even - i odd
             if (k == 0) put(half, Complex{even.x - odd.y, 0});
         });

@@ -35,7 +35,11 @@ _KERNELS = (
     *("x_forward", "x_backward", "x_velocity", "x_density", "x_density_points", "x_pressure"),
     *("y_transform", "y_gradient", "z_gradient", "z_divergence", "z_scale", "z_translate"),
 )
-_KEPT = {"x_density": 2, "x_density_points": 2, "x_pressure": 1}
+_MORE: dict = {}
+#: Of `shell.runs_along`.
+NO_LAYERS = np.zeros((0, 3), np.uint64)
+#: Rooms for a row in shared memory, one if not said; in an absorbing medium a density takes one more.
+_ROOMS = {"x_velocity": 3, "x_density": 3, "x_density_points": 3, "x_pressure": 3}
 
 
 def radices(n: int, most: int = 8) -> list[int]:
@@ -69,13 +73,19 @@ class _Axis:
         #: Blocks a multiprocessor that must find registers.
         self.resident = max(1, _RESIDENT[name] * 8 // item // self.block[0])
 
-    def shared(self, kernel: str) -> int:
+    def shared(self, kernel: str, lossy: bool = True) -> int:
         """Bytes of shared memory of a block."""
         words = self.points
         if self.name == "X":
-            held = max(-(-self.points // radix // self.threads) * radix for radix in self.radices)
-            words += self.points // 16 + 1 + _KEPT.get(kernel, 0) * held * self.threads
+            rooms = _ROOMS.get(kernel, 1) + (lossy and kernel.startswith("x_density"))
+            words = rooms * row_room(self.points, self.threads)
         return self.tile * words * self._item
+
+
+def row_room(points: int, threads: int) -> int:
+    """Values of a row in shared memory: ``Rows::room`` of ``axis_fft.cu``."""
+    least, bank = points + points // 16 + 1, threads if threads < 16 else 2
+    return (least + 1) // 2 * 2 if threads % 2 else -(-(least - bank) // 16) * 16 + bank
 
 
 def _axes(shape, real, passes: str) -> dict[str, _Axis]:
@@ -105,16 +115,35 @@ def sinc_series(largest: float, real) -> list[float]:
     return terms
 
 
+def place_macro(runs: np.ndarray) -> str:
+    """Place of an x among the points of the layers along x, from `shell.runs_along`, as an expression in x."""
+    expression = "-1"
+    for first, end, place in runs[::-1].tolist():
+        expression = f"(x) >= {first} && (x) < {end} ? (x) - {first} + {place} : {expression}"
+    return f"({expression})"
+
+
 def prelude(
-    shape, real, nonlinear: bool, absorption: str, passes: str = "XYZ", series: Sequence[float] = ()
+    shape,
+    real,
+    nonlinear: bool,
+    absorption: str,
+    passes: str = "XYZ",
+    series: Sequence[float] = (),
+    runs: np.ndarray = NO_LAYERS,
 ) -> str:
-    """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and the axes to be transformed."""
+    """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and the axes to be transformed.
+
+    ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `shell.runs_along`.
+    """
     macros: dict[str, object] = {
         "REAL": "float" if np.dtype(real).itemsize == 4 else "double",
         "PITCH": pitch(shape[2], real),
+        "PLACE_X(x)": place_macro(runs),
         "NONLINEAR": int(nonlinear),
         "ABSORPTION": ("none", "stokes", "power_law").index(absorption),
     }
+    macros |= _MORE
     if series:
         macros["SINC_SERIES"] = ", ".join(f"(REAL){value!r}" for value in series)
     for name, n in zip("ZYX", shape, strict=True):
@@ -144,7 +173,15 @@ class AxisPasses:
     """
 
     def __init__(
-        self, device, shape, dtype, nonlinear: bool, absorption: str, passes: str, series: Sequence[float]
+        self,
+        device,
+        shape,
+        dtype,
+        nonlinear: bool,
+        absorption: str,
+        passes: str,
+        series: Sequence[float],
+        runs: np.ndarray,
     ):
         self._device = device
         self._axes = _axes(shape, dtype, passes)
@@ -157,12 +194,14 @@ class AxisPasses:
         #: For each axis, tiles and the planes or rows that they lie in.
         items = {"X": (self._rows,), "Y": (half, nz), "Z": (half, ny)}
         self._grids = {k: (-(-items[k][0] // axis.tile), *items[k][1:]) for k, axis in self._axes.items()}
-        definitions = prelude(shape, dtype, nonlinear, absorption, passes, series)
+        definitions = prelude(shape, dtype, nonlinear, absorption, passes, series, runs)
         before, last = SOURCES[:-1], SOURCES[-1]
         module = device.module(__package__, last.split("/")[1], before=before, prelude=definitions)
         self._functions = {k: module.get_function(k) for k in _KERNELS if k[0].upper() in self._axes}
+        lossy = absorption != "none"
+        self._shared = {k: self._axes[k[0].upper()].shared(k, lossy) for k in self._functions}
         for name, function in self._functions.items():
-            function.max_dynamic_shared_size_bytes = self._axes[name[0].upper()].shared(name)
+            function.max_dynamic_shared_size_bytes = self._shared[name]
 
     def _launch(self, name: str, grid: tuple[int, ...], *arguments) -> None:
         letter = name[0].upper()
@@ -170,7 +209,7 @@ class AxisPasses:
         values = [np.int32(value) if isinstance(value, int) else value for value in arguments]
         grid = (*grid, 1, 1)[:3]
         launched = self._functions[name], grid, axis.block, (*values, self._twiddles[letter])
-        self._device.launch(*launched, axis.shared(name))
+        self._device.launch(*launched, self._shared[name])
 
     def run(self, name: str, *arguments, layers: int = 1) -> None:
         """Launch a kernel on all rows or columns."""

@@ -1,33 +1,24 @@
 // Passes along y and z of the fused time step on a GPU: tiles of neighbouring columns.
 
-// Column of this thread along y in plane blockIdx.y, or along z at y = blockIdx.y.
+// Column of this thread along y in plane blockIdx.y, or along z at y = blockIdx.y. Points count from the thread's first:
+// what is left of their addresses are constants, which need no registers between loads and stores.
 struct Column {
-    int kx;
+    int kx, lane;
     bool here;
     Index first, step;
     INLINE Column(int tile, bool along_y)
-        : kx(blockIdx.x * tile + threadIdx.x % tile),
-          here(kx < HALF),
-          first((along_y ? (Index)blockIdx.y * NY : (Index)blockIdx.y) * PITCH + kx),
-          step(along_y ? PITCH : (Index)NY * PITCH) {}
-    INLINE REAL get(const REAL *s, int n) const { return here ? s[first + n * step] : (REAL)0; }
-    INLINE Complex get(const Complex *s, int n) const { return here ? s[first + n * step] : Complex{0, 0}; }
-    INLINE void put(Complex *s, int n, Complex value) const { if (here) s[first + n * step] = value; }
+        : kx(blockIdx.x * tile + threadIdx.x % tile), lane(threadIdx.x / tile), here(kx < HALF),
+          step(along_y ? PITCH : (Index)NY * PITCH) {
+        first = (along_y ? (Index)blockIdx.y * NY : (Index)blockIdx.y) * PITCH + kx + lane * step;
+    }
+    template <class T>
+    INLINE T *of(T *s) const { return fresh(s + first); }
+    template <class T>
+    INLINE T get(const T *column, int n) const { return here ? column[(n - lane) * step] : T(); }
+    INLINE void put(Complex *column, int n, Complex value) const { if (here) column[(n - lane) * step] = value; }
 };
 
 INLINE Complex *columns_memory() { return (Complex *)memory; }
-
-// to <- after(F^-1 before(from)) along the columns of an axis.
-template <class A, class F, class G>
-INLINE void back_along(const Complex *from, Complex *to, const Column &c, const Complex *twiddle, F before, G after) {
-    Complex v[A::values];
-    from = fresh(from);
-    A::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
-    A::near(v, [&](Complex &value, int n) { value = swapped(before(value, n)); });
-    A::forth(v, columns_memory(), twiddle);
-    to = fresh(to);
-    A::far(v, [&](Complex &value, int n) { c.put(to, n, after(swapped(value))); });
-}
 
 #if WITH_Y
 typedef Axis<Columns<NY, PY, TY>, Radices<RADICES_Y>, Radices<REVERSED_Y>> AxisY;
@@ -36,26 +27,32 @@ typedef Axis<Columns<NY, PY, TY>, Radices<RADICES_Y>, Radices<REVERSED_Y>> AxisY
 PASS(Y) y_transform(Complex *s0, Complex *s1, Complex *s2, int inverse, TABLE twiddle) {
     const Column c(TY, true);
     Complex *s = blockIdx.z == 0 ? s0 : blockIdx.z == 1 ? s1 : s2;
+    const Complex *from = c.of(s);
     Complex v[AxisY::values];
-    AxisY::near(v, [&](Complex &value, int n) { value = c.get(s, n); });
+    AxisY::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
     if (inverse) AxisY::near(v, [&](Complex &value, int) { value = swapped(value); });
     AxisY::forth(v, columns_memory(), twiddle);
-    s = fresh(s);
-    AxisY::far(v, [&](Complex &value, int n) { c.put(s, n, inverse ? swapped(value) : value); });
+    Complex *to = c.of(s);
+    AxisY::far(v, [&](Complex &value, int n) { c.put(to, n, inverse ? swapped(value) : value); });
 }
 
 // s0 = kappa F{p}, s1 = d/dz of it: back along y into d/dx (s2), d/dy (s0) in block layer 0, d/dz (s1) in layer 1.
+// Layer 0 reads s0 twice, the second time from the second-level cache: registers are dearer.
 PASS(Y) y_gradient(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TABLE twiddle) {
     const Column c(TY, true);
-    const auto same = [](Complex value, int = 0) { return value; };
-    if (blockIdx.z == 1) {
-        back_along<AxisY>(s1, s1, c, twiddle, same, same);
-        return;
+    const Complex along_x = c.here ? dx[c.kx] : Complex{0, 0};
+    const bool z = blockIdx.z == 1;
+#pragma unroll 1
+    for (int axis = z ? 2 : 0; axis < (z ? 3 : 2); ++axis) {
+        Complex v[AxisY::values];
+        const Complex *from = c.of(z ? s1 : s0);
+        AxisY::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
+        AxisY::near(v, [&](Complex &value, int n) { value = swapped(axis == 1 ? value * dy[n] : value); });
+        AxisY::forth(v, columns_memory(), twiddle);
+        Complex *to = c.of(axis == 0 ? s2 : axis == 1 ? s0 : s1);
+        const Complex factor = axis == 0 ? along_x : Complex{1, 0};
+        AxisY::far(v, [&](Complex &value, int n) { c.put(to, n, swapped(value) * factor); });
     }
-    const Complex factor = c.here ? dx[c.kx] : Complex{0, 0};
-    back_along<AxisY>(s0, s2, c, twiddle, same, [&](Complex value) { return value * factor; });
-    // s0 again, from the second-level cache: registers are dearer.
-    back_along<AxisY>(s0, s0, c, twiddle, [&](Complex value, int n) { return value * dy[n]; }, same);
 }
 #endif
 
@@ -86,21 +83,39 @@ INLINE REAL sinc_of_root(REAL s) {
 template <class F>
 INLINE void multiply_along_z(const Complex *from, Complex *to, const Column &c, const Complex *twiddle, F f) {
     Complex v[AxisZ::values];
-    from = fresh(from);
+    from = c.of(from);
     AxisZ::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
     AxisZ::forth(v, columns_memory(), twiddle);
     AxisZ::far(v, [&](Complex &value, int n) { value = swapped(f(value, n)); });
     AxisZ::back(v, columns_memory(), twiddle);
-    to = fresh(to);
+    to = c.of(to);
     AxisZ::near(v, [&](Complex &value, int n) { c.put(to, n, swapped(value)); });
 }
 
 // s0 <- kappa F{p} and s1 <- d/dz of it. F{p} is read again for the second and transformed once more: neither
 // registers nor shared memory would keep it without halving the blocks at work.
-PASS(Z) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE dz, TABLE twiddle) {
+PASS(Z) z_gradient(Complex *s0, Complex *s1, const REAL *x2, const REAL *y2, const REAL *z2, const Complex *dz, TABLE twiddle) {
     const Column c(TZ, false);
     const Squares squares = {x2, y2, z2};
     const REAL across = squares.across(c);
+#ifdef KEEP_BOTH
+    Complex v[AxisZ::values], w[AxisZ::values];
+    const Complex *from = c.of(s0);
+    AxisZ::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
+    AxisZ::forth(v, columns_memory(), twiddle);
+    AxisZ::far(v, [&](Complex &value, int n) {
+        value = value * sinc_of_root(across + z2[n]);
+        w[&value - v] = swapped(value * dz[n]);
+        value = swapped(value);
+    });
+    AxisZ::back(v, columns_memory(), twiddle);
+    s0 = c.of(s0);
+    AxisZ::near(v, [&](Complex &value, int n) { c.put(s0, n, swapped(value)); });
+    AxisZ::back(w, columns_memory(), twiddle);
+    s1 = c.of(s1);
+    AxisZ::near(w, [&](Complex &value, int n) { c.put(s1, n, swapped(value)); });
+    return;
+#endif
 #pragma unroll 1
     for (int whole = 0; whole < 2; ++whole)
         multiply_along_z(s0, whole ? s0 : s1, c, twiddle, [&](Complex value, int n) {
@@ -110,8 +125,8 @@ PASS(Z) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE
 }
 
 // Layer 0: u_y in s0, 1: u_z in s1, 2: u_x in s2; each times kappa and its derivative, back along z.
-PASS(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2, REALS z2, TABLE dx, TABLE dy,
-                     TABLE dz, int first, TABLE twiddle) {
+PASS(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, const REAL *x2, const REAL *y2, const REAL *z2,
+                     const Complex *dx, const Complex *dy, const Complex *dz, int first, TABLE twiddle) {
     const Column c(TZ, false);
     const Squares squares = {x2, y2, z2};
     const REAL across = squares.across(c);
@@ -124,15 +139,15 @@ PASS(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2, 
 }
 
 // Layer 0: s0 times operator0, layer 1: s1 times operator1; along z there and back.
-PASS(Z) z_scale(Complex *s0, Complex *s1, REALS operator0, REALS operator1, TABLE twiddle) {
+PASS(Z) z_scale(Complex *s0, Complex *s1, const REAL *operator0, const REAL *operator1, TABLE twiddle) {
     const Column c(TZ, false);
-    const REAL *scale = blockIdx.z == 0 ? operator0 : operator1;
+    const REAL *scale = c.of(blockIdx.z == 0 ? operator0 : operator1);
     Complex *s = blockIdx.z == 0 ? s0 : s1;
     multiply_along_z(s, s, c, twiddle, [&](Complex value, int n) { return value * c.get(scale, n); });
 }
 
 // s times a complex factor of k_z and a scale, along z there and back.
-PASS(Z) z_translate(Complex *s, TABLE factor, REAL scale, TABLE twiddle) {
+PASS(Z) z_translate(Complex *s, const Complex *factor, REAL scale, TABLE twiddle) {
     const Column c(TZ, false);
     multiply_along_z(s, s, c, twiddle, [&](Complex value, int n) { return value * (factor[n] * scale); });
 }

@@ -14,6 +14,7 @@ import numpy as np
 from wavefabric.acoustics.solver import axis_passes_cuda, operators
 from wavefabric.acoustics.solver.axis_passes_cuda import members, structure
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
+from wavefabric.acoustics.solver.shell import places, runs_along
 from wavefabric.acoustics.solver.source_terms import SourceTerm
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.subdomain import Subdomain
@@ -65,7 +66,8 @@ class FusedCudaStages(Stages):
         largest = sum(float(k2.max()) for k2 in scaled_squares(c))
         series = axis_passes_cuda.sinc_series(largest, c.dtype)
         medium = c.nonlinear, c.problem.absorption
-        return axis_passes_cuda.AxisPasses(c.device, shape, c.dtype, *medium, axes, series)
+        runs = runs_along(places(operators.pml_factors(c.problem, False, c.subdomain)[0]))
+        return axis_passes_cuda.AxisPasses(c.device, shape, c.dtype, *medium, axes, series, runs)
 
     # --- The stages ------------------------------------------------------------------------------------
 

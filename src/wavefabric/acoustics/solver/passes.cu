@@ -11,12 +11,3 @@
 #define TABLE const Complex *__restrict__
 #define REALS const REAL *__restrict__
 extern __shared__ char memory[];
-
-// The same address, unknown to the compiler: it would keep sums of it with all offsets in registers from loads to stores.
-template <class T>
-INLINE T *fresh(T *address) {
-#ifdef __CUDA_ARCH__
-    asm volatile("" : "+l"(address));
-#endif
-    return address;
-}

@@ -1,7 +1,8 @@
 // Passes along x of the fused time step on a GPU: rows of real fields and their half spectra, with all pointwise work.
 
 #if WITH_X
-typedef Axis<Rows<NX / 2, PX, TX>, Radices<RADICES_X>, Radices<REVERSED_X>> AxisX;
+typedef Rows<NX / 2, PX, TX> LayoutX;
+typedef Axis<LayoutX, Radices<RADICES_X>, Radices<REVERSED_X>> AxisX;
 typedef RealRows<AxisX> RowsX;
 
 // The row of this thread, or the one that a list of `count` rows names for it.
@@ -23,21 +24,61 @@ struct Row {
     INLINE void put(REAL *field, int j, Complex value) const {
         if (here) *(Complex *)(field + at(j)) = value;
     }
-    INLINE void back(Complex *v, const Complex *spectrum, const Complex *twiddle) const {
-        const Complex *entries = spectrum + number * PITCH;
-        RowsX::back(v, (Complex *)memory, twiddle, [&](int k) { return here ? entries[k] : Complex{0, 0}; });
-    }
-    INLINE void forth(Complex *v, Complex *spectrum, const Complex *twiddle) const {
-        Complex *entries = spectrum + number * PITCH;
-        RowsX::forth(v, (Complex *)memory, twiddle, [&](int k, Complex value) { if (here) entries[k] = value; });
-    }
 };
 
-// Shared memory of this thread alone, behind that of the transforms: a set of values as in registers.
-struct Kept {
-    Complex *first;
-    INLINE Kept(int set) : first((Complex *)memory + RowsX::words + set * AxisX::values * PX * TX + threadIdx.x) {}
-    INLINE Complex &operator[](int slot) const { return first[slot * PX * TX]; }
+// Room for a row of each transform of this block in shared memory, number `place` of its rooms. What a pass reads is
+// copied there asynchronously: many loads are under way without registers while others compute. A transform then
+// exchanges values where its spectrum has been; values of points rest there while registers serve others.
+struct Room {
+    Complex *all, *mine;
+    INLINE Room(int place)
+        : all((Complex *)memory + place * TX * LayoutX::room), mine(all + LayoutX::transform() * LayoutX::room) {}
+    template <int BYTES>
+    static INLINE void copy(void *target, const void *source) {
+#ifdef __CUDA_ARCH__
+        const unsigned to = (unsigned)__cvta_generic_to_shared(target);
+        if constexpr (BYTES == 16)
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(source) : "memory");
+        else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(source), "n"(BYTES) : "memory");
+#else
+        memcpy(target, source, BYTES);
+#endif
+    }
+    template <int BYTES>
+    INLINE void fill(const void *source, int bytes) const {
+        char *target = (char *)mine;
+        for (int at = LayoutX::lane() * BYTES; at < bytes; at += PX * BYTES)
+            copy<BYTES>(target + at, (const char *)source + at);
+    }
+    // With what pads its row to whole words.
+    INLINE void spectrum(const Complex *s, const Row &row) const {
+        constexpr int bytes = HALF * sizeof(Complex);
+        fill<16>(s + row.number * PITCH, (bytes + 15) / 16 * 16);
+    }
+    INLINE void field(const REAL *f, const Row &row) const {
+        constexpr int bytes = NX * sizeof(REAL), word = bytes % 16 ? sizeof(Complex) : 16;
+        fill<word>(f + row.at(0), bytes);
+    }
+    static INLINE void commit() {
+#ifdef __CUDA_ARCH__
+        asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+    }
+    // All groups of copies but the last `LATER` have arrived, those of a row's other threads too.
+    template <int LATER>
+    static INLINE void wait() {
+#ifdef __CUDA_ARCH__
+        asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
+#endif
+        LayoutX::sync();
+    }
+    INLINE void back(Complex *v, const Complex *twiddle) const {
+        RowsX::back(v, all, twiddle, [&](int k) { return mine[k]; });
+    }
+    INLINE void forth(Complex *v, const Row &row, Complex *spectrum, const Complex *twiddle) const {
+        Complex *entries = spectrum + row.number * PITCH;
+        RowsX::forth(v, all, twiddle, [&](int k, Complex value) { if (row.here) entries[k] = value; });
+    }
 };
 
 struct Grid {  // a medium parameter: a full grid or one row; never written
@@ -71,13 +112,17 @@ PASS(X) x_forward(const REAL *f0, const REAL *f1, const REAL *f2, Complex *s0, C
     const REAL *field = blockIdx.y == 0 ? f0 : blockIdx.y == 1 ? f1 : f2;
     Complex v[AxisX::values];
     AxisX::near(v, [&](Complex &value, int j) { value = row.get(field, j); });
-    row.forth(v, blockIdx.y == 0 ? s0 : blockIdx.y == 1 ? s1 : s2, twiddle);
+    Room(0).forth(v, row, blockIdx.y == 0 ? s0 : blockIdx.y == 1 ? s1 : s2, twiddle);
 }
 
 PASS(X) x_backward(const Complex *__restrict__ spectrum, REAL *field, TABLE twiddle) {
     const Row row;
+    const Room room(0);
+    room.spectrum(spectrum, row);
+    room.commit();
+    room.wait<0>();
     Complex v[AxisX::values];
-    row.back(v, spectrum, twiddle);
+    room.back(v, twiddle);
     AxisX::near(v, [&](Complex &value, int j) { row.put(field, j, swapped(value)); });
 }
 
@@ -98,19 +143,27 @@ PASS(X) x_velocity(const Component *components, REAL dt, const Index *clock, int
     const Row row;
     const int axis = blockIdx.y;
     const Component c = components[axis];
-    Complex v[AxisX::values], u[AxisX::values];
-    row.back(v, c.spectrum, twiddle);
-    AxisX::near(u, [&](Complex &value, int j) { value = row.get(c.u, j); });
+    const Room room(0), velocity(1), density(2);
+    room.spectrum(c.spectrum, row);
+    room.commit();
+    velocity.field(c.u, row);
+    if (c.density.full) density.field(c.density.at, row);
+    room.commit();
     const REAL across = axis == 0 ? (REAL)1 : c.pml[axis == 1 ? row.y : row.z];
     const REAL amplitude = c.source.amplitude(clock);
+    const Complex *rho = c.density.full ? density.mine : (const Complex *)c.density.at;
+    room.wait<1>();
+    Complex v[AxisX::values];
+    room.back(v, twiddle);
+    room.wait<0>();
     AxisX::near(v, [&](Complex &value, int j) {
-        const Complex density = c.density.get(row, j), was = u[&value - v];
+        const Complex was = velocity.mine[j], rho0 = rho[j];
         const Complex pml = axis == 0 ? *(const Complex *)(c.pml + 2 * j) : Complex{across, across};
-        value = {updated(was.x, pml.x, dt, density.x, value.y), updated(was.y, pml.y, dt, density.y, value.x)};
+        value = {updated(was.x, pml.x, dt, rho0.x, value.y), updated(was.y, pml.y, dt, rho0.y, value.x)};
         if (c.source.pattern) value = value + row.get(c.source.pattern, j) * amplitude;
         row.put(c.u, j, value);
     });
-    if (forward) row.forth(v, c.spectrum, twiddle);
+    if (forward) room.forth(v, row, c.spectrum, twiddle);
 }
 
 struct State {
@@ -133,55 +186,61 @@ INLINE Complex state_of(const State &s, const Row &row, int j, Complex total, Co
     return {pressure_of(c.x, total.x, rho0.x, ratio.x, extra.x), pressure_of(c.y, total.y, rho0.y, ratio.y, extra.y)};
 }
 
-// The layers of one axis that a row crosses, or lies in, and its part of the density there.
-struct Layers {
-    const int *at_x;  // along x; else null
-    const REAL *pml;
-    REAL across;
-    REAL *part;
-    bool in;
-    INLINE Layers(const Shell &s, const Row &row, int axis) : at_x(nullptr), pml(nullptr), across(1), part(nullptr) {
-        const int y = s.at_y[row.y], z = s.at_z[row.z];
-        if (axis == 0) {
-            at_x = s.at_x;
-            pml = s.pml_x;
-            part = s.x + row.number * s.layers_x;
-            in = s.layers_x > 0;
-        } else {
-            in = (axis == 1 ? y : z) >= 0;
-            if (!in) return;
-            across = axis == 1 ? s.pml_y[row.y] : s.pml_z[row.z];
-            part = axis == 1 ? part_y(s, {-1, y, z}, 0, row.z) : part_z(s, {-1, y, z}, 0, row.y);
-        }
-        in = in && row.here;
-    }
-    INLINE int place(int x) const { return at_x ? at_x[x] : x; }
-    INLINE REAL factor(int x) const { return at_x ? pml[x] : across; }
-};
+INLINE REAL mass_of(REAL rho0, REAL rho, REAL dt) { return dt * (NONLINEAR ? rho0 + (REAL)2 * rho : rho0); }
 
-// Part of the density that flows along one axis, one step on. To du, swapped, is added what the total loses by damping.
-INLINE void damped(Complex *du, const Layers &layers, const State &s, const Row &row, REAL dt) {
-    Complex part[AxisX::values], mass[AxisX::values];
-    AxisX::near(part, [&](Complex &value, int j) {
-        const int a = layers.place(2 * j), b = layers.place(2 * j + 1);
-        value = {a >= 0 ? layers.part[a] : (REAL)0, b >= 0 ? layers.part[b] : (REAL)0};
-        if (a < 0 && b < 0) return;
-        const Complex rho0 = s.density.get(row, j);
-        mass[&value - part] = (NONLINEAR ? rho0 + row.get(s.rho, j) * (REAL)2 : rho0) * dt;
-    });
+INLINE Complex mass_at(const State &s, const Row &row, int j, REAL dt) {
+    const Complex rho0 = s.density.get(row, j), rho = NONLINEAR ? row.get(s.rho, j) : Complex{0, 0};
+    return {mass_of(rho0.x, rho.x, dt), mass_of(rho0.y, rho.y, dt)};
+}
+
+// The part of the density that flows along x, one step on. To du, swapped, is added what the total loses by damping.
+INLINE void damped_along_x(Complex *du, const State &s, const Row &row, REAL dt) {
+    REAL *part = s.shell.x + row.number * s.shell.layers_x;
     AxisX::near(du, [&](Complex &value, int j) {
-        const int slot = &value - du, a = layers.place(2 * j), b = layers.place(2 * j + 1);
-        Complex now = part[slot];
-        const Complex m = mass[slot];
-        if (a >= 0) {
-            value.y += damp(now.x, layers.factor(2 * j), m.x * value.y) / m.x;
-            layers.part[a] = now.x;
-        }
-        if (b >= 0) {
-            value.x += damp(now.y, layers.factor(2 * j + 1), m.y * value.x) / m.y;
-            layers.part[b] = now.y;
-        }
+        const int a = PLACE_X(2 * j), b = PLACE_X(2 * j + 1);  // known to the compiler for most points: outside
+        if (!row.here || (a < 0 && b < 0)) return;
+        const Complex mass = mass_at(s, row, j, dt);
+        if (a >= 0) value.y += damp(part[a], s.shell.pml_x[2 * j], mass.x * value.y) / mass.x;
+        if (b >= 0) value.x += damp(part[b], s.shell.pml_x[2 * j + 1], mass.y * value.x) / mass.y;
     });
+}
+
+// The same along y or z for a row that lies in the layers: `part` of all its points, one factor for all.
+// Some points at a time: all of them loaded at once would need too many registers, one by one would wait for each.
+INLINE void damped(Complex *du, REAL *part, REAL factor, const State &s, const Row &row, REAL dt) {
+    constexpr int at_once = 4;
+#pragma unroll
+    for (int group = 0; group < ceiling(AxisX::values, at_once); ++group) {
+        Complex now[at_once], mass[at_once];
+        AxisX::near(du, [&](Complex &value, int j) {
+            const int slot = &value - du - group * at_once;
+            if (slot < 0 || slot >= at_once) return;
+            now[slot] = *(const Complex *)(part + 2 * j);
+            mass[slot] = mass_at(s, row, j, dt);
+        });
+        AxisX::near(du, [&](Complex &value, int j) {
+            const int slot = &value - du - group * at_once;
+            if (slot < 0 || slot >= at_once) return;
+            value.y += damp(now[slot].x, factor, mass[slot].x * value.y) / mass[slot].x;
+            value.x += damp(now[slot].y, factor, mass[slot].y * value.x) / mass[slot].y;
+            *(Complex *)(part + 2 * j) = now[slot];
+        });
+    }
+}
+
+// The total of a row's points where it is more than the sum of what flows: with a source, in corners of layers.
+INLINE void put_special(Complex *total, const State &s, const Row &row, const REAL *pattern, REAL amplitude) {
+    for (int x = LayoutX::lane(); x < NX; x += PX) {
+        REAL &value = ((REAL *)total)[x];
+        const Inside in = inside(s.shell, x, row.y, row.z);
+        // Where all parts are kept, rounding errors of the total do not pile up.
+        if (in.x >= 0 && in.y >= 0 && in.z >= 0) {
+            const Parts parts = load_parts(s.shell, in, x, row.y, row.z);
+            value = parts.x + parts.y + parts.z;
+        }
+        if (pattern)
+            put_density(s.shell, value, x, row.y, row.z, pattern[row.number * NX + x] * amplitude, false, (REAL)3);
+    }
 }
 
 // MODE 0: pressure and its spectrum; 1: with Stokes absorption; 2: spectra of rho0 div u (s0) and of the density
@@ -191,73 +250,77 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
                     const Index *clock, const Complex *twiddle) {
     constexpr bool lossy = MODE == 1 || MODE == 2 || MODE == 4;
     const Row row;
-    const Kept flow(0), rate(lossy);  // sums of du over the axes: with what damping takes, and without
+    const Room even(0), odd(1);
+    const Room flow(2), rate(3);  // sums of du over the axes: with what damping takes, and without (if lossy)
+    even.spectrum(s2, row);
+    even.commit();
+    odd.spectrum(s0, row);
+    odd.commit();
+    const Inside in = {-1, s.shell.at_y[row.y], s.shell.at_z[row.z]};
     Complex v[AxisX::values];
 #pragma unroll 1
     for (int axis = 0; axis < 3; ++axis) {
-        row.back(v, axis == 0 ? s2 : axis == 1 ? (const Complex *)s0 : (const Complex *)s1, twiddle);
+        const Room &room = axis == 1 ? odd : even;
+        room.wait<1>();
+        room.back(v, twiddle);
+        LayoutX::sync();  // what comes next may overwrite what was exchanged
+        if (axis == 0) room.spectrum(s1, row);
+        else if (axis == 1) room.field(s.rho, row);
+        else if (s.density.full) room.field(s.density.at, row);
+        room.commit();
         if (lossy)
-            AxisX::near(v, [&](Complex &value, int) {
-                const int slot = &value - v;
-                rate[slot] = axis ? rate[slot] + swapped(value) : swapped(value);
+            AxisX::near(v, [&](Complex &value, int j) {
+                rate.mine[j] = axis ? rate.mine[j] + swapped(value) : swapped(value);
             });
-        const Layers layers(s.shell, row, axis);
-        if (layers.in) damped(v, layers, s, row, dt);
-        AxisX::near(v, [&](Complex &value, int) {
-            const int slot = &value - v;
-            flow[slot] = axis ? flow[slot] + swapped(value) : swapped(value);
+        if (axis == 0) damped_along_x(v, s, row, dt);
+        else if (row.here && (axis == 1 ? in.y : in.z) >= 0) {
+            REAL *part = axis == 1 ? part_y(s.shell, in, 0, row.z) : part_z(s.shell, in, 0, row.y);
+            damped(v, part, axis == 1 ? s.shell.pml_y[row.y] : s.shell.pml_z[row.z], s, row, dt);
+        }
+        AxisX::near(v, [&](Complex &value, int j) {
+            flow.mine[j] = axis ? flow.mine[j] + swapped(value) : swapped(value);
         });
     }
-    AxisX::near(v, [&](Complex &value, int j) { value = row.get(s.rho, j); });
-    const int in_y = s.shell.at_y[row.y], in_z = s.shell.at_z[row.z];
-    const REAL amplitude = source.amplitude(clock);
+    const Complex *medium = s.density.full ? even.mine : (const Complex *)s.density.at;
+    Complex *total = odd.mine;
+    even.wait<0>();
+    AxisX::near(v, [&](Complex &, int j) {
+        const Complex rho0 = medium[j], was = total[j], du = flow.mine[j];
+        total[j] = {was.x - mass_of(rho0.x, was.x, dt) * du.x, was.y - mass_of(rho0.y, was.y, dt) * du.y};
+    });
+    LayoutX::sync();
+    if (row.here && ((in.y >= 0 && in.z >= 0) || source.pattern))
+        put_special(total, s, row, source.pattern, source.amplitude(clock));
+    LayoutX::sync();
+    const bool sent = MODE == 2 && s.wanted && row.here && s.wanted[row.number];
     AxisX::near(v, [&](Complex &value, int j) {
-        const int slot = &value - v;
-        const Complex rho0 = s.density.get(row, j), du = flow[slot];
-        const Complex mass = (NONLINEAR ? rho0 + value * (REAL)2 : rho0) * dt;
-        REAL total[2] = {value.x - mass.x * du.x, value.y - mass.y * du.y};
-        if (row.here && (source.pattern || (in_y >= 0 && in_z >= 0))) {
-            const Complex more = source.pattern ? row.get(source.pattern, j) * amplitude : Complex{0, 0};
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const int x = 2 * j + i;
-                const Inside in = inside(s.shell, x, row.y, row.z);
-                // Where all parts are kept, rounding errors of the total do not pile up.
-                if (in.x >= 0 && in.y >= 0 && in.z >= 0) {
-                    const Parts parts = load_parts(s.shell, in, x, row.y, row.z);
-                    total[i] = parts.x + parts.y + parts.z;
-                }
-                if (source.pattern)
-                    put_density(s.shell, total[i], x, row.y, row.z, i ? more.y : more.x, false, (REAL)3);
-            }
-        }
-        const Complex now = {total[0], total[1]};
+        const Complex now = total[j];
         row.put(s.rho, j, now);
         Complex extra = {0, 0};
         if (lossy) {
-            const Complex sum = rate[slot];
+            const Complex rho0 = medium[j], sum = rate.mine[j];
             extra = {rho0.x * sum.x, rho0.y * sum.y};
         }
-        if (MODE == 2) {
-            flow[slot] = now;
-            value = extra;
-            if (s.wanted && row.here && s.wanted[row.number]) {
-                row.put(s.rate, j, extra);
-                if (s.total) row.put(s.total, j, now);
-            }
-        } else if (MODE < 2) {
+        value = extra;
+        if (sent) {
+            row.put(s.rate, j, extra);
+            if (s.total) row.put(s.total, j, now);
+        }
+        if (MODE == 4) row.put(s.p, j, extra);
+        if (MODE < 2) {
             if (MODE == 1) {
                 const Complex tau = s.tau.get(row, j);
                 extra = {tau.x * extra.x, tau.y * extra.y};
             }
             value = state_of(s, row, j, now, extra);
             row.put(s.p, j, value);
-        } else if (MODE == 4) row.put(s.p, j, extra);
+        }
     });
-    if (MODE < 3) row.forth(v, s0, twiddle);
+    LayoutX::sync();  // rows that were read give way to the exchange
+    if (MODE < 3) even.forth(v, row, s0, twiddle);
     if (MODE == 2) {
-        AxisX::near(v, [&](Complex &value, int) { value = flow[&value - v]; });
-        row.forth(v, s1, twiddle);
+        AxisX::near(v, [&](Complex &value, int j) { value = total[j]; });
+        even.forth(v, row, s1, twiddle);
     }
 }
 
@@ -273,30 +336,40 @@ DENSITY(x_density_points, (ABSORPTION == 2 ? 2 : 3 + ABSORPTION))
 PASS(X) x_pressure(Complex *s0, const Complex *s1, const State *state, int loss, int disperses, TABLE twiddle) {
     const Row row;
     const State s = *state;
-    const Kept kept(0);
+    const Room even(0), odd(1);
+    const Room kept(2);
     Complex v[AxisX::values];
+    if (disperses) odd.spectrum(s1, row);
+    else odd.field(s.rho, row);
+    odd.commit();
+    if (loss == 1) even.spectrum(s0, row);
+    even.commit();
     if (disperses) {
-        row.back(v, s1, twiddle);
-        AxisX::near(v, [&](Complex &value, int) { kept[&value - v] = swapped(value); });
+        odd.wait<1>();
+        odd.back(v, twiddle);
+        AxisX::near(v, [&](Complex &value, int j) { kept.mine[j] = swapped(value); });
+        LayoutX::sync();
+        odd.field(s.rho, row);
     }
-    if (loss == 1) row.back(v, s0, twiddle);
-    else if (loss) AxisX::near(v, [&](Complex &value, int j) { value = swapped(row.get(s.p, j)); });
-    Complex rho[AxisX::values];
-    AxisX::near(rho, [&](Complex &value, int j) { value = row.get(s.rho, j); });
+    odd.commit();
+    if (loss == 1) {
+        even.wait<1>();
+        even.back(v, twiddle);
+    } else if (loss) AxisX::near(v, [&](Complex &value, int j) { value = swapped(row.get(s.p, j)); });
+    odd.wait<0>();
     AxisX::near(v, [&](Complex &value, int j) {
-        const int slot = &value - v;
         Complex extra = {0, 0};
         if (loss) {
             const Complex tau = s.tau.get(row, j);
             extra = {tau.x * value.y, tau.y * value.x};
         }
         if (disperses) {
-            const Complex eta = s.eta.get(row, j), shift = kept[slot];
+            const Complex eta = s.eta.get(row, j), shift = kept.mine[j];
             extra = extra - Complex{eta.x * shift.x, eta.y * shift.y};
         }
-        value = state_of(s, row, j, rho[slot], extra);
+        value = state_of(s, row, j, odd.mine[j], extra);
         row.put(s.p, j, value);
     });
-    row.forth(v, s0, twiddle);
+    even.forth(v, row, s0, twiddle);
 }
 #endif
