@@ -9,9 +9,11 @@
 // --- Where a tile's values lie in shared memory ---------------------------------------------------------
 
 // TILE neighbouring columns: threads of a warp work on different columns at the same point.
-template <int N, int P, int TILE>
+// LATE: twiddle factors are loaded no sooner than their stage, where registers are short.
+template <int N, int P, int TILE, bool LATE = false>
 struct Columns {
     static constexpr int points = N, threads = P, tile = TILE;
+    static constexpr bool late = LATE;
     static __device__ __forceinline__ int transform() { return threadIdx.x % TILE; }
     static __device__ __forceinline__ int lane() { return threadIdx.x / TILE; }
     static __device__ __forceinline__ int at(int n) { return n * TILE + transform(); }
@@ -21,9 +23,10 @@ struct Columns {
 // TILE rows: threads of a warp work on neighbouring points; a gap every 16 keeps strides of 8 and 16 off one bank,
 // and rows of few threads begin at different banks.
 // Threads of a row that lie in one warp need not wait for other rows.
-template <int N, int P, int TILE>
+template <int N, int P, int TILE, bool LATE = false>
 struct Rows {
     static constexpr int points = N, threads = P, tile = TILE;
+    static constexpr bool late = LATE;
     static __device__ __forceinline__ int transform() { return threadIdx.x / P; }
     static __device__ __forceinline__ int lane() { return threadIdx.x % P; }
     static constexpr int bank = P < 16 ? P : 2;
@@ -75,7 +78,7 @@ __device__ __forceinline__ void each(Complex *v, F f) {
 template <class L, int M, int R>
 __device__ __forceinline__ void stage(Complex *v, const Complex *__restrict__ twiddle) {
     constexpr int butterflies = L::points / R, stride = L::points / (M * R);
-    if (M > 1) twiddle = fresh(twiddle);
+    if (M > 1 && L::late) twiddle = fresh(twiddle);
 #pragma unroll
     for (int b = 0; b < ceiling(butterflies, L::threads); ++b) {
         const int j = L::lane() + b * L::threads;

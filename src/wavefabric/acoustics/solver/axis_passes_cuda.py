@@ -23,19 +23,20 @@ SOURCES = (
     "wavefabric.acoustics.solver/column_passes.cu",
     "wavefabric.acoustics.solver/row_passes.cu",
 )
-# Values of a transform that a thread holds. More mean fewer threads and exchanges, but fewer blocks, one of which
-# loads while another computes. Measured on an H200 (docs/performance.md).
-_HELD = {"X": 16, "Y": 32, "Z": 32}
-_RADIX = {"X": 16, "Y": 8, "Z": 16}
-_THREADS = {"X": 128, "Y": 512, "Z": 512}
-_SHARED = {"X": 200 * 1024, "Y": 96 * 1024, "Z": 96 * 1024}
-#: Threads of a multiprocessor, in single precision: so many blocks at once must find registers.
-_RESIDENT = {"X": 512, "Y": 512, "Z": 512}
-_KERNELS = (
-    *("x_forward", "x_backward", "x_velocity", "x_density", "x_density_points", "x_pressure"),
-    *("y_transform", "y_gradient", "z_gradient", "z_divergence", "z_scale", "z_translate"),
-)
-_MORE: dict = {}
+#: Kernels by what they work on: rows along x, columns along y and z, those of the gradient along z (tiles of its own).
+_KERNELS = {
+    "X": ("x_forward", "x_backward", "x_velocity", "x_density", "x_density_points", "x_pressure"),
+    "Y": ("y_transform", "y_gradient"),
+    "Z": ("z_divergence", "z_scale", "z_translate"),
+    "G": ("z_gradient",),
+}
+#: Rooms for a row in shared memory, one if not said.
+_ROOMS = {"x_velocity": 3, "x_density": 3, "x_density_points": 3, "x_pressure": 2}
+#: Threads that share a multiprocessor's registers, in single precision.
+_RESIDENT = {"X": 768, "Y": 512, "Z": 512, "G": 512}
+_RESIDENT_PRESSURE = 1024
+_THREADS = {"X": 128, "Y": 512, "Z": 512, "G": 512}
+_SHARED = {"X": 200 * 1024, "Y": 96 * 1024, "Z": 96 * 1024, "G": 96 * 1024}
 #: Of `shell.runs_along`.
 NO_LAYERS = np.zeros((0, 3), np.uint64)
 #: Rooms for a row in shared memory, one if not said; in an absorbing medium a density takes one more.
@@ -55,30 +56,48 @@ def usable(nx: int, ny: int, nz: int, dtype) -> bool:
     return _Axis("X", nx, item).shared("x_density") <= _SHARED["X"]
 
 
+def _held(name: str, n: int) -> tuple[int, int]:
+    """Values of a transform that a thread holds, and the largest radix; measured (docs/performance.md).
+
+    More values mean fewer threads and exchanges between them, but fewer blocks, one of which loads while another
+    computes.
+    """
+    if name == "X":
+        return 8, 8
+    if name == "G" and n <= 512:
+        return 16, 16 if n <= 256 else 8
+    return 32, 16 if n > 256 and name != "Y" else 8
+
+
 class _Axis:
-    """Threads and tile of an axis: a cache line of columns, or rows that make a small block."""
+    """Threads and tile of an axis: columns that fill a cache line or half of one, or rows that make a small block."""
 
     def __init__(self, name: str, n: int, item: int):
         self.name, self._item = name, item
         self.points = n // 2 if name == "X" else n  # a real row is half as many complex values
-        self.radices = radices(self.points, _RADIX[name])
-        self.threads = -(-self.points // _HELD[name])
-        if name == "X" and self.threads <= 32:
-            self.threads = 1 << (self.threads - 1).bit_length()  # a divisor of a warp, which need not wait for others
+        held, radix = _held(name, n)
+        self.radices = radices(self.points, radix)
+        self.threads = -(-self.points // held)
+        if name == "X":
+            # A divisor of a warp, whose threads need not wait for others, or whole warps.
+            self.threads = 1 << (self.threads - 1).bit_length() if self.threads <= 32 else -(-self.threads // 32) * 32
         most = max(1, _THREADS[name] // self.threads)
         self.tile = most if name == "X" else 128 // item
+        if name == "G" and held == 16 and n > 256:
+            self.tile //= 2  # two blocks a multiprocessor
         while self.tile > 1 and (self.tile > most or self.shared("") > _SHARED[name]):
             self.tile //= 2
         self.block = (self.threads * self.tile, 1, 1)
-        #: Blocks a multiprocessor that must find registers.
-        self.resident = max(1, _RESIDENT[name] * 8 // item // self.block[0])
 
-    def shared(self, kernel: str, lossy: bool = True) -> int:
+    def blocks(self, resident: int) -> int:
+        """Blocks a multiprocessor that must find registers."""
+        return max(1, resident * 8 // self._item // self.block[0])
+
+    def shared(self, kernel: str) -> int:
         """Bytes of shared memory of a block."""
         words = self.points
         if self.name == "X":
-            rooms = _ROOMS.get(kernel, 1) + (lossy and kernel.startswith("x_density"))
-            words = rooms * row_room(self.points, self.threads)
+            words = _ROOMS.get(kernel, 1) * row_room(self.points, self.threads)
         return self.tile * words * self._item
 
 
@@ -90,7 +109,8 @@ def row_room(points: int, threads: int) -> int:
 
 def _axes(shape, real, passes: str) -> dict[str, _Axis]:
     item = 2 * np.dtype(real).itemsize
-    return {name: _Axis(name, n, item) for name, n in zip("ZYX", shape, strict=True) if name in passes}
+    points = dict(zip("ZYXG", (*shape, shape[0]), strict=True))
+    return {name: _Axis(name, points[name], item) for name in (*passes, *("G" * ("Z" in passes)))}
 
 
 def pitch(nx: int, real) -> int:
@@ -143,14 +163,15 @@ def prelude(
         "NONLINEAR": int(nonlinear),
         "ABSORPTION": ("none", "stokes", "power_law").index(absorption),
     }
-    macros |= _MORE
     if series:
         macros["SINC_SERIES"] = ", ".join(f"(REAL){value!r}" for value in series)
     for name, n in zip("ZYX", shape, strict=True):
         macros |= {f"N{name}": n, f"WITH_{name}": int(name in passes)}
     for name, axis in _axes(shape, real, passes).items():
         factors = [str(radix) for radix in axis.radices]
-        macros |= {f"P{name}": axis.threads, f"T{name}": axis.tile, f"B{name}": axis.resident}
+        macros |= {f"P{name}": axis.threads, f"T{name}": axis.tile, f"B{name}": axis.blocks(_RESIDENT[name])}
+        if name == "X":
+            macros["BP"] = axis.blocks(_RESIDENT_PRESSURE)
         macros |= {f"RADICES_{name}": ",".join(factors), f"REVERSED_{name}": ",".join(factors[::-1])}
     return "".join(f"#define {name} {value}\n" for name, value in macros.items())
 
@@ -192,28 +213,27 @@ class AxisPasses:
         }
         half, self._rows = nx // 2 + 1, ny * nz
         #: For each axis, tiles and the planes or rows that they lie in.
-        items = {"X": (self._rows,), "Y": (half, nz), "Z": (half, ny)}
+        items = {"X": (self._rows,), "Y": (half, nz), "Z": (half, ny), "G": (half, ny)}
         self._grids = {k: (-(-items[k][0] // axis.tile), *items[k][1:]) for k, axis in self._axes.items()}
         definitions = prelude(shape, dtype, nonlinear, absorption, passes, series, runs)
         before, last = SOURCES[:-1], SOURCES[-1]
         module = device.module(__package__, last.split("/")[1], before=before, prelude=definitions)
-        self._functions = {k: module.get_function(k) for k in _KERNELS if k[0].upper() in self._axes}
-        lossy = absorption != "none"
-        self._shared = {k: self._axes[k[0].upper()].shared(k, lossy) for k in self._functions}
+        self._kernels = {name: key for key in self._axes for name in _KERNELS[key]}
+        self._functions = {name: module.get_function(name) for name in self._kernels}
+        self._shared = {name: self._axes[key].shared(name) for name, key in self._kernels.items()}
         for name, function in self._functions.items():
             function.max_dynamic_shared_size_bytes = self._shared[name]
 
     def _launch(self, name: str, grid: tuple[int, ...], *arguments) -> None:
-        letter = name[0].upper()
-        axis = self._axes[letter]
+        key = self._kernels[name]
         values = [np.int32(value) if isinstance(value, int) else value for value in arguments]
+        values.append(self._twiddles[key])
         grid = (*grid, 1, 1)[:3]
-        launched = self._functions[name], grid, axis.block, (*values, self._twiddles[letter])
-        self._device.launch(*launched, self._shared[name])
+        self._device.launch(self._functions[name], grid, self._axes[key].block, values, self._shared[name])
 
     def run(self, name: str, *arguments, layers: int = 1) -> None:
         """Launch a kernel on all rows or columns."""
-        self._launch(name, (*self._grids[name[0].upper()], layers), *arguments)
+        self._launch(name, (*self._grids[self._kernels[name]], layers), *arguments)
 
     def x_forward(self, fields, spectra, rows=None) -> None:
         """Rows of one to three real fields to half spectra: all, or those whose numbers are given."""

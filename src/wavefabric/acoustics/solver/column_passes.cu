@@ -80,75 +80,77 @@ INLINE REAL sinc_of_root(REAL s) {
 }
 
 // to <- F^-1 f(F from) along z.
-template <class F>
+template <class A, class F>
 INLINE void multiply_along_z(const Complex *from, Complex *to, const Column &c, const Complex *twiddle, F f) {
-    Complex v[AxisZ::values];
+    Complex v[A::values];
     from = c.of(from);
-    AxisZ::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
-    AxisZ::forth(v, columns_memory(), twiddle);
-    AxisZ::far(v, [&](Complex &value, int n) { value = swapped(f(value, n)); });
-    AxisZ::back(v, columns_memory(), twiddle);
+    A::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
+    A::forth(v, columns_memory(), twiddle);
+    A::far(v, [&](Complex &value, int n) { value = swapped(f(value, n)); });
+    A::back(v, columns_memory(), twiddle);
     to = c.of(to);
-    AxisZ::near(v, [&](Complex &value, int n) { c.put(to, n, swapped(value)); });
+    A::near(v, [&](Complex &value, int n) { c.put(to, n, swapped(value)); });
 }
 
-// s0 <- kappa F{p} and s1 <- d/dz of it. F{p} is read again for the second and transformed once more: neither
-// registers nor shared memory would keep it without halving the blocks at work.
-PASS(Z) z_gradient(Complex *s0, Complex *s1, const REAL *x2, const REAL *y2, const REAL *z2, const Complex *dz, TABLE twiddle) {
-    const Column c(TZ, false);
+// s0 <- kappa F{p} and s1 <- d/dz of it, with tiles of its own: both spectra in registers, or, where they would be too
+// many, F{p} read and transformed again for the second.
+typedef Axis<Columns<NZ, PG, TG, true>, Radices<RADICES_G>, Radices<REVERSED_G>> AxisG;
+
+PASS(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE dz, TABLE twiddle) {
+    const Column c(TG, false);
     const Squares squares = {x2, y2, z2};
     const REAL across = squares.across(c);
-#ifdef KEEP_BOTH
-    Complex v[AxisZ::values], w[AxisZ::values];
-    const Complex *from = c.of(s0);
-    AxisZ::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
-    AxisZ::forth(v, columns_memory(), twiddle);
-    AxisZ::far(v, [&](Complex &value, int n) {
-        value = value * sinc_of_root(across + z2[n]);
-        w[&value - v] = swapped(value * dz[n]);
-        value = swapped(value);
-    });
-    AxisZ::back(v, columns_memory(), twiddle);
-    s0 = c.of(s0);
-    AxisZ::near(v, [&](Complex &value, int n) { c.put(s0, n, swapped(value)); });
-    AxisZ::back(w, columns_memory(), twiddle);
-    s1 = c.of(s1);
-    AxisZ::near(w, [&](Complex &value, int n) { c.put(s1, n, swapped(value)); });
-    return;
-#endif
+    if constexpr (AxisG::values > 16) {
 #pragma unroll 1
-    for (int whole = 0; whole < 2; ++whole)
-        multiply_along_z(s0, whole ? s0 : s1, c, twiddle, [&](Complex value, int n) {
-            const Complex filtered = value * sinc_of_root(across + z2[n]);
-            return whole ? filtered : filtered * dz[n];
+        for (int whole = 0; whole < 2; ++whole)
+            multiply_along_z<AxisG>(s0, whole ? s0 : s1, c, twiddle, [&](Complex value, int n) {
+                const Complex filtered = value * sinc_of_root(across + z2[n]);
+                return whole ? filtered : filtered * dz[n];
+            });
+    } else {
+        Complex v[AxisG::values], w[AxisG::values];
+        const Complex *from = c.of(s0);
+        AxisG::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
+        AxisG::forth(v, columns_memory(), twiddle);
+        AxisG::far(v, [&](Complex &value, int n) {
+            value = value * sinc_of_root(across + z2[n]);
+            w[&value - v] = swapped(value * dz[n]);
+            value = swapped(value);
         });
+        AxisG::back(v, columns_memory(), twiddle);
+        Complex *to = c.of(s0);
+        AxisG::near(v, [&](Complex &value, int n) { c.put(to, n, swapped(value)); });
+        AxisG::back(w, columns_memory(), twiddle);
+        to = c.of(s1);
+        AxisG::near(w, [&](Complex &value, int n) { c.put(to, n, swapped(value)); });
+    }
 }
 
 // Layer 0: u_y in s0, 1: u_z in s1, 2: u_x in s2; each times kappa and its derivative, back along z.
-PASS(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, const REAL *x2, const REAL *y2, const REAL *z2,
-                     const Complex *dx, const Complex *dy, const Complex *dz, int first, TABLE twiddle) {
+PASS(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2, REALS z2, TABLE dx, TABLE dy,
+                     TABLE dz, int first, TABLE twiddle) {
     const Column c(TZ, false);
     const Squares squares = {x2, y2, z2};
     const REAL across = squares.across(c);
     const int layer = first + blockIdx.z;
     const Complex uniform = layer == 0 ? dy[blockIdx.y] : c.here ? dx[c.kx] : Complex{0, 0};
     Complex *s = layer == 0 ? s0 : layer == 1 ? s1 : s2;
-    multiply_along_z(s, s, c, twiddle, [&](Complex value, int n) {
+    multiply_along_z<AxisZ>(s, s, c, twiddle, [&](Complex value, int n) {
         return value * ((layer == 1 ? dz[n] : uniform) * sinc_of_root(across + z2[n]));
     });
 }
 
 // Layer 0: s0 times operator0, layer 1: s1 times operator1; along z there and back.
-PASS(Z) z_scale(Complex *s0, Complex *s1, const REAL *operator0, const REAL *operator1, TABLE twiddle) {
+PASS(Z) z_scale(Complex *s0, Complex *s1, REALS operator0, REALS operator1, TABLE twiddle) {
     const Column c(TZ, false);
     const REAL *scale = c.of(blockIdx.z == 0 ? operator0 : operator1);
     Complex *s = blockIdx.z == 0 ? s0 : s1;
-    multiply_along_z(s, s, c, twiddle, [&](Complex value, int n) { return value * c.get(scale, n); });
+    multiply_along_z<AxisZ>(s, s, c, twiddle, [&](Complex value, int n) { return value * c.get(scale, n); });
 }
 
 // s times a complex factor of k_z and a scale, along z there and back.
-PASS(Z) z_translate(Complex *s, const Complex *factor, REAL scale, TABLE twiddle) {
+PASS(Z) z_translate(Complex *s, TABLE factor, REAL scale, TABLE twiddle) {
     const Column c(TZ, false);
-    multiply_along_z(s, s, c, twiddle, [&](Complex value, int n) { return value * (factor[n] * scale); });
+    multiply_along_z<AxisZ>(s, s, c, twiddle, [&](Complex value, int n) { return value * (factor[n] * scale); });
 }
 #endif

@@ -6,8 +6,9 @@
 #define HALF (NX / 2 + 1)
 #define ROWS ((Index)NY * NZ)
 #define INLINE __device__ __forceinline__
-// At least so many blocks a multiprocessor: one loads while another computes.
-#define PASS(axis) extern "C" __global__ void __launch_bounds__(P##axis *T##axis, B##axis)
+// At least so many blocks a multiprocessor must find registers: one loads while another computes.
+#define PASS_OF(axis, blocks) extern "C" __global__ void __launch_bounds__(P##axis *T##axis, blocks)
+#define PASS(axis) PASS_OF(axis, B##axis)
 #define TABLE const Complex *__restrict__
 #define REALS const REAL *__restrict__
 extern __shared__ char memory[];

@@ -1,9 +1,11 @@
 // Passes along x of the fused time step on a GPU: rows of real fields and their half spectra, with all pointwise work.
 
 #if WITH_X
-typedef Rows<NX / 2, PX, TX> LayoutX;
-typedef Axis<LayoutX, Radices<RADICES_X>, Radices<REVERSED_X>> AxisX;
-typedef RealRows<AxisX> RowsX;
+template <bool LATE>
+using RowsOf = RealRows<Axis<Rows<NX / 2, PX, TX, LATE>, Radices<RADICES_X>, Radices<REVERSED_X>>>;
+typedef RowsOf<true> RowsX;
+typedef RowsX::A AxisX;
+typedef AxisX::Layout LayoutX;
 
 // The row of this thread, or the one that a list of `count` rows names for it.
 struct Row {
@@ -75,17 +77,19 @@ struct Room {
     INLINE void back(Complex *v, const Complex *twiddle) const {
         RowsX::back(v, all, twiddle, [&](int k) { return mine[k]; });
     }
+    template <class R = RowsX>
     INLINE void forth(Complex *v, const Row &row, Complex *spectrum, const Complex *twiddle) const {
         Complex *entries = spectrum + row.number * PITCH;
-        RowsX::forth(v, all, twiddle, [&](int k, Complex value) { if (row.here) entries[k] = value; });
+        R::forth(v, all, twiddle, [&](int k, Complex value) { if (row.here) entries[k] = value; });
     }
 };
 
-struct Grid {  // a medium parameter: a full grid or one row; never written
+struct Grid {  // a medium parameter, never written: a full grid, or the same value everywhere
     const REAL *at;
     int full;
     INLINE Complex get(const Row &row, int j) const {
-        const REAL *here = at + (full ? row.at(j) : 2 * j);
+        if (!full) return {*at, *at};
+        const REAL *here = at + row.at(j);
 #ifdef __CUDA_ARCH__
         if constexpr (sizeof(REAL) == 4) {
             const float2 pair = __ldg((const float2 *)here);
@@ -135,9 +139,7 @@ struct Component {
     Source source;
 };
 
-INLINE REAL updated(REAL u, REAL pml, REAL dt, REAL density, REAL gradient) {
-    return pml * (pml * u - dt / density * gradient);
-}
+INLINE REAL updated(REAL u, REAL pml, REAL dt_rho, REAL gradient) { return pml * (pml * u - dt_rho * gradient); }
 
 PASS(X) x_velocity(const Component *components, REAL dt, const Index *clock, int forward, TABLE twiddle) {
     const Row row;
@@ -151,15 +153,17 @@ PASS(X) x_velocity(const Component *components, REAL dt, const Index *clock, int
     room.commit();
     const REAL across = axis == 0 ? (REAL)1 : c.pml[axis == 1 ? row.y : row.z];
     const REAL amplitude = c.source.amplitude(clock);
-    const Complex *rho = c.density.full ? density.mine : (const Complex *)c.density.at;
+    const REAL uniform = dt / *c.density.at;
     room.wait<1>();
     Complex v[AxisX::values];
     room.back(v, twiddle);
     room.wait<0>();
     AxisX::near(v, [&](Complex &value, int j) {
-        const Complex was = velocity.mine[j], rho0 = rho[j];
+        const Complex was = velocity.mine[j];
+        Complex dt_rho = {uniform, uniform};
+        if (c.density.full) dt_rho = {dt / density.mine[j].x, dt / density.mine[j].y};
         const Complex pml = axis == 0 ? *(const Complex *)(c.pml + 2 * j) : Complex{across, across};
-        value = {updated(was.x, pml.x, dt, rho0.x, value.y), updated(was.y, pml.y, dt, rho0.y, value.x)};
+        value = {updated(was.x, pml.x, dt_rho.x, value.y), updated(was.y, pml.y, dt_rho.y, value.x)};
         if (c.source.pattern) value = value + row.get(c.source.pattern, j) * amplitude;
         row.put(c.u, j, value);
     });
@@ -251,13 +255,14 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
     constexpr bool lossy = MODE == 1 || MODE == 2 || MODE == 4;
     const Row row;
     const Room even(0), odd(1);
-    const Room flow(2), rate(3);  // sums of du over the axes: with what damping takes, and without (if lossy)
     even.spectrum(s2, row);
     even.commit();
     odd.spectrum(s0, row);
     odd.commit();
     const Inside in = {-1, s.shell.at_y[row.y], s.shell.at_z[row.z]};
-    Complex v[AxisX::values];
+    // Sums of du over the axes, swapped: with what damping takes, and (where it absorbs) without.
+    Complex v[AxisX::values], flow[AxisX::values];
+    const Room rate(2);
 #pragma unroll 1
     for (int axis = 0; axis < 3; ++axis) {
         const Room &room = axis == 1 ? odd : even;
@@ -269,24 +274,24 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
         else if (s.density.full) room.field(s.density.at, row);
         room.commit();
         if (lossy)
-            AxisX::near(v, [&](Complex &value, int j) {
-                rate.mine[j] = axis ? rate.mine[j] + swapped(value) : swapped(value);
-            });
+            AxisX::near(v, [&](Complex &value, int j) { rate.mine[j] = axis ? rate.mine[j] + value : value; });
         if (axis == 0) damped_along_x(v, s, row, dt);
         else if (row.here && (axis == 1 ? in.y : in.z) >= 0) {
             REAL *part = axis == 1 ? part_y(s.shell, in, 0, row.z) : part_z(s.shell, in, 0, row.y);
             damped(v, part, axis == 1 ? s.shell.pml_y[row.y] : s.shell.pml_z[row.z], s, row, dt);
         }
-        AxisX::near(v, [&](Complex &value, int j) {
-            flow.mine[j] = axis ? flow.mine[j] + swapped(value) : swapped(value);
+        AxisX::near(v, [&](Complex &value, int) {
+            Complex &sum = flow[&value - v];
+            sum = axis ? sum + value : value;
         });
     }
-    const Complex *medium = s.density.full ? even.mine : (const Complex *)s.density.at;
+    const REAL uniform = *s.density.at;
+    const auto medium = [&](int j) { return s.density.full ? even.mine[j] : Complex{uniform, uniform}; };
     Complex *total = odd.mine;
     even.wait<0>();
-    AxisX::near(v, [&](Complex &, int j) {
-        const Complex rho0 = medium[j], was = total[j], du = flow.mine[j];
-        total[j] = {was.x - mass_of(rho0.x, was.x, dt) * du.x, was.y - mass_of(rho0.y, was.y, dt) * du.y};
+    AxisX::near(flow, [&](Complex &du, int j) {
+        const Complex rho0 = medium(j), was = total[j];
+        total[j] = {was.x - mass_of(rho0.x, was.x, dt) * du.y, was.y - mass_of(rho0.y, was.y, dt) * du.x};
     });
     LayoutX::sync();
     if (row.here && ((in.y >= 0 && in.z >= 0) || source.pattern))
@@ -298,8 +303,8 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
         row.put(s.rho, j, now);
         Complex extra = {0, 0};
         if (lossy) {
-            const Complex rho0 = medium[j], sum = rate.mine[j];
-            extra = {rho0.x * sum.x, rho0.y * sum.y};
+            const Complex rho0 = medium(j), sum = rate.mine[j];
+            extra = {rho0.x * sum.y, rho0.y * sum.x};
         }
         value = extra;
         if (sent) {
@@ -333,30 +338,24 @@ DENSITY(x_density, ABSORPTION)
 DENSITY(x_density_points, (ABSORPTION == 2 ? 2 : 3 + ABSORPTION))
 
 // p as in pressure_row and its spectrum; loss 0: none; 1: L1 and, if disperses, L2 from spectra; 2: Stokes, from p.
-PASS(X) x_pressure(Complex *s0, const Complex *s1, const State *state, int loss, int disperses, TABLE twiddle) {
+// It reads so many arrays that more threads, each loading for itself, serve better than rooms.
+PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *state, int loss, int disperses, TABLE twiddle) {
+    typedef RowsOf<false> Eager;
     const Row row;
     const State s = *state;
-    const Room even(0), odd(1);
-    const Room kept(2);
-    Complex v[AxisX::values];
-    if (disperses) odd.spectrum(s1, row);
-    else odd.field(s.rho, row);
-    odd.commit();
-    if (loss == 1) even.spectrum(s0, row);
-    even.commit();
+    const Room room(0), shift(1);
+    const auto back = [&](Complex *v, const Complex *spectrum) {
+        const Complex *entries = spectrum + row.number * PITCH;
+        Eager::back(v, room.all, twiddle, [&](int k) { return entries[k]; });
+    };
+    Complex v[AxisX::values], rho[AxisX::values];
     if (disperses) {
-        odd.wait<1>();
-        odd.back(v, twiddle);
-        AxisX::near(v, [&](Complex &value, int j) { kept.mine[j] = swapped(value); });
-        LayoutX::sync();
-        odd.field(s.rho, row);
+        back(v, s1);
+        AxisX::near(v, [&](Complex &value, int j) { shift.mine[j] = swapped(value); });
     }
-    odd.commit();
-    if (loss == 1) {
-        even.wait<1>();
-        even.back(v, twiddle);
-    } else if (loss) AxisX::near(v, [&](Complex &value, int j) { value = swapped(row.get(s.p, j)); });
-    odd.wait<0>();
+    if (loss == 1) back(v, s0);
+    else if (loss) AxisX::near(v, [&](Complex &value, int j) { value = swapped(row.get(s.p, j)); });
+    AxisX::near(rho, [&](Complex &value, int j) { value = row.get(s.rho, j); });
     AxisX::near(v, [&](Complex &value, int j) {
         Complex extra = {0, 0};
         if (loss) {
@@ -364,12 +363,12 @@ PASS(X) x_pressure(Complex *s0, const Complex *s1, const State *state, int loss,
             extra = {tau.x * value.y, tau.y * value.x};
         }
         if (disperses) {
-            const Complex eta = s.eta.get(row, j), shift = kept.mine[j];
-            extra = extra - Complex{eta.x * shift.x, eta.y * shift.y};
+            const Complex eta = s.eta.get(row, j), more = shift.mine[j];
+            extra = extra - Complex{eta.x * more.x, eta.y * more.y};
         }
-        value = state_of(s, row, j, odd.mine[j], extra);
+        value = state_of(s, row, j, rho[&value - v], extra);
         row.put(s.p, j, value);
     });
-    even.forth(v, row, s0, twiddle);
+    room.forth<Eager>(v, row, s0, twiddle);
 }
 #endif
