@@ -17,8 +17,6 @@ struct Columns {
     static __device__ __forceinline__ int transform() { return threadIdx.x % TILE; }
     static __device__ __forceinline__ int lane() { return threadIdx.x / TILE; }
     static __device__ __forceinline__ int at(int n) { return n * TILE + transform(); }
-    template <int COUNT>
-    static __device__ __forceinline__ int butterfly_of(int b) { return lane() + b * P; }
     static __device__ __forceinline__ void sync() { __syncthreads(); }
 };
 
@@ -35,16 +33,6 @@ struct Rows {
     // Of a row: N + 1 at least, whole words of 16 bytes (if P is even or 1).
     static constexpr int room = P % 2 ? (N + N / 16 + 2) / 2 * 2 : ceiling(N + N / 16 + 1 - bank, 16) * 16 + bank;
     static __device__ __forceinline__ int at(int n) { return transform() * room + n + n / 16; }
-    // A thread's b-th butterfly of COUNT. Where each thread has an even number of them, the later half mirrors the
-    // earlier: a thread has butterfly COUNT - j if it has j, hence point N - n if n (thread 0: 0 and COUNT / 2).
-    template <int COUNT>
-    static __device__ __forceinline__ int butterfly_of(int b) {
-        constexpr int each = COUNT / P;
-        if (!mirrors(COUNT) || b < each / 2) return lane() + b * P;
-        if (b == each - 1 && lane() == 0) return COUNT / 2;
-        return COUNT - lane() - (each - 1 - b) * P;
-    }
-    static __host__ __device__ constexpr bool mirrors(int count) { return count % (2 * P) == 0; }
     static __device__ __forceinline__ void sync() {
         if constexpr (32 % P == 0) __syncwarp();
         else __syncthreads();
@@ -79,7 +67,7 @@ __device__ __forceinline__ void each(Complex *v, F f) {
     constexpr int butterflies = L::points / R;
 #pragma unroll
     for (int b = 0; b < ceiling(butterflies, L::threads); ++b) {
-        const int j = L::template butterfly_of<butterflies>(b);
+        const int j = L::lane() + b * L::threads;
         if (butterflies % L::threads == 0 || j < butterflies) {
 #pragma unroll
             for (int k = 0; k < R; ++k) f(v[b * R + k], j + k * butterflies);
@@ -93,7 +81,7 @@ __device__ __forceinline__ void stage(Complex *v, const Complex *__restrict__ tw
     if (M > 1 && L::late) twiddle = fresh(twiddle);
 #pragma unroll
     for (int b = 0; b < ceiling(butterflies, L::threads); ++b) {
-        const int j = L::template butterfly_of<butterflies>(b);
+        const int j = L::lane() + b * L::threads;
         if (butterflies % L::threads == 0 || j < butterflies) {
             if (M > 1) {
                 const int q = j % M * stride;
@@ -111,7 +99,7 @@ __device__ __forceinline__ void exchange(Complex *v, Complex *shared) {
     L::sync();
 #pragma unroll
     for (int b = 0; b < ceiling(butterflies, L::threads); ++b) {
-        const int j = L::template butterfly_of<butterflies>(b);
+        const int j = L::lane() + b * L::threads;
         if (butterflies % L::threads == 0 || j < butterflies) {
             const int first = j / M * (M * R) + j % M;
 #pragma unroll
@@ -141,7 +129,6 @@ struct Axis;
 template <class L, int FIRST, int... FORTH, int LAST, int... BACK>
 struct Axis<L, Radices<FIRST, FORTH...>, Radices<LAST, BACK...>> {
     typedef L Layout;
-    static constexpr int last = LAST;  // radix at the far end
     static constexpr int values = registers<L, FIRST, FORTH...>();
     // Points held at the near end (before `forth`, after `back`), and at the far end.
     template <class F>
