@@ -84,11 +84,12 @@ struct Room {
     }
 };
 
+template <bool FULL>
 struct Grid {  // a medium parameter, never written: a full grid, or the same value everywhere
     const REAL *at;
     int full;
     INLINE Complex get(const Row &row, int j) const {
-        if (!full) return {*at, *at};
+        if (!FULL) return {*at, *at};
         const REAL *here = at + row.at(j);
 #ifdef __CUDA_ARCH__
         if constexpr (sizeof(REAL) == 4) {
@@ -135,7 +136,7 @@ struct Component {
     Complex *spectrum;
     REAL *u;
     const REAL *pml;
-    Grid density;
+    Grid<true> density;
     Source source;
 };
 
@@ -173,7 +174,11 @@ PASS(X) x_velocity(const Component *components, REAL dt, const Index *clock, int
 struct State {
     Shell shell;
     REAL *rho, *p;
-    Grid speed, density, ratio, tau, eta;
+    Grid<FULL_SPEED> speed;
+    Grid<FULL_DENSITY> density;
+    Grid<FULL_RATIO> ratio;
+    Grid<FULL_TAU> tau;
+    Grid<FULL_ETA> eta;
     REAL *rate, *total;           // where other ranks will want rho0 div u and the density as fields:
     const unsigned char *wanted;  // in rows whose flag is not 0
 };
@@ -271,7 +276,7 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
         LayoutX::sync();  // what comes next may overwrite what was exchanged
         if (axis == 0) room.spectrum(s1, row);
         else if (axis == 1) room.field(s.rho, row);
-        else if (s.density.full) room.field(s.density.at, row);
+        else if (FULL_DENSITY) room.field(s.density.at, row);
         room.commit();
         if (lossy)
             AxisX::near(v, [&](Complex &value, int j) { rate.mine[j] = axis ? rate.mine[j] + value : value; });
@@ -286,7 +291,7 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
         });
     }
     const REAL uniform = *s.density.at;
-    const auto medium = [&](int j) { return s.density.full ? even.mine[j] : Complex{uniform, uniform}; };
+    const auto medium = [&](int j) { return FULL_DENSITY ? even.mine[j] : Complex{uniform, uniform}; };
     Complex *total = odd.mine;
     even.wait<0>();
     AxisX::near(flow, [&](Complex &du, int j) {
