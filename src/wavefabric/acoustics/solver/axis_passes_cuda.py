@@ -64,7 +64,7 @@ def _tuned(name: str, n: int) -> tuple[int, int, int]:
     Measured in single precision on an H200 (docs/performance.md).
     """
     if name == "X":
-        return 8, 8, 768
+        return 8, 8, 640
     if name == "Y":
         return (16, 16, 1024) if n > 512 else (32, 8, 512)
     if name == "G":

@@ -142,7 +142,7 @@ struct Component {
 
 INLINE REAL updated(REAL u, REAL pml, REAL dt_rho, REAL gradient) { return pml * (pml * u - dt_rho * gradient); }
 
-PASS(X) x_velocity(const Component *components, REAL dt, const Index *clock, int forward, TABLE twiddle) {
+PASS(X) x_velocity(const Component *__restrict__ components, REAL dt, const Index *clock, int forward, TABLE twiddle) {
     const Row row;
     const int axis = blockIdx.y;
     const Component c = components[axis];
@@ -270,7 +270,7 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
     const Room rate(2);
 #pragma unroll 1
     for (int axis = 0; axis < 3; ++axis) {
-        const Room &room = axis == 1 ? odd : even;
+        const Room room(axis == 1);
         room.wait<1>();
         room.back(v, twiddle);
         LayoutX::sync();  // what comes next may overwrite what was exchanged
@@ -335,8 +335,9 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
 }
 
 #define DENSITY(name, mode)                                                                                         \
-    PASS(X) name(Complex *s0, Complex *s1, const Complex *s2, const State *state, const Source *source, REAL dt,    \
-                 const Index *clock, TABLE twiddle) { density<mode>(s0, s1, s2, *state, *source, dt, clock, twiddle); }
+    PASS(X) name(Complex *s0, Complex *s1, const Complex *s2, const State *__restrict__ state,                      \
+                 const Source *__restrict__ source, REAL dt, const Index *clock, TABLE twiddle)                     \
+    { density<mode>(s0, s1, s2, *state, *source, dt, clock, twiddle); }
 
 DENSITY(x_density, ABSORPTION)
 // With a source at points to come: it changes the densities before the pressure can follow.
@@ -344,7 +345,7 @@ DENSITY(x_density_points, (ABSORPTION == 2 ? 2 : 3 + ABSORPTION))
 
 // p as in pressure_row and its spectrum; loss 0: none; 1: L1 and, if disperses, L2 from spectra; 2: Stokes, from p.
 // It reads so many arrays that more threads, each loading for itself, serve better than rooms.
-PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *state, int loss, int disperses, TABLE twiddle) {
+PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restrict__ state, int loss, int disperses, TABLE twiddle) {
     typedef RowsOf<false> Eager;
     const Row row;
     const State s = *state;
