@@ -20,8 +20,8 @@ struct Columns {
     static __device__ __forceinline__ void sync() { __syncthreads(); }
 };
 
-// TILE rows: threads of a warp work on neighbouring points. Places of 16 points are exchanged so that strides of 4, 8
-// and 16 and neighbours alike meet all banks, and rows of few threads begin at different banks. Threads of a row that
+// TILE rows: threads of a warp work on neighbouring points. Places of 16 points are exchanged so that strides of 4 and 8
+// and neighbours alike meet all banks (a stride of 16 half of them), and rows of few threads begin at different banks. Threads of a row that
 // lie in one warp need not wait for other rows.
 template <int N, int P, int TILE, bool LATE = false>
 struct Rows {

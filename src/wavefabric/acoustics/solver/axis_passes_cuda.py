@@ -25,15 +25,15 @@ SOURCES = (
 )
 #: Kernels by what they work on: rows along x, columns along y and z, those of the gradient along z.
 _KERNELS = {
-    "X": ("x_forward", "x_backward", "x_velocity", "x_density", "x_density_points", "x_pressure"),
+    "X": ("x_forward", "x_backward", "x_velocity", "x_density", "x_pressure"),
     "Y": ("y_transform", "y_gradient"),
     "Z": ("z_divergence", "z_scale", "z_translate"),
     "G": ("z_gradient",),
 }
 #: Rooms for a row in shared memory, one if not said.
-_ROOMS = {"x_velocity": 3, "x_density": 3, "x_density_points": 3, "x_pressure": 2}
-#: Threads that share a multiprocessor's registers in ``x_pressure``, in single precision.
-_RESIDENT_PRESSURE = 1024
+_ROOMS = {"x_velocity": 3, "x_density": 3, "x_pressure": 2}
+#: Threads that share a multiprocessor's registers in ``x_velocity`` and ``x_pressure``, in single precision.
+_RESIDENT_VELOCITY, _RESIDENT_PRESSURE = 768, 1024
 #: Most threads of a block (at least those of one transform), and most bytes of shared memory that it takes.
 _THREADS = {"X": 128, "Y": 1024, "Z": 512, "G": 512}
 _SHARED = {"X": 200 * 1024, "Y": 96 * 1024, "Z": 96 * 1024, "G": 96 * 1024}
@@ -53,7 +53,8 @@ def usable(nx: int, ny: int, nz: int, dtype) -> bool:
     item = 2 * np.dtype(dtype).itemsize
     if nx % 2 or not all(map(radices, (nx // 2, ny, nz))) or max(ny, nz) * 4 * item > _SHARED["Y"]:
         return False
-    return _Axis("X", nx, item).shared("x_density") <= _SHARED["X"]
+    rows = _Axis("X", nx, item)
+    return rows.threads <= 1024 and rows.shared("x_density") <= _SHARED["X"]
 
 
 def _tuned(name: str, n: int) -> tuple[int, int, int]:
@@ -177,7 +178,7 @@ def prelude(
         factors = [str(radix) for radix in axis.radices]
         macros |= {f"P{name}": axis.threads, f"T{name}": axis.tile, f"B{name}": axis.blocks()}
         if name == "X":
-            macros["BP"] = axis.blocks(_RESIDENT_PRESSURE)
+            macros |= {"BV": axis.blocks(_RESIDENT_VELOCITY), "BP": axis.blocks(_RESIDENT_PRESSURE)}
         macros |= {f"RADICES_{name}": ",".join(factors), f"REVERSED_{name}": ",".join(factors[::-1])}
     return "".join(f"#define {name} {value}\n" for name, value in macros.items())
 
@@ -283,6 +284,14 @@ def structure(device, *values):
     """A structure on the device: addresses of arrays (keep these), 0 for None, whole numbers."""
     words = [m if isinstance(m, int) else 0 if m is None else m.data.ptr for m in values]
     return device.asarray(np.array(words, np.uint64))
+
+
+def rows_of_points(index: np.ndarray, shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points of a grid (Nz, Ny, Nx), flat, by rows: where each row's begin, their x, places in ``index``."""
+    nz, ny, nx = shape
+    order = np.argsort(index, kind="stable")
+    rows, x = np.divmod(index[order], nx)
+    return np.searchsorted(rows, np.arange(nz * ny + 1)).astype(np.int32), x.astype(np.int32), order
 
 
 def is_full(parameter) -> bool:

@@ -1,7 +1,6 @@
 """The stages of a 3-D time step on a GPU, fused with their transforms axis by axis (`axis_passes_cuda`).
 
-Between steps the spectrum of p along x is kept. Patterns of sources are added inside the passes; sources at
-points need a pass between the update and the transform, while they are on.
+Between steps the spectrum of p along x is kept. Sources act inside the passes.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.solver import axis_passes_cuda, operators
-from wavefabric.acoustics.solver.axis_passes_cuda import is_full, members, structure
+from wavefabric.acoustics.solver.axis_passes_cuda import is_full, members, rows_of_points, structure
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.shell import places, runs_along
-from wavefabric.acoustics.solver.source_terms import SourceTerm
+from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.subdomain import Subdomain
 
@@ -47,7 +46,8 @@ class FusedCudaStages(Stages):
         self._state = structure(
             c.device, *f.shell.words, f.rho, f.p, *medium, *(self._exchanged or (None,) * 3)
         )
-        self._at_points = False
+        #: Points of sources by rows, on the device, by the source.
+        self._points: dict[int, tuple] = {}
 
     @classmethod
     def supports(cls, decomposition, dtype) -> bool:
@@ -76,15 +76,8 @@ class FusedCudaStages(Stages):
         c, f = self.coefficients, self.fields
         self.sources.refresh(f.clock, active)  # now, while one spectrum is free
         self._gradient_spectra()
-        components, _, at_points = self._structures_for(active)
-        self._axes.run("x_velocity", components, c.dt, f.clock, not at_points, layers=3)
-        if at_points:
-            for source, component in zip(self.sources.active_velocity(active), f.u, strict=True):
-                if source is not None and source.form == "points":
-                    source.apply(component, f.clock)
-            if self.sources.transducer is not None and active[-1]:
-                self.sources.transducer.apply(f.u[0], f.clock)
-            self._axes.x_forward(f.u, self._by_axis())
+        components, _ = self._structures_for(active)
+        self._axes.run("x_velocity", components, c.dt, f.clock, True, layers=3)
         self._start_exchange(f.u, self._by_axis())
         self.transforms += 6
 
@@ -96,43 +89,30 @@ class FusedCudaStages(Stages):
             self._z.run(*kernel, layers=len(numbers))
 
         self._through_z(range(3), divergence)
-        _, source, _ = self._structures_for(active)
-        self._at_points = active[0] and _at_points(self.sources.pressure)
-        name = "x_density_points" if self._at_points else "x_density"
-        self._axes.run(name, *self._spectra, self._state, source, c.dt, f.clock)
-        if self._at_points:
-            self.sources.add_pressure(f, active)
-            if c.disperses:
-                self._total_density()
+        _, source = self._structures_for(active)
+        self._axes.run("x_density", *self._spectra, self._state, source, c.dt, f.clock)
         if c.lossy and not c.stokes:
             count = 1 + c.disperses
             exchanged = self._exchanged or (None, None)
             self._start_exchange(list(exchanged[:count]), self._spectra[:count])
-        elif not self._at_points:
+        else:
             self._start_exchange([f.p], self._spectra[:1])
         self.transforms += 4 + c.disperses
-
-    def _total_density(self) -> None:
-        """ρ after sources at points, and its spectrum along x, for the dispersion."""
-        f = self.fields
-        f.p[...] = f.rho  # which is not exchanged itself
-        self._axes.x_forward([f.p], self._spectra[1:2])
 
     def pressure(self) -> None:
         c = self.coefficients
         s0, s1, _ = self._spectra
-        loss = 0 if not c.lossy else 2 if c.stokes else 1
-        if loss == 1:
-            nablas = c.nabla1, c.nabla2
-            self._through_z(range(1 + c.disperses), lambda s, numbers: self._z.z_scale(s, nablas, numbers))
-            self.transforms += 2 + c.disperses
-        if loss == 1 or self._at_points:
-            self._axes.run("x_pressure", s0, s1, self._state, loss, c.disperses)
-            self._start_exchange([self.fields.p], [s0])
+        if not c.lossy or c.stokes:
+            return  # `density` made it
+        nablas = c.nabla1, c.nabla2
+        self._through_z(range(1 + c.disperses), lambda s, numbers: self._z.z_scale(s, nablas, numbers))
+        self._axes.run("x_pressure", s0, s1, self._state, c.disperses)
+        self._start_exchange([self.fields.p], [s0])
+        self.transforms += 2 + c.disperses
 
     def _update_velocity(self, pml, dt, active: tuple[bool, ...]) -> None:
         self._gradient_spectra()
-        components = self._components(pml, self.sources.active_velocity(active))
+        components = self._components(pml, self.sources.active_velocity(active), None)
         self._axes.run("x_velocity", components, dt, self.fields.clock, False, layers=3)
 
     def transform_pressure(self) -> None:
@@ -201,23 +181,52 @@ class FusedCudaStages(Stages):
         return [s2, s0, s1]
 
     def _structures_for(self, active: tuple[bool, ...]) -> tuple:
-        """Structures for a set of active sources, and whether velocity sources act at points."""
+        """Structures for a set of active sources: the velocity's components, and the density's source."""
         if active not in self._structures:
             velocity = self.sources.active_velocity(active)
+            transducer = self.sources.transducer if active[-1] else None
             pressure = self.sources.pressure if active[0] else None
             self._structures[active] = (
-                self._components(self.coefficients.pml_staggered, velocity),
-                structure(self.coefficients.device, *_pattern(pressure)),
-                any(map(_at_points, velocity)) or active[-1],
+                self._components(self.coefficients.pml_staggered, velocity, transducer),
+                structure(self.coefficients.device, *self._source(pressure)),
             )
         return self._structures[active]
 
-    def _components(self, pml, sources: list[SourceTerm | None]):
+    def _components(self, pml, sources: list[SourceTerm | None], transducer: TransducerTerm | None):
         c, words = self.coefficients, []
-        parts = zip(self._by_axis(), self.fields.u, pml, c.staggered, sources, strict=True)
-        for spectrum, u, vector, density, source in parts:
-            words += [spectrum, u, vector, *members(density), *_pattern(source)]
+        delayed = [transducer, None, None]
+        parts = zip(self._by_axis(), self.fields.u, pml, c.staggered, sources, delayed, strict=True)
+        for spectrum, u, vector, density, source, late in parts:
+            words += [spectrum, u, vector, *members(density), *self._source(source), *self._source(late)]
         return structure(c.device, *words)
+
+    def _source(self, source: SourceTerm | TransducerTerm | None) -> tuple:
+        """Members of the structure ``Source`` of ``row_passes.cu``."""
+        if source is None:
+            return (None,) * 5 + (0, 0, 0)
+        if isinstance(source, TransducerTerm):
+            points = self._rows_of(source, source.host_delay)
+            return None, source.signal, *points, source.signal.size, 1, 0
+        if source.form != "points":
+            return source.field, source.amplitude, None, None, None, 1, 0, 0
+        columns = np.arange(source.host_index.size)
+        return (
+            None,
+            source.signal,
+            *self._rows_of(source, columns),
+            source.signal.shape[1],
+            0,
+            int(source.replace),
+        )
+
+    def _rows_of(self, source: SourceTerm | TransducerTerm, values: np.ndarray) -> tuple:
+        """Points of a source by rows, with a value each, on the device."""
+        c = self.coefficients
+        if id(source) not in self._points:
+            first, x, order = rows_of_points(source.host_index, c.shape)
+            arrays = first, x, values[order].astype(np.int64)
+            self._points[id(source)] = tuple(map(c.device.asarray, arrays))
+        return self._points[id(source)]
 
 
 def derivatives(coefficients: Coefficients, sign: int, subdomain: Subdomain | None = None) -> list:
@@ -231,12 +240,3 @@ def scaled_squares(coefficients: Coefficients) -> list[np.ndarray]:
     """(c_ref Δt/2)² k² along x (half), y and z: κ is sinc of the root of their sum."""
     problem = coefficients.problem
     return [k2 * (problem.reference_speed * problem.dt / 2) ** 2 for k2 in coefficients.squares]
-
-
-def _at_points(source: SourceTerm | None) -> bool:
-    return source is not None and source.form == "points"
-
-
-def _pattern(source: SourceTerm | None) -> tuple:
-    """Field and signal that a pass can add by itself."""
-    return (None, None) if source is None or _at_points(source) else (source.field, source.amplitude)

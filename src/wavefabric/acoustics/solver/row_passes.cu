@@ -105,9 +105,31 @@ struct Grid {  // a medium parameter, never written: a full grid, or the same va
     }
 };
 
-struct Source {  // a pattern times a signal, or nothing
-    const REAL *pattern, *signal;
+// What one source adds or puts: a pattern times a signal, or values at points, or nothing.
+struct Source {
+    const REAL *pattern, *signal;  // signal (steps, columns) or, of a transducer, `columns` samples
+    const int *first, *x;          // points of row r: x[first[r]] ... x[first[r + 1] - 1]; null without points
+    const Index *column;           // for each of them its column, or its delay
+    Index columns, delayed, replace;
     INLINE REAL amplitude(const Index *clock) const { return pattern ? signal[*clock] : (REAL)0; }
+    // Calls put(x, value) for the points of a row, each by one of its threads.
+    template <class F>
+    INLINE void at_points(const Row &row, Index step, F put) const {
+        if (!row.here) return;
+        for (int i = first[row.number] + LayoutX::lane(); i < first[row.number + 1]; i += PX) {
+            const Index at = delayed ? step + column[i] : step * columns + (columns > 1 ? column[i] : 0);
+            if (!delayed || at < columns) put(x[i], signal[at]);
+        }
+    }
+    // The same into values of the row in shared memory, between barriers.
+    INLINE void put_at_points(const Room &room, const Row &row, Index step) const {
+        LayoutX::sync();
+        at_points(row, step, [&](int at, REAL value) {
+            REAL &old = ((REAL *)room.mine)[at];
+            old = replace ? value : old + value;
+        });
+        LayoutX::sync();
+    }
 };
 
 // Rows of up to three fields, one a block layer: all, or those of a list.
@@ -131,18 +153,18 @@ PASS(X) x_backward(const Complex *__restrict__ spectrum, REAL *field, TABLE twid
     AxisX::near(v, [&](Complex &value, int j) { row.put(field, j, swapped(value)); });
 }
 
-// One component a block layer: u <- pml (pml u - dt / rho dp), a pattern, and the spectrum of the result.
+// One component a block layer: u <- pml (pml u - dt / rho dp), sources, and the spectrum of the result.
 struct Component {
     Complex *spectrum;
     REAL *u;
     const REAL *pml;
     Grid<true> density;
-    Source source;
+    Source source, transducer;
 };
 
 INLINE REAL updated(REAL u, REAL pml, REAL dt_rho, REAL gradient) { return pml * (pml * u - dt_rho * gradient); }
 
-PASS(X) x_velocity(const Component *__restrict__ components, REAL dt, const Index *clock, int forward, TABLE twiddle) {
+PASS_OF(X, BV) x_velocity(const Component *__restrict__ components, REAL dt, const Index *clock, int forward, TABLE twiddle) {
     const Row row;
     const int axis = blockIdx.y;
     const Component c = components[axis];
@@ -154,6 +176,7 @@ PASS(X) x_velocity(const Component *__restrict__ components, REAL dt, const Inde
     room.commit();
     const REAL across = axis == 0 ? (REAL)1 : c.pml[axis == 1 ? row.y : row.z];
     const REAL amplitude = c.source.amplitude(clock);
+    const bool at_points = c.source.first || c.transducer.first;
     const REAL uniform = dt / *c.density.at;
     room.wait<1>();
     Complex v[AxisX::values];
@@ -166,8 +189,17 @@ PASS(X) x_velocity(const Component *__restrict__ components, REAL dt, const Inde
         const Complex pml = axis == 0 ? *(const Complex *)(c.pml + 2 * j) : Complex{across, across};
         value = {updated(was.x, pml.x, dt_rho.x, value.y), updated(was.y, pml.y, dt_rho.y, value.x)};
         if (c.source.pattern) value = value + row.get(c.source.pattern, j) * amplitude;
-        row.put(c.u, j, value);
+        if (at_points) velocity.mine[j] = value;
+        else row.put(c.u, j, value);
     });
+    if (at_points) {
+        if (c.source.first) c.source.put_at_points(velocity, row, *clock);
+        if (c.transducer.first) c.transducer.put_at_points(velocity, row, *clock);
+        AxisX::near(v, [&](Complex &value, int j) {
+            value = velocity.mine[j];
+            row.put(c.u, j, value);
+        });
+    }
     if (forward) room.forth(v, row, c.spectrum, twiddle);
 }
 
@@ -202,6 +234,12 @@ INLINE Complex mass_at(const State &s, const Row &row, int j, REAL dt) {
     return {mass_of(rho0.x, rho.x, dt), mass_of(rho0.y, rho.y, dt)};
 }
 
+// What damping takes, as du of a mass; a density of -rho0 / 2, where nothing flows, is lost to a step anyway.
+INLINE REAL taken(REAL &part, REAL f, REAL mass, REAL du) {
+    const REAL lost = damp(part, f, mass * du);
+    return mass == 0 ? (REAL)0 : lost / mass;
+}
+
 // The part of the density that flows along x, one step on. To du, swapped, is added what the total loses by damping.
 INLINE void damped_along_x(Complex *du, const State &s, const Row &row, REAL dt) {
     REAL *part = s.shell.x + row.number * s.shell.layers_x;
@@ -209,8 +247,8 @@ INLINE void damped_along_x(Complex *du, const State &s, const Row &row, REAL dt)
         const int a = PLACE_X(2 * j), b = PLACE_X(2 * j + 1);  // known to the compiler for most points: outside
         if (!row.here || (a < 0 && b < 0)) return;
         const Complex mass = mass_at(s, row, j, dt);
-        if (a >= 0) value.y += damp(part[a], s.shell.pml_x[2 * j], mass.x * value.y) / mass.x;
-        if (b >= 0) value.x += damp(part[b], s.shell.pml_x[2 * j + 1], mass.y * value.x) / mass.y;
+        if (a >= 0) value.y += taken(part[a], s.shell.pml_x[2 * j], mass.x, value.y);
+        if (b >= 0) value.x += taken(part[b], s.shell.pml_x[2 * j + 1], mass.y, value.x);
     });
 }
 
@@ -230,8 +268,8 @@ INLINE void damped(Complex *du, REAL *part, REAL factor, const State &s, const R
         AxisX::near(du, [&](Complex &value, int j) {
             const int slot = &value - du - group * at_once;
             if (slot < 0 || slot >= at_once) return;
-            value.y += damp(now[slot].x, factor, mass[slot].x * value.y) / mass[slot].x;
-            value.x += damp(now[slot].y, factor, mass[slot].y * value.x) / mass[slot].y;
+            value.y += taken(now[slot].x, factor, mass[slot].x, value.y);
+            value.x += taken(now[slot].y, factor, mass[slot].y, value.x);
             *(Complex *)(part + 2 * j) = now[slot];
         });
     }
@@ -252,12 +290,17 @@ INLINE void put_special(Complex *total, const State &s, const Row &row, const RE
     }
 }
 
-// MODE 0: pressure and its spectrum; 1: with Stokes absorption; 2: spectra of rho0 div u (s0) and of the density
-// (s1), for the power law; 3: only the densities; 4: the densities, and rho0 div u into p (Stokes).
-template <int MODE>
-INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s, const Source &source, REAL dt,
-                    const Index *clock, const Complex *twiddle) {
-    constexpr bool lossy = MODE == 1 || MODE == 2 || MODE == 4;
+#define LOSSLESS 0
+#define STOKES 1
+#define POWER_LAW 2
+
+// Density, sources and what follows in the same row: the pressure and its spectrum (s0) or, for the power law, spectra of
+// rho0 div u (s0) and of the density (s1).
+PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__restrict__ state,
+                  const Source *__restrict__ given, REAL dt, const Index *clock, TABLE twiddle) {
+    constexpr bool lossy = ABSORPTION != LOSSLESS;
+    const State &s = *state;
+    const Source &source = *given;
     const Row row;
     const Room even(0), odd(1);
     even.spectrum(s2, row);
@@ -302,7 +345,13 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
     if (row.here && ((in.y >= 0 && in.z >= 0) || source.pattern))
         put_special(total, s, row, source.pattern, source.amplitude(clock));
     LayoutX::sync();
-    const bool sent = MODE == 2 && s.wanted && row.here && s.wanted[row.number];
+    if (source.first) {
+        source.at_points(row, *clock, [&](int x, REAL value) {
+            put_density(s.shell, ((REAL *)total)[x], x, row.y, row.z, value, source.replace, (REAL)3);
+        });
+        LayoutX::sync();
+    }
+    const bool sent = ABSORPTION == POWER_LAW && s.wanted && row.here && s.wanted[row.number];
     AxisX::near(v, [&](Complex &value, int j) {
         const Complex now = total[j];
         row.put(s.rho, j, now);
@@ -316,9 +365,8 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
             row.put(s.rate, j, extra);
             if (s.total) row.put(s.total, j, now);
         }
-        if (MODE == 4) row.put(s.p, j, extra);
-        if (MODE < 2) {
-            if (MODE == 1) {
+        if (ABSORPTION != POWER_LAW) {
+            if (ABSORPTION == STOKES) {
                 const Complex tau = s.tau.get(row, j);
                 extra = {tau.x * extra.x, tau.y * extra.y};
             }
@@ -326,48 +374,35 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
             row.put(s.p, j, value);
         }
     });
-    LayoutX::sync();  // rows that were read give way to the exchange
-    if (MODE < 3) even.forth(v, row, s0, twiddle);
-    if (MODE == 2) {
+    even.forth(v, row, s0, twiddle);
+    if (ABSORPTION == POWER_LAW) {
         AxisX::near(v, [&](Complex &value, int j) { value = total[j]; });
         even.forth(v, row, s1, twiddle);
     }
 }
 
-#define DENSITY(name, mode)                                                                                         \
-    PASS(X) name(Complex *s0, Complex *s1, const Complex *s2, const State *__restrict__ state,                      \
-                 const Source *__restrict__ source, REAL dt, const Index *clock, TABLE twiddle)                     \
-    { density<mode>(s0, s1, s2, *state, *source, dt, clock, twiddle); }
-
-DENSITY(x_density, ABSORPTION)
-// With a source at points to come: it changes the densities before the pressure can follow.
-DENSITY(x_density_points, (ABSORPTION == 2 ? 2 : 3 + ABSORPTION))
-
-// p as in pressure_row and its spectrum; loss 0: none; 1: L1 and, if disperses, L2 from spectra; 2: Stokes, from p.
+// With power-law absorption: p as in pressure_row and its spectrum, from those of L1 (s0) and, if disperses, L2 (s1).
 // It reads so many arrays that more threads, each loading for itself, serve better than rooms.
-PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restrict__ state, int loss, int disperses, TABLE twiddle) {
+PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restrict__ state, int disperses,
+                          TABLE twiddle) {
     typedef RowsOf<false> Eager;
     const Row row;
-    const State s = *state;
     const Room room(0), shift(1);
     const auto back = [&](Complex *v, const Complex *spectrum) {
         const Complex *entries = spectrum + row.number * PITCH;
-        Eager::back(v, room.all, twiddle, [&](int k) { return entries[k]; });
+        Eager::back(v, room.all, fresh(twiddle), [&](int k) { return entries[k]; });
     };
     Complex v[AxisX::values], rho[AxisX::values];
     if (disperses) {
         back(v, s1);
         AxisX::near(v, [&](Complex &value, int j) { shift.mine[j] = swapped(value); });
     }
-    if (loss == 1) back(v, s0);
-    else if (loss) AxisX::near(v, [&](Complex &value, int j) { value = swapped(row.get(s.p, j)); });
+    back(v, s0);
+    const State s = *state;
     AxisX::near(rho, [&](Complex &value, int j) { value = row.get(s.rho, j); });
     AxisX::near(v, [&](Complex &value, int j) {
-        Complex extra = {0, 0};
-        if (loss) {
-            const Complex tau = s.tau.get(row, j);
-            extra = {tau.x * value.y, tau.y * value.x};
-        }
+        const Complex tau = s.tau.get(row, j);
+        Complex extra = {tau.x * value.y, tau.y * value.x};
         if (disperses) {
             const Complex eta = s.eta.get(row, j), more = shift.mine[j];
             extra = extra - Complex{eta.x * more.x, eta.y * more.y};
@@ -375,6 +410,6 @@ PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restric
         value = state_of(s, row, j, rho[&value - v], extra);
         row.put(s.p, j, value);
     });
-    room.forth<Eager>(v, row, s0, twiddle);
+    room.forth<Eager>(v, row, s0, fresh(twiddle));
 }
 #endif
