@@ -1,15 +1,16 @@
 """Time steps, fused and plain, against `plain_solver` in double precision: every medium, source and grid."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
 from plain_solver import PlainSolver
-from random_problems import pressure_source, problem, transducer, velocity_source
+from random_problems import C, pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
+from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages, scaled_squares
 from wavefabric.acoustics.solver.operators import unstaggering
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
@@ -218,7 +219,23 @@ def test_fused_gpu_stages_emulated(name, real):
     """The passes of a GPU, their kernels run by the CPU."""
     got, stages = taken(EmulatedDevice(), name, real)
     assert type(stages) is FusedCudaStages
+    assert "kappa" not in vars(stages.coefficients)  # computed in each step
     check(got, expected(name), real)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+def test_long_time_steps_on_an_emulated_gpu(real):
+    """(c_ref Δt/2)² k² beyond π²: κ by sin itself, no series."""
+    given = replace(problem(EVEN, steps=STEPS), dt=1.5e-4 / C)
+    stages, solver = make_stages(EmulatedDevice(), given, real), PlainSolver(given)
+    assert type(stages) is FusedCudaStages
+    assert sum(float(k2.max()) for k2 in scaled_squares(stages.coefficients)) > np.pi**2
+    step = Step(stages)
+    for number in range(STEPS):
+        step.take(number)
+        solver.step()
+    check({key: np.array(field) for key, field in stages.fields.named().items()}, solver.fields(), real)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,329 @@
+"""What is compiled into the passes of the fused time step on a GPU, and κ as their kernels compute it."""
+
+import math
+import re
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from emulated_cuda import Module
+from emulated_device import EmulatedDevice
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from random_problems import problem
+
+from wavefabric.acoustics.solver.axis_passes_cuda import (
+    NO_LAYERS,
+    AxisPasses,
+    pitch,
+    place_macro,
+    prelude,
+    radices,
+    row_room,
+    row_twiddles,
+    sinc_series,
+    twiddles,
+    usable,
+)
+from wavefabric.acoustics.solver.coefficients import Coefficients
+from wavefabric.acoustics.solver.fused_cuda import derivatives, scaled_squares
+from wavefabric.acoustics.solver.shell import places, runs_along
+
+REALS = [np.float32, np.float64]
+
+# --- Sizes ------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.sampled_from([2, 3, 5, 7]), min_size=1, max_size=10), st.sampled_from([8, 16]))
+def test_radices_multiply_back(primes, most):
+    n = math.prod(primes)
+    found = radices(n, most)
+    assert math.prod(found) == n
+    assert set(found) <= {2, 3, 4, 5, 7, 8, most}
+    # The largest are taken first, so a power of two has at most one radix that is not the largest.
+    assert found == sorted(found, reverse=True)
+    assert sum(r % 2 == 0 and r < most for r in found) <= 1
+
+
+@given(st.integers(1, 400), st.sampled_from([11, 13, 17, 19, 23, 29, 31, 37, 101]), st.sampled_from([8, 16]))
+def test_other_primes_are_refused(factor, prime, most):
+    assert radices(factor * prime, most) == []
+
+
+def test_one_point_is_no_transform():
+    assert radices(1) == radices(1, 16) == []
+
+
+def test_usable_grids():
+    assert usable(256, 256, 256, np.float64)
+    assert usable(4, 27, 21, np.float32)
+    assert usable(70, 35, 49, np.float32)
+    for shape in (
+        (35, 24, 24),  # an odd number of points along x
+        (2, 24, 24),  # one complex number a row
+        (22, 24, 24),
+        (24, 26, 24),
+        (24, 24, 34),
+        (1, 24, 24),
+        (24, 24, 1),
+        (2**16, 8, 8),
+        (8, 8, 2**15),
+    ):
+        assert not usable(*shape, np.float32)
+        assert not usable(*shape, np.float64)
+
+
+# --- Tables -----------------------------------------------------------------------------------------------
+
+
+def exact_roots(n):
+    angle = -2 * np.longdouble("3.14159265358979323846264338327950288") * np.arange(n) / n
+    return np.cos(angle) + 1j * np.sin(angle)
+
+
+@pytest.mark.parametrize("real", REALS)
+@pytest.mark.parametrize("n", [2, 7, 30, 512])
+def test_twiddles(n, real):
+    found = twiddles(n, real)
+    assert found.dtype == np.result_type(real, np.complex64)
+    assert found.shape == (n,)
+    assert abs(found - exact_roots(n)).max() < np.finfo(real).eps
+
+
+@pytest.mark.parametrize("real", REALS)
+@pytest.mark.parametrize("n", [4, 6, 70, 512])
+def test_twiddles_of_rows(n, real):
+    """Those of the transform of n/2 values, and the first half of those of n."""
+    found = row_twiddles(n, real)
+    assert found.dtype == np.result_type(real, np.complex64)
+    assert found.shape == (n,)
+    wanted = np.concatenate([exact_roots(n // 2), exact_roots(n)[: n // 2]])
+    assert abs(found - wanted).max() < np.finfo(real).eps
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(1, 5000), st.integers(1, 1024))
+def test_room_of_a_row(points, threads):
+    """The half spectrum of a row, and all places where its values change hands."""
+    room = row_room(points, threads)
+    assert room >= points + 1
+    assert room > (points - 1) + (points - 1) // 16
+    if threads == 1 or threads % 2 == 0:
+        assert room % 2 == 0  # words of 16 bytes of complex numbers of 8
+        assert 8 * room >= -(-8 * (points + 1) // 16) * 16
+
+
+ROOMS = """
+template <int N, int P>
+__device__ void note(int *&out) {{
+    typedef Rows<N, P, 2> Layout;
+    *out++ = Layout::room;
+    *out++ = Layout::at(N - 1) - Layout::at(0);
+    *out++ = Layout::transform() * Layout::room - Layout::at(0);
+}}
+extern "C" __global__ void rooms(int *out) {{ {calls} }}
+"""
+
+
+def test_room_of_a_row_is_that_of_the_kernels():
+    cases = [
+        (n, p)
+        for n in (1, 2, 15, 16, 17, 30, 31, 64, 105, 128, 256, 625)
+        for p in (1, 2, 3, 4, 8, 14, 16, 32, 125)
+    ]
+    source = "".join(
+        files("wavefabric.spectral").joinpath(name).read_text("utf-8")
+        for name in ("butterflies.cu", "axis_fft.cu")
+    )
+    calls = " ".join(f"note<{n}, {p}>(out);" for n, p in cases)
+    out = np.full((len(cases), 3), -1, np.int32)
+    Module(source + ROOMS.format(calls=calls), ("-DREAL=float",)).kernel("rooms")((1,), (1,), (out,))
+    for (n, p), (room, last, first) in zip(cases, out, strict=True):
+        assert room == row_room(n, p)
+        assert last < room
+        assert first == 0
+
+
+# --- sin(x)/x ---------------------------------------------------------------------------------------------
+
+
+def exact_sinc(squares):
+    """sin(x)/x of x², in extended precision where there is one."""
+    x = np.sqrt(np.asarray(squares, np.longdouble))
+    return np.where(x > 0, np.sin(x) / np.where(x > 0, x, 1), 1)
+
+
+@settings(deadline=None)
+@given(st.floats(0, math.pi**2), st.sampled_from(REALS))
+@example(math.pi**2, np.float64)
+@example(math.pi**2, np.float32)
+@example(0.0, np.float64)
+def test_series_of_the_sinc(largest, real):
+    """By Horner's rule, as in the kernels: two or three roundings off at most, cut off below one."""
+    terms = sinc_series(largest, real)
+    assert len(terms) >= 2
+    squares = np.linspace(0, largest, 301).astype(real)
+    squares = np.minimum(squares, real(largest))
+    wanted, eps = exact_sinc(squares), np.finfo(real).eps
+    rounded, exact = np.zeros_like(squares), np.zeros(squares.shape, np.longdouble)
+    for j in reversed(range(len(terms))):
+        rounded = rounded * squares + real(terms[j])
+        sign = np.longdouble((-1) ** j)
+        exact = exact * squares + sign / math.factorial(2 * j + 1)
+        assert terms[j] == pytest.approx((-1) ** j / math.factorial(2 * j + 1), rel=1e-14)
+    assert abs(exact - wanted).max() < eps / 2
+    assert rounded.dtype == real
+    assert abs(rounded - wanted).max() < 2 * eps
+
+
+def test_no_series_where_terms_would_cancel():
+    for real in REALS:
+        assert sinc_series(math.pi**2, real)
+        for largest in (np.nextafter(math.pi**2, 10), 10.0, 1e3):
+            assert sinc_series(largest, real) == []
+        # Small squares need few terms.
+        counts = [len(sinc_series(largest, real)) for largest in (1e-9, 1e-3, 1.0, 9.0)]
+        assert counts == sorted(counts)
+        assert counts[0] < counts[-1]
+
+
+# --- The layers along x -----------------------------------------------------------------------------------
+
+
+def value_at(expression, x):
+    """Of a macro made of comparisons, sums and conditions, each with the next in its last branch."""
+    assert re.fullmatch(r"[-+()x\d&<>=?: ]+", expression)
+    inner, branches = expression[1:-1], []
+    while " ? " in inner:
+        condition, inner = inner.split(" ? ", 1)
+        chosen, inner = inner.split(" : ", 1)
+        branches.append(f"({chosen}) if ({condition.replace('&&', 'and')}) else ")
+    return eval("".join(branches) + f"({inner})", {"x": x})
+
+
+inside = st.lists(st.booleans(), min_size=1, max_size=40)
+
+
+@given(inside)
+@example([False] * 8)
+@example([True] * 8)
+@example([True, True, False, False, True])
+def test_places_compiled_in(inside):
+    """Any layers, not at the ends alone: a block of a grid has them amid its points."""
+    at = places(np.where(inside, 0.9, 1.0))
+    macro = place_macro(runs_along(at))
+    assert [value_at(macro, x) for x in range(len(inside))] == at.tolist()
+
+
+LAYERS = [
+    [0.9] * 3 + [1] * 10 + [0.8] * 4,
+    [1] * 9,
+    [0.5] * 7,
+    [1, 1, 0.9, 0.9, 1, 0.7, 1, 1, 0.5],
+]
+
+
+def test_places_in_c():
+    """Of an argument that is itself a sum, as the kernels give it."""
+    text = "".join(
+        f"#undef PLACE_X\n#define PLACE_X(x) {place_macro(runs_along(places(np.array(layers))))}\n"
+        f'extern "C" __global__ void layers_{k}(int *out) {{\n'
+        f"    for (int j = 0; j < {len(layers)}; ++j) out[j] = 1 + PLACE_X(2 * j - j) * 2;\n}}\n"
+        for k, layers in enumerate(LAYERS)
+    )
+    module = Module(text)
+    for k, layers in enumerate(LAYERS):
+        out = np.full(len(layers), -9, np.int32)
+        module.kernel(f"layers_{k}")((1,), (1,), (out,))
+        assert (out == 1 + 2 * places(np.array(layers))).all()
+
+
+def test_what_is_compiled_in():
+    """Numbers of the series are exact; without one, sin is called."""
+    for real in REALS:
+        terms = sinc_series(3.0, real)
+        runs = runs_along(places(np.array(LAYERS[0])))
+        text = prelude((6, 4, 18), real, True, "stokes", "XYZ", terms, runs)
+        series = re.search(r"#define SINC_SERIES (.*)", text)
+        assert series
+        assert [float(term) for term in re.findall(r"\(REAL\)([^,]+)", series[1])] == terms
+        assert f"#define PLACE_X(x) {place_macro(runs)}\n" in text
+    plain = prelude((6, 4, 18), np.float32, True, "stokes")
+    assert "SINC_SERIES" not in plain
+    assert "#define PLACE_X(x) (-1)\n" in plain
+
+
+# --- κ as it is computed in each step ---------------------------------------------------------------------
+
+
+def with_time_step(shape, share):
+    """A problem whose largest x of sin(x)/x is a share of π."""
+    made = problem(shape, pml=False, initial=0)
+    k = math.sqrt(
+        sum((math.pi / d * (n // 2 * 2 / n)) ** 2 for n, d in zip(shape, made.spacing, strict=True))
+    )
+    return replace(made, dt=2 * share * math.pi / (made.reference_speed * k))
+
+
+@cache
+def made(shape, share, real):
+    """Device, coefficients, passes along z, (c_ref Δt/2)² k² on the device, and whether there is a series."""
+    device, given = EmulatedDevice(), with_time_step(shape, share)
+    c = Coefficients(device, given, real, pitch(shape[0], real))
+    squares = scaled_squares(c)
+    series = sinc_series(sum(float(k2.max()) for k2 in squares), real)
+    passes = AxisPasses(device, c.shape, real, False, "none", "Z", series, NO_LAYERS)
+    return device, c, passes, [device.asarray(k2, real) for k2 in squares], bool(series)
+
+
+#: Grid, largest x as a share of π, and whether that is short enough for the series. Along z: spectra in registers of one
+#: pass, and so many points that they are read twice.
+KAPPA = [
+    ((10, 9, 12), 0.35, True),
+    ((10, 9, 12), 1.6, False),
+    ((4, 2, 600), 0.9, True),
+    pytest.param((4, 2, 600), 1.6, False, marks=pytest.mark.slow),
+    pytest.param((18, 5, 35), 0.999, True, marks=pytest.mark.slow),
+]
+
+
+def operators_along_z(passed, half):
+    """What a kernel multiplied the spectrum of a pulse at z = 0 by."""
+    return np.fft.fft(np.asarray(passed)[..., :half], axis=0) / len(passed)
+
+
+@pytest.mark.parametrize(("shape", "share", "short"), KAPPA)
+def test_kappa_of_the_gradient(shape, share, short):
+    device, c, passes, squares, has_series = made(shape, share, np.float64)
+    assert has_series == short
+    assert (sum(float(k2.max()) for k2 in squares) <= math.pi**2) == short
+    half = shape[0] // 2 + 1
+    s0, s1 = device.zeros(c.half_shape, c.complex), device.empty(c.half_shape, c.complex)
+    s0[0] = 1
+    up = derivatives(c, 1)
+    passes.run("z_gradient", s0, s1, *squares, up[2])
+    wanted = c.subdomain.basis_points * np.asarray(c.kappa)[..., :half]
+    found = operators_along_z(s0, half)
+    assert abs(found - wanted).max() < 1e-14
+    wanted = wanted * up[2][:, None, None]
+    found = operators_along_z(s1, half)
+    assert abs(found - wanted).max() < 1e-14 * abs(wanted).max()
+
+
+@pytest.mark.parametrize(("shape", "share", "short"), KAPPA)
+def test_kappa_of_the_divergence(shape, share, short):
+    device, c, passes, squares, has_series = made(shape, share, np.float64)
+    assert has_series == short
+    half = shape[0] // 2 + 1
+    spectra = [device.zeros(c.half_shape, c.complex) for _ in range(3)]
+    for spectrum in spectra:
+        spectrum[0] = 1
+    x, y, z = down = derivatives(c, -1)
+    passes.run("z_divergence", *spectra, *squares, *down, 0, layers=3)
+    # u_y, u_z and u_x lie in this order.
+    for spectrum, factor in zip(spectra, (y[:, None], z[:, None, None], x[:half]), strict=True):
+        wanted = c.subdomain.basis_points * np.asarray(c.kappa)[..., :half] * factor
+        found = operators_along_z(spectrum, half)
+        assert abs(found - wanted).max() < 1e-14 * abs(wanted).max()
