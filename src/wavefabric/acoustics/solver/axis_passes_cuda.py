@@ -32,11 +32,12 @@ _KERNELS = {
 }
 #: Rooms for a row in shared memory, one if not said.
 _ROOMS = {"x_velocity": 3, "x_density": 3, "x_density_points": 3, "x_pressure": 2}
-#: Threads that share a multiprocessor's registers, in single precision.
-_RESIDENT = {"X": 768, "Y": 512, "Z": 512, "G": 512}
+#: Threads that share a multiprocessor's registers in ``x_pressure``, in single precision.
 _RESIDENT_PRESSURE = 1024
-_THREADS = {"X": 128, "Y": 512, "Z": 512, "G": 512}
+_THREADS = {"X": 128, "Y": 1024, "Z": 512, "G": 512}
 _SHARED = {"X": 200 * 1024, "Y": 96 * 1024, "Z": 96 * 1024, "G": 96 * 1024}
+#: Of the medium, as a step reads them beside the staggered densities.
+PARAMETERS = ("speed", "density", "ratio", "tau", "eta")
 #: Of `shell.runs_along`.
 NO_LAYERS = np.zeros((0, 3), np.uint64)
 #: Rooms for a row in shared memory, one if not said; in an absorbing medium a density takes one more.
@@ -56,17 +57,19 @@ def usable(nx: int, ny: int, nz: int, dtype) -> bool:
     return _Axis("X", nx, item).shared("x_density") <= _SHARED["X"]
 
 
-def _held(name: str, n: int) -> tuple[int, int]:
-    """Values of a transform that a thread holds, and the largest radix; measured (docs/performance.md).
+def _tuned(name: str, n: int) -> tuple[int, int, int]:
+    """Values of a transform that a thread holds, largest radix, threads that share a multiprocessor's registers.
 
-    More values mean fewer threads and exchanges between them, but fewer blocks, one of which loads while another
-    computes.
+    More values mean fewer exchanges between threads, but fewer threads, some of which load while others compute.
+    Measured in single precision on an H200 (docs/performance.md).
     """
     if name == "X":
-        return 8, 8
-    if name == "G" and n <= 512:
-        return 16, 16 if n <= 256 else 8
-    return 32, 16 if n > 256 and name != "Y" else 8
+        return 8, 8, 640
+    if name == "Y":
+        return (16, 16, 1024) if n > 512 else (32, 8, 512)
+    if name == "G":
+        return 16, 8 if 256 < n <= 512 else 16, 512
+    return 32, 16 if n > 256 else 8, 512
 
 
 class _Axis:
@@ -75,23 +78,25 @@ class _Axis:
     def __init__(self, name: str, n: int, item: int):
         self.name, self._item = name, item
         self.points = n // 2 if name == "X" else n  # a real row is half as many complex values
-        held, radix = _held(name, n)
+        held, radix, self._resident = _tuned(name, n)
         self.radices = radices(self.points, radix)
         self.threads = -(-self.points // held)
         if name == "X":
             # A divisor of a warp, whose threads need not wait for others, or whole warps.
             self.threads = 1 << (self.threads - 1).bit_length() if self.threads <= 32 else -(-self.threads // 32) * 32
         most = max(1, _THREADS[name] // self.threads)
+        if name == "X" and self.threads > 32:
+            most = 1  # rows of several warps do not wait for each other
         self.tile = most if name == "X" else 128 // item
-        if name == "G" and held == 16 and n > 256:
+        if name == "G" and n > 256:
             self.tile //= 2  # two blocks a multiprocessor
         while self.tile > 1 and (self.tile > most or self.shared("") > _SHARED[name]):
             self.tile //= 2
         self.block = (self.threads * self.tile, 1, 1)
 
-    def blocks(self, resident: int) -> int:
+    def blocks(self, resident: int | None = None) -> int:
         """Blocks a multiprocessor that must find registers."""
-        return max(1, resident * 8 // self._item // self.block[0])
+        return max(1, (resident or self._resident) * 8 // self._item // self.block[0])
 
     def shared(self, kernel: str) -> int:
         """Bytes of shared memory of a block."""
@@ -151,10 +156,12 @@ def prelude(
     passes: str = "XYZ",
     series: Sequence[float] = (),
     runs: np.ndarray = NO_LAYERS,
+    full: Sequence[str] = PARAMETERS,
 ) -> str:
     """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and the axes to be transformed.
 
-    ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `shell.runs_along`.
+    ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `shell.runs_along`, ``full`` names the
+    parameters of the medium that are full grids.
     """
     macros: dict[str, object] = {
         "REAL": "float" if np.dtype(real).itemsize == 4 else "double",
@@ -163,13 +170,14 @@ def prelude(
         "NONLINEAR": int(nonlinear),
         "ABSORPTION": ("none", "stokes", "power_law").index(absorption),
     }
+    macros |= {f"FULL_{name.upper()}": int(name in full) for name in PARAMETERS}
     if series:
         macros["SINC_SERIES"] = ", ".join(f"(REAL){value!r}" for value in series)
     for name, n in zip("ZYX", shape, strict=True):
         macros |= {f"N{name}": n, f"WITH_{name}": int(name in passes)}
     for name, axis in _axes(shape, real, passes).items():
         factors = [str(radix) for radix in axis.radices]
-        macros |= {f"P{name}": axis.threads, f"T{name}": axis.tile, f"B{name}": axis.blocks(_RESIDENT[name])}
+        macros |= {f"P{name}": axis.threads, f"T{name}": axis.tile, f"B{name}": axis.blocks()}
         if name == "X":
             macros["BP"] = axis.blocks(_RESIDENT_PRESSURE)
         macros |= {f"RADICES_{name}": ",".join(factors), f"REVERSED_{name}": ",".join(factors[::-1])}
@@ -203,6 +211,7 @@ class AxisPasses:
         passes: str,
         series: Sequence[float],
         runs: np.ndarray,
+        full: Sequence[str],
     ):
         self._device = device
         self._axes = _axes(shape, dtype, passes)
@@ -215,7 +224,7 @@ class AxisPasses:
         #: For each axis, tiles and the planes or rows that they lie in.
         items = {"X": (self._rows,), "Y": (half, nz), "Z": (half, ny), "G": (half, ny)}
         self._grids = {k: (-(-items[k][0] // axis.tile), *items[k][1:]) for k, axis in self._axes.items()}
-        definitions = prelude(shape, dtype, nonlinear, absorption, passes, series, runs)
+        definitions = prelude(shape, dtype, nonlinear, absorption, passes, series, runs, full)
         before, last = SOURCES[:-1], SOURCES[-1]
         module = device.module(__package__, last.split("/")[1], before=before, prelude=definitions)
         self._kernels = {name: key for key in self._axes for name in _KERNELS[key]}
@@ -260,9 +269,14 @@ def structure(device, *values):
     return device.asarray(np.array(words, np.uint64))
 
 
+def is_full(parameter) -> bool:
+    """Whether a medium parameter is a full grid, not one row."""
+    return math.prod(parameter.shape[:2]) > 1
+
+
 def members(parameter) -> tuple:
     """A medium parameter in a `structure`, and whether it is a full grid."""
-    return parameter, int(math.prod(parameter.shape[:2]) > 1)
+    return parameter, int(is_full(parameter))
 
 
 def _three(arrays: list) -> list:

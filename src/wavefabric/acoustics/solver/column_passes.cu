@@ -1,21 +1,24 @@
 // Passes along y and z of the fused time step on a GPU: tiles of neighbouring columns.
 
-// Column of this thread along y in plane blockIdx.y, or along z at y = blockIdx.y. Points count from the thread's first:
-// what is left of their addresses are constants, which need no registers between loads and stores.
+// Column of this thread along y in plane blockIdx.y, or along z at y = blockIdx.y; the first point of the thread is
+// `lane`. For FEW registers, points count from there: what is left of their addresses are constants, which are not kept
+// between loads and stores, but summed up for each.
+template <bool FEW>
 struct Column {
     int kx, lane;
     bool here;
     Index first, step;
     INLINE Column(int tile, bool along_y)
-        : kx(blockIdx.x * tile + threadIdx.x % tile), lane(threadIdx.x / tile), here(kx < HALF),
+        : kx(blockIdx.x * tile + threadIdx.x % tile), lane(FEW ? threadIdx.x / tile : 0), here(kx < HALF),
           step(along_y ? PITCH : (Index)NY * PITCH) {
         first = (along_y ? (Index)blockIdx.y * NY : (Index)blockIdx.y) * PITCH + kx + lane * step;
     }
     template <class T>
-    INLINE T *of(T *s) const { return fresh(s + first); }
+    INLINE T *of(T *s) const { return FEW ? fresh(s + first) : fresh(s); }
+    INLINE Index at(int n) const { return FEW ? (n - lane) * step : first + n * step; }
     template <class T>
-    INLINE T get(const T *column, int n) const { return here ? column[(n - lane) * step] : T(); }
-    INLINE void put(Complex *column, int n, Complex value) const { if (here) column[(n - lane) * step] = value; }
+    INLINE T get(const T *column, int n) const { return here ? column[at(n)] : T(); }
+    INLINE void put(Complex *column, int n, Complex value) const { if (here) column[at(n)] = value; }
 };
 
 INLINE Complex *columns_memory() { return (Complex *)memory; }
@@ -25,7 +28,7 @@ typedef Axis<Columns<NY, PY, TY>, Radices<RADICES_Y>, Radices<REVERSED_Y>> AxisY
 
 // Transforms of up to three spectra in place, one a block layer.
 PASS(Y) y_transform(Complex *s0, Complex *s1, Complex *s2, int inverse, TABLE twiddle) {
-    const Column c(TY, true);
+    const Column<false> c(TY, true);
     Complex *s = blockIdx.z == 0 ? s0 : blockIdx.z == 1 ? s1 : s2;
     const Complex *from = c.of(s);
     Complex v[AxisY::values];
@@ -39,7 +42,7 @@ PASS(Y) y_transform(Complex *s0, Complex *s1, Complex *s2, int inverse, TABLE tw
 // s0 = kappa F{p}, s1 = d/dz of it: back along y into d/dx (s2), d/dy (s0) in block layer 0, d/dz (s1) in layer 1.
 // Layer 0 reads s0 twice, the second time from the second-level cache: registers are dearer.
 PASS(Y) y_gradient(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TABLE twiddle) {
-    const Column c(TY, true);
+    const Column<false> c(TY, true);
     const Complex along_x = c.here ? dx[c.kx] : Complex{0, 0};
     const bool z = blockIdx.z == 1;
 #pragma unroll 1
@@ -62,7 +65,8 @@ typedef Axis<Columns<NZ, PZ, TZ>, Radices<RADICES_Z>, Radices<REVERSED_Z>> AxisZ
 // (c_ref dt/2)^2 k^2 of each axis; kappa = sinc of the root of their sum.
 struct Squares {
     const REAL *x, *y, *z;
-    INLINE REAL across(const Column &c) const { return (c.here ? x[c.kx] : (REAL)0) + y[blockIdx.y]; }
+    template <class C>
+    INLINE REAL across(const C &c) const { return (c.here ? x[c.kx] : (REAL)0) + y[blockIdx.y]; }
 };
 
 INLINE REAL sinc_of_root(REAL s) {
@@ -80,8 +84,8 @@ INLINE REAL sinc_of_root(REAL s) {
 }
 
 // to <- F^-1 f(F from) along z.
-template <class A, class F>
-INLINE void multiply_along_z(const Complex *from, Complex *to, const Column &c, const Complex *twiddle, F f) {
+template <class A, class C, class F>
+INLINE void multiply_along_z(const Complex *from, Complex *to, const C &c, const Complex *twiddle, F f) {
     Complex v[A::values];
     from = c.of(from);
     A::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
@@ -97,7 +101,7 @@ INLINE void multiply_along_z(const Complex *from, Complex *to, const Column &c, 
 typedef Axis<Columns<NZ, PG, TG, true>, Radices<RADICES_G>, Radices<REVERSED_G>> AxisG;
 
 PASS(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE dz, TABLE twiddle) {
-    const Column c(TG, false);
+    const Column<true> c(TG, false);
     const Squares squares = {x2, y2, z2};
     const REAL across = squares.across(c);
     if constexpr (AxisG::values > 16) {
@@ -129,7 +133,7 @@ PASS(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE
 // Layer 0: u_y in s0, 1: u_z in s1, 2: u_x in s2; each times kappa and its derivative, back along z.
 PASS(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2, REALS z2, TABLE dx, TABLE dy,
                      TABLE dz, int first, TABLE twiddle) {
-    const Column c(TZ, false);
+    const Column<false> c(TZ, false);
     const Squares squares = {x2, y2, z2};
     const REAL across = squares.across(c);
     const int layer = first + blockIdx.z;
@@ -142,7 +146,7 @@ PASS(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2, 
 
 // Layer 0: s0 times operator0, layer 1: s1 times operator1; along z there and back.
 PASS(Z) z_scale(Complex *s0, Complex *s1, REALS operator0, REALS operator1, TABLE twiddle) {
-    const Column c(TZ, false);
+    const Column<false> c(TZ, false);
     const REAL *scale = c.of(blockIdx.z == 0 ? operator0 : operator1);
     Complex *s = blockIdx.z == 0 ? s0 : s1;
     multiply_along_z<AxisZ>(s, s, c, twiddle, [&](Complex value, int n) { return value * c.get(scale, n); });
@@ -150,7 +154,7 @@ PASS(Z) z_scale(Complex *s0, Complex *s1, REALS operator0, REALS operator1, TABL
 
 // s times a complex factor of k_z and a scale, along z there and back.
 PASS(Z) z_translate(Complex *s, TABLE factor, REAL scale, TABLE twiddle) {
-    const Column c(TZ, false);
+    const Column<false> c(TZ, false);
     multiply_along_z<AxisZ>(s, s, c, twiddle, [&](Complex value, int n) { return value * (factor[n] * scale); });
 }
 #endif

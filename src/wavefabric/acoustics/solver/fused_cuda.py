@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.solver import axis_passes_cuda, operators
-from wavefabric.acoustics.solver.axis_passes_cuda import members, structure
+from wavefabric.acoustics.solver.axis_passes_cuda import is_full, members, structure
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.shell import places, runs_along
 from wavefabric.acoustics.solver.source_terms import SourceTerm
@@ -67,7 +67,8 @@ class FusedCudaStages(Stages):
         series = axis_passes_cuda.sinc_series(largest, c.dtype)
         medium = c.nonlinear, c.problem.absorption
         runs = runs_along(places(operators.pml_factors(c.problem, False, c.subdomain)[0]))
-        return axis_passes_cuda.AxisPasses(c.device, shape, c.dtype, *medium, axes, series, runs)
+        full = [name for name in axis_passes_cuda.PARAMETERS if is_full(getattr(c, name))]
+        return axis_passes_cuda.AxisPasses(c.device, shape, c.dtype, *medium, axes, series, runs, full)
 
     # --- The stages ------------------------------------------------------------------------------------
 

@@ -84,11 +84,12 @@ struct Room {
     }
 };
 
+template <bool FULL>
 struct Grid {  // a medium parameter, never written: a full grid, or the same value everywhere
     const REAL *at;
     int full;
     INLINE Complex get(const Row &row, int j) const {
-        if (!full) return {*at, *at};
+        if (!FULL) return {*at, *at};
         const REAL *here = at + row.at(j);
 #ifdef __CUDA_ARCH__
         if constexpr (sizeof(REAL) == 4) {
@@ -135,13 +136,13 @@ struct Component {
     Complex *spectrum;
     REAL *u;
     const REAL *pml;
-    Grid density;
+    Grid<true> density;
     Source source;
 };
 
 INLINE REAL updated(REAL u, REAL pml, REAL dt_rho, REAL gradient) { return pml * (pml * u - dt_rho * gradient); }
 
-PASS(X) x_velocity(const Component *components, REAL dt, const Index *clock, int forward, TABLE twiddle) {
+PASS(X) x_velocity(const Component *__restrict__ components, REAL dt, const Index *clock, int forward, TABLE twiddle) {
     const Row row;
     const int axis = blockIdx.y;
     const Component c = components[axis];
@@ -173,7 +174,11 @@ PASS(X) x_velocity(const Component *components, REAL dt, const Index *clock, int
 struct State {
     Shell shell;
     REAL *rho, *p;
-    Grid speed, density, ratio, tau, eta;
+    Grid<FULL_SPEED> speed;
+    Grid<FULL_DENSITY> density;
+    Grid<FULL_RATIO> ratio;
+    Grid<FULL_TAU> tau;
+    Grid<FULL_ETA> eta;
     REAL *rate, *total;           // where other ranks will want rho0 div u and the density as fields:
     const unsigned char *wanted;  // in rows whose flag is not 0
 };
@@ -265,13 +270,13 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
     const Room rate(2);
 #pragma unroll 1
     for (int axis = 0; axis < 3; ++axis) {
-        const Room &room = axis == 1 ? odd : even;
+        const Room room(axis == 1);
         room.wait<1>();
         room.back(v, twiddle);
         LayoutX::sync();  // what comes next may overwrite what was exchanged
         if (axis == 0) room.spectrum(s1, row);
         else if (axis == 1) room.field(s.rho, row);
-        else if (s.density.full) room.field(s.density.at, row);
+        else if (FULL_DENSITY) room.field(s.density.at, row);
         room.commit();
         if (lossy)
             AxisX::near(v, [&](Complex &value, int j) { rate.mine[j] = axis ? rate.mine[j] + value : value; });
@@ -286,7 +291,7 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
         });
     }
     const REAL uniform = *s.density.at;
-    const auto medium = [&](int j) { return s.density.full ? even.mine[j] : Complex{uniform, uniform}; };
+    const auto medium = [&](int j) { return FULL_DENSITY ? even.mine[j] : Complex{uniform, uniform}; };
     Complex *total = odd.mine;
     even.wait<0>();
     AxisX::near(flow, [&](Complex &du, int j) {
@@ -330,8 +335,9 @@ INLINE void density(Complex *s0, Complex *s1, const Complex *s2, const State &s,
 }
 
 #define DENSITY(name, mode)                                                                                         \
-    PASS(X) name(Complex *s0, Complex *s1, const Complex *s2, const State *state, const Source *source, REAL dt,    \
-                 const Index *clock, TABLE twiddle) { density<mode>(s0, s1, s2, *state, *source, dt, clock, twiddle); }
+    PASS(X) name(Complex *s0, Complex *s1, const Complex *s2, const State *__restrict__ state,                      \
+                 const Source *__restrict__ source, REAL dt, const Index *clock, TABLE twiddle)                     \
+    { density<mode>(s0, s1, s2, *state, *source, dt, clock, twiddle); }
 
 DENSITY(x_density, ABSORPTION)
 // With a source at points to come: it changes the densities before the pressure can follow.
@@ -339,7 +345,7 @@ DENSITY(x_density_points, (ABSORPTION == 2 ? 2 : 3 + ABSORPTION))
 
 // p as in pressure_row and its spectrum; loss 0: none; 1: L1 and, if disperses, L2 from spectra; 2: Stokes, from p.
 // It reads so many arrays that more threads, each loading for itself, serve better than rooms.
-PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *state, int loss, int disperses, TABLE twiddle) {
+PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restrict__ state, int loss, int disperses, TABLE twiddle) {
     typedef RowsOf<false> Eager;
     const Row row;
     const State s = *state;

@@ -119,7 +119,8 @@ class Stages:
     def initial_pressure(self, p0) -> None:
         """Replace the first step's result: p = p₀, ρ_ξ = p₀/(D c₀²), u = Δt/(2ρ₀) ∂p₀."""
         c, f = self.coefficients, self.fields
-        f.p[...] = c.device.asarray(p0, c.dtype)
+        for plane, values in zip(f.p, p0, strict=True):  # not all at once: a device's memory may be full
+            plane[...] = c.device.asarray(values, c.dtype)
         c.kernels.split_density(f.rho, f.shell, f.p, c.speed, c.dimensions)
         self.transform_pressure()
         # From rest and without PML an update by −Δt/2 is u = Δt/(2ρ₀) ∂p₀: u is 0 half a step later.
