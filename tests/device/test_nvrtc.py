@@ -163,9 +163,9 @@ def test_sweeps_compile(arch, n, dtype):
     assert {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)} == names
 
 
-#: Architecture, grid (Nz, Ny, Nx), type, nonlinear, absorption, axes, largest x² of sin(x)/x: both types, every
-#: kind of medium, odd and even Ny, Nz and Nx/2, one thread a transform and several, a series and none. Small
-#: grids: long unrolled loops would compile for seconds.
+#: Architecture, grid (Nz, Ny, Nx), type, nonlinear, absorption, axes, largest x² of sin(x)/x: both types,
+#: every kind of medium, odd and even Ny, Nz and Nx/2, one thread a transform and several, a series and none.
+#: Small grids: long unrolled loops would compile for seconds.
 PASSES = [
     ("sm_90", (6, 4, 8), np.float32, False, "none", "XYZ", 2.0),
     ("sm_90", (3, 5, 18), np.float64, True, "power_law", "XYZ", 2.0),
@@ -188,7 +188,8 @@ def test_passes_compile(arch, shape, real, nonlinear, absorption, passes, larges
     factor = np.ones(shape[2])
     factor[[0, -1]] = 0.9  # layers of one point
     series, runs = cuda.sinc_series(largest, real), runs_along(places(factor))
-    text = cuda.prelude(shape, real, nonlinear, absorption, passes, series, runs)
+    full = cuda.PARAMETERS if nonlinear else ("tau",)
+    text = cuda.prelude(shape, real, nonlinear, absorption, passes, series, runs, full)
     text += behind(cuda.SOURCES[:-1], "acoustics/solver/row_passes.cu")
     cubin = nvrtc.compile_source(text, OPTIONS, arch, "row_passes.cu")
     exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,8 +16,6 @@ from hypothesis import strategies as st
 from random_problems import problem
 
 from wavefabric.acoustics.solver.axis_passes_cuda import (
-    NO_LAYERS,
-    AxisPasses,
     pitch,
     place_macro,
     prelude,
@@ -28,7 +27,7 @@ from wavefabric.acoustics.solver.axis_passes_cuda import (
     usable,
 )
 from wavefabric.acoustics.solver.coefficients import Coefficients
-from wavefabric.acoustics.solver.fused_cuda import derivatives, scaled_squares
+from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages, derivatives, scaled_squares
 from wavefabric.acoustics.solver.shell import places, runs_along
 
 REALS = [np.float32, np.float64]
@@ -128,15 +127,10 @@ extern "C" __global__ void rooms(int *out) {{ {calls} }}
 
 
 def test_room_of_a_row_is_that_of_the_kernels():
-    cases = [
-        (n, p)
-        for n in (1, 2, 15, 16, 17, 30, 31, 64, 105, 128, 256, 625)
-        for p in (1, 2, 3, 4, 8, 14, 16, 32, 125)
-    ]
-    source = "".join(
-        files("wavefabric.spectral").joinpath(name).read_text("utf-8")
-        for name in ("butterflies.cu", "axis_fft.cu")
-    )
+    lengths, threads = (1, 2, 15, 16, 17, 30, 31, 64, 105, 128, 256, 625), (1, 2, 3, 4, 8, 14, 16, 32, 125)
+    cases = list(product(lengths, threads))
+    names = "butterflies.cu", "axis_fft.cu"
+    source = "".join(files("wavefabric.spectral").joinpath(name).read_text("utf-8") for name in names)
     calls = " ".join(f"note<{n}, {p}>(out);" for n, p in cases)
     out = np.full((len(cases), 3), -1, np.int32)
     Module(source + ROOMS.format(calls=calls), ("-DREAL=float",)).kernel("rooms")((1,), (1,), (out,))
@@ -261,69 +255,70 @@ def test_what_is_compiled_in():
 def with_time_step(shape, share):
     """A problem whose largest x of sin(x)/x is a share of π."""
     made = problem(shape, pml=False, initial=0)
-    k = math.sqrt(
-        sum((math.pi / d * (n // 2 * 2 / n)) ** 2 for n, d in zip(shape, made.spacing, strict=True))
-    )
+    sizes = zip(shape, made.spacing, strict=True)
+    k = math.sqrt(sum((2 * math.pi * (n // 2) / (n * spacing)) ** 2 for n, spacing in sizes))
     return replace(made, dt=2 * share * math.pi / (made.reference_speed * k))
 
 
 @cache
-def made(shape, share, real):
-    """Device, coefficients, passes along z, (c_ref Δt/2)² k² on the device, and whether there is a series."""
-    device, given = EmulatedDevice(), with_time_step(shape, share)
-    c = Coefficients(device, given, real, pitch(shape[0], real))
+def along_z(shape, share):
+    """Coefficients on an emulated GPU, passes along z as the stages make them, and (c_ref Δt/2)² k²."""
+    c = Coefficients(EmulatedDevice(), with_time_step(shape, share), np.float64, pitch(shape[0], np.float64))
     squares = scaled_squares(c)
-    series = sinc_series(sum(float(k2.max()) for k2 in squares), real)
-    passes = AxisPasses(device, c.shape, real, False, "none", "Z", series, NO_LAYERS)
-    return device, c, passes, [device.asarray(k2, real) for k2 in squares], bool(series)
+    assert sum(float(k2.max()) for k2 in squares) == pytest.approx((share * math.pi) ** 2)
+    passes = FusedCudaStages._passes(c, c.shape, "Z")
+    return c, passes, [c.device.asarray(k2, np.float64) for k2 in squares]
 
 
-#: Grid, largest x as a share of π, and whether that is short enough for the series. Along z: spectra in registers of one
-#: pass, and so many points that they are read twice.
+def pulses(c, count):
+    """Spectra of pulses at z = 0."""
+    spectra = [c.device.zeros(c.half_shape, c.complex) for _ in range(count)]
+    for spectrum in spectra:
+        spectrum[0] = 1
+    return spectra
+
+
+def check_operator(c, spectrum, factor):
+    """A pulse has become the operator factor κ along z, there and back, not divided by Nz."""
+    half = c.subdomain.basis[0] // 2 + 1
+    found = np.fft.fft(np.asarray(spectrum)[..., :half], axis=0) / len(spectrum)
+    wanted = factor * c.subdomain.basis_points * np.asarray(c.kappa)[..., :half]
+    assert abs(found - wanted).max() < 2e-15 * abs(factor).max()
+
+
+#: Grid, and the largest x as a share of π: κ by its series up to 1, beyond by sin. Along z: few points, whose
+#: two spectra stay in registers, and so many that they are read twice.
 KAPPA = [
-    ((10, 9, 12), 0.35, True),
-    ((10, 9, 12), 1.6, False),
-    ((4, 2, 600), 0.9, True),
-    pytest.param((4, 2, 600), 1.6, False, marks=pytest.mark.slow),
-    pytest.param((18, 5, 35), 0.999, True, marks=pytest.mark.slow),
+    ((10, 9, 12), 0.35),
+    ((10, 9, 12), 1.6),
+    ((4, 2, 600), 0.9),
+    pytest.param((4, 2, 600), 1.6, marks=pytest.mark.slow),
+    pytest.param((18, 5, 35), 0.999, marks=pytest.mark.slow),
 ]
 
 
-def operators_along_z(passed, half):
-    """What a kernel multiplied the spectrum of a pulse at z = 0 by."""
-    return np.fft.fft(np.asarray(passed)[..., :half], axis=0) / len(passed)
+@pytest.mark.parametrize(("shape", "share"), KAPPA)
+def test_kappa_of_the_gradient(shape, share):
+    c, passes, squares = along_z(shape, share)
+    (s0, s1), (_, _, z) = pulses(c, 2), derivatives(c, 1)
+    passes.run("z_gradient", s0, s1, *squares, z)
+    check_operator(c, s0, np.ones(1))
+    check_operator(c, s1, z[:, None, None])
 
 
-@pytest.mark.parametrize(("shape", "share", "short"), KAPPA)
-def test_kappa_of_the_gradient(shape, share, short):
-    device, c, passes, squares, has_series = made(shape, share, np.float64)
-    assert has_series == short
-    assert (sum(float(k2.max()) for k2 in squares) <= math.pi**2) == short
-    half = shape[0] // 2 + 1
-    s0, s1 = device.zeros(c.half_shape, c.complex), device.empty(c.half_shape, c.complex)
-    s0[0] = 1
-    up = derivatives(c, 1)
-    passes.run("z_gradient", s0, s1, *squares, up[2])
-    wanted = c.subdomain.basis_points * np.asarray(c.kappa)[..., :half]
-    found = operators_along_z(s0, half)
-    assert abs(found - wanted).max() < 1e-14
-    wanted = wanted * up[2][:, None, None]
-    found = operators_along_z(s1, half)
-    assert abs(found - wanted).max() < 1e-14 * abs(wanted).max()
-
-
-@pytest.mark.parametrize(("shape", "share", "short"), KAPPA)
-def test_kappa_of_the_divergence(shape, share, short):
-    device, c, passes, squares, has_series = made(shape, share, np.float64)
-    assert has_series == short
-    half = shape[0] // 2 + 1
-    spectra = [device.zeros(c.half_shape, c.complex) for _ in range(3)]
-    for spectrum in spectra:
-        spectrum[0] = 1
-    x, y, z = down = derivatives(c, -1)
-    passes.run("z_divergence", *spectra, *squares, *down, 0, layers=3)
+@pytest.mark.parametrize(("shape", "share"), KAPPA)
+def test_kappa_of_the_divergence(shape, share):
+    c, passes, squares = along_z(shape, share)
+    spectra, (x, y, z) = pulses(c, 3), derivatives(c, -1)
+    passes.run("z_divergence", *spectra, *squares, x, y, z, 0, layers=3)
     # u_y, u_z and u_x lie in this order.
-    for spectrum, factor in zip(spectra, (y[:, None], z[:, None, None], x[:half]), strict=True):
-        wanted = c.subdomain.basis_points * np.asarray(c.kappa)[..., :half] * factor
-        found = operators_along_z(spectrum, half)
-        assert abs(found - wanted).max() < 1e-14 * abs(wanted).max()
+    for spectrum, factor in zip(spectra, (y[:, None], z[:, None, None], x), strict=True):
+        check_operator(c, spectrum, factor)
+
+
+def test_derivatives_carry_what_kappa_lacks(cpu):
+    """i k e^{±i k Δ/2} with the 1/N of the transforms."""
+    c = Coefficients(cpu, problem((10, 9, 12)), np.float64)
+    for sign, plain in ((1, c.up), (-1, c.down)):
+        for found, wanted in zip(derivatives(c, sign), plain, strict=True):
+            np.testing.assert_allclose(found * (10 * 9 * 12), wanted, rtol=1e-15)
