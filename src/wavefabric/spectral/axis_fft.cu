@@ -20,19 +20,19 @@ struct Columns {
     static __device__ __forceinline__ void sync() { __syncthreads(); }
 };
 
-// TILE rows: threads of a warp work on neighbouring points; a gap every 16 keeps strides of 8 and 16 off one bank,
-// and rows of few threads begin at different banks.
-// Threads of a row that lie in one warp need not wait for other rows.
+// TILE rows: threads of a warp work on neighbouring points. Places of 16 points are exchanged so that strides of 4, 8
+// and 16 and neighbours alike meet all banks, and rows of few threads begin at different banks. Threads of a row that
+// lie in one warp need not wait for other rows.
 template <int N, int P, int TILE, bool LATE = false>
 struct Rows {
     static constexpr int points = N, threads = P, tile = TILE;
     static constexpr bool late = LATE;
     static __device__ __forceinline__ int transform() { return threadIdx.x / P; }
     static __device__ __forceinline__ int lane() { return threadIdx.x % P; }
-    static constexpr int bank = P < 16 ? P : 2;
-    // Of a row: N + 1 at least, whole words of 16 bytes (if P is even or 1).
-    static constexpr int room = P % 2 ? (N + N / 16 + 2) / 2 * 2 : ceiling(N + N / 16 + 1 - bank, 16) * 16 + bank;
-    static __device__ __forceinline__ int at(int n) { return transform() * room + n + n / 16; }
+    static constexpr int room = ceiling(N + 1, 16) * 16 + (P < 16 && P % 2 == 0 ? P : 0);  // of a row
+    static __device__ __forceinline__ int at(int n) {
+        return transform() * room + (n ^ (n >> 4 & 7 | n >> 3 & 8));
+    }
     static __device__ __forceinline__ void sync() {
         if constexpr (32 % P == 0) __syncwarp();
         else __syncthreads();
@@ -75,18 +75,22 @@ __device__ __forceinline__ void each(Complex *v, F f) {
     }
 }
 
+// Twiddle factors w^(q k) of a stage, w = exp(-2 pi i / (M R)), k < R, q < M, neighbours in q: factor k M + q. A first
+// stage has none; those of later stages follow one another.
+template <int M, int R>
+__host__ __device__ constexpr int factors() { return M > 1 ? M * R : 0; }
+
 template <class L, int M, int R>
 __device__ __forceinline__ void stage(Complex *v, const Complex *__restrict__ twiddle) {
-    constexpr int butterflies = L::points / R, stride = L::points / (M * R);
+    constexpr int butterflies = L::points / R;
     if (M > 1 && L::late) twiddle = fresh(twiddle);
 #pragma unroll
     for (int b = 0; b < ceiling(butterflies, L::threads); ++b) {
         const int j = L::lane() + b * L::threads;
         if (butterflies % L::threads == 0 || j < butterflies) {
             if (M > 1) {
-                const int q = j % M * stride;
 #pragma unroll
-                for (int k = 1; k < R; ++k) v[b * R + k] = v[b * R + k] * twiddle[q * k];
+                for (int k = 1; k < R; ++k) v[b * R + k] = v[b * R + k] * twiddle[k * M + j % M];
             }
             butterfly<R>(v + b * R);
         }
@@ -119,10 +123,17 @@ template <class L, int M, int R, int NEXT, int... REST>
 __device__ __forceinline__ void stages(Complex *v, Complex *shared, const Complex *twiddle) {
     stage<L, M, R>(v, twiddle);
     exchange<L, M, R, NEXT>(v, shared);
-    stages<L, M * R, NEXT, REST...>(v, shared, twiddle);
+    stages<L, M * R, NEXT, REST...>(v, shared, twiddle + factors<M, R>());
 }
 
-// One axis: a layout and its radices, first to last, and the same reversed.
+template <int M>
+__host__ __device__ constexpr int all_factors() { return 0; }
+
+template <int M, int R, int... REST>
+__host__ __device__ constexpr int all_factors() { return factors<M, R>() + all_factors<M * R, REST...>(); }
+
+// One axis: a layout and its radices, first to last, and the same reversed. Its table of twiddle factors holds those of
+// all stages forth, then back.
 template <class L, class FORTH, class BACK>
 struct Axis;
 
@@ -130,6 +141,7 @@ template <class L, int FIRST, int... FORTH, int LAST, int... BACK>
 struct Axis<L, Radices<FIRST, FORTH...>, Radices<LAST, BACK...>> {
     typedef L Layout;
     static constexpr int values = registers<L, FIRST, FORTH...>();
+    static constexpr int table = all_factors<1, FIRST, FORTH...>() + all_factors<1, LAST, BACK...>();
     // Points held at the near end (before `forth`, after `back`), and at the far end.
     template <class F>
     static __device__ __forceinline__ void near(Complex *v, F f) { each<L, FIRST>(v, f); }
@@ -139,6 +151,6 @@ struct Axis<L, Radices<FIRST, FORTH...>, Radices<LAST, BACK...>> {
         stages<L, 1, FIRST, FORTH...>(v, shared, twiddle);
     }
     static __device__ __forceinline__ void back(Complex *v, Complex *shared, const Complex *twiddle) {
-        stages<L, 1, LAST, BACK...>(v, shared, twiddle);
+        stages<L, 1, LAST, BACK...>(v, shared, twiddle + all_factors<1, FIRST, FORTH...>());
     }
 };

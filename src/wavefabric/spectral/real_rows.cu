@@ -1,8 +1,8 @@
 // Real rows of an even number of points N, transformed as complex ones of H = N/2: value j is x[2j] + i x[2j+1].
 // Half spectra have H + 1 entries; the transform back is not divided by N. Behind axis_fft.cu.
 
-// A: an Axis of H points whose layout is Rows. `twiddle` holds the H roots of unity of the complex transform, then the
-// first H of the N roots that take its spectrum apart into those of even and odd points.
+// An Axis of H points whose layout is Rows. `twiddle` holds its factors, then the first H of the N roots of unity,
+// which take its spectrum apart into those of even and odd points.
 template <class AXIS>
 struct RealRows {
     typedef AXIS A;
@@ -12,7 +12,7 @@ struct RealRows {
     // Half spectrum entry(k), k = 0 ... H, to the row: value j in v at the near end, its parts swapped.
     template <class F>
     static __device__ __forceinline__ void back(Complex *v, Complex *shared, const Complex *twiddle, F entry) {
-        const Complex *roots = L::late ? fresh(twiddle + half) : twiddle + half;
+        const Complex *roots = L::late ? fresh(twiddle + A::table) : twiddle + A::table;
         A::far(v, [&](Complex &value, int k) {
             Complex p = entry(k), q = entry(half - k);
             if (k == 0) p.y = q.y = 0;  // a real row has none
@@ -30,7 +30,7 @@ struct RealRows {
         L::sync();
         A::far(v, [&](Complex &value, int k) { shared[L::at(k)] = value; });
         L::sync();
-        const Complex *roots = L::late ? fresh(twiddle + half) : twiddle + half;
+        const Complex *roots = L::late ? fresh(twiddle + A::table) : twiddle + A::table;
         A::far(v, [&](Complex &value, int k) {
             const Complex p = value * (REAL)0.5, q = conjugate(shared[L::at(k ? half - k : 0)]) * (REAL)0.5;
             const Complex even = p + q, odd = (p - q) * roots[k];

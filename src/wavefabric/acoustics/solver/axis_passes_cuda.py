@@ -23,7 +23,7 @@ SOURCES = (
     "wavefabric.acoustics.solver/column_passes.cu",
     "wavefabric.acoustics.solver/row_passes.cu",
 )
-#: Kernels by what they work on: rows along x, columns along y and z, those of the gradient along z (tiles of its own).
+#: Kernels by what they work on: rows along x, columns along y and z, those of the gradient along z.
 _KERNELS = {
     "X": ("x_forward", "x_backward", "x_velocity", "x_density", "x_density_points", "x_pressure"),
     "Y": ("y_transform", "y_gradient"),
@@ -58,9 +58,9 @@ def usable(nx: int, ny: int, nz: int, dtype) -> bool:
 
 
 def _tuned(name: str, n: int) -> tuple[int, int, int]:
-    """Values of a transform that a thread holds, largest radix, threads that share a multiprocessor's registers.
+    """Values of a transform a thread holds, largest radix, threads that share a multiprocessor's registers.
 
-    More values mean fewer exchanges between threads, but fewer threads, some of which load while others compute.
+    More values mean fewer exchanges between threads, but fewer threads, some of which load while others work.
     Measured in single precision on an H200 (docs/performance.md).
     """
     if name == "X":
@@ -73,7 +73,7 @@ def _tuned(name: str, n: int) -> tuple[int, int, int]:
 
 
 class _Axis:
-    """Threads and tile of an axis: columns that fill a cache line or half of one, or rows that make a small block."""
+    """Threads and tile of an axis: columns that fill a cache line, or half of one; rows of a small block."""
 
     def __init__(self, name: str, n: int, item: int):
         self.name, self._item = name, item
@@ -83,7 +83,8 @@ class _Axis:
         self.threads = -(-self.points // held)
         if name == "X":
             # A divisor of a warp, whose threads need not wait for others, or whole warps.
-            self.threads = 1 << (self.threads - 1).bit_length() if self.threads <= 32 else -(-self.threads // 32) * 32
+            whole_warps = -(-self.threads // 32) * 32
+            self.threads = 1 << (self.threads - 1).bit_length() if self.threads <= 32 else whole_warps
         most = max(1, _THREADS[name] // self.threads)
         if name == "X" and self.threads > 32:
             most = 1  # rows of several warps do not wait for each other
@@ -108,8 +109,7 @@ class _Axis:
 
 def row_room(points: int, threads: int) -> int:
     """Values of a row in shared memory: ``Rows::room`` of ``axis_fft.cu``."""
-    least, bank = points + points // 16 + 1, threads if threads < 16 else 2
-    return (least + 1) // 2 * 2 if threads % 2 else -(-(least - bank) // 16) * 16 + bank
+    return -(-(points + 1) // 16) * 16 + (threads if threads < 16 and threads % 2 == 0 else 0)
 
 
 def _axes(shape, real, passes: str) -> dict[str, _Axis]:
@@ -127,8 +127,8 @@ def pitch(nx: int, real) -> int:
 def sinc_series(largest: float, real) -> list[float]:
     """Coefficients of sin(x)/x in powers of x², exact to round-off for all x² up to ``largest``.
 
-    Empty if x is so large that terms would cancel: beyond π, where no stable step gets in a medium whose sound
-    speed varies.
+    Empty if x is so large that terms would cancel: beyond π, where no stable step gets in a medium whose
+    sound speed varies.
     """
     if largest > math.pi**2:
         return []
@@ -141,7 +141,7 @@ def sinc_series(largest: float, real) -> list[float]:
 
 
 def place_macro(runs: np.ndarray) -> str:
-    """Place of an x among the points of the layers along x, from `shell.runs_along`, as an expression in x."""
+    """Place of an x among the points of the layers along x, by `shell.runs_along`, as an expression in x."""
     expression = "-1"
     for first, end, place in runs[::-1].tolist():
         expression = f"(x) >= {first} && (x) < {end} ? (x) - {first} + {place} : {expression}"
@@ -160,8 +160,8 @@ def prelude(
 ) -> str:
     """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and the axes to be transformed.
 
-    ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `shell.runs_along`, ``full`` names the
-    parameters of the medium that are full grids.
+    ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `shell.runs_along`, ``full`` names
+    the parameters of the medium that are full grids.
     """
     macros: dict[str, object] = {
         "REAL": "float" if np.dtype(real).itemsize == 4 else "double",
@@ -184,14 +184,27 @@ def prelude(
     return "".join(f"#define {name} {value}\n" for name, value in macros.items())
 
 
-def twiddles(n: int, real) -> np.ndarray:
-    """exp(−2πi k/n), shape (n,), complex."""
-    return inplace_fft.unit_roots(np.arange(n), n).astype(np.result_type(real, np.complex64))
+def twiddles(radices: Sequence[int], real) -> np.ndarray:
+    """Twiddle factors of all stages of a transform by these radices, then by the same reversed, complex.
+
+    Of a stage of radix R after factors M: exp(−2πi q k/(M R)), (R, M), at [k, q]; none of the first.
+    """
+    parts = [np.zeros(0, np.complex128)]
+    for order in (radices, radices[::-1]):
+        before = 1
+        for radix in order:
+            if before > 1:
+                turns = np.arange(radix)[:, None] * np.arange(before)
+                parts.append(inplace_fft.unit_roots(turns, before * radix).ravel())
+            before *= radix
+    return np.concatenate(parts).astype(np.result_type(real, np.complex64))
 
 
-def row_twiddles(n: int, real) -> np.ndarray:
-    """Those of the n/2 values of a real row, and the first n/2 of n, which take their spectrum apart."""
-    return np.concatenate([twiddles(n // 2, real), twiddles(n, real)[: n // 2]])
+def row_twiddles(radices: Sequence[int], real) -> np.ndarray:
+    """Those of a real row, N/2 values, and the first N/2 roots of N, which take its spectrum apart."""
+    half = math.prod(radices)
+    roots = inplace_fft.unit_roots(np.arange(half), 2 * half)
+    return np.concatenate([twiddles(radices, real), roots.astype(np.result_type(real, np.complex64))])
 
 
 class AxisPasses:
@@ -217,7 +230,7 @@ class AxisPasses:
         self._axes = _axes(shape, dtype, passes)
         nz, ny, nx = shape
         self._twiddles = {
-            name: device.asarray(row_twiddles(nx, dtype) if name == "X" else twiddles(axis.points, dtype))
+            name: device.asarray((row_twiddles if name == "X" else twiddles)(axis.radices, dtype))
             for name, axis in self._axes.items()
         }
         half, self._rows = nx // 2 + 1, ny * nz

@@ -58,7 +58,7 @@ class Coefficients:
 
     @staticmethod
     def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype, device) -> int:
-        """Bytes of the arrays of a rank but ``kappa``; on a CPU float32 input of the whole grid serves as it is."""
+        """Bytes of a rank's arrays but ``kappa``; on a CPU float32 input of a whole grid serves as it is."""
         shared = dtype.itemsize == 4 and device.name == "cpu" and subdomain.is_whole
         medium = (problem.sound_speed, problem.density, *problem.density_staggered, problem.nonlinearity)
         fields = 0 if shared else sum(not _uniform(parameter) for parameter in medium)
