@@ -189,8 +189,8 @@ def kernels(place, real):
 
 def launched(kernels, configuration, real, sent, shapes, suffix=""):
     """Arrays of the given shapes, written by a kernel of what is sent."""
-    points, dtype = configuration.points, DTYPE[real]
-    turns = row_twiddles(2 * points, PART[real]) if configuration.real else twiddles(points, PART[real])
+    dtype = DTYPE[real]
+    turns = (row_twiddles if configuration.real else twiddles)(configuration.radices, PART[real])
     # NaN where nothing was written is in no tolerance.
     out = [kernels.asarray(np.full(shape, np.nan, dtype)) for shape in shapes]
     arguments = (kernels.asarray(sent), *out, kernels.asarray(turns))

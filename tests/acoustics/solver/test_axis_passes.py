@@ -82,62 +82,66 @@ def exact_roots(n):
     return np.cos(angle) + 1j * np.sin(angle)
 
 
-@pytest.mark.parametrize("real", REALS)
-@pytest.mark.parametrize("n", [2, 7, 30, 512])
-def test_twiddles(n, real):
-    found = twiddles(n, real)
-    assert found.dtype == np.result_type(real, np.complex64)
-    assert found.shape == (n,)
-    assert abs(found - exact_roots(n)).max() < np.finfo(real).eps
+def factors_of_stages(radices):
+    """exp(−2πi q k/(M R)) of each stage but the first, k slowest, M the product of the radices before it."""
+    parts, before = [], 1
+    for radix in radices:
+        if before > 1:
+            roots = exact_roots(before * radix)
+            parts += [roots[k * q] for k in range(radix) for q in range(before)]
+        before *= radix
+    return np.array(parts, np.clongdouble)
 
 
 @pytest.mark.parametrize("real", REALS)
-@pytest.mark.parametrize("n", [4, 6, 70, 512])
-def test_twiddles_of_rows(n, real):
-    """Those of the transform of n/2 values, and the first half of those of n."""
-    found = row_twiddles(n, real)
-    assert found.dtype == np.result_type(real, np.complex64)
-    assert found.shape == (n,)
-    wanted = np.concatenate([exact_roots(n // 2), exact_roots(n)[: n // 2]])
-    assert abs(found - wanted).max() < np.finfo(real).eps
+@pytest.mark.parametrize("radices", [(7,), (2, 3), (16, 2, 2), (3, 5, 4), (8, 8, 8)])
+def test_twiddles(radices, real):
+    """Those of the stages forth, then of those back, and for rows what takes their spectra apart."""
+    columns, rows = twiddles(radices, real), row_twiddles(radices, real)
+    wanted, half = np.concatenate(list(map(factors_of_stages, (radices, radices[::-1])))), math.prod(radices)
+    assert columns.dtype == rows.dtype == np.result_type(real, np.complex64)
+    assert columns.shape == wanted.shape
+    assert abs(columns - wanted).max(initial=0) < np.finfo(real).eps
+    assert (rows[: len(columns)] == columns).all()
+    assert rows.size == columns.size + half
+    assert abs(rows[len(columns) :] - exact_roots(2 * half)[:half]).max() < np.finfo(real).eps
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.integers(1, 5000), st.integers(1, 1024))
 def test_room_of_a_row(points, threads):
-    """The half spectrum of a row, and all places where its values change hands."""
+    """The half spectrum of a row, from one word of 16 bytes to the next in complex numbers of 8."""
     room = row_room(points, threads)
     assert room >= points + 1
-    assert room > (points - 1) + (points - 1) // 16
     if threads == 1 or threads % 2 == 0:
-        assert room % 2 == 0  # words of 16 bytes of complex numbers of 8
-        assert 8 * room >= -(-8 * (points + 1) // 16) * 16
+        assert room % 2 == 0
 
 
-ROOMS = """
+PLACES = """
 template <int N, int P>
 __device__ void note(int *&out) {{
     typedef Rows<N, P, 2> Layout;
     *out++ = Layout::room;
-    *out++ = Layout::at(N - 1) - Layout::at(0);
-    *out++ = Layout::transform() * Layout::room - Layout::at(0);
+    for (int n = 0; n < N; ++n) *out++ = Layout::at(n) - Layout::transform() * Layout::room;
 }}
-extern "C" __global__ void rooms(int *out) {{ {calls} }}
+extern "C" __global__ void places(int *out) {{ {calls} }}
 """
 
 
 def test_room_of_a_row_is_that_of_the_kernels():
+    """And each point of a row has a place of its own there."""
     lengths, threads = (1, 2, 15, 16, 17, 30, 31, 64, 105, 128, 256, 625), (1, 2, 3, 4, 8, 14, 16, 32, 125)
     cases = list(product(lengths, threads))
     names = "butterflies.cu", "axis_fft.cu"
     source = "".join(files("wavefabric.spectral").joinpath(name).read_text("utf-8") for name in names)
     calls = " ".join(f"note<{n}, {p}>(out);" for n, p in cases)
-    out = np.full((len(cases), 3), -1, np.int32)
-    Module(source + ROOMS.format(calls=calls), ("-DREAL=float",)).kernel("rooms")((1,), (1,), (out,))
-    for (n, p), (room, last, first) in zip(cases, out, strict=True):
+    out = np.full(sum(n + 1 for n, _ in cases), -1, np.int32)
+    Module(source + PLACES.format(calls=calls), ("-DREAL=float",)).kernel("places")((1,), (1,), (out,))
+    for n, p in cases:
+        (room, *at), out = out[: n + 1], out[n + 1 :]
         assert room == row_room(n, p)
-        assert last < room
-        assert first == 0
+        assert len(set(at)) == n
+        assert 0 <= min(at) <= max(at) < room
 
 
 # --- sin(x)/x ---------------------------------------------------------------------------------------------
