@@ -224,6 +224,32 @@ def test_fused_gpu_stages_emulated(name, real):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shape", "mode", "more"),
+    [
+        ((72, 9, 5), "additive", dict(mixed="crb", **BENT)),
+        ((72, 9, 5), "dirichlet", dict(mixed="ra", **STOKES)),
+        ((640, 4, 5), "additive_no_correction", dict(mixed="crba", **BENT, **POWER)),
+        ((4, 5, 640), "additive", dict(mixed="a", **NO_DISPERSION)),
+        ((6, 640, 4), "dirichlet", dict(mixed="c")),
+    ],
+    ids=str,
+)
+def test_threads_that_share_a_transform_on_an_emulated_gpu(shape, mode, more):
+    """Rows of some threads and of several warps, not all of them with values; long columns."""
+    given = problem(
+        shape, steps=4, pml=(3, 1, 2) if shape[0] > 8 else (1, 1, 1), **more, **_both(shape, mode)
+    )
+    stages, solver = make_stages(EmulatedDevice(), given, np.float64), PlainSolver(given)
+    assert type(stages) is FusedCudaStages
+    step = Step(stages)
+    for number in range(given.steps):
+        step.take(number)
+        solver.step()
+    check({key: np.array(field) for key, field in stages.fields.named().items()}, solver.fields(), np.float64)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("real", [np.float64, np.float32])
 def test_long_time_steps_on_an_emulated_gpu(real):
     """(c_ref Δt/2)² k² beyond π²: κ by sin itself, no series."""
