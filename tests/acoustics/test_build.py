@@ -2,12 +2,13 @@
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
+from wavefabric.acoustics.choose_stages import advice, make_stages, needed_bytes
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording import recorder
@@ -66,6 +67,22 @@ def test_grids_of_the_fused_stages_for_a_gpu(dtype):
     # Of a block it is the points with its overlaps that count: 20 + 10, and 25 + 10.
     assert FusedCudaLocalStages.supports(decompose((40, 40, 40), 2, blocks), dtype)
     assert not FusedCudaLocalStages.supports(decompose((50, 40, 40), 2, blocks), dtype)
+
+
+def test_advice():
+    """Said where the grid keeps a GPU from the fused stages."""
+    gpu = SimpleNamespace(name="cuda:0")
+    for shape in [(24, 20, 18), (24, 27, 21), (22, 26, 1)]:
+        assert advice(gpu, problem(shape), np.float32) == []
+    for shape in [(25, 20, 18), (22, 20, 18), (24, 22, 18)]:
+        (note,) = advice(gpu, problem(shape), np.float32)
+        assert note.startswith(f"transforms of whole arrays of {' x '.join(map(str, shape))} points; ")
+        assert note.endswith("take grids of prime factors up to 7, even along x")
+    shape = (24, 24, 24)
+    (note,) = advice(gpu, problem(shape), np.float32, decompose(shape, 4, Options("global", (1, 2, 2))))
+    assert "take grids in slabs along z of" in note
+    assert advice(gpu, problem(shape), np.float32, decompose(shape, 4, Options("global"))) == []
+    assert advice(get_device("cpu", threads=1), problem((25, 20, 18)), np.float32) == []
 
 
 def test_without_fftw(cpu, monkeypatch):

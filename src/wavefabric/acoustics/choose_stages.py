@@ -57,6 +57,20 @@ def _kind(device, dtype, decomposition: Decomposition, plain: bool = False) -> t
     return fused if not plain and fused.supports(decomposition, dtype) else _PLAIN[sharing]
 
 
+def advice(device, problem: Problem, dtype, decomposition: Decomposition | None = None) -> list[str]:
+    """A sentence where a GPU takes the plain stages in three dimensions because of the grid; else none."""
+    decomposition = decomposition or decompose(problem.shape, 1)
+    kind = _kind(device, np.dtype(dtype), decomposition)
+    if device.name == "cpu" or problem.dimensions == 2 or kind not in _PLAIN.values():
+        return []
+    sizes = " and ".join(sorted({" x ".join(map(str, part.basis)) for part in decomposition.subdomains}))
+    slabs = " in slabs along z" if decomposition.options.kind == "global" and decomposition.ranks > 1 else ""
+    return [
+        f"transforms of whole arrays of {sizes} points; passes that fuse them with all other work, twice as "
+        f"fast, take grids{slabs} of prime factors up to 7, even along x"
+    ]
+
+
 def needed_bytes(
     problem: Problem, recording: Recording, dtype, device, decomposition: Decomposition | None = None
 ) -> int:

@@ -149,6 +149,8 @@ class _Run:
             self._report_sharing()
         else:
             self._decomposition = decompose(problem.shape, 1)  # its options serve several ranks
+        advice = choose_stages.advice(self._device, problem, dtype, self._decomposition)
+        self._report.notes = [*self._decomposition.notes, *advice]
         self._checkpoint: RunCheckpoint | None = None
         if checkpoints is not None:
             parts = "" if comm.size == 1 else repr(self._decomposition.subdomains)
@@ -163,7 +165,6 @@ class _Run:
         rest = (f"{name} {value}" for name, value in facts.items() if name not in ("decomposition", "ranks"))
         report.decomposition = ", ".join([str(facts["decomposition"]), *rest])
         report.ranks, report.transport = self._comm.size, self._comm.transport
-        report.notes = self._decomposition.notes
 
     def run(self, sink: Sink | None, progress: Progress, begun: float, loading: float) -> Report:
         files = [(getattr(sink, "path", None), "output")]

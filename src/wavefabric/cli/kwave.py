@@ -185,8 +185,8 @@ def _conclude(
     _print({"Device": report.device})
     if report.ranks > 1:
         _print({"Ranks": f"{report.ranks} through {report.transport}, {report.decomposition}"})
-        for note in report.notes:
-            _print({"Note": note})
+    for note in report.notes:
+        _print({"Note": note})
     if report.resumed_at:
         _print({"Recovered from": f"time step {report.resumed_at}"})
     _print({"Peak memory in use": f"{report.peak_bytes >> 20} MB"})

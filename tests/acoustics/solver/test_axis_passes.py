@@ -74,6 +74,34 @@ def test_usable_grids():
         assert not usable(*shape, np.float64)
 
 
+#: Lengths of 2, 3, 5 and 7.
+SMOOTH = sorted(
+    n
+    for powers in product(range(15), range(9), range(7), range(6))
+    if 1 < (n := math.prod(prime**power for prime, power in zip((2, 3, 5, 7), powers, strict=True))) <= 2**14
+)
+
+
+@pytest.mark.parametrize("real", REALS)
+def test_blocks_that_a_gpu_can_launch(real):
+    """At most 1024 threads a block, 2048 a multiprocessor; memory for its columns, or three times its rows."""
+    item, found = 2 * np.dtype(real).itemsize, set()
+    for n in SMOOTH:
+        for shape in ((4, 4, n), (n, n, 4)):
+            if not usable(*shape[::-1], real):
+                continue
+            text = prelude(shape, real, True, "power_law")
+            numbers = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\n", text)}
+            for axis, points in zip("XYZG", (shape[2] // 2, *shape[1::-1], shape[0]), strict=True):
+                threads, tile = numbers[f"P{axis}"], numbers[f"T{axis}"]
+                assert threads * tile <= 1024
+                assert threads * tile * numbers[f"B{axis}"] <= 2048
+                values = 3 * row_room(points, threads) if axis == "X" else points
+                assert tile * values * item <= 227 * 1024
+                found.add((axis, points))
+    assert {("X", 2048), ("Y", 1024), ("Z", 1024), ("G", 1024)} <= found
+
+
 # --- Tables -----------------------------------------------------------------------------------------------
 
 

@@ -43,7 +43,7 @@ class Report:
     ranks: int = 1
     transport: str = ""  # how the ranks exchanged fields; empty for one
     decomposition: str = ""  # how the grid was shared, in words; empty for one rank
-    notes: list[str] = field(default_factory=list)  # advice: sizes of blocks that slow the run down
+    notes: list[str] = field(default_factory=list)  # advice: sizes that slow the run down
 
 
 class Sink(Protocol):
