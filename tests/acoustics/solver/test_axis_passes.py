@@ -84,15 +84,15 @@ SMOOTH = sorted(
 
 @pytest.mark.parametrize("real", REALS)
 def test_blocks_that_a_gpu_can_launch(real):
-    """At most 1024 threads a block, 2048 a multiprocessor; memory for its columns, or three times its rows."""
+    """At most 1024 threads a block, 2048 a multiprocessor; memory for its columns, or thrice its rows."""
     item, found = 2 * np.dtype(real).itemsize, set()
     for n in SMOOTH:
-        for shape in ((4, 4, n), (n, n, 4)):
-            if not usable(*shape[::-1], real):
+        for nx, ny, nz in ((n, 4, 4), (4, n, n)):
+            if not usable(nx, ny, nz, real):
                 continue
-            text = prelude(shape, real, True, "power_law")
+            text = prelude((nz, ny, nx), real, True, "power_law")
             numbers = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\n", text)}
-            for axis, points in zip("XYZG", (shape[2] // 2, *shape[1::-1], shape[0]), strict=True):
+            for axis, points in zip("XYZG", (nx // 2, ny, nz, nz), strict=True):
                 threads, tile = numbers[f"P{axis}"], numbers[f"T{axis}"]
                 assert threads * tile <= 1024
                 assert threads * tile * numbers[f"B{axis}"] <= 2048
