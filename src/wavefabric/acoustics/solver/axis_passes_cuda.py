@@ -34,14 +34,13 @@ _KERNELS = {
 _ROOMS = {"x_velocity": 3, "x_density": 3, "x_density_points": 3, "x_pressure": 2}
 #: Threads that share a multiprocessor's registers in ``x_pressure``, in single precision.
 _RESIDENT_PRESSURE = 1024
+#: Most threads of a block (at least those of one transform), and most bytes of shared memory that it takes.
 _THREADS = {"X": 128, "Y": 1024, "Z": 512, "G": 512}
 _SHARED = {"X": 200 * 1024, "Y": 96 * 1024, "Z": 96 * 1024, "G": 96 * 1024}
 #: Of the medium, as a step reads them beside the staggered densities.
 PARAMETERS = ("speed", "density", "ratio", "tau", "eta")
 #: Of `shell.runs_along`.
 NO_LAYERS = np.zeros((0, 3), np.uint64)
-#: Rooms for a row in shared memory, one if not said; in an absorbing medium a density takes one more.
-_ROOMS = {"x_velocity": 3, "x_density": 3, "x_density_points": 3, "x_pressure": 3}
 
 
 def radices(n: int, most: int = 8) -> list[int]:
@@ -81,16 +80,15 @@ class _Axis:
         held, radix, self._resident = _tuned(name, n)
         self.radices = radices(self.points, radix)
         self.threads = -(-self.points // held)
-        if name == "X":
-            # A divisor of a warp, whose threads need not wait for others, or whole warps.
-            whole_warps = -(-self.threads // 32) * 32
-            self.threads = 1 << (self.threads - 1).bit_length() if self.threads <= 32 else whole_warps
         most = max(1, _THREADS[name] // self.threads)
-        if name == "X" and self.threads > 32:
-            most = 1  # rows of several warps do not wait for each other
-        self.tile = most if name == "X" else 128 // item
+        self.tile = 128 // item
         if name == "G" and n > 256:
             self.tile //= 2  # two blocks a multiprocessor
+        if name == "X" and self.threads > 32:  # whole warps, which wait for no other row
+            self.threads, self.tile = -(-self.threads // 32) * 32, 1
+        elif name == "X":  # a divisor of a warp, which waits for nothing
+            self.threads = 1 << (self.threads - 1).bit_length()
+            self.tile = most = _THREADS[name] // self.threads
         while self.tile > 1 and (self.tile > most or self.shared("") > _SHARED[name]):
             self.tile //= 2
         self.block = (self.threads * self.tile, 1, 1)
@@ -195,7 +193,7 @@ def twiddles(radices: Sequence[int], real) -> np.ndarray:
         for radix in order:
             if before > 1:
                 turns = np.arange(radix)[:, None] * np.arange(before)
-                parts.append(inplace_fft.unit_roots(turns, before * radix).ravel())
+                parts.append(_rounded(inplace_fft.unit_roots(turns, before * radix), real).ravel())
             before *= radix
     return np.concatenate(parts).astype(np.result_type(real, np.complex64))
 
@@ -203,8 +201,13 @@ def twiddles(radices: Sequence[int], real) -> np.ndarray:
 def row_twiddles(radices: Sequence[int], real) -> np.ndarray:
     """Those of a real row, N/2 values, and the first N/2 roots of N, which take its spectrum apart."""
     half = math.prod(radices)
-    roots = inplace_fft.unit_roots(np.arange(half), 2 * half)
-    return np.concatenate([twiddles(radices, real), roots.astype(np.result_type(real, np.complex64))])
+    roots = _rounded(inplace_fft.unit_roots(np.arange(half), 2 * half), real)
+    return np.concatenate([twiddles(radices, real), roots])
+
+
+def _rounded(factors: np.ndarray, real) -> np.ndarray:
+    """Factors on the unit circle, in single precision without a mean error of their modulus."""
+    return inplace_fft.balanced(factors) if np.dtype(real).itemsize == 4 else factors
 
 
 class AxisPasses:
