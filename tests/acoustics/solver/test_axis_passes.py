@@ -135,6 +135,21 @@ def test_twiddles(radices, real):
     assert abs(rows[len(columns) :] - exact_roots(2 * half)[:half]).max() < np.finfo(real).eps
 
 
+@pytest.mark.parametrize("radices", [(8, 8, 8), (16, 16, 2), (5, 5, 5, 3)])
+def test_twiddles_in_single_precision_have_no_mean_error(radices):
+    """Of each leg of a stage the squared moduli sum up to their number, to one rounding of one of them."""
+    found = row_twiddles(radices, np.float32).astype(complex)
+    errors, at, half = abs(found) ** 2 - 1, 0, math.prod(radices)
+    for order in (radices, radices[::-1]):
+        for stage in range(1, len(order)):
+            before = math.prod(order[:stage])
+            legs = errors[at : at + before * order[stage]].reshape(order[stage], before)
+            assert abs(legs.sum(axis=1)).max() < 1e-7
+            at += legs.size
+    assert errors[at:].size == half
+    assert abs(errors[at:].sum()) < 1e-7
+
+
 @settings(deadline=None, max_examples=200)
 @given(st.integers(1, 5000), st.integers(1, 1024))
 def test_room_of_a_row(points, threads):
