@@ -237,7 +237,8 @@ def test_fused_gpu_stages_emulated(name, real):
 )
 def test_threads_that_share_a_transform_on_an_emulated_gpu(shape, mode, more):
     """Rows of some threads and of several warps, not all of them with values; long columns."""
-    given = problem(shape, steps=4, pml=(2, 1, 2), **more, **_both(shape, mode))
+    options: dict = dict(steps=4, pml=(2, 1, 2), **more, **_both(shape, mode))
+    given = problem(shape, **options)
     stages, solver = make_stages(EmulatedDevice(), given, np.float64), PlainSolver(given)
     assert type(stages) is FusedCudaStages
     step = Step(stages)
