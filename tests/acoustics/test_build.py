@@ -39,9 +39,34 @@ def test_stages_on_a_gpu():
     gpu = get_device("cuda")
     for dtype in (np.float32, np.float64):
         assert type(make_stages(gpu, problem((24, 20, 18)), dtype)) is FusedCudaStages
-        for shape in [(13, 20, 18), (24, 22, 18), (24, 20, 17), (24, 20, 1)]:
+        for shape in [(13, 20, 18), (35, 20, 18), (24, 22, 18), (24, 20, 17), (24, 20, 1)]:
             assert type(make_stages(gpu, problem(shape), dtype)) is Stages
     assert type(make_stages(gpu, problem((24, 20, 18)), np.float32, plain=True)) is Stages
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_grids_of_the_fused_stages_for_a_gpu(dtype):
+    """Sizes of 2, 3, 5 and 7 in three dimensions, Nx even: real rows are complex ones of half the length."""
+    from wavefabric.acoustics.parallel.fused_cuda import FusedCudaGlobalStages, FusedCudaLocalStages
+    from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
+
+    slabs, blocks = Options("global"), Options("local", (2, 1, 1), overlap=5)
+    for shape, fused in [
+        ((24, 20, 18), True),
+        ((70, 35, 27), True),
+        ((35, 20, 18), False),
+        ((25, 21, 27), False),
+        ((22, 20, 18), False),
+        ((24, 22, 18), False),
+        ((24, 20, 17), False),
+        ((24, 20, 1), False),
+    ]:
+        assert FusedCudaStages.supports(decompose(shape, 1), dtype) == fused
+        if shape[2] > 1:
+            assert FusedCudaGlobalStages.supports(decompose(shape, 2, slabs), dtype) == fused
+    # Of a block it is the points with its overlaps that count: 20 + 10, and 25 + 10.
+    assert FusedCudaLocalStages.supports(decompose((40, 40, 40), 2, blocks), dtype)
+    assert not FusedCudaLocalStages.supports(decompose((50, 40, 40), 2, blocks), dtype)
 
 
 def test_advice():

@@ -56,11 +56,14 @@ def kernels_in(source: str) -> list[str]:
 BEFORE = {"acoustics/solver/kernels.cu": ("acoustics/solver/shell.cu",)}
 #: Sources that need others before them, and definitions.
 BEHIND_OTHERS = {
-    "acoustics/solver/axis_passes.cu",
+    "acoustics/solver/column_passes.cu",
+    "acoustics/solver/passes.cu",
+    "acoustics/solver/row_passes.cu",
     "acoustics/solver/shell.cu",
     "optics/propagation/kernels/linear_sweeps.cu",
     "spectral/axis_fft.cu",
     "spectral/inplace_fft.cu",
+    "spectral/real_rows.cu",
 }
 
 
@@ -160,31 +163,43 @@ def test_sweeps_compile(arch, n, dtype):
     assert {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)} == names
 
 
-#: Architecture, grid (Nz, Ny, Nx), type, nonlinear, absorption: both types, every kind of medium, odd and
-#: even sizes, one thread a transform and several. Small grids: long unrolled loops would compile for seconds.
+#: Architecture, grid (Nz, Ny, Nx), type, nonlinear, absorption, axes, largest x² of sin(x)/x: both types,
+#: every kind of medium, odd and even Ny, Nz and Nx/2, one thread a transform and several, a series and none.
+#: Small grids: long unrolled loops would compile for seconds.
 PASSES = [
-    ("sm_90", (6, 4, 8), np.float32, False, "none", "XYZ"),
-    ("sm_90", (3, 5, 9), np.float64, True, "power_law", "XYZ"),
-    on("sm_80", "sm_80", (2, 7, 3), np.float32, True, "stokes", "XYZ"),
+    ("sm_90", (6, 4, 8), np.float32, False, "none", "XYZ", 2.0),
+    ("sm_90", (3, 5, 18), np.float64, True, "power_law", "XYZ", 2.0),
+    on("sm_80", "sm_80", (2, 7, 6), np.float32, True, "stokes", "XYZ", 20.0),
+    on("sm_90", "sm_90", (35, 63, 70), np.float64, False, "stokes", "XYZ", 2.0, quick=False),
     # Slabs of several ranks: 11 planes, or 13 columns, are not transformed there.
-    ("sm_90", (11, 4, 8), np.float32, True, "power_law", "XY"),
-    ("sm_90", (6, 13, 8), np.float32, True, "power_law", "Z"),
+    ("sm_90", (11, 4, 40), np.float32, True, "power_law", "XY", 2.0),
+    ("sm_90", (6, 13, 8), np.float32, True, "power_law", "Z", 20.0),
 ]
 
 
-@pytest.mark.parametrize(("arch", "shape", "real", "nonlinear", "absorption", "passes"), PASSES)
-def test_passes_compile(arch, shape, real, nonlinear, absorption, passes):
-    """axis_passes.cu with what the launcher puts before it."""
-    from wavefabric.acoustics.solver import axis_passes_cuda
+@pytest.mark.parametrize(("arch", "shape", "real", "nonlinear", "absorption", "passes", "largest"), PASSES)
+def test_passes_compile(arch, shape, real, nonlinear, absorption, passes, largest):
+    """The passes with what the launcher puts before them: their kernels are those that it launches."""
+    from wavefabric.acoustics.solver import axis_passes_cuda as cuda
+    from wavefabric.acoustics.solver.shell import places, runs_along
 
-    assert axis_passes_cuda.usable(*shape[::-1], real) == (passes == "XYZ")
-    text = axis_passes_cuda.prelude(shape, real, nonlinear, absorption, passes)
-    text += behind(axis_passes_cuda.BEFORE, "acoustics/solver/axis_passes.cu")
-    cubin = nvrtc.compile_source(text, OPTIONS, arch, "axis_passes.cu")
+    assert cuda.usable(*shape[::-1], real) == (passes == "XYZ")
+    assert cuda.SOURCES[-1].endswith("/row_passes.cu")
+    factor = np.ones(shape[2])
+    factor[[0, -1]] = 0.9  # layers of one point
+    series, runs = cuda.sinc_series(largest, real), runs_along(places(factor))
+    full = cuda.PARAMETERS if nonlinear else ("tau",)
+    text = cuda.prelude(shape, real, nonlinear, absorption, passes, series, runs, full)
+    text += behind(cuda.SOURCES[:-1], "acoustics/solver/row_passes.cu")
+    cubin = nvrtc.compile_source(text, OPTIONS, arch, "row_passes.cu")
     exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
-    launched = set(re.findall(r'"([xyz]_\w+)"', read("acoustics/solver/axis_passes_cuda.py")))
+    launched = {name for names in cuda._KERNELS.values() for name in names}
     assert len(launched) > 8
     assert exported == {name for name in launched if name[0].upper() in passes}
+    # No kernel but these is named where they are launched.
+    named = re.findall(r'"([xyz]_\w+)"', read("acoustics/solver/axis_passes_cuda.py"))
+    named += re.findall(r'"([xyz]_\w+)"', read("acoustics/solver/fused_cuda.py"))
+    assert set(named) == launched
 
 
 def public(module, *more) -> set[str]:

@@ -1,210 +1,270 @@
-"""The GPU's transforms of one axis: their radices, and the source itself, run by a C++ compiler or on a GPU.
+"""The GPU's transforms of one axis, complex and real, against NumPy: emulated on the CPU, and on a GPU."""
 
-``axis_fft.cu`` is plain C++ but for a few words, so threads of the host can stand for those of a block: what
-is tested here without a GPU is every butterfly, every exchange and every layout.
-"""
-
+import functools
 import math
-import shutil
-import subprocess
 from importlib.resources import files
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from emulated_cuda import Module
 
-from wavefabric.acoustics.solver import axis_passes_cuda
-from wavefabric.acoustics.solver.axis_passes_cuda import radices
+from wavefabric.acoustics.solver.axis_passes_cuda import row_room, row_twiddles, twiddles
 
 SOURCE = "".join(
     files("wavefabric.spectral").joinpath(name).read_text(encoding="utf-8")
-    for name in ("butterflies.cu", "axis_fft.cu")
+    for name in ("butterflies.cu", "axis_fft.cu", "real_rows.cu")
 )
+#: Largest error, as a share of the largest value.
 TOLERANCE = {"float": 1e-6, "double": 2e-15}
-#: Points, threads a transform, transforms a block, layout: every radix first and last, threads that divide
-#: the butterflies and threads that do not, one thread.
-CONFIGURATIONS = [
-    (8, 1, 1, "Rows"),
-    (64, 8, 2, "Columns"),
-    (30, 4, 2, "Rows"),
-    (35, 3, 2, "Columns"),
-    (84, 11, 1, "Rows"),
-    (56, 7, 3, "Columns"),
-    (2, 1, 2, "Rows"),
-    (49, 7, 1, "Columns"),
-    (27, 4, 2, "Columns"),
-    (100, 7, 1, "Rows"),
-]
+DTYPE = {"float": np.complex64, "double": np.complex128}
+PART = {"float": np.float32, "double": np.float64}
 
-# One block: forth from the near end to the far end, and back from there without leaving registers.
-TRANSFORM = """
-template <class L, class FORTH, class BACK>
-__device__ void whole(const Complex *in, Complex *there, Complex *again, Complex *shared,
-                      const Complex *twiddle) {
-    typedef Axis<L, FORTH, BACK> A;
+# One block. Complex: forth from the near end to the far end, and back from there without leaving registers.
+# Real rows: forth from values to half spectra; back from half spectra that lie where values are exchanged, as
+# in the passes.
+KERNELS = """
+extern __shared__ char memory[];
+
+template <class A>
+__device__ void complex_both(const Complex *in, Complex *there, Complex *again, const Complex *twiddle) {
+    typedef typename A::Layout L;
     Complex v[A::values];
     const int first = L::transform() * L::points;
     A::near(v, [&](Complex &value, int n) { value = in[first + n]; });
-    A::forth(v, shared, twiddle);
+    A::forth(v, (Complex *)memory, twiddle);
     A::far(v, [&](Complex &value, int n) {
         there[first + n] = value;
         value = swapped(value);
     });
-    A::back(v, shared, twiddle);
+    A::back(v, (Complex *)memory, twiddle);
     A::near(v, [&](Complex &value, int n) { again[first + n] = swapped(value); });
 }
-"""
 
+template <class R>
+__device__ void real_forth(const Complex *rows, Complex *spectra, const Complex *twiddle) {
+    typedef typename R::L L;
+    Complex v[R::values];
+    const int row = L::transform();
+    R::A::near(v, [&](Complex &value, int j) { value = rows[row * R::half + j]; });
+    R::forth(v, (Complex *)memory, twiddle, [&](int k, Complex entry) {
+        spectra[row * (R::half + 1) + k] = entry;
+    });
+}
 
-def kinds(n, threads, tile, layout):
-    """Template arguments of a configuration."""
-    found = radices(n)
-    forth, back = (", ".join(map(str, r)) for r in (found, found[::-1]))
-    return f"{layout}<{n}, {threads}, {tile}>, Radices<{forth}>, Radices<{back}>"
-
-
-def data(n, tile):
-    rng = np.random.default_rng(n)
-    return rng.standard_normal((tile, n)) + 1j * rng.standard_normal((tile, n))
-
-
-def check(sent, there, again, real):
-    n, tolerance = sent.shape[1], TOLERANCE[real]
-    wanted = np.fft.fft(sent)
-    assert abs(there - wanted).max() < tolerance * abs(wanted).max()
-    assert abs(again - n * sent).max() < 2 * tolerance * n * abs(sent).max()
-
-
-# --- Radices ----------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.sampled_from([2, 3, 5, 7]), min_size=1, max_size=10))
-def test_radices_multiply_back(primes):
-    n = math.prod(primes)
-    found = radices(n)
-    assert math.prod(found) == n
-    assert set(found) <= {2, 3, 4, 5, 7, 8}
-    # The largest are taken first, so a power of two has at most one radix that is not 8.
-    assert found == sorted(found, reverse=True)
-    assert sum(r in (2, 4) for r in found) <= 1
-
-
-@given(st.integers(1, 400), st.sampled_from([11, 13, 17, 19, 23, 29, 31, 37, 101]))
-def test_other_primes_are_refused(factor, prime):
-    assert radices(factor * prime) == []
-
-
-def test_one_point_is_no_transform():
-    assert radices(1) == []
-
-
-def test_usable_grids():
-    assert axis_passes_cuda.usable(256, 256, 256, np.float64)
-    assert axis_passes_cuda.usable(35, 27, 21, np.float32)
-    for shape in ((22, 24, 24), (24, 26, 24), (24, 24, 34), (1, 24, 24), (2**15, 8, 8), (8, 8, 2**15)):
-        assert not axis_passes_cuda.usable(*shape[::-1], np.float32)
-
-
-@pytest.mark.parametrize("real", [np.float32, np.float64])
-@pytest.mark.parametrize("n", [2, 7, 30, 512])
-def test_twiddles(n, real):
-    found = axis_passes_cuda.twiddles(n, real)
-    assert found.dtype == np.result_type(real, np.complex64)
-    angle = -2 * np.pi * np.arange(n).astype(np.longdouble) / n
-    assert abs(found - (np.cos(angle) + 1j * np.sin(angle))).max() < 3 * np.finfo(real).eps
-
-
-# --- The source, compiled for this machine ----------------------------------------------------------------
-
-HOST = """
-#include <cmath>
-#include <cstdio>
-#include <pthread.h>
-#include <thread>
-#include <vector>
-#define __device__
-#define __host__
-#define __forceinline__ inline
-#define __align__(n) alignas(n)
-#define __restrict__
-struct Three { int x; };
-static thread_local Three threadIdx;
-static pthread_barrier_t barrier;
-static void __syncthreads() { pthread_barrier_wait(&barrier); }
-"""
-
-MAIN = """
-template <class L, class FORTH, class BACK>
-static void block(FILE *in, FILE *out) {
-    const int n = L::points, all = n * L::tile, threads = L::threads * L::tile;
-    std::vector<Complex> twiddle(n), given(all), there(all), again(all), shared(L::tile * (n + n / 8 + 1));
-    size_t read = fread(twiddle.data(), sizeof(Complex), n, in);
-    read += fread(given.data(), sizeof(Complex), all, in);
-    if (read != (size_t)(n + all)) return;
-    pthread_barrier_init(&barrier, nullptr, threads);
-    std::vector<std::thread> workers;
-    for (int i = 0; i < threads; ++i)
-        workers.emplace_back([&, i] {
-            threadIdx.x = i;
-            whole<L, FORTH, BACK>(given.data(), there.data(), again.data(), shared.data(), twiddle.data());
-        });
-    for (auto &worker : workers) worker.join();
-    pthread_barrier_destroy(&barrier);
-    fwrite(there.data(), sizeof(Complex), all, out);
-    fwrite(again.data(), sizeof(Complex), all, out);
+template <class R>
+__device__ void real_back(const Complex *spectra, Complex *rows, const Complex *twiddle) {
+    typedef typename R::L L;
+    Complex v[R::values];
+    const int row = L::transform();
+    Complex *mine = (Complex *)memory + row * L::room;
+    for (int k = L::lane(); k <= R::half; k += L::threads) mine[k] = spectra[row * (R::half + 1) + k];
+    L::sync();
+    R::back(v, (Complex *)memory, twiddle, [&](int k) { return mine[k]; });
+    R::A::near(v, [&](Complex &value, int j) { rows[row * R::half + j] = swapped(value); });
 }
 """
+COMPLEX = """
+extern "C" __global__ void {name}(const Complex *in, Complex *there, Complex *again, const Complex *turns) {{
+    complex_both<{axis}>(in, there, again, turns);
+}}
+"""
+REAL = """
+extern "C" __global__ void {name}_forth(const Complex *rows, Complex *spectra, const Complex *twiddle) {{
+    real_forth<RealRows<{axis}>>(rows, spectra, twiddle);
+}}
+extern "C" __global__ void {name}_back(const Complex *spectra, Complex *rows, const Complex *twiddle) {{
+    real_back<RealRows<{axis}>>(spectra, rows, twiddle);
+}}
+"""
 
 
-@pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
-@pytest.mark.parametrize("real", ["float", "double"])
-def test_transforms_on_the_host(tmp_path, real):
-    calls = "".join(f"    block<{kinds(*c)}>(stdin, stdout);\n" for c in CONFIGURATIONS)
-    text = HOST + SOURCE + TRANSFORM + MAIN + "int main() {\n" + calls + "}\n"
-    (tmp_path / "host.cpp").write_text(text)
-    command = ["c++", "-std=c++17", "-O0", "-w", "-pthread", f"-DREAL={real}", "host.cpp", "-o", "host"]
-    built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr[-2000:]
-    dtype = np.complex64 if real == "float" else np.complex128
-    send, inputs = b"", []
-    for n, _, tile, _ in CONFIGURATIONS:
-        inputs.append(data(n, tile).astype(dtype))
-        send += axis_passes_cuda.twiddles(n, inputs[-1].real.dtype).tobytes() + inputs[-1].tobytes()
-    done = subprocess.run([tmp_path / "host"], input=send, capture_output=True, timeout=60)
-    got, at = np.frombuffer(done.stdout, dtype), 0
-    assert got.size == 2 * sum(i.size for i in inputs)
-    for sent in inputs:
-        there, again = (
-            got[at + k * sent.size : at + (k + 1) * sent.size].reshape(sent.shape) for k in (0, 1)
-        )
-        check(sent.astype(complex), there, again, real)
-        at += 2 * sent.size
+class Configuration:
+    """Radices, threads a transform, transforms a block, layout; complex, or rows of twice as many reals."""
+
+    def __init__(self, radices, threads, tile, layout="Rows", late=False, real=False):
+        self.radices, self.threads, self.tile, self.layout = radices, threads, tile, layout
+        self.late, self.real, self.points = late, real, math.prod(radices)
+        digits = "_".join(map(str, radices))
+        self.name = f"{'real_' * real}{layout}_{digits}_by_{threads}_times_{tile}{'_late' * late}"
+
+    def kernel(self):
+        """Text of the kernels."""
+        forth, back = (", ".join(map(str, radices)) for radices in (self.radices, self.radices[::-1]))
+        layout = f"{self.layout}<{self.points}, {self.threads}, {self.tile}, {str(self.late).lower()}>"
+        axis = f"Axis<{layout}, Radices<{forth}>, Radices<{back}>>"
+        return (REAL if self.real else COMPLEX).format(name=self.name, axis=axis)
+
+    def shared(self, dtype):
+        """Bytes of shared memory, and not one more."""
+        words = row_room(self.points, self.threads) if self.layout == "Rows" else self.points
+        return words * self.tile * np.dtype(dtype).itemsize
 
 
-# --- The source on a GPU ----------------------------------------------------------------------------------
+#: Every radix first and last of several; threads that divide the butterflies and threads that do not.
+CONFIGURATIONS = [
+    Configuration((8,), 1, 2, "Columns"),
+    Configuration((8, 8), 8, 2, "Columns"),
+    Configuration((7, 5), 3, 2, "Columns", late=True),
+    Configuration((2, 4, 7), 7, 3, "Columns"),
+    Configuration((16, 3), 5, 4, "Columns", late=True),
+    Configuration((5, 16), 16, 2, "Columns"),
+    Configuration((2,), 1, 2),
+    Configuration((3, 7, 4), 11, 1),
+    Configuration((16, 5), 7, 3),
+    Configuration((8, 5, 4), 32, 2),
+]
+#: Threads of a row that divide a warp, that do not, and whole warps; one row a block and several. Some rows
+#: share a warp with others, or begin in one and end in the next.
+ROWS = [
+    Configuration(radices, threads, tile, late=late, real=True)
+    for radices, threads, tile, late in [
+        ((2,), 1, 1, False),
+        ((4,), 2, 3, False),
+        ((8,), 1, 33, True),
+        ((3, 2), 1, 3, True),
+        ((5, 5), 5, 7, False),
+        ((7, 2), 3, 3, True),
+        ((5, 3), 8, 3, False),
+        ((4, 3, 3), 8, 4, True),
+        ((16, 3), 6, 6, True),
+        ((2, 16), 4, 2, False),
+        ((5, 7, 2), 12, 4, True),
+        ((8, 8, 2), 16, 2, True),
+        ((7, 5, 5), 32, 2, True),
+        ((8, 8, 5), 64, 1, True),
+    ]
+]
+#: On a GPU too, but not by default on the CPU.
+MORE = [
+    Configuration((8, 8, 8), 64, 1),
+    Configuration((8, 8, 3, 2), 24, 8, "Columns"),
+    Configuration((8, 5, 5, 5), 125, 1),
+    Configuration((16, 16, 2), 32, 8, "Columns", late=True),
+    Configuration((8, 8, 4), 32, 4, real=True, late=True),
+    Configuration((8, 8, 8, 3), 192, 1, real=True, late=True),
+    Configuration((7, 7, 5, 5), 160, 1, real=True),
+]
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("real", ["float", "double"])
-def test_transforms_on_a_gpu(real):
-    import cupy
+def text_of(configurations):
+    return SOURCE + KERNELS + "".join(configuration.kernel() for configuration in configurations)
 
-    more = [(512, 64, 1, "Rows"), (384, 24, 8, "Columns"), (1000, 125, 1, "Rows")]
-    dtype = np.complex64 if real == "float" else np.complex128
-    for n, threads, tile, layout in CONFIGURATIONS + more:
-        entry = (
-            'extern "C" __global__\n'
-            "void run(const Complex *in, Complex *there, Complex *again, const Complex *t) {\n"
-            "    extern __shared__ char memory[];\n"
-            f"    whole<{kinds(n, threads, tile, layout)}>(in, there, again, (Complex *)memory, t);\n}}\n"
-        )
-        module = cupy.RawModule(code=SOURCE + TRANSFORM + entry, options=("--std=c++17", f"-DREAL={real}"))
-        sent = data(n, tile).astype(dtype)
-        there, again = cupy.empty(sent.shape, dtype), cupy.empty(sent.shape, dtype)
-        twiddle = cupy.asarray(axis_passes_cuda.twiddles(n, sent.real.dtype))
-        shared = tile * (n + n // 8 + 1) * sent.itemsize
-        function = module.get_function("run")
+
+class OnTheCpu:
+    """Emulated kernels of some configurations."""
+
+    asarray = fetch = staticmethod(np.asarray)
+
+    def __init__(self, real, configurations, seed=0):
+        self._module = Module(text_of(configurations), (f"-DREAL={real}",), seed)
+
+    def launch(self, name, threads, arguments, shared):
+        function = self._module.kernel(name)
+        function.max_dynamic_shared_size_bytes = max(shared, 48 * 1024)
+        function((1,), (threads,), arguments, shared)
+
+
+class OnAGpu:
+    """The same on the first GPU."""
+
+    def __init__(self, real, configurations):
+        import cupy
+
+        options = ("--std=c++17", f"-DREAL={real}")
+        self._module = cupy.RawModule(code=text_of(configurations), options=options)
+        self.asarray, self.fetch = cupy.asarray, cupy.asnumpy
+
+    def launch(self, name, threads, arguments, shared):
+        function = self._module.get_function(name)
         function.max_dynamic_shared_size_bytes = shared
-        function((1,), (threads * tile,), (cupy.asarray(sent), there, again, twiddle), shared_mem=shared)
-        check(sent.astype(complex), there.get(), again.get(), real)
+        function((1,), (threads,), arguments, shared_mem=shared)
+
+
+@functools.cache
+def kernels(place, real):
+    """All of a place, compiled together."""
+    lists = {"emulated": CONFIGURATIONS + ROWS, "more": MORE, "cuda": CONFIGURATIONS + ROWS + MORE}
+    return OnAGpu(real, lists[place]) if place == "cuda" else OnTheCpu(real, lists[place])
+
+
+def launched(kernels, configuration, real, sent, shapes, suffix=""):
+    """Arrays of the given shapes, written by a kernel of what is sent."""
+    dtype = DTYPE[real]
+    turns = (row_twiddles if configuration.real else twiddles)(configuration.radices, PART[real])
+    # NaN where nothing was written is in no tolerance.
+    out = [kernels.asarray(np.full(shape, np.nan, dtype)) for shape in shapes]
+    arguments = (kernels.asarray(sent), *out, kernels.asarray(turns))
+    threads = configuration.threads * configuration.tile
+    kernels.launch(configuration.name + suffix, threads, arguments, configuration.shared(dtype))
+    return [kernels.fetch(array) for array in out]
+
+
+def noise(shape, dtype):
+    return np.random.default_rng(shape[-1]).standard_normal((*shape, 2)).view(complex)[..., 0].astype(dtype)
+
+
+def near(found, wanted, tolerance):
+    assert abs(found - wanted).max() <= tolerance * abs(wanted).max()
+
+
+def check_complex(kernels, configuration, real):
+    """Forth is the transform at the points that `far` names, back the input times N."""
+    sent = noise((configuration.tile, configuration.points), DTYPE[real])
+    there, again = launched(kernels, configuration, real, sent, [sent.shape] * 2)
+    near(there, np.fft.fft(sent.astype(complex)), TOLERANCE[real])
+    near(again, configuration.points * sent.astype(complex), 2 * TOLERANCE[real])
+
+
+def check_real(kernels, configuration, real):
+    """Forth is NumPy's rfft, back N times its irfft, whatever imaginary parts no real row has."""
+    half, tile, dtype = configuration.points, configuration.tile, DTYPE[real]
+    rows, spectra = noise((tile, half), dtype), noise((tile, half + 1), dtype)
+    values = rows.view(PART[real]).astype(float)
+    (found,) = launched(kernels, configuration, real, rows, [spectra.shape], "_forth")
+    near(found, np.fft.rfft(values), TOLERANCE[real])
+    assert not found[:, [0, half]].imag.any()
+    wanted = 2 * half * np.fft.irfft(spectra.astype(complex), 2 * half)
+    (found,) = launched(kernels, configuration, real, spectra, [rows.shape], "_back")
+    near(found.view(PART[real]), wanted, 2 * TOLERANCE[real])
+    spectra[:, [0, half]] += 1j * np.array([1e3, -7e4])
+    (again,) = launched(kernels, configuration, real, spectra, [rows.shape], "_back")
+    assert (again == found).all()
+
+
+def check(kernels, configuration, real):
+    (check_real if configuration.real else check_complex)(kernels, configuration, real)
+
+
+PLACES = [
+    *(("emulated", configuration) for configuration in CONFIGURATIONS + ROWS),
+    *(pytest.param("more", configuration, marks=pytest.mark.slow) for configuration in MORE),
+    *(
+        pytest.param("cuda", configuration, marks=pytest.mark.gpu)
+        for configuration in CONFIGURATIONS + ROWS + MORE
+    ),
+]
+
+
+@pytest.mark.parametrize("real", ["float", "double"])
+@pytest.mark.parametrize(("place", "configuration"), PLACES, ids=lambda value: getattr(value, "name", value))
+def test_transforms(place, configuration, real):
+    check(kernels(place, real), configuration, real)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_threads_in_any_order(seed):
+    chosen = OnTheCpu("double", CONFIGURATIONS + ROWS, seed)
+    for configuration in CONFIGURATIONS + ROWS:
+        check(chosen, configuration, "double")
+
+
+def test_the_configurations_meet_everything():
+    every = {2, 3, 4, 5, 7, 8, 16}
+    assert {c.radices[0] for c in CONFIGURATIONS + ROWS} == every
+    assert {c.radices[-1] for c in CONFIGURATIONS + ROWS if len(c.radices) > 1} == every
+    for group in (CONFIGURATIONS, ROWS):
+        shares = [(c.points // r, c.threads) for c in group for r in c.radices]
+        assert any(butterflies % threads == 0 and butterflies > threads for butterflies, threads in shares)
+        assert any(butterflies % threads for butterflies, threads in shares)
+        assert any(butterflies < threads for butterflies, threads in shares)
+    assert {32 % c.threads == 0 for c in ROWS if c.tile > 1} == {False, True}

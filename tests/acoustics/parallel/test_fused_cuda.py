@@ -11,6 +11,7 @@ import random_problems as random
 from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.parallel.fused_cuda import FusedCudaGlobalStages, FusedCudaLocalStages
+from wavefabric.acoustics.parallel.stages import GlobalStages, LocalStages
 from wavefabric.acoustics.solver.step import Step
 
 pytestmark = [pytest.mark.multigpu, pytest.mark.parallel([2, 4])]
@@ -87,17 +88,38 @@ def test_local(comm, absorption, nonlinear, seed, number):
         np.testing.assert_allclose(found[name], field, rtol=0, atol=1e-11 * np.abs(field).max(), err_msg=name)
 
 
-def test_local_pairs_of_rows_that_reach_into_the_next_plane(comm):
-    """Planes of an odd number of rows, an odd overlap: rows are transformed in pairs."""
-    problem, options = _problem((40, 35, 40), "power_law", True, 0), Options("local", (1, 1, comm.size), 5)
-    _, found = _run(comm, problem, np.float64, options, False)
+@pytest.mark.parametrize("cut", ["y", "z"])
+def test_local_rows_of_overlaps_in_odd_planes(comm, cut):
+    """Planes of an odd number of rows, an odd overlap: rows listed one by one, at last part of a block."""
+    shape, grid = {
+        "y": ((18, 25 * comm.size, 27), (1, comm.size, 1)),
+        "z": ((40, 35, 40), (1, 1, comm.size)),
+    }[cut]
+    problem, options = _problem(shape, "power_law", True, 0), Options("local", grid, 5)
+    fused, found = _run(comm, problem, np.float64, options, False)
+    assert isinstance(fused, FusedCudaLocalStages)
+    rows = fused._overlap_rows.tolist()
+    nz, ny, _ = fused.coefficients.shape
+    assert ny % 2 == 1
+    assert len(rows) == {"y": 10 * nz, "z": 10 * ny}[cut]
     _, wanted = _run(comm, problem, np.float64, options, True)
     for name, field in wanted.items():
         np.testing.assert_allclose(found[name], field, rtol=0, atol=1e-11 * np.abs(field).max(), err_msg=name)
 
 
+@pytest.mark.parametrize("kind", ["local", "global"])
+def test_odd_rows_take_plain_stages(comm, kind):
+    """Real rows are transformed as complex ones of half their length."""
+    shape = (35, 20, 40)
+    options = Options(kind, overlap=5) if kind == "local" else Options(kind)
+    stages = make_stages(
+        comm.device, random.problem(shape), np.float64, False, comm, decompose(shape, comm.size, options)
+    )
+    assert type(stages) is {"local": LocalStages, "global": GlobalStages}[kind]
+
+
 @pytest.mark.parametrize(("absorption", "nonlinear", "seed"), CASES)
-@pytest.mark.parametrize("shape", [(12, 10, 14), (9, 7, 5)])
+@pytest.mark.parametrize("shape", [(12, 10, 14), (10, 7, 5)])
 def test_global(comm, absorption, nonlinear, seed, shape):
     problem = _problem(shape, absorption, nonlinear, seed)
     fused, found = _run(comm, problem, np.float64, Options("global"), False)

@@ -5,12 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from emulated_device import EmulatedDevice
 from random_problems import DX, C, problem
 
+from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.parallel.restrict import restrict_problem
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
+from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
+from wavefabric.acoustics.solver.stages import Stages
 
 
 def test_layer_at_its_ends():
@@ -139,6 +143,46 @@ def test_operators_of_k(cpu, shape):
         wanted = k**power
         wanted[0, 0, 0] = 0
         np.testing.assert_allclose(n * operator, wanted, rtol=1e-13)
+
+
+def full_arrays(values):
+    """Those among values, and in lists of them, that are more than a row or the vectors of an axis."""
+    flat = [v for value in values for v in (value if isinstance(value, list) else [value])]
+    return {id(v): v for v in flat if isinstance(v, np.ndarray) and v.ndim == 3 and v.size > max(v.shape)}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        dict(mixed="crb", nonlinearity=True),
+        dict(mixed="a", absorption="power_law"),
+        dict(mixed="c", absorption="power_law", dispersion=False),
+        dict(mixed="a", absorption="stokes"),
+    ],
+    ids=lambda more: more.get("absorption", "lossless"),
+)
+def test_bytes_without_kappa(cpu, more):
+    """κ is an array only if it is asked for: stages that do so count it."""
+    given = problem((10, 8, 6), **more)
+    c = Coefficients(cpu, given, np.float64)
+    held = full_arrays(vars(c).values())
+    needed = Coefficients.nbytes(given, c.subdomain, c.dtype, cpu)
+    assert sum(array.nbytes for array in held.values()) == needed
+    assert id(c.kappa) not in held
+    assert c.kappa is c.kappa
+    grown = full_arrays(vars(c).values())
+    assert sum(array.nbytes for array in grown.values()) == needed + 8 * 6 * 8 * (10 // 2 + 1)
+
+
+def test_stages_that_store_kappa_count_it(cpu):
+    """Plain stages store it before a step is captured; the fused ones of a GPU compute it in each."""
+    given = problem((10, 8, 6))
+    one, kappa = decompose(given.shape, 1), 8 * 6 * 8 * (10 // 2 + 1)
+    fields, spectra = 8 * given.points, 2 * kappa
+    assert Stages.nbytes(given, np.dtype(float), cpu, one, 0) == 3 * fields + 3 * spectra + kappa
+    assert FusedCudaStages.nbytes(given, np.dtype(float), EmulatedDevice(), one, 0) == 3 * spectra
+    assert "kappa" in vars(make_stages(cpu, given, np.float64, plain=True).coefficients)
 
 
 def test_derivatives_are_those_of_the_axes():

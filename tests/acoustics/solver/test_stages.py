@@ -1,15 +1,16 @@
 """Time steps, fused and plain, against `plain_solver` in double precision: every medium, source and grid."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
 from plain_solver import PlainSolver
-from random_problems import pressure_source, problem, transducer, velocity_source
+from random_problems import C, pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
+from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages, scaled_squares
 from wavefabric.acoustics.solver.operators import unstaggering
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
@@ -218,7 +219,47 @@ def test_fused_gpu_stages_emulated(name, real):
     """The passes of a GPU, their kernels run by the CPU."""
     got, stages = taken(EmulatedDevice(), name, real)
     assert type(stages) is FusedCudaStages
+    assert "kappa" not in vars(stages.coefficients)  # computed in each step
     check(got, expected(name), real)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shape", "mode", "more"),
+    [
+        ((72, 9, 5), "additive", dict(mixed="crb", **BENT)),
+        ((72, 9, 5), "dirichlet", dict(mixed="ra", **STOKES)),
+        ((640, 4, 5), "additive_no_correction", dict(mixed="crba", **BENT, **POWER)),
+        ((4, 5, 640), "additive", dict(mixed="a", **NO_DISPERSION)),
+        ((6, 640, 4), "dirichlet", dict(mixed="c")),
+    ],
+    ids=["nonlinear", "Stokes", "long rows", "long along z", "long along y"],
+)
+def test_threads_that_share_a_transform_on_an_emulated_gpu(shape, mode, more):
+    """Rows of some threads and of several warps, not all of them with values; long columns."""
+    options: dict = dict(steps=4, pml=(2, 1, 2), **more, **_both(shape, mode))
+    given = problem(shape, **options)
+    stages, solver = make_stages(EmulatedDevice(), given, np.float64), PlainSolver(given)
+    assert type(stages) is FusedCudaStages
+    step = Step(stages)
+    for number in range(given.steps):
+        step.take(number)
+        solver.step()
+    check({key: np.array(field) for key, field in stages.fields.named().items()}, solver.fields(), np.float64)
+
+
+@pytest.mark.slow
+def test_long_time_steps_on_an_emulated_gpu():
+    """(c_ref Δt/2)² k² beyond π²: κ by sin itself, no series."""
+    given = replace(problem(EVEN, steps=STEPS), dt=1.5e-4 / C)
+    stages, solver = make_stages(EmulatedDevice(), given, np.float64), PlainSolver(given)
+    assert type(stages) is FusedCudaStages
+    assert sum(float(k2.max()) for k2 in scaled_squares(stages.coefficients)) > np.pi**2
+    step = Step(stages)
+    for number in range(STEPS):
+        step.take(number)
+        solver.step()
+    check({key: np.array(field) for key, field in stages.fields.named().items()}, solver.fields(), np.float64)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,371 @@
+"""What is compiled into the passes of the fused time step on a GPU, and κ as their kernels compute it."""
+
+import math
+import re
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from itertools import product
+
+import numpy as np
+import pytest
+from emulated_cuda import Module
+from emulated_device import EmulatedDevice
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from random_problems import problem
+
+from wavefabric.acoustics.solver.axis_passes_cuda import (
+    pitch,
+    place_macro,
+    prelude,
+    radices,
+    row_room,
+    row_twiddles,
+    sinc_series,
+    twiddles,
+    usable,
+)
+from wavefabric.acoustics.solver.coefficients import Coefficients
+from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages, derivatives, scaled_squares
+from wavefabric.acoustics.solver.shell import places, runs_along
+
+REALS = [np.float32, np.float64]
+
+# --- Sizes ------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.sampled_from([2, 3, 5, 7]), min_size=1, max_size=10), st.sampled_from([8, 16]))
+def test_radices_multiply_back(primes, most):
+    n = math.prod(primes)
+    found = radices(n, most)
+    assert math.prod(found) == n
+    assert set(found) <= {2, 3, 4, 5, 7, 8, most}
+    # The largest are taken first, so a power of two has at most one radix that is not the largest.
+    assert found == sorted(found, reverse=True)
+    assert sum(r % 2 == 0 and r < most for r in found) <= 1
+
+
+@given(st.integers(1, 400), st.sampled_from([11, 13, 17, 19, 23, 29, 31, 37, 101]), st.sampled_from([8, 16]))
+def test_other_primes_are_refused(factor, prime, most):
+    assert radices(factor * prime, most) == []
+
+
+def test_one_point_is_no_transform():
+    assert radices(1) == radices(1, 16) == []
+
+
+def test_usable_grids():
+    assert usable(256, 256, 256, np.float64)
+    assert usable(4, 27, 21, np.float32)
+    assert usable(70, 35, 49, np.float32)
+    for shape in (
+        (35, 24, 24),  # an odd number of points along x
+        (2, 24, 24),  # one complex number a row
+        (22, 24, 24),
+        (24, 26, 24),
+        (24, 24, 34),
+        (1, 24, 24),
+        (24, 24, 1),
+        (2**16, 8, 8),
+        (8, 8, 2**15),
+    ):
+        assert not usable(*shape, np.float32)
+        assert not usable(*shape, np.float64)
+
+
+#: Lengths of 2, 3, 5 and 7.
+SMOOTH = sorted(
+    n
+    for powers in product(range(15), range(9), range(7), range(6))
+    if 1 < (n := math.prod(prime**power for prime, power in zip((2, 3, 5, 7), powers, strict=True))) <= 2**14
+)
+
+
+@pytest.mark.parametrize("real", REALS)
+def test_blocks_that_a_gpu_can_launch(real):
+    """At most 1024 threads a block, 2048 a multiprocessor; memory for its columns, or thrice its rows."""
+    item, found = 2 * np.dtype(real).itemsize, set()
+    for n in SMOOTH:
+        for nx, ny, nz in ((n, 4, 4), (4, n, n)):
+            if not usable(nx, ny, nz, real):
+                continue
+            text = prelude((nz, ny, nx), real, True, "power_law")
+            numbers = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\n", text)}
+            for axis, points in zip("XYZG", (nx // 2, ny, nz, nz), strict=True):
+                threads, tile = numbers[f"P{axis}"], numbers[f"T{axis}"]
+                assert threads * tile <= 1024
+                assert threads * tile * numbers[f"B{axis}"] <= 2048
+                values = 3 * row_room(points, threads) if axis == "X" else points
+                assert tile * values * item <= 227 * 1024
+                found.add((axis, points))
+    assert {("X", 2048), ("Y", 1024), ("Z", 1024), ("G", 1024)} <= found
+
+
+# --- Tables -----------------------------------------------------------------------------------------------
+
+
+def exact_roots(n):
+    angle = -2 * np.longdouble("3.14159265358979323846264338327950288") * np.arange(n) / n
+    return np.cos(angle) + 1j * np.sin(angle)
+
+
+def factors_of_stages(radices):
+    """exp(−2πi q k/(M R)) of each stage but the first, k slowest, M the product of the radices before it."""
+    parts, before = [], 1
+    for radix in radices:
+        if before > 1:
+            roots = exact_roots(before * radix)
+            parts += [roots[k * q] for k in range(radix) for q in range(before)]
+        before *= radix
+    return np.array(parts, np.clongdouble)
+
+
+@pytest.mark.parametrize("real", REALS)
+@pytest.mark.parametrize("radices", [(7,), (2, 3), (16, 2, 2), (3, 5, 4), (8, 8, 8)])
+def test_twiddles(radices, real):
+    """Those of the stages forth, then of those back, and for rows what takes their spectra apart."""
+    columns, rows = twiddles(radices, real), row_twiddles(radices, real)
+    wanted, half = np.concatenate(list(map(factors_of_stages, (radices, radices[::-1])))), math.prod(radices)
+    assert columns.dtype == rows.dtype == np.result_type(real, np.complex64)
+    assert columns.shape == wanted.shape
+    assert abs(columns - wanted).max(initial=0) < np.finfo(real).eps
+    assert (rows[: len(columns)] == columns).all()
+    assert rows.size == columns.size + half
+    assert abs(rows[len(columns) :] - exact_roots(2 * half)[:half]).max() < np.finfo(real).eps
+
+
+@pytest.mark.parametrize("radices", [(8, 8, 8), (16, 16, 2), (5, 5, 5, 3)])
+def test_twiddles_in_single_precision_have_no_mean_error(radices):
+    """Of each leg of a stage the squared moduli sum up to their number, to one rounding of one of them."""
+    found = row_twiddles(radices, np.float32).astype(complex)
+    errors, at, half = abs(found) ** 2 - 1, 0, math.prod(radices)
+    for order in (radices, radices[::-1]):
+        for stage in range(1, len(order)):
+            before = math.prod(order[:stage])
+            legs = errors[at : at + before * order[stage]].reshape(order[stage], before)
+            assert abs(legs.sum(axis=1)).max() < 1e-7
+            at += legs.size
+    assert errors[at:].size == half
+    assert abs(errors[at:].sum()) < 1e-7
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(1, 5000), st.integers(1, 1024))
+def test_room_of_a_row(points, threads):
+    """The half spectrum of a row, from one word of 16 bytes to the next in complex numbers of 8."""
+    room = row_room(points, threads)
+    assert room >= points + 1
+    if threads == 1 or threads % 2 == 0:
+        assert room % 2 == 0
+
+
+PLACES = """
+template <int N, int P>
+__device__ void note(int *&out) {{
+    typedef Rows<N, P, 2> Layout;
+    *out++ = Layout::room;
+    for (int n = 0; n < N; ++n) *out++ = Layout::at(n) - Layout::transform() * Layout::room;
+}}
+extern "C" __global__ void places(int *out) {{ {calls} }}
+"""
+
+
+def test_room_of_a_row_is_that_of_the_kernels():
+    """And each point of a row has a place of its own there."""
+    lengths, threads = (1, 2, 15, 16, 17, 30, 31, 64, 105, 128, 256, 625), (1, 2, 3, 4, 8, 14, 16, 32, 125)
+    cases = list(product(lengths, threads))
+    names = "butterflies.cu", "axis_fft.cu"
+    source = "".join(files("wavefabric.spectral").joinpath(name).read_text("utf-8") for name in names)
+    calls = " ".join(f"note<{n}, {p}>(out);" for n, p in cases)
+    out = np.full(sum(n + 1 for n, _ in cases), -1, np.int32)
+    Module(source + PLACES.format(calls=calls), ("-DREAL=float",)).kernel("places")((1,), (1,), (out,))
+    for n, p in cases:
+        (room, *at), out = out[: n + 1], out[n + 1 :]
+        assert room == row_room(n, p)
+        assert len(set(at)) == n
+        assert 0 <= min(at) <= max(at) < room
+
+
+# --- sin(x)/x ---------------------------------------------------------------------------------------------
+
+
+def exact_sinc(squares):
+    """sin(x)/x of x², in extended precision where there is one."""
+    x = np.sqrt(np.asarray(squares, np.longdouble))
+    return np.where(x > 0, np.sin(x) / np.where(x > 0, x, 1), 1)
+
+
+@settings(deadline=None)
+@given(st.floats(0, math.pi**2), st.sampled_from(REALS))
+@example(math.pi**2, np.float64)
+@example(math.pi**2, np.float32)
+@example(0.0, np.float64)
+def test_series_of_the_sinc(largest, real):
+    """By Horner's rule, as in the kernels: two or three roundings off at most, cut off below one."""
+    terms = sinc_series(largest, real)
+    assert len(terms) >= 2
+    squares = np.linspace(0, largest, 301).astype(real)
+    squares = np.minimum(squares, real(largest))
+    wanted, eps = exact_sinc(squares), np.finfo(real).eps
+    rounded, exact = np.zeros_like(squares), np.zeros(squares.shape, np.longdouble)
+    for j in reversed(range(len(terms))):
+        rounded = rounded * squares + real(terms[j])
+        sign = np.longdouble((-1) ** j)
+        exact = exact * squares + sign / math.factorial(2 * j + 1)
+        assert terms[j] == pytest.approx((-1) ** j / math.factorial(2 * j + 1), rel=1e-14)
+    assert abs(exact - wanted).max() < eps / 2
+    assert rounded.dtype == real
+    assert abs(rounded - wanted).max() < 2 * eps
+
+
+def test_no_series_where_terms_would_cancel():
+    for real in REALS:
+        assert sinc_series(math.pi**2, real)
+        for largest in (np.nextafter(math.pi**2, 10), 10.0, 1e3):
+            assert sinc_series(largest, real) == []
+        # Small squares need few terms.
+        counts = [len(sinc_series(largest, real)) for largest in (1e-9, 1e-3, 1.0, 9.0)]
+        assert counts == sorted(counts)
+        assert counts[0] < counts[-1]
+
+
+# --- The layers along x -----------------------------------------------------------------------------------
+
+
+def value_at(expression, x):
+    """Of a macro made of comparisons, sums and conditions, each with the next in its last branch."""
+    assert re.fullmatch(r"[-+()x\d&<>=?: ]+", expression)
+    inner, branches = expression[1:-1], []
+    while " ? " in inner:
+        condition, inner = inner.split(" ? ", 1)
+        chosen, inner = inner.split(" : ", 1)
+        branches.append(f"({chosen}) if ({condition.replace('&&', 'and')}) else ")
+    return eval("".join(branches) + f"({inner})", {"x": x})
+
+
+inside = st.lists(st.booleans(), min_size=1, max_size=40)
+
+
+@given(inside)
+@example([False] * 8)
+@example([True] * 8)
+@example([True, True, False, False, True])
+def test_places_compiled_in(inside):
+    """Any layers, not at the ends alone: a block of a grid has them amid its points."""
+    at = places(np.where(inside, 0.9, 1.0))
+    macro = place_macro(runs_along(at))
+    assert [value_at(macro, x) for x in range(len(inside))] == at.tolist()
+
+
+LAYERS = [
+    [0.9] * 3 + [1] * 10 + [0.8] * 4,
+    [1] * 9,
+    [0.5] * 7,
+    [1, 1, 0.9, 0.9, 1, 0.7, 1, 1, 0.5],
+]
+
+
+def test_places_in_c():
+    """Of an argument that is itself a sum, as the kernels give it."""
+    text = "".join(
+        f"#undef PLACE_X\n#define PLACE_X(x) {place_macro(runs_along(places(np.array(layers))))}\n"
+        f'extern "C" __global__ void layers_{k}(int *out) {{\n'
+        f"    for (int j = 0; j < {len(layers)}; ++j) out[j] = 1 + PLACE_X(2 * j - j) * 2;\n}}\n"
+        for k, layers in enumerate(LAYERS)
+    )
+    module = Module(text)
+    for k, layers in enumerate(LAYERS):
+        out = np.full(len(layers), -9, np.int32)
+        module.kernel(f"layers_{k}")((1,), (1,), (out,))
+        assert (out == 1 + 2 * places(np.array(layers))).all()
+
+
+def test_what_is_compiled_in():
+    """Numbers of the series are exact; without one, sin is called."""
+    for real in REALS:
+        terms = sinc_series(3.0, real)
+        runs = runs_along(places(np.array(LAYERS[0])))
+        text = prelude((6, 4, 18), real, True, "stokes", "XYZ", terms, runs)
+        series = re.search(r"#define SINC_SERIES (.*)", text)
+        assert series
+        assert [float(term) for term in re.findall(r"\(REAL\)([^,]+)", series[1])] == terms
+        assert f"#define PLACE_X(x) {place_macro(runs)}\n" in text
+    plain = prelude((6, 4, 18), np.float32, True, "stokes")
+    assert "SINC_SERIES" not in plain
+    assert "#define PLACE_X(x) (-1)\n" in plain
+
+
+# --- κ as it is computed in each step ---------------------------------------------------------------------
+
+
+def with_time_step(shape, share):
+    """A problem whose largest x of sin(x)/x is a share of π."""
+    made = problem(shape, pml=False, initial=0)
+    sizes = zip(shape, made.spacing, strict=True)
+    k = math.sqrt(sum((2 * math.pi * (n // 2) / (n * spacing)) ** 2 for n, spacing in sizes))
+    return replace(made, dt=2 * share * math.pi / (made.reference_speed * k))
+
+
+@cache
+def along_z(shape, share):
+    """Coefficients on an emulated GPU, passes along z as the stages make them, and (c_ref Δt/2)² k²."""
+    c = Coefficients(EmulatedDevice(), with_time_step(shape, share), np.float64, pitch(shape[0], np.float64))
+    squares = scaled_squares(c)
+    assert sum(float(k2.max()) for k2 in squares) == pytest.approx((share * math.pi) ** 2)
+    passes = FusedCudaStages._passes(c, c.shape, "Z")
+    return c, passes, [c.device.asarray(k2, np.float64) for k2 in squares]
+
+
+def pulses(c, count):
+    """Spectra of pulses at z = 0."""
+    spectra = [c.device.zeros(c.half_shape, c.complex) for _ in range(count)]
+    for spectrum in spectra:
+        spectrum[0] = 1
+    return spectra
+
+
+def check_operator(c, spectrum, factor):
+    """A pulse has become the operator factor κ along z, there and back, not divided by Nz."""
+    half = c.subdomain.basis[0] // 2 + 1
+    found = np.fft.fft(np.asarray(spectrum)[..., :half], axis=0) / len(spectrum)
+    wanted = factor * c.subdomain.basis_points * np.asarray(c.kappa)[..., :half]
+    assert abs(found - wanted).max() < 2e-15 * abs(factor).max()
+
+
+#: Grid, and the largest x as a share of π: κ by its series up to 1, beyond by sin. Along z: few points, whose
+#: two spectra stay in registers, and so many that they are read twice.
+KAPPA = [
+    ((10, 9, 12), 0.35),
+    ((10, 9, 12), 1.6),
+    ((4, 2, 600), 0.9),
+    pytest.param((4, 2, 600), 1.6, marks=pytest.mark.slow),
+    pytest.param((18, 5, 35), 0.999, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("shape", "share"), KAPPA)
+def test_kappa_of_the_gradient(shape, share):
+    c, passes, squares = along_z(shape, share)
+    (s0, s1), (_, _, z) = pulses(c, 2), derivatives(c, 1)
+    passes.run("z_gradient", s0, s1, *squares, z)
+    check_operator(c, s0, np.ones(1))
+    check_operator(c, s1, z[:, None, None])
+
+
+@pytest.mark.parametrize(("shape", "share"), KAPPA)
+def test_kappa_of_the_divergence(shape, share):
+    c, passes, squares = along_z(shape, share)
+    spectra, (x, y, z) = pulses(c, 3), derivatives(c, -1)
+    passes.run("z_divergence", *spectra, *squares, x, y, z, 0, layers=3)
+    # u_y, u_z and u_x lie in this order.
+    for spectrum, factor in zip(spectra, (y[:, None], z[:, None, None], x), strict=True):
+        check_operator(c, spectrum, factor)
+
+
+def test_derivatives_carry_what_kappa_lacks(cpu):
+    """i k e^{±i k Δ/2} with the 1/N of the transforms."""
+    c = Coefficients(cpu, problem((10, 9, 12)), np.float64)
+    for sign, plain in ((1, c.up), (-1, c.down)):
+        for found, wanted in zip(derivatives(c, sign), plain, strict=True):
+            np.testing.assert_allclose(found * (10 * 9 * 12), wanted, rtol=1e-15)
