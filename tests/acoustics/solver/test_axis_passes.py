@@ -78,7 +78,7 @@ def test_usable_grids():
 SMOOTH = sorted(
     n
     for powers in product(range(15), range(9), range(7), range(6))
-    if 1 < (n := math.prod(prime**power for prime, power in zip((2, 3, 5, 7), powers, strict=True))) <= 2**14
+    if 1 < (n := math.prod(prime**power for prime, power in zip((2, 3, 5, 7), powers, strict=True))) <= 2**15
 )
 
 
