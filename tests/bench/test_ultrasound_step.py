@@ -3,18 +3,20 @@
 import json
 import os
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.stability.stable_time_step import stability
-from wavefabric.bench import kwave_program
+from wavefabric.bench import kwave_program, ultrasound_points, ultrasound_step
 from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere
 from wavefabric.bench.own_process import Bare
-from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem, sensor
+from wavefabric.bench.ultrasound_cases import MEDIA, outline, points, problem
 from wavefabric.errors import InputError
 
 TINY = ["--threads", 1, "--repeats", 2]
@@ -80,6 +82,35 @@ def test_both_media(numbers):
         assert line["kwave_elsewhere"] is None
         assert "kwave" not in line
     assert os.listdir() == []
+
+
+def test_sources_and_sensor(cpu):
+    found = ultrasound_step.run(
+        [(16, 12, 10)], ["homogeneous"], repeats=2, plain=False, points=50, device=cpu
+    )
+    ((line,),) = [case["media"] for case in found["cases"]]
+    more = line["with_points"]
+    assert (more["points"], more["transforms"], more["finite"]) == (50, 10, True)
+    assert len(more["ratios"]) == 2
+    assert more["ms"] > 0
+    assert "plain" not in line
+    text = "\n".join(str(row) for table in ultrasound_step.table(found) for row in table.columns[0].cells)
+    assert "sources and sensor of 50 points" in text
+
+
+def test_steps_with_points_are_recorded(cpu):
+    """Sources act and rows are sampled: the same as a run of the solver gives."""
+    given = replace(problem("homogeneous", (16, 12, 10), 20), initial_pressure=None)
+    stages = make_stages(cpu, ultrasound_points.with_sources(given, 30), np.float64)
+    stepper = ultrasound_points.RecordingStepper(stages, 30, 5)
+    (series,) = stepper._recorder._series.values()
+    assert series.filled == 5
+    at = points(given.shape, 30)
+    assert np.array_equal(series.block[4], stages.fields.p.reshape(-1)[at])
+    assert np.abs(series.block[4]).min() > 0
+    stepper()
+    assert series.filled == 6
+    stepper.close()
 
 
 @pytest.mark.slow
@@ -165,7 +196,7 @@ def test_problems_are_sound(cpu, medium):
     thin = outline(medium, (24, 20, 16))
     assert thin.initial_pressure.shape == given.initial_pressure.shape
     assert np.ndim(thin.sound_speed) == np.ndim(given.sound_speed)
-    assert sensor((24, 20, 16)).size == 100
+    assert points((24, 20, 16)).size == 100
 
 
 def test_kwave_elsewhere_only_where_it_was():
@@ -200,6 +231,7 @@ def test_bare_transforms_stay_finite(cpu):
         (["--medium", "tissue"], "tissue"),
         (["--precision", "half"], "half"),
         (["--repeats", "0"], "repeats"),
+        (["--points", "-1"], "points"),
         (["--peer", "missing"], "--peer: missing"),
         (["--size", "4096", "--device", "cpu"], "memory"),
     ],

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.acoustics.kwave.input import write_input
-from wavefabric.bench.ultrasound_cases import problem, sensor
+from wavefabric.bench.ultrasound_cases import points, problem
 from wavefabric.device import Device
 from wavefabric.errors import InputError
 from wavefabric.execution import measure
@@ -78,7 +78,7 @@ class KWaveProgram:
         steps = min(2000, max(20, math.ceil(_SECONDS * 1e3 / ours)))
         with tempfile.TemporaryDirectory() as folder:
             given = Path(folder) / "in.h5"
-            write_input(given, problem(medium, shape, steps), sensor(shape))
+            write_input(given, problem(medium, shape, steps), points(shape))
             times, ratios, memory = [], [], 0
             for _ in range(_RUNS):
                 mine = measure.milliseconds(self._device, step, 1, max(1, steps // 4))[0]

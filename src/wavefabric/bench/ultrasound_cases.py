@@ -64,10 +64,10 @@ def outline(medium: str, shape: tuple[int, int, int]) -> Problem:
     return replace(small, **{f.name: grown(getattr(small, f.name)) for f in fields(small)} | {"shape": shape})
 
 
-def sensor(shape: tuple[int, int, int]) -> np.ndarray:
-    """Flat indices of points spread over the grid, ascending."""
-    points = math.prod(shape)
-    return np.unique(np.linspace(0, points - 1, min(points, SENSOR_POINTS)).astype(np.int64))
+def points(shape: tuple[int, int, int], count: int = SENSOR_POINTS) -> np.ndarray:
+    """Flat indices of at most so many points spread over the grid, ascending."""
+    size = math.prod(shape)
+    return np.unique(np.linspace(0, size - 1, min(size, count)).astype(np.int64))
 
 
 def _grid(shape, dtype, along, value) -> np.ndarray:

@@ -7,6 +7,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ import numpy as np
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.run import PRECISIONS
 from wavefabric.bench import own_process
-from wavefabric.bench.common import Triple, calls, silent
+from wavefabric.bench.common import Triple, calls, check_range, silent
 from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere
 from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem
+from wavefabric.bench.ultrasound_points import RecordingStepper, with_sources
 from wavefabric.bench.ultrasound_ranks import NO_SENSOR, Stepper, check
 from wavefabric.device import Device, get_device
 from wavefabric.execution import measure, report
@@ -26,6 +28,8 @@ from wavefabric.lifecycle.agreement import check_memory
 #: Grids by kind of device.
 SIZES = {"cpu": ((128, 128, 128),), "cuda": ((256, 256, 256), (512, 512, 512))}
 _SAMPLE_MS = 40.0
+#: Kinds of steps that are timed.
+_FUSED, _PLAIN, _POINTS = "", "plain stages", "sources and sensor"
 
 
 def run(
@@ -35,6 +39,7 @@ def run(
     repeats: int = 15,
     plain: bool = True,
     peer: str | Path | None = None,
+    points: int = 0,
     device: str | Device = "auto",
     threads: int | None = None,
     progress: Callable[[str], object] = silent,
@@ -44,7 +49,8 @@ def run(
     Each round times the bare transforms, every medium (fused stages, then plain ones) and the bare transforms
     again; ratios are taken within a round, so that a machine whose speed drifts falsifies them little.
     Sizes are (Nx, Ny, Nz), by default `SIZES`; ``plain`` also times the stages made of whole-array
-    transforms; ``peer`` is k-Wave's program, to be run on the same problems, and may fail as options do.
+    transforms; ``peer`` is k-Wave's program, to be run on the same problems, and may fail as options do;
+    ``points`` times each medium once more with sources of pressure and velocity and a sensor at so many.
 
     Gives ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in ms,
     ``transforms``, ``ratio``, ``passes``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
@@ -52,6 +58,7 @@ def run(
     device = get_device(device, threads) if isinstance(device, str) else device
     chosen = tuple(sizes) or SIZES["cpu" if device.name == "cpu" else "cuda"]
     check(chosen, media, precision, repeats, 4096)
+    check_range("points", points, 0)
     program = KWaveProgram(peer, device, precision) if peer is not None else None
     plans = list(itertools.product(chosen, media))
     for shape, name in plans:
@@ -66,7 +73,7 @@ def run(
     bandwidth = measure.copy_bandwidth(device)
     cases = []
     for shape in chosen:
-        bench = _Case(device, shape, precision, repeats, bandwidth, progress)
+        bench = _Case(device, shape, precision, repeats, points, bandwidth, progress)
         case = bench.run(media, plain)
         for line in case["media"]:
             name = line["name"]
@@ -108,9 +115,11 @@ def _memory(device: Device, name: str, shape: Triple, precision: str) -> dict[st
 class _Case:
     """One grid."""
 
-    def __init__(self, device: Device, shape, precision: str, repeats: int, bandwidth: float, say):
+    def __init__(
+        self, device: Device, shape, precision: str, repeats: int, points: int, bandwidth: float, say
+    ):
         self.device, self.shape, self.precision = device, shape, precision
-        self.repeats, self.bandwidth, self.say = repeats, bandwidth, say
+        self.repeats, self.points, self.bandwidth, self.say = repeats, points, bandwidth, say
         self.dtype = np.dtype(PRECISIONS[precision])
         self.bytes = math.prod(shape) * self.dtype.itemsize
         self.name = report.shape_words(shape)
@@ -123,7 +132,7 @@ class _Case:
             needed_bytes(outline(name, self.shape), NO_SENSOR, self.dtype, self.device) for name in media
         ]
         # In turn, or one at a time where memory is short.
-        together = (1 + plain) * sum(needed) < 0.8 * self.device.memory()[0]
+        together = (1 + plain + bool(self.points)) * sum(needed) < 0.8 * self.device.memory()[0]
         with own_process.bare_transforms(self.device, self.shape, self.dtype) as bare_time:
             for group in [list(media)] if together else [[name] for name in media]:
                 more_times, more_lines = self._rounds(group, plain, bare_time)
@@ -143,36 +152,52 @@ class _Case:
         """Reads or writes of one real field that the memory could do in the same time."""
         return ms * 1e-3 * self.bandwidth / self.bytes
 
-    def stepper(self, name: str, plain: bool = False) -> Stepper:
+    def stepper(self, name: str, kind: str = _FUSED) -> Stepper:
         given = problem(name, self.shape, 1 << 20, self.precision)
-        return Stepper(make_stages(self.device, given, self.dtype, plain), 2)
+        if kind == _POINTS:
+            stages = make_stages(self.device, with_sources(given, self.points), self.dtype)
+            return RecordingStepper(stages, self.points, 2)
+        return Stepper(make_stages(self.device, given, self.dtype, kind == _PLAIN), 2)
 
     def _rounds(
         self, media: list[str], plain: bool, bare_time: Callable[[], float]
     ) -> tuple[list[float], list[dict[str, Any]]]:
-        steppers: dict[tuple[str, bool], Stepper] = {}
-        for name in media:
-            for kind in (False, True) if plain else (False,):
-                self.say(f"{self.name}: {name}{', plain stages' if kind else ''}, made ready")
-                steppers[name, kind] = self.stepper(name, kind)
+        kinds = [_FUSED, *[_PLAIN] * plain, *[_POINTS] * bool(self.points)]
+        steppers: dict[tuple[str, str], Stepper] = {}
+        with ExitStack() as stack:
+            for key in itertools.product(media, kinds):
+                self.say(f"{self.name}: {', '.join(filter(None, key))}, made ready")
+                steppers[key] = stepper = self.stepper(*key)
+                if isinstance(stepper, RecordingStepper):
+                    stack.callback(stepper.close)
+            alone, times = self._times(steppers, bare_time)
+            around = [(a + b) / 2 for a, b in itertools.pairwise(alone)]
+            lines = []
+            for name in media:
+                of_kind = {
+                    kind: self._line(steppers[name, kind], times[name, kind], around) for kind in kinds
+                }
+                line = {"name": name} | of_kind[_FUSED]
+                if plain:
+                    line["plain"] = of_kind[_PLAIN]
+                    pairs = zip(times[name, _PLAIN], times[name, _FUSED], strict=True)
+                    line["times_faster_than_plain"] = statistics.median(a / b for a, b in pairs)
+                if self.points:
+                    line["with_points"] = of_kind[_POINTS] | {"points": self.points}
+                lines.append(line)
+        return alone, lines
+
+    def _times(self, steppers: dict[tuple[str, str], Stepper], bare_time: Callable[[], float]) -> tuple:
+        """Milliseconds of bare transforms before and after each round, and of each stepper's steps in it."""
         each = {key: calls(self.device, stepper, _SAMPLE_MS) for key, stepper in steppers.items()}
         alone = [bare_time()]
-        times: dict[tuple[str, bool], list[float]] = {key: [] for key in steppers}
+        times: dict[tuple[str, str], list[float]] = {key: [] for key in steppers}
         for number in range(self.repeats):
             self.say(f"{self.name}: round {number + 1} of {self.repeats}")
             for key, stepper in steppers.items():
                 times[key] += measure.milliseconds(self.device, stepper, 1, each[key])
             alone.append(bare_time())
-        around = [(a + b) / 2 for a, b in itertools.pairwise(alone)]
-        lines = []
-        for name in media:
-            line = {"name": name} | self._line(steppers[name, False], times[name, False], around)
-            if plain:
-                line["plain"] = self._line(steppers[name, True], times[name, True], around)
-                pairs = zip(times[name, True], times[name, False], strict=True)
-                line["times_faster_than_plain"] = statistics.median(a / b for a, b in pairs)
-            lines.append(line)
-        return alone, lines
+        return alone, times
 
     def _line(self, stepper: Stepper, times: list[float], around: list[float]) -> dict[str, Any]:
         before = stepper.stages.transforms
@@ -208,6 +233,8 @@ def _case_table(case: dict[str, Any], bandwidth: float) -> Any:
         lines.append(_row(line["name"], line, fields))
         if "plain" in line:
             lines.append(_row("  plain stages", line["plain"]))
+        if (more := line.get("with_points")) is not None:
+            lines.append(_row(f"  sources and sensor of {more['points']} points", more))
         if "kwave" in line:
             lines.append(_kwave(line["kwave"], line["kwave"]["ratio"], line["ratio"], ""))
         if other := line["kwave_elsewhere"]:

@@ -223,6 +223,7 @@ _benchmark(
     precision=_PRECISION,
     repeats=_arg(int, "Rounds; medians count.", 15),
     plain=_arg(bool, "Time stages of whole-array transforms too.", True, name=_PLAIN),
+    points=_arg(int, "Time each medium with sources and a sensor at so many points too.", 0),
     peer=_arg(Path | None, "kspaceFirstOrder-OMP or -CUDA, to be run on the same problems."),
 )
 _benchmark(
