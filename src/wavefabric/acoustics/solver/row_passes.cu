@@ -164,7 +164,8 @@ struct Component {
 
 INLINE REAL updated(REAL u, REAL pml, REAL dt_rho, REAL gradient) { return pml * (pml * u - dt_rho * gradient); }
 
-PASS_OF(X, BV) x_velocity(const Component *__restrict__ components, REAL dt, const Index *clock, int forward, TABLE twiddle) {
+PASS_OF(X, BV) x_velocity(const Component *__restrict__ components, REAL dt, const Index *clock, int forward,
+                          TABLE twiddle) {
     const Row row;
     const int axis = blockIdx.y;
     const Component c = components[axis];

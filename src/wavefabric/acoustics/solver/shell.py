@@ -59,25 +59,26 @@ def runs_along(at: np.ndarray) -> np.ndarray:
     return np.array([(first, end, at[first]) for first, end in edges], np.uint64).reshape(-1, 3)
 
 
-def _places_of_axes(problem: Problem, subdomain: Subdomain) -> list[np.ndarray]:
-    """`places` along x, y and z; nothing is inside along the z of two dimensions."""
-    at = [places(factor) for factor in pml_factors(problem, False, subdomain)]
-    return at if len(at) == 3 else [*at, np.full(1, -1, np.int32)]
-
-
-def _shapes(subdomain: Subdomain, at: list[np.ndarray]) -> list[tuple[int, int, int]]:
-    nx, ny, nz = subdomain.size
-    x, y, z = (int((along >= 0).sum()) for along in at)
+def _shapes(subdomain: Subdomain, layers: list[int]) -> list[tuple[int, int, int]]:
+    """Of the parts along x, y and z, with so many points in the layers of each axis."""
+    (nx, ny, nz), (x, y, z) = subdomain.size, layers
     return [(nz, ny, x), (nz, y, nx), (z, ny, nx)]
 
 
 def make_shell(device, problem: Problem, subdomain: Subdomain, dtype, pml: list) -> Shell:
     """The parts, all zero, for the PML factors ``pml`` along x, y and z on the device."""
-    at = _places_of_axes(problem, subdomain)
-    parts = (device.zeros(shape, dtype) for shape in _shapes(subdomain, at))
+    at = [places(factor) for factor in pml_factors(problem, False, subdomain)]
+    at += [np.full(1, -1, np.int32)] * (3 - len(at))  # nothing is inside along the z of two dimensions
+    shapes = _shapes(subdomain, [int((along >= 0).sum()) for along in at])
+    parts = (device.zeros(shape, dtype) for shape in shapes)
     return Shell._make([*parts, *map(device.asarray, at), *pml, runs_along(at[0])])
 
 
 def shell_points(problem: Problem, subdomain: Subdomain) -> int:
-    """Values of all parts of a rank."""
-    return sum(math.prod(shape) for shape in _shapes(subdomain, _places_of_axes(problem, subdomain)))
+    """Values of all parts of a rank; nothing but sizes is read, so that a faulty problem can be asked too."""
+    layers = [0, 0, 0]
+    for axis in range(problem.dimensions):
+        n, size = subdomain.shape[axis], problem.pml_size[axis] if problem.pml_alpha[axis] else 0
+        index = subdomain.indices(axis)
+        layers[axis] = int(((index < size) | (index >= n - size)).sum())
+    return sum(map(math.prod, _shapes(subdomain, layers)))
