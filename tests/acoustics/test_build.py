@@ -64,9 +64,9 @@ def test_grids_of_the_fused_stages_for_a_gpu(dtype):
         assert FusedCudaStages.supports(decompose(shape, 1), dtype) == fused
         if shape[2] > 1:
             assert FusedCudaGlobalStages.supports(decompose(shape, 2, slabs), dtype) == fused
-    # Of a block it is the points with its overlaps that count: 20 + 10, and 25 + 10.
-    assert FusedCudaLocalStages.supports(decompose((40, 40, 40), 2, blocks), dtype)
-    assert not FusedCudaLocalStages.supports(decompose((50, 40, 40), 2, blocks), dtype)
+    # Of a block it is the points with its overlaps that count: 20 + 10, 30 + 10, not 21 + 10.
+    for nx, fused in [(40, True), (50, True), (41, False)]:
+        assert FusedCudaLocalStages.supports(decompose((nx, 40, 40), 2, blocks), dtype) == fused
 
 
 def test_advice():
@@ -77,7 +77,7 @@ def test_advice():
     for shape in [(25, 20, 18), (22, 20, 18), (24, 22, 18)]:
         (note,) = advice(gpu, problem(shape), np.float32)
         assert note.startswith(f"transforms of whole arrays of {' x '.join(map(str, shape))} points; ")
-        assert note.endswith("take grids of prime factors up to 7, even along x")
+        assert note.endswith("even along x, of at most 13630 x 3072 x 3072 points")
     shape = (24, 24, 24)
     (note,) = advice(gpu, problem(shape), np.float32, decompose(shape, 4, Options("global", (1, 2, 2))))
     assert "take grids in slabs along z of" in note

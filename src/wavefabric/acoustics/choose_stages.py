@@ -10,6 +10,7 @@ from wavefabric.acoustics.parallel.restrict import restrict_problem
 from wavefabric.acoustics.parallel.stages import GlobalStages, LocalStages
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.recorder import recorder_bytes
+from wavefabric.acoustics.solver.axis_passes_cuda import longest_axes
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.solver.source_terms import SourceTerms
@@ -67,7 +68,8 @@ def advice(device, problem: Problem, dtype, decomposition: Decomposition | None 
     slabs = " in slabs along z" if decomposition.options.kind == "global" and decomposition.ranks > 1 else ""
     return [
         f"transforms of whole arrays of {sizes} points; passes that fuse them with all other work, twice as "
-        f"fast, take grids{slabs} of prime factors up to 7, even along x"
+        f"fast, take grids{slabs} of prime factors up to 7, even along x, of at most "
+        f"{' x '.join(map(str, longest_axes(dtype)))} points"
     ]
 
 

@@ -1,5 +1,5 @@
 // Complex transforms of one axis inside a thread block: Stockham's autosort form, mixed radix 2, 3, 4, 5, 7, 8, 16.
-// A block holds TILE transforms of N points. P threads share one; each keeps E values in registers, and values
+// A block holds TILE transforms of N points. P threads share one; each keeps some values in registers, and values
 // change hands through shared memory between stages. Before the first stage a thread holds the points
 // n = j + b P + k N/R (b-th butterfly, k-th leg, R the first radix); after the last stage the same with the
 // last radix. A transform back that takes the radices in reverse order therefore starts where the one

@@ -15,6 +15,7 @@ from wavefabric.acoustics.parallel.decomposition import (
     smooth,
     widened,
 )
+from wavefabric.acoustics.parallel.fused_cuda import FusedCudaLocalStages
 from wavefabric.errors import InputError
 
 EMPTY = -1
@@ -159,6 +160,24 @@ def test_default_local_grids():
     assert grid((512, 512, 512), 8, 16) == (1, 2, 4)
     # Thin blocks cannot hold a wide overlap.
     assert grid((64, 64, 20), 4, 16)[2] == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "grid"),
+    [
+        ((1000, 1000, 1000), (3, 3, 3)),
+        ((300, 64, 64), (2, 1, 1)),
+        ((360, 64, 64), (2, 1, 1)),
+        ((640, 64, 64), (3, 1, 1)),
+    ],
+)
+def test_blocks_along_x_suit_the_fused_passes(shape, grid):
+    """Rows of an even number of points where that is possible: one odd block would slow all ranks."""
+    found = decompose(shape, math.prod(grid), Options("local", grid))
+    assert FusedCudaLocalStages.supports(found, np.dtype(np.float32))
+    assert all(part.size[0] % 2 == 0 for part in found.subdomains)
+    odd = decompose((41, 64, 64), 2, Options("local", (2, 1, 1), 8))
+    assert sum(part.owned_size[0] for part in odd.subdomains) == 41
 
 
 def test_notes_say_what_would_be_faster():

@@ -148,33 +148,46 @@ def even(n: int, blocks: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1024)
-def widened(n: int, blocks: int, overlap: int) -> tuple[int, ...]:
+def widened(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, ...]:
     """Block sizes that tile ``n`` points, such that size + 2 overlap is smooth for each.
 
-    The longest is as short as it can be, since it sets the pace. Even sizes where none within `SLACK` is
-    found; a block shorter than the overlap is none.
+    All of size + 2 overlap are multiples of ``multiple`` if that is possible. The longest is as short as it
+    can be, since it sets the pace. Even sizes where none within `SLACK` is found; a block shorter than the
+    overlap is none.
     """
     if blocks == 1:
         return (n,)
+    for unit in dict.fromkeys((multiple, 1)):
+        if sizes := _smooth_sizes(n, blocks, overlap, unit):
+            return sizes
+    return even(n, blocks)
+
+
+def _smooth_sizes(n: int, blocks: int, overlap: int, unit: int) -> tuple[int, ...] | None:
+    """Those of `widened` that are smooth and multiples of ``unit``, or None."""
     equal = even(n, blocks)
-    if all(smooth(size + 2 * overlap) for size in equal):
+    if all(_suits(size + 2 * overlap, unit) for size in equal):
         return equal
     total = n + 2 * overlap * blocks
     longest = -(-total // blocks)
     for limit in range(longest, int((1 + SLACK) * longest) + 1):
-        if smooth(limit) and (sizes := _filled(total, blocks, limit, 3 * overlap)):
+        if _suits(limit, unit) and (sizes := _filled(total, blocks, limit, 3 * overlap, unit)):
             return tuple(size - 2 * overlap for size in sizes)
-    return equal
+    return None
 
 
-def _filled(total: int, blocks: int, limit: int, least: int) -> list[int] | None:
-    """``blocks`` smooth sizes from ``least`` to ``limit`` that add up to ``total``, longest first; or None.
+def _suits(n: int, unit: int) -> bool:
+    return n % unit == 0 and smooth(n)
+
+
+def _filled(total: int, blocks: int, limit: int, least: int, unit: int) -> list[int] | None:
+    """``blocks`` suitable sizes from ``least`` to ``limit`` that add up to ``total``, longest first; or None.
 
     The fewest steps from ``blocks`` · ``limit`` down to ``total``, each the shortening of one block.
     """
     excess = blocks * limit - total
     shortenings = [
-        limit - size for size in range(max(least, 1), limit) if smooth(size) and limit - size <= excess
+        limit - size for size in range(max(least, 1), limit) if _suits(size, unit) and limit - size <= excess
     ]
     count, last = [0] + [blocks + 1] * excess, [0] * (excess + 1)
     for amount in range(1, excess + 1):
@@ -245,15 +258,19 @@ def _global_subdomains(shape: Triple, grid: Triple) -> list[Subdomain]:
 # --- Local -------------------------------------------------------------------------------------------------
 
 
-def _too_short(n: int, blocks: int, overlap: int) -> bool:
+#: Fused passes on a GPU take rows of an even number of points along x.
+_MULTIPLES = (2, 1, 1)
+
+
+def _too_short(n: int, blocks: int, multiple: int, overlap: int) -> bool:
     """Whether an overlap would reach beyond some block of an axis that is divided."""
-    return blocks > 1 and (blocks > n or min(widened(n, blocks, overlap)) < overlap)
+    return blocks > 1 and (blocks > n or min(widened(n, blocks, overlap, multiple)) < overlap)
 
 
 def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
     """The grid of least halo on any rank; where equal, the one with most blocks along z, then y."""
     grids = [(ranks // (bz * by), by, bz) for bz in _divisors(ranks) for by in _divisors(ranks // bz)]
-    fitting = [grid for grid in grids if not any(map(_too_short, shape, grid, (overlap,) * 3))]
+    fitting = [grid for grid in grids if not any(map(_too_short, shape, grid, _MULTIPLES, (overlap,) * 3))]
     if not fitting:
         given = "x".join(map(str, shape))
         raise InputError(
@@ -265,14 +282,15 @@ def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
 
 def _halo(shape: Triple, grid: Triple, overlap: int) -> int:
     """Overlap points of the rank that has most."""
-    owned = [max(widened(n, blocks, overlap)) for n, blocks in zip(shape, grid, strict=True)]
+    axes = zip(shape, grid, _MULTIPLES, strict=True)
+    owned = [max(widened(n, blocks, overlap, multiple)) for n, blocks, multiple in axes]
     wide = [n + 2 * overlap * (blocks > 1) for n, blocks in zip(owned, grid, strict=True)]
     return math.prod(wide) - math.prod(owned)
 
 
 def _check_local(shape: Triple, grid: Triple, overlap: int) -> None:
-    for axis, n, blocks in zip(_AXES, shape, grid, strict=True):
-        if _too_short(n, blocks, overlap):
+    for axis, n, blocks, multiple in zip(_AXES, shape, grid, _MULTIPLES, strict=True):
+        if _too_short(n, blocks, multiple, overlap):
             size = n // blocks
             raise InputError(
                 f"overlap: {overlap} points, but {blocks} blocks along {axis} have {size} of its {n}; "
@@ -283,8 +301,8 @@ def _check_local(shape: Triple, grid: Triple, overlap: int) -> None:
 
 def _local_subdomains(shape: Triple, grid: Triple, overlap: int) -> list[Subdomain]:
     axes = []  # for each axis and block: first owned point, owned points, overlap on each side
-    for n, blocks in zip(shape, grid, strict=True):
-        sizes = widened(n, blocks, overlap)
+    for n, blocks, multiple in zip(shape, grid, _MULTIPLES, strict=True):
+        sizes = widened(n, blocks, overlap, multiple)
         starts = itertools.accumulate(sizes[:-1], initial=0)
         axes.append(
             [(start, size, overlap * (blocks > 1)) for start, size in zip(starts, sizes, strict=True)]
@@ -303,9 +321,9 @@ def _notes(shape: Triple, options: Options) -> list[str]:
     """Advice where transforms have sizes with large prime factors."""
     assert options.grid is not None
     notes = []
-    for axis, n, blocks in zip(_AXES, shape, options.grid, strict=True):
+    for axis, n, blocks, multiple in zip(_AXES, shape, options.grid, _MULTIPLES, strict=True):
         overlap = options.overlap
-        sizes = [size + 2 * overlap * (blocks > 1) for size in widened(n, blocks, overlap)]
+        sizes = [size + 2 * overlap * (blocks > 1) for size in widened(n, blocks, overlap, multiple)]
         if all(map(smooth, sizes)):
             continue
         given = " and ".join(map(str, sorted(set(sizes))))
@@ -313,7 +331,7 @@ def _notes(shape: Triple, options: Options) -> list[str]:
             f"transforms along {axis} have {given} points, with prime factors above 7, which makes them slow"
         )
         for better in range(overlap + 1, min(2 * overlap + 8, n // blocks) + 1) if blocks > 1 else ():
-            sizes = [size + 2 * better for size in widened(n, blocks, better)]
+            sizes = [size + 2 * better for size in widened(n, blocks, better, multiple)]
             if all(map(smooth, sizes)):
                 text += f"; an overlap of {better} would give {max(sizes)}"
                 break

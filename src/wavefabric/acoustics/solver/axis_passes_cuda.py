@@ -1,7 +1,8 @@
 """Launches of ``row_passes.cu`` and ``column_passes.cu``: the passes of the fused time step on a GPU.
 
-A pass along one axis reads each array once and writes it once, with the transforms of that axis and all
-pointwise work in between. A lossless step moves 47 fields, instead of about 100 with whole-array transforms.
+A pass along one axis reads each array once (or again from the second-level cache) and writes it once, with
+the transforms of that axis and all pointwise work in between. A lossless step moves 47 fields, instead of
+about 100 with whole-array transforms.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ _KERNELS = {
 _ROOMS = {"x_velocity": 3, "x_density": 3, "x_pressure": 2}
 #: Threads that share a multiprocessor's registers in ``x_velocity`` and ``x_pressure``, in single precision.
 _RESIDENT_VELOCITY, _RESIDENT_PRESSURE = 768, 1024
-#: Most threads of a block (at least those of one transform), and most bytes of shared memory that it takes.
+#: Most threads of a block, but for those of one transform.
 _THREADS = {"X": 128, "Y": 1024, "Z": 512, "G": 512}
-_SHARED = {"X": 200 * 1024, "Y": 96 * 1024, "Z": 96 * 1024, "G": 96 * 1024}
+#: Most bytes of shared memory of a block, and of one that holds a single row.
+_SHARED, _SHARED_ROW = 96 * 1024, 160 * 1024
 #: Of the medium, as a step reads them beside the staggered densities.
 PARAMETERS = ("speed", "density", "ratio", "tau", "eta")
 #: Of `shell.runs_along`.
@@ -50,11 +52,16 @@ def radices(n: int, most: int = 8) -> list[int]:
 
 def usable(nx: int, ny: int, nz: int, dtype) -> bool:
     """Whether a grid can be transformed by these kernels along all its axes: Nx must be even too."""
+    fits = all(n <= most for n, most in zip((nx, ny, nz), longest_axes(dtype), strict=True))
+    return fits and nx % 2 == 0 and all(map(radices, (nx // 2, ny, nz)))
+
+
+def longest_axes(dtype) -> tuple[int, int, int]:
+    """Most points along x, y and z: three rows, or four columns, must fit in shared memory."""
     item = 2 * np.dtype(dtype).itemsize
-    if nx % 2 or not all(map(radices, (nx // 2, ny, nz))) or max(ny, nz) * 4 * item > _SHARED["Y"]:
-        return False
-    rows = _Axis("X", nx, item)
-    return rows.threads <= 1024 and rows.shared("x_density") <= _SHARED["X"]
+    columns = _SHARED // (4 * item)
+    rows = (_SHARED_ROW // (3 * item) - 1) // 16 * 16 - 1
+    return 2 * rows, columns, columns
 
 
 def _tuned(name: str, n: int) -> tuple[int, int, int]:
@@ -73,7 +80,7 @@ def _tuned(name: str, n: int) -> tuple[int, int, int]:
 
 
 class _Axis:
-    """Threads and tile of an axis: columns that fill a cache line, or half of one; rows of a small block."""
+    """Threads and tile of an axis: columns that fill a cache line or part of one; rows of a small block."""
 
     def __init__(self, name: str, n: int, item: int):
         self.name, self._item = name, item
@@ -90,7 +97,7 @@ class _Axis:
         elif name == "X":  # a divisor of a warp, which waits for nothing
             self.threads = 1 << (self.threads - 1).bit_length()
             self.tile = most = _THREADS[name] // self.threads
-        while self.tile > 1 and (self.tile > most or self.shared("") > _SHARED[name]):
+        while self.tile > 1 and (self.tile > most or self.shared("x_density") > _SHARED):
             self.tile //= 2
         self.block = (self.threads * self.tile, 1, 1)
 

@@ -87,7 +87,7 @@ struct Room {
 template <bool FULL>
 struct Grid {  // a medium parameter, never written: a full grid, or the same value everywhere
     const REAL *at;
-    int full;
+    int full;  // the same as FULL, but where components differ
     INLINE Complex get(const Row &row, int j) const {
         if (!FULL) return {*at, *at};
         const REAL *here = at + row.at(j);
@@ -235,7 +235,7 @@ INLINE Complex mass_at(const State &s, const Row &row, int j, REAL dt) {
     return {mass_of(rho0.x, rho.x, dt), mass_of(rho0.y, rho.y, dt)};
 }
 
-// What damping takes, as du of a mass; a density of -rho0 / 2, where nothing flows, is lost to a step anyway.
+// What damping takes, as du of a mass. (Without mass, at a density of -rho0 / 2, the total misses this loss.)
 INLINE REAL taken(REAL &part, REAL f, REAL mass, REAL du) {
     const REAL lost = damp(part, f, mass * du);
     return mass == 0 ? (REAL)0 : lost / mass;
@@ -277,7 +277,7 @@ INLINE void damped(Complex *du, REAL *part, REAL factor, const State &s, const R
 }
 
 // The total of a row's points where it is more than the sum of what flows: with a source, in corners of layers.
-INLINE void put_special(Complex *total, const State &s, const Row &row, const REAL *pattern, REAL amplitude) {
+INLINE void put_corners_and_pattern(Complex *total, const State &s, const Row &row, const REAL *pattern, REAL amplitude) {
     for (int x = LayoutX::lane(); x < NX; x += PX) {
         REAL &value = ((REAL *)total)[x];
         const Inside in = inside(s.shell, x, row.y, row.z);
@@ -309,9 +309,8 @@ PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__re
     odd.spectrum(s0, row);
     odd.commit();
     const Inside in = {-1, s.shell.at_y[row.y], s.shell.at_z[row.z]};
-    // Sums of du over the axes, swapped: with what damping takes, and (where it absorbs) without.
-    Complex v[AxisX::values], flow[AxisX::values];
-    const Room rate(2);
+    Complex v[AxisX::values], flow[AxisX::values];  // the sum of du over the axes, swapped, with what damping takes
+    const Room rate(2);                             // without, where the medium absorbs
 #pragma unroll 1
     for (int axis = 0; axis < 3; ++axis) {
         const Room room(axis == 1);
@@ -344,7 +343,7 @@ PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__re
     });
     LayoutX::sync();
     if (row.here && ((in.y >= 0 && in.z >= 0) || source.pattern))
-        put_special(total, s, row, source.pattern, source.amplitude(clock));
+        put_corners_and_pattern(total, s, row, source.pattern, source.amplitude(clock));
     LayoutX::sync();
     if (source.first) {
         source.at_points(row, *clock, [&](int x, REAL value) {
@@ -382,8 +381,8 @@ PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__re
     }
 }
 
-// With power-law absorption: p as in pressure_row and its spectrum, from those of L1 (s0) and, if disperses, L2 (s1).
-// It reads so many arrays that more threads, each loading for itself, serve better than rooms.
+// With power-law absorption: p as pressure_row of row_kernels.py gives it, and its spectrum, from those of L1 (s0) and, if disperses, L2 (s1).
+// It reads so many arrays that more threads, each loading for itself, serve better than rooms (but for L2).
 PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restrict__ state, int disperses,
                           TABLE twiddle) {
     typedef RowsOf<false> Eager;
