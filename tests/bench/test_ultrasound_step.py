@@ -84,6 +84,7 @@ def test_both_media(numbers):
     assert os.listdir() == []
 
 
+@pytest.mark.slow
 def test_sources_and_sensor(cpu):
     found = ultrasound_step.run(
         [(16, 12, 10)], ["homogeneous"], repeats=2, plain=False, points=50, device=cpu
