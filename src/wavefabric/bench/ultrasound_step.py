@@ -280,7 +280,7 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
             if "plain" in line:
                 bars.append(("plain stages", line["plain"]["bare_ms"], line["plain"]["ms"]))
             if (more := line.get("with_points")) is not None:
-                bars.append((f"{more['points']} points", more["bare_ms"], more["ms"]))
+                bars.append(("sources and sensor", more["bare_ms"], more["ms"]))
             for key, note in (("kwave", ""), ("kwave_elsewhere", ", elsewhere")):
                 if "ms" in (measured := line.get(key) or {}):
                     bars.append((measured["program"] + note, 0.0, measured["ms"]))
