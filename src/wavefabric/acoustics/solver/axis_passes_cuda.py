@@ -163,6 +163,7 @@ def prelude(
     series: Sequence[float] = (),
     runs: np.ndarray = NO_LAYERS,
     full: Sequence[str] = PARAMETERS,
+    disperses: bool = True,
 ) -> str:
     """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and the axes to be transformed.
 
@@ -174,6 +175,7 @@ def prelude(
         "PITCH": pitch(shape[2], real),
         "PLACE_X(x)": place_macro(runs),
         "NONLINEAR": int(nonlinear),
+        "DISPERSES": int(disperses),
         "ABSORPTION": ("none", "stokes", "power_law").index(absorption),
     }
     macros |= {f"FULL_{name.upper()}": int(name in full) for name in PARAMETERS}
@@ -236,6 +238,7 @@ class AxisPasses:
         series: Sequence[float],
         runs: np.ndarray,
         full: Sequence[str],
+        disperses: bool,
     ):
         self._device = device
         self._axes = _axes(shape, dtype, passes)
@@ -248,7 +251,7 @@ class AxisPasses:
         #: For each axis, tiles and the planes or rows that they lie in.
         items = {"X": (self._rows,), "Y": (half, nz), "Z": (half, ny), "G": (half, ny)}
         self._grids = {k: (-(-items[k][0] // axis.tile), *items[k][1:]) for k, axis in self._axes.items()}
-        definitions = prelude(shape, dtype, nonlinear, absorption, passes, series, runs, full)
+        definitions = prelude(shape, dtype, nonlinear, absorption, passes, series, runs, full, disperses)
         before, last = SOURCES[:-1], SOURCES[-1]
         module = device.module(__package__, last.split("/")[1], before=before, prelude=definitions)
         self._kernels = {name: key for key in self._axes for name in _KERNELS[key]}

@@ -68,7 +68,9 @@ class FusedCudaStages(Stages):
         medium = c.nonlinear, c.problem.absorption
         runs = runs_along(places(operators.pml_factors(c.problem, False, c.subdomain)[0]))
         full = [name for name in axis_passes_cuda.PARAMETERS if is_full(getattr(c, name))]
-        return axis_passes_cuda.AxisPasses(c.device, shape, c.dtype, *medium, axes, series, runs, full)
+        return axis_passes_cuda.AxisPasses(
+            c.device, shape, c.dtype, *medium, axes, series, runs, full, c.disperses
+        )
 
     # --- The stages ------------------------------------------------------------------------------------
 

@@ -296,7 +296,7 @@ INLINE void put_corners_and_pattern(Complex *total, const State &s, const Row &r
 #define POWER_LAW 2
 
 // Density, sources and what follows in the same row: the pressure and its spectrum (s0) or, for the power law, spectra of
-// rho0 div u (s0) and of the density (s1).
+// rho0 div u (s0) and, if it disperses, of the density (s1).
 PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__restrict__ state,
                   const Source *__restrict__ given, REAL dt, const Index *clock, TABLE twiddle) {
     constexpr bool lossy = ABSORPTION != LOSSLESS;
@@ -375,13 +375,14 @@ PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__re
         }
     });
     even.forth(v, row, s0, twiddle);
-    if (ABSORPTION == POWER_LAW) {
+    if (ABSORPTION == POWER_LAW && DISPERSES) {
         AxisX::near(v, [&](Complex &value, int j) { value = total[j]; });
         even.forth(v, row, s1, twiddle);
     }
 }
 
-// With power-law absorption: p as pressure_row of row_kernels.py gives it, and its spectrum, from those of L1 (s0) and, if disperses, L2 (s1).
+// With power-law absorption: p as pressure_row of row_kernels.py gives it, and its spectrum, from those of L1 (s0)
+// and, if disperses, L2 (s1).
 // It reads so many arrays that more threads, each loading for itself, serve better than rooms (but for L2).
 PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restrict__ state, int disperses,
                           TABLE twiddle) {
