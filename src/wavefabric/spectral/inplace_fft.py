@@ -38,7 +38,7 @@ def leg_factors(radices: tuple[int, ...], dtype) -> np.ndarray:
     for radix in radices:
         stride = left // radix
         factors = unit_roots(np.arange(radix)[:, None] * np.arange(stride), left)
-        parts.append(balanced(factors) if dtype == np.complex64 else factors)
+        parts.append(rounded(factors, dtype))
         left = stride
     return np.concatenate([part.ravel() for part in parts])
 
@@ -47,6 +47,11 @@ def unit_roots(turns: np.ndarray, n: int) -> np.ndarray:
     """exp(−2πi turns/n), formed in extended precision where there is one."""
     angle = 2 * np.longdouble("3.14159265358979323846264338327950288") * (turns % n) / n
     return (np.cos(angle) - 1j * np.sin(angle)).astype(np.complex128)
+
+
+def rounded(factors: np.ndarray, dtype) -> np.ndarray:
+    """Complex numbers of modulus 1 in a precision: as they are, or `balanced`."""
+    return balanced(factors) if dtype == np.complex64 else factors
 
 
 def balanced(factors: np.ndarray) -> np.ndarray:

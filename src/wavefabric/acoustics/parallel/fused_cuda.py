@@ -43,7 +43,7 @@ class FusedCudaGlobalStages(FusedCudaStages):
         # Along y a rank has all of k_y, unlike in its columns.
         whole = Subdomain.whole((nx, ny, c.subdomain.basis[2]))
         self._unstagger_y = c.device.asarray(operators.unstaggering(c.problem, whole)[1], c.complex)
-        self._z = self._passes(c, (*c.half_shape[:2], nx), "Z")
+        self._z = self._passes(c, fields, (*c.half_shape[:2], nx), "Z")
         super().__init__(coefficients, fields, comm, decomposition)
         self._up[:2] = derivatives(c, 1, whole)[:2]
 

@@ -197,49 +197,36 @@ def twiddles(radices: Sequence[int], real) -> np.ndarray:
 
     Of a stage of radix R after factors M: exp(−2πi q k/(M R)), (R, M), at [k, q]; none of the first.
     """
-    parts = [np.zeros(0, np.complex128)]
+    dtype = np.result_type(real, np.complex64)
+    parts = [np.zeros(0, dtype)]
     for order in (radices, radices[::-1]):
         before = 1
         for radix in order:
             if before > 1:
                 turns = np.arange(radix)[:, None] * np.arange(before)
-                parts.append(_rounded(inplace_fft.unit_roots(turns, before * radix), real).ravel())
+                parts.append(
+                    inplace_fft.rounded(inplace_fft.unit_roots(turns, before * radix), dtype).ravel()
+                )
             before *= radix
-    return np.concatenate(parts).astype(np.result_type(real, np.complex64))
+    return np.concatenate(parts)
 
 
 def row_twiddles(radices: Sequence[int], real) -> np.ndarray:
     """Those of a real row, N/2 values, and the first N/2 roots of N, which take its spectrum apart."""
     half = math.prod(radices)
-    roots = _rounded(inplace_fft.unit_roots(np.arange(half), 2 * half), real)
+    dtype = np.result_type(real, np.complex64)
+    roots = inplace_fft.rounded(inplace_fft.unit_roots(np.arange(half), 2 * half), dtype)
     return np.concatenate([twiddles(radices, real), roots])
-
-
-def _rounded(factors: np.ndarray, real) -> np.ndarray:
-    """Factors on the unit circle, in single precision without a mean error of their modulus."""
-    return inplace_fft.balanced(factors) if np.dtype(real).itemsize == 4 else factors
 
 
 class AxisPasses:
     """The passes for grids (Nz, Ny, Nx) of one shape, precision and kind of medium on one CUDA device.
 
     ``passes`` names the axes that are transformed, each a product of 2, 3, 5 and 7: ranks hold planes or
-    columns.
+    columns. ``definitions`` are those of `prelude`.
     """
 
-    def __init__(
-        self,
-        device,
-        shape,
-        dtype,
-        nonlinear: bool,
-        absorption: str,
-        passes: str,
-        series: Sequence[float],
-        runs: np.ndarray,
-        full: Sequence[str],
-        disperses: bool,
-    ):
+    def __init__(self, device, shape, dtype, passes: str, definitions: str):
         self._device = device
         self._axes = _axes(shape, dtype, passes)
         nz, ny, nx = shape
@@ -251,7 +238,6 @@ class AxisPasses:
         #: For each axis, tiles and the planes or rows that they lie in.
         items = {"X": (self._rows,), "Y": (half, nz), "Z": (half, ny), "G": (half, ny)}
         self._grids = {k: (-(-items[k][0] // axis.tile), *items[k][1:]) for k, axis in self._axes.items()}
-        definitions = prelude(shape, dtype, nonlinear, absorption, passes, series, runs, full, disperses)
         before, last = SOURCES[:-1], SOURCES[-1]
         module = device.module(__package__, last.split("/")[1], before=before, prelude=definitions)
         self._kernels = {name: key for key in self._axes for name in _KERNELS[key]}

@@ -1,28 +1,5 @@
 // Passes along y and z of the fused time step on a GPU: tiles of neighbouring columns.
 
-// Column of this thread along y in plane blockIdx.y, or along z at y = blockIdx.y; the first point of the thread is
-// `lane`. For FEW registers, points count from there: what is left of their addresses are constants, which are not kept
-// between loads and stores, but summed up for each.
-template <bool FEW>
-struct Column {
-    int kx, lane;
-    bool here;
-    Index first, step;
-    INLINE Column(int tile, bool along_y)
-        : kx(blockIdx.x * tile + threadIdx.x % tile), lane(FEW ? threadIdx.x / tile : 0), here(kx < HALF),
-          step(along_y ? PITCH : (Index)NY * PITCH) {
-        first = (along_y ? (Index)blockIdx.y * NY : (Index)blockIdx.y) * PITCH + kx + lane * step;
-    }
-    template <class T>
-    INLINE T *of(T *s) const { return FEW ? fresh(s + first) : fresh(s); }
-    INLINE Index at(int n) const { return FEW ? (n - lane) * step : first + n * step; }
-    template <class T>
-    INLINE T get(const T *column, int n) const { return here ? column[at(n)] : T(); }
-    INLINE void put(Complex *column, int n, Complex value) const { if (here) column[at(n)] = value; }
-};
-
-INLINE Complex *columns_memory() { return (Complex *)memory; }
-
 #if WITH_Y
 typedef Axis<Columns<NY, PY, TY>, Radices<RADICES_Y>, Radices<REVERSED_Y>> AxisY;
 
@@ -62,12 +39,9 @@ PASS(Y) y_gradient(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TA
 #if WITH_Z
 typedef Axis<Columns<NZ, PZ, TZ>, Radices<RADICES_Z>, Radices<REVERSED_Z>> AxisZ;
 
-// (c_ref dt/2)^2 k^2 of each axis; kappa = sinc of the root of their sum.
-struct Squares {
-    const REAL *x, *y, *z;
-    template <class C>
-    INLINE REAL across(const C &c) const { return (c.here ? x[c.kx] : (REAL)0) + y[blockIdx.y]; }
-};
+// Of (c_ref dt/2)^2 k^2 what x and y give; with that of z it is the square whose root's sinc is kappa.
+template <class C>
+INLINE REAL across_z(const C &c, REALS x2, REALS y2) { return (c.here ? x2[c.kx] : (REAL)0) + y2[blockIdx.y]; }
 
 INLINE REAL sinc_of_root(REAL s) {
 #ifdef SINC_SERIES  // 1/(2j+1)! with alternating sign, as many as these squares need
@@ -102,8 +76,7 @@ typedef Axis<Columns<NZ, PG, TG, true>, Radices<RADICES_G>, Radices<REVERSED_G>>
 
 PASS(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE dz, TABLE twiddle) {
     const Column<true> c(TG, false);
-    const Squares squares = {x2, y2, z2};
-    const REAL across = squares.across(c);
+    const REAL across = across_z(c, x2, y2);
     if constexpr (AxisG::values > 16) {
 #pragma unroll 1
         for (int whole = 0; whole < 2; ++whole)
@@ -134,8 +107,7 @@ PASS(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE
 PASS(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2, REALS z2, TABLE dx, TABLE dy,
                      TABLE dz, int first, TABLE twiddle) {
     const Column<false> c(TZ, false);
-    const Squares squares = {x2, y2, z2};
-    const REAL across = squares.across(c);
+    const REAL across = across_z(c, x2, y2);
     const int layer = first + blockIdx.z;
     const Complex uniform = layer == 0 ? dy[blockIdx.y] : c.here ? dx[c.kx] : Complex{0, 0};
     Complex *s = layer == 0 ? s0 : layer == 1 ? s1 : s2;

@@ -11,9 +11,14 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.solver import axis_passes_cuda, operators
-from wavefabric.acoustics.solver.axis_passes_cuda import is_full, members, rows_of_points, structure
+from wavefabric.acoustics.solver.axis_passes_cuda import (
+    PARAMETERS,
+    is_full,
+    members,
+    rows_of_points,
+    structure,
+)
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.acoustics.solver.shell import places, runs_along
 from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.subdomain import Subdomain
@@ -33,16 +38,14 @@ class FusedCudaStages(Stages):
 
     def __init__(self, coefficients: Coefficients, fields: Fields, comm=None, decomposition=None):
         c, f = coefficients, fields
-        self._axes = self._passes(c, c.shape, self._local_axes)
+        self._axes = self._passes(c, f, c.shape, self._local_axes)
         self._up, self._down = (derivatives(c, sign) for sign in (1, -1))
         self._squares = [c.device.asarray(k2, c.dtype) for k2 in scaled_squares(c)]
         if "Z" in self._local_axes:
             self._z = self._axes
         super().__init__(c, f, comm, decomposition)
         self._structures: dict[tuple, tuple] = {}
-        medium = [
-            word for parameter in (c.speed, c.density, c.ratio, c.tau, c.eta) for word in members(parameter)
-        ]
+        medium = [word for name in PARAMETERS for word in members(getattr(c, name))]
         self._state = structure(
             c.device, *f.shell.words, f.rho, f.p, *medium, *(self._exchanged or (None,) * 3)
         )
@@ -60,17 +63,16 @@ class FusedCudaStages(Stages):
         return axis_passes_cuda.pitch(subdomain.basis[0], dtype)
 
     @staticmethod
-    def _passes(coefficients: Coefficients, shape, axes: str) -> axis_passes_cuda.AxisPasses:
+    def _passes(coefficients: Coefficients, fields: Fields, shape, axes: str) -> axis_passes_cuda.AxisPasses:
         """Kernels for arrays of a shape, along some axes."""
         c = coefficients
         largest = sum(float(k2.max()) for k2 in scaled_squares(c))
         series = axis_passes_cuda.sinc_series(largest, c.dtype)
         medium = c.nonlinear, c.problem.absorption
-        runs = runs_along(places(operators.pml_factors(c.problem, False, c.subdomain)[0]))
-        full = [name for name in axis_passes_cuda.PARAMETERS if is_full(getattr(c, name))]
-        return axis_passes_cuda.AxisPasses(
-            c.device, shape, c.dtype, *medium, axes, series, runs, full, c.disperses
-        )
+        full = [name for name in PARAMETERS if is_full(getattr(c, name))]
+        compiled = axes, series, fields.shell.runs, full, c.disperses
+        definitions = axis_passes_cuda.prelude(shape, c.dtype, *medium, *compiled)
+        return axis_passes_cuda.AxisPasses(c.device, shape, c.dtype, axes, definitions)
 
     # --- The stages ------------------------------------------------------------------------------------
 

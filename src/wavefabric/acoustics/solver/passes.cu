@@ -1,4 +1,5 @@
-// What the passes of the fused time step share, and what a step knows of a medium; see axis_passes_cuda.py.
+// What the passes of the fused time step share and what their threads work on: columns, and rows with room for them
+// in shared memory; see axis_passes_cuda.py.
 // Real grids are (NZ, NY, NX), spectra (NZ, NY, HALF), their rows padded to PITCH, whole cache lines; the formulas
 // are those of row_kernels.py. Spectra hold F{u_y} or d/dy in s0, x in s2, z in s1; the derivatives dx, dy, dz
 // carry the 1/N of the transforms. WITH_X, WITH_Y, WITH_Z: axes that are transformed here.
@@ -12,3 +13,115 @@
 #define TABLE const Complex *__restrict__
 #define REALS const REAL *__restrict__
 extern __shared__ __align__(16) char memory[];
+
+// --- Columns along y and z -------------------------------------------------------------------------------
+
+// Column of this thread along y in plane blockIdx.y, or along z at y = blockIdx.y; the first point of the thread is
+// `lane`. For FEW registers, points count from there: what is left of their addresses are constants, which are not kept
+// between loads and stores, but summed up for each.
+template <bool FEW>
+struct Column {
+    int kx, lane;
+    bool here;
+    Index first, step;
+    INLINE Column(int tile, bool along_y)
+        : kx(blockIdx.x * tile + threadIdx.x % tile), lane(FEW ? threadIdx.x / tile : 0), here(kx < HALF),
+          step(along_y ? PITCH : (Index)NY * PITCH) {
+        first = (along_y ? (Index)blockIdx.y * NY : (Index)blockIdx.y) * PITCH + kx + lane * step;
+    }
+    template <class T>
+    INLINE T *of(T *s) const { return FEW ? fresh(s + first) : fresh(s); }
+    INLINE Index at(int n) const { return FEW ? (n - lane) * step : first + n * step; }
+    template <class T>
+    INLINE T get(const T *column, int n) const { return here ? column[at(n)] : T(); }
+    INLINE void put(Complex *column, int n, Complex value) const { if (here) column[at(n)] = value; }
+};
+
+INLINE Complex *columns_memory() { return (Complex *)memory; }
+
+// --- Rows along x ------------------------------------------------------------------------------------------
+
+#if WITH_X
+template <bool LATE>
+using RowsOf = RealRows<Axis<Rows<NX / 2, PX, TX, LATE>, Radices<RADICES_X>, Radices<REVERSED_X>>>;
+typedef RowsOf<true> RowsX;
+typedef RowsX::A AxisX;
+typedef AxisX::Layout LayoutX;
+
+// The row of this thread, or the one that a list of `count` rows names for it.
+struct Row {
+    Index number;
+    bool here;
+    int y, z;
+    INLINE Row(const int *list = nullptr, int count = 0) {
+        const Index place = (Index)blockIdx.x * TX + threadIdx.x / PX;
+        here = place < (list == nullptr ? ROWS : (Index)count);
+        number = !here ? 0 : list == nullptr ? place : (Index)list[place];
+        y = number % NY;
+        z = number / NY;
+    }
+    INLINE Index at(int j) const { return number * NX + 2 * j; }
+    INLINE Complex get(const REAL *field, int j) const {
+        return here ? *(const Complex *)(field + at(j)) : Complex{0, 0};
+    }
+    INLINE void put(REAL *field, int j, Complex value) const {
+        if (here) *(Complex *)(field + at(j)) = value;
+    }
+};
+
+// Room for a row of each transform of this block in shared memory, number `place` of its rooms. What a pass reads is
+// copied there asynchronously: many loads are under way without registers while others compute. A transform then
+// exchanges values where its spectrum has been; values of points rest there while registers serve others.
+struct Room {
+    Complex *all, *mine;
+    INLINE Room(int place)
+        : all((Complex *)memory + place * TX * LayoutX::room), mine(all + LayoutX::transform() * LayoutX::room) {}
+    template <int BYTES>
+    static INLINE void copy(void *target, const void *source) {
+#ifdef __CUDA_ARCH__
+        const unsigned to = (unsigned)__cvta_generic_to_shared(target);
+        if constexpr (BYTES == 16)
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(source) : "memory");
+        else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(source), "n"(BYTES) : "memory");
+#else
+        memcpy(target, source, BYTES);
+#endif
+    }
+    template <int BYTES>
+    INLINE void fill(const void *source, int bytes) const {
+        char *target = (char *)mine;
+        for (int at = LayoutX::lane() * BYTES; at < bytes; at += PX * BYTES)
+            copy<BYTES>(target + at, (const char *)source + at);
+    }
+    // With what pads its row to whole words.
+    INLINE void spectrum(const Complex *s, const Row &row) const {
+        constexpr int bytes = HALF * sizeof(Complex);
+        fill<16>(s + row.number * PITCH, (bytes + 15) / 16 * 16);
+    }
+    INLINE void field(const REAL *f, const Row &row) const {
+        constexpr int bytes = NX * sizeof(REAL), word = bytes % 16 ? sizeof(Complex) : 16;
+        fill<word>(f + row.at(0), bytes);
+    }
+    static INLINE void commit() {
+#ifdef __CUDA_ARCH__
+        asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+    }
+    // All groups of copies but the last `LATER` have arrived, those of a row's other threads too.
+    template <int LATER>
+    static INLINE void wait() {
+#ifdef __CUDA_ARCH__
+        asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
+#endif
+        LayoutX::sync();
+    }
+    INLINE void back(Complex *v, const Complex *twiddle) const {
+        RowsX::back(v, all, twiddle, [&](int k) { return mine[k]; });
+    }
+    template <class R = RowsX>
+    INLINE void forth(Complex *v, const Row &row, Complex *spectrum, const Complex *twiddle) const {
+        Complex *entries = spectrum + row.number * PITCH;
+        R::forth(v, all, twiddle, [&](int k, Complex value) { if (row.here) entries[k] = value; });
+    }
+};
+#endif

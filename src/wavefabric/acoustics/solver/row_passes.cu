@@ -1,89 +1,6 @@
 // Passes along x of the fused time step on a GPU: rows of real fields and their half spectra, with all pointwise work.
 
 #if WITH_X
-template <bool LATE>
-using RowsOf = RealRows<Axis<Rows<NX / 2, PX, TX, LATE>, Radices<RADICES_X>, Radices<REVERSED_X>>>;
-typedef RowsOf<true> RowsX;
-typedef RowsX::A AxisX;
-typedef AxisX::Layout LayoutX;
-
-// The row of this thread, or the one that a list of `count` rows names for it.
-struct Row {
-    Index number;
-    bool here;
-    int y, z;
-    INLINE Row(const int *list = nullptr, int count = 0) {
-        const Index place = (Index)blockIdx.x * TX + threadIdx.x / PX;
-        here = place < (list == nullptr ? ROWS : (Index)count);
-        number = !here ? 0 : list == nullptr ? place : (Index)list[place];
-        y = number % NY;
-        z = number / NY;
-    }
-    INLINE Index at(int j) const { return number * NX + 2 * j; }
-    INLINE Complex get(const REAL *field, int j) const {
-        return here ? *(const Complex *)(field + at(j)) : Complex{0, 0};
-    }
-    INLINE void put(REAL *field, int j, Complex value) const {
-        if (here) *(Complex *)(field + at(j)) = value;
-    }
-};
-
-// Room for a row of each transform of this block in shared memory, number `place` of its rooms. What a pass reads is
-// copied there asynchronously: many loads are under way without registers while others compute. A transform then
-// exchanges values where its spectrum has been; values of points rest there while registers serve others.
-struct Room {
-    Complex *all, *mine;
-    INLINE Room(int place)
-        : all((Complex *)memory + place * TX * LayoutX::room), mine(all + LayoutX::transform() * LayoutX::room) {}
-    template <int BYTES>
-    static INLINE void copy(void *target, const void *source) {
-#ifdef __CUDA_ARCH__
-        const unsigned to = (unsigned)__cvta_generic_to_shared(target);
-        if constexpr (BYTES == 16)
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(source) : "memory");
-        else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(source), "n"(BYTES) : "memory");
-#else
-        memcpy(target, source, BYTES);
-#endif
-    }
-    template <int BYTES>
-    INLINE void fill(const void *source, int bytes) const {
-        char *target = (char *)mine;
-        for (int at = LayoutX::lane() * BYTES; at < bytes; at += PX * BYTES)
-            copy<BYTES>(target + at, (const char *)source + at);
-    }
-    // With what pads its row to whole words.
-    INLINE void spectrum(const Complex *s, const Row &row) const {
-        constexpr int bytes = HALF * sizeof(Complex);
-        fill<16>(s + row.number * PITCH, (bytes + 15) / 16 * 16);
-    }
-    INLINE void field(const REAL *f, const Row &row) const {
-        constexpr int bytes = NX * sizeof(REAL), word = bytes % 16 ? sizeof(Complex) : 16;
-        fill<word>(f + row.at(0), bytes);
-    }
-    static INLINE void commit() {
-#ifdef __CUDA_ARCH__
-        asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-    }
-    // All groups of copies but the last `LATER` have arrived, those of a row's other threads too.
-    template <int LATER>
-    static INLINE void wait() {
-#ifdef __CUDA_ARCH__
-        asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
-#endif
-        LayoutX::sync();
-    }
-    INLINE void back(Complex *v, const Complex *twiddle) const {
-        RowsX::back(v, all, twiddle, [&](int k) { return mine[k]; });
-    }
-    template <class R = RowsX>
-    INLINE void forth(Complex *v, const Row &row, Complex *spectrum, const Complex *twiddle) const {
-        Complex *entries = spectrum + row.number * PITCH;
-        R::forth(v, all, twiddle, [&](int k, Complex value) { if (row.here) entries[k] = value; });
-    }
-};
-
 template <bool FULL>
 struct Grid {  // a medium parameter, never written: a full grid, or the same value everywhere
     const REAL *at;
@@ -281,11 +198,7 @@ INLINE void put_corners_and_pattern(Complex *total, const State &s, const Row &r
     for (int x = LayoutX::lane(); x < NX; x += PX) {
         REAL &value = ((REAL *)total)[x];
         const Inside in = inside(s.shell, x, row.y, row.z);
-        // Where all parts are kept, rounding errors of the total do not pile up.
-        if (in.x >= 0 && in.y >= 0 && in.z >= 0) {
-            const Parts parts = load_parts(s.shell, in, x, row.y, row.z);
-            value = parts.x + parts.y + parts.z;
-        }
+        if (keeps_all(in, true)) value = total_of(load_parts(s.shell, in, x, row.y, row.z));
         if (pattern)
             put_density(s.shell, value, x, row.y, row.z, pattern[row.number * NX + x] * amplitude, false, (REAL)3);
     }
@@ -382,8 +295,9 @@ PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__re
 }
 
 // With power-law absorption: p as pressure_row of row_kernels.py gives it, and its spectrum, from those of L1 (s0)
-// and, if disperses, L2 (s1).
-// It reads so many arrays that more threads, each loading for itself, serve better than rooms (but for L2).
+// and, if it disperses, L2 (s1).
+// It reads so many arrays that more threads, each loading for itself, serve better than rooms (but for L2). `disperses`
+// is no definition: with one, nvcc spills more registers.
 PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restrict__ state, int disperses,
                           TABLE twiddle) {
     typedef RowsOf<false> Eager;

@@ -48,6 +48,10 @@ __device__ __forceinline__ REAL damp(REAL &part, REAL f, REAL flow) {
     return undamped - part;
 }
 
+// Where all parts are kept, the total is their sum: rounding errors of it do not pile up.
+__device__ __forceinline__ bool keeps_all(Inside in, bool three) { return in.x >= 0 && in.y >= 0 && (in.z >= 0 || !three); }
+__device__ __forceinline__ REAL total_of(Parts parts) { return parts.x + parts.y + parts.z; }
+
 // One step of a point: its parts, and what the total is then. Of `flow`, mass du along each axis, z is 0 in 2-D.
 __device__ __forceinline__ REAL advance(const Shell &s, Inside in, int x, int y, int z, REAL total, Parts flow,
                                         Parts &parts, bool three) {
@@ -55,9 +59,7 @@ __device__ __forceinline__ REAL advance(const Shell &s, Inside in, int x, int y,
     if (in.x >= 0) total -= damp(parts.x, s.pml_x[x], flow.x);
     if (in.y >= 0) total -= damp(parts.y, s.pml_y[y], flow.y);
     if (in.z >= 0) total -= damp(parts.z, s.pml_z[z], flow.z);
-    // Where all parts are kept, rounding errors of the total do not pile up.
-    if (in.x >= 0 && in.y >= 0 && (in.z >= 0 || !three)) total = parts.x + parts.y + parts.z;
-    return total;
+    return keeps_all(in, three) ? total_of(parts) : total;
 }
 
 // Put or add a value to each of so many parts of the density at one point.
