@@ -96,6 +96,8 @@ class Configuration:
         return 2 if self.value == "Twin" else 1
 
 
+RADICES = (2, 3, 4, 5, 7, 8, 16, 32)
+
 #: Every radix alone, first and last of several; threads that divide the butterflies, that do not, and more of
 #: them than butterflies; both layouts with and without gaps.
 CONFIGURATIONS = [
@@ -118,11 +120,15 @@ CONFIGURATIONS = [
     Configuration((3, 16, 4), 12, 1, "Column", 4),
     Configuration((5, 2, 3, 2), 7, 3, "Row", 2),
     Configuration((2, 2, 2, 2, 2), 3, 2, "Column"),
+    Configuration((32,), 1, 2, "Row"),
+    Configuration((2, 32), 2, 2, "Column"),
+    Configuration((32, 2), 3, 1, "Row", 2),
 ]
 #: Compiled on a GPU too, but not by default on the CPU.
 MORE = [
     Configuration((16, 16, 2), 32, 1, "Row", 2),
     Configuration((16, 16, 2), 32, 8, "Column"),
+    Configuration((32, 16), 16, 8, "Column"),
     Configuration((16, 16, 16), 256, 1, "Row", 16, "Twin"),
     Configuration((8, 5, 5, 5, 3), 188, 1, "Row"),
     Configuration((7, 7, 7, 2), 43, 4, "Column", 2, "Twin"),
@@ -219,7 +225,7 @@ def test_threads_in_any_order(seed):
 
 def test_the_configurations_meet_everything():
     several = [c for c in CONFIGURATIONS if len(c.radices) > 1]
-    every = {2, 3, 4, 5, 7, 8, 16}
+    every = set(RADICES)
     assert {c.radices[0] for c in CONFIGURATIONS if len(c.radices) == 1} == every
     assert {c.radices[0] for c in several} == every
     assert {c.radices[-1] for c in several} == every
@@ -250,6 +256,7 @@ extern "C" __global__ void all_powers(Complex *out, const Wide *w) {
     powers<7>(out + 14, w);
     powers<8>(out + 21, w);
     powers<16>(out + 29, w);
+    powers<32>(out + 45, w);
 }
 extern "C" __global__ void butterflies(Complex *v) {
     butterfly<2>(v);
@@ -259,9 +266,9 @@ extern "C" __global__ void butterflies(Complex *v) {
     butterfly<7>(v + 14);
     butterfly<8>(v + 21);
     butterfly<16>(v + 29);
+    butterfly<32>(v + 45);
 }
 """
-RADICES = (2, 3, 4, 5, 7, 8, 16)
 
 
 @functools.cache
@@ -279,7 +286,7 @@ def each_radix(values):
 @pytest.mark.parametrize(("real", "allowed"), [("float", 6e-8), ("double", 6e-16)])
 def test_powers(real, allowed):
     """a[k] <- a[k] w^k, to about one rounding of the field's type."""
-    w, out = np.exp(-2j * np.pi * 5 / 173), np.zeros(45, DTYPE[real])
+    w, out = np.exp(-2j * np.pi * 5 / 173), np.zeros(sum(RADICES), DTYPE[real])
     parts(real).kernel("all_powers")((1,), (1,), (out, np.array([w.real, w.imag])))
     for radix, values in each_radix(out):
         exact = np.clongdouble(w) ** np.arange(radix)
@@ -291,7 +298,7 @@ def test_powers(real, allowed):
 def test_butterflies(seed):
     rng = np.random.default_rng(seed)
     for real, tolerance in TOLERANCE.items():
-        sent = (rng.standard_normal((45, 2)).view(complex)[:, 0]).astype(DTYPE[real])
+        sent = (rng.standard_normal((sum(RADICES), 2)).view(complex)[:, 0]).astype(DTYPE[real])
         found = sent.copy()
         parts(real).kernel("butterflies")((1,), (1,), (found,))
         for (_, before), (_, after) in zip(each_radix(sent), each_radix(found), strict=True):
@@ -302,7 +309,7 @@ def test_butterflies(seed):
 @pytest.mark.parametrize(("real", "allowed"), [("float", 8e-8), ("double", 1.6e-16)])
 def test_numbers_in_butterflies(real, allowed):
     """Of one value that is not 0, the transform is a root of unity, to a rounding or two."""
-    for place in range(16):
+    for place in range(max(RADICES)):
         v = np.concatenate([np.arange(radix) == place % radix for radix in RADICES]).astype(DTYPE[real])
         parts(real).kernel("butterflies")((1,), (1,), (v,))
         for radix, values in each_radix(v):

@@ -1,4 +1,4 @@
-// Complex numbers and butterflies of discrete Fourier transforms in registers, radices 2, 3, 4, 5, 7, 8 and 16.
+// Complex numbers and butterflies of discrete Fourier transforms in registers, radices 2, 3, 4, 5, 7, 8, 16 and 32.
 // Compiled once per type: REAL (float or double).
 
 typedef long long Index;
@@ -72,7 +72,7 @@ __device__ __forceinline__ void odd_butterfly(V *v, const Constant *cosine, cons
 
 template <int R, class V>
 __device__ __forceinline__ void butterfly(V *v) {
-    static_assert(R == 2 || R == 3 || R == 4 || R == 5 || R == 7 || R == 8 || R == 16, "no butterfly of this radix");
+    static_assert(R == 2 || R == 3 || R == 4 || R == 5 || R == 7 || R == 8 || R == 16 || R == 32, "no such radix");
     if constexpr (R == 2) {
         const V a = v[0];
         v[0] = a + v[1];
@@ -111,7 +111,7 @@ __device__ __forceinline__ void butterfly(V *v) {
             v[k] = e[k] + o[k];
             v[k + 4] = e[k] - o[k];
         }
-    } else {
+    } else if constexpr (R == 16) {
         const Constant c = {0.92387953251128675613}, s = {0.38268343236508977173}, h = {0.70710678118654752440};
         V w[16];
 #pragma unroll
@@ -134,6 +134,23 @@ __device__ __forceinline__ void butterfly(V *v) {
             v[k + 4] = last[1];
             v[k + 8] = last[2];
             v[k + 12] = last[3];
+        }
+    } else {
+        const Constant cosine[8] = {{1}, {0.98078528040323044913}, {0.92387953251128675613}, {0.83146961230254523708},
+                                    {0.70710678118654752440}, {0.55557023301960222474}, {0.38268343236508977173},
+                                    {0.19509032201612826785}};
+        V e[16], o[16];
+#pragma unroll
+        for (int k = 0; k < 16; ++k) e[k] = v[2 * k], o[k] = v[2 * k + 1];
+        butterfly<16>(e);
+        butterfly<16>(o);
+#pragma unroll
+        for (int k = 0; k < 16; ++k) {
+            V w = k < 8 ? o[k] : minus_i(o[k]);  // times exp(-i pi (k % 8) / 16)
+            if (k % 8 == 4) w = (w + minus_i(w)) * cosine[4];
+            else if (k % 8) w = turned(w, cosine[k % 8], cosine[8 - k % 8]);
+            v[k] = e[k] + w;
+            v[k + 16] = e[k] - w;
         }
     }
 }

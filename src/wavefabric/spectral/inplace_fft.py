@@ -12,15 +12,15 @@ SOURCES = ("wavefabric.spectral/butterflies.cu", "wavefabric.spectral/inplace_ff
 
 
 def radices(n: int, most: int = 16) -> tuple[int, ...]:
-    """Factors of a transform length, the largest first, of 16, 8, 7, 5, 4, 3, 2, none above ``most``.
+    """Factors of a transform length, the largest first, of 32, 16, 8, 7, 5, 4, 3, 2, none above ``most``.
 
     Empty if others are needed, or n is 1.
 
-    >>> radices(512), radices(512, 8), radices(3000), radices(22)
-    ((16, 16, 2), (8, 8, 8), (8, 5, 5, 5, 3), ())
+    >>> radices(512), radices(512, 8), radices(512, 32), radices(3000), radices(22)
+    ((16, 16, 2), (8, 8, 8), (32, 16), (8, 5, 5, 5, 3), ())
     """
     factors = []
-    for radix in (16, 8, 7, 5, 4, 3, 2):
+    for radix in (32, 16, 8, 7, 5, 4, 3, 2):
         while radix <= most and n % radix == 0:
             factors.append(radix)
             n //= radix
