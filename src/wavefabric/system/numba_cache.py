@@ -29,7 +29,7 @@ SOURCES = (
     "acoustics/solver/kernels.py",
     "acoustics/solver/plane_passes.py",
     "acoustics/solver/row_kernels.py",
-    "device/fftw_direct.py",
+    "device/vector_code.py",
     "device/fma.py",
     "device/philox.py",
     "fabric/cost_models/flow_kernel.py",
@@ -37,6 +37,10 @@ SOURCES = (
     "optics/propagation/kernels/kerr_ranks.py",
     "optics/propagation/kernels/linear.py",
     "optics/propagation/kernels/tiles.py",
+    "spectral/vector_axes.py",
+    "spectral/vector_butterflies.py",
+    "spectral/vector_columns.py",
+    "spectral/vector_rows.py",
     "system/numba_cache.py",
 )
 # Kernels of other versions are removed once nobody has used them for so long, s.

@@ -14,7 +14,7 @@ from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages, scaled_squar
 from wavefabric.acoustics.solver.operators import unstaggering
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.device import fftw_direct, get_device
+from wavefabric.device import get_device
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 #: Largest error of any field after all steps, of its largest value.
@@ -287,7 +287,6 @@ def test_a_repeated_run_gives_the_same_bits(place, name, dtype):
     assert same_bits(taken(place, name, dtype)[0], taken(place, name, dtype)[0])
 
 
-@pytest.mark.skipif(not fftw_direct.available(np.float32), reason="needs FFTW")
 @pytest.mark.parametrize("name", [*WAYS, "power law primes"])
 def test_threads_change_no_bit(cpu, name, dtype):
     try:

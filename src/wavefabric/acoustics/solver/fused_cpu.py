@@ -6,6 +6,7 @@ in cache.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from wavefabric.acoustics.solver.plane_passes import StepSource
 from wavefabric.acoustics.solver.row_kernels import MediumArrays
 from wavefabric.acoustics.solver.source_terms import SourceTerm
 from wavefabric.acoustics.solver.stages import Stages
-from wavefabric.device.fftw_direct import AxisTransforms, available
+from wavefabric.spectral.vector_axes import AxisTransforms, pitch, usable
 
 passes: Any = plane_passes  # compiled functions, whose many arguments come in groups
 
@@ -27,14 +28,13 @@ class FusedCpuStages(Stages):
     _scratch_fields = 0  # gradients never leave the cache
 
     def __init__(self, coefficients: Coefficients, fields: Fields, comm=None, decomposition=None):
-        super().__init__(coefficients, fields, comm, decomposition)
         c, device = coefficients, coefficients.device
         nz, ny, nx = c.shape
-        half, threads = nx // 2 + 1, device.threads
-        self._axes = AxisTransforms(c.shape, c.dtype)
+        width, threads = c.half_shape[2], device.threads
+        self._axes = AxisTransforms(c.shape, c.dtype, c.up, c.down)
         self._fft_axes, batch = self._axes.addresses(), self._axes.batch
-        self._columns = device.zeros((threads, 2, nz, self._axes.slab, half), c.complex)
-        self._plane = device.zeros((threads, ny, half), c.complex)
+        self._columns = device.zeros((threads, nz, self._axes.slab, width), c.complex)
+        self._plane = device.zeros((threads, ny, width), c.complex)
         self._rows = device.zeros((threads, 3, batch, nx), c.dtype)
         self._row = device.zeros((threads, 2, nx), c.dtype)
         self._medium = MediumArrays(c.speed, c.density, c.ratio, c.tau, c.eta)
@@ -48,11 +48,16 @@ class FusedCpuStages(Stages):
             False,
         )
         self._points: dict[int, tuple] = {}
+        super().__init__(coefficients, fields, comm, decomposition)
 
     @classmethod
     def supports(cls, decomposition, dtype) -> bool:
-        """In three dimensions, with FFTW at hand."""
-        return decomposition.shape[2] > 1 and available(dtype)
+        """In three dimensions, with sizes of prime factors up to 31."""
+        return decomposition.shape[2] > 1 and usable(decomposition.shape)
+
+    @classmethod
+    def pitch(cls, subdomain, dtype) -> int:
+        return pitch(subdomain.basis[0], dtype)
 
     def velocity(self, active: tuple[bool, ...]) -> None:
         super().velocity(active)
@@ -64,9 +69,9 @@ class FusedCpuStages(Stages):
         s0, s1, _ = self._spectra
         step = int(f.clock[0])
         sources = (self._source(source, step) for source in self.sources.active_velocity(active))
-        passes.gradient_columns(self._fft_axes, s0, s1, c.kappa, c.up[2], self._columns)
+        passes.gradient_columns(self._fft_axes, s0, s1, c.kappa, self._columns)
         passes.velocity_planes(
-            self._fft_axes, tuple(self._spectra), tuple(f.u), tuple(c.staggered), tuple(pml), *c.up[:2], dt,
+            self._fft_axes, tuple(self._spectra), tuple(f.u), tuple(c.staggered), tuple(pml), dt,
             *sources, self._delayed(step, active[-1]), self._plane, self._rows,
         )  # fmt: skip
 
@@ -75,9 +80,9 @@ class FusedCpuStages(Stages):
         s0, s1, s2 = self._spectra
         source = self._source(self.sources.pressure if active[0] else None, int(f.clock[0]))
         mode = 0 if not c.lossy else 1 if c.stokes else 2
-        passes.divergence_columns(self._fft_axes, s0, s1, s2, c.kappa, c.down[1], c.down[2], self._columns)
+        passes.divergence_columns(self._fft_axes, s0, s1, s2, c.kappa, self._columns)
         passes.density_planes(
-            self._fft_axes, tuple(self._spectra), f.rho, f.shell, f.p, self._medium, c.down[0], c.dt, source,
+            self._fft_axes, tuple(self._spectra), f.rho, f.shell, f.p, self._medium, c.dt, source,
             c.dimensions, c.nonlinear, mode, c.disperses, self._rows, self._row,
         )  # fmt: skip
         self.transforms += 4 + c.disperses
@@ -87,7 +92,10 @@ class FusedCpuStages(Stages):
         if not c.lossy or c.stokes:
             return  # `density` has done it in the same pass
         s0, s1, _ = self._spectra
-        passes.absorption_columns(self._fft_axes, s0, s1, c.nabla1, c.nabla2, c.disperses, self._columns)
+        if c.disperses:
+            passes.absorption_columns(self._fft_axes, s0, s1, c.nabla1, c.nabla2, self._columns)
+        else:
+            passes.multiply_columns(self._fft_axes, s0, c.nabla1, self._columns)
         passes.pressure_planes(
             self._fft_axes,
             s0,
@@ -105,6 +113,20 @@ class FusedCpuStages(Stages):
     def transform_pressure(self) -> None:
         """Planes' spectrum of a p that was set from outside, or lost to other use of the spectra."""
         passes.transform_planes(self._fft_axes, self._axes.batch, self.fields.p, self._spectra[0])
+
+    def apply_operator(self, field, operator) -> None:
+        """field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
+        axes, batch, spectrum = self._fft_axes, self._axes.batch, self._spectra[-1]
+        passes.transform_planes(axes, batch, field, spectrum)
+        passes.multiply_columns(axes, spectrum, operator, self._columns)
+        passes.transform_planes_back(axes, batch, spectrum, field)
+        self.transforms += 2
+
+    def _free_spectrum(self):
+        """Rows of whole-array transforms are not padded."""
+        nz, ny, nx = self.coefficients.shape
+        shape = nz, ny, nx // 2 + 1
+        return self._spectra[-1].reshape(-1)[: math.prod(shape)].reshape(shape)
 
     def _source(self, source: SourceTerm | None, step: int) -> StepSource:
         """One source, or none, in this step."""

@@ -5,9 +5,10 @@ Between the two kinds lies a barrier; all pointwise work happens while its row, 
 A lossless step is four passes, one with power-law absorption six; as whole-array transforms it would be 10
 or 14 of them, two passes each, besides the sweeps. ∂x and ∂y share their transform along z.
 
-Real grids are ``(Nz, Ny, Nx)``, spectra ``(Nz, Ny, Nx//2+1)``; between passes only x and y are transformed.
-``fft`` holds the addresses of `device.fftw_direct.AxisTransforms`, ``batch`` its rows a call. Other
-parameters are those of ``kernels.py``, whose sweeps are the reference for these.
+Real grids are ``(Nz, Ny, Nx)``, spectra ``(Nz, Ny, Nx//2+1)`` with padded rows; between passes only x and y
+are transformed. κ and the derivatives multiply a spectrum as it is transformed back. ``fft`` holds the
+addresses of `spectral.vector_axes.AxisTransforms`, ``batch`` its rows a call. Other parameters are those of
+``kernels.py``, whose sweeps are the reference for these.
 """
 
 from __future__ import annotations
@@ -21,18 +22,29 @@ from wavefabric.acoustics.solver.row_kernels import (
     add_scaled_row,
     density_row,
     mass_row,
-    multiply_row,
-    multiply_scaled_row,
     pressure_row,
     put_density,
     rate_row,
     row_of,
-    scale_row,
     source_density_row,
     velocity_row,
     velocity_row_x,
 )
-from wavefabric.device.fftw_direct import execute, prefetch
+from wavefabric.device.vector_code import execute
+from wavefabric.spectral.vector_axes import (
+    X_BACK,
+    X_BACK_BY_DOWN,
+    X_BACK_BY_UP,
+    X_FORTH,
+    Y_BACK,
+    Y_BACK_BY_DOWN,
+    Y_BACK_BY_UP,
+    Y_FORTH,
+    Z_BACK,
+    Z_BACK_BY_DOWN,
+    Z_BACK_BY_UP,
+    Z_FORTH,
+)
 from wavefabric.system.numba_cache import njit
 
 _JIT: dict[str, Any] = dict(parallel=True, nogil=True, error_model="numpy")
@@ -55,48 +67,23 @@ class StepSource(NamedTuple):
 
 
 @njit(**_PLANE)
-def _ahead(rows):
-    """Fetch rows of a slab ahead: they lie a plane apart, which hardware does not foresee."""
-    first = rows.ctypes.data
-    for offset in range(0, rows.size * rows.itemsize, 64):
-        prefetch(first + offset)
+def _transform(fft, kind, source, target):
+    """Rows of x, or a plane along y."""
+    execute(fft[kind, 0], fft[kind, 1], source.ctypes.data, target.ctypes.data, 0)
 
 
 @njit(**_PLANE)
-def _x_forward(fft, real, spectrum):
-    execute(fft[0], fft[3], real.ctypes.data, spectrum.ctypes.data)
+def _z_forward(fft, spectrum, y, block, coming, at):
+    """A slab of a spectrum from y on along z; that at ``at`` of the one that comes next is fetched ahead."""
+    source, ahead = spectrum[0, y].ctypes.data, coming[0, at].ctypes.data
+    execute(fft[Z_FORTH, 0], fft[Z_FORTH, 1], source, block.ctypes.data, ahead)
 
 
 @njit(**_PLANE)
-def _x_backward(fft, spectrum, real):
-    execute(fft[1], fft[4], spectrum.ctypes.data, real.ctypes.data)
-
-
-@njit(**_PLANE)
-def _y_forward(fft, plane):
-    execute(fft[2], fft[5], plane.ctypes.data, plane.ctypes.data)
-
-
-@njit(**_PLANE)
-def _y_backward(fft, plane):
-    execute(fft[2], fft[6], plane.ctypes.data, plane.ctypes.data)
-
-
-@njit(**_PLANE)
-def _y_backward_into(fft, plane, target):
-    execute(fft[2], fft[7], plane.ctypes.data, target.ctypes.data)
-
-
-@njit(**_PLANE)
-def _z_forward(fft, block, spectrum, y):  # block (Nz, slab, H)
-    for z in range(block.shape[0]):
-        block[z] = spectrum[z, y : y + block.shape[1]]
-    execute(fft[2], fft[8], block.ctypes.data, block.ctypes.data)
-
-
-@njit(**_PLANE)
-def _z_backward(fft, block):
-    execute(fft[2], fft[9], block.ctypes.data, block.ctypes.data)
+def _z_backward(fft, kind, block, operator, y, spectrum):
+    """A block times an operator back into the slab of a spectrum from y on."""
+    target, factors = spectrum[0, y].ctypes.data, operator[0, y].ctypes.data
+    execute(fft[kind, 0], fft[kind, 1], block.ctypes.data, target, factors)
 
 
 @njit(**_PLANE)
@@ -131,59 +118,47 @@ def transform_planes(fft, batch, real, spectrum):
     """Spectrum of every plane of ``real``."""
     for z in prange(real.shape[0]):
         for y in range(0, real.shape[1], batch):
-            _x_forward(fft, real[z, y], spectrum[z, y])
-        _y_forward(fft, spectrum[z])
-
-
-@njit(**_PLANE)
-def _multiply(block, operator, y, coming, at):
-    """block *= operator; meanwhile fetch the slab at ``at`` of the spectrum that comes next."""
-    for z in range(block.shape[0]):
-        _ahead(coming[z, at : at + block.shape[1]])
-        for i in range(block.shape[1]):
-            multiply_row(block[z, i], block[z, i], operator[z, y + i])
-
-
-@njit(**_PLANE)
-def _put(spectrum, block, y):
-    for z in range(block.shape[0]):
-        spectrum[z, y : y + block.shape[1]] = block[z]
-
-
-@njit(**_PLANE)
-def _multiply_columns(fft, spectrum, operator, y, block, coming, at):
-    """A slab of columns along z, times an operator, and back."""
-    _z_forward(fft, block, spectrum, y)
-    _multiply(block, operator, y, coming, at)
-    _z_backward(fft, block)
-    _put(spectrum, block, y)
+            _transform(fft, X_FORTH, real[z, y], spectrum[z, y])
+        _transform(fft, Y_FORTH, spectrum[z], spectrum[z])
 
 
 @njit(**_JIT)
-def gradient_columns(fft, s0, s1, kappa, dz, scratch):
+def transform_planes_back(fft, batch, spectrum, real):
+    """The planes of a spectrum to those of ``real``; the spectrum is lost."""
+    for z in prange(real.shape[0]):
+        _transform(fft, Y_BACK, spectrum[z], spectrum[z])
+        for y in range(0, real.shape[1], batch):
+            _transform(fft, X_BACK, spectrum[z, y], real[z, y])
+
+
+@njit(**_JIT)
+def multiply_columns(fft, spectrum, operator, scratch):
+    """Along z: a spectrum times an operator."""
+    slab = scratch.shape[2]
+    for number in prange(spectrum.shape[1] // slab):
+        block, y = scratch[get_thread_id()], number * slab
+        _z_forward(fft, spectrum, y, block, spectrum, min(y + slab, spectrum.shape[1] - slab))
+        _z_backward(fft, Z_BACK, block, operator, y, spectrum)
+
+
+@njit(**_JIT)
+def gradient_columns(fft, s0, s1, kappa, scratch):
     """Along z: s0 (planes' spectra of p) ← κ F{p}, from which ∂x and ∂y follow, and s1 ← ∂z of it."""
-    slab = scratch.shape[3]
+    slab = scratch.shape[2]
     for number in prange(s0.shape[1] // slab):
-        a, b, y = scratch[get_thread_id(), 0], scratch[get_thread_id(), 1], number * slab
-        following = min(y + slab, s0.shape[1] - slab)
-        _z_forward(fft, a, s0, y)
-        for z in range(s0.shape[0]):
-            _ahead(s0[z, following : following + slab])
-            for i in range(slab):
-                multiply_row(a[z, i], a[z, i], kappa[z, y + i])
-                scale_row(b[z, i], a[z, i], dz[z])
-        _z_backward(fft, a)
-        _put(s0, a, y)
-        _z_backward(fft, b)
-        _put(s1, b, y)
+        block, y = scratch[get_thread_id()], number * slab
+        _z_forward(fft, s0, y, block, s0, min(y + slab, s0.shape[1] - slab))
+        _z_backward(fft, Z_BACK, block, kappa, y, s0)
+        _z_backward(fft, Z_BACK_BY_UP, block, kappa, y, s1)
 
 
 @njit(**_PLANE)
 def _update_velocity(fft, axis, gradient, u, density, pml, dt, source, delayed, z, rows, spectrum):
     """One component in a plane: ∂p from its spectrum along x, update, sources, and u's spectrum along x."""
     cursor, late = source.first[z], delayed.first[z]
+    back = X_BACK_BY_UP if axis == 0 else X_BACK
     for first in range(0, u.shape[1], rows.shape[0]):
-        _x_backward(fft, gradient[first], rows)
+        _transform(fft, back, gradient[first], rows)
         for y in range(first, first + rows.shape[0]):
             row, slope, rho = u[z, y], rows[y - first], row_of(density, z, y)
             if axis == 0:
@@ -193,12 +168,12 @@ def _update_velocity(fft, axis, gradient, u, density, pml, dt, source, delayed, 
             cursor = _add_source(row, source, z, y, cursor)
             if axis == 0:
                 late = _add_source(row, delayed, z, y, late)
-        _x_forward(fft, u[z, first], spectrum[first])
+        _transform(fft, X_FORTH, u[z, first], spectrum[first])
 
 
 @njit(**_JIT)
 def velocity_planes(
-    fft, spectra, u, densities, pml, dx, dy, dt, source_x, source_y, source_z, delayed, scratch, rows
+    fft, spectra, u, densities, pml, dt, source_x, source_y, source_z, delayed, scratch, rows
 ):
     """In the planes: ∂p, u ← pml (pml u − Δt/ρ₀ ∂p), sources, and the new planes' spectra of u.
 
@@ -208,50 +183,39 @@ def velocity_planes(
     s0, s1, s2 = spectra
     for z in prange(s0.shape[0]):
         plane, real = scratch[get_thread_id()], rows[get_thread_id(), 0]
-        _y_backward(fft, s1[z])
+        _transform(fft, Y_BACK, s1[z], s1[z])
         _update_velocity(fft, 2, s1[z], u[2], densities[2], pml[2], dt, source_z, delayed, z, real, s2[z])
-        _y_backward_into(fft, s0[z], plane)
-        for y in range(s0.shape[1]):
-            multiply_row(plane[y], plane[y], dx)
-            scale_row(s0[z, y], s0[z, y], dy[y])
+        _transform(fft, Y_BACK, s0[z], plane)
+        _transform(fft, Y_BACK_BY_UP, s0[z], s0[z])
         _update_velocity(fft, 0, plane, u[0], densities[0], pml[0], dt, source_x, delayed, z, real, s1[z])
-        _y_backward(fft, s0[z])
         _update_velocity(fft, 1, s0[z], u[1], densities[1], pml[1], dt, source_y, delayed, z, real, s0[z])
-        _y_forward(fft, s0[z])
-        _y_forward(fft, s1[z])
-        _y_forward(fft, s2[z])
+        _transform(fft, Y_FORTH, s0[z], s0[z])
+        _transform(fft, Y_FORTH, s1[z], s1[z])
+        _transform(fft, Y_FORTH, s2[z], s2[z])
 
 
 @njit(**_JIT)
-def divergence_columns(fft, s0, s1, s2, kappa, dy, dz, scratch):
-    """Along z: s_ξ ← i k_ξ e^{−ikΔ/2} κ F{u_ξ}; the factor of x is left to the planes. s0 is u_y, s1 u_x."""
-    slab = scratch.shape[3]
+def divergence_columns(fft, s0, s1, s2, kappa, scratch):
+    """Along z: s0, s1 (u_y, u_x) ← κ F{u}, s2 (u_z) ← ∂z of it; ∂x and ∂y are left to the planes."""
+    slab = scratch.shape[2]
     for number in prange(s0.shape[1] // slab):
-        a, y = scratch[get_thread_id(), 0], number * slab
+        block, y = scratch[get_thread_id()], number * slab
         following = min(y + slab, s0.shape[1] - slab)
-        _z_forward(fft, a, s0, y)
-        _multiply(a, kappa, y, s1, y)
-        _z_backward(fft, a)
-        for z in range(s0.shape[0]):
-            for i in range(slab):
-                scale_row(s0[z, y + i], a[z, i], dy[y + i])
-        _multiply_columns(fft, s1, kappa, y, a, s2, y)
-        _z_forward(fft, a, s2, y)
-        for z in range(s0.shape[0]):
-            _ahead(s0[z, following : following + slab])
-            for i in range(slab):
-                multiply_scaled_row(a[z, i], a[z, i], kappa[z, y + i], dz[z])
-        _z_backward(fft, a)
-        _put(s2, a, y)
+        _z_forward(fft, s0, y, block, s1, y)
+        _z_backward(fft, Z_BACK, block, kappa, y, s0)
+        _z_forward(fft, s1, y, block, s2, y)
+        _z_backward(fft, Z_BACK, block, kappa, y, s1)
+        _z_forward(fft, s2, y, block, s0, following)
+        _z_backward(fft, Z_BACK_BY_DOWN, block, kappa, y, s2)
 
 
 @njit(**_JIT)
 def density_planes(
-    fft, spectra, rho, shell, p, medium, dx, dt, source, parts, nonlinear, mode, disperses, rows, scratch
+    fft, spectra, rho, shell, p, medium, dt, source, parts, nonlinear, mode, disperses, rows, scratch
 ):
     """In the planes: ∂u, ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ), sources, and what follows from it in the same row.
 
-    In: derivatives of u_y, u_x (without its factor ``dx``), u_z. A source goes into each of so many ``parts``
+    In: κ F{u_y}, κ F{u_x}, and the derivative of u_z. A source goes into each of so many ``parts``
     of the density. Out, by ``mode``: 0, pressure by the equation of state, and its planes' spectrum in s0; 1,
     the same with Stokes absorption; 2, for the power law, planes' spectra of ρ₀ ∇·u (s0) and, dispersing,
     ρ (s1) instead.
@@ -262,16 +226,14 @@ def density_planes(
         me = get_thread_id()
         mass, extra = scratch[me, 0], scratch[me, 1]
         ga, gb, gc = rows[me, 0], rows[me, 1], rows[me, 2]
-        _y_backward(fft, s0[z])
-        _y_backward(fft, s1[z])
-        _y_backward(fft, s2[z])
+        _transform(fft, Y_BACK_BY_DOWN, s0[z], s0[z])
+        _transform(fft, Y_BACK, s1[z], s1[z])
+        _transform(fft, Y_BACK, s2[z], s2[z])
         cursor = source.first[z]
         for first in range(0, rho.shape[1], batch):
-            for y in range(first, first + batch):
-                multiply_row(s1[z, y], s1[z, y], dx)
-            _x_backward(fft, s1[z, first], ga)
-            _x_backward(fft, s0[z, first], gb)
-            _x_backward(fft, s2[z, first], gc)
+            _transform(fft, X_BACK_BY_DOWN, s1[z, first], ga)
+            _transform(fft, X_BACK, s0[z, first], gb)
+            _transform(fft, X_BACK, s2[z, first], gc)
             for y in range(first, first + batch):
                 total, rho0, i = rho[z, y], row_of(medium.density, z, y), y - first
                 mass_row(mass, total, rho0, dt, nonlinear)
@@ -285,28 +247,26 @@ def density_planes(
                         p[z, y], extra, total, medium, z, y, ga[i], ga[i], nonlinear, mode == 1, False
                     )
             if mode == 2:
-                _x_forward(fft, ga, s0[z, first])
+                _transform(fft, X_FORTH, ga, s0[z, first])
                 if disperses:
-                    _x_forward(fft, rho[z, first], s1[z, first])
+                    _transform(fft, X_FORTH, rho[z, first], s1[z, first])
             else:
-                _x_forward(fft, p[z, first], s0[z, first])
-        _y_forward(fft, s0[z])
+                _transform(fft, X_FORTH, p[z, first], s0[z, first])
+        _transform(fft, Y_FORTH, s0[z], s0[z])
         if mode == 2 and disperses:
-            _y_forward(fft, s1[z])
+            _transform(fft, Y_FORTH, s1[z], s1[z])
 
 
 @njit(**_JIT)
-def absorption_columns(fft, s0, s1, nabla1, nabla2, disperses, scratch):
-    """Along z: s0 ← (−∇²)^{(y−2)/2} s0 and, if the medium disperses, s1 ← (−∇²)^{(y−1)/2} s1."""
-    slab = scratch.shape[3]
+def absorption_columns(fft, s0, s1, nabla1, nabla2, scratch):
+    """Along z: s0 ← (−∇²)^{(y−2)/2} s0 and s1 ← (−∇²)^{(y−1)/2} s1, of a medium that disperses."""
+    slab = scratch.shape[2]
     for number in prange(s0.shape[1] // slab):
-        block, y = scratch[get_thread_id(), 0], number * slab
-        following = min(y + slab, s0.shape[1] - slab)
-        if disperses:
-            _multiply_columns(fft, s0, nabla1, y, block, s1, y)
-            _multiply_columns(fft, s1, nabla2, y, block, s0, following)
-        else:
-            _multiply_columns(fft, s0, nabla1, y, block, s0, following)
+        block, y = scratch[get_thread_id()], number * slab
+        _z_forward(fft, s0, y, block, s1, y)
+        _z_backward(fft, Z_BACK, block, nabla1, y, s0)
+        _z_forward(fft, s1, y, block, s0, min(y + slab, s0.shape[1] - slab))
+        _z_backward(fft, Z_BACK, block, nabla2, y, s1)
 
 
 @njit(**_JIT)
@@ -319,17 +279,17 @@ def pressure_planes(fft, s0, s1, rho, p, medium, nonlinear, disperses, rows, scr
     for z in prange(rho.shape[0]):
         me = get_thread_id()
         loss, shift = rows[me, 0], rows[me, 1]
-        _y_backward(fft, s0[z])
+        _transform(fft, Y_BACK, s0[z], s0[z])
         if disperses:
-            _y_backward(fft, s1[z])
+            _transform(fft, Y_BACK, s1[z], s1[z])
         for first in range(0, rho.shape[1], batch):
-            _x_backward(fft, s0[z, first], loss)
+            _transform(fft, X_BACK, s0[z, first], loss)
             if disperses:
-                _x_backward(fft, s1[z, first], shift)
+                _transform(fft, X_BACK, s1[z, first], shift)
             for y in range(first, first + batch):
                 pressure_row(
                     p[z, y], scratch[me, 1], rho[z, y], medium, z, y,
                     loss[y - first], shift[y - first], nonlinear, True, disperses,
                 )  # fmt: skip
-            _x_forward(fft, p[z, first], s0[z, first])
-        _y_forward(fft, s0[z])
+            _transform(fft, X_FORTH, p[z, first], s0[z, first])
+        _transform(fft, Y_FORTH, s0[z], s0[z])

@@ -193,27 +193,6 @@ def pressure_row(p, extra, total, medium, z, y, loss, shift, nonlinear, lossy, d
 
 
 @njit(**_ROW)
-def multiply_row(out, a, b):
-    """out = a b, for complex a and complex or real b of the same length."""
-    for x in range(out.size):
-        out[x] = a[x] * b[x]
-
-
-@njit(**_ROW)
-def multiply_scaled_row(out, a, b, factor):
-    """out = a (b · factor), for complex a, real b, and one complex factor for the row."""
-    for x in range(out.size):
-        out[x] = a[x] * (b[x] * factor)
-
-
-@njit(**_ROW)
-def scale_row(out, a, factor):
-    """out = a · factor, one factor for the row."""
-    for x in range(out.size):
-        out[x] = a[x] * factor
-
-
-@njit(**_ROW)
 def add_scaled_row(out, a, factor):
     """out += a · factor."""
     for x in range(out.size):

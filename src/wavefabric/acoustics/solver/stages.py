@@ -168,12 +168,15 @@ class Stages:
 
     def translate(self, component, axis: int, factor, out) -> None:
         """out ← F⁻¹{factor F{component}} along one axis: a velocity at the points of the pressure."""
-        c = self.coefficients
-        spectrum = self._spectra[-1]
+        c, spectrum = self.coefficients, self._free_spectrum()
         self.fill_overlaps([component])
         self._forward(component, spectrum)
         c.kernels.translate_spectrum(spectrum, factor, axis, c.dtype.type(1 / c.subdomain.basis_points))
         self._backward(spectrum, out)
+
+    def _free_spectrum(self):
+        """Room for a spectrum that no stage needs, as whole-array transforms write it."""
+        return self._spectra[-1]
 
     def _forward(self, real, spectrum) -> None:
         self._fft.forward(real, spectrum)

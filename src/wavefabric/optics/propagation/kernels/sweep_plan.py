@@ -26,16 +26,17 @@ class Transforms:
     points: int
     side: int
     item: int
+    held: int = 16  # values of one transform in a thread, and the largest radix
 
     @property
     def radices(self) -> tuple[int, ...]:
         """Of the stages, first to last."""
-        return radices(self.points)
+        return radices(self.points, self.held)
 
     @property
     def threads(self) -> int:
         """Of one transform."""
-        return -(-self.points // _HELD)
+        return -(-self.points // self.held)
 
     @property
     def gap(self) -> int:

@@ -1,0 +1,245 @@
+"""Vector code for a CPU: functions written in LLVM's language by Python and compiled for this processor.
+
+Numba's loops become vector code only where LLVM can prove that arrays do not overlap. The transforms of
+`wavefabric.spectral` are therefore emitted instruction by instruction, for one length each, and called from
+kernels by their addresses (`execute`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+#: Of a vector, whatever the processor: two instructions where its registers are shorter.
+VECTOR_BYTES = 32
+#: Parameters of every function: addresses of tables, of what is read and written, and of an operator.
+PARAMETERS = ("table", "source", "target", "operator")
+
+binding.initialize_native_target()
+binding.initialize_native_asmprinter()
+
+_INDEX, _LANE = ir.IntType(64), ir.IntType(32)
+
+
+@intrinsic
+def _execute(typingctx, function, table, source, target, operator):  # pyright: ignore
+    """``function(table, source, target, operator)`` for addresses, all of them integers."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = cgutils.voidptr_t
+        kind = ir.FunctionType(ir.VoidType(), [pointer] * 4)
+        call = builder.inttoptr(arguments[0], kind.as_pointer())
+        builder.call(call, [builder.inttoptr(value, pointer) for value in arguments[1:]])
+        return context.get_dummy_value()
+
+    return types.void(*(types.uintp,) * 5), generate
+
+
+#: Call from compiled code: ``execute(function, table, source, target, operator)``.
+execute: Any = _execute
+
+
+class VectorCode:
+    """A function of `PARAMETERS` while it is being emitted; all are arrays of one real type.
+
+    Attributes ``lanes`` (real numbers of a vector), ``builder`` and, by name, the parameters.
+    """
+
+    def __init__(self, dtype):
+        self.dtype = np.dtype(dtype)
+        self.real = ir.FloatType() if self.dtype.itemsize == 4 else ir.DoubleType()
+        self.lanes = VECTOR_BYTES // self.dtype.itemsize
+        self.vector = ir.VectorType(self.real, self.lanes)
+        self._bits = ir.VectorType(ir.IntType(8 * self.dtype.itemsize), self.lanes)
+        self._module = ir.Module("vectors")
+        self._module.triple = binding.get_process_triple()
+        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()] * len(PARAMETERS))
+        self._function = ir.Function(self._module, kind, "transform")
+        self.builder = ir.IRBuilder(self._function.append_basic_block())
+        arguments = [self.builder.bitcast(value, self.real.as_pointer()) for value in self._function.args]
+        self.table, self.source, self.target, self.operator = arguments
+
+    # --- Numbers, loops, memory -------------------------------------------------------------------------
+
+    def scratch(self, vectors: int):
+        """Room for so many vectors on the stack."""
+        room: Any = self.builder.alloca(ir.ArrayType(self.real, vectors * self.lanes))
+        room.align = 2 * VECTOR_BYTES
+        return self.builder.bitcast(room, self.real.as_pointer())
+
+    def index(self, *terms):
+        """Sum of terms: whole numbers, values, or pairs (value, whole number) for their product."""
+        total, constant = None, 0
+        for term in terms:
+            if isinstance(term, int):
+                constant += term
+                continue
+            value, factor = term if isinstance(term, tuple) else (term, 1)
+            if isinstance(value, int):
+                constant += value * factor
+                continue
+            part = value if factor == 1 else self.builder.mul(value, _INDEX(factor))
+            total = part if total is None else self.builder.add(total, part)
+        if total is None:
+            return _INDEX(constant)
+        return total if constant == 0 else self.builder.add(total, _INDEX(constant))
+
+    def loop(self, count: int, body: Callable[[Any], None]) -> None:
+        """body(i) for i = 0 … count − 1."""
+        if count == 1:
+            body(0)
+        if count <= 1:
+            return
+        before, inside = self.builder.block, self._function.append_basic_block()
+        self.builder.branch(inside)
+        self.builder.position_at_end(inside)
+        i = self.builder.phi(_INDEX)
+        i.add_incoming(_INDEX(0), before)
+        body(i)
+        following = self.builder.add(i, _INDEX(1))
+        i.add_incoming(following, self.builder.block)
+        after = self._function.append_basic_block()
+        again = self.builder.icmp_signed("<", following, _INDEX(count))
+        self.builder.cbranch(again, inside, after)
+        self.builder.position_at_end(after)
+
+    def _at(self, array, index, kind):
+        index = _INDEX(index) if isinstance(index, int) else index
+        return self.builder.bitcast(self.builder.gep(array, [index]), kind.as_pointer())
+
+    def load(self, array, index, lanes: int = 0):
+        """Neighbouring numbers from ``array[index]`` on, a vector of them if not said otherwise."""
+        kind = ir.VectorType(self.real, lanes or self.lanes)
+        return self.builder.load(self._at(array, index, kind), align=self.dtype.itemsize)
+
+    def store(self, value, array, index) -> None:
+        """The reverse of `load`."""
+        self.builder.store(value, self._at(array, index, value.type), align=self.dtype.itemsize)
+
+    def load_one(self, array, index):
+        """One number."""
+        return self.builder.load(self._at(array, index, self.real), align=self.dtype.itemsize)
+
+    def store_one(self, value, array, index) -> None:
+        """One number."""
+        self.builder.store(value, self._at(array, index, self.real), align=self.dtype.itemsize)
+
+    def fetch(self, array, index) -> None:
+        """Ask for the cache line of ``array[index]`` in the second-level cache."""
+        byte = ir.IntType(8).as_pointer()
+        address = self.builder.bitcast(self.builder.gep(array, [index]), byte)
+        name = "llvm.prefetch.p0i8"
+        function = self._module.globals.get(name)
+        if function is None:
+            kind = ir.FunctionType(ir.VoidType(), [byte, _LANE, _LANE, _LANE])
+            function = ir.Function(self._module, kind, name)
+        self.builder.call(function, [address, _LANE(0), _LANE(2), _LANE(1)])
+
+    # --- Arithmetic -------------------------------------------------------------------------------------
+
+    def constant(self, *values: float):
+        """A vector of these numbers, repeated."""
+        return ir.Constant(self.vector, [*map(float, values)] * (self.lanes // len(values)))
+
+    def add(self, a, b):
+        """a + b."""
+        return self.builder.fadd(a, b)
+
+    def subtract(self, a, b):
+        """a − b."""
+        return self.builder.fsub(a, b)
+
+    def multiply(self, a, b):
+        """a b."""
+        return self.builder.fmul(a, b)
+
+    def multiply_add(self, a, b, c):
+        """a b + c, rounded once where the processor can."""
+        name = f"llvm.fmuladd.v{self.lanes}f{8 * self.dtype.itemsize}"
+        function = self._module.globals.get(name)
+        if function is None:
+            function = ir.Function(self._module, ir.FunctionType(self.vector, [self.vector] * 3), name)
+        return self.builder.call(function, [a, b, c])
+
+    def negate(self, a, *lanes: bool):
+        """−a, or in those of the ``lanes``, repeated, that are true."""
+        sign = -(1 << 8 * self.dtype.itemsize - 1)
+        which = (lanes or (True,)) * (self.lanes // len(lanes or (True,)))
+        mask = ir.Constant(self._bits, [sign if one else 0 for one in which])
+        return self.builder.bitcast(self.builder.xor(self.builder.bitcast(a, self._bits), mask), self.vector)
+
+    def pick(self, a, b, lanes):
+        """A vector of lanes of ``a`` followed by ``b``, by their numbers."""
+        mask = ir.Constant(ir.VectorType(_LANE, len(lanes)), list(lanes))
+        return self.builder.shuffle_vector(a, b, mask)
+
+    def undefined(self, lanes: int = 0):
+        """A vector of any numbers."""
+        return ir.Constant(ir.VectorType(self.real, lanes or self.lanes), ir.Undefined)
+
+    def repeated(self, array, index, count: int = 1):
+        """A vector of ``count`` neighbouring numbers from ``array[index]`` on, repeated."""
+        if count == 1:
+            value = self.builder.insert_element(self.undefined(), self.load_one(array, index), _LANE(0))
+            return self.pick(value, self.undefined(), [0] * self.lanes)
+        value = self.load(array, index, count)
+        return self.pick(value, self.undefined(count), [*range(count)] * (self.lanes // count))
+
+    def joined(self, numbers: list):
+        """A vector of single numbers."""
+        vector = self.undefined()
+        for lane, number in enumerate(numbers):
+            vector = self.builder.insert_element(vector, number, _LANE(lane))
+        return vector
+
+    def lane(self, vector, number: int):
+        """One number of a vector."""
+        return self.builder.extract_element(vector, _LANE(number))
+
+    def transposed(self, rows: list) -> list:
+        """As many vectors as a vector has lanes: lane i of vector j becomes lane j of vector i."""
+        step = 1
+        while step < self.lanes:
+            # Blocks of `step` lanes change places between rows that lie `step` apart.
+            kept = [i if i & step == 0 else i - step + self.lanes for i in range(self.lanes)]
+            taken = [i + step if i & step == 0 else i + self.lanes for i in range(self.lanes)]
+            rows = [
+                self.pick(rows[j], rows[j + step], kept)
+                if j & step == 0
+                else self.pick(rows[j - step], rows[j], taken)
+                for j in range(self.lanes)
+            ]
+            step *= 2
+        return rows
+
+    # --- The end ----------------------------------------------------------------------------------------
+
+    def compiled(self) -> Function:
+        """The function, compiled for this processor."""
+        self.builder.ret_void()
+        return Function(self._module)
+
+
+class Function:
+    """Compiled code; its ``address`` is valid as long as this object lives."""
+
+    def __init__(self, module: ir.Module):
+        machine = binding.Target.from_default_triple().create_target_machine(
+            cpu=binding.get_host_cpu_name(),
+            features=binding.get_host_cpu_features().flatten(),
+            opt=2,
+            jit=True,
+        )
+        module.data_layout = str(machine.target_data)
+        parsed = binding.parse_assembly(str(module))
+        parsed.verify()
+        # No passes over the code: they take as long as all else, and find nothing that counts.
+        self._engine = binding.create_mcjit_compiler(parsed, machine)
+        self._engine.finalize_object()
+        self.address = self._engine.get_function_address("transform")

@@ -1,0 +1,260 @@
+"""Butterflies of discrete Fourier transforms in the vector code of a CPU (`device.vector_code`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wavefabric.device.vector_code import VectorCode
+from wavefabric.spectral.inplace_fft import rounded, unit_roots
+
+#: Prime factors of lengths that can be transformed.
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31)
+
+
+def radices(n: int, most: int = 16) -> tuple[int, ...]:
+    """Factors of a transform length, the largest first: `PRIMES`, and 16, 8, 4, none of these above ``most``.
+
+    Empty if others are needed, or n is 1.
+
+    >>> radices(128), radices(128, 8), radices(156), radices(74)
+    ((16, 8), (8, 8, 2), (13, 4, 3), ())
+    """
+    factors = []
+    for radix in sorted({16, 8, 4, *PRIMES}, reverse=True):
+        while (radix <= most or radix in PRIMES) and n % radix == 0:
+            factors.append(radix)
+            n //= radix
+    return tuple(factors) if n == 1 else ()
+
+
+class Complexes:
+    """Complex arithmetic in one form of vectors; ``sign`` is that of the exponent of the transform."""
+
+    def __init__(self, code: VectorCode, sign: int):
+        self.code, self.sign = code, sign
+
+    def add(self, a, b) -> Any:
+        """a + b."""
+        raise NotImplementedError
+
+    def subtract(self, a, b) -> Any:
+        """a − b."""
+        raise NotImplementedError
+
+    def quarter(self, a) -> Any:
+        """a exp(± iπ/2)."""
+        raise NotImplementedError
+
+    def scale(self, a, factor: float) -> Any:
+        """a times a real constant."""
+        raise NotImplementedError
+
+    def add_scaled(self, a, b, factor: float) -> Any:
+        """a + b times a real constant."""
+        raise NotImplementedError
+
+    def turn(self, a, angle: float) -> Any:
+        """a exp(± i angle)."""
+        raise NotImplementedError
+
+    def times(self, a, factor) -> Any:
+        """a times a complex factor, in the form that `factor` gives."""
+        raise NotImplementedError
+
+    def factor(self, number) -> Any:
+        """Factor of that number in the function's table."""
+        raise NotImplementedError
+
+    # --- In terms of these --------------------------------------------------------------------------------
+
+    def root(self, a, k: int, n: int) -> Any:
+        """a exp(± 2πi k/n)."""
+        eighth, rest = divmod(8 * (k % n), n)
+        if rest:
+            return self.turn(a, 2 * math.pi * (k % n) / n)
+        if eighth >= 4:
+            a, eighth = self.scale(a, -1.0), eighth - 4
+        if eighth == 1:
+            return self.scale(self.add(a, self.quarter(a)), math.sqrt(0.5))
+        if eighth == 2:
+            return self.quarter(a)
+        if eighth == 3:
+            return self.scale(self.subtract(self.quarter(a), a), math.sqrt(0.5))
+        return a
+
+    def butterfly(self, v: Sequence) -> list:
+        """Sums over j of v[j] exp(± 2πi j k/R), R values."""
+        r = len(v)
+        if r == 2:
+            return [self.add(v[0], v[1]), self.subtract(v[0], v[1])]
+        if r % 2:
+            return self._odd(v)
+        p = 2 if r < 16 else 4
+        q = r // p
+        inner = [self.butterfly(v[j::p]) for j in range(p)]
+        outer = [self.butterfly([self.root(inner[j][k], j * k, r) for j in range(p)]) for k in range(q)]
+        return [outer[k % q][k // q] for k in range(r)]
+
+    def _odd(self, v: Sequence) -> list:
+        r = len(v)
+        even = [self.add(v[j], v[r - j]) for j in range(1, r // 2 + 1)]
+        odd = [self.subtract(v[j], v[r - j]) for j in range(1, r // 2 + 1)]
+        out = [v[0]] * r
+        for one in even:
+            out[0] = self.add(out[0], one)
+        for k in range(1, r // 2 + 1):
+            angles = [2 * math.pi * (j * k % r) / r for j in range(1, r // 2 + 1)]
+            a, b = v[0], self.scale(odd[0], math.sin(angles[0]))
+            for one, angle in zip(even, angles, strict=True):
+                a = self.add_scaled(a, one, math.cos(angle))
+            for one, angle in zip(odd[1:], angles[1:], strict=True):
+                b = self.add_scaled(b, one, math.sin(angle))
+            b = self.quarter(b)
+            out[k], out[r - k] = self.add(a, b), self.subtract(a, b)
+        return out
+
+
+class Interleaved(Complexes):
+    """Neighbouring complex numbers of an array in one vector, real and imaginary parts side by side."""
+
+    def add(self, a, b):
+        return self.code.add(a, b)
+
+    def subtract(self, a, b):
+        return self.code.subtract(a, b)
+
+    def quarter(self, a):
+        return self.code.negate(self._exchanged(a), self.sign > 0, self.sign < 0)
+
+    def scale(self, a, factor):
+        return self.code.negate(a) if factor == -1 else self.code.multiply(a, self.code.constant(factor))
+
+    def add_scaled(self, a, b, factor):
+        return self.code.multiply_add(b, self.code.constant(factor), a)
+
+    def turn(self, a, angle):
+        c, s = math.cos(angle), self.sign * math.sin(angle)
+        return self.times(a, (self.code.constant(c), self.code.constant(-s, s)))
+
+    def times(self, a, factor):
+        real, imaginary = factor
+        return self.code.multiply_add(self._exchanged(a), imaginary, self.code.multiply(a, real))
+
+    def factor(self, number):
+        code = self.code
+        at = [code.index((number, 3), part) for part in (0, 1)]
+        return code.repeated(code.table, at[0]), code.repeated(code.table, at[1], 2)
+
+    def _exchanged(self, a):
+        """Real and imaginary parts in each other's place."""
+        return self.code.pick(a, self.code.undefined(), [lane ^ 1 for lane in range(self.code.lanes)])
+
+    @staticmethod
+    def table(factors: np.ndarray, dtype) -> np.ndarray:
+        """Complex factors as `factor` reads them."""
+        real, imaginary = np.real(factors).ravel(), np.imag(factors).ravel()
+        return np.stack([real, -imaginary, imaginary], -1).astype(dtype).ravel()
+
+
+class Split(Complexes):
+    """Complex numbers of as many arrays as a vector has lanes: two vectors, real and imaginary parts."""
+
+    def add(self, a, b):
+        return self.code.add(a[0], b[0]), self.code.add(a[1], b[1])
+
+    def subtract(self, a, b):
+        return self.code.subtract(a[0], b[0]), self.code.subtract(a[1], b[1])
+
+    def quarter(self, a):
+        x, y = a
+        return (self.code.negate(y), x) if self.sign > 0 else (y, self.code.negate(x))
+
+    def scale(self, a, factor):
+        if factor == -1:
+            return self.code.negate(a[0]), self.code.negate(a[1])
+        constant = self.code.constant(factor)
+        return self.code.multiply(a[0], constant), self.code.multiply(a[1], constant)
+
+    def add_scaled(self, a, b, factor):
+        constant = self.code.constant(factor)
+        return self.code.multiply_add(b[0], constant, a[0]), self.code.multiply_add(b[1], constant, a[1])
+
+    def turn(self, a, angle):
+        return self.times(
+            a, (self.code.constant(math.cos(angle)), self.code.constant(self.sign * math.sin(angle)))
+        )
+
+    def times(self, a, factor):
+        (x, y), (c, s) = a, factor
+        code = self.code
+        real = code.multiply_add(code.negate(y), s, code.multiply(x, c))
+        return real, code.multiply_add(y, c, code.multiply(x, s))
+
+    def factor(self, number):
+        code = self.code
+        return tuple(code.repeated(code.table, code.index((number, 2), part)) for part in (0, 1))
+
+    @staticmethod
+    def conjugate(code: VectorCode, a):
+        """The conjugate of a."""
+        return a[0], code.negate(a[1])
+
+    @staticmethod
+    def table(factors: np.ndarray, dtype) -> np.ndarray:
+        """Complex factors as `factor` reads them."""
+        return np.stack([np.real(factors).ravel(), np.imag(factors).ravel()], -1).astype(dtype).ravel()
+
+
+def emit_stages(complexes: Complexes, radices: Sequence[int], load, store, rooms, side: int = 1) -> None:
+    """Stockham's autosort transforms of ``side`` sets of values that are transformed alike: a stage a radix.
+
+    ``load(n, set)`` and ``store(k, value, set)`` reach the points and the spectra, ``rooms`` two places that
+    keep all of them in between, objects with the same two. Factors come first in the table: `stage_factors`.
+    """
+    n, before, first = math.prod(radices), 1, 0
+    for number, radix in enumerate(radices):
+        source = load if number == 0 else rooms[(number - 1) % 2].load
+        target = store if number + 1 == len(radices) else rooms[number % 2].store
+        _emit_stage(complexes, n, before, radix, first, source, target, side)
+        first += (radix - 1) * before if before > 1 else 0
+        before *= radix
+
+
+def _emit_stage(
+    complexes: Complexes, n: int, before: int, radix: int, first: int, load, store, side: int
+) -> None:
+    """The stage of a radix after others of this product; its factors begin at ``first``."""
+    code = complexes.code
+
+    def block(b) -> None:
+        def butterfly(m) -> None:
+            def one(which) -> None:
+                values = [load(code.index((b, before), m, k * (n // radix)), which) for k in range(radix)]
+                if before > 1:
+                    for k in range(1, radix):
+                        factor = complexes.factor(code.index((m, radix - 1), first + k - 1))
+                        values[k] = complexes.times(values[k], factor)
+                for k, value in enumerate(complexes.butterfly(values)):
+                    store(code.index((b, before * radix), m, k * before), value, which)
+
+            code.loop(side, one)
+
+        code.loop(before, butterfly)
+
+    code.loop(n // (before * radix), block)
+
+
+def stage_factors(radices: Sequence[int], sign: int, dtype) -> np.ndarray:
+    """Complex factors of all stages but the first: exp(± 2πi k m/(M R)) at [m, k − 1], 0 < k < R, m < M."""
+    parts, before = [np.zeros(0, np.result_type(dtype, np.complex64))], 1
+    for radix in radices:
+        if before > 1:
+            turns = np.arange(before)[:, None] * np.arange(1, radix)
+            roots = rounded(unit_roots(turns, before * radix).T, parts[0].dtype).T
+            parts.append(roots.ravel() if sign < 0 else roots.conj().ravel())
+        before *= radix
+    return np.concatenate(parts)

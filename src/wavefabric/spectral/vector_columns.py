@@ -1,0 +1,98 @@
+"""Complex transforms of neighbouring columns on a CPU, emitted for one length (`device.vector_code`).
+
+A vector holds neighbouring columns, which are transformed alike; values stay in the first-level cache between
+the stages. What multiplies the columns before their transform happens as they are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wavefabric.device.vector_code import Function, VectorCode
+from wavefabric.spectral.vector_butterflies import Interleaved, emit_stages, radices, stage_factors
+
+#: Vectors of a cache line: transformed together, since what lies a row apart shares no line.
+_LINE = 2
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Transforms of ``count`` columns of ``points`` complex values.
+
+    Values of a column lie ``source`` and ``target`` complex numbers apart. ``sign`` is that of the exponent;
+    ``operator``: values are first multiplied by a real array, so many numbers from row to row;
+    ``factors``: each row also by a complex number of its own, behind the others in the table. ``ahead``: what
+    lies as the source does, but from ``operator`` on, is meanwhile fetched into the second-level cache.
+    """
+
+    points: int
+    count: int
+    source: int
+    target: int
+    sign: int
+    operator: int = 0
+    factors: bool = False
+    ahead: bool = False
+
+    def table(self, dtype, factors: Any = None) -> np.ndarray:
+        """What the function reads as its table; ``factors`` (points,) if it multiplies by them."""
+        parts = [stage_factors(radices(self.points), self.sign, dtype)]
+        if self.factors:
+            parts.append(np.asarray(factors))
+        return Interleaved.table(np.concatenate(parts), dtype)
+
+    def compiled(self, dtype) -> Function:
+        """The function."""
+        code = VectorCode(dtype)
+        complexes = Interleaved(code, self.sign)
+        width, order = code.lanes // 2, radices(self.points)
+        if self.count % width:
+            raise ValueError(f"columns: {self.count} given; allowed: a multiple of {width}")
+        first_factor = len(stage_factors(order, self.sign, dtype))
+        groups = self.count // width
+        side = _LINE if groups % _LINE == 0 else 1
+        rooms = [_Room(code, self.points, side) for _ in order[1:3]]
+
+        def columns(first) -> None:
+            def load(n, which):
+                group = code.index((first, side), which)
+                at = code.index((n, 2 * self.source), (group, code.lanes))
+                value = code.load(code.source, at)
+                if self.ahead:
+                    code.fetch(code.operator, at)
+                if self.operator:
+                    at = code.index((n, self.operator), (group, width))
+                    real = code.load(code.operator, at, width)
+                    twice = code.pick(real, code.undefined(width), [lane // 2 for lane in range(code.lanes)])
+                    value = code.multiply(value, twice)
+                if self.factors:
+                    value = complexes.times(value, complexes.factor(code.index(n, first_factor)))
+                return value
+
+            def store(k, value, which) -> None:
+                group = code.index((first, side), which)
+                code.store(value, code.target, code.index((k, 2 * self.target), (group, code.lanes)))
+
+            emit_stages(complexes, order, load, store, rooms, side)
+
+        code.loop(groups // side, columns)
+        return code.compiled()
+
+
+class _Room:
+    """Place for vectors of each point, ``side`` of them."""
+
+    def __init__(self, code: VectorCode, points: int, side: int):
+        self._code, self._side, self._room = code, side, code.scratch(points * side)
+
+    def _at(self, n, which):
+        return self._code.index((n, self._side * self._code.lanes), (which, self._code.lanes))
+
+    def load(self, n, which):
+        return self._code.load(self._room, self._at(n, which))
+
+    def store(self, n, value, which) -> None:
+        self._code.store(value, self._room, self._at(n, which))
