@@ -28,16 +28,18 @@ from wavefabric.spectral.vector_rows import Rows
     Z_BACK_BY_UP,
     Z_BACK_BY_DOWN,
 ) = range(12)
+#: Length of the longest transform: values between its stages, 128 bytes a point, lie on the thread's stack.
+LONGEST = 8192
 _LINE_BYTES, _ROW_BYTES, _SLAB_BYTES = 64, 16 * 1024, 600 * 1024
 
 
 def usable(shape: Sequence[int]) -> bool:
-    """Whether a grid can be transformed: sizes of prime factors up to 31.
+    """Whether a grid can be transformed: sizes of prime factors up to 31, and at most `LONGEST`.
 
-    >>> usable((128, 130, 125)), usable((128, 128, 74))
-    (True, False)
+    >>> usable((128, 130, 125)), usable((128, 128, 74)), usable((128, 128, 16384))
+    (True, False, False)
     """
-    return all(n == 1 or radices(n) for n in shape)
+    return all(n == 1 or 1 < n <= LONGEST and radices(n) for n in shape)
 
 
 def pitch(nx: int, dtype) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.device.vector_code import Function, VectorCode
-from wavefabric.spectral.vector_butterflies import Interleaved, emit_stages, radices, stage_factors
+from wavefabric.spectral.vector_butterflies import Interleaved, emit_stages, stage_factors, stages_of, with_factors
 
 #: Vectors of a cache line: transformed together, since what lies a row apart shares no line.
 _LINE = 2
@@ -38,17 +38,27 @@ class Columns:
     ahead: bool = False
 
     def table(self, dtype, factors: Any = None) -> np.ndarray:
-        """What the function reads as its table; ``factors`` (points,) if it multiplies by them."""
-        parts = [stage_factors(radices(self.points), self.sign, dtype)]
-        if self.factors:
-            parts.append(np.asarray(factors))
-        return Interleaved.table(np.concatenate(parts), dtype)
+        """What the function reads as its table; ``factors`` (points,) if it multiplies by them.
+
+        Raises
+        ------
+        ValueError
+            If there is another number of factors.
+        """
+        parts = [stage_factors(stages_of(self.points), self.sign, dtype)]
+        return Interleaved.table(with_factors(parts, factors, self.points if self.factors else 0), dtype)
 
     def compiled(self, dtype) -> Function:
-        """The function."""
+        """The function.
+
+        Raises
+        ------
+        ValueError
+            If the columns are no whole number of vectors, or their length has a prime factor above 31.
+        """
         code = VectorCode(dtype)
         complexes = Interleaved(code, self.sign)
-        width, order = code.lanes // 2, radices(self.points)
+        width, order = code.lanes // 2, stages_of(self.points)
         if self.count % width:
             raise ValueError(f"columns: {self.count} given; allowed: a multiple of {width}")
         first_factor = len(stage_factors(order, self.sign, dtype))

@@ -13,7 +13,7 @@ import numpy as np
 
 from wavefabric.device.vector_code import Function, VectorCode
 from wavefabric.spectral.inplace_fft import rounded, unit_roots
-from wavefabric.spectral.vector_butterflies import Split, emit_stages, radices, stage_factors
+from wavefabric.spectral.vector_butterflies import Split, emit_stages, stage_factors, stages_of, with_factors
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,19 @@ class Rows:
         return self.points // 2 + 1
 
     def table(self, dtype, factors: Any = None) -> np.ndarray:
-        """What the function reads as its table; ``factors`` (points//2 + 1,) if it multiplies by them."""
+        """What the function reads as its table; ``factors`` (points//2 + 1,) if it multiplies by them.
+
+        Raises
+        ------
+        ValueError
+            If there is another number of factors.
+        """
         parts = [stage_factors(self._radices, self.sign, dtype), self._roots(dtype)]
-        if self.factors:
-            parts.append(np.asarray(factors))
-        return Split.table(np.concatenate(parts), dtype)
+        return Split.table(with_factors(parts, factors, self.entries if self.factors else 0), dtype)
 
     @property
     def _radices(self) -> tuple[int, ...]:
-        return radices(self.complex_points, 8)  # with 16, pairs of vectors would need twice the registers
+        return stages_of(self.complex_points, 8)  # with 16, pairs of vectors would need twice the registers
 
     def _roots(self, dtype) -> np.ndarray:
         """exp(−2πi k/N), k ≤ N/4: they join the spectra of even and odd points."""
@@ -58,7 +62,15 @@ class Rows:
         return rounded(roots, np.result_type(dtype, np.complex64))
 
     def compiled(self, dtype) -> Function:
-        """The function."""
+        """The function.
+
+        Raises
+        ------
+        ValueError
+            If half spectra do not fit into the pitch, or the length has a prime factor above 31.
+        """
+        if self.pitch < self.entries:
+            raise ValueError(f"pitch: {self.pitch} given; allowed: from {self.entries} on")
         code = VectorCode(dtype)
         emit = _Emitted(self, code, dtype, self._radices)
         whole, left = divmod(self.count, code.lanes)
