@@ -39,7 +39,7 @@ def usable(shape: Sequence[int]) -> bool:
     >>> usable((128, 130, 125)), usable((128, 128, 74)), usable((128, 128, 16384))
     (True, False, False)
     """
-    return all(n == 1 or 1 < n <= LONGEST and radices(n) for n in shape)
+    return all(n == 1 or (1 < n <= LONGEST and radices(n)) for n in shape)
 
 
 def pitch(nx: int, dtype) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,13 @@ def with_factors(parts: list, factors: Any, count: int) -> np.ndarray:
     return np.concatenate([*parts, factors])
 
 
+@cache
+def _cosine_and_sine(k: int, n: int) -> tuple[float, float]:
+    """Of 2π k/n, rounded once: those of a rounded angle would be off by several ulps."""
+    root = complex(unit_roots(np.array(k), n))
+    return root.real, -root.imag
+
+
 class Complexes:
     """Complex arithmetic in one form of vectors; ``sign`` is that of the exponent of the transform."""
 
@@ -85,8 +93,8 @@ class Complexes:
         """a + b times a real constant."""
         raise NotImplementedError
 
-    def turn(self, a, angle: float) -> Any:
-        """a exp(± i angle)."""
+    def turn(self, a, cosine: float, sine: float) -> Any:
+        """a (cosine ± i sine)."""
         raise NotImplementedError
 
     def times(self, a, factor) -> Any:
@@ -103,7 +111,7 @@ class Complexes:
         """a exp(± 2πi k/n)."""
         eighth, rest = divmod(8 * (k % n), n)
         if rest:
-            return self.turn(a, 2 * math.pi * (k % n) / n)
+            return self.turn(a, *_cosine_and_sine(k, n))
         if eighth >= 4:
             a, eighth = self.scale(a, -1.0), eighth - 4
         if eighth == 1:
@@ -135,12 +143,12 @@ class Complexes:
         for one in even:
             out[0] = self.add(out[0], one)
         for k in range(1, r // 2 + 1):
-            angles = [2 * math.pi * (j * k % r) / r for j in range(1, r // 2 + 1)]
-            a, b = v[0], self.scale(odd[0], math.sin(angles[0]))
-            for one, angle in zip(even, angles, strict=True):
-                a = self.add_scaled(a, one, math.cos(angle))
-            for one, angle in zip(odd[1:], angles[1:], strict=True):
-                b = self.add_scaled(b, one, math.sin(angle))
+            cosines, sines = zip(*(_cosine_and_sine(j * k, r) for j in range(1, r // 2 + 1)), strict=True)
+            a, b = v[0], self.scale(odd[0], sines[0])
+            for one, cosine in zip(even, cosines, strict=True):
+                a = self.add_scaled(a, one, cosine)
+            for one, sine in zip(odd[1:], sines[1:], strict=True):
+                b = self.add_scaled(b, one, sine)
             b = self.quarter(b)
             out[k], out[r - k] = self.add(a, b), self.subtract(a, b)
         return out
@@ -164,9 +172,9 @@ class Interleaved(Complexes):
     def add_scaled(self, a, b, factor):
         return self.code.multiply_add(b, self.code.constant(factor), a)
 
-    def turn(self, a, angle):
-        c, s = math.cos(angle), self.sign * math.sin(angle)
-        return self.times(a, (self.code.constant(c), self.code.constant(-s, s)))
+    def turn(self, a, cosine, sine):
+        s = self.sign * sine
+        return self.times(a, (self.code.constant(cosine), self.code.constant(-s, s)))
 
     def times(self, a, factor):
         real, imaginary = factor
@@ -211,10 +219,8 @@ class Split(Complexes):
         constant = self.code.constant(factor)
         return self.code.multiply_add(b[0], constant, a[0]), self.code.multiply_add(b[1], constant, a[1])
 
-    def turn(self, a, angle):
-        return self.times(
-            a, (self.code.constant(math.cos(angle)), self.code.constant(self.sign * math.sin(angle)))
-        )
+    def turn(self, a, cosine, sine):
+        return self.times(a, (self.code.constant(cosine), self.code.constant(self.sign * sine)))
 
     def times(self, a, factor):
         (x, y), (c, s) = a, factor

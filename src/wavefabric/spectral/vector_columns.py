@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 
 from wavefabric.device.vector_code import Function, VectorCode
-from wavefabric.spectral.vector_butterflies import Interleaved, emit_stages, stage_factors, stages_of, with_factors
+from wavefabric.spectral.vector_butterflies import (
+    Interleaved,
+    emit_stages,
+    stage_factors,
+    stages_of,
+    with_factors,
+)
 
 #: Vectors of a cache line: transformed together, since what lies a row apart shares no line.
 _LINE = 2
