@@ -7,6 +7,8 @@ import mmap
 import os
 
 import numpy as np
+import pytest
+from llvmlite import binding
 
 _PAGE = mmap.PAGESIZE
 
@@ -22,6 +24,14 @@ def complex_noise(rng, shape, dtype):
     """Complex normal numbers of the precision of a real type."""
     values = rng.standard_normal((*shape, 2)) @ [1, 1j]
     return values.astype(np.result_type(dtype, np.complex64))
+
+
+def oldest_processor(monkeypatch):
+    """From now on code is compiled for the first x86-64: vectors of 16 bytes, no fused multiply-add."""
+    if not binding.get_process_triple().startswith("x86_64"):
+        pytest.skip("the oldest processor is that of x86-64")
+    monkeypatch.setattr(binding, "get_host_cpu_name", lambda: "x86-64")
+    monkeypatch.setattr(binding, "get_host_cpu_features", binding.FeatureMap)
 
 
 def bits(array):

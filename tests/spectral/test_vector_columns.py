@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vector_calls import Guarded, allowed, bits, call, complex_noise, relative_error, survives
+from vector_calls import (
+    Guarded,
+    allowed,
+    bits,
+    call,
+    complex_noise,
+    oldest_processor,
+    relative_error,
+    survives,
+)
 
 from wavefabric.spectral.vector_columns import Columns
 
@@ -148,6 +157,13 @@ def test_long_columns_are_accurate(points, dtype):
     assert relative_error(values, case.source) < 40 * allowed(points, dtype)
     norms = [np.linalg.norm(one.astype(complex)) for one in (values, case.source)]
     assert abs(norms[0] / norms[1] - 1) < 40 * np.finfo(dtype).eps / 3
+
+
+@both
+def test_processors_of_short_vectors_without_fma(dtype, monkeypatch):
+    """Not the same bits, but the same accuracy."""
+    oldest_processor(monkeypatch)
+    Case(Columns(105, 12, 12, 13, 1, operator=12, factors=True), dtype).check()
 
 
 @both

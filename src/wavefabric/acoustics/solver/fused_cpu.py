@@ -52,7 +52,7 @@ class FusedCpuStages(Stages):
 
     @classmethod
     def supports(cls, decomposition, dtype) -> bool:
-        """In three dimensions, with sizes of prime factors up to 31."""
+        """In three dimensions, with sizes of prime factors up to 31 that are not too long: `usable`."""
         return decomposition.shape[2] > 1 and usable(decomposition.shape)
 
     @classmethod
