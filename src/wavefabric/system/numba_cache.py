@@ -24,7 +24,8 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLoca
 
 from wavefabric.system.user_cache import cache_directory
 
-#: All files of the package with code that Numba compiles, below the package's own directory.
+#: All files of the package with code that Numba compiles, or that emit the vector code it calls and give the
+#: constants in it, below the package's own directory.
 SOURCES = (
     "acoustics/solver/kernels.py",
     "acoustics/solver/plane_passes.py",
@@ -37,6 +38,7 @@ SOURCES = (
     "optics/propagation/kernels/kerr_ranks.py",
     "optics/propagation/kernels/linear.py",
     "optics/propagation/kernels/tiles.py",
+    "spectral/inplace_fft.py",
     "spectral/vector_axes.py",
     "spectral/vector_butterflies.py",
     "spectral/vector_columns.py",
