@@ -40,7 +40,7 @@ _THREADS = {"X": 128, "Y": 1024, "Z": 512, "G": 512}
 #: Most bytes of shared memory of a block, and of one that holds a single row.
 _SHARED, _SHARED_ROW = 96 * 1024, 160 * 1024
 #: Of the medium, as a step reads them beside the staggered densities.
-PARAMETERS = ("speed", "density", "ratio", "tau", "eta")
+PARAMETERS = ("speed", "density", "ratio", "tau")
 #: Of `shell.runs_along`.
 NO_LAYERS = np.zeros((0, 3), np.uint64)
 

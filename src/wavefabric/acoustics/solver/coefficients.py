@@ -17,10 +17,11 @@ from wavefabric.spectral.wavenumbers import squared
 class Coefficients:
     """Medium and operators of a rank's problem, restricted to its subdomain, in one precision on one device.
 
-    ``speed``, ``density``, ``staggered``, ``ratio``, ``tau``, ``eta`` are c₀, ρ₀, ρ₀ where the velocities
-    live, B/A, absorption and dispersion: full grids or rows (1, 1, Nx). Of the shape ``half_shape``, its
-    rows padded to ``pitch``, are ``kappa``, ``nabla1``, ``nabla2``: sinc(c_ref |k| Δt/2)/N, |k|^(y−2)/N,
-    |k|^(y−1)/N, N points of the Fourier basis. ``up``, ``down``: i k e^{±i k Δ/2} along x (half), y and z.
+    ``speed``, ``density``, ``staggered``, ``ratio``, ``tau`` are c₀, ρ₀, ρ₀ where the velocities live, B/A
+    and absorption: full grids or rows (1, 1, Nx). Dispersion needs no array: η = ``eta_factor`` τ c₀. Of the
+    shape ``half_shape``, its rows padded to ``pitch``, are ``kappa``, ``nabla1``, ``nabla2``:
+    sinc(c_ref |k| Δt/2)/N, |k|^(y−2)/N, |k|^(y−1)/N, N points of the Fourier basis. ``up``, ``down``:
+    i k e^{±i k Δ/2} along x (half), y and z.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Coefficients:
         medium = (problem.sound_speed, problem.density, *problem.density_staggered, problem.nonlinearity)
         fields = 0 if shared else sum(not _uniform(parameter) for parameter in medium)
         if problem.absorption != "none" and not _uniform_absorption(problem):
-            fields += 1 + operators.disperses(problem)  # tau, eta
+            fields += 1  # tau
         spectra = (1 + operators.disperses(problem)) * (problem.absorption == "power_law")  # nabla1, nabla2
         size, half = math.prod(subdomain.size), math.prod(subdomain.spectral_shape)
         return dtype.itemsize * (fields * size + spectra * half)
@@ -75,17 +76,15 @@ class Coefficients:
 
     def _set_absorption(self) -> None:
         problem = self.problem
-        self.tau = self.eta = self._parameter(0.0)
+        self.tau = self._parameter(0.0)
+        self.eta_factor = self.dtype.type(operators.eta_factor(problem))
         if not self.lossy:
             return
-        a, b = operators.absorption_factors(problem)
+        a, _ = operators.absorption_factors(problem)
         alpha, power = self._parameter(problem.alpha_coeff), float(problem.alpha_power)
         shape = (1, 1, self.shape[2]) if _uniform_absorption(problem) else self.shape
         self.tau = self.device.empty(shape, self.dtype)
         self.kernels.fill_absorption(self.tau, self.speed, alpha, a, power - 1)
-        if self.disperses:
-            self.eta = self.device.empty(shape, self.dtype)
-            self.kernels.fill_absorption(self.eta, self.speed, alpha, b, power)
 
     def _set_operators(self) -> None:
         problem, subdomain = self.problem, self.subdomain

@@ -110,7 +110,7 @@ class FusedCudaStages(Stages):
             return  # `density` made it
         nablas = c.nabla1, c.nabla2
         self._through_z(range(1 + c.disperses), lambda s, numbers: self._z.z_scale(s, nablas, numbers))
-        self._axes.run("x_pressure", s0, s1, self._state, c.disperses)
+        self._axes.run("x_pressure", s0, s1, self._state, c.disperses, c.eta_factor)
         self._start_exchange([self.fields.p], [s0])
         self.transforms += 2 + c.disperses
 

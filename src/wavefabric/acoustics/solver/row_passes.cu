@@ -128,7 +128,6 @@ struct State {
     Grid<FULL_DENSITY> density;
     Grid<FULL_RATIO> ratio;
     Grid<FULL_TAU> tau;
-    Grid<FULL_ETA> eta;
     REAL *rate, *total;           // where other ranks will want rho0 div u and the density as fields:
     const unsigned char *wanted;  // in rows whose flag is not 0
 };
@@ -299,7 +298,7 @@ PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__re
 // It reads so many arrays that more threads, each loading for itself, serve better than rooms (but for L2). `disperses`
 // is no definition: with one, nvcc spills more registers.
 PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restrict__ state, int disperses,
-                          TABLE twiddle) {
+                          REAL eta_factor, TABLE twiddle) {
     typedef RowsOf<false> Eager;
     const Row row;
     const Room room(0), shift(1);
@@ -319,8 +318,8 @@ PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restric
         const Complex tau = s.tau.get(row, j);
         Complex extra = {tau.x * value.y, tau.y * value.x};
         if (disperses) {
-            const Complex eta = s.eta.get(row, j), more = shift.mine[j];
-            extra = extra - Complex{eta.x * more.x, eta.y * more.y};
+            const Complex c = s.speed.get(row, j), more = shift.mine[j];
+            extra = extra - Complex{eta_factor * tau.x * c.x * more.x, eta_factor * tau.y * c.y * more.y};
         }
         value = state_of(s, row, j, rho[&value - v], extra);
         row.put(s.p, j, value);

@@ -112,7 +112,7 @@ class Stages:
                 if c.disperses:
                     self._multiply(shift, c.nabla2)
         c.kernels.update_pressure(
-            f.p, f.rho, c.speed, c.density, c.ratio, c.tau, c.eta, loss, shift,
+            f.p, f.rho, c.speed, c.density, c.ratio, c.tau, c.eta_factor, loss, shift,
             c.nonlinear, c.lossy, c.disperses,
         )  # fmt: skip
 
