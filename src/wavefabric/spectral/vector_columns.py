@@ -19,7 +19,7 @@ _LINE = 2
 
 
 @dataclass(frozen=True)
-class Columns:
+class ComplexColumns:
     """Transforms of ``count`` columns of ``points`` complex values.
 
     Values of a column lie ``source`` and ``target`` complex numbers apart. ``sign`` is that of the exponent;

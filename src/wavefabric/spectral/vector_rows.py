@@ -17,7 +17,7 @@ from wavefabric.spectral.vector_butterflies import Split, emit_stages, radices, 
 
 
 @dataclass(frozen=True)
-class Rows:
+class RealRows:
     """Transforms of ``count`` rows of ``points`` real values; their half spectra lie ``pitch`` numbers apart.
 
     ``sign`` −1: rows to spectra, what pads these becomes 0; +1: spectra to rows, not divided by ``points``.
@@ -97,7 +97,7 @@ class _Pairs:
 class _Emitted:
     """The code of one group of rows."""
 
-    def __init__(self, plan: Rows, code: VectorCode, dtype, order):
+    def __init__(self, plan: RealRows, code: VectorCode, dtype, order):
         self.plan, self.code, self.order = plan, code, order
         self.half = plan.complex_points
         self.complexes = Split(code, plan.sign)

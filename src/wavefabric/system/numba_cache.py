@@ -26,6 +26,7 @@ from wavefabric.system.user_cache import cache_directory
 
 #: All files of the package with code that Numba compiles, below the package's own directory.
 SOURCES = (
+    "acoustics/materials/number_sets.py",
     "acoustics/solver/kernels.py",
     "acoustics/solver/plane_passes.py",
     "acoustics/solver/row_kernels.py",
