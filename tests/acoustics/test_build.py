@@ -83,7 +83,12 @@ def test_advice():
     (note,) = advice(gpu, problem(shape), np.float32, decompose(shape, 4, Options("global", (1, 2, 2))))
     assert "take grids in slabs along z of" in note
     assert advice(gpu, problem(shape), np.float32, decompose(shape, 4, Options("global"))) == []
-    assert advice(get_device("cpu", threads=1), problem((25, 20, 18)), np.float32) == []
+    cpu = get_device("cpu", threads=1)
+    assert advice(cpu, problem((25, 22, 31)), np.float32) == []
+    (note,) = advice(cpu, problem((24, 37, 18)), np.float32)
+    assert note.startswith("transforms of whole arrays of 24 x 37 x 18 points; ")
+    assert note.endswith("take grids of prime factors up to 31")
+    assert advice(cpu, problem((24, 37, 18)), np.float32, decompose((24, 37, 18), 2, Options("global"))) == []
 
 
 def test_a_medium_by_index():

@@ -17,6 +17,7 @@ from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.solver.source_terms import SourceTerms
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.exchange import Communicator
+from wavefabric.spectral.vector_butterflies import PRIMES
 
 #: The plain stages and those fused for GPUs, of one rank and of several.
 _PLAIN = {"one": Stages, "global": GlobalStages, "local": LocalStages}
@@ -61,7 +62,7 @@ def _kind(device, dtype, decomposition: Decomposition, plain: bool = False) -> t
 
 
 def advice(device, problem: Problem, dtype, decomposition: Decomposition | None = None) -> list[str]:
-    """What a user may want to know of how his problem is solved on a GPU, a sentence each.
+    """What a user may want to know of how his problem is solved, a sentence each.
 
     That the plain stages serve in three dimensions because of the grid; or that the medium is held by index.
     """
@@ -70,14 +71,19 @@ def advice(device, problem: Problem, dtype, decomposition: Decomposition | None 
     if kind.by_index:
         note = find_materials(problem, dtype).note()
         return [note] if note else []
-    if device.name == "cpu" or problem.dimensions == 2 or kind not in _PLAIN.values():
+    one = decomposition.ranks == 1
+    if problem.dimensions == 2 or kind not in _PLAIN.values() or (device.name == "cpu" and not one):
         return []
     sizes = " and ".join(sorted({" x ".join(map(str, part.basis)) for part in decomposition.subdomains}))
-    slabs = " in slabs along z" if decomposition.options.kind == "global" and decomposition.ranks > 1 else ""
+    if device.name == "cpu":
+        fused = f"grids of prime factors up to {PRIMES[-1]}"
+    else:
+        slabs = " in slabs along z" if decomposition.options.kind == "global" and not one else ""
+        longest = " x ".join(map(str, longest_axes(dtype)))
+        fused = f"grids{slabs} of prime factors up to 7, even along x, of at most {longest} points"
     return [
         f"transforms of whole arrays of {sizes} points; passes that fuse them with all other work, twice as "
-        f"fast, take grids{slabs} of prime factors up to 7, even along x, of at most "
-        f"{' x '.join(map(str, longest_axes(dtype)))} points"
+        f"fast, take {fused}"
     ]
 
 
