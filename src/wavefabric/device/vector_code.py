@@ -7,7 +7,9 @@ kernels by their addresses (`execute`).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -227,19 +229,38 @@ class VectorCode:
 
 
 class Function:
-    """Compiled code; its ``address`` is valid as long as this object lives."""
+    """Compiled code by its ``address``, valid for good."""
 
     def __init__(self, module: ir.Module):
-        machine = binding.Target.from_default_triple().create_target_machine(
+        machine, engine = _compiler()
+        module.data_layout = str(machine.target_data)
+        name = f"transform_{next(_NUMBERS)}"
+        (function,) = (one for one in module.functions if not one.is_declaration)
+        function.name = name
+        parsed = binding.parse_assembly(str(module))
+        parsed.verify()
+        # No passes over the code: they take as long as all else, and find nothing that counts. The engine
+        # gets the machine's code alone: it would keep a module, some megabytes.
+        code = binding.ObjectFileRef.from_data(machine.emit_object(parsed))
+        engine.add_object_file(code)
+        engine.finalize_object()
+        self.address = engine.get_function_address(name)
+
+
+_NUMBERS = itertools.count()
+
+
+@cache
+def _compiler() -> tuple[binding.TargetMachine, binding.ExecutionEngine]:
+    """What compiles for this processor, and what holds its code."""
+
+    def machine() -> binding.TargetMachine:
+        return binding.Target.from_default_triple().create_target_machine(
             cpu=binding.get_host_cpu_name(),
             features=binding.get_host_cpu_features().flatten(),
             opt=2,
             jit=True,
         )
-        module.data_layout = str(machine.target_data)
-        parsed = binding.parse_assembly(str(module))
-        parsed.verify()
-        # No passes over the code: they take as long as all else, and find nothing that counts.
-        self._engine = binding.create_mcjit_compiler(parsed, machine)
-        self._engine.finalize_object()
-        self.address = self._engine.get_function_address("transform")
+
+    # An engine takes its machine over.
+    return machine(), binding.create_mcjit_compiler(binding.parse_assembly(""), machine())
