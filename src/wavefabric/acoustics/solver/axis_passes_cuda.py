@@ -52,7 +52,7 @@ NO_LAYERS = np.zeros((0, 3), np.uint64)
 
 
 def radices(n: int, most: int = 8) -> list[int]:
-    """Factors of a transform length, of 16, 8, 7, 5, 4, 3, 2; empty if others are needed (or n < 2)."""
+    """Factors of a transform length, of 32, 16, 8, 7, 5, 4, 3, 2; empty if others are needed (or n < 2)."""
     return list(inplace_fft.radices(n, most))
 
 
