@@ -37,9 +37,14 @@ class ComplexColumns:
     factors: bool = False
     ahead: bool = False
 
+    @property
+    def radices(self) -> tuple[int, ...]:
+        """Of the stages. Rows far apart fall on few places of the first-level cache: of them, fewer at once."""
+        return radices(self.points, 16 if self.count == self.source == self.target else 8)
+
     def table(self, dtype, factors: Any = None) -> np.ndarray:
         """What the function reads as its table; ``factors`` (points,) if it multiplies by them."""
-        parts = [stage_factors(radices(self.points), self.sign, dtype)]
+        parts = [stage_factors(self.radices, self.sign, dtype)]
         if self.factors:
             parts.append(np.asarray(factors))
         return Interleaved.table(np.concatenate(parts), dtype)
@@ -48,7 +53,7 @@ class ComplexColumns:
         """The function."""
         code = VectorCode(dtype)
         complexes = Interleaved(code, self.sign)
-        width, order = code.lanes // 2, radices(self.points)
+        width, order = code.lanes // 2, self.radices
         if self.count % width:
             raise ValueError(f"columns: {self.count} given; allowed: a multiple of {width}")
         first_factor = len(stage_factors(order, self.sign, dtype))
