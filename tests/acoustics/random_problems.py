@@ -9,7 +9,7 @@ from wavefabric.acoustics.solver.step import Step
 DX, C, RHO = 1e-4, 1500.0, 1000.0
 
 
-def problem(shape, *, steps=12, mixed="", initial=5e6, pml=True, seed=1, **more):
+def problem(shape, *, steps=12, mixed="", initial=5e6, pml=True, seed=1, materials=0, **more):
     """A problem on an (Nx, Ny, Nz) grid.
 
     Parameters
@@ -19,6 +19,9 @@ def problem(shape, *, steps=12, mixed="", initial=5e6, pml=True, seed=1, **more)
         (absorption).
     pml : bool or tuple of int
         Points of the layers along x, y and z.
+    materials : int
+        How many values what varies takes: those of the material of a point, or of its next neighbour along an
+        axis for staggered densities. 0: a value for each point.
     initial : float
         Amplitude of a noisy initial pressure, Pa; 0 for none.
     more
@@ -26,11 +29,15 @@ def problem(shape, *, steps=12, mixed="", initial=5e6, pml=True, seed=1, **more)
     """
     rng = np.random.default_rng(seed)
     array, d = shape[::-1], 2 if shape[2] == 1 else 3
+    label = rng.integers(0, materials, array) if materials else None
 
     def noisy(value, varies, by=0.1):
         # Rounded to single, so that both precisions see the same medium.
         if not varies:
             return value
+        if materials:
+            values = (value * (1 + by * rng.uniform(-1, 1, materials))).astype(np.float32)
+            return values[label]
         return (value * (1 + by * rng.uniform(-1, 1, array))).astype(np.float32)
 
     if more.get("nonlinearity") is True:
@@ -40,6 +47,11 @@ def problem(shape, *, steps=12, mixed="", initial=5e6, pml=True, seed=1, **more)
         more["alpha_coeff"] = noisy(4.0, "a" in mixed)
     if initial:
         more["initial_pressure"] = (initial * rng.standard_normal(array)).astype(np.float32)
+    speed, density = noisy(C, "c" in mixed), noisy(RHO, "r" in mixed)
+    if materials and "r" in mixed:
+        staggered = tuple(np.roll(density, -1, 2 - axis) for axis in range(d))
+    else:
+        staggered = tuple(noisy(RHO, "r" in mixed) for _ in range(d))
     return Problem(
         shape=shape,
         spacing=(DX, 1.2 * DX, 0.9 * DX),
@@ -48,9 +60,9 @@ def problem(shape, *, steps=12, mixed="", initial=5e6, pml=True, seed=1, **more)
         reference_speed=1.1 * C,
         pml_size=pml if isinstance(pml, tuple) else (3, 2, 4 if d == 3 else 0) if pml else (0, 0, 0),
         pml_alpha=(2.0, 1.5, 3.0),
-        sound_speed=noisy(C, "c" in mixed),
-        density=noisy(RHO, "r" in mixed),
-        density_staggered=tuple(noisy(RHO, "r" in mixed) for _ in range(d)),
+        sound_speed=speed,
+        density=density,
+        density_staggered=staggered,
         **more,
     )
 

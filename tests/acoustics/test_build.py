@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from emulated_device import EmulatedDevice
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.choose_stages import advice, make_stages, needed_bytes
@@ -82,7 +83,35 @@ def test_advice():
     (note,) = advice(gpu, problem(shape), np.float32, decompose(shape, 4, Options("global", (1, 2, 2))))
     assert "take grids in slabs along z of" in note
     assert advice(gpu, problem(shape), np.float32, decompose(shape, 4, Options("global"))) == []
-    assert advice(get_device("cpu", threads=1), problem((25, 20, 18)), np.float32) == []
+    cpu = get_device("cpu", threads=1)
+    assert advice(cpu, problem((25, 22, 31)), np.float32) == []
+    (note,) = advice(cpu, problem((24, 37, 18)), np.float32)
+    assert note.startswith("transforms of whole arrays of 24 x 37 x 18 points; ")
+    assert note.endswith("take grids of prime factors up to 31")
+    assert advice(cpu, problem((24, 37, 18)), np.float32, decompose((24, 37, 18), 2, Options("global"))) == []
+
+
+def test_a_medium_by_index():
+    """Said and counted where it is held so: on a GPU, by the fused stages."""
+    gpu, recording = EmulatedDevice(), Recording(())
+    more = dict(nonlinearity=True, absorption="power_law", mixed="crba")
+    few, many = (problem(SHAPE, materials=materials, **more) for materials in (3, 0))
+    (note,) = advice(gpu, few, np.float32)
+    assert note.endswith(" of 3 materials: held as an index of 8 bits")
+    assert advice(gpu, many, np.float32) == []
+    assert advice(get_device("cpu", threads=1), few, np.float32) == []
+    assert advice(gpu, problem((25, 20, 18), materials=3, mixed="c"), np.float32)[0].startswith(
+        "transforms of"
+    )
+    saved = needed_bytes(many, recording, np.float32, gpu) - needed_bytes(few, recording, np.float32, gpu)
+    # Seven grids of floats or one of bytes; 81 rows of four columns and three.
+    assert saved == (7 * 4 - 1) * few.points - 81 * 7 * 4
+    # Each part of a grid as if it had all materials.
+    cut = decompose(SHAPE, 2, Options("global"))
+    saved = needed_bytes(many, recording, np.float32, gpu, cut) - needed_bytes(
+        few, recording, np.float32, gpu, cut
+    )
+    assert saved == (7 * 4 - 1) * few.points // 2 - 81 * 7 * 4
 
 
 def test_without_fftw(cpu, monkeypatch):

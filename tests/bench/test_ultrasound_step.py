@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics.choose_stages import make_stages
+from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
@@ -16,7 +17,8 @@ from wavefabric.acoustics.stability.stable_time_step import stability
 from wavefabric.bench import kwave_program, ultrasound_points, ultrasound_step
 from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere
 from wavefabric.bench.own_process import Bare
-from wavefabric.bench.ultrasound_cases import MEDIA, outline, points, problem
+from wavefabric.bench.ultrasound_cases import ALL_MEDIA, MEDIA, outline, points, problem
+from wavefabric.cli.bench.app import parse_media
 from wavefabric.errors import InputError
 
 TINY = ["--threads", 1, "--repeats", 2]
@@ -120,9 +122,9 @@ def test_memory_is_that_of_the_arrays(numbers):
     options = ["--no-plain", "--precision", "double", "--threads", 1, "--repeats", 1]
     (case,) = numbers("ultrasound-step", "--size", 64, *options)["cases"]
     plain, full = (line["memory"] for line in case["media"])
-    # p, u, ρ, p₀: 8 fields, spectra and κ: 3.5; then c₀, ρ₀, staggered ρ₀, B/A, τ, η, α₀: 9, |k|^…: 1.
+    # p, u, ρ, p₀: 8 fields, spectra and κ: 3.5; then c₀, ρ₀, staggered ρ₀, B/A, τ, α₀: 8, |k|^…: 1.
     assert plain["floats_per_point"] == pytest.approx(11.5, abs=3.0)
-    assert full["floats_per_point"] == pytest.approx(21.5, abs=3.0)
+    assert full["floats_per_point"] == pytest.approx(20.5, abs=3.0)
     for memory in (plain, full):
         assert memory["bytes"] == pytest.approx(memory["floats_per_point"] * 8 * 64**3)
         assert memory["base_bytes"] > 1 << 24
@@ -185,7 +187,7 @@ def test_program_that_cannot_run(cpu, tmp_path):
         KWaveProgram(path, cpu, "single").against("homogeneous", (16, 16, 16), lambda: None)
 
 
-@pytest.mark.parametrize("medium", MEDIA)
+@pytest.mark.parametrize("medium", ALL_MEDIA)
 def test_problems_are_sound(cpu, medium):
     given = problem(medium, (24, 20, 16), 30)
     assert stability(given).warning is None
@@ -198,6 +200,34 @@ def test_problems_are_sound(cpu, medium):
     assert thin.initial_pressure.shape == given.initial_pressure.shape
     assert np.ndim(thin.sound_speed) == np.ndim(given.sound_speed)
     assert points((24, 20, 16)).size == 100
+
+
+def test_materials_of_the_media():
+    """What may be held by index is what the outline says, but for small grids of the heterogeneous medium."""
+    shape = (128, 96, 64)
+    note = find_materials(problem("tissues", shape, 1), np.float32).note()
+    assert note.endswith(", B/A, absorption, staggered densities of 5 materials: held as an index of 8 bits")
+    assert find_materials(outline("tissues", shape), np.float32).groups[0].bits == 8
+    for shape in ((64, 64, 64), (512, 16, 16), (256, 256, 256)):
+        thin = outline("heterogeneous", shape)
+        assert find_materials(thin, np.float32).groups == ()
+        assert thin.density.shape == shape[::-1]
+        assert 1000 <= thin.density.min() < thin.density.max() <= 1100.1
+
+
+@pytest.mark.parametrize(
+    ("text", "media"),
+    [("both", MEDIA), ("all", ALL_MEDIA), ("tissues", ["tissues"]), ("heterogeneous", MEDIA[1:])],
+)
+def test_choice_of_media(text, media):
+    assert parse_media(text) == list(media)
+
+
+def test_unknown_medium():
+    with pytest.raises(
+        InputError, match="--medium: water given; allowed: homogeneous, heterogeneous, tissues"
+    ):
+        parse_media("water")
 
 
 def test_kwave_elsewhere_only_where_it_was():
@@ -214,6 +244,8 @@ def test_kwave_elsewhere_only_where_it_was():
         ((256,) * 3, "single", h200 | {"gpu": "NVIDIA A100"}),
     ):
         assert measured_elsewhere("homogeneous", *case) is None
+    for case in (((128,) * 3, "single", two), ((512,) * 3, "single", h200)):
+        assert measured_elsewhere("tissues", *case) is None
 
 
 def test_bare_transforms_stay_finite(cpu):

@@ -56,6 +56,7 @@ def kernels_in(source: str) -> list[str]:
 BEFORE = {"acoustics/solver/kernels.cu": ("acoustics/solver/shell.cu",)}
 #: Sources that need others before them, and definitions.
 BEHIND_OTHERS = {
+    "acoustics/materials/medium.cu",
     "acoustics/solver/column_passes.cu",
     "acoustics/solver/passes.cu",
     "acoustics/solver/row_passes.cu",
@@ -163,22 +164,26 @@ def test_sweeps_compile(arch, n, dtype):
     assert {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)} == names
 
 
-#: Architecture, grid (Nz, Ny, Nx), type, nonlinear, absorption, axes, largest x² of sin(x)/x: both types,
-#: every kind of medium, odd and even Ny, Nz and Nx/2, one thread a transform and several, a series and none.
-#: Small grids: long unrolled loops would compile for seconds.
+#: Architecture, grid (Nz, Ny, Nx), type, nonlinear, absorption, axes, largest x² of sin(x)/x, how the
+#: medium is held: both types, every kind of medium, odd and even Ny, Nz and Nx/2, one thread a transform and
+#: several, a series and none. Small grids: long unrolled loops would compile for seconds.
 PASSES = [
-    ("sm_90", (6, 4, 8), np.float32, False, "none", "XYZ", 2.0),
-    ("sm_90", (3, 5, 18), np.float64, True, "power_law", "XYZ", 2.0),
-    on("sm_80", "sm_80", (2, 7, 6), np.float32, True, "stokes", "XYZ", 20.0),
-    on("sm_90", "sm_90", (35, 63, 70), np.float64, False, "stokes", "XYZ", 2.0, quick=False),
+    ("sm_90", (6, 4, 8), np.float32, False, "none", "XYZ", 2.0, "uniform"),
+    ("sm_90", (3, 5, 18), np.float64, True, "power_law", "XYZ", 2.0, "full"),
+    ("sm_90", (3, 5, 18), np.float64, True, "power_law", "XYZ", 2.0, "index16"),
+    ("sm_90", (6, 4, 12), np.float32, True, "stokes", "XYZ", 2.0, "index8"),
+    on("sm_80", "sm_80", (2, 7, 6), np.float32, True, "stokes", "XYZ", 20.0, "full"),
+    on("sm_90", "sm_90", (35, 63, 70), np.float64, False, "stokes", "XYZ", 2.0, "uniform", quick=False),
     # Slabs of several ranks: 11 planes, or 13 columns, are not transformed there.
-    ("sm_90", (11, 4, 40), np.float32, True, "power_law", "XY", 2.0),
-    ("sm_90", (6, 13, 8), np.float32, True, "power_law", "Z", 20.0),
+    ("sm_90", (11, 4, 40), np.float32, True, "power_law", "XY", 2.0, "full"),
+    ("sm_90", (6, 13, 8), np.float32, True, "power_law", "Z", 20.0, "index8"),
 ]
 
 
-@pytest.mark.parametrize(("arch", "shape", "real", "nonlinear", "absorption", "passes", "largest"), PASSES)
-def test_passes_compile(arch, shape, real, nonlinear, absorption, passes, largest):
+@pytest.mark.parametrize(
+    ("arch", "shape", "real", "nonlinear", "absorption", "passes", "largest", "form"), PASSES
+)
+def test_passes_compile(arch, shape, real, nonlinear, absorption, passes, largest, form):
     """The passes with what the launcher puts before them: their kernels are those that it launches."""
     from wavefabric.acoustics.solver import axis_passes_cuda as cuda
     from wavefabric.acoustics.solver.shell import places, runs_along
@@ -188,8 +193,10 @@ def test_passes_compile(arch, shape, real, nonlinear, absorption, passes, larges
     factor = np.ones(shape[2])
     factor[[0, -1]] = 0.9  # layers of one point
     series, runs = cuda.sinc_series(largest, real), runs_along(places(factor))
-    full = cuda.PARAMETERS if nonlinear else ("tau",)
-    text = cuda.prelude(shape, real, nonlinear, absorption, passes, series, runs, full)
+    forms = dict.fromkeys(cuda.ALL_FULL, form)
+    if form == "uniform":
+        forms |= {"staggered": "full", "tau": "full"}
+    text = cuda.prelude(shape, real, nonlinear, absorption, passes, series, runs, forms)
     text += behind(cuda.SOURCES[:-1], "acoustics/solver/row_passes.cu")
     cubin = nvrtc.compile_source(text, OPTIONS, arch, "row_passes.cu")
     exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}

@@ -2,12 +2,15 @@
 
 import gc
 import threading
+import time
+from functools import cache
 
 import numba
 import numpy as np
 import pytest
 from vector_calls import bits, call, oldest_processor
 
+from wavefabric.device import vector_code
 from wavefabric.device.vector_code import VECTOR_BYTES, VectorCode, execute
 
 both = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -231,19 +234,35 @@ def test_scratch_lies_on_the_stack_aligned_to_cache_lines(dtype):
     assert (target == target[:, :1]).all()
 
 
-def test_code_lives_as_long_as_its_object():
+def test_addresses_last():
+    """Those of a kernel may outlive the objects; other functions take no place of theirs."""
     code, target = VectorCode(np.float64), np.zeros(4)
     code.store(code.constant(3.0), code.target, 0)
     function = code.compiled()
+    others = []
+    for number in range(5):
+        other = VectorCode(np.float64)
+        other.store(other.constant(10.0 + number), other.target, 0)
+        others.append(other.compiled())
     del code
     gc.collect()
-    others = [VectorCode(np.float64).compiled() for _ in range(5)]
     call(function, None, None, target)
     assert (target == 3).all()
-    assert len({function.address, *(other.address for other in others)}) == 6
+    for number, other in enumerate(others):
+        call(other, None, None, target)
+        assert (target == 10 + number).all()
 
 
-def test_functions_are_compiled_in_threads_at_once():
+def test_the_first_functions_may_be_compiled_in_threads_at_once(monkeypatch):
+    """All in one engine: a second one would go, and its code with it."""
+    create, made = vector_code._compiler.__wrapped__, []
+
+    def compiler():
+        time.sleep(0.05)
+        made.append(create())
+        return made[-1]
+
+    monkeypatch.setattr(vector_code, "_compiler", cache(compiler))
     targets = [np.zeros(4) for _ in range(4)]
 
     def work(number):
@@ -257,6 +276,7 @@ def test_functions_are_compiled_in_threads_at_once():
     for thread in threads:
         thread.join()
     assert [target.tolist() for target in targets] == [[i + 1.0] * 4 for i in range(4)]
+    assert len(made) == 1
 
 
 @both

@@ -5,10 +5,13 @@ import faulthandler
 import math
 import mmap
 import os
+from functools import cache
 
 import numpy as np
 import pytest
 from llvmlite import binding
+
+from wavefabric.device import vector_code
 
 _PAGE = mmap.PAGESIZE
 
@@ -32,6 +35,7 @@ def oldest_processor(monkeypatch):
         pytest.skip("the oldest processor is that of x86-64")
     monkeypatch.setattr(binding, "get_host_cpu_name", lambda: "x86-64")
     monkeypatch.setattr(binding, "get_host_cpu_features", binding.FeatureMap)
+    monkeypatch.setattr(vector_code, "_compiler", cache(vector_code._compiler.__wrapped__))
 
 
 def bits(array):

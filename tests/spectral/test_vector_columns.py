@@ -18,7 +18,7 @@ from vector_calls import (
     survives,
 )
 
-from wavefabric.spectral.vector_columns import Columns
+from wavefabric.spectral.vector_columns import ComplexColumns
 
 #: The same lengths every time; each makes and compiles a function.
 sized = settings(max_examples=16, deadline=None, derandomize=True)
@@ -35,7 +35,7 @@ def transform(values, sign):
 
 
 class Case:
-    """Columns, what they need, and what should come of them."""
+    """ComplexColumns, what they need, and what should come of them."""
 
     def __init__(self, plan, dtype):
         self.plan, self.dtype, rng = plan, dtype, np.random.default_rng(plan.points)
@@ -74,13 +74,13 @@ class Case:
 @given(LENGTHS, PRECISIONS, SIGNS, st.sampled_from([4, 8, 12, 16]), st.integers(0, 5), st.integers(0, 5))
 def test_out_of_place(points, dtype, sign, count, more, room):
     """Rows longer than the columns: what lies beside these is neither read nor written."""
-    Case(Columns(points, count, count + more, count + room, sign), dtype).check()
+    Case(ComplexColumns(points, count, count + more, count + room, sign), dtype).check()
 
 
 @sized
 @given(LENGTHS, PRECISIONS, SIGNS, st.sampled_from([4, 8, 12]), st.booleans(), st.integers(0, 5))
 def test_with_an_operator_and_factors(points, dtype, sign, count, factors, more):
-    plan = Columns(points, count, count + 1, count, sign, operator=count + more, factors=factors)
+    plan = ComplexColumns(points, count, count + 1, count, sign, operator=count + more, factors=factors)
     Case(plan, dtype).check()
 
 
@@ -88,13 +88,13 @@ def test_with_an_operator_and_factors(points, dtype, sign, count, factors, more)
 @pytest.mark.parametrize("points", [1, 2, 3, 31, 256, 16 * 31, 31 * 2])
 def test_lengths(points, dtype):
     """One point, one radix, the largest prime first and last, radix 16 twice; factors alone."""
-    Case(Columns(points, 8, 8, 8, 1, factors=True), dtype).check()
+    Case(ComplexColumns(points, 8, 8, 8, 1, factors=True), dtype).check()
 
 
 @both
 @pytest.mark.parametrize("points", [1, 3, 60, 128])
 def test_in_place_is_the_same(points, dtype):
-    case = Case(Columns(points, 12, 13, 13, -1), dtype)
+    case = Case(ComplexColumns(points, 12, 13, 13, -1), dtype)
     apart, inside = case.check(), case.source.copy()
     case.run(inside, inside)
     assert bits(inside[:, :12]) == bits(apart[:, :12])
@@ -109,7 +109,7 @@ def test_every_column_is_transformed_alike(groups, dtype):
     points, count = 24, groups * width
     column = complex_noise(np.random.default_rng(1), (points, 1), dtype)
     source, target = np.repeat(column, count + 1, 1), np.full((points, count + 1), 7, column.dtype)
-    plan = Columns(points, count, count + 1, count + 1, -1)
+    plan = ComplexColumns(points, count, count + 1, count + 1, -1)
     call(plan.compiled(dtype), plan.table(dtype), source, target)
     assert (target[:, count] == 7).all()
     assert all(bits(target[:, i]) == bits(target[:, 0]) for i in range(count))
@@ -120,8 +120,8 @@ def test_every_column_is_transformed_alike(groups, dtype):
 @both
 def test_values_ahead_are_fetched_only(dtype):
     """The same bits with and without, of whatever lies at that address, and of an address that is none."""
-    plain = Case(Columns(30, 8, 9, 8, -1), dtype)
-    ahead = Columns(30, 8, 9, 8, -1, ahead=True).compiled(dtype)
+    plain = Case(ComplexColumns(30, 8, 9, 8, -1), dtype)
+    ahead = ComplexColumns(30, 8, 9, 8, -1, ahead=True).compiled(dtype)
     wanted = plain.check()
     for operator in (None, np.full((30, 9), np.nan, wanted.dtype)):
         before, target = operator is not None and bits(operator), plain.target.copy()
@@ -136,7 +136,7 @@ def test_single_values_along_a_column(dtype):
     points = 48
     source = np.zeros((points, points), np.result_type(dtype, np.complex64))
     np.fill_diagonal(source, 1)
-    plan = Columns(points, points, points, points, 1)
+    plan = ComplexColumns(points, points, points, points, 1)
     target = np.empty_like(source)
     call(plan.compiled(dtype), plan.table(dtype), source, target)
     np.testing.assert_allclose(target, transform(source, 1), rtol=0, atol=3 * np.finfo(dtype).eps)
@@ -146,9 +146,9 @@ def test_single_values_along_a_column(dtype):
 @pytest.mark.parametrize("points", [1024, 4096])
 def test_long_columns_are_accurate(points, dtype):
     """And there and back, many times: norms change by less than a third of an ulp in a transform."""
-    case = Case(Columns(points, 4, 4, 4, -1), dtype)
+    case = Case(ComplexColumns(points, 4, 4, 4, -1), dtype)
     case.check()
-    back = Columns(points, 4, 4, 4, 1)
+    back = ComplexColumns(points, 4, 4, 4, 1)
     function, table, values = back.compiled(dtype), back.table(dtype), case.source.copy()
     for _ in range(20):
         case.run(values, values)
@@ -163,13 +163,13 @@ def test_long_columns_are_accurate(points, dtype):
 def test_processors_of_short_vectors_without_fma(dtype, monkeypatch):
     """Not the same bits, but the same accuracy."""
     oldest_processor(monkeypatch)
-    Case(Columns(105, 12, 12, 13, 1, operator=12, factors=True), dtype).check()
+    Case(ComplexColumns(105, 12, 12, 13, 1, operator=12, factors=True), dtype).check()
 
 
 @both
 def test_nothing_is_touched_outside(dtype):
     """Not a byte beyond the last value of the last row, nor before the first."""
-    case = Case(Columns(12, 4, 7, 5, 1, operator=6, factors=True), dtype)
+    case = Case(ComplexColumns(12, 4, 7, 5, 1, operator=6, factors=True), dtype)
 
     def work():
         for at_end in (False, True):
@@ -185,7 +185,7 @@ def test_nothing_is_touched_outside(dtype):
 
 def test_watched_arrays_end_a_process():
     """What the test before rests on: with one row less than the columns have, a read goes outside."""
-    case = Case(Columns(12, 4, 4, 4, 1), np.float64)
+    case = Case(ComplexColumns(12, 4, 4, 4, 1), np.float64)
     short = Guarded(case.source[:-1], True)
     assert not survives(lambda: call(case.function, case.table, short.array, case.target))
 
@@ -193,7 +193,7 @@ def test_watched_arrays_end_a_process():
 @both
 def test_calls_of_several_threads_give_the_same_bits(dtype):
     """What lies between the stages belongs to the call."""
-    case = Case(Columns(240, 8, 8, 8, -1), dtype)
+    case = Case(ComplexColumns(240, 8, 8, 8, -1), dtype)
     wanted, wrong = bits(case.check()), []
 
     def work():
@@ -214,12 +214,12 @@ def test_calls_of_several_threads_give_the_same_bits(dtype):
 @pytest.mark.parametrize(("dtype", "count", "width"), [(np.float32, 6, 4), (np.float64, 3, 2)])
 def test_parts_of_vectors_are_refused(dtype, count, width):
     with pytest.raises(ValueError, match=f"columns: {count} given; allowed: a multiple of {width}"):
-        Columns(8, count, count, count, -1).compiled(dtype)
+        ComplexColumns(8, count, count, count, -1).compiled(dtype)
 
 
 @pytest.mark.parametrize("points", [0, 37, 74])
 def test_lengths_that_are_refused(points):
-    plan = Columns(points, 4, 4, 4, -1)
+    plan = ComplexColumns(points, 4, 4, 4, -1)
     for make in (plan.compiled, plan.table):
         with pytest.raises(
             ValueError, match=f"transform: {points} points given; allowed: products of primes"
@@ -231,4 +231,4 @@ def test_lengths_that_are_refused(points):
 def test_another_number_of_factors_is_refused(plan, given):
     factors = None if given is None else np.ones(given)
     with pytest.raises(ValueError, match="factors: shape"):
-        Columns(8, 4, 4, 4, -1, factors=plan).table(np.float32, factors)
+        ComplexColumns(8, 4, 4, 4, -1, factors=plan).table(np.float32, factors)

@@ -18,7 +18,7 @@ from vector_calls import (
     survives,
 )
 
-from wavefabric.spectral.vector_rows import Rows
+from wavefabric.spectral.vector_rows import RealRows
 
 #: The same lengths every time; each makes and compiles a function.
 sized = settings(max_examples=10, deadline=None, derandomize=True)
@@ -85,14 +85,14 @@ class Case:
 @sized
 @given(LENGTHS, PRECISIONS, st.integers(1, 9), st.integers(0, 5))
 def test_rows_to_spectra(points, dtype, count, more):
-    Case(Rows(points, count, points // 2 + 1 + more, -1), dtype).check()
+    Case(RealRows(points, count, points // 2 + 1 + more, -1), dtype).check()
 
 
 @sized
 @given(LENGTHS, PRECISIONS, st.integers(1, 9), st.integers(0, 5), st.booleans())
 def test_spectra_to_rows(points, dtype, count, more, factors):
     """Imaginary parts at k = 0, and at N/2, do not count, nor does what pads a spectrum."""
-    Case(Rows(points, count, points // 2 + 1 + more, 1, factors), dtype).check()
+    Case(RealRows(points, count, points // 2 + 1 + more, 1, factors), dtype).check()
 
 
 @both
@@ -100,7 +100,7 @@ def test_spectra_to_rows(points, dtype, count, more, factors):
 @pytest.mark.parametrize("points", [1, 2, 3, 4, 29, 62, 64])
 def test_lengths(points, sign, dtype):
     """One value, none or one stage, an odd and an even number of them, large primes."""
-    Case(Rows(points, lanes(dtype), points // 2 + 2, sign, sign > 0), dtype).check()
+    Case(RealRows(points, lanes(dtype), points // 2 + 2, sign, sign > 0), dtype).check()
 
 
 @both
@@ -109,11 +109,11 @@ def test_lengths(points, sign, dtype):
 def test_every_row_is_transformed_alike(points, sign, dtype):
     """Below, at and above the lanes of a vector, and twice: not a bit depends on the place, nor on others."""
     several = lanes(dtype)
-    plan = Rows(points, 2 * several + 1, points // 2 + 3, sign)
+    plan = RealRows(points, 2 * several + 1, points // 2 + 3, sign)
     case = Case(plan, dtype)
     wanted = case.check()
     for count in (0, 1, several - 1, several):
-        few = Rows(points, count, plan.pitch, sign).compiled(dtype)
+        few = RealRows(points, count, plan.pitch, sign).compiled(dtype)
         got = np.full_like(case.target, 7)
         call(few, case.table, case.source, got)
         assert bits(got[:count]) == bits(wanted[:count])
@@ -126,7 +126,7 @@ def test_every_row_is_transformed_alike(points, sign, dtype):
 def test_nothing_is_touched_outside(points, sign, dtype):
     """Not a byte beyond the last row, nor before the first, if rows lack as well."""
     cases = [
-        Case(Rows(points, count, points // 2 + 1, sign, sign > 0), dtype)
+        Case(RealRows(points, count, points // 2 + 1, sign, sign > 0), dtype)
         for count in (1, lanes(dtype), lanes(dtype) + 3)
     ]
 
@@ -144,14 +144,14 @@ def test_nothing_is_touched_outside(points, sign, dtype):
 def test_processors_of_short_vectors_without_fma(sign, dtype, monkeypatch):
     """Not the same bits, but the same accuracy."""
     oldest_processor(monkeypatch)
-    Case(Rows(48, lanes(dtype), 26, sign, sign > 0), dtype).check()
+    Case(RealRows(48, lanes(dtype), 26, sign, sign > 0), dtype).check()
 
 
 @both
 @signs
 def test_other_rows_do_not_count(sign, dtype):
     """A row of NaN, or of huge numbers, changes no bit of its neighbours."""
-    case = Case(Rows(20, lanes(dtype) + 2, 11, sign), dtype)
+    case = Case(RealRows(20, lanes(dtype) + 2, 11, sign), dtype)
     wanted, spoilt = case.check(), case.source.copy()
     for row, value in ((1, np.nan), (lanes(dtype) + 1, np.finfo(dtype).max)):
         spoilt[row] = value
@@ -163,9 +163,20 @@ def test_other_rows_do_not_count(sign, dtype):
 
 @both
 @pytest.mark.parametrize("points", [18, 15, 2, 1])
+def test_imaginary_parts_of_real_entries_do_not_change_a_bit(points, dtype):
+    """At k = 0 and N/2; nor does what pads the spectra."""
+    case = Case(RealRows(points, 3, points // 2 + 3, 1), dtype)
+    wanted, spoilt = case.check(), case.source.copy()
+    for k in (0, points // 2) if points % 2 == 0 else (0,):
+        spoilt[:, k].imag = np.nan
+    assert bits(case.run(spoilt)) == bits(wanted)
+
+
+@both
+@pytest.mark.parametrize("points", [18, 15, 2, 1])
 def test_there_and_back(points, dtype):
-    case = Case(Rows(points, 5, points // 2 + 4, -1), dtype)
-    back = Rows(points, 5, points // 2 + 4, 1)
+    case = Case(RealRows(points, 5, points // 2 + 4, -1), dtype)
+    back = RealRows(points, 5, points // 2 + 4, 1)
     again = np.empty_like(case.source)
     call(back.compiled(dtype), back.table(dtype), case.check(), again)
     assert relative_error(again / points, case.source) < 2 * allowed(points, dtype)
@@ -176,7 +187,7 @@ def test_single_values_along_a_row(dtype):
     """An impulse at n gives exp(−2πi k n/N): a wrong index would not average out."""
     for points in (24, 21):
         source = np.eye(points, dtype=dtype)
-        plan = Rows(points, points, points // 2 + 1, -1)
+        plan = RealRows(points, points, points // 2 + 1, -1)
         target = np.empty((points, plan.pitch), np.result_type(dtype, np.complex64))
         call(plan.compiled(dtype), plan.table(dtype), source, target)
         wanted = np.fft.rfft(source.astype(np.longdouble))
@@ -186,13 +197,13 @@ def test_single_values_along_a_row(dtype):
 @both
 @pytest.mark.parametrize("points", [2048, 4096])
 def test_long_rows_are_accurate(points, dtype):
-    Case(Rows(points, lanes(dtype), points // 2 + 1, -1), dtype).check()
-    Case(Rows(points, lanes(dtype), points // 2 + 1, 1), dtype).check()
+    Case(RealRows(points, lanes(dtype), points // 2 + 1, -1), dtype).check()
+    Case(RealRows(points, lanes(dtype), points // 2 + 1, 1), dtype).check()
 
 
 def test_factors_of_single_precision_average_to_one():
     """Those that join the spectra of even and odd points."""
-    plan = Rows(512, 8, 257, -1)
+    plan = RealRows(512, 8, 257, -1)
     table = plan.table(np.float32).reshape(-1, 2).astype(float)
     roots = table[-129:, 0] + 1j * table[-129:, 1]
     np.testing.assert_allclose(roots, np.exp(-2j * np.pi * np.arange(129) / 512), rtol=0, atol=1.2e-7)
@@ -204,7 +215,7 @@ def test_factors_of_single_precision_average_to_one():
 @signs
 def test_calls_of_several_threads_give_the_same_bits(sign, dtype):
     """What lies between the stages belongs to the call."""
-    case = Case(Rows(120, 11, 64, sign), dtype)
+    case = Case(RealRows(120, 11, 64, sign), dtype)
     wanted, wrong = bits(case.check()), []
 
     def work():
@@ -223,12 +234,12 @@ def test_calls_of_several_threads_give_the_same_bits(sign, dtype):
 @signs
 def test_a_pitch_below_the_half_spectrum_is_refused(sign):
     with pytest.raises(ValueError, match="pitch: 8 given; allowed: from 9 on"):
-        Rows(16, 1, 8, sign).compiled(np.float32)
+        RealRows(16, 1, 8, sign).compiled(np.float32)
 
 
 @pytest.mark.parametrize("points", [0, 37, 74])
 def test_lengths_that_are_refused(points):
-    plan = Rows(points, 4, 64, -1)
+    plan = RealRows(points, 4, 64, -1)
     for make in (plan.compiled, plan.table):
         with pytest.raises(ValueError, match="points given; allowed: products of primes up to 31"):
             make(np.float32)
@@ -238,4 +249,4 @@ def test_lengths_that_are_refused(points):
 def test_another_number_of_factors_is_refused(plan, given):
     factors = None if given is None else np.ones(given)
     with pytest.raises(ValueError, match="factors: shape"):
-        Rows(16, 4, 9, 1, plan).table(np.float32, factors)
+        RealRows(16, 4, 9, 1, plan).table(np.float32, factors)

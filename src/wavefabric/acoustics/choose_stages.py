@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.parallel.decomposition import Decomposition, decompose
 from wavefabric.acoustics.parallel.fused_cuda import FusedCudaGlobalStages, FusedCudaLocalStages
 from wavefabric.acoustics.parallel.restrict import restrict_problem
@@ -16,6 +17,7 @@ from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.solver.source_terms import SourceTerms
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.exchange import Communicator
+from wavefabric.spectral.vector_butterflies import PRIMES
 
 #: The plain stages and those fused for GPUs, of one rank and of several.
 _PLAIN = {"one": Stages, "global": GlobalStages, "local": LocalStages}
@@ -41,7 +43,8 @@ def make_stages(
     subdomain = decomposition.subdomains[rank]
     kind = _kind(device, np.dtype(dtype), decomposition, plain)
     local = restrict_problem(problem, subdomain)
-    coefficients = Coefficients(device, local, dtype, kind.pitch(subdomain, dtype), subdomain)
+    pitch = kind.pitch(subdomain, dtype)
+    coefficients = Coefficients(device, local, dtype, pitch, subdomain, kind.by_index)
     stages = kind(coefficients, Fields(coefficients), comm, decomposition)
     stages.transform_pressure()
     return stages
@@ -59,17 +62,28 @@ def _kind(device, dtype, decomposition: Decomposition, plain: bool = False) -> t
 
 
 def advice(device, problem: Problem, dtype, decomposition: Decomposition | None = None) -> list[str]:
-    """A sentence where a GPU takes the plain stages in three dimensions because of the grid; else none."""
+    """What a user may want to know of how his problem is solved, a sentence each.
+
+    That the plain stages serve in three dimensions because of the grid; or that the medium is held by index.
+    """
     decomposition = decomposition or decompose(problem.shape, 1)
     kind = _kind(device, np.dtype(dtype), decomposition)
-    if device.name == "cpu" or problem.dimensions == 2 or kind not in _PLAIN.values():
+    if kind.by_index:
+        note = find_materials(problem, dtype).note()
+        return [note] if note else []
+    one = decomposition.ranks == 1
+    if problem.dimensions == 2 or kind not in _PLAIN.values() or (device.name == "cpu" and not one):
         return []
     sizes = " and ".join(sorted({" x ".join(map(str, part.basis)) for part in decomposition.subdomains}))
-    slabs = " in slabs along z" if decomposition.options.kind == "global" and decomposition.ranks > 1 else ""
+    if device.name == "cpu":
+        fused = f"grids of prime factors up to {PRIMES[-1]}"
+    else:
+        slabs = " in slabs along z" if decomposition.options.kind == "global" and not one else ""
+        longest = " x ".join(map(str, longest_axes(dtype)))
+        fused = f"grids{slabs} of prime factors up to 7, even along x, of at most {longest} points"
     return [
         f"transforms of whole arrays of {sizes} points; passes that fuse them with all other work, twice as "
-        f"fast, take grids{slabs} of prime factors up to 7, even along x, of at most "
-        f"{' x '.join(map(str, longest_axes(dtype)))} points"
+        f"fast, take {fused}"
     ]
 
 
@@ -80,8 +94,9 @@ def needed_bytes(
     dtype = np.dtype(dtype)
     decomposition = decomposition or decompose(problem.shape, 1)
     kind = _kind(device, dtype, decomposition)
+    materials = find_materials(problem, dtype) if kind.by_index else None
     return max(
-        Coefficients.nbytes(problem, subdomain, dtype, device)
+        Coefficients.nbytes(problem, subdomain, dtype, device, materials)
         + Fields.nbytes(problem, subdomain, dtype)
         + SourceTerms.nbytes(problem, subdomain, dtype)
         + kind.nbytes(problem, dtype, device, decomposition, rank)

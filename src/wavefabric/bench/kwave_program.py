@@ -45,9 +45,9 @@ def measured_elsewhere(
     n = shape[0]
     if precision != "single" or shape != (n, n, n):
         return None
-    if "H200" in machine.get("gpu", "") and n in _CUDA:
+    if "H200" in machine.get("gpu", "") and medium in _CUDA.get(n, {}):
         return {"program": "k-Wave CUDA 1.4.1", "ms": _CUDA[n][medium]}
-    if machine["device"] == "cpu" and machine["threads"] == 2 and n == 128:
+    if machine["device"] == "cpu" and machine["threads"] == 2 and n == 128 and medium in _OMP:
         ratio, mebibytes = _OMP[medium]
         return {"program": "k-Wave OMP 1.3", "to_ours": ratio, "memory_bytes": mebibytes << 20}
     return None

@@ -1,8 +1,9 @@
-"""The two problems of ``ultrasound-step``: the least and the most that a 3-D time step has to do."""
+"""The problems of ``ultrasound-step``: the least and the most that a 3-D time step has to do, and a head."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -10,27 +11,44 @@ import numpy as np
 
 from wavefabric.acoustics.problem import Problem
 
-#: What is timed.
+#: What is timed if nothing is said, and all that can be.
 MEDIA = ("homogeneous", "heterogeneous")
+ALL_MEDIA = (*MEDIA, "tissues")
 #: Points that record the pressure, as in any run.
 SENSOR_POINTS = 100
-_SPACING, _SPEED, _DENSITY = 0.1e-3, 1500.0, 1000.0
+_SPACING = 0.1e-3
+#: Of the homogeneous medium, and how much of it is added in the middle of the heterogeneous one: m/s, kg/m³,
+#: B/A, dB/(MHz^y cm).
+_SMOOTH = {"speed": (1500.0, 0.1), "density": (1000.0, 0.2), "ratio": (6.0, 0.3), "alpha": (0.5, 0.5)}
+#: Water, scalp, skull, cerebrospinal fluid, brain, about; each is a shell from the radius before to its own.
+_TISSUES = {
+    "speed": (1500.0, 1620.0, 2800.0, 1505.0, 1550.0),
+    "density": (1000.0, 1110.0, 1850.0, 1007.0, 1045.0),
+    "ratio": (5.0, 7.0, 8.0, 5.0, 6.6),
+    "alpha": (0.002, 0.6, 4.0, 0.01, 0.5),
+}
+#: Outer radii of all but the water, of half the grid.
+_RADII = (0.8, 0.76, 0.66, 0.62)
 
 
 def problem(medium: str, shape: tuple[int, int, int], steps: int, precision: str = "single") -> Problem:
     """A pressure ball in the middle of the grid, (Nx, Ny, Nz).
 
-    The homogeneous medium is uniform and lossless. In the heterogeneous one sound speed, density (also at the
-    staggered points), B/A and absorption differ from point to point, power law y = 1.5. Nothing but the
-    problem's arrays is allocated on the way, so that they are all that memory holds.
+    The homogeneous medium is uniform and lossless. In the heterogeneous one sound speed, density (also at
+    the staggered points), B/A and absorption differ from point to point, power law y = 1.5. Of tissues they
+    differ from shell to shell: five materials. Nothing but the problem's arrays is allocated on the way, so
+    that they are all that memory holds.
     """
     dtype = np.float32 if precision == "single" else np.float64
-    mixed = medium == "heterogeneous"
-    fastest = _SPEED * (1.1 if mixed else 1.0)
+    mixed, speed = medium != "homogeneous", _SMOOTH["speed"][0]
+    fastest = {"homogeneous": speed, "heterogeneous": 1.1 * speed, "tissues": max(_TISSUES["speed"])}[medium]
     pml = tuple(min(10, n // 4) for n in shape)
 
-    def grid(background: float, change: float, along: int | None = None) -> Any:
-        """background (1 + change · shape), half a point further along an axis if one is given."""
+    def grid(name: str, along: int | None = None) -> Any:
+        """A parameter, half a point further along an axis if one is given."""
+        background, change = _SMOOTH[name]
+        if medium == "tissues":
+            return _tissue_grid(shape, dtype, along, _TISSUES[name])
         return _grid(shape, dtype, along, lambda s: background * (1 + change * s)) if mixed else background
 
     return Problem(
@@ -41,27 +59,43 @@ def problem(medium: str, shape: tuple[int, int, int], steps: int, precision: str
         reference_speed=fastest,
         pml_size=pml,  # type: ignore[arg-type]
         pml_alpha=(2.0, 2.0, 2.0),
-        sound_speed=grid(_SPEED, 0.1),
-        density=grid(_DENSITY, 0.2),
-        density_staggered=tuple(grid(_DENSITY, 0.2, axis) for axis in range(3)),
-        nonlinearity=grid(6.0, 0.3) if mixed else None,
+        sound_speed=grid("speed"),
+        density=grid("density"),
+        density_staggered=tuple(grid("density", axis) for axis in range(3)),
+        nonlinearity=grid("ratio") if mixed else None,
         absorption="power_law" if mixed else "none",
-        alpha_coeff=grid(0.5, 0.5) if mixed else 0.0,
+        alpha_coeff=grid("alpha") if mixed else 0.0,
         alpha_power=1.5 if mixed else 0.0,
         initial_pressure=_grid(shape, dtype, None, lambda s: 1e5 * s**16),
     )
 
 
 def outline(medium: str, shape: tuple[int, int, int]) -> Problem:
-    """The same with arrays that take no memory, to ask what a run would need."""
+    """The same with arrays that take no memory, to ask what a run would need: tissues of one material.
+
+    Arrays of the heterogeneous medium hold more sets of values than an index has room for.
+    """
     small = problem(medium, (8, 8, 8), 1)
 
     def grown(value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(map(grown, value))
-        return np.broadcast_to(value[:1, :1, :1], shape[::-1]) if isinstance(value, np.ndarray) else value
+        if not isinstance(value, np.ndarray):
+            return value
+        if medium != "heterogeneous":
+            return np.broadcast_to(value[:1, :1, :1], shape[::-1])
+        return _ramps(shape, value[0, 0, 0])
 
     return replace(small, **{f.name: grown(getattr(small, f.name)) for f in fields(small)} | {"shape": shape})
+
+
+def _ramps(shape: tuple[int, int, int], least: np.floating) -> np.ndarray:
+    """Up to 10 % more than the least: each plane begins further up one ramp, all that is in memory."""
+    nx, ny, nz = shape
+    further = min(nx * ny, -(-(1 << 17) // nz))
+    ramp = np.linspace(least, 1.1 * least, nx * ny + (nz - 1) * further, dtype=least.dtype)
+    strides = (further * ramp.itemsize, nx * ramp.itemsize, ramp.itemsize)
+    return np.lib.stride_tricks.as_strided(ramp, shape[::-1], strides, writeable=False)
 
 
 def points(shape: tuple[int, int, int], count: int = SENSOR_POINTS) -> np.ndarray:
@@ -70,14 +104,28 @@ def points(shape: tuple[int, int, int], count: int = SENSOR_POINTS) -> np.ndarra
     return np.unique(np.linspace(0, size - 1, min(size, count)).astype(np.int64))
 
 
-def _grid(shape, dtype, along, value) -> np.ndarray:
-    """Values of a smooth shape, 0 at the edges and 1 in the middle, plane by plane."""
-    waves = []
-    for axis, n in enumerate(shape):
-        points = np.arange(n) + (0.5 if axis == along else 0.0)
-        waves.append(np.sin(np.pi * points / n) ** 2)
-    out = np.empty(shape[::-1], dtype)
-    plane = waves[1][:, None] * waves[0]
-    for z, factor in enumerate(waves[2]):
-        out[z] = value(factor * plane)
+def _planes(shape, dtype, along, vector: Callable, join: Callable, value: Callable) -> np.ndarray:
+    """value(join(z, join(y, x))) plane by plane, of ``vector(points, n)`` along each axis."""
+    x, y, z = (vector(np.arange(n) + (0.5 if axis == along else 0.0), n) for axis, n in enumerate(shape))
+    out, plane = np.empty(shape[::-1], dtype), join(y[:, None], x)
+    for place, here in enumerate(z):
+        out[place] = value(join(here, plane))
     return out
+
+
+def _grid(shape, dtype, along, value) -> np.ndarray:
+    """Values of a smooth shape, 0 at the edges and 1 in the middle."""
+    return _planes(shape, dtype, along, lambda at, n: np.sin(np.pi * at / n) ** 2, np.multiply, value)
+
+
+def _tissue_grid(shape, dtype, along, values) -> np.ndarray:
+    """Values of shells around the middle, the outermost first."""
+    inward, squares = np.array(values[::-1], dtype), np.square(_RADII[::-1])
+    return _planes(
+        shape,
+        dtype,
+        along,
+        lambda at, n: np.square(2 * at / n - 1),
+        np.add,
+        lambda square: inward[np.searchsorted(squares, square, "right")],
+    )

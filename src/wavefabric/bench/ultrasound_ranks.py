@@ -17,7 +17,7 @@ from wavefabric.acoustics.run import PRECISIONS
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.common import Triple, check_range, check_words
-from wavefabric.bench.ultrasound_cases import MEDIA, outline
+from wavefabric.bench.ultrasound_cases import ALL_MEDIA, outline
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
 from wavefabric.execution.measure import Ranks, timed
@@ -34,7 +34,7 @@ def check(shapes: Iterable[Triple], media: Sequence[str], precision: str, repeat
         if len(shape) != 3 or not all(8 <= n <= most for n in shape):
             allowed = f"N or NXxNYxNZ, each from 8 to {most} points"
             raise InputError(f"size: {shape_words(shape)} given; allowed: {allowed}")
-    check_words("medium", media, MEDIA)
+    check_words("medium", media, ALL_MEDIA)
     check_words("precision", [precision], PRECISIONS)
     check_range("repeats", repeats, 1)
 
@@ -42,7 +42,7 @@ def check(shapes: Iterable[Triple], media: Sequence[str], precision: str, repeat
 def light_problem(medium: str, shape: Triple) -> Problem:
     """A problem whose arrays take no memory on the host, with a source of one point in the middle.
 
-    Arrays of the heterogeneous medium are full on the devices, of one value each.
+    Arrays of the heterogeneous medium are full on the devices; tissues are one material there.
     """
     nx, ny, nz = shape
     middle = ((nz // 2) * ny + ny // 2) * nx + nx // 2

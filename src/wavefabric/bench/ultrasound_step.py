@@ -44,7 +44,7 @@ def run(
     threads: int | None = None,
     progress: Callable[[str], object] = silent,
 ) -> dict[str, Any]:
-    """Time steps of both media in turn with bare transforms of the same grid.
+    """Time steps of media (of `ALL_MEDIA`) in turn with bare transforms of the same grid.
 
     Each round times the bare transforms, every medium (fused stages, then plain ones) and the bare transforms
     again; ratios are taken within a round, so that a machine whose speed drifts falsifies them little.

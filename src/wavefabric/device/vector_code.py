@@ -7,7 +7,10 @@ kernels by their addresses (`execute`).
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,8 @@ PARAMETERS = ("table", "source", "target", "operator")
 binding.initialize_native_target()
 binding.initialize_native_asmprinter()
 
+# Names of functions: those of one engine differ.
+_NUMBERS = itertools.count()
 _INDEX, _LANE = ir.IntType(64), ir.IntType(32)
 
 
@@ -60,7 +65,7 @@ class VectorCode:
         self._module = ir.Module("vectors")
         self._module.triple = binding.get_process_triple()
         kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()] * len(PARAMETERS))
-        self._function = ir.Function(self._module, kind, "transform")
+        self._function = ir.Function(self._module, kind, f"transform_{next(_NUMBERS)}")
         self.builder = ir.IRBuilder(self._function.append_basic_block())
         arguments = [self.builder.bitcast(value, self.real.as_pointer()) for value in self._function.args]
         self.table, self.source, self.target, self.operator = arguments
@@ -223,23 +228,41 @@ class VectorCode:
     def compiled(self) -> Function:
         """The function, compiled for this processor."""
         self.builder.ret_void()
-        return Function(self._module)
+        return Function(self._module, self._function.name)
 
 
 class Function:
-    """Compiled code; its ``address`` is valid as long as this object lives."""
+    """Compiled code by its ``address``, valid for good."""
 
-    def __init__(self, module: ir.Module):
-        machine = binding.Target.from_default_triple().create_target_machine(
+    def __init__(self, module: ir.Module, name: str):
+        with _LOCK:
+            machine, engine = _compiler()
+            module.data_layout = str(machine.target_data)
+            parsed = binding.parse_assembly(str(module))
+            parsed.verify()
+            # No passes over the code: they take as long as all else, and find nothing that counts. The engine
+            # gets the machine's code alone: it would keep a module, some megabytes.
+            code = binding.ObjectFileRef.from_data(machine.emit_object(parsed))
+            engine.add_object_file(code)
+            engine.finalize_object()
+            self.address = engine.get_function_address(name)
+
+
+#: One thread compiles at a time: two first ones would make an engine each, and one would go with its code.
+_LOCK = threading.Lock()
+
+
+@cache
+def _compiler() -> tuple[binding.TargetMachine, binding.ExecutionEngine]:
+    """What compiles for this processor, and what holds its code."""
+
+    def machine() -> binding.TargetMachine:
+        return binding.Target.from_default_triple().create_target_machine(
             cpu=binding.get_host_cpu_name(),
             features=binding.get_host_cpu_features().flatten(),
             opt=2,
             jit=True,
         )
-        module.data_layout = str(machine.target_data)
-        parsed = binding.parse_assembly(str(module))
-        parsed.verify()
-        # No passes over the code: they take as long as all else, and find nothing that counts.
-        self._engine = binding.create_mcjit_compiler(parsed, machine)
-        self._engine.finalize_object()
-        self.address = self._engine.get_function_address("transform")
+
+    # An engine takes its machine over.
+    return machine(), binding.create_mcjit_compiler(binding.parse_assembly(""), machine())

@@ -10,8 +10,8 @@ import numpy as np
 
 from wavefabric.device.vector_code import VECTOR_BYTES, Function
 from wavefabric.spectral.vector_butterflies import radices
-from wavefabric.spectral.vector_columns import Columns
-from wavefabric.spectral.vector_rows import Rows
+from wavefabric.spectral.vector_columns import ComplexColumns
+from wavefabric.spectral.vector_rows import RealRows
 
 #: Rows of `AxisTransforms.addresses`. Those "by" a derivative multiply by it before they transform.
 (
@@ -49,7 +49,7 @@ def pitch(nx: int, dtype) -> int:
 
 
 @lru_cache(maxsize=64)
-def _compiled(plan: Rows | Columns, dtype: np.dtype) -> Function:
+def _compiled(plan: RealRows | ComplexColumns, dtype: np.dtype) -> Function:
     return plan.compiled(dtype)
 
 
@@ -75,15 +75,15 @@ class AxisTransforms:
         self.batch = _batch(ny, nx * dtype.itemsize, VECTOR_BYTES // dtype.itemsize)
         self.slab = _largest_divisor(ny, 8, _SLAB_BYTES, nz * width * 2 * dtype.itemsize)
         side, plane = self.slab * width, ny * width
-        x = [Rows(nx, self.batch, width, sign, by) for sign, by in ((-1, False), (1, False), (1, True))]
+        x = [RealRows(nx, self.batch, width, sign, by) for sign, by in ((-1, False), (1, False), (1, True))]
         y = [
-            Columns(ny, width, width, width, sign, factors=by)
+            ComplexColumns(ny, width, width, width, sign, factors=by)
             for sign, by in ((-1, False), (1, False), (1, True))
         ]
         z = [
-            Columns(nz, side, plane, side, -1, ahead=True),
-            Columns(nz, side, side, plane, 1, operator=plane),
-            Columns(nz, side, side, plane, 1, operator=plane, factors=True),
+            ComplexColumns(nz, side, plane, side, -1, ahead=True),
+            ComplexColumns(nz, side, side, plane, 1, operator=plane),
+            ComplexColumns(nz, side, side, plane, 1, operator=plane, factors=True),
         ]
         entries = [nx // 2 + 1, ny, nz]
         made = []

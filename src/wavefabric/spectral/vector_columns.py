@@ -25,7 +25,7 @@ _LINE = 2
 
 
 @dataclass(frozen=True)
-class Columns:
+class ComplexColumns:
     """Transforms of ``count`` columns of ``points`` complex values.
 
     Values of a column lie ``source`` and ``target`` complex numbers apart. ``sign`` is that of the exponent;
@@ -43,6 +43,11 @@ class Columns:
     factors: bool = False
     ahead: bool = False
 
+    @property
+    def radices(self) -> tuple[int, ...]:
+        """Of the stages. Rows far apart share few places of the first-level cache: fewer of them at once."""
+        return stages_of(self.points, 16 if self.count == self.source == self.target else 8)
+
     def table(self, dtype, factors: Any = None) -> np.ndarray:
         """What the function reads as its table; ``factors`` (points,) if it multiplies by them.
 
@@ -51,7 +56,7 @@ class Columns:
         ValueError
             If there is another number of factors.
         """
-        parts = [stage_factors(stages_of(self.points), self.sign, dtype)]
+        parts = [stage_factors(self.radices, self.sign, dtype)]
         return Interleaved.table(with_factors(parts, factors, self.points if self.factors else 0), dtype)
 
     def compiled(self, dtype) -> Function:
@@ -64,7 +69,7 @@ class Columns:
         """
         code = VectorCode(dtype)
         complexes = Interleaved(code, self.sign)
-        width, order = code.lanes // 2, stages_of(self.points)
+        width, order = code.lanes // 2, self.radices
         if self.count % width:
             raise ValueError(f"columns: {self.count} given; allowed: a multiple of {width}")
         first_factor = len(stage_factors(order, self.sign, dtype))

@@ -17,7 +17,7 @@ from wavefabric.spectral.vector_butterflies import Split, emit_stages, stage_fac
 
 
 @dataclass(frozen=True)
-class Rows:
+class RealRows:
     """Transforms of ``count`` rows of ``points`` real values; their half spectra lie ``pitch`` numbers apart.
 
     ``sign`` −1: rows to spectra, what pads these becomes 0; +1: spectra to rows, not divided by ``points``.
@@ -109,7 +109,7 @@ class _Pairs:
 class _Emitted:
     """The code of one group of rows."""
 
-    def __init__(self, plan: Rows, code: VectorCode, dtype, order):
+    def __init__(self, plan: RealRows, code: VectorCode, dtype, order):
         self.plan, self.code, self.order = plan, code, order
         self.half = plan.complex_points
         self.complexes = Split(code, plan.sign)
@@ -165,13 +165,9 @@ class _Emitted:
         self._gather(code.source, 2 * plan.pitch, 2 * plan.pitch, group, rows, spectrum.put, 1)
         if plan.factors:
             self._multiply(spectrum)
-        # The spectrum of a real row is real at k = 0, and at N/2: other parts do not count.
-        zero = code.constant(0.0)
         if plan.points % 2:
             self._complete(spectrum)
         else:
-            spectrum.store(self.half, (spectrum.load(self.half)[0], zero))
-            spectrum.store(0, (spectrum.load(0)[0], zero))
             self._put_together(spectrum, self.start)
         self._stages()
         stride = 1 + plan.points % 2
@@ -191,7 +187,7 @@ class _Emitted:
         code.loop(self.plan.entries, entry)
 
     def _put_together(self, spectrum: _Pairs, z: _Pairs) -> None:
-        """Z[k] = X[k] + X*[H−k] + i w^−k (X[k] − X*[H−k]), and that of H − k."""
+        """Z[k] = X[k] + X*[H−k] + i w^−k (X[k] − X*[H−k]), and that of H − k; X[0] and X[H] are real."""
         code, c, half = self.code, self.complexes, self.half
         first, last = spectrum.load(0)[0], spectrum.load(half)[0]
         z.store(0, (code.add(first, last), code.subtract(first, last)))
@@ -207,7 +203,7 @@ class _Emitted:
         code.loop(half // 2, pair)
 
     def _complete(self, spectrum: _Pairs) -> None:
-        """The other half of the spectrum of a row of an odd number of points."""
+        """The other half of the spectrum of a row of an odd number of points; X[0] is real."""
         code, c = self.code, self.complexes
         spectrum.store(0, (spectrum.load(0)[0], code.constant(0.0)))
 

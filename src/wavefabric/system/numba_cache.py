@@ -27,6 +27,7 @@ from wavefabric.system.user_cache import cache_directory
 #: All files of the package with code that Numba compiles, or that emit the vector code it calls and give the
 #: constants in it, below the package's own directory.
 SOURCES = (
+    "acoustics/materials/number_sets.py",
     "acoustics/solver/kernels.py",
     "acoustics/solver/plane_passes.py",
     "acoustics/solver/row_kernels.py",

@@ -30,7 +30,7 @@ _COPY = 0.875
 #: Fields of two transforms and the transfer function; of sums of powers; of an update.
 _LINEAR, _SUMS, _UPDATE = 14.2, 2.0, 4.0
 #: Fields, and transforms, of a time step in homogeneous lossless and heterogeneous absorbing nonlinear media.
-_MOVED = {False: (80.0, 10), True: (121.0, 14)}
+_MOVED = {False: (80.0, 10), True: (120.0, 14)}
 
 
 def fibre_step(

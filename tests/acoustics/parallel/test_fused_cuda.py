@@ -4,14 +4,21 @@ Run with ``mpirun -n K pytest -m multigpu`` and WAVEFABRIC_TEST_TRANSPORT set (s
 takes minutes.
 """
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 import random_problems as random
 
 from wavefabric.acoustics.choose_stages import make_stages
+from wavefabric.acoustics.materials.find import find_materials
+from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.parallel.fused_cuda import FusedCudaGlobalStages, FusedCudaLocalStages
 from wavefabric.acoustics.parallel.stages import GlobalStages, LocalStages
+from wavefabric.acoustics.solver import coefficients
+from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.solver.step import Step
 
 pytestmark = [pytest.mark.multigpu, pytest.mark.parallel([2, 4])]
@@ -129,6 +136,40 @@ def test_global(comm, absorption, nonlinear, seed, shape):
             np.testing.assert_allclose(
                 found[name], field, rtol=0, atol=1e-12 * np.abs(field).max(), err_msg=name
             )
+
+
+@pytest.mark.parametrize("kind", ["local", "global"])
+@pytest.mark.parametrize("everywhere", [True, False], ids=["all ranks", "first ranks"])
+def test_a_medium_by_index_changes_no_bit(comm, kind, everywhere, monkeypatch):
+    """Of few materials everywhere, or where the first ranks are, which hold an index, others full grids."""
+    shape = (20, 12, 40)
+    more = dict(
+        nonlinearity=True, absorption="power_law", velocity_source=random.velocity_source(shape, "additive")
+    )
+    problem = random.problem(shape, mixed="crba", materials=3, **more)
+    if not everywhere:
+        noise = 1 + 0.01 * np.random.default_rng(1).uniform(-1, 1, problem.array_shape)
+        noise[:25] = noise[35:] = 1  # what the first rank holds, overlaps included
+        monkeypatch.setattr(coefficients, "find_materials", partial(find_materials, limit=100))
+        names = ("sound_speed", "density", "nonlinearity", "alpha_coeff")
+        problem = replace(
+            problem,
+            **{name: getattr(problem, name) * noise for name in names},
+            density_staggered=tuple(density * noise for density in problem.density_staggered),
+        )
+    options = Options(kind, (1, 1, comm.size), overlap=5) if kind == "local" else Options(kind)
+    found, forms = [], []
+    for by_index in (True, False):
+        monkeypatch.setattr(FusedCudaStages, "by_index", by_index)
+        stages, fields = _run(comm, problem, np.float64, options, False)
+        c = stages.coefficients
+        indexed = [isinstance(parameter, Indexed) for parameter in (c.speed, c.density, c.tau, *c.staggered)]
+        forms.append(comm.control.all_gather(set(indexed)))
+        found.append(fields)
+    assert forms[0][0] == {True}
+    assert forms[0][-1] == ({True} if everywhere else {False})
+    assert forms[1] == [{False}] * comm.size
+    assert all(found[0][name].tobytes() == found[1][name].tobytes() for name in found[0])
 
 
 @pytest.mark.parametrize("kind", ["local", "global"])

@@ -150,6 +150,6 @@ def test_the_whole_part_changes_nothing(cpu):
         Coefficients(cpu, given, np.float32),
         Coefficients(cpu, given, np.float32, subdomain=Subdomain.whole(SHAPE)),
     )
-    for name in ("kappa", "nabla1", "nabla2", "speed", "tau", "eta"):
+    for name in ("kappa", "nabla1", "nabla2", "speed", "tau"):
         assert (getattr(one, name) == getattr(other, name)).all()
     assert one.half_shape == other.half_shape == (18, 20, 13)

@@ -104,7 +104,7 @@ def test_absorption_without_dispersion_and_stokes():
     for more in (dict(absorption="power_law", dispersion=False), dict(absorption="stokes")):
         given = problem((8, 8, 8), **more)
         a, b = operators.absorption_factors(given)
-        assert b == 0.0
+        assert b == operators.eta_factor(given) == 0.0
         assert a == -2 * operators.neper_coefficient(given.alpha_power)
 
 
@@ -120,7 +120,11 @@ def test_absorption_coefficients_of_mixed_media(cpu):
             c.tau, np.broadcast_to(-2 * nepers * speed ** (y - 1), c.tau.shape), rtol=1e-14
         )
         eta = 2 * nepers * speed**y * math.tan(math.pi * y / 2)
-        np.testing.assert_allclose(c.eta, np.broadcast_to(eta, c.eta.shape), rtol=1e-14)
+        found = float(c.eta_factor) * np.asarray(c.tau) * speed
+        np.testing.assert_allclose(found, np.broadcast_to(eta, found.shape), rtol=1e-14)
+        assert operators.absorption_factors(given)[1] == pytest.approx(
+            operators.eta_factor(given) * operators.absorption_factors(given)[0], rel=1e-14
+        )
 
 
 @pytest.mark.parametrize("shape", [(24, 20, 18), (9, 7, 5), (9, 8, 1)])

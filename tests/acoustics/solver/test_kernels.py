@@ -250,9 +250,11 @@ def test_absorption_terms(case, kernels, full, in_place):
 )
 def test_update_pressure(case, kernels, full, nonlinear, lossy, disperses):
     density, total = case.real()
-    media, (c, rho, ratio, tau, eta) = split([case.parameter(full) for _ in range(5)])
+    media, (c, rho, ratio, tau) = split([case.parameter(full) for _ in range(4)])
     (loss, l1), (shift, l2), p = case.real(), case.real(), case.real()[0]
-    kernels.update_pressure(p, density, *media, loss, shift, nonlinear, lossy, disperses)
+    factor = case.dtype(-1.7)
+    kernels.update_pressure(p, density, *media, factor, loss, shift, nonlinear, lossy, disperses)
+    eta = float(factor) * tau * c
     wanted = total + nonlinear * ratio * total**2 / (2 * rho) + lossy * tau * l1 - disperses * eta * l2
     case.check(p, c**2 * wanted)
 
@@ -261,10 +263,11 @@ def test_update_pressure(case, kernels, full, nonlinear, lossy, disperses):
 def test_update_pressure_with_mixed_parameters(case, kernels, which):
     density, total = case.real()
     (c, c_host), (rho, rho_host) = map(case.parameter, which)
-    (ratio, b), (tau, tau_host), (eta, eta_host) = (case.parameter(w) for w in (which[1], which[0], which[0]))
+    (ratio, b), (tau, tau_host) = (case.parameter(w) for w in (which[1], which[0]))
     (loss, l1), (shift, l2), p = case.real(), case.real(), case.real()[0]
-    kernels.update_pressure(p, density, c, rho, ratio, tau, eta, loss, shift, True, True, True)
-    case.check(p, c_host**2 * (total + b * total**2 / (2 * rho_host) + tau_host * l1 - eta_host * l2))
+    kernels.update_pressure(p, density, c, rho, ratio, tau, case.dtype(0.5), loss, shift, True, True, True)
+    extra = tau_host * l1 - 0.5 * tau_host * c_host * l2
+    case.check(p, c_host**2 * (total + b * total**2 / (2 * rho_host) + extra))
 
 
 @full
@@ -394,7 +397,7 @@ def test_one_answer_on_any_number_of_threads(dtype):
         slopes, (total, shell, *_) = split(case.several(case.real))[0], case.split()
         kernels.update_density(total, shell, *slopes, case.real()[0], dtype(0.1), True, True)
         p = case.real()[0]
-        media = split([case.parameter(True) for _ in range(5)])[0]
-        kernels.update_pressure(p, total, *media, slopes[0], slopes[1], True, True, True)
+        media = split([case.parameter(True) for _ in range(4)])[0]
+        kernels.update_pressure(p, total, *media, dtype(-1.7), slopes[0], slopes[1], True, True, True)
         answers.append(b"".join(field.tobytes() for field in (total, *shell.parts, p)))
     assert answers[0] == answers[1]

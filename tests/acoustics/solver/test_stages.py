@@ -10,10 +10,13 @@ from plain_solver import PlainSolver
 from random_problems import C, pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.choose_stages import make_stages
+from wavefabric.acoustics.materials.find import AT_POINTS
+from wavefabric.acoustics.solver.axis_passes_cuda import medium_forms
 from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages, scaled_squares
 from wavefabric.acoustics.solver.operators import unstaggering
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
+from wavefabric.acoustics.stability.energy import Energy
 from wavefabric.device import get_device
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -33,6 +36,22 @@ def _both(shape, mode, rank_one=False):
         pressure_source=pressure_source(shape, mode, rank_one=rank_one),
         velocity_source=velocity_source(shape, mode, rank_one=rank_one),
     )
+
+
+def with_noise(given, *names):
+    """A problem with other values at each point; of ``"staggered"`` densities, that of ``"y"`` uniform."""
+    rng = np.random.default_rng(11)
+
+    def changed(value):
+        return (value * (1 + 0.01 * rng.uniform(-1, 1, given.array_shape))).astype(np.float32)
+
+    more = {name: changed(getattr(given, name)) for name in names if name not in ("staggered", "y")}
+    staggered = list(given.density_staggered)
+    if "staggered" in names:
+        staggered = [*map(changed, staggered)]
+    if "y" in names:
+        staggered[1] = 1000.0
+    return replace(given, **more, density_staggered=tuple(staggered))
 
 
 #: Name to (grid, what it has).
@@ -221,6 +240,102 @@ def test_fused_gpu_stages_emulated(name, real):
     assert type(stages) is FusedCudaStages
     assert "kappa" not in vars(stages.coefficients)  # computed in each step
     check(got, expected(name), real)
+
+
+#: Name to (how each parameter is held at the points of the pressure, and the staggered densities; problem).
+BY_INDEX = {
+    "everything, 8 bits": (
+        {"index8"},
+        "index8",
+        problem(EVEN, mixed="crba", materials=3, **BENT, **POWER, **_both(EVEN, "additive")),
+    ),
+    "everything, 16 bits": (
+        {"index16"},
+        "index16",
+        problem(EVEN, mixed="crba", materials=6, **BENT, **POWER),
+    ),
+    "Stokes, 16 bits": (
+        {"index16"},
+        "index16",
+        problem(EVEN, mixed="crba", materials=6, **BENT, **STOKES, **_both(EVEN, "dirichlet")),
+    ),
+    "lossless, rows of two bytes": (
+        {"index8", "uniform"},
+        "index8",
+        problem((30, 12, 9), mixed="cr", materials=3, transducer=transducer((30, 12, 9))),
+    ),
+    "density alone, linear, no dispersion": (
+        {"index8", "uniform"},
+        "index8",
+        problem(EVEN, mixed="r", materials=3, **NO_DISPERSION),
+    ),
+    "sound speed and absorption full": (
+        {"index8", "full"},
+        "index8",
+        with_noise(problem(EVEN, mixed="crba", materials=3, **BENT, **POWER), "sound_speed"),
+    ),
+    "density full": (
+        {"index8", "full"},
+        "full",
+        with_noise(problem(EVEN, mixed="crba", materials=3, **BENT, **STOKES), "density", "staggered"),
+    ),
+    "staggered densities alone, one uniform": (
+        {"full"},
+        "index16",
+        with_noise(
+            problem(EVEN, mixed="crba", materials=20, **BENT, **POWER),
+            "sound_speed",
+            "density",
+            "nonlinearity",
+            "y",
+        ),
+    ),
+}
+#: Much of what these show others show too.
+RARELY = [*BY_INDEX][2:]
+
+
+def held(stages):
+    """Forms of the parameters at the points of the pressure, and of the staggered densities."""
+    c = stages.coefficients
+    forms = medium_forms({name: getattr(c, name) for name in AT_POINTS}, c.staggered)
+    return {forms[name] for name in AT_POINTS}, forms["staggered"]
+
+
+def steps_by_index(device, name, dtype, monkeypatch):
+    """Fields after some steps, of a medium by index and of the same as full grids; energies besides."""
+    *forms, given = BY_INDEX[name]
+    found = []
+    for by_index in (True, False):
+        monkeypatch.setattr(FusedCudaStages, "by_index", by_index)
+        stages = make_stages(device, given, dtype)
+        assert type(stages) is FusedCudaStages
+        assert not by_index or [*held(stages)] == forms
+        assert by_index or held(stages)[1] == "full"
+        step, energy = Step(stages), Energy(stages)
+        for number in range(4):
+            step.take(number)
+        device.synchronize()
+        fields = {key: np.array(device.to_host(field)) for key, field in stages.fields.named().items()}
+        found.append(fields | {"energy": np.array(energy())})
+    return found
+
+
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in RARELY)) for n in BY_INDEX]
+)
+def test_a_medium_by_index_changes_no_bit_emulated(name, real, monkeypatch):
+    one, other = steps_by_index(EmulatedDevice(), name, real, monkeypatch)
+    assert same_bits(one, other)
+    assert np.isfinite(one["p"]).all()
+    assert one["p"].any()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", BY_INDEX)
+def test_a_medium_by_index_changes_no_bit(name, dtype, monkeypatch):
+    assert same_bits(*steps_by_index(get_device("cuda"), name, dtype, monkeypatch))
 
 
 @pytest.mark.slow

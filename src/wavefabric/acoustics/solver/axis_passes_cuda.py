@@ -8,10 +8,13 @@ about 100 with whole-array transforms.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.materials.find import AT_POINTS
+from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.spectral import inplace_fft
 
 #: Sources of the passes, in this order.
@@ -22,6 +25,7 @@ SOURCES = (
     "wavefabric.acoustics.solver/shell.cu",
     "wavefabric.acoustics.solver/passes.cu",
     "wavefabric.acoustics.solver/column_passes.cu",
+    "wavefabric.acoustics.materials/medium.cu",
     "wavefabric.acoustics.solver/row_passes.cu",
 )
 #: Kernels by what they work on: rows along x, columns along y and z, those of the gradient along z.
@@ -39,14 +43,16 @@ _RESIDENT_VELOCITY, _RESIDENT_PRESSURE = 768, 1024
 _THREADS = {"X": 128, "Y": 1024, "Z": 512, "G": 512}
 #: Most bytes of shared memory of a block, and of one that holds a single row.
 _SHARED, _SHARED_ROW = 96 * 1024, 160 * 1024
-#: Of the medium, as a step reads them beside the staggered densities.
-PARAMETERS = ("speed", "density", "ratio", "tau", "eta")
+#: How a parameter of the medium is held, as ``medium.cu`` numbers it.
+FORMS = ("uniform", "full", "index8", "index16")
+#: Those of `AT_POINTS`, and of the staggered densities, when not said: full grids.
+ALL_FULL: Mapping[str, str] = dict.fromkeys((*AT_POINTS, "staggered"), "full")
 #: Of `shell.runs_along`.
 NO_LAYERS = np.zeros((0, 3), np.uint64)
 
 
 def radices(n: int, most: int = 8) -> list[int]:
-    """Factors of a transform length, of 16, 8, 7, 5, 4, 3, 2; empty if others are needed (or n < 2)."""
+    """Factors of a transform length, of 32, 16, 8, 7, 5, 4, 3, 2; empty if others are needed (or n < 2)."""
     return list(inplace_fft.radices(n, most))
 
 
@@ -162,13 +168,13 @@ def prelude(
     passes: str = "XYZ",
     series: Sequence[float] = (),
     runs: np.ndarray = NO_LAYERS,
-    full: Sequence[str] = PARAMETERS,
+    forms: Mapping[str, str] = ALL_FULL,
     disperses: bool = True,
 ) -> str:
     """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and the axes to be transformed.
 
-    ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `shell.runs_along`, ``full`` names
-    the parameters of the medium that are full grids.
+    ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `shell.runs_along`; ``forms`` says
+    of each parameter of `AT_POINTS`, and of ``"staggered"``, how it is held, of `FORMS`.
     """
     macros: dict[str, object] = {
         "REAL": "float" if np.dtype(real).itemsize == 4 else "double",
@@ -178,7 +184,9 @@ def prelude(
         "DISPERSES": int(disperses),
         "ABSORPTION": ("none", "stokes", "power_law").index(absorption),
     }
-    macros |= {f"FULL_{name.upper()}": int(name in full) for name in PARAMETERS}
+    macros |= {f"FORM_{name.upper()}": FORMS.index(form) for name, form in forms.items()}
+    macros["PARAMETERS"] = len(AT_POINTS)
+    macros["INDEX_FORM"] = max(FORMS.index(forms[name]) for name in AT_POINTS)
     if series:
         macros["SINC_SERIES"] = ", ".join(f"(REAL){value!r}" for value in series)
     for name, n in zip("ZYX", shape, strict=True):
@@ -290,14 +298,25 @@ def rows_of_points(index: np.ndarray, shape) -> tuple[np.ndarray, np.ndarray, np
     return np.searchsorted(rows, np.arange(nz * ny + 1)).astype(np.int32), x.astype(np.int32), order
 
 
-def is_full(parameter) -> bool:
-    """Whether a medium parameter is a full grid, not one row."""
-    return math.prod(parameter.shape[:2]) > 1
+def form_of(parameter) -> str:
+    """How a medium parameter is held, of `FORMS`."""
+    if isinstance(parameter, Indexed):
+        return f"index{parameter.bits}"
+    return "full" if math.prod(parameter.shape[:2]) > 1 else "uniform"
+
+
+def medium_forms(at_points: Mapping[str, Any], staggered: Sequence) -> dict[str, str]:
+    """Those of `prelude`: staggered densities may be uniform where others are not."""
+    indexed = [form for density in staggered if (form := form_of(density)).startswith("index")]
+    forms = {name: form_of(parameter) for name, parameter in at_points.items()}
+    return forms | {"staggered": indexed[0] if indexed else "full"}
 
 
 def members(parameter) -> tuple:
-    """A medium parameter in a `structure`, and whether it is a full grid."""
-    return parameter, int(is_full(parameter))
+    """A medium parameter in a `structure`: its values, whether it has points of its own, and their index."""
+    if isinstance(parameter, Indexed):
+        return parameter.values, 1, parameter.index
+    return parameter, int(form_of(parameter) == "full"), None
 
 
 def _three(arrays: list) -> list:

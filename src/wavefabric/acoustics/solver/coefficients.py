@@ -7,6 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from wavefabric.acoustics.materials.find import STAGGERED, Materials, find_materials
+from wavefabric.acoustics.materials.indexed import Indexed, indexed_parameters
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.shell import make_shell, shell_points
@@ -17,14 +19,22 @@ from wavefabric.spectral.wavenumbers import squared
 class Coefficients:
     """Medium and operators of a rank's problem, restricted to its subdomain, in one precision on one device.
 
-    ``speed``, ``density``, ``staggered``, ``ratio``, ``tau``, ``eta`` are c₀, ρ₀, ρ₀ where the velocities
-    live, B/A, absorption and dispersion: full grids or rows (1, 1, Nx). Of the shape ``half_shape``, its
-    rows padded to ``pitch``, are ``kappa``, ``nabla1``, ``nabla2``: sinc(c_ref |k| Δt/2)/N, |k|^(y−2)/N,
-    |k|^(y−1)/N, N points of the Fourier basis. ``up``, ``down``: i k e^{±i k Δ/2} along x (half), y and z.
+    ``speed``, ``density``, ``staggered``, ``ratio``, ``tau`` are c₀, ρ₀, ρ₀ where the velocities live, B/A
+    and absorption: full grids or rows (1, 1, Nx), or `Indexed` if ``by_index`` and a medium of few
+    materials takes less memory so. Dispersion needs no array: η = ``eta_factor`` τ c₀. Of the
+    shape ``half_shape``, its rows padded to ``pitch``, are ``kappa``, ``nabla1``, ``nabla2``:
+    sinc(c_ref |k| Δt/2)/N, |k|^(y−2)/N, |k|^(y−1)/N, N points of the Fourier basis. ``up``, ``down``:
+    i k e^{±i k Δ/2} along x (half), y and z.
     """
 
     def __init__(
-        self, device, problem: Problem, dtype, pitch: int | None = None, subdomain: Subdomain | None = None
+        self,
+        device,
+        problem: Problem,
+        dtype,
+        pitch: int | None = None,
+        subdomain: Subdomain | None = None,
+        by_index: bool = False,
     ):
         self.device, self.problem = device, problem
         self.subdomain = subdomain = subdomain or Subdomain.whole(problem.shape)
@@ -38,10 +48,7 @@ class Coefficients:
         self.kernels = device.kernels("wavefabric.acoustics.solver.kernels")
         nz, ny, half = subdomain.spectral_shape
         self.shape, self.half_shape = problem.array_shape, (nz, ny, pitch or half)
-        self.speed, self.density = self._parameter(problem.sound_speed), self._parameter(problem.density)
-        self.staggered = [self._parameter(density) for density in problem.density_staggered]
-        self.ratio = self._parameter(problem.nonlinearity)
-        self._set_absorption()
+        self._set_medium(find_materials(problem, real) if by_index else Materials())
         self._set_operators()
         self.pml, self.pml_staggered = (
             [device.asarray(f, real) for f in operators.pml_factors(problem, staggered, subdomain)]
@@ -57,35 +64,58 @@ class Coefficients:
         self.dimensions = real.type(problem.dimensions)
 
     @staticmethod
-    def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype, device) -> int:
-        """Bytes of a rank's arrays but ``kappa``; on a CPU float32 input of a whole grid serves as it is."""
+    def nbytes(
+        problem: Problem, subdomain: Subdomain, dtype: np.dtype, device, materials: Materials | None = None
+    ) -> int:
+        """Bytes of a rank's arrays but ``kappa``; on a CPU float32 input of a whole grid serves as it is.
+
+        ``materials`` are those of the whole grid, if parameters may be held by index; a part has no more.
+        """
         shared = dtype.itemsize == 4 and device.name == "cpu" and subdomain.is_whole
-        medium = (problem.sound_speed, problem.density, *problem.density_staggered, problem.nonlinearity)
-        fields = 0 if shared else sum(not _uniform(parameter) for parameter in medium)
+        materials = materials or Materials()
+        medium = {"speed": problem.sound_speed, "density": problem.density, "ratio": problem.nonlinearity}
+        medium |= dict(zip(STAGGERED, problem.density_staggered, strict=False))
+        arrays = [name for name, value in medium.items() if not (shared or _uniform(value))]
         if problem.absorption != "none" and not _uniform_absorption(problem):
-            fields += 1 + operators.disperses(problem)  # tau, eta
+            arrays.append("tau")
+        fields = sum(name not in materials for name in arrays)
         spectra = (1 + operators.disperses(problem)) * (problem.absorption == "power_law")  # nabla1, nabla2
         size, half = math.prod(subdomain.size), math.prod(subdomain.spectral_shape)
-        return dtype.itemsize * (fields * size + spectra * half)
+        indexed = materials.nbytes(size, dtype.itemsize)
+        return indexed + dtype.itemsize * (fields * size + spectra * half)
 
     def _parameter(self, value):
         if _uniform(value):
             return self.device.asarray(np.full((1, 1, self.shape[2]), value or 0.0, self.dtype))
         return self.device.asarray(value, self.dtype)
 
-    def _set_absorption(self) -> None:
+    def _set_medium(self, materials: Materials) -> None:
         problem = self.problem
-        self.tau = self.eta = self._parameter(0.0)
-        if not self.lossy:
-            return
-        a, b = operators.absorption_factors(problem)
-        alpha, power = self._parameter(problem.alpha_coeff), float(problem.alpha_power)
-        shape = (1, 1, self.shape[2]) if _uniform_absorption(problem) else self.shape
-        self.tau = self.device.empty(shape, self.dtype)
-        self.kernels.fill_absorption(self.tau, self.speed, alpha, a, power - 1)
-        if self.disperses:
-            self.eta = self.device.empty(shape, self.dtype)
-            self.kernels.fill_absorption(self.eta, self.speed, alpha, b, power)
+        held = indexed_parameters(self.device, problem, materials, self.dtype, self._fill_tau)
+        given = {"speed": problem.sound_speed, "density": problem.density, "ratio": problem.nonlinearity}
+        given |= dict(zip(STAGGERED, problem.density_staggered, strict=False))
+        medium = {name: held[name] if name in held else self._parameter(given[name]) for name in given}
+        self.speed, self.density, self.ratio = (medium[name] for name in ("speed", "density", "ratio"))
+        self.staggered = [medium[name] for name in STAGGERED[: problem.dimensions]]
+        self.eta_factor = self.dtype.type(operators.eta_factor(problem))
+        self.tau = held.get("tau")
+        if self.tau is None:
+            self.tau = self._parameter(0.0)
+            if self.lossy:
+                shape = (1, 1, self.shape[2]) if _uniform_absorption(problem) else self.shape
+                self.tau = self.device.empty(shape, self.dtype)
+                speed = self._parameter(problem.sound_speed) if "speed" in held else self.speed
+                self._fill_tau(self.tau, speed, self._parameter(problem.alpha_coeff))
+
+    def _fill_tau(self, tau, speed, alpha) -> None:
+        factor, _ = operators.absorption_factors(self.problem)
+        self.kernels.fill_absorption(tau, speed, alpha, factor, float(self.problem.alpha_power) - 1)
+
+    def part(self, parameter, where: tuple[slice, ...]):
+        """A parameter of the medium in a block of the grid: what gives an array when it is indexed."""
+        if isinstance(parameter, Indexed):
+            return parameter.part(where)
+        return self.device.xp.broadcast_to(parameter, self.shape)[where]
 
     def _set_operators(self) -> None:
         problem, subdomain = self.problem, self.subdomain

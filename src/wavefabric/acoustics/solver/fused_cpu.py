@@ -37,7 +37,7 @@ class FusedCpuStages(Stages):
         self._plane = device.zeros((threads, ny, width), c.complex)
         self._rows = device.zeros((threads, 3, batch, nx), c.dtype)
         self._row = device.zeros((threads, 2, nx), c.dtype)
-        self._medium = MediumArrays(c.speed, c.density, c.ratio, c.tau, c.eta)
+        self._medium = MediumArrays(c.speed, c.density, c.ratio, c.tau, c.eta_factor)
         none = np.zeros(0, np.int64)
         self._no_source = StepSource(
             np.zeros((0, 0, 0), c.dtype),

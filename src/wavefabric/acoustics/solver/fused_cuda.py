@@ -5,19 +5,16 @@ Between steps the spectrum of p along x is kept. Sources act inside the passes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.materials.find import AT_POINTS
+from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.acoustics.solver import axis_passes_cuda, operators
-from wavefabric.acoustics.solver.axis_passes_cuda import (
-    PARAMETERS,
-    is_full,
-    members,
-    rows_of_points,
-    structure,
-)
+from wavefabric.acoustics.solver.axis_passes_cuda import medium_forms, members, rows_of_points, structure
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm
 from wavefabric.acoustics.solver.stages import Stages
@@ -29,6 +26,7 @@ class FusedCudaStages(Stages):
 
     _scratch_fields = 0
     _stores_kappa = False
+    by_index = True
     #: Axes that are transformed on the arrays of `Coefficients.shape`.
     _local_axes = "XYZ"
     #: The factor of all k_y to the points of the pressure, where a rank's spectrum has some k_y alone.
@@ -45,9 +43,11 @@ class FusedCudaStages(Stages):
             self._z = self._axes
         super().__init__(c, f, comm, decomposition)
         self._structures: dict[tuple, tuple] = {}
-        medium = [word for name in PARAMETERS for word in members(getattr(c, name))]
+        words = [word for parameter in _at_points(c).values() for word in members(parameter)[:2]]
+        indexed = [parameter for parameter in _at_points(c).values() if isinstance(parameter, Indexed)]
+        table = (indexed[0].index, indexed[0].table) if indexed else (None, None)
         self._state = structure(
-            c.device, *f.shell.words, f.rho, f.p, *medium, *(self._exchanged or (None,) * 3)
+            c.device, *f.shell.words, f.rho, f.p, *words, *table, *(self._exchanged or (None,) * 3)
         )
         #: Points of sources by rows, on the device, by the source.
         self._points: dict[int, tuple] = {}
@@ -69,8 +69,8 @@ class FusedCudaStages(Stages):
         largest = sum(float(k2.max()) for k2 in scaled_squares(c))
         series = axis_passes_cuda.sinc_series(largest, c.dtype)
         medium = c.nonlinear, c.problem.absorption
-        full = [name for name in PARAMETERS if is_full(getattr(c, name))]
-        compiled = axes, series, fields.shell.runs, full, c.disperses
+        forms = medium_forms(_at_points(c), c.staggered)
+        compiled = axes, series, fields.shell.runs, forms, c.disperses
         definitions = axis_passes_cuda.prelude(shape, c.dtype, *medium, *compiled)
         return axis_passes_cuda.AxisPasses(c.device, shape, c.dtype, axes, definitions)
 
@@ -110,7 +110,7 @@ class FusedCudaStages(Stages):
             return  # `density` made it
         nablas = c.nabla1, c.nabla2
         self._through_z(range(1 + c.disperses), lambda s, numbers: self._z.z_scale(s, nablas, numbers))
-        self._axes.run("x_pressure", s0, s1, self._state, c.disperses)
+        self._axes.run("x_pressure", s0, s1, self._state, c.disperses, c.eta_factor)
         self._start_exchange([self.fields.p], [s0])
         self.transforms += 2 + c.disperses
 
@@ -118,6 +118,16 @@ class FusedCudaStages(Stages):
         self._gradient_spectra()
         components = self._components(pml, self.sources.active_velocity(active), None)
         self._axes.run("x_velocity", components, dt, self.fields.clock, False, layers=3)
+
+    def _speed_grid(self):
+        speed = self.coefficients.speed
+        if not isinstance(speed, Indexed):
+            return speed
+        # A spectrum is free when p is set, and larger than a grid.
+        reals = self._spectra[-1].reshape(-1).view(self.coefficients.dtype)
+        grid = reals[: math.prod(speed.shape)].reshape(speed.shape)
+        speed.fill(grid)
+        return grid
 
     def transform_pressure(self) -> None:
         """Spectrum along x of a p that was set from outside."""
@@ -231,6 +241,11 @@ class FusedCudaStages(Stages):
             arrays = first, x, values[order].astype(np.int64)
             self._points[id(source)] = tuple(map(c.device.asarray, arrays))
         return self._points[id(source)]
+
+
+def _at_points(coefficients: Coefficients) -> dict[str, Any]:
+    """Parameters of the medium at the points of the pressure, by name."""
+    return {name: getattr(coefficients, name) for name in AT_POINTS}
 
 
 def derivatives(coefficients: Coefficients, sign: int, subdomain: Subdomain | None = None) -> list:

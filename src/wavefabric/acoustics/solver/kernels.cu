@@ -113,16 +113,16 @@ extern "C" __global__ void absorption_terms(REAL *total, REAL *rate, int nx, int
 }
 
 extern "C" __global__ void update_pressure(REAL *__restrict__ p, int nx, int ny, IN rho, IN speed, int speed_full,
-                                           IN density, int density_full, IN ratio, int ratio_full, IN tau, IN eta,
-                                           int tau_full, IN loss, IN shift, int nonlinear, int lossy,
-                                           int disperses) {
+                                           IN density, int density_full, IN ratio, int ratio_full, IN tau,
+                                           int tau_full, REAL eta_factor, IN loss, IN shift, int nonlinear,
+                                           int lossy, int disperses) {
     POINT(nx, ny);
     const REAL s = rho[i];
     REAL value = s;
     if (nonlinear) value += AT(ratio, ratio_full) * s * s / ((REAL)2 * AT(density, density_full));
-    if (lossy) value += AT(tau, tau_full) * loss[i];
-    if (disperses) value -= AT(eta, tau_full) * shift[i];
     const REAL c = AT(speed, speed_full);
+    if (lossy) value += AT(tau, tau_full) * loss[i];
+    if (disperses) value -= eta_factor * AT(tau, tau_full) * c * shift[i];
     p[i] = c * c * value;
 }
 

@@ -54,7 +54,7 @@ def fill_operator(out, kx2, ky2, kz2, kind, parameter, scale):
 
 @njit(**_JIT)
 def fill_absorption(out, sound_speed, alpha_coeff, factor, power):
-    """out = factor · α₀ · c₀^power, for τ and η."""
+    """out = factor · α₀ · c₀^power, for τ."""
     for z in prange(out.shape[0]):
         for y in range(out.shape[1]):
             c, alpha, row = row_of(sound_speed, z, y), row_of(alpha_coeff, z, y), out[z, y]
@@ -144,12 +144,15 @@ def absorption_terms(total, rate, rho, gx, gy, gz, density, three):
 
 
 @njit(**_JIT)
-def update_pressure(p, rho, sound_speed, density, ratio, tau, eta, loss, shift, nonlinear, lossy, disperses):
+def update_pressure(
+    p, rho, sound_speed, density, ratio, tau, eta_factor, loss, shift, nonlinear, lossy, disperses
+):
     """p = c₀² (ρ [+ B/A ρ² / (2ρ₀)] [+ τ loss − η shift]), eq. (9) of Treeby et al. 2012.
 
-    ``ratio`` is B/A; ``loss`` and ``shift`` are L1{ρ₀ ∇·u} and L2{ρ}, or ρ₀ ∇·u itself (Stokes).
+    ``ratio`` is B/A, ``eta_factor`` η/(τ c₀); ``loss`` and ``shift`` are L1{ρ₀ ∇·u} and L2{ρ}, or ρ₀ ∇·u
+    itself (Stokes).
     """
-    medium = MediumArrays(sound_speed, density, ratio, tau, eta)
+    medium = MediumArrays(sound_speed, density, ratio, tau, eta_factor)
     for z in prange(p.shape[0]):
         extra = np.empty(p.shape[2], p.dtype)
         for y in range(p.shape[1]):

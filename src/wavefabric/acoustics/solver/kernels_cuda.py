@@ -42,8 +42,7 @@ class AcousticKernels:
         """Launch over the points of the first argument.
 
         ``kinds``: "p" an array or a real scalar as it is, "m" a medium parameter and whether it is a full
-        grid, "n" an array and the same of the parameter before it, "s" a `Shell`, "i" int, "d" double; "|"
-        sizes nx and ny.
+        grid, "s" a `Shell`, "i" int, "d" double; "|" sizes nx and ny.
         """
         nz, ny, nx = arguments[0].shape
         converted: list = []
@@ -51,10 +50,10 @@ class AcousticKernels:
         for i, (kind, argument) in enumerate(zip(outputs + inputs, arguments, strict=True)):
             if i == len(outputs):
                 converted += [np.int32(nx), np.int32(ny)]
-            if kind in "pmn":
+            if kind in "pm":
                 converted.append(argument)
-            if kind in "mn":
-                converted.append(_full(argument if kind == "m" else arguments[i - 1]))
+            if kind == "m":
+                converted.append(_full(argument))
             elif kind == "s":
                 converted += _shell(argument)
             elif kind in "id":
@@ -71,7 +70,7 @@ class AcousticKernels:
     update_velocity = partialmethod(_sweep, "update_velocity", "p|pmpip")
     update_density = partialmethod(_sweep, "update_density", "p|spppmpii")
     absorption_terms = partialmethod(_sweep, "absorption_terms", "pp|ppppmi")
-    update_pressure = partialmethod(_sweep, "update_pressure", "p|pmmmpnppiii")
+    update_pressure = partialmethod(_sweep, "update_pressure", "p|pmmmmpppiii")
     split_density = partialmethod(_sweep, "split_density", "p|spmp")
     add_density_pattern = partialmethod(_sweep, "add_density_pattern", "p|spppp")
 

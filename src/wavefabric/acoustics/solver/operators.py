@@ -86,3 +86,8 @@ def absorption_factors(problem: Problem) -> tuple[float, float]:
     y = problem.alpha_power
     twice = 2 * neper_coefficient(y)
     return -twice, twice * math.tan(math.pi * y / 2) if disperses(problem) else 0.0
+
+
+def eta_factor(problem: Problem) -> float:
+    """η/(τ c₀) = −tan(πy/2), the same everywhere; 0 without dispersion."""
+    return -math.tan(math.pi * problem.alpha_power / 2) if disperses(problem) else 0.0

@@ -80,7 +80,8 @@ struct Room {
     static INLINE void copy(void *target, const void *source) {
 #ifdef __CUDA_ARCH__
         const unsigned to = (unsigned)__cvta_generic_to_shared(target);
-        if constexpr (BYTES == 16)
+        if constexpr (BYTES == 2) *(short *)target = *(const short *)source;
+        else if constexpr (BYTES == 16)
             asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(source) : "memory");
         else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(source), "n"(BYTES) : "memory");
 #else

@@ -16,13 +16,13 @@ _INLINE: dict[str, Any] = dict(_ROW, inline="always")
 
 
 class MediumArrays(NamedTuple):
-    """c₀, ρ₀, B/A, τ and η, each a full grid ``(Nz, Ny, Nx)`` or one row ``(1, 1, Nx)`` for all."""
+    """c₀, ρ₀, B/A and τ, each a full grid ``(Nz, Ny, Nx)`` or one row ``(1, 1, Nx)`` for all; η/(τ c₀)."""
 
     speed: Any
     density: Any
     ratio: Any
     tau: Any
-    eta: Any
+    eta_factor: Any
 
 
 @njit(**_ROW)
@@ -180,14 +180,13 @@ def pressure_row(p, extra, total, medium, z, y, loss, shift, nonlinear, lossy, d
         ratio, density = row_of(medium.ratio, z, y), row_of(medium.density, z, y)
         for x in range(p.size):
             extra[x] += ratio[x] * total[x] * total[x] / (density[x] + density[x])
+    tau = row_of(medium.tau, z, y)
     if lossy:
-        tau = row_of(medium.tau, z, y)
         for x in range(p.size):
             extra[x] += tau[x] * loss[x]
     if disperses:
-        eta = row_of(medium.eta, z, y)
         for x in range(p.size):
-            extra[x] -= eta[x] * shift[x]
+            extra[x] -= medium.eta_factor * tau[x] * speed[x] * shift[x]
     for x in range(p.size):
         p[x] = speed[x] * speed[x] * (total[x] + extra[x])
 

@@ -1,27 +1,6 @@
 // Passes along x of the fused time step on a GPU: rows of real fields and their half spectra, with all pointwise work.
 
 #if WITH_X
-template <bool FULL>
-struct Grid {  // a medium parameter, never written: a full grid, or the same value everywhere
-    const REAL *at;
-    int full;  // the same as FULL, but where components differ
-    INLINE Complex get(const Row &row, int j) const {
-        if (!FULL) return {*at, *at};
-        const REAL *here = at + row.at(j);
-#ifdef __CUDA_ARCH__
-        if constexpr (sizeof(REAL) == 4) {
-            const float2 pair = __ldg((const float2 *)here);
-            return {(REAL)pair.x, (REAL)pair.y};
-        } else {
-            const double2 pair = __ldg((const double2 *)here);
-            return {(REAL)pair.x, (REAL)pair.y};
-        }
-#else
-        return *(const Complex *)here;
-#endif
-    }
-};
-
 // What one source adds or puts: a pattern times a signal, or values at points, or nothing.
 struct Source {
     const REAL *pattern, *signal;  // signal (steps, columns) or, of a transducer, `columns` samples
@@ -75,7 +54,8 @@ struct Component {
     Complex *spectrum;
     REAL *u;
     const REAL *pml;
-    Grid<true> density;
+    Grid<FORM_STAGGERED> density;
+    MaterialIndex<FORM_STAGGERED> index;
     Source source, transducer;
 };
 
@@ -90,7 +70,10 @@ PASS_OF(X, BV) x_velocity(const Component *__restrict__ components, REAL dt, con
     room.spectrum(c.spectrum, row);
     room.commit();
     velocity.field(c.u, row);
-    if (c.density.full) density.field(c.density.at, row);
+    if (c.density.full) {
+        if constexpr (FORM_STAGGERED >= INDEX8) c.index.copy(density, row);
+        else density.field(c.density.at, row);
+    }
     room.commit();
     const REAL across = axis == 0 ? (REAL)1 : c.pml[axis == 1 ? row.y : row.z];
     const REAL amplitude = c.source.amplitude(clock);
@@ -103,7 +86,12 @@ PASS_OF(X, BV) x_velocity(const Component *__restrict__ components, REAL dt, con
     AxisX::near(v, [&](Complex &value, int j) {
         const Complex was = velocity.mine[j];
         Complex dt_rho = {uniform, uniform};
-        if (c.density.full) dt_rho = {dt / density.mine[j].x, dt / density.mine[j].y};
+        if (c.density.full) {
+            Complex rho0;
+            if constexpr (FORM_STAGGERED >= INDEX8) rho0 = c.density.of<1>(c.index.of_room(density, j));
+            else rho0 = density.mine[j];
+            dt_rho = {dt / rho0.x, dt / rho0.y};
+        }
         const Complex pml = axis == 0 ? *(const Complex *)(c.pml + 2 * j) : Complex{across, across};
         value = {updated(was.x, pml.x, dt_rho.x, value.y), updated(was.y, pml.y, dt_rho.y, value.x)};
         if (c.source.pattern) value = value + row.get(c.source.pattern, j) * amplitude;
@@ -124,13 +112,42 @@ PASS_OF(X, BV) x_velocity(const Component *__restrict__ components, REAL dt, con
 struct State {
     Shell shell;
     REAL *rho, *p;
-    Grid<FULL_SPEED> speed;
-    Grid<FULL_DENSITY> density;
-    Grid<FULL_RATIO> ratio;
-    Grid<FULL_TAU> tau;
-    Grid<FULL_ETA> eta;
+    Grid<FORM_SPEED> speed;
+    Grid<FORM_DENSITY> density;
+    Grid<FORM_RATIO> ratio;
+    Grid<FORM_TAU> tau;
+    MaterialIndex<INDEX_FORM> index;  // of those that have one, which are columns of a table
+    const REAL *table;
     REAL *rate, *total;           // where other ranks will want rho0 div u and the density as fields:
     const unsigned char *wanted;  // in rows whose flag is not 0
+    INLINE Pair materials(const Row &row, int j) const {
+        if constexpr (INDEX_FORM >= INDEX8) return index.get(row, j);
+        else return {0, 0};
+    }
+    INLINE Complex density_at(const Row &row, int j) const {
+        if constexpr (FORM_DENSITY >= INDEX8) return density.template of<PARAMETERS>(materials(row, j));
+        else return density.get(row, j);
+    }
+};
+
+// The medium at two neighbouring points: materials are read at once, full grids where they are asked for.
+struct Medium {
+    const State &s;
+    const Row &row;
+    int j;
+    Material a, b;
+    INLINE Medium(const State &s, const Row &row, int j, Pair materials) : s(s), row(row), j(j), a(), b() {
+        if constexpr (INDEX_FORM >= INDEX8) a = material(s.table, materials.x), b = material(s.table, materials.y);
+    }
+    template <int FORM>
+    INLINE Complex of(const Grid<FORM> &parameter, REAL x, REAL y) const {
+        if constexpr (FORM >= INDEX8) return {x, y};
+        else return parameter.get(row, j);
+    }
+    INLINE Complex speed() const { return of(s.speed, a.speed, b.speed); }
+    INLINE Complex density() const { return of(s.density, a.density, b.density); }
+    INLINE Complex ratio() const { return of(s.ratio, a.ratio, b.ratio); }
+    INLINE Complex tau() const { return of(s.tau, a.tau, b.tau); }
 };
 
 INLINE REAL pressure_of(REAL speed, REAL total, REAL density, REAL ratio, REAL extra) {
@@ -138,17 +155,17 @@ INLINE REAL pressure_of(REAL speed, REAL total, REAL density, REAL ratio, REAL e
     return speed * speed * (total + extra);
 }
 
-INLINE Complex state_of(const State &s, const Row &row, int j, Complex total, Complex extra) {
-    const Complex c = s.speed.get(row, j);
-    const Complex rho0 = NONLINEAR ? s.density.get(row, j) : Complex{1, 1};
-    const Complex ratio = NONLINEAR ? s.ratio.get(row, j) : Complex{0, 0};
+INLINE Complex state_of(const Medium &m, Complex total, Complex extra) {
+    const Complex c = m.speed();
+    const Complex rho0 = NONLINEAR ? m.density() : Complex{1, 1};
+    const Complex ratio = NONLINEAR ? m.ratio() : Complex{0, 0};
     return {pressure_of(c.x, total.x, rho0.x, ratio.x, extra.x), pressure_of(c.y, total.y, rho0.y, ratio.y, extra.y)};
 }
 
 INLINE REAL mass_of(REAL rho0, REAL rho, REAL dt) { return dt * (NONLINEAR ? rho0 + (REAL)2 * rho : rho0); }
 
 INLINE Complex mass_at(const State &s, const Row &row, int j, REAL dt) {
-    const Complex rho0 = s.density.get(row, j), rho = NONLINEAR ? row.get(s.rho, j) : Complex{0, 0};
+    const Complex rho0 = s.density_at(row, j), rho = NONLINEAR ? row.get(s.rho, j) : Complex{0, 0};
     return {mass_of(rho0.x, rho.x, dt), mass_of(rho0.y, rho.y, dt)};
 }
 
@@ -232,7 +249,8 @@ PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__re
         LayoutX::sync();  // what comes next may overwrite what was exchanged
         if (axis == 0) room.spectrum(s1, row);
         else if (axis == 1) room.field(s.rho, row);
-        else if (FULL_DENSITY) room.field(s.density.at, row);
+        else if constexpr (FORM_DENSITY >= INDEX8) s.index.copy(room, row);
+        else if (FORM_DENSITY == FULL) room.field(s.density.at, row);
         room.commit();
         if (lossy)
             AxisX::near(v, [&](Complex &value, int j) { rate.mine[j] = axis ? rate.mine[j] + value : value; });
@@ -247,7 +265,14 @@ PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__re
         });
     }
     const REAL uniform = *s.density.at;
-    const auto medium = [&](int j) { return FULL_DENSITY ? even.mine[j] : Complex{uniform, uniform}; };
+    const auto materials = [&](int j) {
+        if constexpr (FORM_DENSITY >= INDEX8) return s.index.of_room(even, j);
+        else return s.materials(row, j);
+    };
+    const auto medium = [&](int j) {
+        if constexpr (FORM_DENSITY >= INDEX8) return s.density.of<PARAMETERS>(materials(j));
+        else return FORM_DENSITY == FULL ? even.mine[j] : Complex{uniform, uniform};
+    };
     Complex *total = odd.mine;
     even.wait<0>();
     AxisX::near(flow, [&](Complex &du, int j) {
@@ -279,11 +304,12 @@ PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__re
             if (s.total) row.put(s.total, j, now);
         }
         if (ABSORPTION != POWER_LAW) {
+            const Medium m(s, row, j, materials(j));
             if (ABSORPTION == STOKES) {
-                const Complex tau = s.tau.get(row, j);
+                const Complex tau = m.tau();
                 extra = {tau.x * extra.x, tau.y * extra.y};
             }
-            value = state_of(s, row, j, now, extra);
+            value = state_of(m, now, extra);
             row.put(s.p, j, value);
         }
     });
@@ -299,7 +325,7 @@ PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__re
 // It reads so many arrays that more threads, each loading for itself, serve better than rooms (but for L2). `disperses`
 // is no definition: with one, nvcc spills more registers.
 PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restrict__ state, int disperses,
-                          TABLE twiddle) {
+                          REAL eta_factor, TABLE twiddle) {
     typedef RowsOf<false> Eager;
     const Row row;
     const Room room(0), shift(1);
@@ -316,13 +342,14 @@ PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restric
     const State s = *state;
     AxisX::near(rho, [&](Complex &value, int j) { value = row.get(s.rho, j); });
     AxisX::near(v, [&](Complex &value, int j) {
-        const Complex tau = s.tau.get(row, j);
+        const Medium m(s, row, j, s.materials(row, j));
+        const Complex tau = m.tau();
         Complex extra = {tau.x * value.y, tau.y * value.x};
         if (disperses) {
-            const Complex eta = s.eta.get(row, j), more = shift.mine[j];
-            extra = extra - Complex{eta.x * more.x, eta.y * more.y};
+            const Complex c = m.speed(), more = shift.mine[j];
+            extra = extra - Complex{eta_factor * tau.x * c.x * more.x, eta_factor * tau.y * c.y * more.y};
         }
-        value = state_of(s, row, j, rho[&value - v], extra);
+        value = state_of(m, rho[&value - v], extra);
         row.put(s.p, j, value);
     });
     room.forth<Eager>(v, row, s0, fresh(twiddle));

@@ -24,6 +24,8 @@ class Stages:
 
     #: Fields between a transform and the next sweep, for each dimension; fused stages have none.
     _scratch_fields = 1
+    #: Whether a medium of few materials is held as an index into a table of them.
+    by_index = False
     #: Whether κ is an array, not computed in each step.
     _stores_kappa = True
 
@@ -112,7 +114,7 @@ class Stages:
                 if c.disperses:
                     self._multiply(shift, c.nabla2)
         c.kernels.update_pressure(
-            f.p, f.rho, c.speed, c.density, c.ratio, c.tau, c.eta, loss, shift,
+            f.p, f.rho, c.speed, c.density, c.ratio, c.tau, c.eta_factor, loss, shift,
             c.nonlinear, c.lossy, c.disperses,
         )  # fmt: skip
 
@@ -121,7 +123,7 @@ class Stages:
         c, f = self.coefficients, self.fields
         for plane, values in zip(f.p, p0, strict=True):  # not all at once: a device's memory may be full
             plane[...] = c.device.asarray(values, c.dtype)
-        c.kernels.split_density(f.rho, f.shell, f.p, c.speed, c.dimensions)
+        c.kernels.split_density(f.rho, f.shell, f.p, self._speed_grid(), c.dimensions)
         self.transform_pressure()
         # From rest and without PML an update by −Δt/2 is u = Δt/(2ρ₀) ∂p₀: u is 0 half a step later.
         for component in f.u:
@@ -130,6 +132,10 @@ class Stages:
         self._update_velocity(ones, -c.half_dt, (False,) * (2 + len(f.u)))
         c.device.synchronize()  # `ones` must outlive the kernels
         self.transform_pressure()
+
+    def _speed_grid(self):
+        """The sound speed as a full grid or one row."""
+        return self.coefficients.speed
 
     def tick(self) -> None:
         """Count a time step."""

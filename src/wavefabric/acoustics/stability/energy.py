@@ -37,9 +37,7 @@ class Energy:
         owned = c.subdomain.owned
         self._p, self._u = fields.p[owned], [component[owned] for component in fields.u]
         self._rho = fields.rho[owned]
-        self._density, *self._staggered = (
-            self._xp.broadcast_to(density, c.shape)[owned] for density in (c.density, *c.staggered)
-        )
+        self._density, *self._staggered = (c.part(density, owned) for density in (c.density, *c.staggered))
         self._chunks = self._slices(_CHUNK_CPU if c.device.name == "cpu" else _CHUNK_GPU)
 
     def _slices(self, points: int) -> list[tuple[slice, slice]]:

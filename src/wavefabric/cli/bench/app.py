@@ -114,11 +114,11 @@ def parse_overlaps(text: str) -> list[int]:
 
 
 def parse_media(text: str) -> list[str]:
-    """One medium, or both."""
-    from wavefabric.bench.ultrasound_cases import MEDIA
+    """One medium, or both, or all."""
+    from wavefabric.bench.ultrasound_cases import ALL_MEDIA, MEDIA
 
-    check_choice("--medium", text, (*MEDIA, "both"))
-    return list(MEDIA) if text == "both" else [text]
+    check_choice("--medium", text, (*ALL_MEDIA, "both", "all"))
+    return list({"both": MEDIA, "all": ALL_MEDIA}.get(text, [text]))
 
 
 def _integrators(text: str) -> list[str]:
@@ -153,7 +153,8 @@ def _both(text: str) -> list[str]:
     return ["double", "single"] if text == "both" else [text]
 
 
-_Text, _Texts, _MEDIUM = str | None, list[str] | None, "homogeneous, heterogeneous, or both."
+_Text, _Texts = str | None, list[str] | None
+_MEDIUM = "homogeneous, heterogeneous, tissues, both (the first two), or all."
 _SAMPLES = "Samples of each time; the median counts."
 _REPEATS = _arg(int, _SAMPLES, 5)
 _SIZE = _arg(
@@ -262,7 +263,7 @@ _benchmark(
     "A step of one grid in every cut into blocks, and with the blocks on other devices.",
     shape=_SIZE,
     placements=_arg(str, _PLACES, "identity,round-robin", parse_list),
-    medium=_arg(str, _MEDIUM, "homogeneous"),
+    medium=_arg(str, "homogeneous, heterogeneous or tissues.", "homogeneous"),
     overlap=_OVERLAP,
     precision=_PRECISION,
     repeats=_REPEATS,

@@ -1,0 +1,184 @@
+"""Which parameters of a medium take few enough values to be held as an index into a table of materials."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wavefabric.acoustics.materials.sets import Sets
+from wavefabric.acoustics.problem import Problem
+
+#: Most materials of an index: what 16 bits can name.
+LIMIT = 1 << 16
+#: Parameters at the points of the pressure, in the order of their columns in a table.
+AT_POINTS = ("speed", "density", "ratio", "tau")
+#: The density at the points of u_x, u_y and u_z.
+STAGGERED = ("staggered_x", "staggered_y", "staggered_z")
+#: In words.
+_WORDS = {"speed": "sound speed", "density": "density", "ratio": "B/A", "tau": "absorption"}
+
+
+@dataclass(frozen=True)
+class IndexedGroup:
+    """Parameters of `AT_POINTS` and `STAGGERED`, by ``names``, that one index of so many ``bits`` serves.
+
+    ``columns`` names the arrays whose sets of values are the materials: as the parameters, but for τ, which
+    follows from ``"speed"`` and ``"alpha"``.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[str, ...]
+    sets: Sets
+    bits: int
+
+    def values(self, column: str) -> np.ndarray | None:
+        """Of each material, (materials,); None if the same everywhere."""
+        return self.sets.values[:, self.columns.index(column)] if column in self.columns else None
+
+    def planes(self, problem: Problem) -> Iterator[np.ndarray]:
+        """Planes (Ny, Nx) of the index, one after another; the same array each time."""
+        arrays = _arrays(problem)
+        return self.sets.numbers([arrays[name] for name in self.columns], f"u{self.bits // 8}")
+
+    def nbytes(self, points: int, itemsize: int) -> int:
+        """Bytes of the index and its table, which has a column for each of `AT_POINTS` if it has any."""
+        width = len(AT_POINTS) * any(name in AT_POINTS for name in self.names)
+        width += sum(name in STAGGERED for name in self.names)
+        return points * self.bits // 8 + len(self.sets) * width * itemsize
+
+    def describe(self) -> str:
+        """The parameters and how many different sets of them there are, staggered densities apart."""
+        at = [k for k, name in enumerate(self.columns) if name not in STAGGERED]
+        if not at:
+            axes = ", ".join(name[-1] for name in self.names)
+            return f"density staggered along {axes} of {_counted(len(self.sets), 'value')}"
+        count = len(np.unique(self.sets.values[:, at], axis=0))
+        words = [word for name, word in _WORDS.items() if name in self.names]
+        words += ["staggered densities"] * (self.names[-1] in STAGGERED)
+        return f"{', '.join(words)} of {_counted(count, 'material')}"
+
+
+@dataclass(frozen=True)
+class Materials:
+    """What of a medium is held by index: groups of parameters, none of them in two.
+
+    At most one group has parameters of `AT_POINTS`; those with `STAGGERED` are of the same bits.
+    """
+
+    groups: tuple[IndexedGroup, ...] = ()
+
+    def __contains__(self, name: str) -> bool:
+        return any(name in group.names for group in self.groups)
+
+    def nbytes(self, points: int, itemsize: int) -> int:
+        """Bytes of all indices and tables."""
+        return sum(group.nbytes(points, itemsize) for group in self.groups)
+
+    def note(self) -> str:
+        """How the medium is held, for the report of a run; nothing without materials."""
+        parts = (f"{group.describe()}: held as an index of {group.bits} bits" for group in self.groups)
+        return "; ".join(parts)
+
+
+def find_materials(problem: Problem, dtype, limit: int = LIMIT) -> Materials:
+    """Parameters of a medium that take less memory as an index of 8 or 16 bits and a table of their values.
+
+    One index serves all if there are at most ``limit`` different sets of values; else one serves as many of
+    the parameters at the points of the pressure as it can, those of few values first, and the staggered
+    densities, or these have one of their own, or one each. Values count as they are in the precision of the
+    run, to the bit. What was found is kept as long as the problem is: not as its arrays are, which the next
+    problem may share after they have changed.
+
+    Raises
+    ------
+    ValueError
+        If ``limit`` is not from 1 to 65 536.
+    """
+    if not 1 <= limit <= LIMIT:
+        raise ValueError(f"limit: {limit} given; allowed: 1 to {LIMIT}")
+    key = id(problem), np.dtype(dtype).str, limit
+    if key not in _FOUND:
+        _FOUND[key] = _Search(problem, np.dtype(dtype), limit).materials()
+        weakref.finalize(problem, _FOUND.pop, key, None)
+    return _FOUND[key]
+
+
+_FOUND: dict[tuple, Materials] = {}
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+class _Search:
+    def __init__(self, problem: Problem, dtype: np.dtype, limit: int):
+        self._arrays, self._dtype, self._limit = _arrays(problem), dtype, limit
+        self._points = problem.points
+        made_of = {name: (name,) for name in (*AT_POINTS, *STAGGERED)} | {"tau": ("speed", "alpha")}
+        if problem.absorption == "none":
+            del made_of["tau"]
+        #: Parameters that are not the same everywhere, and the arrays that they are made of.
+        self._columns = {
+            name: found
+            for name, columns in made_of.items()
+            if (found := [column for column in columns if column in self._arrays])
+        }
+
+    def materials(self) -> Materials:
+        at_points = [name for name in AT_POINTS if name in self._columns]
+        staggered = [name for name in STAGGERED if name in self._columns]
+        if (every := self._group([*at_points, *staggered])) is not None:
+            return Materials((every,))
+        found = self._fewest_together(at_points)
+        names = [] if found is None else [*found.names]
+        if found is not None and (both := self._group([*names, *staggered])) is not None:
+            return Materials((both,))
+        return Materials((*([] if found is None else [found]), *self._staggered(staggered)))
+
+    def _fewest_together(self, names: Sequence[str]) -> IndexedGroup | None:
+        """As many of these as one index can serve, those of few values first."""
+        alone = [group for name in names if (group := self._group([name])) is not None]
+        found: IndexedGroup | None = None
+        for group in sorted(alone, key=lambda group: len(group.sets)):
+            if found is None:
+                found = group
+            else:
+                found = self._group([*found.names, *group.names]) or found
+        return found
+
+    def _staggered(self, names: Sequence[str]) -> list[IndexedGroup]:
+        """One group of these, or one each if all can have one."""
+        if (together := self._group(names)) is not None:
+            return [together]
+        alone = [group for name in names if (group := self._group([name])) is not None]
+        if len(alone) < len(names):
+            return []
+        return [replace(group, bits=max(group.bits for group in alone)) for group in alone]
+
+    def _group(self, names: Sequence[str]) -> IndexedGroup | None:
+        """These parameters by one index; None if it cannot serve them, or saves nothing."""
+        if not names:
+            return None
+        names = [name for name in (*AT_POINTS, *STAGGERED) if name in names]
+        columns = tuple(dict.fromkeys(column for name in names for column in self._columns[name]))
+        sets = Sets([self._arrays[column] for column in columns], self._dtype, self._limit)
+        if sets.full:
+            return None
+        group = IndexedGroup(tuple(names), columns, sets, 8 if len(sets) <= 256 else 16)
+        item = self._dtype.itemsize
+        return group if group.nbytes(self._points, item) < len(names) * self._points * item else None
+
+
+def _arrays(problem: Problem) -> dict[str, np.ndarray]:
+    """Arrays of a medium by the names of columns; nothing that is the same everywhere."""
+    values = {
+        "speed": problem.sound_speed,
+        "density": problem.density,
+        "ratio": problem.nonlinearity,
+        "alpha": problem.alpha_coeff,
+        **dict(zip(STAGGERED, problem.density_staggered, strict=False)),
+    }
+    return {name: value for name, value in values.items() if np.ndim(value)}  # type: ignore[misc]

@@ -1,0 +1,84 @@
+"""A medium parameter on a device as the values of materials and each point's material."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.materials.find import AT_POINTS, STAGGERED, Materials
+from wavefabric.acoustics.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Indexed:
+    """``values`` (materials,) and ``index`` (Nz, Ny, Nx) of 8 or 16 bits.
+
+    The values may be a column of a ``table`` (materials, parameters), which others share with the index.
+    """
+
+    values: Any
+    index: Any
+    table: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.index.shape
+
+    @property
+    def bits(self) -> int:
+        return 8 * self.index.dtype.itemsize
+
+    def part(self, where: tuple[slice, ...]) -> Indexed:
+        """The same of a block of the grid."""
+        return Indexed(self.values, self.index[where])
+
+    def __getitem__(self, where):
+        """An array of the values there, made for this."""
+        return self.values[self.index[where]]
+
+    def fill(self, out) -> None:
+        """The full grid, plane by plane."""
+        for z, plane in enumerate(out):
+            plane[...] = self[z]
+
+
+def indexed_parameters(
+    device, problem: Problem, materials: Materials, dtype: np.dtype, fill_tau: Callable[[Any, Any, Any], None]
+) -> dict[str, Indexed]:
+    """Parameters of a medium that are held by index, by their names in `AT_POINTS` and `STAGGERED`.
+
+    Those of `AT_POINTS` are columns of one table (materials, 4), so that a point's are side by side.
+    ``fill_tau(tau, speed, alpha)`` makes absorption from rows (1, 1, n) on the device.
+    """
+    found = {}
+    for group in materials.groups:
+        index = device.empty(problem.array_shape, np.dtype(f"u{group.bits // 8}"))
+        for plane, numbers in zip(index, group.planes(problem), strict=True):
+            plane[...] = device.asarray(numbers)
+        size = len(group.sets)
+        table = device.zeros((size, len(AT_POINTS)), dtype) if set(group.names) & set(AT_POINTS) else None
+
+        def row(column: str, otherwise: Any, group=group, size=size) -> Any:
+            values = group.values(column)
+            values = np.full(size, otherwise) if values is None else np.ascontiguousarray(values)
+            return device.asarray(values, dtype)
+
+        for name in group.names:
+            if name in STAGGERED:
+                values = row(name, math.nan)
+            else:
+                assert table is not None
+                values = table[:, AT_POINTS.index(name)]
+                if name == "tau":
+                    speed, alpha = row("speed", problem.sound_speed), row("alpha", problem.alpha_coeff)
+                    tau = device.empty((1, 1, size), dtype)
+                    fill_tau(tau, speed.reshape(1, 1, -1), alpha.reshape(1, 1, -1))
+                    values[...] = tau[0, 0]
+                else:
+                    values[...] = row(name, math.nan)
+            found[name] = Indexed(values, index, table if name in AT_POINTS else None)
+    return found

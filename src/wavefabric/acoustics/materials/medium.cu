@@ -1,0 +1,94 @@
+// A medium as passes along x read it (`Row`, `Room` of passes.cu): numbers, full grids, or an index of materials.
+
+#if WITH_X
+// How a medium parameter is held: one value everywhere, a full grid, or values of materials and an index of them.
+#define UNIFORM 0
+#define FULL 1
+#define INDEX8 2
+#define INDEX16 3
+
+// What is never written while a step runs.
+template <class T>
+INLINE T constant(const T *at) {
+#ifdef __CUDA_ARCH__
+    return __ldg(at);
+#else
+    return *at;
+#endif
+}
+
+struct Pair {  // materials of two neighbours
+    unsigned x, y;
+};
+
+template <int FORM>
+struct IndexWord {
+    typedef unsigned short Pair;
+};
+template <>
+struct IndexWord<INDEX16> {
+    typedef unsigned Pair;
+};
+
+// An index (Nz, Ny, Nx), read pair by pair, or from a row of it in shared memory.
+template <int FORM>
+struct MaterialIndex {
+    const void *at;
+    static constexpr int bits = FORM == INDEX16 ? 16 : 8;
+    typedef typename IndexWord<FORM>::Pair Word;
+    static INLINE Pair pair(Word word) { return {word & ((1u << bits) - 1), (unsigned)word >> bits}; }
+    INLINE Pair get(const Row &row, int j) const { return pair(constant((const Word *)at + row.at(j) / 2)); }
+    static INLINE Pair of_room(const Room &room, int j) { return pair(((const Word *)room.mine)[j]); }
+    INLINE void copy(const Room &room, const Row &row) const {
+        constexpr int bytes = NX / 2 * sizeof(Word);
+        constexpr int word = bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 2;
+        room.fill<word>((const Word *)at + row.at(0) / 2, bytes);
+    }
+};
+
+// A row of the table of materials.
+struct Material {
+    REAL speed, density, ratio, tau;
+};
+
+INLINE Material material(const REAL *table, unsigned number) {
+    const REAL *at = table + number * PARAMETERS;
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(REAL) == 4) {
+        const float4 m = __ldg((const float4 *)at);
+        return {(REAL)m.x, (REAL)m.y, (REAL)m.z, (REAL)m.w};
+    } else {
+        const double2 a = __ldg((const double2 *)at), b = __ldg((const double2 *)at + 1);
+        return {(REAL)a.x, (REAL)a.y, (REAL)b.x, (REAL)b.y};
+    }
+#else
+    return *(const Material *)at;
+#endif
+}
+
+template <int FORM>
+struct Grid {  // a medium parameter, never written; by index: values of materials, `STRIDE` apart
+    const REAL *at;
+    int full;  // whether it is not the same everywhere, where components differ
+    template <int STRIDE>
+    INLINE Complex of(Pair materials) const {
+        return {constant(at + materials.x * STRIDE), constant(at + materials.y * STRIDE)};
+    }
+    INLINE Complex get(const Row &row, int j) const {
+        static_assert(FORM < INDEX8);
+        if (FORM == UNIFORM) return {*at, *at};
+        const REAL *here = at + row.at(j);
+#ifdef __CUDA_ARCH__
+        if constexpr (sizeof(REAL) == 4) {
+            const float2 pair = __ldg((const float2 *)here);
+            return {(REAL)pair.x, (REAL)pair.y};
+        } else {
+            const double2 pair = __ldg((const double2 *)here);
+            return {(REAL)pair.x, (REAL)pair.y};
+        }
+#else
+        return *(const Complex *)here;
+#endif
+    }
+};
+#endif

@@ -1,0 +1,69 @@
+"""Numbers for sets of values: points of equal values get equal numbers, in the order of first appearance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wavefabric.system.numba_cache import njit
+
+_JIT: dict[str, Any] = dict(nogil=True, error_model="numpy")
+
+
+@njit(**_JIT)
+def number_sets(values, points, places, table, count, numbers):
+    """Number the sets of a block of points; gives how many sets are in the table then.
+
+    Parameters
+    ----------
+    values
+        Bits of the values, unsigned, (values of a set, points and more).
+    points
+        How many of them count.
+    places
+        Hash table, int32 (a power of two): number of a set, or −1.
+    table
+        The sets by number, (most sets, values of a set). What is beyond ``count`` is free.
+    count
+        Sets in the table before.
+    numbers
+        Of each point, int32; left unfinished where a set more than the table holds is met:
+        then one more than its length is returned.
+    """
+    columns = values.shape[0]
+    last = places.size - 1
+    number = -1
+    for i in range(points):
+        same = number >= 0
+        for k in range(columns):
+            if same and table[number, k] != values[k, i]:
+                same = False
+        if not same:  # than the point before
+            mixed = np.uint64(
+                0
+            )  # multiplicative hashing by the golden ratio (Knuth), its high bits brought down
+            for k in range(columns):
+                mixed = (mixed ^ np.uint64(values[k, i])) * np.uint64(0x9E3779B97F4A7C15)
+                mixed ^= mixed >> np.uint64(32)
+            at = np.int64(mixed & np.uint64(last))
+            while True:
+                number = places[at]
+                if number < 0:
+                    if count == table.shape[0]:
+                        return count + 1
+                    number = count
+                    places[at] = number
+                    for k in range(columns):
+                        table[number, k] = values[k, i]
+                    count += 1
+                    break
+                same = True
+                for k in range(columns):
+                    if table[number, k] != values[k, i]:
+                        same = False
+                if same:
+                    break
+                at = (at + 1) & last
+        numbers[i] = number
+    return count

@@ -1,0 +1,108 @@
+"""Numbers of sets of values against NumPy's unique, for any arrays."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wavefabric.acoustics.materials import sets
+from wavefabric.acoustics.materials.sets import Sets, _spread
+
+
+def bits(arrays, dtype):
+    """Each point's values as one row of unsigned numbers."""
+    flat = np.stack([np.asarray(array, dtype).reshape(-1) for array in arrays], 1)
+    return np.ascontiguousarray(flat).view(f"u{np.dtype(dtype).itemsize}")
+
+
+def numbered(found, arrays, kind=np.uint16):
+    return np.array([plane.copy() for plane in found.numbers(arrays, kind)])
+
+
+@st.composite
+def media(draw):
+    """Arrays of a grid whose values repeat, some with signs of zero, infinities and not-a-numbers."""
+    shape = draw(st.tuples(st.integers(1, 6), st.integers(1, 7), st.integers(1, 9)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    odd = [0.0, -0.0, np.inf, np.nan, 1.0, np.nextafter(np.float32(1), np.float32(2)), 1 + 1e-12, 1e-40]
+    kinds = draw(st.lists(st.sampled_from(["odd", "few", "noise", "wide", "whole"]), min_size=1, max_size=7))
+    made = {
+        "odd": lambda: rng.choice(odd, shape),
+        "few": lambda: rng.choice(rng.standard_normal(3), shape).astype(np.float32),
+        "noise": lambda: rng.standard_normal(shape).astype(np.float32),
+        "wide": lambda: np.broadcast_to(rng.standard_normal(shape[1:]), shape),
+        "whole": lambda: np.asfortranarray(rng.integers(0, 4, shape)),
+    }
+    return [made[kind]() for kind in kinds]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    arrays=media(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    block=st.integers(1, 40),
+    limit=st.integers(1, 400),
+)
+def test_points_of_equal_values_get_equal_numbers(arrays, dtype, block, limit):
+    rows = bits(arrays, dtype)
+    wanted = len(np.unique(rows, axis=0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sets, "_BLOCK", block)
+        found = Sets(arrays, dtype, limit)
+        assert found.full == (wanted > limit)
+        if found.full:
+            return
+        assert len(found) == wanted
+        number = numbered(found, arrays).reshape(-1)
+    assert (found.values.view(rows.dtype)[number] == rows).all()
+    assert set(number.tolist()) == set(range(wanted))
+
+
+@pytest.mark.parametrize(("count", "limit", "full"), [(256, 256, False), (257, 256, True), (257, 257, False)])
+def test_the_limit(count, limit, full):
+    values = (np.arange(20 * 19 * 18) % count).reshape(20, 19, 18).astype(float)
+    found = Sets([values], np.float32, limit)
+    assert found.full == full
+    assert len(found) == min(count, limit + 1)
+
+
+@pytest.mark.parametrize(("count", "full"), [(1 << 16, False), ((1 << 16) + 1, True)])
+def test_the_numbers_of_16_bits(count, full):
+    values = (np.arange(2 * 260 * 256) % count).reshape(2, 260, 256).astype(float)
+    found = Sets([values, -values], np.float64, 1 << 16)
+    assert found.full == full
+    if not full:
+        number = numbered(found, [values, -values])
+        assert number.max() == 65535
+        assert (found.values[number][..., 1] == -values).all()
+
+
+def test_a_medium_of_many_values_is_given_up_soon():
+    """After the middle plane: what lies around a head is uniform."""
+
+    class Planes(list):
+        read: list = []  # noqa: RUF012
+
+        def __getitem__(self, z):
+            self.read.append(z)
+            return super().__getitem__(z)
+
+    planes = Planes(np.zeros((20, 20)) for _ in range(30))
+    for z in range(10, 20):
+        planes[z][...] = np.arange(400).reshape(20, 20)
+    planes.read.clear()
+    assert Sets([planes], np.float32, 100).full  # type: ignore[list-item]
+    assert len(planes.read) == 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 9, 100])
+def test_all_planes_are_looked_at(count):
+    assert sorted(_spread(count)) == list(range(count))
+
+
+def test_other_values_than_before_are_refused():
+    values = np.zeros((4, 5, 6))
+    found = Sets([values], np.float32, 100)
+    values[2, 3, 4] = 1
+    with pytest.raises(RuntimeError, match="have changed"):
+        list(found.numbers([values], np.uint8))
