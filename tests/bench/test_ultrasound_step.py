@@ -233,7 +233,7 @@ def test_unknown_medium():
 def test_kwave_elsewhere_only_where_it_was():
     two, four = ({"device": "cpu", "threads": n} for n in (2, 4))
     h200 = {"device": "cuda:0", "threads": 1, "gpu": "NVIDIA H200"}
-    assert measured_elsewhere("homogeneous", (128,) * 3, "single", two)["to_ours"] == 0.95
+    assert measured_elsewhere("homogeneous", (128,) * 3, "single", two)["to_ours"] == 1.62
     assert measured_elsewhere("heterogeneous", (512,) * 3, "single", h200)["ms"] == 23.3
     for case in (
         ((128,) * 3, "single", four),

@@ -1,6 +1,7 @@
 """Emitted vector code: every instruction run, against NumPy."""
 
 import gc
+import math
 import threading
 import time
 from functools import cache
@@ -61,6 +62,25 @@ def test_arithmetic(dtype):
     np.testing.assert_allclose(got[4], b * c + a, rtol=4 * np.finfo(dtype).eps, atol=np.finfo(dtype).eps)
     assert np.array_equal(got[5], np.full(a.size, 0.1, dtype))
     assert np.array_equal(got[6], np.tile(np.array([1.5, -0.1], dtype), a.size // 2))
+
+
+@both
+def test_constants_are_better_than_their_roundings(dtype):
+    """In single precision, errors of products with 0.1 and 0.7 have no mean."""
+    given = abs(numbers(dtype, 400)) + 1
+
+    def emit(code):
+        for i in range(400):
+            x = code.load(code.source, code.lanes * i)
+            yield code.multiply_constant(x, 0.1)
+            yield code.sum_of_products((x, (0.7,)), (x, (0.1, -0.1)))
+
+    got = computed(dtype, emit, given, (800, given.shape[1])).astype(np.longdouble)
+    wanted = given * np.longdouble(0.1), given * (np.longdouble(0.7) + np.resize([0.1, -0.1], given.shape))
+    for found, exact in zip((got[::2], got[1::2]), wanted, strict=True):
+        errors = np.array(found / exact - 1, float)
+        assert abs(errors).max() < np.finfo(dtype).eps
+        assert abs(errors.mean()) < 5 * errors.std() / math.sqrt(errors.size)
 
 
 @both

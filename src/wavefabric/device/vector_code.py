@@ -172,6 +172,32 @@ class VectorCode:
             function = ir.Function(self._module, ir.FunctionType(self.vector, [self.vector] * 3), name)
         return self.builder.call(function, [a, b, c])
 
+    def multiply_constant(self, a, *values: float):
+        """a times a constant vector; in single precision with what its rounding leaves.
+
+        A factor off by 3e-8 is so in every transform of a simulation, and for all values alike.
+        """
+        rest = self._rest(values)
+        product = self.constant(*values)
+        if rest is None:
+            return self.multiply(a, product)
+        return self.multiply_add(a, product, self.multiply(a, rest))
+
+    def sum_of_products(self, first: tuple, second: tuple):
+        """a b + c d of two pairs, a vector and a constant one each (a tuple), as `multiply_constant`."""
+        (a, b), (c, d) = first, second
+        rests = self._rest(b), self._rest(d)
+        if rests[0] is None or rests[1] is None:
+            return self.multiply_add(c, self.constant(*d), self.multiply(a, self.constant(*b)))
+        small = self.multiply_add(c, rests[1], self.multiply(a, rests[0]))
+        return self.multiply_add(c, self.constant(*d), self.multiply_add(a, self.constant(*b), small))
+
+    def _rest(self, values: tuple[float, ...]):
+        """What rounding constants to single precision leaves, a vector; None in double precision."""
+        if self.dtype.itemsize == 8:
+            return None
+        return self.constant(*(value - float(np.float32(value)) for value in values))
+
     def negate(self, a, *lanes: bool):
         """−a, or in those of the ``lanes``, repeated, that are true."""
         sign = -(1 << 8 * self.dtype.itemsize - 1)

@@ -89,10 +89,6 @@ class Complexes:
         """a times a real constant."""
         raise NotImplementedError
 
-    def add_scaled(self, a, b, factor: float) -> Any:
-        """a + b times a real constant."""
-        raise NotImplementedError
-
     def turn(self, a, cosine: float, sine: float) -> Any:
         """a (cosine ± i sine)."""
         raise NotImplementedError
@@ -146,9 +142,9 @@ class Complexes:
             cosines, sines = zip(*(_cosine_and_sine(j * k, r) for j in range(1, r // 2 + 1)), strict=True)
             a, b = v[0], self.scale(odd[0], sines[0])
             for one, cosine in zip(even, cosines, strict=True):
-                a = self.add_scaled(a, one, cosine)
+                a = self.add(a, self.scale(one, cosine))
             for one, sine in zip(odd[1:], sines[1:], strict=True):
-                b = self.add_scaled(b, one, sine)
+                b = self.add(b, self.scale(one, sine))
             b = self.quarter(b)
             out[k], out[r - k] = self.add(a, b), self.subtract(a, b)
         return out
@@ -167,14 +163,11 @@ class Interleaved(Complexes):
         return self.code.negate(self._exchanged(a), self.sign > 0, self.sign < 0)
 
     def scale(self, a, factor):
-        return self.code.negate(a) if factor == -1 else self.code.multiply(a, self.code.constant(factor))
-
-    def add_scaled(self, a, b, factor):
-        return self.code.multiply_add(b, self.code.constant(factor), a)
+        return self.code.negate(a) if factor == -1 else self.code.multiply_constant(a, factor)
 
     def turn(self, a, cosine, sine):
         s = self.sign * sine
-        return self.times(a, (self.code.constant(cosine), self.code.constant(-s, s)))
+        return self.code.sum_of_products((a, (cosine,)), (self._exchanged(a), (-s, s)))
 
     def times(self, a, factor):
         real, imaginary = factor
@@ -212,15 +205,12 @@ class Split(Complexes):
     def scale(self, a, factor):
         if factor == -1:
             return self.code.negate(a[0]), self.code.negate(a[1])
-        constant = self.code.constant(factor)
-        return self.code.multiply(a[0], constant), self.code.multiply(a[1], constant)
-
-    def add_scaled(self, a, b, factor):
-        constant = self.code.constant(factor)
-        return self.code.multiply_add(b[0], constant, a[0]), self.code.multiply_add(b[1], constant, a[1])
+        return self.code.multiply_constant(a[0], factor), self.code.multiply_constant(a[1], factor)
 
     def turn(self, a, cosine, sine):
-        return self.times(a, (self.code.constant(cosine), self.code.constant(self.sign * sine)))
+        (x, y), s = a, self.sign * sine
+        products = self.code.sum_of_products
+        return products((x, (cosine,)), (y, (-s,))), products((y, (cosine,)), (x, (s,)))
 
     def times(self, a, factor):
         (x, y), (c, s) = a, factor
