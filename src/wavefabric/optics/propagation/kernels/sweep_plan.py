@@ -96,7 +96,8 @@ class SweepPlan:
         if self.columns.points > 1:
             macros |= {"RADICES1": ",".join(map(str, self.columns.radices))}
             macros |= {"THREADS1": self.columns.threads, "TILE": self.columns.side, "GAP1": self.column_gap}
-            macros |= {"BLOCKS1": self.columns.blocks(self.column_gap, 64 if single else 128)}
+            registers = self.columns.held * (4 if single else 8)
+            macros |= {"BLOCKS1": self.columns.blocks(self.column_gap, registers)}
         return "".join(f"#define {name} {value}\n" for name, value in macros.items())
 
     def roots(self) -> np.ndarray:
