@@ -2,6 +2,8 @@
 
 import gc
 import math
+import subprocess
+import sys
 import threading
 import time
 from functools import cache
@@ -12,7 +14,8 @@ import pytest
 from vector_calls import bits, call, oldest_processor
 
 from wavefabric.device import vector_code
-from wavefabric.device.vector_code import VECTOR_BYTES, VectorCode, execute
+from wavefabric.device.vector_code import VECTOR_BYTES, VectorCode, execute, kept
+from wavefabric.system import numba_cache
 
 both = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
@@ -314,3 +317,71 @@ def test_a_processor_with_short_vectors_and_no_fma(dtype, monkeypatch):
     got = computed(dtype, emit, given, (1 + lanes, lanes))
     assert np.array_equal(got[0], given[0] * given[1] + given[2])
     assert np.array_equal(got[1:], given[:lanes].T)
+
+
+@pytest.fixture
+def emptied(tmp_path, monkeypatch):
+    """A process that has compiled nothing, and a cache of its own."""
+    monkeypatch.setattr(vector_code, "_KEPT", {})
+    monkeypatch.setattr(numba_cache, "directory", lambda: tmp_path)
+    return tmp_path
+
+
+def number_writer(number, made):
+    """Emits a function that writes a number, and takes note."""
+
+    def compiled(name):
+        made.append(name)
+        code = VectorCode(np.float64, name)
+        code.store(code.constant(number), code.target, 0)
+        return code.compiled()
+
+    return compiled
+
+
+def written(function):
+    target = np.zeros(4)
+    call(function, None, None, target)
+    return target.tolist()
+
+
+def test_code_is_compiled_once(emptied, monkeypatch):
+    """In a process; and in another one read from a file, if that is whole."""
+    made = []
+    first = kept("writes 3", number_writer(3.0, made))
+    assert kept("writes 3", number_writer(4.0, made)) is first
+    assert written(kept("writes 5", number_writer(5.0, made))) == [5.0] * 4
+    assert written(first) == [3.0] * 4
+    assert len(set(made)) == len(made) == 2
+    (file,) = emptied.glob(f"vectors/{made[0]}.o")
+    assert vector_code._read(made[0]) == first.code
+    file.write_bytes(file.read_bytes()[:-1])
+    assert vector_code._read(made[0]) is None
+    vector_code._write(made[0], first.code)
+    assert vector_code._read(made[0]) == first.code
+    assert len(list(emptied.glob("vectors/*"))) == 2
+
+
+def test_another_process_reads_what_one_has_compiled(emptied):
+    """Under the name that it has there: an engine finds it by that."""
+    made = []
+    first = kept("writes 7", number_writer(7.0, made))
+    script = (
+        "import pathlib, sys, ctypes, numpy as np\n"
+        "from wavefabric.device import vector_code\n"
+        "from wavefabric.system import numba_cache\n"
+        "numba_cache.directory = lambda: pathlib.Path(sys.argv[1])\n"
+        "function = vector_code.kept('writes 7', None)\n"
+        "target = np.zeros(4)\n"
+        "kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)\n"
+        "kind(function.address)(None, None, target.ctypes.data, None)\n"
+        "print(target.tolist())"
+    )
+    result = subprocess.run([sys.executable, "-c", script, emptied], capture_output=True, text=True)
+    assert result.stdout == f"{written(first)}\n", result.stderr
+
+
+def test_code_is_made_where_nothing_can_be_kept(emptied, monkeypatch):
+    (emptied / "vectors").write_text("no folder")
+    made = []
+    assert written(kept("writes 9", number_writer(9.0, made))) == [9.0] * 4

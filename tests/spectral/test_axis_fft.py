@@ -109,6 +109,7 @@ CONFIGURATIONS = [
     Configuration((16, 3), 5, 4, "Columns", late=True),
     Configuration((5, 16), 16, 2, "Columns"),
     Configuration((32, 3), 3, 2, "Columns"),
+    Configuration((2, 32), 2, 1),
     Configuration((2,), 1, 2),
     Configuration((3, 7, 4), 11, 1),
     Configuration((16, 5), 7, 3),
@@ -261,7 +262,7 @@ def test_threads_in_any_order(seed):
 
 
 def test_the_configurations_meet_everything():
-    every = {2, 3, 4, 5, 7, 8, 16}
+    every = {2, 3, 4, 5, 7, 8, 16, 32}
     assert {c.radices[0] for c in CONFIGURATIONS + ROWS} == every
     assert {c.radices[-1] for c in CONFIGURATIONS + ROWS if len(c.radices) > 1} == every
     for group in (CONFIGURATIONS, ROWS):

@@ -156,14 +156,13 @@ def test_kinds():
 
 
 def test_code_and_tables_outlive_what_they_were_made_from():
-    """As long as their object; also if others push them out of the memory of compiled functions."""
+    """As long as their object."""
     grid = Grid((3, 4, 5), np.float32)
     spectrum = complex_noise(grid.rng, (4, grid.width), np.float32)
     wanted, got = np.empty_like(spectrum), np.empty_like(spectrum)
     grid.run(vector_axes.Y_BACK_BY_UP, spectrum, wanted)
     grid.up = grid.down = None
     transforms.cache_clear()
-    vector_axes._compiled.cache_clear()
     gc.collect()
     rubbish = [np.full(n, np.nan, np.float32) for n in range(1, 200)]
     grid.run(vector_axes.Y_BACK_BY_UP, spectrum, got)

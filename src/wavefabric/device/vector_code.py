@@ -7,10 +7,14 @@ kernels by their addresses (`execute`).
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import itertools
+import os
 import threading
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +22,8 @@ from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from wavefabric.system import numba_cache
 
 #: Of a vector, whatever the processor: two instructions where its registers are shorter.
 VECTOR_BYTES = 32
@@ -56,7 +62,7 @@ class VectorCode:
     Attributes ``lanes`` (real numbers of a vector), ``builder`` and, by name, the parameters.
     """
 
-    def __init__(self, dtype):
+    def __init__(self, dtype, name: str | None = None):
         self.dtype = np.dtype(dtype)
         self.real = ir.FloatType() if self.dtype.itemsize == 4 else ir.DoubleType()
         self.lanes = VECTOR_BYTES // self.dtype.itemsize
@@ -65,7 +71,7 @@ class VectorCode:
         self._module = ir.Module("vectors")
         self._module.triple = binding.get_process_triple()
         kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()] * len(PARAMETERS))
-        self._function = ir.Function(self._module, kind, f"transform_{next(_NUMBERS)}")
+        self._function = ir.Function(self._module, kind, name or f"transform_{next(_NUMBERS)}")
         self.builder = ir.IRBuilder(self._function.append_basic_block())
         arguments = [self.builder.bitcast(value, self.real.as_pointer()) for value in self._function.args]
         self.table, self.source, self.target, self.operator = arguments
@@ -254,28 +260,77 @@ class VectorCode:
     def compiled(self) -> Function:
         """The function, compiled for this processor."""
         self.builder.ret_void()
-        return Function(self._module, self._function.name)
+        return Function.of(self._module, self._function.name)
 
 
 class Function:
-    """Compiled code by its ``address``, valid for good."""
+    """Compiled code by its ``address``, valid for good; ``code`` is what may be kept of it."""
 
-    def __init__(self, module: ir.Module, name: str):
+    def __init__(self, code: bytes, name: str):
         with _LOCK:
-            machine, engine = _compiler()
+            engine = _compiler()[1]
+            engine.add_object_file(binding.ObjectFileRef.from_data(code))
+            engine.finalize_object()
+            self.code, self.address = code, engine.get_function_address(name)
+
+    @classmethod
+    def of(cls, module: ir.Module, name: str) -> Function:
+        """That of a module."""
+        with _LOCK:
+            machine = _compiler()[0]
             module.data_layout = str(machine.target_data)
             parsed = binding.parse_assembly(str(module))
             parsed.verify()
-            # No passes over the code: they take as long as all else, and find nothing that counts. The engine
+            # No passes over the code: they take as long as all else, and find nothing that counts. An engine
             # gets the machine's code alone: it would keep a module, some megabytes.
-            code = binding.ObjectFileRef.from_data(machine.emit_object(parsed))
-            engine.add_object_file(code)
-            engine.finalize_object()
-            self.address = engine.get_function_address(name)
+            code = machine.emit_object(parsed)
+        return cls(code, name)
 
 
 #: One thread compiles at a time: two first ones would make an engine each, and one would go with its code.
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()
+_KEPT: dict[str, Function] = {}
+
+
+def kept(what: str, compiled: Callable[[str], Function]) -> Function:
+    """The function that ``what`` describes in full: of this process, from a file of another, or compiled.
+
+    ``compiled(name)`` makes it under that name. Files lie with Numba's kernels, in a directory named by all
+    sources that compiled code comes from.
+    """
+    processor = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+    name = "transform_" + hashlib.sha256(repr((what, processor)).encode()).hexdigest()[:32]
+    with _LOCK:
+        if name not in _KEPT:
+            code = _read(name)
+            _KEPT[name] = compiled(name) if code is None else Function(code, name)
+            if code is None:
+                _write(name, _KEPT[name].code)
+        return _KEPT[name]
+
+
+def _file(name: str) -> Path:
+    folder = numba_cache.directory() / "vectors"
+    folder.mkdir(exist_ok=True)
+    return folder / f"{name}.o"
+
+
+def _read(name: str) -> bytes | None:
+    """Code that was kept whole, or None."""
+    with contextlib.suppress(OSError):
+        kept = _file(name).read_bytes()
+        if hashlib.sha256(kept[32:]).digest() == kept[:32]:
+            return kept[32:]
+    return None
+
+
+def _write(name: str, code: bytes) -> None:
+    """Where files can be written."""
+    with contextlib.suppress(OSError):
+        file = _file(name)
+        part = file.with_suffix(f".{os.getpid()}")
+        part.write_bytes(hashlib.sha256(code).digest() + code)
+        part.replace(file)
 
 
 @cache

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 
-from wavefabric.device.vector_code import VECTOR_BYTES, Function
+from wavefabric.device.vector_code import VECTOR_BYTES, Function, kept
 from wavefabric.spectral.vector_butterflies import radices
 from wavefabric.spectral.vector_columns import ComplexColumns
 from wavefabric.spectral.vector_rows import RealRows
@@ -48,9 +47,8 @@ def pitch(nx: int, dtype) -> int:
     return -(-(nx // 2 + 1) // line) * line
 
 
-@lru_cache(maxsize=64)
 def _compiled(plan: RealRows | ComplexColumns, dtype: np.dtype) -> Function:
-    return plan.compiled(dtype)
+    return kept(f"{plan} {dtype}", lambda name: plan.compiled(dtype, name))
 
 
 class AxisTransforms:

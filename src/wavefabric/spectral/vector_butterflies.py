@@ -277,8 +277,13 @@ def stage_factors(radices: Sequence[int], sign: int, dtype) -> np.ndarray:
     parts, before = [np.zeros(0, np.result_type(dtype, np.complex64))], 1
     for radix in radices:
         if before > 1:
-            turns = np.arange(before)[:, None] * np.arange(1, radix)
-            roots = rounded(unit_roots(turns, before * radix).T, parts[0].dtype).T
-            parts.append(roots.ravel() if sign < 0 else roots.conj().ravel())
+            roots = _stage_roots(before, radix, parts[0].dtype)
+            parts.append(roots if sign < 0 else roots.conj())
         before *= radix
     return np.concatenate(parts)
+
+
+@cache
+def _stage_roots(before: int, radix: int, dtype: np.dtype) -> np.ndarray:
+    turns = np.arange(before)[:, None] * np.arange(1, radix)
+    return rounded(unit_roots(turns, before * radix).T, dtype).T.ravel()

@@ -59,15 +59,15 @@ class ComplexColumns:
         parts = [stage_factors(self.radices, self.sign, dtype)]
         return Interleaved.table(with_factors(parts, factors, self.points if self.factors else 0), dtype)
 
-    def compiled(self, dtype) -> Function:
-        """The function.
+    def compiled(self, dtype, name: str | None = None) -> Function:
+        """The function, by a name.
 
         Raises
         ------
         ValueError
             If the columns are no whole number of vectors, or their length has a prime factor above 31.
         """
-        code = VectorCode(dtype)
+        code = VectorCode(dtype, name)
         complexes = Interleaved(code, self.sign)
         width, order = code.lanes // 2, self.radices
         if self.count % width:

@@ -7,6 +7,7 @@ points N are transformed as complex ones of N/2, whose value j is x[2j] + i x[2j
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -58,11 +59,10 @@ class RealRows:
     def _roots(self, dtype) -> np.ndarray:
         """exp(−2πi k/N), k ≤ N/4: they join the spectra of even and odd points."""
         count = 0 if self.points % 2 else self.complex_points // 2 + 1
-        roots = unit_roots(np.arange(count), self.points)
-        return rounded(roots, np.result_type(dtype, np.complex64))
+        return _row_roots(count, self.points, np.result_type(dtype, np.complex64))
 
-    def compiled(self, dtype) -> Function:
-        """The function.
+    def compiled(self, dtype, name: str | None = None) -> Function:
+        """The function, by a name.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class RealRows:
         """
         if self.pitch < self.entries:
             raise ValueError(f"pitch: {self.pitch} given; allowed: from {self.entries} on")
-        code = VectorCode(dtype)
+        code = VectorCode(dtype, name)
         emit = _Emitted(self, code, dtype, self._radices)
         whole, left = divmod(self.count, code.lanes)
         direction = emit.forth if self.sign < 0 else emit.back
@@ -79,6 +79,11 @@ class RealRows:
         if left:
             direction(whole, left)
         return code.compiled()
+
+
+@cache
+def _row_roots(count: int, points: int, dtype: np.dtype) -> np.ndarray:
+    return rounded(unit_roots(np.arange(count), points), dtype)
 
 
 class _Pairs:
