@@ -15,7 +15,7 @@ SOURCE = "".join(
     for name in ("butterflies.cu", "inplace_fft.cu")
 )
 #: Largest error, as a share of the largest value.
-TOLERANCE = {"float": 5e-7, "double": 1e-15}
+TOLERANCE = {"float": 5e-7, "double": 1.5e-15}
 DTYPE = {"float": np.complex64, "double": np.complex128}
 
 # One block: forth from the points to the frequencies, and back from there without leaving registers. What
