@@ -15,7 +15,9 @@ SOURCE = "".join(
     for name in ("butterflies.cu", "inplace_fft.cu")
 )
 #: Largest error, as a share of the largest value.
-TOLERANCE = {"float": 5e-7, "double": 1.5e-15}
+TOLERANCE = {"float": 5e-7, "double": 1e-15}
+#: The same of radix 32 in double precision: its last leg is turned by the 31st power of a rounded factor.
+OF_RADIX_32 = 1.5e-15
 DTYPE = {"float": np.complex64, "double": np.complex128}
 
 # One block: forth from the points to the frequencies, and back from there without leaving registers. What
@@ -195,9 +197,10 @@ def check(kernels, configuration, real):
     turns = kernels.asarray(roots(n).astype(np.complex128).view(float))
     kernels.launch(configuration, (kernels.asarray(sent), there, again, turns), shared)
     wanted = np.fft.fft(sent.astype(complex))
+    tolerance = OF_RADIX_32 if real == "double" and 32 in configuration.radices else TOLERANCE[real]
     # NaN where nothing was written is in no tolerance.
-    assert abs(kernels.fetch(there) - wanted).max() <= TOLERANCE[real] * abs(wanted).max()
-    assert abs(kernels.fetch(again) / n - sent).max() <= 2 * TOLERANCE[real] * abs(sent).max()
+    assert abs(kernels.fetch(there) - wanted).max() <= tolerance * abs(wanted).max()
+    assert abs(kernels.fetch(again) / n - sent).max() <= 2 * tolerance * abs(sent).max()
 
 
 PLACES = [

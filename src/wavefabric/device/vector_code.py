@@ -298,8 +298,7 @@ def kept(what: str, compiled: Callable[[str], Function]) -> Function:
     ``compiled(name)`` makes it under that name. Files lie with Numba's kernels, in a directory named by all
     sources that compiled code comes from.
     """
-    processor = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
-    name = "transform_" + hashlib.sha256(repr((what, processor)).encode()).hexdigest()[:32]
+    name = "transform_" + hashlib.sha256(repr((what, _processor())).encode()).hexdigest()[:32]
     with _LOCK:
         if name not in _KEPT:
             code = _read(name)
@@ -333,17 +332,24 @@ def _write(name: str, code: bytes) -> None:
         part.replace(file)
 
 
+def _processor() -> tuple[str, str]:
+    """Name and features of this processor, as LLVM has them."""
+    try:
+        features = binding.get_host_cpu_features().flatten()
+    except RuntimeError:  # LLVM cannot tell; those that go with the name
+        features = ""
+    return binding.get_host_cpu_name(), features
+
+
 @cache
 def _compiler() -> tuple[binding.TargetMachine, binding.ExecutionEngine]:
     """What compiles for this processor, and what holds its code."""
 
+    cpu, features = _processor()
+
     def machine() -> binding.TargetMachine:
-        return binding.Target.from_default_triple().create_target_machine(
-            cpu=binding.get_host_cpu_name(),
-            features=binding.get_host_cpu_features().flatten(),
-            opt=2,
-            jit=True,
-        )
+        target = binding.Target.from_default_triple()
+        return target.create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
 
     # An engine takes its machine over.
     return machine(), binding.create_mcjit_compiler(binding.parse_assembly(""), machine())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -67,39 +68,39 @@ def _cosine_and_sine(k: int, n: int) -> tuple[float, float]:
     return root.real, -root.imag
 
 
-class Complexes:
+class Complexes(ABC):
     """Complex arithmetic in one form of vectors; ``sign`` is that of the exponent of the transform."""
 
     def __init__(self, code: VectorCode, sign: int):
         self.code, self.sign = code, sign
 
+    @abstractmethod
     def add(self, a, b) -> Any:
         """a + b."""
-        raise NotImplementedError
 
+    @abstractmethod
     def subtract(self, a, b) -> Any:
         """a − b."""
-        raise NotImplementedError
 
+    @abstractmethod
     def quarter(self, a) -> Any:
         """a exp(± iπ/2)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scale(self, a, factor: float) -> Any:
         """a times a real constant."""
-        raise NotImplementedError
 
+    @abstractmethod
     def turn(self, a, cosine: float, sine: float) -> Any:
         """a (cosine ± i sine)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def times(self, a, factor) -> Any:
         """a times a complex factor, in the form that `factor` gives."""
-        raise NotImplementedError
 
+    @abstractmethod
     def factor(self, number) -> Any:
         """Factor of that number in the function's table."""
-        raise NotImplementedError
 
     # --- In terms of these --------------------------------------------------------------------------------
 

@@ -181,4 +181,4 @@ def _arrays(problem: Problem) -> dict[str, np.ndarray]:
         "alpha": problem.alpha_coeff,
         **dict(zip(STAGGERED, problem.density_staggered, strict=False)),
     }
-    return {name: value for name, value in values.items() if np.ndim(value)}  # type: ignore[misc]
+    return {name: value for name, value in values.items() if isinstance(value, np.ndarray) and value.ndim}

@@ -40,9 +40,8 @@ def number_sets(values, points, places, table, count, numbers):
             if same and table[number, k] != values[k, i]:
                 same = False
         if not same:  # than the point before
-            mixed = np.uint64(
-                0
-            )  # multiplicative hashing by the golden ratio (Knuth), its high bits brought down
+            # Multiplicative hashing by the golden ratio (Knuth), its high bits brought down.
+            mixed = np.uint64(0)
             for k in range(columns):
                 mixed = (mixed ^ np.uint64(values[k, i])) * np.uint64(0x9E3779B97F4A7C15)
                 mixed ^= mixed >> np.uint64(32)

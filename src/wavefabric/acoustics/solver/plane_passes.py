@@ -87,6 +87,13 @@ def _z_backward(fft, kind, block, operator, y, spectrum):
 
 
 @njit(**_PLANE)
+def _multiply(fft, kind, spectrum, operator, y, block, coming, at):
+    """A slab of a spectrum times an operator along z, where it was."""
+    _z_forward(fft, spectrum, y, block, coming, at)
+    _z_backward(fft, kind, block, operator, y, spectrum)
+
+
+@njit(**_PLANE)
 def _add_source(row, source, z, y, cursor):
     """Put a source into one row; the place in ``source.index`` after it."""
     if source.pattern.size > 0:
@@ -137,8 +144,8 @@ def multiply_columns(fft, spectrum, operator, scratch):
     slab = scratch.shape[2]
     for number in prange(spectrum.shape[1] // slab):
         block, y = scratch[get_thread_id()], number * slab
-        _z_forward(fft, spectrum, y, block, spectrum, min(y + slab, spectrum.shape[1] - slab))
-        _z_backward(fft, Z_BACK, block, operator, y, spectrum)
+        following = min(y + slab, spectrum.shape[1] - slab)
+        _multiply(fft, Z_BACK, spectrum, operator, y, block, spectrum, following)
 
 
 @njit(**_JIT)
@@ -201,12 +208,9 @@ def divergence_columns(fft, s0, s1, s2, kappa, scratch):
     for number in prange(s0.shape[1] // slab):
         block, y = scratch[get_thread_id()], number * slab
         following = min(y + slab, s0.shape[1] - slab)
-        _z_forward(fft, s0, y, block, s1, y)
-        _z_backward(fft, Z_BACK, block, kappa, y, s0)
-        _z_forward(fft, s1, y, block, s2, y)
-        _z_backward(fft, Z_BACK, block, kappa, y, s1)
-        _z_forward(fft, s2, y, block, s0, following)
-        _z_backward(fft, Z_BACK_BY_DOWN, block, kappa, y, s2)
+        _multiply(fft, Z_BACK, s0, kappa, y, block, s1, y)
+        _multiply(fft, Z_BACK, s1, kappa, y, block, s2, y)
+        _multiply(fft, Z_BACK_BY_DOWN, s2, kappa, y, block, s0, following)
 
 
 @njit(**_JIT)
@@ -263,10 +267,8 @@ def absorption_columns(fft, s0, s1, nabla1, nabla2, scratch):
     slab = scratch.shape[2]
     for number in prange(s0.shape[1] // slab):
         block, y = scratch[get_thread_id()], number * slab
-        _z_forward(fft, s0, y, block, s1, y)
-        _z_backward(fft, Z_BACK, block, nabla1, y, s0)
-        _z_forward(fft, s1, y, block, s0, min(y + slab, s0.shape[1] - slab))
-        _z_backward(fft, Z_BACK, block, nabla2, y, s1)
+        _multiply(fft, Z_BACK, s0, nabla1, y, block, s1, y)
+        _multiply(fft, Z_BACK, s1, nabla2, y, block, s0, min(y + slab, s0.shape[1] - slab))
 
 
 @njit(**_JIT)
