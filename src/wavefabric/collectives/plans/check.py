@@ -1,0 +1,180 @@
+"""The proof that a plan may run in any interleaving: no deadlock, and no two accesses that nothing orders.
+
+It knows nothing of how waits were chosen: instructions are replayed over several calls, and every access is compared
+with the last ones of all other ranks by vector clocks (Mattern 1989; the rule of FastTrack, doi 10.1145/1543135.1542490).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place
+from wavefabric.collectives.plans.order import Signal, Wait
+from wavefabric.collectives.plans.plan import Plan
+from wavefabric.collectives.structure import ScheduleError
+
+#: Calls that follow one another: arrivals are used again after two.
+CALLS = 4
+
+
+def check_plan(plan: Plan) -> None:
+    """Prove a plan, replaying `CALLS` calls in a row of which ranks may be in different ones.
+
+    Between calls a rank's caller reads and writes its buffers. Threads of a block are ordered by barriers, signals
+    and waits alone.
+
+    Raises
+    ------
+    ScheduleError
+        In one line: the first move that another access may overtake, or a rank that waits for ever.
+    """
+    ranks = [_Rank(rank, plan) for rank in range(plan.schedule.ranks)]
+    accesses: dict[tuple, _Accesses] = {}
+    left = True
+    while left:
+        moved = [rank.play(ranks, accesses) for rank in ranks]
+        left = any(rank.call < CALLS for rank in ranks)
+        if left and not any(moved):
+            stuck = next(rank for rank in ranks if rank.call < CALLS)
+            raise ScheduleError(f"{plan.schedule.name}: rank {stuck.rank} waits for ever: {stuck.here}")
+    for rank in ranks:
+        rank.caller(accesses)
+
+
+class _Access(NamedTuple):
+    """By a rank, at a time of its own, in a move that a number tells from others."""
+
+    rank: int
+    time: int
+    move: int
+
+
+@dataclass
+class _Accesses:
+    """Of a place: the last write, and reads since."""
+
+    write: _Access = _Access(0, 0, 0)
+    reads: list[_Access] = field(default_factory=list)
+    #: Of a packet: the call that it belongs to, and when its writer began that.
+    call: int = -1
+    begun: int = 0
+
+
+class _Rank:
+    """One rank's way through the instructions of several calls.
+
+    Its time passes at barriers: what lies between two is in no order. ``clock`` holds its own time, and of each other
+    rank the last time of which it knows that all accesses are done.
+    """
+
+    def __init__(self, rank: int, plan: Plan):
+        self.rank, self.plan, self.call, self.at, self.moves = rank, plan, 0, 0, 0
+        self.code = plan.instructions[rank]
+        self.clock = [int(other == rank) for other in range(plan.schedule.ranks)]
+        #: Clocks that went with each signal so far, by the rank that gets it.
+        self.sent: dict[int, list[list[int]]] = {}
+        moves = [each for code in plan.instructions for each in code if isinstance(each, Move)]
+        places = {place for move in moves for place in (*move.sources, *move.targets)}
+        self.buffers = [place for place in places if place.rank == rank and place.buffer != ARRIVALS]
+        self._begun, self._begun_at = False, 0
+
+    @property
+    def here(self) -> str:
+        """The instruction at hand, in words."""
+        return f"instruction {self.at}, {self.code[self.at] if self.at < len(self.code) else 'the end'}"
+
+    def caller(self, accesses) -> None:
+        """Before and after a call: all of this rank's buffers are written."""
+        self._barrier()
+        self.moves += 1
+        for place in self.buffers:
+            self._write(accesses, place)
+        self._barrier()
+
+    def play(self, ranks: list[_Rank], accesses) -> bool:
+        """As far as waits allow; whether that was at least one instruction."""
+        begun = self.call, self.at
+        while self.call < CALLS:
+            if not self._begun:
+                self.caller(accesses)
+                self._begun, self._begun_at = True, self.clock[self.rank] - 1
+            while self.at < len(self.code) and self._may(self.code[self.at], ranks, accesses):
+                self._do(self.code[self.at], ranks, accesses)
+                self.at += 1
+            if self.at < len(self.code):
+                break
+            self.call, self.at, self._begun = self.call + 1, 0, False
+        return (self.call, self.at) != begun
+
+    def _may(self, each, ranks: list[_Rank], accesses) -> bool:
+        if isinstance(each, Wait):
+            return all(self._number(p, n) <= len(ranks[p].sent.get(self.rank, ())) for p, n in each.signals)
+        if isinstance(each, Move) and self.plan.packets:
+            return all(self._at(accesses, p).call == self.call for p in each.sources if p.buffer == ARRIVALS)
+        return True
+
+    def _number(self, peer: int, number: int) -> int:
+        return self.call * self.plan.signals.get((peer, self.rank), 0) + number
+
+    def _do(self, each, ranks: list[_Rank], accesses) -> None:
+        if isinstance(each, Move):
+            self.moves += 1
+            for place in each.sources:
+                self._read(accesses, place)
+            for place in each.targets:
+                self._write(accesses, place)
+            return
+        self._barrier()
+        if isinstance(each, Signal):
+            for peer in each.to:
+                self.sent.setdefault(peer, []).append(self._told())
+        elif isinstance(each, Wait):
+            for peer, number in each.signals:
+                self._learn(ranks[peer].sent[self.rank][self._number(peer, number) - 1])
+
+    def _barrier(self) -> None:
+        self.clock[self.rank] += 1
+
+    def _told(self) -> list[int]:
+        """The clock as others get it: of this rank all is done but what has come since the last barrier."""
+        return [time - (rank == self.rank) for rank, time in enumerate(self.clock)]
+
+    def _learn(self, clock: list[int]) -> None:
+        self.clock = [max(pair) for pair in zip(self.clock, clock, strict=True)]
+
+    # --- accesses ------------------------------------------------------------------------------------------
+
+    def _at(self, accesses, place: Place) -> _Accesses:
+        room = self.call % self.plan.rooms if place.buffer == ARRIVALS else 0
+        return accesses.setdefault((place.key, room), _Accesses())
+
+    def _read(self, accesses, place: Place) -> None:
+        found = self._at(accesses, place)
+        if self.plan.packets and place.buffer == ARRIVALS:
+            writer = found.write.rank
+            self.clock[writer] = max(self.clock[writer], found.begun)
+        else:
+            self._ordered(found.write, place, "reads", "written")
+        found.reads.append(_Access(self.rank, self.clock[self.rank], self.moves))
+
+    def _write(self, accesses, place: Place) -> None:
+        found = self._at(accesses, place)
+        self._ordered(found.write, place, "writes", "written")
+        for read in found.reads:
+            self._ordered(read, place, "writes", "read")
+        found.write, found.reads = _Access(self.rank, self.clock[self.rank], self.moves), []
+        if self.plan.packets and place.buffer == ARRIVALS:
+            found.call, found.begun = self.call, self._begun_at
+
+    def _ordered(self, other: _Access, place: Place, does: str, done: str) -> None:
+        if other.rank == self.rank:
+            before = other.time < self.clock[self.rank] or other.move == self.moves
+        else:
+            before = other.time <= self.clock[other.rank]
+        if not before:
+            where = f"arrival {-1 - place.key}" if place.buffer == ARRIVALS else f"buffer {place.buffer}"
+            raise ScheduleError(
+                f"{self.plan.schedule.name}: rank {self.rank}, {self.here} {does} {where} of rank {place.rank}, "
+                f"{done} by rank {other.rank}, and nothing orders them"
+            )

@@ -1,0 +1,113 @@
+"""A plan run on the CPU, one instruction of one block of one rank at a time, in any order that its waits allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place
+from wavefabric.collectives.plans.order import Signal, Wait
+from wavefabric.collectives.plans.plan import Plan, slice_of
+from wavefabric.collectives.structure import ScheduleError
+
+#: What a block waits for before it goes on.
+_Condition = Callable[[], bool]
+
+
+class Interpreter:
+    """The memory of all ranks, and their kernels; the reference for `exchange.transports.plan.cu`.
+
+    Parameters
+    ----------
+    plan : Plan
+    buffers : sequence of sequences of arrays
+        For each rank one a buffer of the schedule, shape (elements,), all of one dtype.
+    blocks : int
+        Of each kernel.
+    unit : int
+        Elements that slices are whole numbers of.
+    """
+
+    def __init__(self, plan: Plan, buffers: Sequence[Sequence[np.ndarray]], blocks: int = 1, unit: int = 4):
+        self._plan, self._buffers, self._blocks, self._unit = plan, buffers, blocks, unit
+        dtype = buffers[0][0].dtype
+        rooms = range(plan.rooms)
+        self._arrivals = [[np.zeros(arrival.size, dtype) for _ in rooms] for arrival in plan.arrivals]
+        #: Of packets: the call that each element belongs to.
+        self._flags = [[np.full(arrival.size, -1) for _ in rooms] for arrival in plan.arrivals]
+        self._counters: dict[tuple[int, int, int], int] = {}
+
+    def run(self, choose: Callable[[int], int], calls: int = 1, before: Callable[[int, int], None] | None = None):
+        """Let all ranks make so many calls; nothing but their own waits keeps them together.
+
+        ``choose(n)`` picks one of n blocks that could go on; ``before(rank, call)`` is what the rank's caller does
+        before a call. `ScheduleError` if none can go on.
+        """
+        waiting = {rank: self._calls(rank, calls, before) for rank in range(self._plan.schedule.ranks)}
+        conditions: dict[int, list] = {rank: next(kernels) for rank, kernels in waiting.items()}
+        while waiting:
+            ready = [
+                (rank, block) for rank, state in conditions.items() for block, (_, go) in enumerate(state) if go()
+            ]  # fmt: skip
+            if not ready:
+                raise ScheduleError(f"{self._plan.schedule.name}: ranks {sorted(waiting)} wait for ever")
+            rank, block = ready[choose(len(ready))]
+            kernel, _ = conditions[rank][block]
+            condition = next(kernel, None)
+            if condition is not None:
+                conditions[rank][block] = kernel, condition
+                continue
+            del conditions[rank][block]
+            if not conditions[rank]:  # the kernel has ended: the next call
+                conditions[rank] = next(waiting[rank], [])
+                if not conditions[rank]:
+                    del waiting[rank], conditions[rank]
+
+    def _calls(self, rank: int, calls: int, before) -> Iterator[list]:
+        for call in range(calls):
+            if before is not None:
+                before(rank, call)
+            yield [(self._kernel(rank, block, call), lambda: True) for block in range(self._blocks)]
+
+    def _kernel(self, rank: int, block: int, call: int) -> Iterator[_Condition]:
+        """One block: it hands over before each instruction, and within moves."""
+        for each in self._plan.instructions[rank]:
+            if isinstance(each, Move):
+                yield from self._move(each, block, call)
+            elif isinstance(each, Signal):
+                for peer in each.to:
+                    yield lambda: True
+                    key = rank, peer, block
+                    self._counters[key] = self._counters.get(key, 0) + 1
+            elif isinstance(each, Wait):
+                for peer, number in each.signals:
+                    value = call * self._plan.signals[peer, rank] + number
+                    yield lambda key=(peer, rank, block), value=value: self._counters.get(key, 0) >= value
+
+    def _move(self, move: Move, block: int, call: int) -> Iterator[_Condition]:
+        first, last = slice_of(move.size, block, self._blocks, self._unit)
+        for start in range(first, last, self._unit):
+            part = slice(start, min(start + self._unit, last))
+            flags = [self._part(self._flags, place, part, call) for place in move.sources if self._flagged(place)]
+            yield lambda flags=flags: all((flag == call).all() for flag in flags)
+            total = self._of(move.sources[0], part, call).copy()
+            for place in move.sources[1:]:
+                total += self._of(place, part, call)
+            for place in move.targets:
+                yield lambda: True
+                self._of(place, part, call)[...] = total
+                if self._flagged(place):
+                    self._part(self._flags, place, part, call)[...] = call
+
+    def _flagged(self, place: Place) -> bool:
+        return self._plan.packets and place.buffer == ARRIVALS
+
+    def _part(self, arrays, place: Place, part: slice, call: int) -> np.ndarray:
+        return arrays[-1 - place.key][call % self._plan.rooms][part]
+
+    def _of(self, place: Place, part: slice, call: int) -> np.ndarray:
+        if place.buffer == ARRIVALS:
+            return self._part(self._arrivals, place, part, call)
+        whole = self._buffers[place.rank][place.buffer]
+        return whole[place.first + part.start : place.first + part.stop]

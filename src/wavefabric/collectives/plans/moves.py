@@ -1,0 +1,186 @@
+"""Moves: what one rank reads, adds and writes in one pass; made from a schedule, and joined where one pass can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from wavefabric.collectives.levels import levels
+from wavefabric.collectives.plans.pieces import Pieces, pieces
+from wavefabric.collectives.schedule import Schedule
+
+#: Buffer of a place where something arrives that has still to be added or put in its place.
+ARRIVALS = -1
+#: Most sources, and most targets, of one move.
+MOST = 8
+
+
+class Place(NamedTuple):
+    """Where a piece lies: a buffer of a rank from element ``first`` on, or an arrival of it (its number).
+
+    ``key`` is different for places that have no element in common.
+    """
+
+    rank: int
+    buffer: int
+    first: int
+    key: int
+
+
+class Arrival(NamedTuple):
+    """Room at ``rank`` for a piece of ``size`` elements that ``sender`` writes; ``first`` of where it belongs."""
+
+    rank: int
+    sender: int
+    size: int
+    first: int
+
+
+@dataclass(frozen=True)
+class Move:
+    """``rank`` writes the sum of the sources, in their order, to all targets; both are of ``size`` elements.
+
+    Sources are the rank's own, targets anybody's. Moves of one ``level`` and ``phase`` need nothing of each other;
+    those of a lower level, or of phase 0 of the same, come before. ``once``: what is written is read by one later
+    move and by nothing else.
+    """
+
+    rank: int
+    level: int
+    phase: int
+    sources: tuple[Place, ...]
+    targets: tuple[Place, ...]
+    size: int
+    once: bool = False
+
+
+def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[Arrival]]:
+    """Moves of all ranks in order, and arrivals by number.
+
+    A piece that goes to another rank is written there by its sender: into its place, or, if it is to be added or
+    is read only once (with ``packets`` always), where the receiver takes it from. Puts of a level go to the next
+    rank first, then to the one after it, so that ranks do not all write to one.
+    """
+    parts, depth = pieces(schedule), levels(schedule)
+    t = schedule.transfers[parts.transfer]
+    level = depth[parts.transfer]
+    away = (t["dst"].astype(np.int64) - t["src"]) % schedule.ranks
+    order = np.lexsort((np.arange(level.size), away, t["src"] == t["dst"], level)).tolist()
+    once = _read_once(schedule, parts, order)
+    made: list[Move] = []
+    arrivals: list[Arrival] = []
+    standing_in: dict[int, Place] = {}  # key → the arrival that is read instead
+    for i in order:
+        src, dst = int(t["src"][i]), int(t["dst"][i])
+        size, depth_of, reduce = int(parts.size[i]), int(level[i]), bool(t["reduce"][i])
+        source = Place(src, int(t["src_buffer"][i]), int(parts.src_first[i]), int(parts.src_key[i]))
+        target = Place(dst, int(t["dst_buffer"][i]), int(parts.dst_first[i]), int(parts.dst_key[i]))
+        source, phase = standing_in.pop(source.key, source), int(src == dst)
+        if src != dst and (reduce or packets or i in once):
+            arrival = Place(dst, ARRIVALS, len(arrivals), -1 - len(arrivals))
+            arrivals.append(Arrival(dst, src, size, target.first))
+            made.append(Move(src, depth_of, 0, (source,), (arrival,), size))
+            if i in once and not reduce:
+                standing_in[target.key] = arrival
+                continue
+            source, phase = arrival, 1
+        sources = (standing_in.pop(target.key, target), source) if reduce else (source,)
+        made.append(Move(sources[0].rank, depth_of, phase, sources, (target,), size, i in once))
+    made.sort(key=lambda move: (move.level, move.phase))
+    return made, arrivals
+
+
+def _read_once(schedule: Schedule, parts: Pieces, order: list[int]) -> set[int]:
+    """Pieces whose values where they go are read once and then never again, nor promised at the end.
+
+    Buffers of a schedule in which arrivals lie until they are added hold such.
+    """
+    t = schedule.transfers[parts.transfer]
+    promised = {(rank, buffer) for rank, buffer, _ in schedule.post}
+    accesses: dict[int, list[tuple[int, bool, bool]]] = {}  # key → (piece, reads it, writes it), in order
+    for i in order:
+        accesses.setdefault(int(parts.src_key[i]), []).append((i, True, False))
+        accesses.setdefault(int(parts.dst_key[i]), []).append((i, bool(t["reduce"][i]), True))
+    found = set()
+    for here in accesses.values():
+        for at, (i, _, writes) in enumerate(here):
+            if not writes or here[at + 1 : at + 2] == [] or not here[at + 1][1]:
+                continue
+            then = here[at + 2 : at + 3]
+            kept = (int(t["dst"][i]), int(t["dst_buffer"][i])) in promised
+            if here[at + 1][2] or (not then[0][1] if then else not kept):
+                found.add(i)
+    return found
+
+
+def joined(moves: list[Move]) -> list[Move]:
+    """The same with fewer passes: sums that are taken on, and copies of one piece to several places.
+
+    A move that writes a piece is done together with the next that reads it, if nothing else does in between: what
+    has arrived is added and put at the next rank in one pass, and several arrivals are added at once, in order.
+    """
+    kept: dict[int, Move] = {}
+    written: dict[int, int] = {}  # key → number of the move that wrote it, if nothing has touched it since
+    made_of: dict[int, set[int]] = {}  # key → keys that such moves write from it
+    copied: dict[tuple[int, int], int] = {}  # (key, level) → number of the move that copies it
+
+    def forget(targets: tuple[Place, ...]) -> None:
+        """What was made from these values can no longer be made later."""
+        for place in targets:
+            for key in (*made_of.pop(place.key, ()), place.key):
+                written.pop(key, None)
+
+    for number, move in enumerate(moves):
+        before = [written.pop(place.key, -1) for place in move.sources]
+        together = _together([kept.get(n) for n in before], move)
+        if together is not None:
+            which, move = together
+            del kept[before[which]]
+        elif len(move.sources) == 1:
+            beside = copied.setdefault((move.sources[0].key, move.level), number)
+            if beside in kept and len(kept[beside].targets) < MOST:
+                first = kept[beside]
+                kept[beside] = replace(first, targets=first.targets + move.targets, once=False)
+                forget(move.targets)
+                continue
+        kept[number] = move
+        forget(move.targets)
+        for place in move.targets:
+            if place.rank == move.rank:
+                written[place.key] = number
+                for source in move.sources:
+                    if source.key != place.key:
+                        made_of.setdefault(source.key, set()).add(place.key)
+    return [kept[number] for number in sorted(kept, key=lambda n: (kept[n].level, kept[n].phase, n))]
+
+
+def _together(before: list[Move | None], move: Move) -> tuple[int, Move] | None:
+    """One pass for a move and the one that wrote one of its sources, by its number; None if there is none."""
+    first = before[0]
+    if first is not None and first.rank == move.rank:
+        alone = first.targets == move.sources[:1]
+        if len(move.sources) > 1:
+            targets = move.targets if alone else None
+        elif alone:
+            targets = move.targets if first.once else first.targets + move.targets
+        else:
+            same = (first.level, first.phase) == (move.level, move.phase)
+            targets = first.targets + move.targets if same else None
+        found = _pass(move, first.sources + move.sources[1:], targets)
+        if found is not None:
+            return 0, found
+    second = before[1] if len(before) == 2 else None
+    if second is not None and second.rank == move.rank and second.once and second.targets == move.sources[1:]:
+        # a + b is b + a, to the bit.
+        found = _pass(move, second.sources + move.sources[:1], move.targets)
+        if found is not None:
+            return 1, found
+    return None
+
+
+def _pass(move: Move, sources: tuple[Place, ...], targets: tuple[Place, ...] | None) -> Move | None:
+    if targets is None or len(sources) > MOST or len(targets) > MOST:
+        return None
+    return replace(move, sources=sources, targets=targets, once=move.once and targets == move.targets)

@@ -1,0 +1,224 @@
+"""Signals and waits: what must stay in order between ranks, and is not by itself.
+
+Every access to a place is compared with those before it, of any rank. A rank knows how far each other rank was when it
+last heard from it, directly or through others (vector clocks: Mattern 1989). Where it does not know that an earlier
+access is done, the other rank signals after it and this one waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from wavefabric.collectives.plans.moves import ARRIVALS, Arrival, Move, Place
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Raise the counters of the ranks ``to``, after all that this block did before."""
+
+    to: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Until as many signals have come from each rank: (rank, signals of this call), …."""
+
+    signals: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """Of the threads of a block: what follows reads or writes what other threads wrote or read before."""
+
+
+@dataclass
+class _Step:
+    """Moves of one rank that are announced together. The first step of a rank has none, nor has the last."""
+
+    rank: int
+    moves: list[Move] = field(default_factory=list)
+    #: Steps of other ranks that must be done before, by (rank, number).
+    after: set[tuple[int, int]] = field(default_factory=set)
+    #: Ranks that hear when it is done.
+    tells: set[int] = field(default_factory=set)
+    #: How far the others were known to be when it is done.
+    known: list[int] = field(default_factory=list)
+    #: The last step of this rank that it must not mix with; −1 for none.
+    own: int = -1
+
+
+@dataclass
+class _Accesses:
+    """Of a place: who wrote it last, and who has read it since, by (rank, step)."""
+
+    written: tuple[int, int]
+    read: list[tuple[int, int]] = field(default_factory=list)
+
+
+def ordered(moves: list[Move], arrivals: Sequence[Arrival], ranks: int, packets: bool, rooms: int | None):
+    """Instructions of each rank, how often the first of a pair of ranks signals the second, and rooms.
+
+    One room for arrivals if that makes nobody wait, else two, or as many as ``rooms`` says.
+    """
+
+    def order(rooms: int, late: set[int]) -> _Order:
+        made = _Order(arrivals, ranks, packets, rooms, late)
+        for step in _steps(moves):
+            made.add(step)
+        made.end()
+        return made
+
+    made = None
+    if rooms != 2 and not packets:
+        made = order(1, set())
+        if late := made.late():
+            made = order(1, late) if rooms == 1 else None
+    if made is None:
+        return *order(2, set()).instructions(), 2
+    return *made.instructions(), 1
+
+
+def _steps(moves: list[Move]) -> Iterator[_Step]:
+    """Moves of a rank, level and phase together: one signal after several puts waits for all links at once."""
+
+    def like(move: Move) -> tuple:
+        return move.level, move.phase, move.rank
+
+    for (_, _, rank), group in groupby(sorted(moves, key=like), like):
+        step, read, written = _Step(rank), set(), set()
+        for move in group:
+            reads, writes = ({place.key for place in places} for places in (move.sources, move.targets))
+            if written & (reads | writes) or read & writes:
+                yield step
+                step, read, written = _Step(rank), set(), set()
+            step.moves.append(move)
+            read |= reads
+            written |= writes
+        yield step
+
+
+class _Order:
+    """With one room, senders of the arrivals ``late`` wait until the receiver has begun the call."""
+
+    def __init__(self, arrivals: Sequence[Arrival], ranks: int, packets: bool, rooms: int, late: set[int]):
+        self._arrivals, self._packets, self._rooms, self._late = arrivals, packets, rooms, late
+        self._known = [[0] * ranks for _ in range(ranks)]
+        # The first step of a rank: what its caller did before is done.
+        self._steps = [[] for _ in range(ranks)]
+        self._accesses: dict[int, _Accesses] = {}
+        self._places: dict[int, Place] = {}
+        for rank in range(ranks):
+            self._done(_Step(rank))
+
+    def add(self, step: _Step) -> None:
+        """Order a step after all that it needs."""
+        writes = {place.key: place for move in step.moves for place in move.targets}
+        reads = {place.key: place for move in step.moves for place in move.sources}
+        me = step.rank, len(self._steps[step.rank])
+        needs: set[tuple[int, int]] = set()
+        for place in {**reads, **writes}.values():
+            here = self._of(place)
+            if place.key in reads and place.buffer == ARRIVALS and self._packets:
+                # Its flags say that it is there, and that its writer has begun; of other threads they say nothing.
+                writer, known = here.written[0], self._known[step.rank]
+                known[writer] = max(known[writer], 1)
+            elif place.key in reads or not here.read:
+                needs.add(here.written)
+            if place.key in writes:
+                needs.update(here.read)
+        self._require(step, needs)
+        for key in reads:
+            self._accesses[key].read.append(me)
+        for key in writes:
+            self._accesses[key] = _Accesses(me)
+        self._done(step)
+
+    def end(self) -> None:
+        """The last step of each rank: all that others write here has come."""
+        needs: list[set[tuple[int, int]]] = [set() for _ in self._steps]
+        for key, access in self._accesses.items():
+            place = self._places[key]
+            if place.buffer != ARRIVALS and access.written[0] != place.rank:
+                needs[place.rank].add(access.written)
+        last = [_Step(rank) for rank in range(len(self._steps))]
+        for step, needed in zip(last, needs, strict=True):
+            self._require(step, needed)
+        if self._rooms == 2:
+            # What is written there in the next call but one was read in this: its reader must have begun the next.
+            for arrival in self._arrivals:
+                self._require(last[arrival.sender], {(arrival.rank, 0)})
+        for step in last:
+            self._done(step)
+
+    def late(self) -> set[int]:
+        """Arrivals (their numbers) that a sender may not write in the next call: it does not know them read."""
+        found = set()
+        for number, arrival in enumerate(self._arrivals):
+            reads = self._accesses[-1 - number].read
+            if any(self._known[arrival.sender][rank] <= step for rank, step in reads):
+                found.add(number)
+        return found
+
+    def _of(self, place: Place) -> _Accesses:
+        """Accesses so far; before the first, those of its owner's caller. A free room has no earlier ones."""
+        if place.key not in self._accesses:
+            free = place.buffer == ARRIVALS and -1 - place.key not in self._late
+            self._accesses[place.key] = _Accesses((place.rank, -1 if free else 0))
+            self._places[place.key] = place
+        return self._accesses[place.key]
+
+    def _require(self, step: _Step, needs: set[tuple[int, int]]) -> None:
+        """Steps that must be done before; the latest first, since what it knows may include others."""
+        for rank, number in sorted(needs, key=lambda need: -need[1]):
+            if number < 0:
+                continue
+            if rank == step.rank:
+                step.own = max(step.own, number)
+            elif self._known[step.rank][rank] <= number:
+                step.after.add((rank, number))
+                self._steps[rank][number].tells.add(step.rank)
+                self._heard(step.rank, (rank, number))
+
+    def _heard(self, rank: int, other: tuple[int, int]) -> None:
+        """A rank learns that a step of another is done, and all that the other knew then."""
+        mine, theirs = self._known[rank], self._steps[other[0]][other[1]].known
+        self._known[rank] = [max(pair) for pair in zip(mine, theirs, strict=True)]
+
+    def _done(self, step: _Step) -> None:
+        steps = self._steps[step.rank]
+        self._known[step.rank][step.rank] = len(steps) + 1
+        step.known = list(self._known[step.rank])
+        steps.append(step)
+
+    # --- instructions ------------------------------------------------------------------------------------
+
+    def instructions(self):
+        """As `ordered` returns them."""
+        count: dict[tuple[int, int], int] = {}
+        number: dict[tuple[int, int, int], int] = {}  # (from, step, to) → which signal that is
+        for rank, steps in enumerate(self._steps):
+            for at, step in enumerate(steps):
+                for peer in step.tells:
+                    count[rank, peer] = count.get((rank, peer), 0) + 1
+                    number[rank, at, peer] = count[rank, peer]
+        made = tuple(tuple(self._of_rank(rank, number)) for rank in range(len(self._steps)))
+        return made, count
+
+    def _of_rank(self, rank: int, number: dict[tuple[int, int, int], int]) -> Iterator:
+        together = 0  # the last step before a barrier of any kind
+        for at, step in enumerate(self._steps[rank]):
+            if step.after:
+                latest: dict[int, int] = {}
+                for peer, before in step.after:
+                    latest[peer] = max(latest.get(peer, 0), number[peer, before, rank])
+                yield Wait(tuple(sorted(latest.items())))
+            elif step.own > together:
+                yield Barrier()
+            if step.after or step.own > together:
+                together = at - 1
+            yield from step.moves
+            if step.tells:
+                yield Signal(tuple(sorted(step.tells)))
+                together = at

@@ -1,0 +1,104 @@
+"""Execution plans: what each rank's kernel does, instruction by instruction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from wavefabric.collectives.plans.moves import Arrival, Move, joined, moves
+from wavefabric.collectives.plans.order import Barrier, Signal, Wait, ordered
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.structure import checked_structure
+from wavefabric.errors import InputError
+
+#: How data are announced: by flags in every packet of 16 bytes, or by a signal when they are there.
+PROTOCOLS = ("packets", "signals")
+#: Most ranks of a plan: each knows how far all others are.
+MOST_RANKS = 64
+
+Instruction = Move | Signal | Wait | Barrier
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A schedule as instructions for each rank.
+
+    A kernel runs in blocks. Each block has a slice of every piece (`slice_of`) and signals of its own, and does all
+    instructions of its rank in order; blocks never wait for one another.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    protocol : str
+        Of `PROTOCOLS`. Packets are 16 bytes for 8 of data; they are always written to arrivals.
+    rooms : int
+        Copies of the arrivals, used in turn by one call after another.
+    instructions : tuple of tuple of `Move`, `Signal`, `Wait` or `Barrier`, one a rank
+    arrivals : tuple of `Arrival`
+    signals : dict of (int, int) to int
+        How often the first rank signals the second in a call.
+    """
+
+    schedule: Schedule
+    protocol: str
+    rooms: int
+    instructions: tuple[tuple[Instruction, ...], ...]
+    arrivals: tuple[Arrival, ...] = field(repr=False)
+    signals: dict[tuple[int, int], int] = field(repr=False)
+
+    @property
+    def packets(self) -> bool:
+        """Whether arrivals are packets."""
+        return self.protocol == "packets"
+
+
+def compile_plan(schedule: Schedule, protocol: str = "signals", rooms: int | None = None) -> Plan:
+    """Compile a schedule, the same on all ranks.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        One that `verify` accepts. Sums are taken in its order.
+    protocol : str
+        Of `PROTOCOLS`.
+    rooms : int, optional
+        1 or 2. With one, a sender may have to wait until the receiver has begun; by default one if none has to.
+        Packets need 2.
+
+    Raises
+    ------
+    InputError
+        For a protocol or rooms that are not allowed, more than `MOST_RANKS` ranks, or numbers of the schedule that
+        do not fit together.
+
+    Examples
+    --------
+    >>> from wavefabric.collectives import ring_all_reduce
+    >>> from wavefabric.collectives.plans.plan import compile_plan
+    >>> plan = compile_plan(ring_all_reduce(2, 100), "packets")
+    >>> [[type(each).__name__ for each in one] for one in plan.instructions]
+    [['Move', 'Move', 'Move'], ['Move', 'Move', 'Move']]
+    """
+    if protocol not in PROTOCOLS:
+        raise InputError(f"protocol: {protocol!r} given; allowed: {', '.join(PROTOCOLS)}")
+    if rooms not in (None, 1, 2) or (rooms == 1 and protocol == "packets"):
+        raise InputError(f"rooms: {rooms} given; allowed: 1 or 2, 2 for packets")
+    if schedule.ranks > MOST_RANKS:
+        raise InputError(f"ranks: {schedule.ranks} given; allowed: up to {MOST_RANKS} for an execution plan")
+    checked_structure(schedule)
+    made, arrivals = moves(schedule, protocol == "packets")
+    packets = protocol == "packets"
+    instructions, signals, rooms = ordered(joined(made), arrivals, schedule.ranks, packets, rooms)
+    return Plan(schedule, protocol, rooms, instructions, tuple(arrivals), signals)
+
+
+def slice_of(size: int, block: int, blocks: int, unit: int) -> tuple[int, int]:
+    """First and last + 1 of the elements of a piece that a block has: whole units but for the last.
+
+    Examples
+    --------
+    >>> from wavefabric.collectives.plans.plan import slice_of
+    >>> [slice_of(10, block, 2, 4) for block in range(2)]
+    [(0, 4), (4, 10)]
+    """
+    units = -(-size // unit)
+    return tuple(min(size, units * b // blocks * unit) for b in (block, block + 1))  # pyright: ignore
