@@ -107,7 +107,7 @@ struct Thread {
     unsigned mask;  // of the barrier of a warp where it waits
 };
 static Context scheduler;
-static Thread threads[THREADS], *running;
+static Thread threads[THREADS], *members = threads, *running;  // `members`: of the block
 static unsigned count, alive, votes, voters, last_votes, last_voters;
 static unsigned char slots[THREADS][16];  // what threads of a warp show one another
 static void (*kernel)(void **);
@@ -136,11 +136,11 @@ static void sync_block(bool predicate) {
     pause(AT_BLOCK_BARRIER);
 }
 
-static unsigned lane() { return (running - threads) % 32; }
+static unsigned lane() { return (running - members) % 32; }
 static Thread *warp() { return running - lane(); }
 static unsigned alive_lanes(Thread *warp) {
     unsigned lanes = 0;
-    for (unsigned k = 0; k < 32 && warp + k < threads + count; ++k)
+    for (unsigned k = 0; k < 32 && warp + k < members + count; ++k)
         if (warp[k].state != DONE) lanes |= 1u << k;
     return lanes;
 }
@@ -158,12 +158,12 @@ static bool release() {
         last_votes = votes, last_voters = voters;
         votes = voters = 0;
         for (unsigned k = 0; k < count; ++k)
-            if (threads[k].state == AT_BLOCK_BARRIER) threads[k].state = READY;
+            if (members[k].state == AT_BLOCK_BARRIER) members[k].state = READY;
     }
     for (unsigned k = 0; k < count; ++k) {
-        if (threads[k].state != AT_WARP_BARRIER) continue;
-        Thread *warp = threads + k / 32 * 32;
-        const unsigned mask = threads[k].mask, wanted = mask & alive_lanes(warp);
+        if (members[k].state != AT_WARP_BARRIER) continue;
+        Thread *warp = members + k / 32 * 32;
+        const unsigned mask = members[k].mask, wanted = mask & alive_lanes(warp);
         unsigned here = 0;
         for (unsigned i = 0; i < 32; ++i)
             if (wanted >> i & 1 && warp[i].state == AT_WARP_BARRIER && warp[i].mask == mask) here |= 1u << i;
@@ -190,35 +190,45 @@ static void shuffle(unsigned *order, unsigned n, uint64_t &seed) {
     }
 }
 
-static void run_block(char *stacks, size_t shared, uint64_t &seed) {
-    static unsigned order[THREADS];
-    shuffle(order, count, seed);
+static void begin_block(char *stacks, size_t shared) {
     memset(dynamic_memory, 0xff, shared + GUARD);
     for (Shared *variable = variables; variable; variable = variable->next) variable->fill();
     alive = count;
     votes = voters = 0;
     for (unsigned k = 0; k < count; ++k) {
-        prepare(threads[k].context, stacks + k * (STACK + GUARD) + GUARD);
-        threads[k].index = {k % blockDim.x, k / blockDim.x % blockDim.y, k / (blockDim.x * blockDim.y)};
-        threads[k].state = READY;
+        prepare(members[k].context, stacks + (members - threads + k) * (STACK + GUARD) + GUARD);
+        members[k].index = {k % blockDim.x, k / blockDim.x % blockDim.y, k / (blockDim.x * blockDim.y)};
+        members[k].state = READY;
     }
-    while (alive) {
-        bool moved = false;
-        const unsigned held = draw(seed);  // half of the warps wait in each round: some get ahead of others
-        for (unsigned k = 0; k < count; ++k) {
-            running = threads + order[k];
-            if (running->state != READY) continue;
-            moved = true;
-            if (held >> order[k] / 32 & 1) continue;
-            threadIdx = running->index;
-            jump(scheduler, running->context);
-            if (fault) return;
-        }
-        if (alive && !release() && !moved) fault = "threads wait at different barriers";
+}
+
+// Each thread as far as it goes.
+static void play(const unsigned *order, uint64_t &seed) {
+    bool moved = false;
+    const unsigned held = draw(seed);  // half of the warps wait in each round: some get ahead of others
+    for (unsigned k = 0; k < count; ++k) {
+        running = members + order[k];
+        if (running->state != READY) continue;
+        moved = true;
+        if (held >> order[k] / 32 & 1) continue;
+        threadIdx = running->index;
+        jump(scheduler, running->context);
         if (fault) return;
     }
-    for (size_t k = shared; k < shared + GUARD; ++k)
+    if (alive && !release() && !moved) fault = "threads wait at different barriers";
+}
+
+static void end_block(size_t shared) {
+    for (size_t k = shared; k < shared + GUARD && !fault; ++k)
         if (dynamic_memory[k] != 0xff) fault = "wrote outside dynamic shared memory";
+}
+
+static void run_block(char *stacks, size_t shared, uint64_t &seed) {
+    static unsigned order[THREADS];
+    shuffle(order, count, seed);
+    begin_block(stacks, shared);
+    while (alive && !fault) play(order, seed);
+    end_block(shared);
 }
 
 // Stacks of a block's threads, each behind a page that cannot be touched; null if there is no memory.
@@ -248,6 +258,84 @@ static const char *launch(void (*body)(void **), char *stacks, const unsigned *s
         run_block(stacks, shared, seed);
     }
     delete[] order;
+    return fault;
+}
+
+// A block that takes turns with others: what is its own, while it does not run.
+struct Block {
+    dim3 grid, size;
+    uint3 index;
+    void **arguments;
+    Thread *members;
+    unsigned alive, votes, voters, last_votes, last_voters, *order;
+    unsigned char *memory;  // dynamic shared memory and variables in shared memory
+};
+
+static void copy_memory(Block &block, size_t shared, bool in) {
+    unsigned char *at = block.memory;
+    auto copy = [&](void *here, size_t size) {
+        in ? memcpy(here, at, size) : memcpy(at, here, size);
+        at += size;
+    };
+    copy(dynamic_memory, shared + GUARD);
+    for (Shared *variable = variables; variable; variable = variable->next) copy(variable->at, variable->size);
+}
+
+static void enter(Block &block) {
+    gridDim = block.grid, blockDim = block.size, blockIdx = block.index;
+    kernel_arguments = block.arguments, members = block.members;
+    count = blockDim.x * blockDim.y * blockDim.z, alive = block.alive;
+    votes = block.votes, voters = block.voters;
+    last_votes = block.last_votes, last_voters = block.last_voters;
+}
+
+static void leave(Block &block) {
+    block.alive = alive, block.votes = votes, block.voters = voters;
+    block.last_votes = last_votes, block.last_voters = last_voters;
+}
+
+// Several launches at once, all of whose blocks take turns: they may wait for one another.
+static const char *together(void (*body)(void **), char *stacks, unsigned launches, const unsigned *sizes, size_t shared,
+                            uint64_t seed, void ***arguments) {
+    size_t bytes = shared + GUARD;
+    for (Shared *variable = variables; variable; variable = variable->next) bytes += variable->size;
+    unsigned blocks = 0, left = 0;
+    for (unsigned n = 0; n < launches; ++n) blocks += sizes[6 * n] * sizes[6 * n + 1] * sizes[6 * n + 2];
+    Block *block = new Block[blocks];
+    Thread *next = threads;
+    kernel = body, fault = nullptr;
+    for (unsigned n = 0; n < launches; ++n) {
+        const unsigned *s = sizes + 6 * n, own = s[0] * s[1] * s[2], size = s[3] * s[4] * s[5];
+        for (unsigned b = 0; b < own; ++b, ++left) {
+            Block &one = block[left];
+            one.grid = {s[0], s[1], s[2]}, one.size = {s[3], s[4], s[5]};
+            one.index = {b % s[0], b / s[0] % s[1], b / (s[0] * s[1])};
+            one.arguments = arguments[n], one.members = next, one.alive = size;
+            one.votes = one.voters = one.last_votes = one.last_voters = 0;
+            one.order = new unsigned[size], one.memory = new unsigned char[bytes];
+            shuffle(one.order, size, seed);
+            next += (size + 31) / 32 * 32;
+            if (next > threads + THREADS) return "more threads than can take turns";
+            enter(one);
+            begin_block(stacks, shared);
+            copy_memory(one, shared, false);
+            leave(one);
+        }
+    }
+    for (unsigned turns = 0; left && !fault; ++turns) {
+        Block &one = block[draw(seed) % blocks];
+        if (!one.alive) continue;
+        enter(one);
+        copy_memory(one, shared, true);
+        play(one.order, seed);
+        if (!alive) end_block(shared), --left, turns = 0;
+        copy_memory(one, shared, false);
+        leave(one);
+        if (turns > 1000000) fault = "blocks wait for one another in vain";
+    }
+    for (unsigned b = 0; b < blocks; ++b) delete[] block[b].order, delete[] block[b].memory;
+    delete[] block;
+    members = threads;
     return fault;
 }
 

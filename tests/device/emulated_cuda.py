@@ -17,6 +17,7 @@ import tempfile
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -71,7 +72,8 @@ class Kernel:
     def __init__(self, module: Module, library: ctypes.CDLL, name: str):
         self.name, self._module = name, module
         self._launch, describe = library[f"launch_{name}"], library[f"parameters_{name}"]
-        self._launch.restype = describe.restype = ctypes.c_char_p
+        self._together = library[f"together_{name}"]
+        self._launch.restype = self._together.restype = describe.restype = ctypes.c_char_p
         self._stacks = _stacks(library)
         self._parameters = [(word[0], int(word[1:])) for word in describe().decode().split()]
         self._most_threads = ctypes.c_uint.in_dll(library, f"bounds_{name}").value
@@ -84,6 +86,21 @@ class Kernel:
         Raises TypeError or ValueError for what a GPU would not launch or misread, and AssertionError if the
         kernel wrote outside an array or to a read-only one, or threads waited for one another in vain.
         """
+        launch = self._prepared(grid, block, arguments, shared_mem)
+        words, seed = (ctypes.c_uint * 6)(*launch.sizes), ctypes.c_uint64(self._module.seed)
+        fault = self._launch(self._stacks, words, ctypes.c_size_t(shared_mem), seed, launch.addresses)
+        self._check(fault, [launch])
+
+    def together(self, launches, shared_mem: int = 0, seed: int | None = None) -> None:
+        """Several launches (grid, block, arguments) whose blocks take turns and may wait for one another."""
+        made = [self._prepared(*each, shared_mem) for each in launches]
+        words = (ctypes.c_uint * (6 * len(made)))(*(size for launch in made for size in launch.sizes))
+        rows = (ctypes.c_void_p * len(made))(*(ctypes.addressof(launch.addresses) for launch in made))
+        number = ctypes.c_uint64(self._module.seed if seed is None else seed)
+        fault = self._together(self._stacks, len(made), words, ctypes.c_size_t(shared_mem), number, rows)
+        self._check(fault, made)
+
+    def _prepared(self, grid, block, arguments, shared_mem: int) -> _Launch:
         sizes = [*grid, 1, 1][:3] + [*block, 1, 1][:3]
         threads = sizes[3] * sizes[4] * sizes[5]
         if not all(sizes) or threads > self._most_threads:
@@ -105,16 +122,26 @@ class Kernel:
             value = np.uint64(pointers[i]) if i in pointers else argument
             held.append(_bytes_of(f"{self.name}, argument {i}", value, *self._parameters[i]))
             addresses[i] = held[-1].ctypes.data
-        words = (ctypes.c_uint * 6)(*map(int, sizes))
-        seed = ctypes.c_uint64(self._module.seed)
-        fault = self._launch(self._stacks, words, ctypes.c_size_t(shared_mem), seed, addresses)
+        return _Launch(list(map(int, sizes)), addresses, held, regions)
+
+    def _check(self, fault: bytes | None, launches: list[_Launch]) -> None:
         assert fault is None, f"{self.name}: {fault.decode()}"
-        for region in regions:
-            region.check(self.name)
+        for launch in launches:
+            for region in launch.regions:
+                region.check(self.name)
         for raw, start, nbytes in _allocated():
             assert _intact(raw, start, nbytes), (
                 f"{self.name}: kernel wrote outside an array of {nbytes} bytes"
             )
+
+
+class _Launch(NamedTuple):
+    """Sizes of grid and block, addresses of arguments, what these point to, and arrays between guards."""
+
+    sizes: list[int]
+    addresses: ctypes.Array
+    held: list[np.ndarray]
+    regions: list[_Region]
 
 
 _STACKS: list[ctypes.c_void_p] = []
@@ -289,6 +316,9 @@ def _as_cpp(preprocessed: str) -> str:
             f"const char *parameters_{name}() {{ return emulated::parameters(&{kernel}); }}",
             f"const char *launch_{name}(char *s, const unsigned *g, size_t m, uint64_t r, void **a) {{",
             f"    return emulated::launch(emulated::body<&{kernel}>, s, g, m, r, a);",
+            "}",
+            f"const char *together_{name}(char *s, unsigned n, const unsigned *g, size_t m, uint64_t r, void ***a) {{",
+            f"    return emulated::together(emulated::body<&{kernel}>, s, n, g, m, r, a);",
             "}",
         ]
     return "\n".join([*out, "#pragma GCC visibility pop", "}", ""])

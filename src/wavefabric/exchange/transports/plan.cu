@@ -1,0 +1,279 @@
+// One rank's part of an execution plan (collectives/plans) as one kernel. Every block does all instructions on its own
+// slice of every piece and has signals of its own, so that blocks never wait for one another.
+//
+// Compiled once per element type: ELEMENT.
+
+struct Instruction {
+    int kind, first;  // first operand, or first mark
+    unsigned short sources, targets;  // operands of a move; `sources`: marks of a signal or wait
+    unsigned short packed_sources, packed_targets;  // bit k: the k-th is made of packets
+    long long size;  // elements
+};
+enum Kind { MOVE, SIGNAL, WAIT, BARRIER };
+
+struct Operand {
+    char *at;
+    long long room;  // bytes from an arrival in one call to the same in the next
+    long long sender;  // rank that writes it, of an arrival
+};
+
+struct Mark {
+    unsigned *counters;  // one a block: at a peer to signal it, here to wait
+    unsigned each, number;  // signals of a call; which of them this is
+    long long rank;  // at the other end
+};
+
+#ifdef __CUDA_ARCH__
+__device__ __forceinline__ void announce(unsigned *counter, unsigned value) {
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(counter), "r"(value) : "memory");
+}
+__device__ __forceinline__ unsigned look(const unsigned *counter) {
+    unsigned value;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+    return value;
+}
+// Nothing stale: peers write here while the kernel runs.
+__device__ __forceinline__ uint4 fresh(const uint4 *at) {
+    uint4 v;
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at) : "memory");
+    return v;
+}
+__device__ __forceinline__ void put_packet(uint4 *at, uint4 v) {
+    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+__device__ __forceinline__ unsigned long long nanoseconds() {
+    unsigned long long now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    return now;
+}
+__device__ __forceinline__ void let_others() {}
+__device__ __forceinline__ float widened(unsigned short half) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+    return value;
+}
+__device__ __forceinline__ unsigned short narrowed(float value) {
+    unsigned short half;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+    return half;
+}
+__device__ __forceinline__ float from_bits(unsigned bits) { return __uint_as_float(bits); }
+__device__ __forceinline__ unsigned to_bits(float value) { return __float_as_uint(value); }
+#else
+__device__ __forceinline__ void announce(unsigned *counter, unsigned value) { *(volatile unsigned *)counter = value; }
+__device__ __forceinline__ unsigned look(const unsigned *counter) { return *(const volatile unsigned *)counter; }
+__device__ __forceinline__ uint4 fresh(const uint4 *at) { return *at; }
+__device__ __forceinline__ void put_packet(uint4 *at, uint4 v) { *at = v; }
+__device__ __forceinline__ unsigned long long nanoseconds() {
+    static unsigned long long ticks;
+    return ++ticks;
+}
+__device__ __forceinline__ void let_others() { __nanosleep(0); }
+__device__ __forceinline__ float from_bits(unsigned bits) { float value; memcpy(&value, &bits, 4); return value; }
+__device__ __forceinline__ unsigned to_bits(float value) { unsigned bits; memcpy(&bits, &value, 4); return bits; }
+#ifdef __FLT16_MAX__
+__device__ __forceinline__ float widened(unsigned short half) { _Float16 v; memcpy(&v, &half, 2); return v; }
+__device__ __forceinline__ unsigned short narrowed(float value) {
+    const _Float16 v = value;
+    unsigned short half;
+    memcpy(&half, &v, 2);
+    return half;
+}
+#endif
+#endif
+
+// Sums of 16-bit numbers are rounded once: float is wide enough that rounding twice is the same.
+struct float16 {
+    unsigned short bits;
+};
+struct bfloat16 {
+    unsigned short bits;
+};
+#if defined(__CUDA_ARCH__) || defined(__FLT16_MAX__)
+__device__ __forceinline__ float16 operator+(float16 a, float16 b) {
+    return {narrowed(widened(a.bits) + widened(b.bits))};
+}
+#endif
+__device__ __forceinline__ bfloat16 operator+(bfloat16 a, bfloat16 b) {
+    const float sum = from_bits((unsigned)a.bits << 16) + from_bits((unsigned)b.bits << 16);
+    const unsigned bits = to_bits(sum), up = 0x7fff + (bits >> 16 & 1);  // to nearest, ties to even
+    return {(unsigned short)(sum == sum ? (bits + up) >> 16 : 0x7fc0)};
+}
+
+typedef ELEMENT Element;
+constexpr int PER_VECTOR = 16 / sizeof(Element), PER_PACKET = 8 / sizeof(Element), AT_ONCE = 4;
+
+union Vector {
+    uint4 words;
+    Element elements[PER_VECTOR];
+    __device__ __forceinline__ Vector() {}
+};
+union Half {  // of a vector: the data of a packet
+    uint2 words;
+    Element elements[PER_PACKET];
+    __device__ __forceinline__ Half() {}
+};
+
+template <int BYTES> struct Word;
+template <> struct Word<1> { typedef unsigned char Type; };
+template <> struct Word<2> { typedef unsigned short Type; };
+template <> struct Word<4> { typedef unsigned Type; };
+template <> struct Word<8> { typedef unsigned long long Type; };
+
+__device__ __forceinline__ Element fresh_element(const Element *at) {
+    typedef Word<sizeof(Element)>::Type Bits;
+    union {
+        Bits bits;
+        Element element;
+    } value = {*(const volatile Bits *)at};
+    return value.element;
+}
+
+// What a launch shares.
+struct Call {
+    unsigned number, rooms;
+    unsigned long long patience;
+    unsigned *late;  // 1 + the rank that did not come in time
+    bool missed;  // by this thread
+    __device__ __forceinline__ char *place(const Operand &operand) const {
+        return operand.at + number % rooms * operand.room;
+    }
+    // Whether one may go on waiting for a rank.
+    __device__ __forceinline__ bool patient(unsigned &tries, unsigned long long &begun, long long rank) {
+        let_others();
+        if (missed) return false;
+        if (++tries % 256) return true;
+        const unsigned long long now = nanoseconds();
+        if (begun == 0) begun = now;
+        if (now - begun <= patience) return true;
+        *(volatile unsigned *)late = 1 + (unsigned)rank;
+        missed = true;
+        return false;
+    }
+    __device__ __forceinline__ void wait(const Mark &mark) {
+        const unsigned value = (number - 1) * mark.each + mark.number;
+        unsigned tries = 0;
+        unsigned long long begun = 0;
+        while ((int)(look(mark.counters + blockIdx.x) - value) < 0 && patient(tries, begun, mark.rank)) {}
+    }
+    __device__ __forceinline__ uint2 packet(const Operand &operand, long long k) {
+        const uint4 *at = (const uint4 *)place(operand) + k;
+        unsigned tries = 0;
+        unsigned long long begun = 0;
+        for (;;) {
+            const uint4 v = fresh(at);
+            if ((v.y == number && v.w == number) || !patient(tries, begun, operand.sender)) return {v.x, v.z};
+        }
+    }
+};
+
+// Elements first to before last, one at a time.
+__device__ __forceinline__ void move_elements(const Instruction &one, const Operand *operands, const Call &call,
+                                              long long first, long long last)
+{
+    for (long long i = first + threadIdx.x; i < last; i += blockDim.x) {
+        Element sum = fresh_element((const Element *)call.place(operands[0]) + i);
+        for (int k = 1; k < one.sources; ++k) sum = sum + fresh_element((const Element *)call.place(operands[k]) + i);
+        for (int k = 0; k < one.targets; ++k) ((Element *)call.place(operands[one.sources + k]))[i] = sum;
+    }
+}
+
+__device__ __forceinline__ void move(const Instruction &one, const Operand *operands, const Call &call, long long first,
+                                     long long last)
+{
+    // In vectors from the first whole one on, if the same is whole everywhere.
+    const unsigned long long begins = (unsigned long long)call.place(operands[0]) + first * sizeof(Element);
+    bool alike = begins % sizeof(Element) == 0;
+    for (int k = 1; k < one.sources + one.targets; ++k)
+        alike &= ((unsigned long long)call.place(operands[k]) + first * sizeof(Element) - begins) % 16 == 0;
+    const long long head = min(last - first, (long long)(-begins % 16 / sizeof(Element)));
+    const long long vectors = alike ? (last - first - head) / PER_VECTOR : 0;
+    const long long whole = alike ? first + head : last, tail = whole + vectors * PER_VECTOR;
+    move_elements(one, operands, call, first, whole);
+    move_elements(one, operands, call, tail, last);
+    for (long long i = threadIdx.x; i < vectors; i += AT_ONCE * blockDim.x) {
+        Vector sum[AT_ONCE], more[AT_ONCE];
+        for (int k = 0; k < one.sources; ++k) {
+            const uint4 *at = (const uint4 *)((const Element *)call.place(operands[k]) + whole) + i;
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; ++u)
+                if (i + u * blockDim.x < vectors) (k ? more : sum)[u].words = fresh(at + u * blockDim.x);
+            if (k == 0) continue;
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; ++u)
+#pragma unroll
+                for (int e = 0; e < PER_VECTOR; ++e) sum[u].elements[e] = sum[u].elements[e] + more[u].elements[e];
+        }
+        for (int k = 0; k < one.targets; ++k) {
+            uint4 *at = (uint4 *)((Element *)call.place(operands[one.sources + k]) + whole) + i;
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; ++u)
+                if (i + u * blockDim.x < vectors) at[u * blockDim.x] = sum[u].words;
+        }
+    }
+}
+
+// The same where some operands are packets: 8 bytes of data, and the number of the call twice.
+__device__ __forceinline__ void move_packets(const Instruction &one, const Operand *operands, Call &call, long long first,
+                                             long long last)
+{
+    const long long packets = (last + PER_PACKET - 1) / PER_PACKET;
+    for (long long j = first / PER_PACKET + threadIdx.x; j < packets; j += blockDim.x) {
+        const long long i = j * PER_PACKET;
+        const int count = min((long long)PER_PACKET, last - i);
+        Half sum;
+        for (int k = 0; k < one.sources; ++k) {
+            Half value;
+            if (one.packed_sources >> k & 1)
+                value.words = call.packet(operands[k], j);
+            else
+#pragma unroll
+                for (int e = 0; e < PER_PACKET; ++e)
+                    if (e < count) value.elements[e] = fresh_element((const Element *)call.place(operands[k]) + i + e);
+#pragma unroll
+            for (int e = 0; e < PER_PACKET; ++e)
+                if (e < count) sum.elements[e] = k ? sum.elements[e] + value.elements[e] : value.elements[e];
+        }
+        for (int k = 0; k < one.targets; ++k) {
+            char *place = call.place(operands[one.sources + k]);
+            if (one.packed_targets >> k & 1)
+                put_packet((uint4 *)place + j, {sum.words.x, call.number, sum.words.y, call.number});
+            else
+#pragma unroll
+                for (int e = 0; e < PER_PACKET; ++e)
+                    if (e < count) ((Element *)place)[i + e] = sum.elements[e];
+        }
+    }
+}
+
+// Grid: as many blocks as in all calls before, all of them resident at once with those of the other ranks.
+extern "C" __global__ void __launch_bounds__(512)
+run_plan(const Instruction *__restrict__ code, int length, const Operand *__restrict__ operands,
+         const Mark *__restrict__ marks, unsigned *calls, unsigned rooms, unsigned *late, unsigned long long patience)
+{
+    Call call = {calls[blockIdx.x] + 1, rooms, patience, late, false};
+    bool stop = false;
+    for (int at = 0; at < length && !stop; ++at) {
+        const Instruction one = code[at];
+        if (one.kind == MOVE) {
+            const long long units = (one.size + PER_VECTOR - 1) / PER_VECTOR;
+            const long long first = units * blockIdx.x / gridDim.x * PER_VECTOR;
+            const long long last = min(one.size, units * (blockIdx.x + 1) / gridDim.x * PER_VECTOR);
+            if (one.packed_sources | one.packed_targets)
+                move_packets(one, operands + one.first, call, first, last);
+            else
+                move(one, operands + one.first, call, first, last);
+            continue;
+        }
+        if (one.kind == WAIT && threadIdx.x < one.sources) call.wait(marks[one.first + threadIdx.x]);
+        stop = __syncthreads_or(call.missed);
+        if (one.kind == SIGNAL && threadIdx.x < one.sources && !stop) {
+            const Mark mark = marks[one.first + threadIdx.x];
+            announce(mark.counters + blockIdx.x, (call.number - 1) * mark.each + mark.number);
+        }
+    }
+    stop = __syncthreads_or(call.missed);
+    if (threadIdx.x == 0 && !stop) calls[blockIdx.x] = call.number;
+}

@@ -1,0 +1,140 @@
+"""A plan of one rank as `plan.cu` reads it: instructions, operands with addresses, marks with counters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wavefabric.collectives.plans.moves import ARRIVALS, Arrival, Move, Place
+from wavefabric.collectives.plans.order import Signal, Wait
+from wavefabric.collectives.plans.plan import Plan
+from wavefabric.errors import InputError
+
+#: Most blocks of a kernel: counters of each are kept.
+MOST_BLOCKS = 128
+
+INSTRUCTION = np.dtype(
+    [(name, np.int32) for name in ("kind", "first")]
+    + [(name, np.uint16) for name in ("sources", "targets", "packed_sources", "packed_targets")]
+    + [("size", np.int64)]
+)
+OPERAND = np.dtype([("at", np.uint64), ("room", np.int64), ("sender", np.int64)])
+MARK = np.dtype([("counters", np.uint64), ("each", np.uint32), ("number", np.uint32), ("rank", np.int64)])
+_MOVE, _SIGNAL, _WAIT, _BARRIER = range(4)
+
+#: Types that sums are taken in: kind and bytes of an element → type in C, numbers of an element.
+_SUMS = {
+    "f2": ("float16", 1), "f4": ("float", 1), "f8": ("double", 1), "c8": ("float", 2), "c16": ("double", 2),
+    "i4": ("int", 1), "i8": ("long long", 1), "u4": ("unsigned", 1), "u8": ("unsigned long long", 1),
+}  # fmt: skip
+#: By bytes of an element that is only copied.
+_COPIES = {1: ("unsigned char", 1), 2: ("unsigned short", 1), 4: ("int", 1), 8: ("long long", 1), 16: ("long long", 2)}
+
+
+def element_type(dtype, sums: bool) -> tuple[str, int]:
+    """Type in C, and how many of it an element is; `InputError` if there is none."""
+    dtype = np.dtype(dtype)
+    if sums and dtype.str[1:] not in _SUMS:
+        raise InputError(f"dtype: {dtype} given; allowed for sums: {', '.join(map(str, map(np.dtype, _SUMS)))}")
+    found = _SUMS.get(dtype.str[1:]) if sums else _COPIES.get(dtype.itemsize)
+    if found is None:
+        raise InputError(f"dtype: {dtype} given; allowed: elements of 1, 2, 4, 8 or 16 bytes")
+    return found
+
+
+class ArrivalRoom:
+    """Where arrivals lie in one rank's memory: ``places`` (bytes, by number) in a room of ``nbytes``.
+
+    An arrival that is not made of packets begins at the same place in a vector of 16 bytes as where it belongs.
+    """
+
+    def __init__(self, plan: Plan, rank: int, itemsize: int):
+        self.places: dict[int, int] = {}
+        at = 0
+        for number, arrival in enumerate(plan.arrivals):
+            if arrival.rank == rank:
+                self.places[number], at = _put(at, arrival, itemsize, plan.packets)
+        self.nbytes = -(-at // 128) * 128
+
+
+def _put(at: int, arrival: Arrival, itemsize: int, packets: bool) -> tuple[int, int]:
+    """Where an arrival begins if so many bytes are used, and how many are then."""
+    at = -(-at // 16) * 16
+    if packets:
+        return at, at + -(-arrival.size * itemsize // 8) * 16
+    at += arrival.first * itemsize % 16
+    return at, at + arrival.size * itemsize
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Addresses of one rank's memory, as another may write to it: buffers, arrivals, counters."""
+
+    buffers: Sequence[int]
+    arrivals: int
+    counters: int
+
+
+@dataclass(frozen=True)
+class PlanCode:
+    """Arrays of `INSTRUCTION`, `OPERAND` and `MARK` for one rank."""
+
+    instructions: np.ndarray
+    operands: np.ndarray
+    marks: np.ndarray
+
+
+def encode(plan: Plan, rank: int, dtype, memory: Sequence[RankMemory | None]) -> PlanCode:
+    """A rank's instructions with the addresses of all memory that it reads and writes; None of ranks it does not.
+
+    Counters of a rank are uint32, shape (ranks, MOST_BLOCKS): how often each rank has signalled each block.
+    """
+    itemsize = np.dtype(dtype).itemsize
+    sums = any(isinstance(each, Move) and len(each.sources) > 1 for code in plan.instructions for each in code)
+    numbers = element_type(dtype, sums)[1]
+    rooms: dict[int, ArrivalRoom] = {}
+
+    def memory_of(owner: int) -> RankMemory:
+        found = memory[owner]
+        assert found is not None, f"rank {rank} does not reach rank {owner}"
+        return found
+
+    def operand(place: Place) -> tuple:
+        at = memory_of(place.rank)
+        if place.buffer != ARRIVALS:
+            return at.buffers[place.buffer] + place.first * itemsize, 0, -1
+        room = rooms.setdefault(place.rank, ArrivalRoom(plan, place.rank, itemsize))
+        number = -1 - place.key
+        return at.arrivals + room.places[number], room.nbytes, plan.arrivals[number].sender
+
+    def mark(peer: int, number: int, own: bool) -> tuple:
+        way = (peer, rank) if own else (rank, peer)
+        counters = memory_of(way[1]).counters + 4 * MOST_BLOCKS * way[0]
+        return counters, plan.signals[way], number, peer
+
+    instructions, operands, marks = [], [], []
+    sent: dict[int, int] = {}
+    for each in plan.instructions[rank]:
+        if isinstance(each, Move):
+            packed = [
+                sum(1 << k for k, place in enumerate(places) if plan.packets and place.buffer == ARRIVALS)
+                for places in (each.sources, each.targets)
+            ]
+            counts = len(each.sources), len(each.targets)
+            instructions.append((_MOVE, len(operands), *counts, *packed, each.size * numbers))
+            operands += [operand(place) for place in (*each.sources, *each.targets)]
+        elif isinstance(each, Signal):
+            instructions.append((_SIGNAL, len(marks), len(each.to), 0, 0, 0, 0))
+            for peer in each.to:
+                sent[peer] = sent.get(peer, 0) + 1
+                marks.append(mark(peer, sent[peer], False))
+        elif isinstance(each, Wait):
+            instructions.append((_WAIT, len(marks), len(each.signals), 0, 0, 0, 0))
+            marks += [mark(peer, number, True) for peer, number in each.signals]
+        else:
+            instructions.append((_BARRIER, 0, 0, 0, 0, 0, 0))
+    return PlanCode(
+        *(np.array(rows, dtype) for rows, dtype in ((instructions, INSTRUCTION), (operands, OPERAND), (marks, MARK)))
+    )
