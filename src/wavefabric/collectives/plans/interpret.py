@@ -38,7 +38,9 @@ class Interpreter:
         self._flags = [[np.full(arrival.size, -1) for _ in rooms] for arrival in plan.arrivals]
         self._counters: dict[tuple[int, int, int], int] = {}
 
-    def run(self, choose: Callable[[int], int], calls: int = 1, before: Callable[[int, int], None] | None = None):
+    def run(
+        self, choose: Callable[[int], int], calls: int = 1, before: Callable[[int, int], None] | None = None
+    ):
         """Let all ranks make so many calls; nothing but their own waits keeps them together.
 
         ``choose(n)`` picks one of n blocks that could go on; ``before(rank, call)`` is what the rank's caller does
@@ -89,7 +91,9 @@ class Interpreter:
         first, last = slice_of(move.size, block, self._blocks, self._unit)
         for start in range(first, last, self._unit):
             part = slice(start, min(start + self._unit, last))
-            flags = [self._part(self._flags, place, part, call) for place in move.sources if self._flagged(place)]
+            flags = [
+                self._part(self._flags, place, part, call) for place in move.sources if self._flagged(place)
+            ]
             yield lambda flags=flags: all((flag == call).all() for flag in flags)
             total = self._of(move.sources[0], part, call).copy()
             for place in move.sources[1:]:

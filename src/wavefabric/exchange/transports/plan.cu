@@ -194,13 +194,17 @@ __device__ __forceinline__ void move(const Instruction &one, const Operand *oper
     move_elements(one, operands, call, first, whole);
     move_elements(one, operands, call, tail, last);
     for (long long i = threadIdx.x; i < vectors; i += AT_ONCE * blockDim.x) {
-        Vector sum[AT_ONCE], more[AT_ONCE];
-        for (int k = 0; k < one.sources; ++k) {
-            const uint4 *at = (const uint4 *)((const Element *)call.place(operands[k]) + whole) + i;
+        const auto load = [&](Vector(&into)[AT_ONCE], const Operand &operand) {
+            const uint4 *at = (const uint4 *)((const Element *)call.place(operand) + whole) + i;
 #pragma unroll
             for (int u = 0; u < AT_ONCE; ++u)
-                if (i + u * blockDim.x < vectors) (k ? more : sum)[u].words = fresh(at + u * blockDim.x);
-            if (k == 0) continue;
+                if (i + u * blockDim.x < vectors) into[u].words = fresh(at + u * blockDim.x);
+        };
+        Vector sum[AT_ONCE];
+        load(sum, operands[0]);
+        for (int k = 1; k < one.sources; ++k) {
+            Vector more[AT_ONCE];
+            load(more, operands[k]);
 #pragma unroll
             for (int u = 0; u < AT_ONCE; ++u)
 #pragma unroll

@@ -30,14 +30,22 @@ _SUMS = {
     "i4": ("int", 1), "i8": ("long long", 1), "u4": ("unsigned", 1), "u8": ("unsigned long long", 1),
 }  # fmt: skip
 #: By bytes of an element that is only copied.
-_COPIES = {1: ("unsigned char", 1), 2: ("unsigned short", 1), 4: ("int", 1), 8: ("long long", 1), 16: ("long long", 2)}
+_COPIES = {
+    1: ("unsigned char", 1),
+    2: ("unsigned short", 1),
+    4: ("int", 1),
+    8: ("long long", 1),
+    16: ("long long", 2),
+}
 
 
 def element_type(dtype, sums: bool) -> tuple[str, int]:
     """Type in C, and how many of it an element is; `InputError` if there is none."""
     dtype = np.dtype(dtype)
     if sums and dtype.str[1:] not in _SUMS:
-        raise InputError(f"dtype: {dtype} given; allowed for sums: {', '.join(map(str, map(np.dtype, _SUMS)))}")
+        raise InputError(
+            f"dtype: {dtype} given; allowed for sums: {', '.join(map(str, map(np.dtype, _SUMS)))}"
+        )
     found = _SUMS.get(dtype.str[1:]) if sums else _COPIES.get(dtype.itemsize)
     if found is None:
         raise InputError(f"dtype: {dtype} given; allowed: elements of 1, 2, 4, 8 or 16 bytes")
@@ -92,7 +100,9 @@ def encode(plan: Plan, rank: int, dtype, memory: Sequence[RankMemory | None]) ->
     Counters of a rank are uint32, shape (ranks, MOST_BLOCKS): how often each rank has signalled each block.
     """
     itemsize = np.dtype(dtype).itemsize
-    sums = any(isinstance(each, Move) and len(each.sources) > 1 for code in plan.instructions for each in code)
+    sums = any(
+        isinstance(each, Move) and len(each.sources) > 1 for code in plan.instructions for each in code
+    )
     numbers = element_type(dtype, sums)[1]
     rooms: dict[int, ArrivalRoom] = {}
 
@@ -136,5 +146,8 @@ def encode(plan: Plan, rank: int, dtype, memory: Sequence[RankMemory | None]) ->
         else:
             instructions.append((_BARRIER, 0, 0, 0, 0, 0, 0))
     return PlanCode(
-        *(np.array(rows, dtype) for rows, dtype in ((instructions, INSTRUCTION), (operands, OPERAND), (marks, MARK)))
+        *(
+            np.array(rows, dtype)
+            for rows, dtype in ((instructions, INSTRUCTION), (operands, OPERAND), (marks, MARK))
+        )
     )
