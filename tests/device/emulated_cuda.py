@@ -317,7 +317,8 @@ def _as_cpp(preprocessed: str) -> str:
             f"const char *launch_{name}(char *s, const unsigned *g, size_t m, uint64_t r, void **a) {{",
             f"    return emulated::launch(emulated::body<&{kernel}>, s, g, m, r, a);",
             "}",
-            f"const char *together_{name}(char *s, unsigned n, const unsigned *g, size_t m, uint64_t r, void ***a) {{",
+            f"const char *together_{name}(char *s, unsigned n, const unsigned *g, size_t m, uint64_t r,",
+            "    void ***a) {",
             f"    return emulated::together(emulated::body<&{kernel}>, s, n, g, m, r, a);",
             "}",
         ]

@@ -1,7 +1,8 @@
 """The proof that a plan may run in any interleaving: no deadlock, and no two accesses that nothing orders.
 
-It knows nothing of how waits were chosen: instructions are replayed over several calls, and every access is compared
-with the last ones of all other ranks by vector clocks (Mattern 1989; the rule of FastTrack, doi 10.1145/1543135.1542490).
+It knows nothing of how waits were chosen: instructions are replayed over several calls, and every access is
+compared with the last ones of all other ranks by vector clocks (Mattern 1989; the rule of FastTrack, doi
+10.1145/1543135.1542490).
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ CALLS = 4
 def check_plan(plan: Plan) -> None:
     """Prove a plan, replaying `CALLS` calls in a row of which ranks may be in different ones.
 
-    Between calls a rank's caller reads and writes its buffers. Threads of a block are ordered by barriers, signals
-    and waits alone.
+    Between calls a rank's caller reads and writes its buffers. Threads of a block are ordered by barriers,
+    signals and waits alone.
 
     Raises
     ------
@@ -54,7 +55,7 @@ class _Access(NamedTuple):
 class _Accesses:
     """Of a place: the last write, and reads since."""
 
-    write: _Access = _Access(0, 0, 0)
+    write: _Access = field(default_factory=lambda: _Access(0, 0, 0))
     reads: list[_Access] = field(default_factory=list)
     #: Of a packet: the call that it belongs to, and when its writer began that.
     call: int = -1
@@ -64,8 +65,8 @@ class _Accesses:
 class _Rank:
     """One rank's way through the instructions of several calls.
 
-    Its time passes at barriers: what lies between two is in no order. ``clock`` holds its own time, and of each other
-    rank the last time of which it knows that all accesses are done.
+    Its time passes at barriers: what lies between two is in no order. ``clock`` holds its own time, and of
+    each other rank the last time of which it knows that all accesses are done.
     """
 
     def __init__(self, rank: int, plan: Plan):
@@ -175,6 +176,6 @@ class _Rank:
         if not before:
             where = f"arrival {-1 - place.key}" if place.buffer == ARRIVALS else f"buffer {place.buffer}"
             raise ScheduleError(
-                f"{self.plan.schedule.name}: rank {self.rank}, {self.here} {does} {where} of rank {place.rank}, "
-                f"{done} by rank {other.rank}, and nothing orders them"
+                f"{self.plan.schedule.name}: rank {self.rank}, {self.here} {does} {where} of rank "
+                f"{place.rank}, {done} by rank {other.rank}, and nothing orders them"
             )

@@ -1,4 +1,4 @@
-"""A plan run on the CPU, one instruction of one block of one rank at a time, in any order that its waits allow."""
+"""A plan run on the CPU, one block of one rank at a time, in any order that its waits allow."""
 
 from __future__ import annotations
 
@@ -43,15 +43,18 @@ class Interpreter:
     ):
         """Let all ranks make so many calls; nothing but their own waits keeps them together.
 
-        ``choose(n)`` picks one of n blocks that could go on; ``before(rank, call)`` is what the rank's caller does
-        before a call. `ScheduleError` if none can go on.
+        ``choose(n)`` picks one of n blocks that could go on; ``before(rank, call)`` is what the rank's caller
+        does before a call. `ScheduleError` if none can go on.
         """
         waiting = {rank: self._calls(rank, calls, before) for rank in range(self._plan.schedule.ranks)}
         conditions: dict[int, list] = {rank: next(kernels) for rank, kernels in waiting.items()}
         while waiting:
             ready = [
-                (rank, block) for rank, state in conditions.items() for block, (_, go) in enumerate(state) if go()
-            ]  # fmt: skip
+                (rank, block)
+                for rank, blocks in conditions.items()
+                for block, (_, go) in enumerate(blocks)
+                if go()
+            ]
             if not ready:
                 raise ScheduleError(f"{self._plan.schedule.name}: ranks {sorted(waiting)} wait for ever")
             rank, block = ready[choose(len(ready))]

@@ -1,4 +1,4 @@
-"""Moves: what one rank reads, adds and writes in one pass; made from a schedule, and joined where one pass can do."""
+"""Moves: what a rank reads, adds and writes in one pass; made from a schedule, and joined."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """Room at ``rank`` for a piece of ``size`` elements that ``sender`` writes; ``first`` of where it belongs."""
+    """Room at ``rank`` for ``size`` elements that ``sender`` writes; ``first`` is that of where they belong."""
 
     rank: int
     sender: int
@@ -42,9 +42,9 @@ class Arrival(NamedTuple):
 class Move:
     """``rank`` writes the sum of the sources, in their order, to all targets; both are of ``size`` elements.
 
-    Sources are the rank's own, targets anybody's. Moves of one ``level`` and ``phase`` need nothing of each other;
-    those of a lower level, or of phase 0 of the same, come before. ``once``: what is written is read by one later
-    move and by nothing else.
+    Sources are the rank's own, targets anybody's. Moves of one ``level`` and ``phase`` need nothing of each
+    other; those of a lower level, or of phase 0 of the same, come before. ``once``: what is written is read
+    by one later move and by nothing else.
     """
 
     rank: int
@@ -59,9 +59,9 @@ class Move:
 def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[Arrival]]:
     """Moves of all ranks in order, and arrivals by number.
 
-    A piece that goes to another rank is written there by its sender: into its place, or, if it is to be added or
-    is read only once (with ``packets`` always), where the receiver takes it from. Puts of a level go to the next
-    rank first, then to the one after it, so that ranks do not all write to one.
+    A piece that goes to another rank is written there by its sender: into its place, or, if it is to be added
+    or is read only once (with ``packets`` always), where the receiver takes it from. Puts of a level go to
+    the next rank first, then to the one after it, so that ranks do not all write to one.
     """
     parts, depth = pieces(schedule), levels(schedule)
     t = schedule.transfers[parts.transfer]
@@ -118,8 +118,9 @@ def _read_once(schedule: Schedule, parts: Pieces, order: list[int]) -> set[int]:
 def joined(moves: list[Move]) -> list[Move]:
     """The same with fewer passes: sums that are taken on, and copies of one piece to several places.
 
-    A move that writes a piece is done together with the next that reads it, if nothing else does in between: what
-    has arrived is added and put at the next rank in one pass, and several arrivals are added at once, in order.
+    A move that writes a piece is done together with the next that reads it, if nothing else does in between:
+    what has arrived is added and put at the next rank in one pass, and several arrivals are added at once, in
+    order.
     """
     kept: dict[int, Move] = {}
     written: dict[int, int] = {}  # key → number of the move that wrote it, if nothing has touched it since

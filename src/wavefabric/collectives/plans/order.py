@@ -1,8 +1,8 @@
 """Signals and waits: what must stay in order between ranks, and is not by itself.
 
-Every access to a place is compared with those before it, of any rank. A rank knows how far each other rank was when it
-last heard from it, directly or through others (vector clocks: Mattern 1989). Where it does not know that an earlier
-access is done, the other rank signals after it and this one waits.
+Every access to a place is compared with those before it, of any rank. A rank knows how far each other rank
+was when it last heard from it, directly or through others (vector clocks: Mattern 1989). Where it does not
+know that an earlier access is done, the other rank signals after it and this one waits.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def ordered(moves: list[Move], arrivals: Sequence[Arrival], ranks: int, packets:
 
 
 def _steps(moves: list[Move]) -> Iterator[_Step]:
-    """Moves of a rank, level and phase together: one signal after several puts waits for all links at once."""
+    """Moves of a rank, level and phase together: one signal after several puts waits for all at once."""
 
     def like(move: Move) -> tuple:
         return move.level, move.phase, move.rank
@@ -121,7 +121,7 @@ class _Order:
         for place in {**reads, **writes}.values():
             here = self._of(place)
             if place.key in reads and place.buffer == ARRIVALS and self._packets:
-                # Its flags say that it is there, and that its writer has begun; of other threads they say nothing.
+                # Flags say that it is there, and that its writer has begun; of other threads nothing.
                 writer, known = here.written[0], self._known[step.rank]
                 known[writer] = max(known[writer], 1)
             elif place.key in reads or not here.read:
@@ -146,14 +146,14 @@ class _Order:
         for step, needed in zip(last, needs, strict=True):
             self._require(step, needed)
         if self._rooms == 2:
-            # What is written there in the next call but one was read in this: its reader must have begun the next.
+            # What the next call but one overwrites is read in this one: the reader must have begun the next.
             for arrival in self._arrivals:
                 self._require(last[arrival.sender], {(arrival.rank, 0)})
         for step in last:
             self._done(step)
 
     def late(self) -> set[int]:
-        """Arrivals (their numbers) that a sender may not write in the next call: it does not know them read."""
+        """Numbers of arrivals that their senders do not know to have been read when they are done."""
         found = set()
         for number, arrival in enumerate(self._arrivals):
             reads = self._accesses[-1 - number].read

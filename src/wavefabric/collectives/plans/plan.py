@@ -22,8 +22,8 @@ Instruction = Move | Signal | Wait | Barrier
 class Plan:
     """A schedule as instructions for each rank.
 
-    A kernel runs in blocks. Each block has a slice of every piece (`slice_of`) and signals of its own, and does all
-    instructions of its rank in order; blocks never wait for one another.
+    A kernel runs in blocks. Each block has a slice of every piece (`slice_of`) and signals of its own, and
+    does all instructions of its rank in order; blocks never wait for one another.
 
     Attributes
     ----------
@@ -61,14 +61,14 @@ def compile_plan(schedule: Schedule, protocol: str = "signals", rooms: int | Non
     protocol : str
         Of `PROTOCOLS`.
     rooms : int, optional
-        1 or 2. With one, a sender may have to wait until the receiver has begun; by default one if none has to.
-        Packets need 2.
+        1 or 2. With one, a sender may have to wait until the receiver has begun; by default one if none has
+        to. Packets need 2.
 
     Raises
     ------
     InputError
-        For a protocol or rooms that are not allowed, more than `MOST_RANKS` ranks, or numbers of the schedule that
-        do not fit together.
+        For a protocol or rooms that are not allowed, more than `MOST_RANKS` ranks, or numbers of the schedule
+        that do not fit together.
 
     Examples
     --------

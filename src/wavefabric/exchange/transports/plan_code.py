@@ -55,7 +55,7 @@ def element_type(dtype, sums: bool) -> tuple[str, int]:
 class ArrivalRoom:
     """Where arrivals lie in one rank's memory: ``places`` (bytes, by number) in a room of ``nbytes``.
 
-    An arrival that is not made of packets begins at the same place in a vector of 16 bytes as where it belongs.
+    An arrival that is not made of packets begins at the same byte of 16 as the place where it belongs.
     """
 
     def __init__(self, plan: Plan, rank: int, itemsize: int):
@@ -95,7 +95,7 @@ class PlanCode:
 
 
 def encode(plan: Plan, rank: int, dtype, memory: Sequence[RankMemory | None]) -> PlanCode:
-    """A rank's instructions with the addresses of all memory that it reads and writes; None of ranks it does not.
+    """A rank's instructions with the addresses of all memory that they reach; None for ranks they do not.
 
     Counters of a rank are uint32, shape (ranks, MOST_BLOCKS): how often each rank has signalled each block.
     """
