@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """Room at ``rank`` for ``size`` elements that ``sender`` writes; ``first`` is that of where they belong."""
+    """Room at ``rank`` for ``size`` elements that ``sender`` writes; ``first``: of where they belong."""
 
     rank: int
     sender: int

@@ -135,7 +135,7 @@ __device__ __forceinline__ Element fresh_element(const Element *at) {
 struct Call {
     unsigned number, rooms;
     unsigned long long patience;
-    unsigned *late;  // 1 + the rank that did not come in time
+    unsigned *late;  // 1 + the rank that did not come in time, in memory of the host
     bool missed;  // by this thread
     __device__ __forceinline__ char *place(const Operand &operand) const {
         return operand.at + number % rooms * operand.room;
@@ -147,7 +147,8 @@ struct Call {
         if (++tries % 256) return true;
         const unsigned long long now = nanoseconds();
         if (begun == 0) begun = now;
-        if (now - begun <= patience) return true;
+        missed = *(volatile unsigned *)late != 0;  // found by another block, or said by the host
+        if (missed || now - begun <= patience) return !missed;
         *(volatile unsigned *)late = 1 + (unsigned)rank;
         missed = true;
         return false;

@@ -1,0 +1,154 @@
+"""Exchanges as one kernel a rank, which runs an execution plan on memory that the GPUs of a host map.
+
+A kernel waits for others while it runs, so all of them must be resident at once: ranks that share a GPU cannot
+do this, and no kernel has more blocks than its GPU has multiprocessors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import numpy as np
+
+from wavefabric.collectives.plans.check import check_plan
+from wavefabric.collectives.plans.moves import Move
+from wavefabric.collectives.plans.plan import Plan, compile_plan
+from wavefabric.errors import InputError
+from wavefabric.exchange.transports.base import Exchange
+from wavefabric.exchange.transports.plan_code import (
+    MOST_BLOCKS,
+    ArrivalRoom,
+    RankMemory,
+    element_type,
+    encode,
+    has_sums,
+)
+
+_THREADS = 512
+#: Bytes of its largest piece that a block should have, so long as there are blocks.
+_SLICE = 1 << 14
+#: Seconds that a kernel waits for another rank, unless told otherwise.
+PATIENCE = 120.0
+
+
+class LateRank(RuntimeError):
+    """A rank did not come to an exchange in time. Its data are lost; the exchange cannot be used again."""
+
+
+class PlanExchange(Exchange):
+    """A kernel a call: `run` launches it in the current stream, `start` in one of its own.
+
+    Parameters
+    ----------
+    program, buffers
+        As of `Transport.bind`.
+    transport : P2PTransport
+    protocol : str
+        Of `wavefabric.collectives.plans.plan.PROTOCOLS`.
+    blocks : int, optional
+        Of the kernel, the same on all ranks; by default from the size of the largest piece.
+    patience : float
+        Seconds.
+    """
+
+    def __init__(self, program, buffers, transport, protocol: str, blocks=None, patience: float = PATIENCE):
+        super().__init__()
+        control, device = transport.control, transport.device
+        self._plan = plan = compile_plan(program.schedule, protocol)
+        check_plan(plan)
+        dtype = buffers[0].dtype
+        most = min(MOST_BLOCKS, transport.multiprocessors)
+        self.blocks = blocks_for(plan, dtype.itemsize, most) if blocks is None else blocks
+        if not 1 <= self.blocks <= most:
+            raise InputError(f"blocks: {blocks} given; allowed: 1 to {most}")
+        room = ArrivalRoom(plan, control.rank, dtype.itemsize)
+        self._buffers = buffers
+        self._arrivals = transport.allocate((max(1, room.nbytes * plan.rooms),), np.uint8)
+        self._counters = transport.allocate((control.size * MOST_BLOCKS,), np.uint32)
+        self._calls = device.zeros((self.blocks,), np.uint32)
+        for array in (self._arrivals, self._counters):
+            array.fill(0)
+        device.synchronize()
+        code = encode(plan, control.rank, dtype, self._memory(transport))
+        self._held = [device.asarray(_bytes(part)) for part in (code.instructions, code.operands, code.marks)]
+        self._late = _HostWord()
+        instructions, operands, marks = self._held
+        self._arguments = (
+            instructions,
+            np.int32(code.instructions.size),
+            operands,
+            marks,
+            self._calls,
+            np.uint32(plan.rooms),
+            np.uint64(self._late.address),
+            np.uint64(round(patience * 1e9)),
+        )
+        name, _ = element_type(dtype, has_sums(plan))
+        folder = "wavefabric.exchange.transports"
+        self._kernel = device.module(folder, "plan.cu", (f"-DELEMENT={name}",)).get_function("run_plan")
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
+
+    def _memory(self, transport) -> list[RankMemory]:
+        """Addresses of all ranks' memory, as seen from here; nobody writes to it before all have come."""
+        mine = [array.data.ptr for array in (*self._buffers, self._arrivals, self._counters)]
+        found = []
+        for peer, places in enumerate(transport.control.all_gather([transport.locate(at) for at in mine])):
+            own = peer == transport.control.rank
+            at = mine if own else [transport.map(peer, place) for place in places]
+            found.append(RankMemory(at[:-2], at[-2], at[-1]))
+        return found
+
+    def run(self) -> None:
+        self.check()
+        self._kernel((self.blocks,), (_THREADS,), self._arguments)
+
+    def start(self) -> None:
+        super().start()
+        self._ready.record()
+        self._stream.wait_event(self._ready)
+        with self._stream:
+            self.run()
+        self._done.record(self._stream)
+
+    def arrived(self, peer: int | None = None) -> None:
+        self.finish()
+
+    def finish(self) -> None:
+        if self._running:
+            cupy.cuda.get_current_stream().wait_event(self._done)
+            self._running = False
+
+    def check(self) -> None:
+        if self._late.value:
+            raise LateRank(
+                f"{self._plan.schedule.name}: rank {self._late.value - 1} did not come to the exchange in time"
+            )
+
+
+def blocks_for(plan: Plan, itemsize: int, most: int) -> int:
+    """Blocks of a kernel: a power of two, so that each has some bytes of the largest piece."""
+    sizes = [each.size for code in plan.instructions for each in code if isinstance(each, Move)]
+    slices = max(sizes, default=0) * itemsize // _SLICE
+    return min(1 << max(0, slices.bit_length() - 1), most)
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    """Never empty: an empty array has no address."""
+    return np.frombuffer(array.tobytes() or bytes(8), np.uint8)
+
+
+class _HostWord:
+    """A number in memory of the host that GPUs read and write too."""
+
+    def __init__(self):
+        self._memory: Any = cupy.cuda.alloc_pinned_memory(4)
+        self._word = np.frombuffer(self._memory, np.uint32, 1)
+        self._word[0] = 0
+        self.address = int(self._memory.ptr)
+
+    @property
+    def value(self) -> int:
+        """What it is now."""
+        return int(self._word[0])
