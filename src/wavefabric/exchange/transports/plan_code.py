@@ -52,6 +52,13 @@ def element_type(dtype, sums: bool) -> tuple[str, int]:
     return found
 
 
+def has_sums(plan: Plan) -> bool:
+    """Whether anything is added."""
+    return any(
+        isinstance(each, Move) and len(each.sources) > 1 for code in plan.instructions for each in code
+    )
+
+
 class ArrivalRoom:
     """Where arrivals lie in one rank's memory: ``places`` (bytes, by number) in a room of ``nbytes``.
 
@@ -100,10 +107,7 @@ def encode(plan: Plan, rank: int, dtype, memory: Sequence[RankMemory | None]) ->
     Counters of a rank are uint32, shape (ranks, MOST_BLOCKS): how often each rank has signalled each block.
     """
     itemsize = np.dtype(dtype).itemsize
-    sums = any(
-        isinstance(each, Move) and len(each.sources) > 1 for code in plan.instructions for each in code
-    )
-    numbers = element_type(dtype, sums)[1]
+    numbers = element_type(dtype, has_sums(plan))[1]
     rooms: dict[int, ArrivalRoom] = {}
 
     def memory_of(owner: int) -> RankMemory:
