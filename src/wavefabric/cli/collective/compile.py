@@ -1,0 +1,132 @@
+"""`wavefabric collective compile`: the execution plan of a schedule, proved and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wavefabric.cli.collective.algorithm import RankedAlgorithmOptions, Words, schedule_from
+from wavefabric.cli.common.options import option, options
+from wavefabric.cli.common.show import console, pairs_table, print_json, table
+from wavefabric.collectives.plans.check import check_plan
+from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place
+from wavefabric.collectives.plans.order import Signal, Wait
+from wavefabric.collectives.plans.plan import Instruction, Plan, compile_plan
+from wavefabric.errors import InputError
+
+
+@options()
+class CompileOptions:
+    """How a schedule is compiled, and what of it is shown."""
+
+    protocol: str = option("{wavefabric.collectives.plans.plan:PROTOCOLS}.", default="signals")
+    rooms: int | None = option(
+        "Copies of the memory where data arrive: 1 or 2. \\[default: 1 if nobody waits for it]"
+    )
+    rank: int = option("Whose instructions are shown.", default=0)
+    as_json: bool = option(
+        "Print the instructions of all ranks as JSON and nothing else.", "--json", default=False
+    )
+
+
+def command(algorithm: RankedAlgorithmOptions, asked: CompileOptions, words: Words = None) -> None:
+    """Compile a schedule into an execution plan, what one kernel a rank does, and prove it.
+
+    Examples:
+
+    wavefabric collective compile recursive all-reduce --ranks 4 --radix 4
+
+    wavefabric collective compile best.json --protocol packets --rank 3
+    """
+    schedule = schedule_from(words, algorithm)
+    if not 0 <= asked.rank < schedule.ranks:
+        raise InputError(f"--rank: {asked.rank} given; allowed: 0 to {schedule.ranks - 1}")
+    plan = compile_plan(schedule, asked.protocol, asked.rooms)
+    check_plan(plan)
+    facts = plan_facts(plan)
+    if asked.as_json:
+        names = schedule.buffers
+        rows = [[instruction_facts(each, names) for each in code] for code in plan.instructions]
+        print_json({**facts, "instructions": rows})
+        return
+    lines = [
+        ("schedule", f"{schedule.name}, {schedule.ranks} ranks"),
+        ("protocol", plan.protocol),
+        ("moves", f"{facts['moves']} of the busiest rank, {schedule.rounds} rounds before"),
+        ("signals", f"{facts['signals']} of the busiest rank"),
+        ("arrivals", f"{facts['arrivals']} elements of a rank, {_times(plan.rooms)}"),
+        ("proved", "no deadlock, no race, whatever the timing; calls may follow one another"),
+    ]
+    console().print(pairs_table(lines))
+    rows = [
+        _cells(number, each, schedule.buffers) for number, each in enumerate(plan.instructions[asked.rank])
+    ]
+    columns = ("#", "|instruction", "elements", "<from", "<to")
+    console().print(table(columns, rows, title=f"rank {asked.rank}"))
+
+
+def _times(rooms: int) -> str:
+    return "once" if rooms == 1 else "twice, for one call after another"
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """What is worth knowing about a plan."""
+    ranks = range(plan.schedule.ranks)
+    moves = [sum(isinstance(each, Move) for each in code) for code in plan.instructions]
+    return {
+        "schedule": plan.schedule.name,
+        "ranks": plan.schedule.ranks,
+        "protocol": plan.protocol,
+        "rooms": plan.rooms,
+        "moves": max(moves),
+        "signals": max(sum(n for (src, _), n in plan.signals.items() if src == rank) for rank in ranks),
+        "arrivals": max(sum(a.size for a in plan.arrivals if a.rank == rank) for rank in ranks),
+        "proved": True,
+    }
+
+
+def instruction_facts(each: Instruction, buffers: Sequence[str]) -> dict[str, Any]:
+    """An instruction as plain values."""
+    kind = type(each).__name__.lower()
+    if isinstance(each, Move):
+        ends = {
+            key: [_place_facts(place, buffers) for place in places]
+            for key, places in (("sources", each.sources), ("targets", each.targets))
+        }
+        return {"instruction": kind, "elements": each.size, **ends}
+    if isinstance(each, Signal):
+        return {"instruction": kind, "ranks": each.to}
+    if isinstance(each, Wait):
+        return {"instruction": kind, "signals": [{"rank": rank, "number": n} for rank, n in each.signals]}
+    return {"instruction": kind}
+
+
+def _place_facts(place: Place, buffers: Sequence[str]) -> dict[str, Any]:
+    if place.buffer == ARRIVALS:
+        return {"rank": place.rank, "arrival": -1 - place.key}
+    return {"rank": place.rank, "buffer": buffers[place.buffer], "first": place.first}
+
+
+def _cells(number: int, each: Instruction, buffers: Sequence[str]) -> Sequence[str]:
+    """A row of the table."""
+    if isinstance(each, Move):
+        names = [
+            [_place_text(place, each, buffers) for place in places] for places in (each.sources, each.targets)
+        ]
+        word = "add" if len(each.sources) > 1 else "copy"
+        if any(place.rank != each.rank for place in each.targets):
+            word = "add and put" if word == "add" else "put"
+        return str(number), word, str(each.size), " + ".join(names[0]), "\n".join(names[1])
+    kind = type(each).__name__.lower()
+    if isinstance(each, Signal):
+        return str(number), kind, "", "", ", ".join(f"rank {rank}" for rank in each.to)
+    if isinstance(each, Wait):
+        return str(number), kind, "", ", ".join(f"rank {rank} ({n})" for rank, n in each.signals), ""
+    return str(number), kind, "", "", ""
+
+
+def _place_text(place: Place, move: Move, buffers: Sequence[str]) -> str:
+    where = "" if place.rank == move.rank else f"rank {place.rank}: "
+    if place.buffer == ARRIVALS:
+        return f"{where}arrival {-1 - place.key}"
+    return f"{where}{buffers[place.buffer]}[{place.first}:{place.first + move.size}]"
