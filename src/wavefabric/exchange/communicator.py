@@ -9,6 +9,7 @@ import numpy as np
 
 import wavefabric
 from wavefabric.collectives import Schedule
+from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import (
@@ -39,16 +40,34 @@ class Communicator:
         self._transport, self.transport = transport, transport.name
         self._exchanges: dict[tuple, tuple[Any, Exchange]] = {}
 
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        """Ways of this transport to run a schedule, ``"auto"`` the first.
+
+        Of p2p: ``"copies"`` by the copy engines, and kernels that run execution plans with ``"signals"`` or
+        ``"packets"`` (`wavefabric.collectives.plans`).
+        """
+        return self._transport.protocols
+
     def allocate(self, shape, dtype):
         """Uninitialised array of the device that peers may reach; made once, before the first step."""
         return self._transport.allocate(shape, np.dtype(dtype))
 
-    def bind(self, schedule: Schedule, buffers: dict[str, Any]) -> Exchange:
+    def bind(
+        self, schedule: Schedule, buffers: dict[str, Any], protocol: str = "auto", blocks: int | None = None
+    ) -> Exchange:
         """Make an exchange of a schedule, the same on all ranks, and this rank's buffers; collective.
 
         Buffers are 1-D contiguous arrays from `allocate`, of one dtype, with as many elements as the schedule
-        says. `InputError` if it is for another number of ranks, or a buffer is missing or too small.
+        says. ``protocol`` is of `protocols`, and ``blocks`` of the kernel that some are. `InputError` if the
+        schedule is for another number of ranks, a buffer is missing or too small, or a protocol cannot serve.
         """
+        if protocol not in self.protocols:
+            allowed = ", ".join(self.protocols)
+            raise InputError(f"protocol: {protocol!r} given; allowed for {self.transport}: {allowed}")
+        plan = protocol in PROTOCOLS
+        if blocks is not None and not plan:
+            raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
         if schedule.ranks != self.size:
             raise InputError(f"schedule: {schedule.name} is for {schedule.ranks} ranks; here are {self.size}")
         program = Program(schedule, self.rank)
@@ -59,6 +78,8 @@ class Communicator:
                 given = "nothing" if array is None else f"an array of shape {array.shape}"
                 raise InputError(f"buffers: {given} for {name!r}; allowed: {size} elements in a row")
             arrays.append(array)
+        if plan:
+            return self._transport.bind_plan(program, arrays, protocol, blocks)
         # Not empty even where nothing is reduced: addresses of empty arrays are no addresses.
         scratch = self.allocate((max(1, program.scratch),), arrays[0].dtype if arrays else np.float64)
         return self._transport.bind(program, arrays, scratch)

@@ -1,285 +1,24 @@
-"""P2P and NCCL without GPUs: ranks are threads, host memory stands in for the devices', work is done at once.
+"""P2P and NCCL without GPUs: ranks are threads, and host memory stands in for the devices'."""
 
-What a stream would do later a thread does when it is enqueued, and flags and messages are waited for. Order,
-addresses and sizes are those of the real thing; how streams overlap is not seen here.
-"""
-
-import ctypes
-import queue
-import sys
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
-from types import ModuleType, SimpleNamespace
-
-import numpy as np
 import pytest
+from stand_in_gpus import buffers_of, stand_in, together
 
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
 from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.errors import InputError
-from wavefabric.exchange.communicator import Communicator
 from wavefabric.execution.timed_schedule import count_wrong, fill
-
-_PATIENCE = 20.0
-
-
-class _Array(np.ndarray):
-    """Has an address, like CuPy's."""
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-
-class _Event:
-    def __init__(self, **_):
-        pass
-
-    def record(self, stream=None):
-        pass
-
-
-class _Stream:
-    ptr = 0
-
-    def __init__(self, **_):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def wait_event(self, event):
-        pass
-
-
-class _Pool:
-    """Everybody's memory can be written to by everybody."""
-
-    def __init__(self):
-        self._kept = []
-
-    def allocate(self, shape, dtype):
-        self._kept.append(np.empty(shape, dtype).view(_Array))
-        return self._kept[-1]
-
-    def locate(self, address):
-        return address
-
-    def open(self, peer, place):
-        return place
-
-
-def _words(addresses, count):
-    return [ctypes.c_uint32.from_address(int(a)) for a in addresses[:count]]
-
-
-def _signal(grid, block, arguments):
-    addresses, value, count = arguments
-    for word in _words(addresses, count):
-        word.value = int(value)
-
-
-def _await(grid, block, arguments):
-    addresses, value, count = arguments
-    until = time.monotonic() + _PATIENCE
-    for word in _words(addresses, count):
-        while (word.value - int(value)) & 0x80000000:
-            assert time.monotonic() < until, "a flag did not come"
-            time.sleep(0)
-
-
-class _Control:
-    """Threads that agree."""
-
-    def __init__(self, shared, rank):
-        self.rank, self.size, self._shared = rank, shared.size, shared
-
-    def all_gather(self, obj):
-        self._shared.slots[self.rank] = obj
-        self._shared.barrier.wait()
-        found = list(self._shared.slots)
-        self._shared.barrier.wait()
-        return found
-
-    def bcast(self, obj, root=0):
-        return self.all_gather(obj)[root]
-
-    def sum(self, value):
-        return sum(self.all_gather(value))
-
-    def barrier(self):
-        self._shared.barrier.wait()
-
-
-class _Shared:
-    """What the ranks of one run have in common."""
-
-    def __init__(self, size):
-        self.size = size
-        self.barrier = threading.Barrier(size, timeout=_PATIENCE)
-        self.slots = [None] * size
-        self.mail = {(a, b): queue.Queue() for a in range(size) for b in range(size)}
-
-
-_TYPES = {1: np.uint8, 2: np.float16, 3: np.float32, 4: np.float64, 5: np.int32, 6: np.int64}
-
-
-def _at(address, count, dtype):
-    nbytes = count * np.dtype(_TYPES[dtype]).itemsize
-    return np.frombuffer((ctypes.c_char * nbytes).from_address(address), _TYPES[dtype])
-
-
-class _NcclCommunicator:
-    """NCCL's operations as its manual defines them."""
-
-    group = threading.local()
-
-    def __init__(self, size, shared, rank):
-        self._size, self._shared, self._rank = size, shared, rank
-        self._control = _Control(shared, rank)
-
-    def size(self):
-        return self._size
-
-    def rank_id(self):
-        return self._rank
-
-    def send(self, address, count, dtype, peer, stream):
-        self.group.sends.append((self, address, count, dtype, peer))
-
-    def recv(self, address, count, dtype, peer, stream):
-        self.group.receives.append((self, address, count, dtype, peer))
-
-    @classmethod
-    def start(cls):
-        cls.group.sends, cls.group.receives = [], []
-
-    @classmethod
-    def end(cls):
-        for me, address, count, dtype, peer in cls.group.sends:
-            me._shared.mail[me._rank, peer].put(_at(address, count, dtype).copy())
-        for me, address, count, dtype, peer in cls.group.receives:
-            found = me._shared.mail[peer, me._rank].get(timeout=_PATIENCE)
-            assert found.size == count
-            _at(address, count, dtype)[...] = found
-
-    def _everybody(self, address, count, dtype):
-        return self._control.all_gather(_at(address, count, dtype).copy())
-
-    def allGather(self, send, recv, count, dtype, stream):
-        _at(recv, count * self._size, dtype)[...] = np.concatenate(self._everybody(send, count, dtype))
-
-    def allReduce(self, send, recv, count, dtype, op, stream):
-        assert op == "sum"
-        _at(recv, count, dtype)[...] = sum(self._everybody(send, count, dtype))
-
-    def reduce(self, send, recv, count, dtype, op, root, stream):
-        found = self._everybody(send, count, dtype)
-        if self._rank == root:
-            _at(recv, count, dtype)[...] = sum(found)
-
-    def broadcast(self, send, recv, count, dtype, root, stream):
-        _at(recv, count, dtype)[...] = self._everybody(send, count, dtype)[root]
-
-    def reduceScatter(self, send, recv, count, dtype, op, stream):
-        parts = sum(self._everybody(send, count * self._size, dtype))
-        _at(recv, count, dtype)[...] = parts[self._rank * count : (self._rank + 1) * count]
 
 
 @pytest.fixture(scope="module")
 def transports():
-    """The modules of both transports, over a stand-in for CuPy."""
-    cuda, cupy, nccl = ModuleType("cupy.cuda"), ModuleType("cupy"), ModuleType("cupy.cuda.nccl")
-    cuda.Event, cuda.Stream, cuda.get_current_stream = _Event, _Stream, _Stream
-    cuda.runtime = SimpleNamespace(
-        memcpyAsync=lambda to, source, size, kind, stream: ctypes.memmove(to, source, size),
-        memcpyDeviceToDevice=3,
-        CUDARuntimeError=RuntimeError,
-    )
-    for name, value in zip(("UINT8", "FLOAT16", "FLOAT32", "FLOAT64", "INT32", "INT64"), _TYPES, strict=True):
-        setattr(nccl, f"NCCL_{name}", value)
-    nccl.available = True
-    nccl.NCCL_SUM, nccl.NcclCommunicator = "sum", _NcclCommunicator
-    nccl.groupStart, nccl.groupEnd = _NcclCommunicator.start, _NcclCommunicator.end
-    cupy.cuda, cuda.nccl = cuda, nccl
-    folder = "wavefabric.exchange.transports."
-    ours = [folder + name for name in ("p2p", "nccl", "mpi_staged")]
-    with pytest.MonkeyPatch.context() as patch:
-        for name, module in (("cupy", cupy), ("cupy.cuda", cuda), ("cupy.cuda.nccl", nccl)):
-            patch.setitem(sys.modules, name, module)
-        for name in ours:
-            patch.delitem(sys.modules, name, raising=False)
-        import wavefabric.exchange.transports as package
-
-        for name in ("p2p", "nccl", "mpi_staged"):
-            patch.delattr(package, name, raising=False)
-        from wavefabric.exchange.transports import nccl as of_nccl
-        from wavefabric.exchange.transports import p2p
-
-        patch.setattr(p2p, "SharedPool", _Pool)
-        patch.setattr(of_nccl.nccl, "get_unique_id", lambda: None, raising=False)
-        yield SimpleNamespace(p2p=p2p, nccl=of_nccl)
-        for name in ours:
-            sys.modules.pop(name, None)
-        for name in ("p2p", "nccl", "mpi_staged"):
-            vars(package).pop(name, None)
+    with stand_in() as modules:
+        yield modules
 
 
-def _device():
-    return SimpleNamespace(
-        name="stand-in",
-        xp=np,
-        empty=lambda shape, dtype: np.empty(shape, dtype).view(_Array),
-        asarray=np.asarray,
-        to_host=np.asarray,
-        synchronize=lambda: None,
-        module=lambda package, source: SimpleNamespace(
-            get_function=lambda name: {"signal": _signal, "await": _await}[name]
-        ),
-    )
-
-
-def _together(transports, transport, size, work):
-    """What ``work`` gives for the communicator of each rank."""
-    shared = _Shared(size)
-
-    def one(rank):
-        control, device = _Control(shared, rank), _device()
-        if transport == "p2p":
-            made = transports.p2p.P2PTransport(control, device, [True] * size, None)
-        else:
-            transports.nccl.nccl.get_unique_id = lambda: shared
-            made = transports.nccl.NCCLTransport(control, device)
-        try:
-            return work(Communicator(control, device, made))
-        except BaseException:
-            shared.barrier.abort()
-            raise
-
-    with ThreadPoolExecutor(size) as pool:
-        futures = [pool.submit(one, rank) for rank in range(size)]
-        errors = [future.exception() for future in futures]
-    # The one that began it, before those that waited for it.
-    for error in sorted((e for e in errors if e), key=lambda e: isinstance(e, threading.BrokenBarrierError)):
-        raise error
-    return [future.result() for future in futures]
-
-
-def _buffers(comm, schedule, dtype):
-    return {
-        name: comm.allocate((max(1, int(sizes[comm.rank].sum())),), dtype)
-        for name, sizes in zip(schedule.buffers, schedule.sizes, strict=True)
-    }
-
-
-def _wrong(comm, schedule, dtype="float32"):
-    buffers = _buffers(comm, schedule, dtype)
-    exchange = comm.bind(schedule, buffers)
+def _wrong(comm, schedule, protocol, dtype="float32"):
+    buffers = buffers_of(comm, schedule, dtype)
+    exchange = comm.bind(schedule, buffers, protocol)
     wrong = 0
     for _ in range(2):
         fill(comm, schedule, buffers, dtype)
@@ -303,17 +42,20 @@ def _schedules(ranks):
     yield point_to_point("twice", ranks, [(0, 1, 3), (0, 1, 4), (1, 0, 5), (1, 1, 2)])
 
 
-@pytest.mark.parametrize("transport", ["p2p", "nccl"])
+@pytest.mark.parametrize(
+    ("transport", "protocol"),
+    [("p2p", "copies"), ("p2p", "signals"), ("p2p", "packets"), ("p2p", "auto"), ("nccl", "auto")],
+)
 @pytest.mark.parametrize("size", [2, 4])
-def test_every_algorithm_moves_and_adds_the_right_data(transports, transport, size):
+def test_every_algorithm_moves_and_adds_the_right_data(transports, transport, protocol, size):
     schedules = list(_schedules(size))
     assert len({schedule.name for schedule in schedules}) > 20
 
     def work(comm):
-        found = [(schedule.name, _wrong(comm, schedule)) for schedule in schedules]
+        found = [(schedule.name, _wrong(comm, schedule, protocol)) for schedule in schedules]
         return [each for each in found if each[1]]
 
-    assert _together(transports, transport, size, work) == [[]] * size
+    assert together(transports, transport, size, work) == [[]] * size
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
@@ -322,7 +64,7 @@ def test_nccls_own_operations_do_what_ours_do(transports, collective):
     schedule = build("direct", collective, 3, 12, root=root)
 
     def work(comm):
-        buffers = _buffers(comm, schedule, "float32")
+        buffers = buffers_of(comm, schedule, "float32")
         # Scratch is ours alone.
         own = {name: buffers[name] for name in ("data", "send", "recv") if name in buffers}
         fill(comm, schedule, own, "float32")
@@ -330,7 +72,7 @@ def test_nccls_own_operations_do_what_ours_do(transports, collective):
         run()
         return count_wrong(comm, schedule, own, "float32")
 
-    assert _together(transports, "nccl", 3, work) == [0, 0, 0]
+    assert together(transports, "nccl", 3, work) == [0, 0, 0]
 
 
 def test_what_nccl_has_no_operation_for_is_refused(transports):
@@ -346,7 +88,7 @@ def test_what_nccl_has_no_operation_for_is_refused(transports):
             found.append(str(refused.value))
         return found
 
-    uneven, complex_, halo = _together(transports, "nccl", 2, work)[1]
+    uneven, complex_, halo = together(transports, "nccl", 2, work)[1]
     assert uneven == "elements: 7 on 2 ranks; allowed for NCCL: equal shares"
     assert complex_.startswith("dtype: complex64 given; allowed for NCCL's sums: float16,")
     assert halo.startswith("collective: 'halo' given; allowed for NCCL: all-gather,")
@@ -355,4 +97,4 @@ def test_what_nccl_has_no_operation_for_is_refused(transports):
         with pytest.raises(InputError, match="transport: 'p2p' has no collective operations of its own"):
             comm.own_collective("all-gather", [comm.allocate((8,), "float32")])
 
-    _together(transports, "p2p", 2, other)
+    together(transports, "p2p", 2, other)

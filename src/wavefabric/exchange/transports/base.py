@@ -65,6 +65,9 @@ class Exchange:
         self.start()
         self.finish()
 
+    def check(self) -> None:
+        """Raise `RuntimeError` if another rank did not come in time, as far as is known by now."""
+
     def _start_level(self, number: int) -> None:
         self._begin(number)
         # Copies within the rank run beside those between ranks: transfers of a level are independent.
@@ -117,6 +120,8 @@ class Transport:
     """Moves data between ranks; here, for one rank."""
 
     name = "solo"
+    #: Ways of `bind` and `bind_plan` to run a schedule.
+    protocols: tuple[str, ...] = ("auto",)
 
     def __init__(self, device):
         self._device = device
@@ -143,6 +148,13 @@ class Transport:
     def bind(self, program: Program, buffers: list, scratch) -> Exchange:
         """Make ready what repeats; collective. ``scratch`` has at least ``program.scratch`` elements."""
         return Exchange(program, buffers, scratch)
+
+    def bind_plan(self, program: Program, buffers: list, protocol: str, blocks: int | None) -> Exchange:
+        """The same as a kernel of so many blocks that runs an execution plan; collective.
+
+        ``protocol`` is of `wavefabric.collectives.plans.plan.PROTOCOLS`.
+        """
+        raise NotImplementedError
 
     def own_collective(self, collective: str, buffers: list, root: int) -> Callable[[], None]:
         """The library's own operation, see `wavefabric.exchange.Communicator.own_collective`."""

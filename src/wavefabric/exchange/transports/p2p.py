@@ -19,6 +19,7 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
+from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.errors import InputError
 from wavefabric.exchange.program import Level
 from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport
@@ -213,6 +214,8 @@ class P2PTransport(Transport):
     """
 
     name = "p2p"
+    # By itself the copy engines: kernels have not been timed beside them yet.
+    protocols = ("auto", "copies", *PROTOCOLS)
 
     def __init__(self, control, device, same_host: list[bool], rest):
         super().__init__(device)
@@ -289,6 +292,11 @@ class P2PTransport(Transport):
     def bind(self, program, buffers, scratch) -> Exchange:
         rest = None if self.complete else self._rest.bind(without(program, self.reachable), buffers, scratch)
         return P2PExchange(program, buffers, scratch, self, rest)
+
+    def bind_plan(self, program, buffers, protocol, blocks) -> Exchange:
+        from wavefabric.exchange.transports.p2p_plan import PlanExchange
+
+        return PlanExchange(program, buffers, self, self._device, protocol, blocks)
 
     def describe(self) -> dict[str, str]:
         others = [p for p in range(self.control.size) if p != self.control.rank]

@@ -1,11 +1,12 @@
 """Exchanges as one kernel a rank, which runs an execution plan on memory that the GPUs of a host map.
 
-A kernel waits for others while it runs, so all of them must be resident at once: ranks that share a GPU cannot
-do this, and no kernel has more blocks than its GPU has multiprocessors.
+A kernel waits for others while it runs, so all must be resident at once: ranks that share a GPU cannot do
+this, and no kernel has more blocks than its GPU has multiprocessors.
 """
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import cupy
@@ -15,6 +16,7 @@ from wavefabric.collectives.plans.check import check_plan
 from wavefabric.collectives.plans.moves import Move
 from wavefabric.collectives.plans.plan import Plan, compile_plan
 from wavefabric.errors import InputError
+from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.transports.base import Exchange
 from wavefabric.exchange.transports.plan_code import (
     MOST_BLOCKS,
@@ -44,26 +46,38 @@ class PlanExchange(Exchange):
     program, buffers
         As of `Transport.bind`.
     transport : P2PTransport
+    device : CudaDevice
     protocol : str
         Of `wavefabric.collectives.plans.plan.PROTOCOLS`.
     blocks : int, optional
         Of the kernel, the same on all ranks; by default from the size of the largest piece.
     patience : float
         Seconds.
+
+    Raises
+    ------
+    InputError
+        If ranks share a GPU, do not all reach one another or were given different protocols or blocks; for
+        blocks that do not fit, and for a dtype that sums cannot be taken in.
     """
 
-    def __init__(self, program, buffers, transport, protocol: str, blocks=None, patience: float = PATIENCE):
-        super().__init__()
-        control, device = transport.control, transport.device
+    def __init__(
+        self, program, buffers, transport, device, protocol: str, blocks=None, patience: float = PATIENCE
+    ):
+        none = copy.copy(program)
+        none.levels = []  # nothing is left to do level by level
+        super().__init__(none, buffers, None)
+        control = transport.control
+        check_agreement(control, {"protocol": protocol, "blocks": str(blocks)})
         self._plan = plan = compile_plan(program.schedule, protocol)
         check_plan(plan)
         dtype = buffers[0].dtype
-        most = min(MOST_BLOCKS, transport.multiprocessors)
+        name, _ = element_type(dtype, has_sums(plan))
+        most = _most_blocks(transport)
         self.blocks = blocks_for(plan, dtype.itemsize, most) if blocks is None else blocks
         if not 1 <= self.blocks <= most:
             raise InputError(f"blocks: {blocks} given; allowed: 1 to {most}")
         room = ArrivalRoom(plan, control.rank, dtype.itemsize)
-        self._buffers = buffers
         self._arrivals = transport.allocate((max(1, room.nbytes * plan.rooms),), np.uint8)
         self._counters = transport.allocate((control.size * MOST_BLOCKS,), np.uint32)
         self._calls = device.zeros((self.blocks,), np.uint32)
@@ -84,7 +98,6 @@ class PlanExchange(Exchange):
             np.uint64(self._late.address),
             np.uint64(round(patience * 1e9)),
         )
-        name, _ = element_type(dtype, has_sums(plan))
         folder = "wavefabric.exchange.transports"
         self._kernel = device.module(folder, "plan.cu", (f"-DELEMENT={name}",)).get_function("run_plan")
         self._stream = cupy.cuda.Stream(non_blocking=True)
@@ -122,9 +135,21 @@ class PlanExchange(Exchange):
 
     def check(self) -> None:
         if self._late.value:
-            raise LateRank(
-                f"{self._plan.schedule.name}: rank {self._late.value - 1} did not come to the exchange in time"
-            )
+            name, rank = self._plan.schedule.name, self._late.value - 1
+            raise LateRank(f"{name}: rank {rank} did not come to the exchange in time")
+
+
+def _most_blocks(transport) -> int:
+    """Blocks that a GPU holds at once; `InputError` where those of all ranks would not run at once."""
+    properties = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    gpus = transport.control.all_gather((cupy.cuda.Device().pci_bus_id, properties))
+    shared = [rank for rank, (gpu, _) in enumerate(gpus) if [own for own, _ in gpus].count(gpu) > 1]
+    if shared:
+        ranks = ", ".join(map(str, shared))
+        raise InputError(f"protocol: ranks {ranks} share a GPU; allowed: copies, or a GPU for each rank")
+    if not transport.complete:
+        raise InputError("protocol: some GPUs do not reach others; allowed: copies")
+    return min(MOST_BLOCKS, *(count for _, count in gpus))
 
 
 def blocks_for(plan: Plan, itemsize: int, most: int) -> int:

@@ -1,0 +1,323 @@
+"""GPUs that are threads: a stand-in for CuPy, for tests of transports where there is no GPU.
+
+Host memory stands in for the devices', and work is done at once: what a stream would do later a thread does
+when it is enqueued, and flags and messages are waited for. Order, addresses and sizes are those of the real
+thing; how streams overlap is not seen here.
+"""
+
+import ctypes
+import queue
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib.resources import files
+from types import ModuleType, SimpleNamespace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from emulated_cuda import Module
+
+from wavefabric.exchange.communicator import Communicator
+
+_OURS = ("p2p", "p2p_plan", "nccl", "mpi_staged")
+_PATIENCE = 20.0
+
+
+class _Array(np.ndarray):
+    """Has an address, like CuPy's."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+class _Event:
+    def __init__(self, **_):
+        pass
+
+    def record(self, stream=None):
+        pass
+
+
+class _Stream:
+    ptr = 0
+
+    def __init__(self, **_):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def wait_event(self, event):
+        pass
+
+
+class _Pool:
+    """Everybody's memory can be written to by everybody."""
+
+    def __init__(self):
+        self._kept = []
+
+    def allocate(self, shape, dtype):
+        self._kept.append(np.empty(shape, dtype).view(_Array))
+        return self._kept[-1]
+
+    def locate(self, address):
+        return address
+
+    def open(self, peer, place):
+        return place
+
+
+def _words(addresses, count):
+    return [ctypes.c_uint32.from_address(int(a)) for a in addresses[:count]]
+
+
+def _signal(grid, block, arguments):
+    addresses, value, count = arguments
+    for word in _words(addresses, count):
+        word.value = int(value)
+
+
+def _await(grid, block, arguments):
+    addresses, value, count = arguments
+    until = time.monotonic() + _PATIENCE
+    for word in _words(addresses, count):
+        while (word.value - int(value)) & 0x80000000:
+            assert time.monotonic() < until, "a flag did not come"
+            time.sleep(0)
+
+
+class _Control:
+    """Threads that agree."""
+
+    def __init__(self, shared, rank):
+        self.rank, self.size, self._shared = rank, shared.size, shared
+
+    def all_gather(self, obj):
+        self._shared.slots[self.rank] = obj
+        self._shared.barrier.wait()
+        found = list(self._shared.slots)
+        self._shared.barrier.wait()
+        return found
+
+    def bcast(self, obj, root=0):
+        return self.all_gather(obj)[root]
+
+    def sum(self, value):
+        return sum(self.all_gather(value))
+
+    def barrier(self):
+        self._shared.barrier.wait()
+
+
+class _Shared:
+    """What the ranks of one run have in common."""
+
+    def __init__(self, size):
+        self.size = size
+        self.barrier = threading.Barrier(size, timeout=_PATIENCE)
+        self.slots, self.seed = [None] * size, 0
+        self.mail = {(a, b): queue.Queue() for a in range(size) for b in range(size)}
+
+
+_TYPES = {1: np.uint8, 2: np.float16, 3: np.float32, 4: np.float64, 5: np.int32, 6: np.int64}
+
+
+def _at(address, count, dtype):
+    nbytes = count * np.dtype(_TYPES[dtype]).itemsize
+    return np.frombuffer((ctypes.c_char * nbytes).from_address(address), _TYPES[dtype])
+
+
+class _NcclCommunicator:
+    """NCCL's operations as its manual defines them."""
+
+    group = threading.local()
+
+    def __init__(self, size, shared, rank):
+        self._size, self._shared, self._rank = size, shared, rank
+        self._control = _Control(shared, rank)
+
+    def size(self):
+        return self._size
+
+    def rank_id(self):
+        return self._rank
+
+    def send(self, address, count, dtype, peer, stream):
+        self.group.sends.append((self, address, count, dtype, peer))
+
+    def recv(self, address, count, dtype, peer, stream):
+        self.group.receives.append((self, address, count, dtype, peer))
+
+    @classmethod
+    def start(cls):
+        cls.group.sends, cls.group.receives = [], []
+
+    @classmethod
+    def end(cls):
+        for me, address, count, dtype, peer in cls.group.sends:
+            me._shared.mail[me._rank, peer].put(_at(address, count, dtype).copy())
+        for me, address, count, dtype, peer in cls.group.receives:
+            found = me._shared.mail[peer, me._rank].get(timeout=_PATIENCE)
+            assert found.size == count
+            _at(address, count, dtype)[...] = found
+
+    def _everybody(self, address, count, dtype):
+        return self._control.all_gather(_at(address, count, dtype).copy())
+
+    def allGather(self, send, recv, count, dtype, stream):
+        _at(recv, count * self._size, dtype)[...] = np.concatenate(self._everybody(send, count, dtype))
+
+    def allReduce(self, send, recv, count, dtype, op, stream):
+        assert op == "sum"
+        _at(recv, count, dtype)[...] = sum(self._everybody(send, count, dtype))
+
+    def reduce(self, send, recv, count, dtype, op, root, stream):
+        found = self._everybody(send, count, dtype)
+        if self._rank == root:
+            _at(recv, count, dtype)[...] = sum(found)
+
+    def broadcast(self, send, recv, count, dtype, root, stream):
+        _at(recv, count, dtype)[...] = self._everybody(send, count, dtype)[root]
+
+    def reduceScatter(self, send, recv, count, dtype, op, stream):
+        parts = sum(self._everybody(send, count * self._size, dtype))
+        _at(recv, count, dtype)[...] = parts[self._rank * count : (self._rank + 1) * count]
+
+
+@contextmanager
+def stand_in():
+    """The modules of the transports (``p2p``, ``nccl``, ``p2p_plan``), over a stand-in for CuPy."""
+    cuda, cupy, nccl = ModuleType("cupy.cuda"), ModuleType("cupy"), ModuleType("cupy.cuda.nccl")
+    cuda.Event, cuda.Stream, cuda.get_current_stream = _Event, _Stream, _Stream
+    cuda.Device, cuda.alloc_pinned_memory = _Gpu, lambda size: np.zeros(size, np.uint8).view(_Pinned)
+    cuda.runtime = SimpleNamespace(
+        memcpyAsync=lambda to, source, size, kind, stream: ctypes.memmove(to, source, size),
+        memcpyDeviceToDevice=3,
+        CUDARuntimeError=RuntimeError,
+    )
+    for name, value in zip(("UINT8", "FLOAT16", "FLOAT32", "FLOAT64", "INT32", "INT64"), _TYPES, strict=True):
+        setattr(nccl, f"NCCL_{name}", value)
+    nccl.available = True
+    nccl.NCCL_SUM, nccl.NcclCommunicator = "sum", _NcclCommunicator
+    nccl.groupStart, nccl.groupEnd = _NcclCommunicator.start, _NcclCommunicator.end
+    cupy.cuda, cuda.nccl = cuda, nccl
+    folder = "wavefabric.exchange.transports."
+    ours = [folder + name for name in _OURS]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in (("cupy", cupy), ("cupy.cuda", cuda), ("cupy.cuda.nccl", nccl)):
+            patch.setitem(sys.modules, name, module)
+        for name in ours:
+            patch.delitem(sys.modules, name, raising=False)
+        import wavefabric.exchange.transports as package
+
+        for name in _OURS:
+            patch.delattr(package, name, raising=False)
+        from wavefabric.exchange.transports import nccl as of_nccl
+        from wavefabric.exchange.transports import p2p, p2p_plan
+
+        patch.setattr(p2p, "SharedPool", _Pool)
+        patch.setattr(of_nccl.nccl, "get_unique_id", lambda: None, raising=False)
+        # The emulator has a thousand threads for all ranks.
+        patch.setattr(p2p_plan, "_THREADS", 32)
+        yield SimpleNamespace(p2p=p2p, nccl=of_nccl, p2p_plan=p2p_plan)
+        for name in ours:
+            sys.modules.pop(name, None)
+        for name in _OURS:
+            vars(package).pop(name, None)
+
+
+class _Gpu:
+    """That of the rank whose thread this is."""
+
+    own = threading.local()
+    attributes: ClassVar = {"MultiProcessorCount": 4}
+
+    @property
+    def pci_bus_id(self):
+        return self.own.number
+
+
+class _Pinned(np.ndarray):
+    """Memory of the host that tells its address."""
+
+    @property
+    def ptr(self):
+        return self.ctypes.data
+
+
+class _Plans:
+    """`run_plan`, compiled for the CPU: it runs when all ranks have launched it."""
+
+    def __init__(self, shared, rank, options):
+        self._shared, self._rank, self._options = shared, rank, options
+
+    def __call__(self, grid, block, arguments):
+        shared = self._shared
+        shared.slots[self._rank] = grid, block, arguments
+        if shared.barrier.wait() == 0:
+            launches, shared.slots = shared.slots, [None] * shared.size
+            text = files("wavefabric.exchange.transports").joinpath("plan.cu").read_text(encoding="utf-8")
+            Module(text, self._options).kernel("run_plan").together(launches, seed=shared.seed)
+            shared.seed += 1
+        shared.barrier.wait()
+
+
+def _device(shared, rank):
+    def module(package, source, options=()):
+        plans = _Plans(shared, rank, options)
+        kernels = {"signal": _signal, "await": _await, "run_plan": plans}
+        return SimpleNamespace(get_function=lambda name: kernels[name])
+
+    return SimpleNamespace(
+        name="stand-in",
+        xp=np,
+        empty=lambda shape, dtype: np.empty(shape, dtype).view(_Array),
+        asarray=np.asarray,
+        to_host=np.asarray,
+        synchronize=lambda: None,
+        zeros=lambda shape, dtype: np.zeros(shape, dtype).view(_Array),
+        module=module,
+    )
+
+
+def together(transports, transport, size, work, gpus=None):
+    """What ``work`` gives for the communicator of each rank; ``gpus`` are the GPUs' numbers."""
+    shared = _Shared(size)
+
+    def one(rank):
+        _Gpu.own.number = (gpus or range(size))[rank]
+        control, device = _Control(shared, rank), _device(shared, rank)
+        if transport == "p2p":
+            made = transports.p2p.P2PTransport(control, device, [True] * size, None)
+        else:
+            transports.nccl.nccl.get_unique_id = lambda: shared
+            made = transports.nccl.NCCLTransport(control, device)
+        try:
+            return work(Communicator(control, device, made))
+        except BaseException:
+            shared.barrier.abort()
+            raise
+
+    with ThreadPoolExecutor(size) as pool:
+        futures = [pool.submit(one, rank) for rank in range(size)]
+        errors = [future.exception() for future in futures]
+    # The one that began it, before those that waited for it.
+    for error in sorted((e for e in errors if e), key=lambda e: isinstance(e, threading.BrokenBarrierError)):
+        raise error
+    return [future.result() for future in futures]
+
+
+def buffers_of(comm, schedule, dtype):
+    """An array from `allocate` for each buffer of a schedule."""
+    return {
+        name: comm.allocate((max(1, int(sizes[comm.rank].sum())),), dtype)
+        for name, sizes in zip(schedule.buffers, schedule.sizes, strict=True)
+    }

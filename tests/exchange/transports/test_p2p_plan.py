@@ -1,0 +1,126 @@
+"""Exchanges as one kernel a rank, without GPUs: see `stand_in_gpus`."""
+
+import numpy as np
+import pytest
+from stand_in_gpus import buffers_of, stand_in, together
+
+from wavefabric.collectives import ring_all_reduce
+from wavefabric.collectives.plans.plan import compile_plan
+from wavefabric.collectives.registry import build
+from wavefabric.errors import InputError
+from wavefabric.execution.timed_schedule import count_wrong, fill
+
+
+@pytest.fixture(scope="module")
+def transports():
+    with stand_in() as modules:
+        yield modules
+
+
+@pytest.mark.parametrize("protocol", ["signals", "packets"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int64"])
+def test_types_and_blocks(transports, protocol, dtype):
+    schedule = build("recursive", "all-reduce", 2, 1001)
+
+    def work(comm):
+        buffers, wrong = buffers_of(comm, schedule, dtype), 0
+        for blocks in (None, 1, 3, 4):
+            exchange = comm.bind(schedule, buffers, protocol, blocks)
+            assert exchange.blocks == (blocks or 1)
+            for _ in range(3):
+                fill(comm, schedule, buffers, dtype)
+                exchange.start()
+                exchange.arrived(1 - comm.rank)
+                exchange.finish()
+                exchange.check()
+                wrong += count_wrong(comm, schedule, buffers, dtype)
+        return wrong
+
+    assert together(transports, "p2p", 2, work) == [0, 0]
+
+
+def test_complex_numbers_of_noise(transports):
+    """Sums to the bit as the schedule orders them, the same on all ranks."""
+    schedule = ring_all_reduce(3, 100)
+    rng = np.random.default_rng(3)
+    given = (rng.standard_normal((3, 100, 2)) @ [1, 1j]).astype(np.complex64)
+
+    def work(comm):
+        found = []
+        for protocol in ("copies", "signals", "packets"):
+            buffers = buffers_of(comm, schedule, "complex64")
+            buffers["data"][...] = given[comm.rank]
+            comm.bind(schedule, buffers, protocol).run()
+            found.append(buffers["data"].tobytes())
+        return found
+
+    found = together(transports, "p2p", 3, work)
+    assert len({each for rank in found for each in rank}) == 1
+    np.testing.assert_allclose(np.frombuffer(found[0][0], np.complex64), given.sum(0), rtol=1e-5)
+
+
+def test_what_cannot_be_is_refused_on_all_ranks(transports):
+    schedule = ring_all_reduce(2, 8)
+
+    def refused(comm, *options, dtype="float32"):
+        with pytest.raises(InputError) as error:
+            comm.bind(schedule, buffers_of(comm, schedule, dtype), *options)
+        return str(error.value)
+
+    def work(comm):
+        return [
+            refused(comm, "packets", 5),
+            refused(comm, "packets", 0),
+            refused(comm, "signals", 1 + comm.rank),
+            refused(comm, ("signals", "packets")[comm.rank]),
+            refused(comm, "signals", dtype="bool"),
+            refused(comm, "copies", 4),
+            refused(comm, "hope"),
+        ]
+
+    first, second = together(transports, "p2p", 2, work)
+    assert first == second
+    assert first[0] == "blocks: 5 given; allowed: 1 to 4"
+    assert first[1] == "blocks: 0 given; allowed: 1 to 4"
+    assert first[2].startswith("blocks: rank 0 has 1, rank 1 has 2;")
+    assert first[3].startswith("protocol: rank 0 has signals, rank 1 has packets;")
+    assert first[4].startswith("dtype: bool given; allowed for sums: float16, float32, float64, complex64,")
+    assert first[5] == "blocks: 4 given; allowed: with a protocol of packets, signals"
+    assert first[6] == "protocol: 'hope' given; allowed for p2p: auto, copies, packets, signals"
+    sharing = together(transports, "p2p", 3, lambda comm: _sharing(comm), gpus=[0, 1, 0])
+    assert set(sharing) == {"protocol: ranks 0, 2 share a GPU; allowed: copies, or a GPU for each rank"}
+    other = together(transports, "nccl", 2, lambda comm: refused(comm, "packets"))
+    assert other[0] == "protocol: 'packets' given; allowed for nccl: auto"
+
+
+def _sharing(comm):
+    schedule = ring_all_reduce(3, 6)
+    with pytest.raises(InputError) as error:
+        comm.bind(schedule, buffers_of(comm, schedule, "float32"), "signals")
+    return str(error.value)
+
+
+def test_a_rank_that_does_not_come_is_named(transports):
+    schedule = ring_all_reduce(2, 8)
+
+    def work(comm):
+        buffers = buffers_of(comm, schedule, "float32")
+        exchange = comm.bind(schedule, buffers, "signals")
+        exchange.check()
+        exchange._late._word[0] = 1 + 1  # what the kernel writes
+        for call in (exchange.check, exchange.run, exchange.start):
+            with pytest.raises(
+                RuntimeError, match="ring all-reduce: rank 1 did not come to the exchange in time"
+            ):
+                call()
+        return True
+
+    assert all(together(transports, "p2p", 2, work))
+
+
+def test_blocks_follow_from_the_largest_piece(transports):
+    blocks = transports.p2p_plan.blocks_for
+    sizes = {1: 1, 1 << 13: 1, 1 << 14: 2, 1 << 20: 128, 1 << 28: 128}
+    for elements, wanted in sizes.items():  # float32, halves
+        assert blocks(compile_plan(build("direct", "all-gather", 2, elements)), 4, 128) == wanted
+    assert blocks(compile_plan(build("direct", "all-gather", 2, 1 << 28)), 4, 100) == 100
