@@ -9,6 +9,7 @@ from wavefabric.collectives import TRANSFER, Schedule, verify
 from wavefabric.collectives.builders.messages import greedy
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
 from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
+from wavefabric.errors import InputError
 from wavefabric.execution.timed_schedule import count_wrong, fill
 
 
@@ -26,12 +27,12 @@ def _everything(ranks):
                         yield build(algorithm.name, collective, ranks, 3 * ranks + 2, **options)
 
 
-def _wrong(comm, schedule, dtype="float64"):
+def _wrong(comm, schedule, dtype="float64", protocol="auto"):
     buffers = {
         name: comm.allocate((max(1, int(sizes[comm.rank].sum())),), dtype)
         for name, sizes in zip(schedule.buffers, schedule.sizes, strict=True)
     }
-    exchange = comm.bind(schedule, buffers)
+    exchange = comm.bind(schedule, buffers, protocol)
     wrong = 0
     for _ in range(2):
         fill(comm, schedule, buffers, dtype)
@@ -41,12 +42,25 @@ def _wrong(comm, schedule, dtype="float64"):
     return wrong
 
 
+def _serving(comm):
+    """Protocols of a transport that run here: kernels do not where ranks share a GPU."""
+    schedule, found = build("direct", "all-gather", comm.size, comm.size), []
+    for protocol in comm.protocols:
+        try:
+            comm.bind(schedule, {"data": comm.allocate((comm.size,), "float32")}, protocol)
+            found.append(protocol)
+        except InputError as error:
+            assert "share a GPU" in str(error)
+    return found
+
+
 @pytest.mark.parallel([2, 3, 4, 8])
 def test_every_algorithm_moves_and_adds_the_right_data(comm):
     found, done = [], set()
     for schedule in _everything(comm.size):
         done.add(schedule.name.split(",")[0])
-        found.append((schedule.name, schedule.sizes[0].shape, _wrong(comm, schedule)))
+        for protocol in _serving(comm):
+            found.append((schedule.name, protocol, _wrong(comm, schedule, protocol=protocol)))
     assert [each for each in found if each[2]] == []
     for collective in COLLECTIVES:
         assert f"direct {collective}" in done

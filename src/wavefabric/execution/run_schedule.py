@@ -11,10 +11,18 @@ import numpy as np
 
 from wavefabric.collectives import Schedule, levels
 from wavefabric.collectives.conditions import whole_elements
+from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.errors import InputError
 from wavefabric.execution import report
 from wavefabric.execution.measure import Ranks, check_options
-from wavefabric.execution.timed_schedule import Plan, check_and_time, largest_buffers, nccl_rows, values_of
+from wavefabric.execution.timed_schedule import (
+    GRAPHED,
+    Plan,
+    check_and_time,
+    largest_buffers,
+    nccl_rows,
+    values_of,
+)
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.results.plots import GREY, INK
 
@@ -33,12 +41,19 @@ def run(
     progress: Callable[[str], None] | None = None,
     *,
     model: str = "auto",
+    protocols: Sequence[str] = ("auto",),
+    blocks: int | None = None,
+    graph: bool = False,
 ) -> dict[str, Any]:
     """Run a schedule between all ranks on every transport: check it, time it, compare it with a prediction.
 
     ``schedule_of`` gives a schedule for so many elements of the whole array; of a schedule itself chunks are
     made a whole number of times larger. ``sizes`` are bytes of the whole array; by default a schedule's own,
-    else `SIZES`. Chunks of ``pre`` are filled with whole numbers whose sums are exact, all else with NaN
+    else `SIZES`. ``protocols`` are those of `Communicator.bind`, one case each where a transport has it, and
+    ``blocks`` of its kernels. With ``graph`` calls are also timed as `GRAPHED` in one CUDA graph (µs a call),
+    where no barrier has to come between them, of NCCL's operation and of protocols with a kernel.
+
+    Chunks of ``pre`` are filled with whole numbers whose sums are exact, all else with NaN
     (whole numbers: −2²⁰), and those of ``post`` compared to the bit, on the device. Timed runs follow on
     zeros; where ranks might run ahead of each other a barrier follows each, its own time taken off
     (``apart``).
@@ -51,6 +66,12 @@ def run(
     say = progress or (lambda line: None)
     values_of(dtype, ranks.size)  # refuses what cannot be checked
     width = np.dtype(dtype).itemsize
+    known = ("auto", "copies", *PROTOCOLS)
+    for name in protocols:
+        if name not in known:
+            raise InputError(f"protocol: {name!r} given; allowed: {', '.join(known)}")
+    if graph and not ranks.on_gpu:
+        raise InputError("graph: given for CPUs; allowed: with GPUs")
     check_options(repeats, () if isinstance(schedule_of, Schedule) else sizes, width)
     plans = [Plan.of(schedule, width) for schedule in _schedules(ranks, schedule_of, sizes, width)]
     first = plans[0]
@@ -60,21 +81,33 @@ def run(
     # Beside the buffers: what is added on arrival, and blocks of expected values.
     needed = (sum(largest.values()) + max(plan.scratch(ranks.rank) for plan in plans)) * width + (1 << 27)
     ranks.check_memory(needed, f"sizes: {max(plan.bytes for plan in plans)} bytes")
-    own, why = nccl_rows(ranks, plans, largest, dtype, repeats, say) if nccl else (None, None)
+    own, why = nccl_rows(ranks, plans, largest, dtype, repeats, say, graph) if nccl else (None, None)
     predicted = [each.seconds * 1e6 for each in costs] or [None] * len(plans)
     cases = []
     for comm in ranks.each():
         buffers = {name: comm.allocate((size,), dtype) for name, size in largest.items()}
-        rows = []
-        for plan, expected_us in zip(plans, predicted, strict=True):
-            say(f"{comm.transport}: {first.schedule.name}, {plan.bytes} bytes")
-            work = comm.bind(plan.schedule, buffers).run
-            row = check_and_time(ranks, comm, plan, work, buffers, repeats)
-            rows.append(row | _compared(row, expected_us, own))
-        facts = comm.describe()
-        cases.append({
-            "transport": comm.transport, "latency_us": rows[0]["us"], "rows": rows, "facts": facts
-        })  # fmt: skip
+        for protocol in protocols:
+            label = comm.transport if protocol == "auto" else f"{comm.transport}, {protocol}"
+            rows, kernel = [], protocol in PROTOCOLS
+            try:
+                for plan, expected_us in zip(plans, predicted, strict=True):
+                    say(f"{label}: {first.schedule.name}, {plan.bytes} bytes")
+                    exchange = comm.bind(plan.schedule, buffers, protocol, blocks if kernel else None)
+                    row = check_and_time(
+                        ranks, comm, plan, exchange.run, buffers, repeats, graph=graph and kernel
+                    )
+                    exchange.check()
+                    rows.append(row | _compared(row, expected_us, own))
+            except InputError as error:  # of binding: the same on all ranks
+                if protocol == "auto":
+                    raise
+                ranks.unavailable[label] = str(error)
+                continue
+            facts = comm.describe()
+            cases.append({
+                "transport": comm.transport, "protocol": protocol, "latency_us": rows[0]["us"], "rows": rows,
+                "facts": facts,
+            })  # fmt: skip
         del buffers
     return {
         "benchmark": "collective-run",
@@ -88,6 +121,7 @@ def run(
         "repeats": repeats,
         "sizes": [plan.bytes for plan in plans],
         "apart": first.separate,
+        "graphed": GRAPHED if graph else None,
         "fabric": predict_on.name if predict_on is not None else None,
         "model": costs[0].model if costs else None,
         "own": own,
@@ -158,12 +192,15 @@ def _predict(schedule: Schedule, fabric, width: int, model: str):
 
 def _compared(row: dict[str, Any], predicted: float | None, own: list[dict[str, Any]] | None):
     """The prediction, and NCCL's time of the same size, with their ratios to what was measured."""
-    same = next((o["us"] for o in own or () if o["bytes"] == row["bytes"]), None)
+    other = next((o for o in own or () if o["bytes"] == row["bytes"]), {})
+    same, graphed, own_graphed = other.get("us"), row.get("graph_us"), other.get("graph_us")
     return {
         "predicted_us": predicted,
         "ratio": None if predicted is None else predicted / row["us"],
         "own_us": same,
         "over_own": same / row["us"] if same else None,
+        "own_graph_us": own_graphed,
+        "over_own_graph": own_graphed / graphed if graphed and own_graphed else None,
     }
 
 
@@ -183,10 +220,18 @@ def table(result: dict[str, Any]) -> list:
     return lines + report.unavailable(result)
 
 
+def _way(case: dict[str, Any]) -> str:
+    """Transport, and protocol where it was chosen."""
+    name = report.transport_name(case["transport"])
+    return name if case["protocol"] == "auto" else f"{name}, {case['protocol']}"
+
+
 def _table(result: dict[str, Any], case: dict[str, Any]) -> Any:
     columns = {"size": ("bytes", report.size_words), "time us": ("us", "{:.1f}".format)}
     columns |= {f"{key} GB/s": (key, "{:.3g}".format) for key in ("algbw", "busbw")}
     columns["#wrong"] = "wrong", str
+    if result["graphed"]:
+        columns["in a graph us"] = "graph_us", "{:.1f}".format
     caption = f"{result['rounds']} rounds, run as {result['levels']} levels; {result['dtype']}"
     if result["fabric"] is not None:
         columns["predicted us"] = "predicted_us", "{:.1f}".format
@@ -194,11 +239,14 @@ def _table(result: dict[str, Any], case: dict[str, Any]) -> Any:
         caption += f"; predicted: {result['model']} on {result['fabric']}"
     if result["own"]:
         columns |= {"NCCL's own us": ("own_us", "{:.1f}".format), "x NCCL": ("over_own", "{:.2f}".format)}
+        if result["graphed"]:
+            columns["NCCL in a graph us"] = "own_graph_us", "{:.1f}".format
+            columns["x NCCL, graphs"] = "over_own_graph", "{:.2f}".format
     rows = [
-        ["-" if row[key] is None else words(row[key]) for key, words in columns.values()]
+        ["-" if row.get(key) is None else words(row[key]) for key, words in columns.values()]
         for row in case["rows"]
     ]
-    title = f"{result['schedule']}, {report.transport_name(case['transport'])}, {result['ranks']} ranks"
+    title = f"{result['schedule']}, {_way(case)}, {result['ranks']} ranks"
     return report.table(title, list(columns), rows, caption, plain=True)
 
 
@@ -211,7 +259,7 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
             axes.plot([row["bytes"] for row in rows], [row[key] for row in rows], markersize=5, **style)
 
         for number, case in enumerate(result["cases"]):
-            line(case["rows"], "us", label=report.transport_name(case["transport"]), **report.look(number))
+            line(case["rows"], "us", label=_way(case), **report.look(number))
         if result["own"]:
             label = f"NCCL's own {result['collective']}"
             line(result["own"], "us", color=GREY, marker="x", linewidth=1.2, linestyle="--", label=label)

@@ -23,6 +23,8 @@ _VALUES = 251
 _BLOCK = 1 << 22
 #: Everybody's result needs everybody's data, so no rank can run ahead of the others from run to run.
 _IN_STEP = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
+#: Calls of a CUDA graph.
+GRAPHED = 20
 #: ms. Differences below it cannot be told from noise.
 _SHORTEST = 1e-3
 
@@ -153,9 +155,18 @@ def largest_buffers(plans: list[Plan]) -> dict[str, int]:
 
 
 def check_and_time(
-    ranks: Ranks, comm, plan: Plan, work: Callable[[], Any], buffers: dict[str, Any], repeats: int
+    ranks: Ranks,
+    comm,
+    plan: Plan,
+    work: Callable[[], Any],
+    buffers: dict[str, Any],
+    repeats: int,
+    graph: bool = False,
 ) -> dict[str, Any]:
-    """Run ``work`` on data whose sums are exact, count what is wrong, and time it on zeros; collective."""
+    """Run ``work`` on data whose sums are exact, count what is wrong, and time it on zeros; collective.
+
+    With ``graph`` also as `GRAPHED` calls of one CUDA graph, unless a barrier has to come between them.
+    """
     dtype = str(next(iter(buffers.values())).dtype)
     fill(comm, plan.schedule, buffers, dtype)
     work()
@@ -165,7 +176,11 @@ def check_and_time(
     _meet(comm)
     times = _separate_times(ranks, comm, work, repeats) if plan.separate else timed(ranks, work, repeats)
     algbw, busbw = plan.bandwidths(times["ms"] * 1e-3)
-    return {"bytes": plan.bytes, **microseconds(times), "algbw": algbw, "busbw": busbw, "wrong": wrong}
+    row = {"bytes": plan.bytes, **microseconds(times), "algbw": algbw, "busbw": busbw, "wrong": wrong}
+    if graph and not plan.separate:
+        replay = comm.device.graph(lambda: [work() for _ in range(GRAPHED)])
+        row["graph_us"] = timed(ranks, replay, repeats)["ms"] * 1e3 / GRAPHED
+    return row
 
 
 def microseconds(times: dict[str, float]) -> dict[str, float]:
@@ -188,7 +203,13 @@ def _separate_times(ranks: Ranks, comm, work: Callable[[], Any], repeats: int) -
 
 
 def nccl_rows(
-    ranks: Ranks, plans: list[Plan], largest: dict[str, int], dtype: str, repeats: int, say: Callable
+    ranks: Ranks,
+    plans: list[Plan],
+    largest: dict[str, int],
+    dtype: str,
+    repeats: int,
+    say: Callable,
+    graph: bool = False,
 ) -> tuple[list[dict[str, Any]] | None, str | None]:
     """Rows of NCCL's own operation for sizes of equal shares, or None and why there are none; collective."""
     if not ranks.on_gpu:
@@ -210,5 +231,5 @@ def nccl_rows(
         say(f"NCCL's own {plan.collective}, {plan.bytes} bytes")
         parts = {name: buffers[name][: plan.totals()[name]] for name in names}
         work = comm.own_collective(plan.collective, list(parts.values()), plan.root or 0)
-        measured.append(check_and_time(ranks, comm, plan, work, parts, repeats))
+        measured.append(check_and_time(ranks, comm, plan, work, parts, repeats, graph))
     return (measured, None) if measured else (None, "NCCL needs equal shares")

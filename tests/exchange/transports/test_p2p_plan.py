@@ -1,5 +1,7 @@
 """Exchanges as one kernel a rank, without GPUs: see `stand_in_gpus`."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from stand_in_gpus import buffers_of, stand_in, together
@@ -8,6 +10,7 @@ from wavefabric.collectives import ring_all_reduce
 from wavefabric.collectives.plans.plan import compile_plan
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
+from wavefabric.execution import run_schedule
 from wavefabric.execution.timed_schedule import count_wrong, fill
 
 
@@ -124,3 +127,49 @@ def test_blocks_follow_from_the_largest_piece(transports):
     for elements, wanted in sizes.items():  # float32, halves
         assert blocks(compile_plan(build("direct", "all-gather", 2, elements)), 4, 128) == wanted
     assert blocks(compile_plan(build("direct", "all-gather", 2, 1 << 28)), 4, 100) == 100
+
+
+class _Ranks(SimpleNamespace):
+    """What a measurement takes for `wavefabric.execution.measure.Ranks`."""
+
+    def open(self, name):
+        # The modules stand in for one transport at a time.
+        return None, "not here"
+
+    def check_memory(self, needed, what):
+        pass
+
+    def machine(self):
+        return {"device": "stand-in", "ranks": self.size}
+
+
+def test_each_protocol_is_a_case_of_a_measurement(transports):
+    def work(comm):
+        comm.describe = lambda: {}
+        ranks = _Ranks(
+            size=comm.size,
+            rank=comm.rank,
+            on_gpu=True,
+            device=comm.device,
+            control=comm.control,
+            sample=1e-3,
+            unavailable={},
+            each=lambda: [comm],
+        )
+        options = {"protocols": ("copies", "signals", "packets"), "blocks": 2, "graph": True}
+        return run_schedule.run(
+            ranks, lambda n: build("ring", "all-reduce", 2, n), [4096, 8192], repeats=1, nccl=True, **options
+        )
+
+    result = together(transports, "p2p", 2, work)[0]
+    assert [case["protocol"] for case in result["cases"]] == ["copies", "signals", "packets"]
+    rows = [row for case in result["cases"] for row in case["rows"]]
+    assert [row["wrong"] for row in rows] == [0] * 6
+    assert [row.get("graph_us", 0) > 0 for row in rows] == [False] * 2 + [True] * 4
+    shown = run_schedule.table(result)
+    assert [table.title for table in shown[:3]] == [
+        f"ring all-reduce, P2P, {protocol}, 2 ranks" for protocol in ("copies", "signals", "packets")
+    ]
+    assert "not here" in str(shown[3])
+    shared = together(transports, "p2p", 2, work, gpus=[0, 0])[0]
+    assert [case["protocol"] for case in shared["cases"]] == ["copies"]

@@ -11,7 +11,7 @@ from wavefabric.cli.collective.algorithm import AlgorithmOptions, Words, build_b
 from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting
 from wavefabric.cli.common.measure import MeasureOptions, RankSession, check_free
 from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
-from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
+from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes, parse_list
 from wavefabric.cli.common.ranks import is_rank_zero, on_ranks
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.conditions import whole_elements
@@ -36,6 +36,14 @@ class ScheduleRunOptions(OutputOptions):
         also=("auto",),
     )
     nccl: bool = option("Time NCCL's own operation too.", default=False)
+    protocols: str = option(
+        "Of P2P: copies (copy engines), signals, packets (a kernel each); comma between.",
+        "--protocols",
+        "--protocol",
+        default="auto",
+    )
+    blocks: int | None = option("Of a kernel. \\[default: as its largest piece needs]")
+    graph: bool = option("Time kernels, and NCCL's, in a CUDA graph too.", default=False)
     output: Path | None = option(
         "Folder for the picture and the numbers (JSON); neither is written without.", "--output", "-o"
     )
@@ -94,5 +102,6 @@ def command(
         predicted, _ = setting.in_order(example, element_bytes, asked.model)
     with RankSession(replace(who, ranks=ranks), asked.as_json) as job:
         measured = job.ranks, schedule, sizes, asked.dtype, who.repeats, predicted, asked.nccl, job.say
-        result = module.run(*measured, model=asked.model)
+        chosen = {"protocols": parse_list(asked.protocols), "blocks": asked.blocks, "graph": asked.graph}
+        result = module.run(*measured, model=asked.model, **chosen)
         job.show(module, result, asked.output, plot)
