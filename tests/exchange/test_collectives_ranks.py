@@ -50,7 +50,8 @@ def _serving(comm):
             comm.bind(schedule, {"data": comm.allocate((comm.size,), "float32")}, protocol)
             found.append(protocol)
         except InputError as error:
-            assert "share a GPU" in str(error)
+            if "share a GPU" not in str(error):
+                raise
     return found
 
 
