@@ -11,7 +11,7 @@ from wavefabric.cli.common.show import console, pairs_table, print_json, table
 from wavefabric.collectives.plans.check import check_plan
 from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place
 from wavefabric.collectives.plans.order import Signal, Wait
-from wavefabric.collectives.plans.plan import Instruction, Plan, compile_plan
+from wavefabric.collectives.plans.plan import ExecutionPlan, Instruction, compile_plan
 from wavefabric.errors import InputError
 
 
@@ -69,7 +69,7 @@ def _times(rooms: int) -> str:
     return "once" if rooms == 1 else "twice, for one call after another"
 
 
-def plan_facts(plan: Plan) -> dict[str, Any]:
+def plan_facts(plan: ExecutionPlan) -> dict[str, Any]:
     """What is worth knowing about a plan."""
     ranks = range(plan.schedule.ranks)
     moves = [sum(isinstance(each, Move) for each in code) for code in plan.instructions]

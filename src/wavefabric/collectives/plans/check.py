@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place
 from wavefabric.collectives.plans.order import Signal, Wait
-from wavefabric.collectives.plans.plan import Plan
+from wavefabric.collectives.plans.plan import ExecutionPlan
 from wavefabric.collectives.structure import ScheduleError
 
 #: Calls that follow one another: arrivals are used again after two.
 CALLS = 4
 
 
-def check_plan(plan: Plan) -> None:
+def check_plan(plan: ExecutionPlan) -> None:
     """Prove a plan, replaying `CALLS` calls in a row of which ranks may be in different ones.
 
     Between calls a rank's caller reads and writes its buffers. Threads of a block are ordered by barriers,
@@ -69,7 +69,7 @@ class _Rank:
     each other rank the last time of which it knows that all accesses are done.
     """
 
-    def __init__(self, rank: int, plan: Plan):
+    def __init__(self, rank: int, plan: ExecutionPlan):
         self.rank, self.plan, self.call, self.at, self.moves = rank, plan, 0, 0, 0
         self.code = plan.instructions[rank]
         self.clock = [int(other == rank) for other in range(plan.schedule.ranks)]

@@ -8,7 +8,7 @@ import numpy as np
 
 from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place
 from wavefabric.collectives.plans.order import Signal, Wait
-from wavefabric.collectives.plans.plan import Plan, slice_of
+from wavefabric.collectives.plans.plan import ExecutionPlan, slice_of
 from wavefabric.collectives.structure import ScheduleError
 
 #: What a block waits for before it goes on.
@@ -20,7 +20,7 @@ class Interpreter:
 
     Parameters
     ----------
-    plan : Plan
+    plan : ExecutionPlan
     buffers : sequence of sequences of arrays
         For each rank one a buffer of the schedule, shape (elements,), all of one dtype.
     blocks : int
@@ -29,7 +29,9 @@ class Interpreter:
         Elements that slices are whole numbers of.
     """
 
-    def __init__(self, plan: Plan, buffers: Sequence[Sequence[np.ndarray]], blocks: int = 1, unit: int = 4):
+    def __init__(
+        self, plan: ExecutionPlan, buffers: Sequence[Sequence[np.ndarray]], blocks: int = 1, unit: int = 4
+    ):
         self._plan, self._buffers, self._blocks, self._unit = plan, buffers, blocks, unit
         dtype = buffers[0][0].dtype
         rooms = range(plan.rooms)

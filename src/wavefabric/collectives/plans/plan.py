@@ -19,7 +19,7 @@ Instruction = Move | Signal | Wait | Barrier
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class ExecutionPlan:
     """A schedule as instructions for each rank.
 
     A kernel runs in blocks. Each block has a slice of every piece (`slice_of`) and signals of its own, and
@@ -51,7 +51,7 @@ class Plan:
         return self.protocol == "packets"
 
 
-def compile_plan(schedule: Schedule, protocol: str = "signals", rooms: int | None = None) -> Plan:
+def compile_plan(schedule: Schedule, protocol: str = "signals", rooms: int | None = None) -> ExecutionPlan:
     """Compile a schedule, the same on all ranks.
 
     Parameters
@@ -88,7 +88,7 @@ def compile_plan(schedule: Schedule, protocol: str = "signals", rooms: int | Non
     made, arrivals = moves(schedule, protocol == "packets")
     packets = protocol == "packets"
     instructions, signals, rooms = ordered(joined(made), arrivals, schedule.ranks, packets, rooms)
-    return Plan(schedule, protocol, rooms, instructions, tuple(arrivals), signals)
+    return ExecutionPlan(schedule, protocol, rooms, instructions, tuple(arrivals), signals)
 
 
 def slice_of(size: int, block: int, blocks: int, unit: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from wavefabric.collectives.plans.check import check_plan
 from wavefabric.collectives.plans.moves import Move
-from wavefabric.collectives.plans.plan import Plan, compile_plan
+from wavefabric.collectives.plans.plan import ExecutionPlan, compile_plan
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.transports.base import Exchange
@@ -152,7 +152,7 @@ def _most_blocks(transport) -> int:
     return min(MOST_BLOCKS, *(count for _, count in gpus))
 
 
-def blocks_for(plan: Plan, itemsize: int, most: int) -> int:
+def blocks_for(plan: ExecutionPlan, itemsize: int, most: int) -> int:
     """Blocks of a kernel: a power of two, so that each has some bytes of the largest piece."""
     sizes = [each.size for code in plan.instructions for each in code if isinstance(each, Move)]
     slices = max(sizes, default=0) * itemsize // _SLICE

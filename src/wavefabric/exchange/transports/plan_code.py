@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.collectives.plans.moves import ARRIVALS, Arrival, Move, Place
 from wavefabric.collectives.plans.order import Signal, Wait
-from wavefabric.collectives.plans.plan import Plan
+from wavefabric.collectives.plans.plan import ExecutionPlan
 from wavefabric.errors import InputError
 
 #: Most blocks of a kernel: counters of each are kept.
@@ -52,7 +52,7 @@ def element_type(dtype, sums: bool) -> tuple[str, int]:
     return found
 
 
-def has_sums(plan: Plan) -> bool:
+def has_sums(plan: ExecutionPlan) -> bool:
     """Whether anything is added."""
     return any(
         isinstance(each, Move) and len(each.sources) > 1 for code in plan.instructions for each in code
@@ -65,7 +65,7 @@ class ArrivalRoom:
     An arrival that is not made of packets begins at the same byte of 16 as the place where it belongs.
     """
 
-    def __init__(self, plan: Plan, rank: int, itemsize: int):
+    def __init__(self, plan: ExecutionPlan, rank: int, itemsize: int):
         self.places: dict[int, int] = {}
         at = 0
         for number, arrival in enumerate(plan.arrivals):
@@ -101,7 +101,7 @@ class PlanCode:
     marks: np.ndarray
 
 
-def encode(plan: Plan, rank: int, dtype, memory: Sequence[RankMemory | None]) -> PlanCode:
+def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory | None]) -> PlanCode:
     """A rank's instructions with the addresses of all memory that they reach; None for ranks they do not.
 
     Counters of a rank are uint32, shape (ranks, MOST_BLOCKS): how often each rank has signalled each block.

@@ -39,9 +39,9 @@ class Cost:
 
     schedule: str
     fabric: str
-    model: str  # "alpha-beta", "flow" or "photonic"
+    model: str  # of `COST_MODELS`
     seconds: float
-    rounds: tuple[RoundCost, ...]  # none of "flow", where rounds overlap
+    rounds: tuple[RoundCost, ...]  # none of "flow" and "kernel", where rounds overlap
     bound: LowerBound
     #: When each transfer begins and ends, s: shape (transfers, 2).
     times: np.ndarray | None = field(default=None, repr=False, compare=False)
@@ -75,6 +75,7 @@ _HERE = "wavefabric.fabric.cost_models"
 COST_MODELS = {
     "alpha-beta": CostModel(f"{_HERE}.alpha_beta", "alpha_beta"),
     "flow": CostModel(f"{_HERE}.flow", "flow"),
+    "kernel": CostModel(f"{_HERE}.kernel", "kernel"),
     "photonic": CostModel(f"{_HERE}.photonic", "photonic", photonic=True),
 }
 
@@ -97,9 +98,10 @@ def cost(
         B an element; need not be whole, so that one schedule serves every size.
     model : str
         ``"auto"``, or of `COST_MODELS`. Electrical fabrics: ``"alpha-beta"`` (rounds follow one another) or
-        ``"flow"`` (transfers wait for their data alone). Photonic ones: ``"photonic"``.
+        ``"flow"`` (transfers wait for their data alone) or ``"kernel"`` (one kernel a GPU runs an execution
+        plan). Photonic ones: ``"photonic"``.
     **options
-        Of the model: see `alpha_beta.alpha_beta`, `flow.flow`, `photonic.photonic`.
+        Of the model: see `alpha_beta.alpha_beta`, `flow.flow`, `kernel.kernel`, `photonic.photonic`.
 
     Raises
     ------

@@ -17,6 +17,18 @@ class Link:
 
 
 @dataclass(frozen=True)
+class KernelTimes:
+    """What kernels that run execution plans (`wavefabric.collectives.plans`) take; s and B/s."""
+
+    launch: float  # from one call to the next beside what it does, in a CUDA graph
+    signal: float  # until a block of another GPU that waits for it goes on
+    packet: float  # the same of the flags in a packet
+    bandwidth: float  # of stores to another GPU
+    memory: float  # of a GPU's own memory, what is read and written together
+    issue: float = 0.0  # that a host needs to launch one call after another
+
+
+@dataclass(frozen=True)
 class Fabric:
     """An electrical fabric: transfers share links.
 
@@ -43,6 +55,8 @@ class Fabric:
         s that a host takes to issue a round that its GPU takes part in, to send to each further peer in it,
         and each addition or copy within the GPU. Hosts run ahead of their GPUs: a schedule takes at least the
         sum, but it is not added to the rest.
+    kernels : KernelTimes or None
+        Of schedules run as one kernel a GPU.
     numbering : tuple of str
         GPUs in the order of their numbers in the machine, by which it picks among routes that are equally
         good (`wavefabric.fabric.rank_order.reordered` sets it); empty: the order of `gpus`.
@@ -63,6 +77,7 @@ class Fabric:
     round_overhead: float = 0.0
     peer_overhead: float = 0.0
     reduce_overhead: float = 0.0
+    kernels: KernelTimes | None = None
     numbering: tuple[str, ...] = ()
 
     @property

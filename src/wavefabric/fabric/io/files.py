@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical import families
-from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link
 from wavefabric.fabric.electrical.static_routes import wires
 from wavefabric.fabric.io.presets import PRESETS, presets
 from wavefabric.fabric.io.tables import (
@@ -150,7 +150,9 @@ def _electrical(table: ElectricalTable) -> Fabric:
         gpus = _names("gpus", "GPU", table.gpus)
         switches = _names("switches", "SW", table.switches)
         links = _links(table.links or [], gpus, switches)
-    values = table.model_dump(exclude={"kind", "gpus", "switches", "links", "family"})
+    values = table.model_dump(exclude={"kind", "gpus", "switches", "links", "family", "kernels"})
+    if table.kernels is not None:
+        values["kernels"] = KernelTimes(**table.kernels.model_dump())
     fabric = Fabric(gpus=gpus, switches=switches, links=links, **values)
     if table.family is None:
         check_connected(fabric)

@@ -133,6 +133,17 @@ class FamilyTable(FabricFileTable):
     link: Name = "wire"
 
 
+class KernelsTable(FabricFileTable):
+    """Kernels that run execution plans; see `wavefabric.fabric.electrical.fabric.KernelTimes`."""
+
+    launch: Seconds
+    signal: Seconds
+    packet: Seconds
+    bandwidth: Bandwidth
+    memory: Bandwidth
+    issue: Seconds = 0.0
+
+
 class ElectricalTable(FabricFileTable):
     """An electrical fabric."""
 
@@ -153,6 +164,7 @@ class ElectricalTable(FabricFileTable):
     round_overhead: Seconds = 0.0
     peer_overhead: Seconds = 0.0
     reduce_overhead: Seconds = 0.0
+    kernels: KernelsTable | None = None
 
 
 class BudgetTable(FabricFileTable):

@@ -44,6 +44,8 @@ def _electrical(fabric: Fabric) -> list[str]:
         values = {"from": link.source, "to": link.target, "bandwidth": link.bandwidth}
         values |= {"latency": link.latency or None, "kind": link.kind, "count": count if count > 1 else None}
         lines += ["", "[[links]]", *entries(tables.FabricLinkTable, {**values, "both": both})]
+    if fabric.kernels is not None:
+        lines += ["", "[kernels]", *entries(tables.KernelsTable, vars(fabric.kernels))]
     return lines
 
 

@@ -1,0 +1,184 @@
+"""Time of a schedule that one kernel a GPU runs as an execution plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from wavefabric.collectives.plans.moves import ARRIVALS, Move
+from wavefabric.collectives.plans.order import Signal, Wait
+from wavefabric.collectives.plans.plan import PROTOCOLS, ExecutionPlan, compile_plan
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.errors import InputError
+from wavefabric.fabric.bounds.bound import schedule_bound
+from wavefabric.fabric.cost_models.cost import Cost, check_sizes
+from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes
+from wavefabric.fabric.electrical.static_routes import resource_use
+
+#: Bytes that a packet takes for each byte of data.
+_PACKED = 2.0
+
+
+def kernel(
+    schedule: Schedule,
+    fabric: Fabric,
+    element_bytes: float,
+    *,
+    protocol: str = "auto",
+    rooms: int | None = None,
+    graph: bool = False,
+) -> Cost:
+    """Time of a call, one after another as fast as they go.
+
+    The instructions of all ranks are followed through time (`Fabric.kernels`). A rank's moves up to its next
+    signal or wait run together and take as long as the busiest resource that they use: links and what GPUs
+    send and receive in all, with what other ranks send at the same level; `KernelTimes.bandwidth` to each
+    peer; the GPU's own memory. A signal arrives `KernelTimes.signal` after the moves before it and the
+    latency of the way, a packet `KernelTimes.packet`; packets take twice the bytes of their data. Blocks
+    share all this evenly, so their number does not count.
+
+    ``protocol`` and ``rooms`` are those of `compile_plan`; ``"auto"`` is the faster. Without ``graph`` a call
+    takes no less than a host needs to launch it. ``busiest`` names the protocol.
+
+    Raises
+    ------
+    InputError
+        If the fabric says nothing of kernels, and as `compile_plan`.
+    """
+    if fabric.kernels is None:
+        allowed = "one whose file has a table kernels, such as hgx-h200"
+        raise InputError(f"fabric: {fabric.name} says nothing of kernels; allowed: {allowed}")
+    check_sizes(schedule, fabric, element_bytes)
+    found = []
+    for name in PROTOCOLS if protocol == "auto" else (protocol,):
+        plan = compile_plan(schedule, name, rooms if name == "signals" or protocol != "auto" else None)
+        found.append((_Replay(plan, fabric, fabric.kernels, element_bytes).seconds(), name))
+    seconds, name = min(found)
+    issue = 0.0 if graph else fabric.kernels.issue
+    words = f"kernels of {name}" if seconds >= issue else "host that launches"
+    limit = schedule_bound(schedule, _quickest(fabric, fabric.kernels), element_bytes)
+    return Cost(schedule.name, fabric.name, "kernel", max(seconds, issue), (), limit, None, words)
+
+
+def _quickest(fabric: Fabric, times: KernelTimes) -> Fabric:
+    """The fabric with what no kernel beats: a round costs no less than its quicker announcement."""
+    free = dict.fromkeys(("reduce_alpha", "round_overhead", "peer_overhead", "reduce_overhead"), 0.0)
+    return replace(fabric, alpha=min(times.signal, times.packet), reduce_bandwidth=None, **free)
+
+
+class _Replay:
+    """A plan followed through time."""
+
+    def __init__(self, plan: ExecutionPlan, fabric: Fabric, times: KernelTimes, element_bytes: float):
+        self._plan, self._times, self._bytes = plan, times, element_bytes
+        ranks = plan.schedule.ranks
+        pairs = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
+        self._pairs = {pair: number for number, pair in enumerate(pairs)}
+        src, dst = np.array(pairs, np.int64).reshape(-1, 2).T
+        self._use = resource_use(fabric, src, dst)
+        self._loads = self._level_loads()
+        self._at, self._now = [0] * ranks, [0.0] * ranks
+        self._sent: dict[tuple[int, int], list[float]] = {}
+        self._here: dict[int, float] = {}  # arrival → when its packets are there
+
+    def seconds(self) -> float:
+        """Until the last rank is done."""
+        codes = self._plan.instructions
+        while any(at < len(code) for at, code in zip(self._at, codes, strict=True)):
+            moved = [self._play(rank, code) for rank, code in enumerate(codes)]
+            assert any(moved), f"{self._plan.schedule.name}: ranks wait for ever"
+        return self._times.launch + max(self._now, default=0.0)
+
+    # --- bytes -------------------------------------------------------------------------------------------
+
+    def _remote(self, move: Move) -> list[tuple[int, float]]:
+        """Peers that a move writes to, and bytes."""
+        data = move.size * self._bytes
+        return [
+            (place.rank, data * (_PACKED if self._packed(place) else 1.0))
+            for place in move.targets
+            if place.rank != move.rank
+        ]
+
+    def _packed(self, place) -> bool:
+        return self._plan.packets and place.buffer == ARRIVALS
+
+    def _local(self, move: Move) -> float:
+        """Bytes of its own memory that a move reads and writes."""
+        places = [*move.sources, *(place for place in move.targets if place.rank == move.rank)]
+        return move.size * self._bytes * sum(_PACKED if self._packed(place) else 1.0 for place in places)
+
+    def _level_loads(self) -> dict[tuple[int, int], np.ndarray]:
+        """Seconds that each resource is busy, by level and phase of the moves of all ranks."""
+        loads: dict[tuple[int, int], np.ndarray] = {}
+        for code in self._plan.instructions:
+            for move in (each for each in code if isinstance(each, Move)):
+                for peer, nbytes in self._remote(move):
+                    _, used = self._use.of(np.array([self._pairs[move.rank, peer]]))
+                    row = loads.setdefault((move.level, move.phase), np.zeros(self._use.capacity.size))
+                    row[used] += nbytes / self._use.capacity[used]
+        return loads
+
+    def _duration(self, moves: Sequence[Move]) -> float:
+        busy = sum(self._local(move) for move in moves) / self._times.memory
+        to: dict[int, float] = {}
+        for move in moves:
+            for peer, nbytes in self._remote(move):
+                to[peer] = to.get(peer, 0.0) + nbytes
+                _, used = self._use.of(np.array([self._pairs[move.rank, peer]]))
+                busy = max(busy, float(self._loads[move.level, move.phase][used].max()))
+        return max([busy, *(nbytes / self._times.bandwidth for nbytes in to.values())])
+
+    # --- time --------------------------------------------------------------------------------------------
+
+    def _play(self, rank: int, code) -> bool:
+        """As far as waits allow; whether anything was done."""
+        begun = self._at[rank]
+        while self._at[rank] < len(code):
+            each = code[self._at[rank]]
+            if isinstance(each, Move):
+                moves = self._together(code, self._at[rank])
+                arrived = [place.key for move in moves for place in move.sources if self._packed(place)]
+                if any(key not in self._here for key in arrived):
+                    break
+                self._move(rank, moves, arrived)
+                self._at[rank] += len(moves)
+                continue
+            if isinstance(each, Signal):
+                for peer in each.to:
+                    there = self._now[rank] + self._times.signal + self._latency(rank, peer)
+                    self._sent.setdefault((rank, peer), []).append(there)
+            elif isinstance(each, Wait):
+                sent = [(self._sent.get((peer, rank), []), number) for peer, number in each.signals]
+                if any(len(times) < number for times, number in sent):
+                    break
+                self._now[rank] = max([self._now[rank], *(times[number - 1] for times, number in sent)])
+            self._at[rank] += 1
+        return self._at[rank] > begun
+
+    def _together(self, code, at: int) -> list[Move]:
+        """Moves in a row of one level and phase; those that read packets one by one, as these come."""
+        moves: list[Move] = []
+        for each in code[at:]:
+            if not isinstance(each, Move):
+                break
+            like = not moves or (each.level, each.phase) == (moves[0].level, moves[0].phase)
+            if not like or (moves and any(map(self._packed, each.sources))):
+                break
+            moves.append(each)
+        return moves
+
+    def _move(self, rank: int, moves: list[Move], arrived: list[int]) -> None:
+        """What reads packets ends no earlier than the last of them is there."""
+        end = self._now[rank] + self._duration(moves)
+        end = max([end, *(self._here[key] for key in arrived)])
+        for move in moves:
+            for place in move.targets:
+                if self._packed(place):
+                    self._here[place.key] = end + self._times.packet + self._latency(rank, place.rank)
+        self._now[rank] = end
+
+    def _latency(self, src: int, dst: int) -> float:
+        return float(self._use.latency[self._pairs[src, dst]])

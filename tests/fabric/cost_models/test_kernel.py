@@ -1,0 +1,112 @@
+"""Times of execution plans on a fabric: against measured kernels, by hand, and what never may be."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wavefabric.collectives.registry import build
+from wavefabric.errors import InputError
+from wavefabric.fabric import cost, load
+from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link
+from wavefabric.fabric.io.files import from_toml
+from wavefabric.fabric.io.writing import to_toml
+
+#: µs a call of kernels written by hand for two H200s, in a CUDA graph (22 November 2026), by KiB.
+MEASURED = {
+    ("ring", "all-reduce", "signals"): {
+        64: 5.8, 256: 6.4, 1 << 10: 8.7, 4 << 10: 17.7, 16 << 10: 50.7, 64 << 10: 188, 256 << 10: 738,
+        1 << 20: 2935,
+    },
+    ("recursive-exchange", "all-reduce", "packets"): {64: 2.9, 256: 4.0, 1 << 10: 8.8},
+    ("direct", "all-gather", "signals"): {64: 4.8, 16 << 10: 28, 1 << 20: 1475},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MEASURED, ids="-".join)
+def test_measured_kernels_within_15_percent(what):
+    algorithm, collective, protocol = what
+    fabric = load("hgx-h200")
+    for kib, microseconds in MEASURED[what].items():
+        schedule = build(algorithm, collective, 2, kib * 256)
+        time = cost(schedule, fabric, 4, "kernel", protocol=protocol, graph=True)
+        assert time.seconds * 1e6 == pytest.approx(microseconds, rel=0.15), kib
+        assert time.busiest == f"kernels of {protocol}"
+
+
+def _fabric(ranks, **times):
+    gpus = tuple(f"GPU{r}" for r in range(ranks))
+    links = tuple(Link(a, b, 100e9, 1e-6) for a in gpus for b in gpus if a != b)
+    kernels = KernelTimes(
+        **{"launch": 2e-6, "signal": 3e-6, "packet": 1e-6, "bandwidth": 50e9, "memory": 1e15} | times
+    )
+    return Fabric("by hand", gpus, (), links, alpha=20e-6, kernels=kernels)
+
+
+def test_by_hand():
+    gather = build("direct", "all-gather", 2, 1000)
+    fabric = _fabric(2)
+    # The receiver says that it has begun, is written to, and told so: half of 4 MB to each.
+    signals = cost(gather, fabric, 4e3, "kernel", protocol="signals")
+    assert signals.seconds == pytest.approx(2e-6 + 2 * (3e-6 + 1e-6) + 2e6 / 50e9)
+    packets = cost(gather, fabric, 4e3, "kernel", protocol="packets")
+    assert packets.seconds == pytest.approx(2e-6 + 2 * 2e6 / 50e9 + 1e-6 + 1e-6)
+    assert cost(gather, fabric, 4e3, "kernel").seconds == min(signals.seconds, packets.seconds)
+    # Own memory: read once and put; the sum of own and what came, stored here.
+    slow = _fabric(2, memory=1e9)
+    reduce = build("recursive-exchange", "all-reduce", 2, 1000)
+    wanted = 2e-6 + 4e6 / 1e9 + 4e-6 + 3 * 4e6 / 1e9
+    assert cost(reduce, slow, 4e3, "kernel", protocol="signals").seconds == pytest.approx(wanted)
+    issued = _fabric(2, issue=1e-3)
+    time = cost(gather, issued, 4, "kernel")
+    assert (time.seconds, time.busiest) == (1e-3, "host that launches")
+    assert cost(gather, issued, 4, "kernel", graph=True).seconds < 1e-4
+
+
+def test_links_are_shared_at_a_level():
+    """All that is put into one GPU crosses what it receives in all."""
+    gather = build("direct", "gather", 4, 4000)
+    fabric = _fabric(4)
+    alone = cost(gather, fabric, 4e3, "kernel", protocol="signals").seconds
+    shared = cost(gather, replace(fabric, copy_bandwidth=60e9), 4e3, "kernel", protocol="signals").seconds
+    assert alone == pytest.approx(2e-6 + 2 * 4e-6 + 4e6 / 50e9)
+    assert shared == pytest.approx(2e-6 + 2 * 4e-6 + 3 * 4e6 / 60e9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(["ring", "recursive", "recursive-exchange", "direct", "tree"]),
+    st.sampled_from([1, 2, 3, 4, 8]),
+    st.floats(0, 28),
+    st.sampled_from(["signals", "packets", "auto"]),
+)
+def test_no_less_than_the_bound_and_more_for_more_bytes(algorithm, ranks, power, protocol):
+    if algorithm.startswith("recursive") and ranks == 3:
+        ranks = 4
+    schedule, fabric = build(algorithm, "all-reduce", ranks, 8 * ranks), load("hgx-h200")
+    few, many = (
+        cost(schedule, fabric, n, "kernel", protocol=protocol, graph=True) for n in (2**power, 2**power * 2)
+    )
+    assert few.bound.seconds <= few.seconds <= many.seconds
+    assert few.rounds == ()
+
+
+def test_a_fabric_without_kernels_is_refused():
+    with pytest.raises(
+        InputError, match="fabric: ring:4 says nothing of kernels; allowed: one whose file has a table"
+    ):
+        cost(build("ring", "all-reduce", 4, 4), load("ring:4"), 4, "kernel")
+    with pytest.raises(InputError, match="protocol: 'letters' given; allowed: packets, signals"):
+        cost(build("ring", "all-reduce", 4, 4), load("hgx-h200"), 4, "kernel", protocol="letters")
+
+
+def test_kernels_in_files():
+    fabric = load("hgx-h200")
+    wanted = KernelTimes(1.5e-6, 1.9e-6, 0.95e-6, 368e9, 4.2e12, 7.4e-6)
+    assert vars(fabric.kernels) == pytest.approx(vars(wanted))
+    assert from_toml(to_toml(fabric)) == fabric
+    text = to_toml(_fabric(2))
+    assert from_toml(text) == _fabric(2)
+    with pytest.raises(InputError, match=r"kernels\.signal: .*allowed"):
+        from_toml(text.replace('signal = "3 us"', 'signal = "3 m"'))
