@@ -464,6 +464,70 @@ def test_costs_say_what_circuits_need(command, tmp_path):
     assert "link budget: a wavelength of circuit 31 -> 0 over 10 edges" in out
 
 
+def test_one_kernel_a_gpu(command):
+    words = [
+        "cost",
+        "recursive",
+        "all-reduce",
+        "--fabric",
+        "hgx-h200",
+        "--bytes",
+        "4K,1G",
+        "--model",
+        "kernel",
+    ]
+    small, large = told(command, *words)["costs"]
+    assert (small["busiest"], large["busiest"]) == ("host that launches", "kernels of signals")
+    graph = told(command, *words, "--graph")["costs"][0]
+    assert graph["busiest"] == "kernels of packets"
+    assert graph["seconds"] < small["seconds"]
+    packets = told(command, *words, "--protocol", "packets")["costs"][1]
+    assert packets["seconds"] > 1.5 * large["seconds"]
+    for more, line in (
+        (["--graph"], "--graph: given with --model auto; allowed: with --model kernel"),
+        (
+            ["--protocol", "packets"],
+            "--protocol: packets given with --model auto; allowed: with --model kernel",
+        ),
+        (["--model", "kernel", "--protocol", "x"], "--protocol: x given; allowed: packets, signals"),
+    ):
+        code, out, err = command("collective", *words[:-2], *more)
+        assert (code, out, err) == (2, "", f"wavefabric: error: {line}\n")
+
+
+def test_compile_shows_what_a_kernel_does(command):
+    words = ["compile", "ring", "all-reduce", "--ranks", 2, "--elements", 8]
+    code, out, err = command("collective", *words)
+    assert (code, err) == (0, "")
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    for line in (
+        "proved no deadlock, no race, whatever the timing; calls may follow one another",
+        "0 put 4 data[4:8] rank 1: arrival 0",
+        "1 signal rank 1",
+        "2 wait rank 1 (1)",
+        "3 add and put 4 data[0:4] + arrival 1 data[0:4]",
+    ):
+        assert line in lines, out
+    packets = told(command, *words, "--protocol", "packets")
+    assert (packets["rooms"], packets["signals"], packets["proved"]) == (2, 0, True)
+    code = packets["instructions"][1]
+    assert [each["instruction"] for each in code] == ["move", "move", "barrier", "move"]
+    assert code[0] == {
+        "instruction": "move",
+        "elements": 4,
+        "sources": [{"rank": 1, "buffer": "data", "first": 0}],
+        "targets": [{"rank": 0, "arrival": 1}],
+    }
+    for more, line in (
+        (["--rank", 2], "--rank: 2 given; allowed: 0 to 1"),
+        (["--rooms", 3], "rooms: 3 given; allowed: 1 or 2, 2 for packets"),
+        (["--protocol", "packets", "--rooms", 1], "rooms: 1 given; allowed: 1 or 2, 2 for packets"),
+    ):
+        code, out, err = command("collective", *words, *more)
+        assert (code, out) == (2, "")
+        assert err.endswith(f"error: {line}\n"), err
+
+
 def test_oversubscribed_rounds_and_engines(command, tmp_path):
     narrow = replace(load_fabric("lightpath:1x4"), waveguides=1)
     save_fabric(tmp_path / "narrow.toml", narrow)

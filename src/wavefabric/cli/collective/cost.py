@@ -50,6 +50,10 @@ class CostOptions(OutputOptions):
         "auto, {wavefabric.fabric.cost_models.cost:COST_MODELS}.", default="auto", also=("auto",)
     )
     engines: int | None = option("flow: transfers that a GPU sends at once. \\[default: any]")
+    protocol: str | None = option(
+        "kernel: {wavefabric.collectives.plans.plan:PROTOCOLS}. \\[default: the faster]"
+    )
+    graph: bool = option("kernel: calls in a CUDA graph, launched by no host.", default=False)
     rounds: bool = option("Show every round.", default=False)
     output: Path | None = option("Picture: time over size.", "--output", "-o")
 
@@ -77,6 +81,8 @@ def command(
     if asked.engines is not None and (asked.model != "flow" or asked.engines < 1):
         allowed = "1 or more" if asked.model == "flow" else "with --model flow"
         raise InputError(f"--engines: {asked.engines} given; allowed: {allowed}")
+    if asked.model != "kernel":
+        refuse(changed(asked, "protocol", "graph"), f"with --model {asked.model}", "with --model kernel")
     check_target(asked.output, asked.force, PICTURES)
     bytes_each = parse_sizes(asked.bytes, "--bytes", asked.factor)
     setting = make_setting(fabric, circuit, order)
@@ -194,5 +200,7 @@ def _costed(each: Costed, setting: FabricSetting, sizes: list[int], asked: CostO
             options["budget"] = fabric.budget or LinkBudget()
     elif asked.engines is not None:
         options["engines"] = asked.engines
+    elif asked.model == "kernel":
+        options = {"protocol": asked.protocol or "auto", "graph": asked.graph}
     costs = tuple(cost(schedule, fabric, size / elements, asked.model, **options) for size in sizes)
     return replace(each, order=order, costs=costs, circuits=facts)
