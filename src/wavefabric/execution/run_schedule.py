@@ -11,7 +11,7 @@ import numpy as np
 
 from wavefabric.collectives import Schedule, levels
 from wavefabric.collectives.conditions import whole_elements
-from wavefabric.collectives.plans.plan import PROTOCOLS
+from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
 from wavefabric.errors import InputError
 from wavefabric.execution import report
 from wavefabric.execution.measure import Ranks, check_options
@@ -19,6 +19,7 @@ from wavefabric.execution.timed_schedule import (
     GRAPHED,
     Plan,
     check_and_time,
+    check_memory,
     largest_buffers,
     nccl_rows,
     values_of,
@@ -75,12 +76,10 @@ def run(
     check_options(repeats, () if isinstance(schedule_of, Schedule) else sizes, width)
     plans = [Plan.of(schedule, width) for schedule in _schedules(ranks, schedule_of, sizes, width)]
     first = plans[0]
-    predict_on = _load(fabric, ranks.size)
+    predict_on = fabric_of_ranks(fabric, ranks.size)
     costs = [_predict(plan.schedule, predict_on, width, model) for plan in plans if predict_on is not None]
     largest = largest_buffers(plans)
-    # Beside the buffers: what is added on arrival, and blocks of expected values.
-    needed = (sum(largest.values()) + max(plan.scratch(ranks.rank) for plan in plans)) * width + (1 << 27)
-    ranks.check_memory(needed, f"sizes: {max(plan.bytes for plan in plans)} bytes")
+    check_memory(ranks, plans, width, max(_arrivals(first.schedule, each, ranks.rank) for each in protocols))
     own, why = nccl_rows(ranks, plans, largest, dtype, repeats, say, graph) if nccl else (None, None)
     predicted = [each.seconds * 1e6 for each in costs] or [None] * len(plans)
     cases = []
@@ -174,7 +173,11 @@ def _schedules(ranks: Ranks, schedule_of, sizes: Sequence[int], width: int) -> l
     return schedules
 
 
-def _load(fabric: Any, ranks: int) -> Any:
+def fabric_of_ranks(fabric: Any, ranks: int) -> Any:
+    """A fabric, by name or file unless it is one, for predictions beside a measurement; None stays None.
+
+    `InputError` if it has another number of GPUs.
+    """
     if isinstance(fabric, str | Path):
         from wavefabric.fabric.io.files import load
 
@@ -188,6 +191,16 @@ def _predict(schedule: Schedule, fabric, width: int, model: str):
     from wavefabric.fabric.cost_models.cost import cost
 
     return cost(as_run(schedule), fabric, width, model=model)
+
+
+def _arrivals(schedule: Schedule, protocol: str, rank: int) -> float:
+    """Memory where data arrive at a kernel of this rank, by that of a schedule's buffers here."""
+    if protocol not in PROTOCOLS:
+        return 0.0
+    plan = compile_plan(schedule, protocol)
+    here = sum(arrival.size for arrival in plan.arrivals if arrival.rank == rank)
+    own = sum(int(sizes[rank].sum()) for sizes in schedule.sizes)
+    return here * plan.rooms * (1 + plan.packets) / max(own, 1)
 
 
 def _compared(row: dict[str, Any], predicted: float | None, own: list[dict[str, Any]] | None):

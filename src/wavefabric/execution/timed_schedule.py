@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -150,8 +151,20 @@ def busiest(schedule: Schedule) -> int:
 
 
 def largest_buffers(plans: list[Plan]) -> dict[str, int]:
-    """Elements that each buffer needs for all sizes."""
-    return {name: max(1, *(plan.totals()[name] for plan in plans)) for name in plans[0].schedule.buffers}
+    """Elements that each buffer needs for all plans."""
+    names = dict.fromkeys(name for plan in plans for name in plan.schedule.buffers)
+    return {name: max(1, *(plan.totals().get(name, 0) for plan in plans)) for name in names}
+
+
+def check_memory(ranks: Ranks, plans: list[Plan], width: int, arrivals: float = 0.0) -> None:
+    """Refuse, on all ranks, plans that do not fit, of elements of so many bytes; collective.
+
+    ``arrivals`` is the memory where data arrive at kernels, in that of the buffers.
+    """
+    # Beside the buffers: what is added on arrival, and blocks of expected values.
+    buffers = sum(largest_buffers(plans).values())
+    elements = math.ceil(buffers * (1 + arrivals)) + max(plan.scratch(ranks.rank) for plan in plans)
+    ranks.check_memory(elements * width + (1 << 27), f"sizes: {max(plan.bytes for plan in plans)} bytes")
 
 
 def check_and_time(

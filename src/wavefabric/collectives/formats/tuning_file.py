@@ -1,0 +1,121 @@
+"""What a tuning's JSON file may hold; `wavefabric.collectives.tuning` says what it means."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+
+from wavefabric.collectives.arguments import MOST_RANKS
+from wavefabric.errors import InputError
+from wavefabric.files.faults import one_line
+from wavefabric.files.input import parse_json
+
+FORMAT: Literal["wavefabric tuning"] = "wavefabric tuning"
+VERSION: Literal[1] = 1
+
+_Microseconds = Annotated[float, Field(ge=0, lt=1e15, strict=True)]
+_Count = Annotated[StrictInt, Field(ge=1, lt=2**63)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ChoiceTable(_Table):
+    """An algorithm and its options."""
+
+    algorithm: StrictStr
+    radix: _Count | None = None
+    pieces: _Count = 1
+
+
+class TimedChoiceTable(ChoiceTable):
+    """A candidate and its times."""
+
+    predicted_us: _Microseconds | None = None
+    measured_us: _Microseconds | None = None
+
+
+class TunedSizeTable(_Table):
+    """One size."""
+
+    bytes: _Count
+    choice: ChoiceTable
+    predicted_us: _Microseconds | None = None
+    measured_us: _Microseconds | None = None
+    candidates: list[TimedChoiceTable] = []
+
+
+class TunedCollectiveTable(_Table):
+    """One collective operation on one transport."""
+
+    collective: StrictStr
+    transport: StrictStr | None = None
+    sizes: list[TunedSizeTable]
+
+
+class TuningTable(_Table):
+    """A tuning."""
+
+    format: Literal["wavefabric tuning"]
+    version: Literal[1]
+    ranks: Annotated[StrictInt, Field(ge=1, le=MOST_RANKS)]
+    dtype: StrictStr | None = None
+    device: StrictStr | None = None
+    fabric: StrictStr | None = None
+    model: StrictStr | None = None
+    wavefabric: StrictStr | None = None
+    tables: list[TunedCollectiveTable]
+
+
+def from_text(text: str) -> dict[str, Any]:
+    """The content of JSON text without format and version, defaults filled in.
+
+    `InputError`, in one line: which key, what was given, what is allowed.
+    """
+    content = parse_json(text, "tuning")
+    if not isinstance(content, dict):
+        raise InputError("tuning: no JSON object given; allowed: one with format, version, ranks, tables")
+    # Of another format or version, nothing else can be judged.
+    head = {key: content[key] for key in ("format", "version") if key in content}
+    for key, value in (("format", FORMAT), ("version", VERSION)):
+        if head.get(key) != value or type(head[key]) is not type(value):
+            given = f"{json.dumps(head[key])[:60]} given" if key in head else "missing"
+            raise InputError(f"{key}: {given}; allowed: {json.dumps(value)}")
+    try:
+        table = TuningTable.model_validate(content)
+    except ValidationError as error:
+        raise InputError(one_line(error, TuningTable)) from None
+    return table.model_dump(exclude={"format", "version"})
+
+
+def to_text(head: dict[str, Any], tables: Sequence[dict[str, Any]]) -> str:
+    """JSON text of a tuning, one candidate a line."""
+    lines = ["{"]
+    for key, value in ({"format": FORMAT, "version": VERSION} | head).items():
+        lines.append(f"  {_dump(key)}: {_dump(value)},")
+    return "\n".join([*lines, f'  "tables": {_list(map(_table, tables), 4)}', "}"]) + "\n"
+
+
+def _table(table: dict[str, Any]) -> str:
+    head = f'{{"collective": {_dump(table["collective"])}, "transport": {_dump(table["transport"])}'
+    return f'{head}, "sizes": {_list(map(_size, table["sizes"]), 6)}}}'
+
+
+def _size(row: dict[str, Any]) -> str:
+    head = ", ".join(f"{_dump(key)}: {_dump(value)}" for key, value in row.items() if key != "candidates")
+    return f'{{{head}, "candidates": {_list(map(_dump, row["candidates"]), 8)}}}'
+
+
+def _list(items, indent: int) -> str:
+    """Items on lines of their own."""
+    found = list(items)
+    space = " " * indent
+    return f"[\n{space}" + f",\n{space}".join(found) + f"\n{space[2:]}]" if found else "[]"
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,278 @@
+"""Which algorithm is fastest for which size: times of candidates by size, and a rule where there are none."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wavefabric.collectives.conditions import COLLECTIVES
+from wavefabric.collectives.registry import ALGORITHMS, why_refused
+from wavefabric.errors import InputError, show
+from wavefabric.files.input import read_text
+from wavefabric.files.output import write_text
+
+#: Bytes of the whole array up to which `default_choice` counts rounds, and above which bytes.
+SMALL = 256 << 10
+
+_DOUBLING = ("recursive", "direct")
+#: By collective operation: algorithms in the order of preference, of small arrays and of large ones.
+_PREFERRED = {
+    "all-reduce": (("recursive-exchange", "direct"), ("recursive", "ring")),
+    "all-gather": (_DOUBLING, ("recursive", "ring")),
+    "reduce-scatter": (_DOUBLING, ("recursive", "ring")),
+    "all-to-all": (("direct",), ("direct", "pairwise")),
+    "broadcast": (("binomial",), ("double-tree",)),
+    "reduce": (("binomial",), ("double-tree",)),
+    "gather": (("binomial",), ("direct",)),
+    "scatter": (("binomial",), ("direct",)),
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An algorithm of the registry and its options."""
+
+    algorithm: str
+    radix: int | None = None
+    pieces: int = 1
+
+    def __str__(self) -> str:
+        """In words: ``recursive, radix 4``."""
+        radix = "" if self.radix is None else f", radix {self.radix}"
+        return f"{self.algorithm}{radix}{f', {self.pieces} pieces' if self.pieces != 1 else ''}"
+
+
+@dataclass(frozen=True)
+class TimedChoice:
+    """A candidate and its times in µs, None where it was not predicted or not measured."""
+
+    choice: Choice
+    predicted_us: float | None = None
+    measured_us: float | None = None
+
+    @property
+    def us(self) -> float:
+        """The time that decides: measured, else predicted, else infinite."""
+        known = (time for time in (self.measured_us, self.predicted_us) if time is not None)
+        return next(known, float("inf"))
+
+
+@dataclass(frozen=True)
+class TunedSize:
+    """Bytes of the whole array and all candidates, at least one; the first is what is chosen."""
+
+    bytes: int
+    candidates: tuple[TimedChoice, ...]
+
+    @property
+    def best(self) -> TimedChoice:
+        """What is chosen, with its times."""
+        return self.candidates[0]
+
+
+@dataclass(frozen=True)
+class TunedCollective:
+    """Sizes of a collective operation, rising; ``transport``: where it was measured, None if predicted."""
+
+    collective: str
+    sizes: tuple[TunedSize, ...]
+    transport: str | None = None
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Which algorithm is fastest for which size; made by `wavefabric collective tune`, a JSON file.
+
+    Parameters
+    ----------
+    ranks : int
+    tables : tuple of TunedCollective
+        Each pair of collective operation and transport once.
+    dtype, device, fabric, model, wavefabric : str, optional
+        What it was made with: element type and device of what was measured, fabric and cost model of what was
+        predicted, version.
+
+    Raises
+    ------
+    InputError
+        If sizes do not rise, or `wavefabric.collectives.registry.build` refuses a choice.
+    """
+
+    ranks: int
+    tables: tuple[TunedCollective, ...]
+    dtype: str | None = None
+    device: str | None = None
+    fabric: str | None = None
+    model: str | None = None
+    wavefabric: str | None = None
+
+    def __post_init__(self) -> None:
+        seen = set()
+        for t, table in enumerate(self.tables):
+            key = f"tables[{t}]"
+            if (pair := (table.collective, table.transport)) in seen:
+                given = table.collective + (f" on {table.transport}" if table.transport else "")
+                raise InputError(f"{key}: {given} given twice; allowed: once")
+            seen.add(pair)
+            self._check(table, key)
+
+    def _check(self, table: TunedCollective, key: str) -> None:
+        if table.collective not in COLLECTIVES:
+            given = show(table.collective)
+            raise InputError(f"{key}.collective: {given} given; allowed: {', '.join(COLLECTIVES)}")
+        if not table.sizes:
+            raise InputError(f"{key}.sizes: none given; allowed: one or more")
+        least = 0
+        for s, size in enumerate(table.sizes):
+            where = f"{key}.sizes[{s}]"
+            if size.bytes <= least:
+                raise InputError(f"{where}.bytes: {size.bytes} given; allowed: more than {least}, rising")
+            least = size.bytes
+            for c, each in enumerate(size.candidates):
+                if why := refused(each.choice, table.collective, self.ranks):
+                    raise InputError(f"{where}.{f'candidates[{c - 1}]' if c else 'choice'}: {why}")
+
+    def choose(self, collective: str, nbytes: int, transport: str | None = None) -> Choice:
+        """What is fastest for so many bytes of the whole array (elements of `conditions.layout`, in bytes).
+
+        The nearest tuned size counts, on a logarithmic scale; below the least and above the most the ends.
+        Of several transports that were measured, the one named, else the first of the file.
+
+        Raises
+        ------
+        InputError
+            If the collective operation was not tuned.
+        """
+        tables = [table for table in self.tables if table.collective == collective]
+        if not tables:
+            tuned = ", ".join(dict.fromkeys(table.collective for table in self.tables)) or "none"
+            raise InputError(f"collective: {show(collective)} given; allowed: {tuned} (what was tuned)")
+        sizes = next((table for table in tables if table.transport == transport), tables[0]).sizes
+        above = bisect_left(sizes, nbytes, key=lambda size: size.bytes)
+        if above == len(sizes):
+            return sizes[-1].best.choice
+        # Nearer to the size below if n/below < above/n.
+        nearer = above and nbytes * nbytes < sizes[above - 1].bytes * sizes[above].bytes
+        return sizes[above - bool(nearer)].best.choice
+
+
+def refused(choice: Choice, collective: str, ranks: int) -> str | None:
+    """Why `wavefabric.collectives.registry.build` refuses a choice, in one line; None if it does not."""
+    return why_refused(choice.algorithm, collective, ranks, radix=choice.radix, pieces=choice.pieces)
+
+
+def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
+    """A choice without a file: up to 256 KiB of the whole array few rounds, above it few bytes.
+
+    =================  =======================================  ===================================
+    collective         up to 256 KiB                            above
+    =================  =======================================  ===================================
+    all-reduce         recursive-exchange, else direct          recursive, else ring
+    all-gather         recursive, else direct                   recursive, else ring
+    reduce-scatter     recursive, else direct                   recursive, else ring
+    all-to-all         direct                                   direct
+    broadcast, reduce  binomial                                 double-tree
+    gather, scatter    binomial                                 direct
+    =================  =======================================  ===================================
+
+    *Else* where an algorithm refuses so many ranks: those of radix 2 take powers of two. Where these all do,
+    any other that takes them.
+
+    Raises
+    ------
+    InputError
+        For another collective operation, or where no algorithm takes so many ranks.
+    """
+    if collective not in _PREFERRED:
+        raise InputError(f"collective: {show(collective)} given; allowed: {', '.join(_PREFERRED)}")
+    preferred = _PREFERRED[collective][nbytes > SMALL]
+    others = [name for name, each in ALGORITHMS.items() if collective in each.collectives]
+    for name in (*preferred, *others):
+        if why_refused(name, collective, ranks) is None:
+            return Choice(name)
+    raise InputError(str(why_refused(preferred[0], collective, ranks)))
+
+
+# --- files ----------------------------------------------------------------------------------------------
+
+
+def load_tuning(path: str | Path) -> Tuning:
+    """Read a tuning from a JSON file; `InputError`: the file, the key, what was given, what is allowed."""
+    text = read_text(path, "tuning")
+    try:
+        return tuning_from_json(text)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def save_tuning(path: str | Path, tuning: Tuning, force: bool = False) -> Path:
+    """Write a tuning to a JSON file, whole or not at all.
+
+    `InputError` if it exists (without `force`), is a folder, or cannot be written.
+    """
+    return write_text(path, tuning_to_json(tuning), "tuning", force)
+
+
+def tuning_to_json(tuning: Tuning) -> str:
+    """A tuning as JSON text, one candidate a line."""
+    from wavefabric.collectives.formats import tuning_file  # late: Pydantic takes a while to import
+
+    content = {key: value for key, value in vars(tuning).items() if key != "tables"}
+    tables = [
+        {
+            "collective": table.collective,
+            "transport": table.transport,
+            "sizes": [
+                {
+                    "bytes": size.bytes,
+                    "choice": _written(size.best.choice),
+                    **_times(size.best),
+                    "candidates": [_written(each.choice) | _times(each) for each in size.candidates],
+                }
+                for size in table.sizes
+            ],
+        }
+        for table in tuning.tables
+    ]
+    return tuning_file.to_text(content, tables)
+
+
+def tuning_from_json(text: str) -> Tuning:
+    """The tuning that JSON text describes; `InputError` as of `load_tuning`, without the file."""
+    from wavefabric.collectives.formats import tuning_file
+
+    content = tuning_file.from_text(text)
+    tables = tuple(
+        TunedCollective(
+            table["collective"], tuple(_read_size(size) for size in table["sizes"]), table["transport"]
+        )
+        for table in content.pop("tables")
+    )
+    return Tuning(tables=tables, **content)
+
+
+def _written(choice: Choice) -> dict[str, Any]:
+    """A choice without what it has no use for."""
+    defaults = vars(Choice(choice.algorithm))
+    return {key: value for key, value in vars(choice).items() if key == "algorithm" or value != defaults[key]}
+
+
+def _times(each: TimedChoice) -> dict[str, float | None]:
+    return {"predicted_us": each.predicted_us, "measured_us": each.measured_us}
+
+
+def _read_size(row: dict[str, Any]) -> TunedSize:
+    """What a file says of a size: its choice first, with its times among the candidates if it is one."""
+    chosen = Choice(**row["choice"])
+    found = [
+        TimedChoice(Choice(each["algorithm"], each["radix"], each["pieces"]), *_read_times(each))
+        for each in row["candidates"]
+    ]
+    best = next((each for each in found if each.choice == chosen), TimedChoice(chosen, *_read_times(row)))
+    return TunedSize(row["bytes"], (best, *(each for each in found if each.choice != chosen)))
+
+
+def _read_times(row: dict[str, Any]) -> tuple[float | None, float | None]:
+    return row["predicted_us"], row["measured_us"]
