@@ -24,7 +24,11 @@ def test_the_picture_of_the_focused_bowl(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "last"),
-    [("allreduce_on_light", "all-reduce.json"), ("ranks_ultrasound", "ranks: 1, undivided")],
+    [
+        ("allreduce_on_light", "all-reduce.json"),
+        ("ranks_ultrasound", "ranks: 1, undivided"),
+        ("collectives", "1 ranks by solo on cpu"),
+    ],
 )
 def test_an_example_runs(tmp_path, monkeypatch, capsys, name, last):
     monkeypatch.chdir(tmp_path)

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from emulated_cuda import Module
 
+from wavefabric.device import views
 from wavefabric.exchange.communicator import Communicator
 
 _OURS = ("p2p", "p2p_plan", "nccl", "mpi_staged")
@@ -73,6 +74,10 @@ class _Pool:
 
     def open(self, peer, place):
         return place
+
+    def place(self, address):
+        starts = [(number, each.ctypes.data, each.nbytes) for number, each in enumerate(self._kept)]
+        return next(((n, address - at) for n, at, size in starts if at <= address < at + size), None)
 
 
 def _words(addresses, count):
@@ -226,11 +231,12 @@ def stand_in():
         from wavefabric.exchange.transports import nccl as of_nccl
         from wavefabric.exchange.transports import p2p, p2p_plan
 
+        real_pool = p2p.SharedPool
         patch.setattr(p2p, "SharedPool", _Pool)
         patch.setattr(of_nccl.nccl, "get_unique_id", lambda: None, raising=False)
         # The emulator has a thousand threads for all ranks.
         patch.setattr(p2p_plan, "_THREADS", 32)
-        yield SimpleNamespace(p2p=p2p, nccl=of_nccl, p2p_plan=p2p_plan)
+        yield SimpleNamespace(p2p=p2p, nccl=of_nccl, p2p_plan=p2p_plan, real_pool=real_pool)
         for name in ours:
             sys.modules.pop(name, None)
         for name in _OURS:
@@ -285,6 +291,9 @@ def _device(shared, rank):
         empty=lambda shape, dtype: np.empty(shape, dtype).view(_Array),
         asarray=np.asarray,
         to_host=np.asarray,
+        view=lambda array, write: array.view(_Array),
+        address=lambda array: array.ctypes.data,
+        borrow=lambda array: views.borrow(array).view(_Array),
         synchronize=lambda: None,
         graph=lambda work: work,
         zeros=lambda shape, dtype: np.zeros(shape, dtype).view(_Array),

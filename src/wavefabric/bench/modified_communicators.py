@@ -10,6 +10,8 @@ import numpy as np
 
 from wavefabric.collectives import Schedule
 from wavefabric.exchange import Communicator
+from wavefabric.exchange.program import Program
+from wavefabric.exchange.transports.base import Transport
 
 
 class NoExchange:
@@ -25,11 +27,12 @@ class NoExchange:
         pass
 
 
-class _NoTransport:
+class _NoTransport(Transport):
     """A transport whose exchanges move nothing and cost nothing."""
 
     def __init__(self, device, name: str):
-        self._device, self.name = device, name
+        super().__init__(device)
+        self.name = name
 
     def allocate(self, shape, dtype):
         return self._device.zeros(shape, dtype)
@@ -37,14 +40,10 @@ class _NoTransport:
     def bind(self, program, buffers, scratch) -> Any:
         return NoExchange()
 
-    def describe(self) -> dict:
-        return {}
-
 
 def without_transfers(comm: Communicator) -> Communicator:
     """The same ranks and devices, but nothing is sent: all work, no exchange. Results are wrong."""
-    transport: Any = _NoTransport(comm.device, comm.transport)
-    return Communicator(comm.control, comm.device, transport)
+    return Communicator(comm.control, comm.device, _NoTransport(comm.device, comm.transport))
 
 
 class PermutedCommunicator(Communicator):
@@ -59,8 +58,8 @@ class PermutedCommunicator(Communicator):
         super().__init__(control, comm.device, comm._transport)
         self._original = comm
 
-    def bind(self, schedule: Schedule, buffers: dict[str, Any]):
-        return self._original.bind(permuted(schedule, self._order), buffers)
+    def program(self, schedule: Schedule) -> Program:
+        return self._original.program(permuted(schedule, self._order))
 
 
 class _PermutedControl:

@@ -53,6 +53,20 @@ class Device(Protocol):
     def to_host(self, array, /) -> Any:
         """NumPy copy of ``array`` (the array itself on a CPU)."""
 
+    def view(self, array, /, write: bool = False) -> Any:
+        """An array of any library as one of ``xp``, the same memory; None if it is not on this device.
+
+        Libraries offer it by ``__array_interface__``, ``__cuda_array_interface__`` or ``__dlpack__``.
+        ValueError, BufferError, … of such an object, and if it is to be written and is read-only.
+        """
+
+    def address(self, array, /) -> int:
+        """Where an array of ``xp`` begins."""
+        ...
+
+    def borrow(self, array, /) -> Any:
+        """A contiguous array in one dimension, which does not keep its memory."""
+
     def fft(self, array, axis: int = -1) -> Any:
         """Out-of-place transform, NumPy's conventions; keeps single precision."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import scipy.fft
 
-from wavefabric.device import compiling
+from wavefabric.device import compiling, views
 from wavefabric.device.cpu_fft import CpuRowFFT, axis_fft, real_fft
 from wavefabric.errors import InputError
 from wavefabric.system.machine import host_memory, usable_threads
@@ -46,6 +46,7 @@ class CpuDevice:
         return out
 
     asarray, to_host = staticmethod(np.asarray), staticmethod(np.asarray)
+    view, address, borrow = staticmethod(views.view), staticmethod(views.address), staticmethod(views.borrow)
 
     def fft(self, array, axis: int = -1):
         return scipy.fft.fft(array, axis=axis, workers=self.threads)

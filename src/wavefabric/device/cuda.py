@@ -28,6 +28,8 @@ def launch(function, grid, block, arguments, shared: int = 0) -> None:
 _TYPES = {np.dtype(np.complex64): cufft.CUFFT_C2C, np.dtype(np.complex128): cufft.CUFFT_Z2Z}
 # cudaDevAttrMaxSharedMemoryPerBlockOptin of the CUDA runtime.
 _MOST_SHARED_OF_A_BLOCK = 97
+# Memory of a GPU, and managed memory, in DLPack's numbers.
+_DLPACK_CUDA = (2, 13)
 # What every kernel is compiled with. No --use_fast_math: sin and cos must hold to round-off.
 COMPILE_OPTIONS = ("--std=c++17", "--fmad=true")
 
@@ -133,6 +135,26 @@ class CudaDevice:
     empty, zeros = staticmethod(cupy.empty), staticmethod(cupy.zeros)
     asarray, to_host = staticmethod(cupy.asarray), staticmethod(cupy.asnumpy)
     row_fft, real_fft, axis_fft = CudaRowFFT, CudaRealFFT, CudaAxisFFT
+
+    def view(self, array, /, write: bool = False):
+        if isinstance(array, cupy.ndarray):
+            found = array
+        elif hasattr(array, "__cuda_array_interface__"):
+            if write and array.__cuda_array_interface__["data"][1]:
+                raise ValueError("read-only")
+            found = cupy.asarray(array)
+        elif hasattr(array, "__dlpack__") and array.__dlpack_device__()[0] in _DLPACK_CUDA:
+            found = cupy.from_dlpack(array)
+        else:
+            return None
+        return found if found.device.id == self.index else None
+
+    def address(self, array, /) -> int:
+        return array.data.ptr
+
+    def borrow(self, array, /):
+        memory = cupy.cuda.UnownedMemory(array.data.ptr, array.nbytes, None, self.index)
+        return cupy.ndarray((array.size,), array.dtype, cupy.cuda.MemoryPointer(memory, 0))
 
     def fft(self, array, axis: int = -1):
         return cupy.fft.fft(array, axis=axis)

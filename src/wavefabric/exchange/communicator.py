@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import numpy as np
 import wavefabric
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.plans.plan import PROTOCOLS
+from wavefabric.collectives.tuning import Tuning
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
+from wavefabric.exchange.collective_calls import CollectiveCalls, checked_tuning
 from wavefabric.exchange.control import (
     Control,
     MPIControl,
@@ -21,24 +24,26 @@ from wavefabric.exchange.control import (
 )
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.placement import rank_device
+from wavefabric.exchange.prepared_calls import PreparedCalls
 from wavefabric.exchange.program import Program
 from wavefabric.exchange.transports import TRANSPORTS, open_transport
 from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport
 from wavefabric.results.provenance import NUMERICAL, versions
 
 
-class Communicator:
+class Communicator(CollectiveCalls):
     """Ranks that run schedules together, made by `world` or `solo`.
 
     ``rank`` is its number of ``size``, ``device`` this rank's; ``control`` carries small objects between
-    ranks, what ``transport`` names carries data.
+    ranks, what ``transport`` names carries data. Collective operations on arrays: see `CollectiveCalls`.
     """
 
-    def __init__(self, control: Control, device, transport: Transport):
+    def __init__(self, control: Control, device, transport: Transport, tuning: Tuning | None = None):
         self.control, self.device = control, device
         self.rank, self.size = control.rank, control.size
         self._transport, self.transport = transport, transport.name
         self._exchanges: dict[tuple, tuple[Any, Exchange]] = {}
+        self._prepared = PreparedCalls(control, transport, tuning)
 
     @property
     def protocols(self) -> tuple[str, ...]:
@@ -68,9 +73,7 @@ class Communicator:
         plan = protocol in PROTOCOLS
         if blocks is not None and not plan:
             raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
-        if schedule.ranks != self.size:
-            raise InputError(f"schedule: {schedule.name} is for {schedule.ranks} ranks; here are {self.size}")
-        program = Program(schedule, self.rank)
+        program = self.program(schedule)
         arrays = []
         for name, size in zip(schedule.buffers, program.sizes, strict=True):
             array = buffers.get(name)
@@ -83,6 +86,12 @@ class Communicator:
         # Not empty even where nothing is reduced: addresses of empty arrays are no addresses.
         scratch = self.allocate((max(1, program.scratch),), arrays[0].dtype if arrays else np.float64)
         return self._transport.bind(program, arrays, scratch)
+
+    def program(self, schedule: Schedule) -> Program:
+        """What this rank does in a schedule; `InputError` if it is for another number of ranks."""
+        if schedule.ranks != self.size:
+            raise InputError(f"schedule: {schedule.name} is for {schedule.ranks} ranks; here are {self.size}")
+        return Program(schedule, self.rank)
 
     def run(self, schedule: Schedule, buffers: dict[str, Any]) -> None:
         """Execute a schedule: `bind`, kept for the next time, start and finish."""
@@ -107,36 +116,47 @@ class Communicator:
         return facts | self._transport.describe()
 
 
-def solo(device: str | Device | None = None) -> Communicator:
-    """A communicator of one rank, on the device that ``get_device("auto")`` gives by default."""
+def solo(device: str | Device | None = None, *, tuning: str | Path | Tuning | None = None) -> Communicator:
+    """A communicator of one rank, on the device that ``get_device("auto")`` gives by default.
+
+    ``tuning`` as of `world`.
+    """
     if device is None or isinstance(device, str):
         device = get_device(device or "auto")
-    return Communicator(Control(), device, Transport(device))
+    control = Control()
+    return Communicator(control, device, Transport(device), checked_tuning(control, tuning))
 
 
 def world(
-    transport: str = "auto", device: str | Device | None = None, placement: list[int] | None = None
+    transport: str = "auto",
+    device: str | Device | None = None,
+    placement: list[int] | None = None,
+    *,
+    tuning: str | Path | Tuning | None = None,
 ) -> Communicator:
     """All ranks that were started together; one rank if this process was started alone.
 
     ``transport`` is one of `TRANSPORTS`. ``device`` is by default (or for ``"cuda"``) the GPU of this rank,
-    or the CPU where there is none; ``placement`` names the GPU of each rank of a host. `InputError` for a
-    transport that is unknown or cannot serve here, and for ranks that do not see one another; `MissingExtra`
-    if mpi4py is needed and missing.
+    or the CPU where there is none; ``placement`` names the GPU of each rank of a host. ``tuning``, or the
+    JSON file of one (`wavefabric.collectives.tuning`), says which algorithms calls take by themselves.
+    `InputError` for a transport that is unknown or cannot serve here, for ranks that do not see one another
+    and for a tuning of another number of ranks; `MissingExtra` if mpi4py is needed and missing.
     """
     if transport not in TRANSPORTS:
         raise InputError(f"transport: {transport!r} given; allowed: {', '.join(TRANSPORTS)}")
     if max(environment.ranks(), environment.expected_ranks() or 1) == 1:
-        return solo(device)
+        return solo(device, tuning=tuning)
     comm = mpi_world()
     from mpi4py import MPI
 
     control = MPIControl(comm)
     abort_on_uncaught_error(control)
-    check_agreement(control, {"wavefabric": wavefabric.__version__, **versions(NUMERICAL)})
+    shared = {"wavefabric": wavefabric.__version__, **versions(NUMERICAL), "tuning": str(tuning)}
+    check_agreement(control, shared)
     local = comm.Split_type(MPI.COMM_TYPE_SHARED)
     device = rank_device(device, local.Get_rank(), placement)
     on_this_host = set(local.allgather(control.rank))
     same_host = [peer in on_this_host for peer in range(control.size)]
+    tuned = checked_tuning(control, tuning)
     opened = open_transport(transport, RankGroup(comm, same_host, control, device))
-    return Communicator(control, device, opened)
+    return Communicator(control, device, opened, tuned)

@@ -145,7 +145,11 @@ def check_agreement(control: Control, facts: dict[str, str]) -> None:
 
     `InputError` on all ranks alike names the first key that differs, two ranks and their values.
     """
-    gathered = control.all_gather(facts)
+    compare(control.all_gather(facts))
+
+
+def compare(gathered: list[dict[str, str]]) -> None:
+    """The same of facts that were gathered: a dictionary of each rank."""
     for key in dict.fromkeys(key for each in gathered for key in each):
         values = [each.get(key, "nothing") for each in gathered]
         other = next((rank for rank, value in enumerate(values) if value != values[0]), None)

@@ -43,6 +43,8 @@ class Program:
 
     def __init__(self, schedule: Schedule, rank: int):
         self.schedule, self.rank = schedule, rank
+        #: Tells messages of this program from others'; a transport that needs it sets it when it first binds.
+        self.label: int | None = None
         depth = levels(schedule)
         self.levels = [Level() for _ in range(int(depth.max(initial=-1)) + 1)]
         offsets = [schedule.offsets(b, rank) for b in range(len(schedule.buffers))]

@@ -12,6 +12,7 @@ import numpy as np
 from wavefabric.collectives import Schedule, levels
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
+from wavefabric.collectives.schedule import scaled
 from wavefabric.errors import InputError
 from wavefabric.execution import report
 from wavefabric.execution.measure import Ranks, check_options
@@ -159,9 +160,7 @@ def _schedules(ranks: Ranks, schedule_of, sizes: Sequence[int], width: int) -> l
         if small is not None:
             raise InputError(f"sizes: {small} bytes given; allowed: from {least} for {schedule_of.name}")
         factors = [size // least for size in sizes] or [1]
-        schedules = [
-            replace(schedule_of, sizes=tuple(own * factor for own in schedule_of.sizes)) for factor in factors
-        ]
+        schedules = [scaled(schedule_of, factor) for factor in factors]
     else:
         chosen = list(sizes) or sizes_between(*SIZES["cuda" if ranks.on_gpu else "cpu"])
         schedules = [schedule_of(size // width) for size in chosen]

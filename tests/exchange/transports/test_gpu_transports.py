@@ -1,5 +1,8 @@
 """P2P and NCCL without GPUs: ranks are threads, and host memory stands in for the devices'."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 from stand_in_gpus import buffers_of, stand_in, together
 
@@ -56,6 +59,79 @@ def test_every_algorithm_moves_and_adds_the_right_data(transports, transport, pr
         return [each for each in found if each[1]]
 
     assert together(transports, transport, size, work) == [[]] * size
+
+
+@pytest.mark.parametrize("transport", ["p2p", "nccl"])
+@pytest.mark.parametrize("size", [2, 3])
+def test_calls_on_anybodys_arrays(transports, transport, size):
+    values = np.random.default_rng(0).integers(-9, 9, (size, size, 4)).astype("float32")
+    total = values.sum(axis=0)
+
+    def work(comm):
+        def anybodys(array):
+            return array.copy()
+
+        def ours(array):
+            room = comm.allocate((array.size + 1,), array.dtype)
+            room[1:] = array.ravel()
+            return room[1:].reshape(array.shape)  # not its beginning
+
+        def every_other(array):
+            return np.repeat(array, 2).reshape(*array.shape, 2)[..., 0]
+
+        found, buffers = [], []
+        for made in (ours, anybodys, every_other):
+            # Once more with what was made ready, and other memory.
+            for _ in range(2):
+                mine = values[comm.rank]
+                found += [
+                    comm.all_reduce(made(mine)),
+                    comm.all_gather(made(mine), made(np.zeros((size, *mine.shape), mine.dtype))),
+                    comm.reduce_scatter(made(mine), made(mine[0])),
+                    comm.all_to_all(made(mine), made(mine)),
+                    comm.broadcast(made(mine), size - 1),
+                ]
+            buffers.append(comm._prepared.buffers.nbytes)
+        return found, buffers
+
+    for rank, (found, buffers) in enumerate(together(transports, transport, size, work)):
+        expected = [total, values, total[rank], values[:, rank], values[-1]] * 6
+        for one, wanted in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, wanted)
+        # Memory that is not ours takes buffers with P2P; what is not contiguous does with any.
+        assert (buffers[0] < buffers[1]) == (transport == "p2p")
+        assert (buffers[1] < buffers[2]) == (transport == "nccl")
+
+
+def test_memory_that_was_given_back_is_not_taken_for_what_it_was(transports, monkeypatch):
+    """Addresses come again, numbers do not."""
+    module, memories = transports.p2p, []
+
+    def memory(size):
+        memories.append(np.zeros(size, np.uint8))
+        return SimpleNamespace(ptr=memories[-1].ctypes.data, size=size)
+
+    names = {"Memory": memory, "UnownedMemory": lambda ptr, size, owner: owner}
+    names["MemoryPointer"] = lambda held, offset: held
+    for name, value in names.items():
+        monkeypatch.setattr(module.cupy.cuda, name, value, raising=False)
+    # An array is what keeps its allocation from being lent again.
+    monkeypatch.setattr(module.cupy, "ndarray", lambda shape, dtype, held: held, raising=False)
+    monkeypatch.setattr(module.runtime, "ipcGetMemHandle", lambda ptr: b"%d" % ptr, raising=False)
+    monkeypatch.setattr(module.runtime, "deviceSynchronize", lambda: None, raising=False)
+    pool = transports.real_pool()
+    first = pool.allocate((10,), "float32")
+    (start,) = (each.ctypes.data for each in memories)
+    assert (pool.place(start), pool.place(start + 36)) == ((0, 0), (0, 36))
+    assert pool.locate(start + 36) == (b"%d" % start, 36)
+    del first
+    second = pool.allocate((10,), "float32")
+    assert len(memories) == 1
+    assert pool.place(start + 4) == (1, 4)
+    assert pool.place(np.zeros(3).ctypes.data) is None
+    with pytest.raises(ValueError, match="does not come from the communicator's allocate"):
+        pool.locate(np.zeros(3).ctypes.data)
+    del second
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,6 +122,9 @@ class Transport:
     name = "solo"
     #: Ways of `bind` and `bind_plan` to run a schedule.
     protocols: tuple[str, ...] = ("auto",)
+    #: Whether ranks talk in every `bind`. Otherwise a program that all have bound may be bound to other
+    #: buffers by one rank alone; of its exchanges one is run at a time.
+    talks_in_bind = False
 
     def __init__(self, device):
         self._device = device
@@ -144,6 +147,13 @@ class Transport:
     def allocate(self, shape, dtype) -> Any:
         """An array that peers may reach."""
         return self._device.empty(shape, dtype)
+
+    def place(self, array) -> Hashable | None:
+        """What tells the memory of a contiguous array of the device from other memory, if it can be bound.
+
+        None if it cannot: it must be copied to an array from `allocate`.
+        """
+        return self._device.address(array)
 
     def bind(self, program: Program, buffers: list, scratch) -> Exchange:
         """Make ready what repeats; collective. ``scratch`` has at least ``program.scratch`` elements."""

@@ -115,9 +115,11 @@ class MPITransport(Transport):
     automatic = open
 
     def bind(self, program, buffers, scratch) -> Exchange:
-        # Exchanges under way at the same time have tags of their own.
-        self._labels += 257
-        return MPIExchange(program, buffers, scratch, self, self._labels)
+        if program.label is None:
+            # Programs under way at the same time have tags of their own.
+            self._labels += 257
+            program.label = self._labels
+        return MPIExchange(program, buffers, scratch, self, program.label)
 
     def synchronize(self) -> None:
         """What the device still writes must be there before MPI reads it."""

@@ -51,6 +51,9 @@ class SharedPool:
     def __init__(self):
         self.free: list[Any] = []
         self._all: dict[int, tuple[int, bytes]] = {}
+        # Whom an allocation serves now: addresses come again, these numbers do not.
+        self._loans: dict[int, int] = {}
+        self._numbers = itertools.count()
         self._opened: dict[tuple[int, bytes], int] = {}
 
     def allocate(self, shape, dtype):
@@ -59,6 +62,7 @@ class SharedPool:
         size = max(1, int(np.prod(shape))) * dtype.itemsize
         memory = self._take(size)
         block = _Block(self.free, memory)
+        self._loans[memory.ptr] = next(self._numbers)
         pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.ptr, memory.size, block), 0)
         return cupy.ndarray(shape, dtype, pointer)
 
@@ -77,10 +81,19 @@ class SharedPool:
 
     def locate(self, address: int) -> tuple[bytes, int]:
         """Handle of the allocation that holds an address, and the offset in it."""
-        for base, (size, handle) in self._all.items():
-            if base <= address < base + size:
-                return handle, address - base
-        raise ValueError("an array was bound that does not come from the communicator's allocate()")
+        base = self._base(address)
+        if base is None:
+            raise ValueError("an array was bound that does not come from the communicator's allocate()")
+        return self._all[base][1], address - base
+
+    def place(self, address: int) -> tuple[int, int] | None:
+        """Number of the array from `allocate` that holds an address, and the offset in it; or None."""
+        base = self._base(address)
+        return None if base is None else (self._loans[base], address - base)
+
+    def _base(self, address: int) -> int | None:
+        found = (base for base, (size, _) in self._all.items() if base <= address < base + size)
+        return next(found, None)
 
     def open(self, peer: int, location: tuple[bytes, int]) -> int:
         """Address here of a location in a peer's memory."""
@@ -216,6 +229,7 @@ class P2PTransport(Transport):
     name = "p2p"
     # By itself the copy engines: kernels have not been timed beside them yet.
     protocols = ("auto", "copies", *PROTOCOLS)
+    talks_in_bind = True
 
     def __init__(self, control, device, same_host: list[bool], rest):
         super().__init__(device)
@@ -288,6 +302,9 @@ class P2PTransport(Transport):
     def wait(self, flags: Flags, value) -> None:
         """Have the current stream wait until flags have come to a value."""
         self._await((1,), (32,), (flags[0], value, flags[1]))
+
+    def place(self, array):
+        return self._pool.place(array.data.ptr)
 
     def bind(self, program, buffers, scratch) -> Exchange:
         rest = None if self.complete else self._rest.bind(without(program, self.reachable), buffers, scratch)

@@ -1,0 +1,59 @@
+"""Arrays of other libraries in host memory, seen as NumPy arrays without a copy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class _Memory:
+    """Memory as NumPy takes it up; it lives as long as ``keep`` does."""
+
+    def __init__(self, array: np.ndarray, shape: tuple[int, ...], strides=None, keep: Any = None):
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address(array), False),
+            "shape": shape,
+            "strides": strides,
+            "typestr": array.dtype.str,
+        }
+        self._keep = keep
+
+
+def view(array: Any, /, write: bool = False) -> np.ndarray | None:
+    """See `wavefabric.device.base.Device.view`."""
+    if isinstance(array, np.generic):  # NumPy's numbers: what they offer is a copy
+        found = np.asarray(array)
+        found.flags.writeable = False
+    elif isinstance(array, np.ndarray) or hasattr(array, "__array_interface__"):
+        found = np.asarray(array)
+    elif hasattr(array, "__dlpack__"):
+        found = _from_dlpack(array)
+    else:
+        return None
+    if write and not found.flags.writeable:
+        raise ValueError("read-only")
+    return found
+
+
+def _from_dlpack(array: Any) -> np.ndarray:
+    found = np.from_dlpack(array)
+    if found.flags.writeable:
+        return found
+    try:
+        array.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        # DLPack before 1.0 is for memory that may be written; NumPy does not rely on it.
+        return np.asarray(_Memory(found, found.shape, found.strides, keep=found))
+    return found
+
+
+def address(array: np.ndarray, /) -> int:
+    """Where an array begins."""
+    return array.__array_interface__["data"][0]
+
+
+def borrow(array: np.ndarray, /) -> np.ndarray:
+    """A contiguous array in one dimension, which does not keep its memory."""
+    return np.asarray(_Memory(array, (array.size,)))

@@ -1,0 +1,206 @@
+"""Collective operations on arrays of NumPy, CuPy, PyTorch and others, as calls of a communicator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wavefabric.collectives import Schedule
+from wavefabric.collectives.arguments import whole
+from wavefabric.collectives.tuning import Tuning, load_tuning
+from wavefabric.errors import InputError, one_line, quoted
+from wavefabric.exchange.control import Control
+from wavefabric.exchange.prepared_calls import PreparedCalls, Request, schedule_digest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from wavefabric.device import Device
+
+#: Element types of arrays.
+DTYPES = tuple(
+    np.dtype(name) for name in ("float16", "float32", "float64", "int32", "int64", "complex64", "complex128")
+)
+_IN_PLACE = ("all-reduce", "broadcast")
+
+
+class CollectiveCalls:
+    """Collective operations between all ranks, which call the same ones in the same order.
+
+    **Arrays** have the same shape and dtype (float16, 32, 64; int32, 64; complex64, 128) on all ranks. They
+    lie on the communicator's device: for CPUs NumPy's and all that offer ``__array_interface__`` or
+    ``__dlpack__`` (PyTorch's tensors), for GPUs CuPy's and all that offer ``__cuda_array_interface__`` or
+    ``__dlpack__``. On a GPU work goes to CuPy's current stream. What is changed is the caller's memory.
+
+    **Algorithms** (``algorithm``): a name of `wavefabric.collectives.registry.ALGORITHMS` with ``radix`` and
+    ``pieces``; or a `Schedule` that performs the operation, which is proved once and scaled to the array's
+    size; or ``"auto"``, what the communicator's tuning says is fastest, or where it has none
+    `wavefabric.collectives.tuning.default_choice`. Sums are taken in the order of the schedule: their bits
+    are the same on all ranks and in every run.
+
+    **Memory.** Contiguous arrays are used as they are. Others are copied to buffers of the communicator, and
+    with the transport ``p2p`` all that are not from `allocate` (or views of such arrays), since peers map
+    memory. These buffers are kept and serve all calls in turn: there is one for each buffer of a schedule and
+    one for what is added on arrival, each at most 1.5 times as large as any call needed. The result of
+    `reduce_scatter` is made there too, since what is given is left as it is.
+
+    **Calls** of the same operation, shape, dtype and algorithm are made ready once: ranks then compare what
+    they were given, and `InputError` is raised on all of them alike if it differs. Later calls send data and
+    nothing else. 64 operations are kept ready. With ``p2p`` a call is also made ready for each new array from
+    `allocate`; all ranks then give arrays that are new to the operation, or all give ones that are not.
+
+    **Errors.** `InputError`, in one line, for arrays, algorithms and roots that are not allowed. Bad
+    arguments of one rank alone are told to all in the first call of an operation; later they are its own
+    error, which ends all ranks if it is not caught.
+    """
+
+    control: Control
+    device: Device
+    rank: int
+    size: int
+    _prepared: PreparedCalls
+
+    def all_reduce(
+        self, array, *, algorithm: str | Schedule = "auto", radix: int | None = None, pieces: int = 1
+    ):
+        """Sum over all ranks, in place; collective. Gives ``array`` back."""
+        return self._call("all-reduce", array, array, 0, algorithm, radix, pieces)
+
+    def all_gather(
+        self,
+        share,
+        out=None,
+        *,
+        algorithm: str | Schedule = "auto",
+        radix: int | None = None,
+        pieces: int = 1,
+    ):
+        """Everybody's share, shape (ranks, *share.shape), in ``out`` or a new array; collective."""
+        return self._call("all-gather", share, out, 0, algorithm, radix, pieces)
+
+    def reduce_scatter(
+        self,
+        array,
+        out=None,
+        *,
+        algorithm: str | Schedule = "auto",
+        radix: int | None = None,
+        pieces: int = 1,
+    ):
+        """Entry ``array[rank]`` of the sum over all ranks, in ``out`` or a new array; collective.
+
+        ``array`` has shape (ranks, ...).
+        """
+        return self._call("reduce-scatter", array, out, 0, algorithm, radix, pieces)
+
+    def all_to_all(
+        self,
+        array,
+        out=None,
+        *,
+        algorithm: str | Schedule = "auto",
+        radix: int | None = None,
+        pieces: int = 1,
+    ):
+        """Entry ``array[r]`` goes to rank r; ``out[r]``, or that of a new array, comes from it; collective.
+
+        Both have shape (ranks, ...).
+        """
+        return self._call("all-to-all", array, out, 0, algorithm, radix, pieces)
+
+    def broadcast(
+        self,
+        array,
+        root: int = 0,
+        *,
+        algorithm: str | Schedule = "auto",
+        radix: int | None = None,
+        pieces: int = 1,
+    ):
+        """The array of rank ``root`` in that of every other rank; collective. Gives ``array`` back."""
+        return self._call("broadcast", array, array, root, algorithm, radix, pieces)
+
+    def _call(self, collective: str, array, out, root, algorithm, radix, pieces):
+        try:
+            own = algorithm if isinstance(algorithm, Schedule) else None
+            name = _checked_algorithm(algorithm, radix, pieces)
+            root = whole("root", root, 0, self.size - 1)
+            source, target = self._arrays(collective, array, out, root)
+        except InputError as error:
+            self._prepared.refuse(collective, error)
+        request = Request(collective, source.shape, source.dtype, root, name, radix, pieces)
+        self._prepared.run(self, request, own, source, target)  # pyright: ignore[reportArgumentType]
+        return target if out is None else out
+
+    def _arrays(self, collective: str, array, out, root: int) -> tuple[Any, Any]:
+        """What is given and where the result goes, as arrays of the device; the same one in place."""
+        key = "share" if collective == "all-gather" else "array"
+        in_place = collective in _IN_PLACE
+        source = self._view(key, array, in_place and not (collective == "broadcast" and self.rank == root))
+        if source.dtype not in DTYPES:
+            raise InputError(f"{key}: {source.dtype} given; allowed: {', '.join(map(str, DTYPES))}")
+        if in_place:
+            return source, source
+        shape = source.shape
+        if collective == "all-gather":
+            shape = (self.size, *shape)
+        elif not shape or shape[0] != self.size:
+            raise InputError(f"{key}: shape {shape} given; allowed: ({self.size}, ...), an entry a rank")
+        if collective == "reduce-scatter":
+            shape = shape[1:]
+        if out is None:
+            return source, self.device.empty(shape, source.dtype)
+        target = self._view("out", out, True)
+        if (target.shape, target.dtype) != (shape, source.dtype):
+            given = f"{target.dtype} of shape {target.shape}"
+            raise InputError(f"out: {given} given; allowed: {source.dtype} of shape {shape}")
+        if self.device.xp.may_share_memory(source, target):
+            source = source.copy()
+        return source, target
+
+    def _view(self, key: str, array, write: bool):
+        try:
+            found = self.device.view(array, write)
+            why = ""
+        except (ArithmeticError, AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+            found, why = None, f" ({one_line(str(error))})"  # whatever an object's own code raises
+        if found is None:
+            kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
+            allowed = f"arrays on {self.device.name}{' that may be written' if write else ''}"
+            raise InputError(f"{key}: a {kind}{why} given; allowed: {allowed}")
+        return found
+
+
+def _checked_algorithm(algorithm: str | Schedule, radix: int | None, pieces: int) -> str:
+    """The name of an algorithm, or what tells a schedule from others."""
+    whole("pieces", pieces, 1)
+    if radix is not None:
+        whole("radix", radix, 2)
+    if not isinstance(algorithm, str | Schedule):
+        raise InputError(f"algorithm: {quoted(algorithm)} given; allowed: auto, a name, a Schedule")
+    if algorithm == "auto" or isinstance(algorithm, Schedule):
+        for key, value, default in (("radix", radix, None), ("pieces", pieces, 1)):
+            if value != default:
+                raise InputError(f"{key}: {value} given; allowed: none, but with the name of an algorithm")
+    return algorithm if isinstance(algorithm, str) else schedule_digest(algorithm)
+
+
+def checked_tuning(control: Control, tuning: str | Path | Tuning | None) -> Tuning | None:
+    """A tuning for these ranks, read by rank 0 for all if it is a file; collective. `InputError` on all."""
+    if tuning is None or isinstance(tuning, Tuning):
+        found = tuning
+    else:
+        found = control.bcast(_read(tuning) if control.rank == 0 else None)
+    if isinstance(found, InputError):
+        raise found
+    if found is not None and found.ranks != control.size:
+        raise InputError(f"tuning: for {found.ranks} ranks; allowed here: {control.size}")
+    return found
+
+
+def _read(path: str | Path) -> Tuning | InputError:
+    try:
+        return load_tuning(path)
+    except InputError as error:
+        return error

@@ -1,0 +1,287 @@
+"""Collective operations made ready: agreed between ranks once, bound to memory, kept for the next call."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from wavefabric.collectives import Schedule, build, verify
+from wavefabric.collectives.conditions import CUT_BY_RANK, operation
+from wavefabric.collectives.schedule import Holdings, cached, scaled
+from wavefabric.collectives.tuning import Choice, Tuning, default_choice
+from wavefabric.errors import InputError
+from wavefabric.exchange.control import Control, compare
+from wavefabric.exchange.transports.base import Exchange, Transport
+
+if TYPE_CHECKING:
+    from wavefabric.device import Device
+    from wavefabric.exchange.communicator import Communicator
+
+#: Operations kept ready, and bindings of them to memory; of more, those not called for longest go.
+MOST_READY, MOST_BOUND = 64, 128
+#: A buffer that must grow becomes at least so many times as large.
+_GROWTH = 1.5
+#: `verify`, once for each schedule.
+_prove = cached(verify)
+
+
+@cached
+def schedule_digest(schedule: Schedule) -> str:
+    """Name of a schedule and a few digits of all that is in it: the same on ranks that have the same one."""
+    digest = hashlib.sha256(repr((schedule.ranks, schedule.buffers)).encode())
+    for part in (*(np.ascontiguousarray(sizes) for sizes in schedule.sizes), schedule.transfers):
+        digest.update(repr(part.shape).encode() + part.tobytes())
+    digest.update(repr((sorted(schedule.pre.items()), sorted(schedule.post.items()))).encode())
+    return f"{schedule.name} ({digest.hexdigest()[:12]})"
+
+
+class Request(NamedTuple):
+    """What all ranks must ask for alike; ``algorithm``: a name, or a `schedule_digest`."""
+
+    collective: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    root: int
+    algorithm: str
+    radix: int | None
+    pieces: int
+
+
+class SharedBuffers:
+    """Buffers that all calls use in turn: one for each purpose, as large as any of them needed."""
+
+    def __init__(self, transport: Transport):
+        self._transport = transport
+        self._held: dict[Hashable, Any] = {}
+
+    def outgrown(self, needs: dict[Hashable, int]) -> bool:
+        """Whether `reserve` is going to replace a buffer by a larger one."""
+        return any(needs.get(purpose, 0) > held.size for purpose, held in self._held.items())
+
+    def reserve(self, needs: dict[Hashable, int]) -> None:
+        """Have so many bytes for each purpose."""
+        for purpose, size in needs.items():
+            held = self._held[purpose].size if purpose in self._held else 0
+            if size > held:
+                self._held.pop(purpose, None)  # gone before the larger one is made
+                self._held[purpose] = self._transport.allocate((max(size, int(_GROWTH * held)),), np.uint8)
+
+    def part(self, purpose: Hashable, size: int, dtype: np.dtype) -> Any:
+        """The first elements of the buffer for a purpose."""
+        return self._held[purpose][: size * dtype.itemsize].view(dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all."""
+        return sum(held.size for held in self._held.values())
+
+
+class PreparedCall:
+    """An operation that ranks agreed on: this rank's program, and where its arrays lie in the buffers."""
+
+    def __init__(self, comm: Communicator, request: Request, schedule: Schedule, before: int, after: int):
+        self.request, self.before, self.after = request, before, after
+        self.program = comm.program(schedule)
+        sizes = self.program.sizes
+        self.source = _held_part(schedule, schedule.pre, before, comm.rank)
+        self.target = _held_part(schedule, schedule.post, after, comm.rank)
+        # Arrays can serve as buffers themselves where they are all of one, and what is given is not spoilt.
+        self.binds_target = self.target == slice(0, sizes[after])
+        written = (schedule.transfers["dst_buffer"] == before).any()
+        self.binds_source = before != after and not written and self.source == slice(0, sizes[before])
+        #: Whether this rank had the result before.
+        self.gives = request.collective == "broadcast" and comm.rank == request.root
+
+
+def _held_part(schedule: Schedule, held: Holdings, buffer: int, rank: int) -> slice | None:
+    """Elements of a buffer that a rank holds, which lie in a row; None if it holds nothing."""
+    chunks = [chunk for owner, b, chunk in held if (owner, b) == (rank, buffer)]
+    if not chunks:
+        return None
+    offsets = schedule.offsets(buffer, rank)
+    return slice(int(offsets[min(chunks)]), int(offsets[max(chunks) + 1]))
+
+
+@dataclass(frozen=True)
+class _Binding:
+    """An exchange; what is given is copied ``into`` a buffer before, what is wanted ``out_of`` one after."""
+
+    exchange: Exchange
+    into: Any
+    out_of: Any
+
+
+class PreparedCalls:
+    """The operations that a communicator has made ready.
+
+    Ranks make the same calls in the same order, so that all find an operation here or none does. Where memory
+    differs from call to call is each rank's own matter, unless the transport says otherwise.
+    """
+
+    def __init__(self, control: Control, transport: Transport, tuning: Tuning | None):
+        self._control, self._transport, self._tuning = control, transport, tuning
+        self._ready: OrderedDict[Request, PreparedCall | None] = OrderedDict()
+        self._bound: OrderedDict[tuple, _Binding] = OrderedDict()
+        self.buffers = SharedBuffers(transport)
+        self._agreed: set[str] = set()
+        self._calls = 0
+
+    def refuse(self, collective: str, error: InputError) -> NoReturn:
+        """Raise it; in the first call of an operation, when all ranks listen, on all of them."""
+        if collective not in self._agreed:
+            self._calls += 1
+            self._gather({}, str(error))
+        raise error
+
+    def run(self, comm: Communicator, request: Request, own: Schedule | None, source, target) -> None:
+        """Do it: from one array to another of the communicator's device, or in place."""
+        self._calls += 1
+        if request not in self._ready:
+            self._ready[request] = self._prepare(comm, request, own)
+            _forget(self._ready, MOST_READY)
+        self._ready.move_to_end(request)
+        call = self._ready[request]
+        if call is None:
+            return
+        places = self._places(call, source, target)
+        key = (call, *places)
+        if key not in self._bound:
+            self._bound[key] = self._bind(comm.device, call, source, target, *places)
+            _forget(self._bound, MOST_BOUND)
+        self._bound.move_to_end(key)
+        bound = self._bound[key]
+        if bound.into is not None:
+            bound.into.reshape(source.shape)[...] = source
+        bound.exchange.run()
+        if bound.out_of is not None:
+            target[...] = bound.out_of.reshape(target.shape)
+
+    # --- the first time ---------------------------------------------------------------------------------
+
+    def _gather(self, facts: dict[str, str], error: str = "", more: Any = None) -> list:
+        """Compare facts between ranks, and give what else each has sent; collective.
+
+        `InputError` on all ranks alike for what differs, and for an error that a rank brings.
+        """
+        gathered = self._control.all_gather((facts, error, more))
+        errors = [each for _, each, _ in gathered]
+        if any(errors):
+            rank = next(rank for rank, each in enumerate(errors) if each)
+            raise InputError(errors[rank] + ("" if all(errors) else f" (rank {rank})")) from None
+        compare([each for each, _, _ in gathered])
+        return [each for _, _, each in gathered]
+
+    def _prepare(self, comm: Communicator, request: Request, own: Schedule | None) -> PreparedCall | None:
+        """Agree on an operation and make its schedule; None if there is nothing to move. Collective."""
+        ranks = comm.size
+        elements = int(np.prod(request.shape, dtype=np.int64))
+        elements *= ranks if request.collective == "all-gather" else 1
+        choice = self._choose(request, ranks, elements * request.dtype.itemsize)
+        self._gather(
+            {
+                "calls so far": str(self._calls),
+                "collective": request.collective,
+                "shape": str(request.shape),
+                "dtype": str(request.dtype),
+                "root": str(request.root),
+                "algorithm": request.algorithm if own else str(choice),
+            }
+        )
+        self._agreed.add(request.collective)
+        if own is not None:
+            schedule, before, after = _own_schedule(own, request, ranks, elements)
+        else:
+            options = {"radix": choice.radix, "pieces": choice.pieces, "root": request.root}
+            schedule = build(choice.algorithm, request.collective, ranks, elements, **options)
+            before, after = 0, int(request.collective == "all-to-all")
+        return PreparedCall(comm, request, schedule, before, after) if elements else None
+
+    def _choose(self, request: Request, ranks: int, nbytes: int) -> Choice:
+        if request.algorithm != "auto":
+            return Choice(request.algorithm, request.radix, request.pieces)
+        collective, tuning = request.collective, self._tuning
+        if tuning is not None and any(table.collective == collective for table in tuning.tables):
+            return tuning.choose(collective, nbytes, self._transport.name)
+        return default_choice(collective, ranks, nbytes)
+
+    # --- memory -----------------------------------------------------------------------------------------
+
+    def _places(self, call: PreparedCall, source, target) -> tuple[Hashable, Hashable]:
+        """Which memory is used as it is, for what is given and for what is wanted; None: a shared buffer."""
+        flags = target.flags
+        whole = call.binds_target and flags.c_contiguous and getattr(flags, "writeable", True)
+        at_target = self._transport.place(target) if whole else None
+        # In place it would be overwritten before it is read.
+        whole = call.binds_source and source is not target and source.flags.c_contiguous
+        return self._transport.place(source) if whole else None, at_target
+
+    def _bind(self, device: Device, call: PreparedCall, source, target, at_source, at_target) -> _Binding:
+        program, dtype, before, after = call.program, call.request.dtype, call.before, call.after
+        # Not kept: who calls has the memory at these addresses, whatever array it was before.
+        arrays = {}
+        if at_source is not None:
+            arrays[before] = device.borrow(source)
+        if at_target is not None:
+            arrays[after] = device.borrow(target)
+        sizes = {"scratch": program.scratch} | dict(enumerate(program.sizes))
+        # Not empty: addresses of empty arrays are no addresses.
+        sizes = {purpose: max(1, size) for purpose, size in sizes.items() if purpose not in arrays}
+        needs: dict[Hashable, int] = {purpose: size * dtype.itemsize for purpose, size in sizes.items()}
+        if self._transport.talks_in_bind:
+            facts = {"calls so far": str(self._calls), "collective": call.request.collective}
+            needs = _largest(self._gather(facts, more=needs))
+        if self.buffers.outgrown(needs):
+            self._bound.clear()
+        self.buffers.reserve(needs)
+        arrays |= {purpose: self.buffers.part(purpose, size, dtype) for purpose, size in sizes.items()}
+        in_order = [arrays[number] for number in range(len(program.sizes))]
+        exchange = self._transport.bind(program, in_order, arrays["scratch"])
+        there = before == after and source is target and at_target is not None
+        copied_in = call.source is not None and at_source is None and not there
+        copied_out = at_target is None and not call.gives
+        return _Binding(
+            exchange,
+            arrays[before][call.source] if copied_in else None,
+            arrays[after][call.target] if copied_out else None,
+        )
+
+
+def _forget(kept: OrderedDict, most: int) -> None:
+    while len(kept) > most:
+        kept.popitem(last=False)
+
+
+def _largest(needs: Iterable[dict[Hashable, int]]) -> dict[Hashable, int]:
+    """For each purpose the most that a rank needs."""
+    largest: dict[Hashable, int] = {}
+    for each in needs:
+        largest |= {purpose: max(size, largest.get(purpose, 0)) for purpose, size in each.items()}
+    return largest
+
+
+def _own_schedule(schedule: Schedule, request: Request, ranks: int, elements: int):
+    """A caller's schedule, proved, for so many elements, and its buffers before and after; `InputError`."""
+    name, collective = schedule.name, request.collective
+    if schedule.ranks != ranks:
+        raise InputError(f"algorithm: {name} is for {schedule.ranks} ranks; allowed here: {ranks}")
+    _prove(schedule)
+    performed = operation(schedule)
+    # On one rank all operations are the same.
+    if ranks > 1 and (performed.collective, performed.root or 0) != (collective, request.root):
+        root = "" if performed.root is None else f" from rank {performed.root}"
+        wanted = collective + (f" from rank {request.root}" if performed.root is not None else "")
+        raise InputError(f"algorithm: {name} does {performed.collective}{root}; allowed: {wanted}")
+    counts = performed.counts
+    shares = counts.reshape(ranks, -1).sum(axis=1) if collective in CUT_BY_RANK else counts[:1]
+    if (shares != shares[0]).any():
+        given = ", ".join(map(str, shares.tolist()))
+        raise InputError(f"algorithm: {name} has shares of {given} elements; allowed: equal ones")
+    least = int(counts.sum())
+    if not least or elements % least:
+        raise InputError(f"algorithm: {name} for {elements} elements; allowed: a multiple of its {least}")
+    return scaled(schedule, elements // least), performed.before, performed.after

@@ -1,0 +1,94 @@
+"""Arrays of other libraries seen by a device: the same memory, or refused."""
+
+import weakref
+
+import numpy as np
+import pytest
+
+
+class Interface:
+    """Offers a NumPy array by ``__array_interface__`` alone."""
+
+    def __init__(self, array):
+        self.array, self.__array_interface__ = array, array.__array_interface__
+
+
+class DLPack:
+    """Offers a NumPy array by ``__dlpack__`` alone."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class OldDLPack(DLPack):
+    """As before DLPack 1.0, which knows nothing of read-only memory."""
+
+    def __dlpack__(self, stream=None):
+        return self.array.__dlpack__()
+
+
+@pytest.mark.parametrize("offer", [lambda array: array, Interface, DLPack, OldDLPack])
+@pytest.mark.parametrize("part", [np.s_[...], np.s_[::2, 1:], np.s_[1, 1]])
+def test_a_view_is_the_same_memory(cpu, offer, part):
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    shown = array[part] if not isinstance(array[part], np.float32) else array[1:2, 1].reshape(())
+    view = cpu.view(offer(shown), write=True)
+    assert (view.shape, view.dtype, view.tolist()) == (shown.shape, shown.dtype, shown.tolist())
+    view[...] = -1
+    assert (shown == -1).all()
+    assert (array == -1).sum() == shown.size
+
+
+@pytest.mark.parametrize("offer", [lambda array: array, Interface, DLPack])
+def test_read_only_memory_is_read_alone(cpu, offer):
+    array = np.arange(3.0)
+    array.flags.writeable = False
+    assert cpu.view(offer(array)).tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="read-only"):
+        cpu.view(offer(array), write=True)
+
+
+def test_numbers_and_lists_are_no_memory(cpu):
+    assert cpu.view(np.float64(3)) == 3
+    with pytest.raises(ValueError, match="read-only"):
+        cpu.view(np.float64(3), write=True)
+    assert cpu.view(3.0) is None
+    assert cpu.view([1, 2]) is None
+
+
+@pytest.mark.parametrize("offer", [DLPack, OldDLPack])
+def test_a_view_keeps_what_it_shows(cpu, offer):
+    array = np.arange(1000.0)
+    watched = weakref.ref(array)
+    view = cpu.view(offer(array), write=True)
+    del array
+    assert watched() is not None
+    assert view.sum() == 499500
+    del view
+    assert watched() is None
+
+
+def test_what_is_borrowed_is_the_memory_but_does_not_keep_it(cpu):
+    array = np.arange(6.0).reshape(2, 3)
+    borrowed = cpu.borrow(array)
+    borrowed[4] = -1
+    assert (array[1, 1], borrowed.shape) == (-1, (6,))
+    assert cpu.address(borrowed) == cpu.address(array) == array.ctypes.data
+    watched = weakref.ref(array)
+    del array
+    assert watched() is None
+
+
+def test_a_tensor_of_pytorch(cpu):
+    torch = pytest.importorskip("torch")
+    tensor = torch.arange(4.0)
+    cpu.view(tensor, write=True)[1] = 7
+    assert tensor.tolist() == [0, 7, 2, 3]
+    with pytest.raises((BufferError, RuntimeError)):
+        cpu.view(torch.ones(2, requires_grad=True))
