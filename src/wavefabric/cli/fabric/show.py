@@ -161,6 +161,7 @@ def fabric_facts(fabric: AnyFabric) -> dict[str, Any]:
         links = [dict(zip(names, (*same, count), strict=True)) for same, count in counts.items()]
         facts |= {"kind": "electrical", "ranks": fabric.ranks, "switches": fabric.switches, "links": links}
         facts |= {name: getattr(fabric, name) for name in _ELECTRICAL}
+        facts["kernels"] = None if fabric.kernels is None else vars(fabric.kernels)
     return {**facts, "bounds": _bounds(fabric), "notes": _notes(fabric)}
 
 
@@ -231,6 +232,17 @@ def _after(seconds: float, text: str) -> str:
     return text.format(time_words(seconds)) if seconds else ""
 
 
+def _kernels_text(kernels: dict[str, float] | None) -> str:
+    """What kernels that run schedules take, nothing if that is not known."""
+    if kernels is None:
+        return ""
+    times = ("launch", "signal", "packet", "issue")
+    text = ", ".join(f"{time_words(kernels[key])} {key}" for key in times if kernels[key])
+    return (
+        f"{text}; {rate_text(kernels['bandwidth'])} to another GPU, {rate_text(kernels['memory'])} in memory"
+    )
+
+
 def _electrical_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     switches = ", ".join(facts["switches"][:12]) + (", …" if len(facts["switches"]) > 12 else "")
     rates = {name: rate_text(facts[name]) for name in _RATES if facts[name]}
@@ -256,5 +268,6 @@ def _electrical_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("a transfer", flow and f"{flow} at most"),
         ("a sum", reduce and reduce + _after(facts["reduce_alpha"], ", after {}")),
         ("a host takes", ", ".join(taken)),
+        ("kernels", _kernels_text(facts["kernels"])),
         ("through GPUs", "data may pass" if facts["forwards"] else "no data pass"),
     ]
