@@ -70,7 +70,8 @@ class Communicator(CollectiveCalls):
         if protocol not in self.protocols:
             allowed = ", ".join(self.protocols)
             raise InputError(f"protocol: {protocol!r} given; allowed for {self.transport}: {allowed}")
-        plan = protocol in PROTOCOLS
+        chosen = self._transport.protocol if protocol == "auto" else protocol
+        plan = chosen in PROTOCOLS
         if blocks is not None and not plan:
             raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
         program = self.program(schedule)
@@ -82,7 +83,7 @@ class Communicator(CollectiveCalls):
                 raise InputError(f"buffers: {given} for {name!r}; allowed: {size} elements in a row")
             arrays.append(array)
         if plan:
-            return self._transport.bind_plan(program, arrays, protocol, blocks)
+            return self._transport.bind_plan(program, arrays, chosen, blocks)
         # Not empty even where nothing is reduced: addresses of empty arrays are no addresses.
         scratch = self.allocate((max(1, program.scratch),), arrays[0].dtype if arrays else np.float64)
         return self._transport.bind(program, arrays, scratch)

@@ -173,3 +173,24 @@ def test_each_protocol_is_a_case_of_a_measurement(transports):
     assert "not here" in str(shown[3])
     shared = together(transports, "p2p", 2, work, gpus=[0, 0])[0]
     assert [case["protocol"] for case in shared["cases"]] == ["copies"]
+
+
+def test_the_environment_chooses_for_exchanges_that_do_not(transports, monkeypatch):
+    schedule = ring_all_reduce(2, 8)
+
+    def work(comm):
+        buffers = buffers_of(comm, schedule, "int32")
+        found = [comm.bind(schedule, buffers, *asked) for asked in ((), ("packets",), ("copies",))]
+        fill(comm, schedule, buffers, "int32")
+        found[0].run()
+        assert count_wrong(comm, schedule, buffers, "int32") == 0
+        return [each._plan.protocol if hasattr(each, "_plan") else "copies" for each in found]
+
+    for value, wanted in (("signals", "signals"), ("copies", "copies"), ("auto", "copies")):
+        monkeypatch.setenv("WAVEFABRIC_PROTOCOL", value)
+        assert together(transports, "p2p", 2, work) == [[wanted, "packets", "copies"]] * 2
+    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "LL")
+    with pytest.raises(
+        InputError, match="WAVEFABRIC_PROTOCOL: 'LL' given; allowed: auto, copies, packets, sig"
+    ):
+        together(transports, "p2p", 2, work)

@@ -122,6 +122,8 @@ class Transport:
     name = "solo"
     #: Ways of `bind` and `bind_plan` to run a schedule.
     protocols: tuple[str, ...] = ("auto",)
+    #: The one of them that is meant by ``"auto"``.
+    protocol = "auto"
     #: Whether ranks talk in every `bind`. Otherwise a program that all have bound may be bound to other
     #: buffers by one rank alone; of its exchanges one is run at a time.
     talks_in_bind = False

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,8 @@ from wavefabric.exchange.transports.mpi_staged import StagedTransport
 #: Addresses of flags on the device, and how many.
 Flags = tuple[Any, np.int32]
 _GRAIN = 1 << 21
+#: Environment variable: what runs exchanges of which nothing else is said, as ``NCCL_PROTO`` for NCCL.
+PROTOCOL = "WAVEFABRIC_PROTOCOL"
 #: An allocation serves a request of at least this share of it.
 _FIT = 0.75
 
@@ -227,7 +230,7 @@ class P2PTransport(Transport):
     """
 
     name = "p2p"
-    # By itself the copy engines: kernels have not been timed beside them yet.
+    # By itself the copy engines (or what `PROTOCOL` says): kernels have not been timed beside them yet.
     protocols = ("auto", "copies", *PROTOCOLS)
     talks_in_bind = True
 
@@ -240,6 +243,10 @@ class P2PTransport(Transport):
         self._signal, self._await = kernels.get_function("signal"), kernels.get_function("await")
         self.streams = {p: cupy.cuda.Stream(non_blocking=True) for p in range(control.size)}
         self.reachable = self._try(same_host)
+        self.protocol = os.environ.get(PROTOCOL, "auto")
+        if self.protocol not in self.protocols:
+            allowed = ", ".join(self.protocols)
+            raise InputError(f"{PROTOCOL}: {self.protocol!r} given; allowed: {allowed}")
 
     def _try(self, same_host: list[bool]) -> list[bool]:
         """Which peers' memory can be mapped here and ours there: found by doing it."""
