@@ -131,7 +131,8 @@ def test_the_picture_has_a_line_for_each_and_a_strip(monkeypatch, tmp_path):
     assert [matplotlib.colors.to_hex(colour) for *_, colour in strips] == [
         colours["direct"].lower(), colours["recursive, radix 8"].lower()
     ]  # fmt: skip
-    assert strips[0][0] + strips[0][1] == pytest.approx(1 << 13)
+    ends = [(x, x + width) for x, width, _ in strips]
+    assert ends == [pytest.approx((1 << 11, 1 << 13)), pytest.approx((1 << 13, 1 << 17))]
     assert lower.get_xlim() == pytest.approx((1 << 11, 1 << 17))
     assert [text.get_text() for text in lower.texts] == ["direct", "recursive\nradix 8"]
 

@@ -109,7 +109,8 @@ def plot(search: TuningSearch, path: str | Path) -> Path:
     down = math.ceil(len(tuning.tables) / across)
     settings: Any = {**STYLE, "axes.titlepad": 10, "axes.grid.axis": "both", "text.parse_math": False}
     with mpl.rc_context(settings):
-        figure = Figure(figsize=(6.6 * across, 5.2 * down), layout="constrained")
+        figure = Figure(figsize=(6.6 * across, 5.2 * down))
+        figure.set_layout_engine("constrained", h_pad=0.09)
         grid = figure.add_gridspec(2 * down, across, height_ratios=[10, 1] * down)
         for number, each in enumerate(tuning.tables):
             row, column = divmod(number, across)
