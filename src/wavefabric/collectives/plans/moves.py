@@ -30,7 +30,11 @@ class Place(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """Room at ``rank`` for ``size`` elements that ``sender`` writes; ``first``: of where they belong."""
+    """Room at ``rank`` for ``size`` elements that ``sender`` writes.
+
+    In a vector of 16 bytes it begins as element ``first`` of a buffer does: where they are to be added or
+    put, or, if they are read from here instead, where they come from.
+    """
 
     rank: int
     sender: int
@@ -42,9 +46,9 @@ class Arrival(NamedTuple):
 class Move:
     """``rank`` writes the sum of the sources, in their order, to all targets; both are of ``size`` elements.
 
-    Sources are the rank's own, targets anybody's. Moves of one ``level`` and ``phase`` need nothing of each
-    other; those of a lower level, or of phase 0 of the same, come before. ``once``: what is written is read
-    by one later move and by nothing else.
+    Sources are the rank's own, targets anybody's. Of one ``level`` and ``phase``, moves of different ranks
+    need nothing of each other, and those of a rank stay in order; moves of a lower level, or of phase 0 of
+    the same, come before. ``once``: what is written is read by one later move and by nothing else.
     """
 
     rank: int
@@ -80,9 +84,11 @@ def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[Arrival]]
         source, phase = standing_in.pop(source.key, source), int(src == dst)
         if src != dst and (reduce or packets or i in once):
             arrival = Place(dst, ARRIVALS, len(arrivals), -1 - len(arrivals))
-            arrivals.append(Arrival(dst, src, size, target.first))
+            stays = i in once and not reduce
+            came_from = arrivals[-1 - source.key].first if source.buffer == ARRIVALS else source.first
+            arrivals.append(Arrival(dst, src, size, came_from if stays else target.first))
             made.append(Move(src, depth_of, 0, (source,), (arrival,), size))
-            if i in once and not reduce:
+            if stays:
                 standing_in[target.key] = arrival
                 continue
             source, phase = arrival, 1
