@@ -30,7 +30,11 @@ class Place(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """Room at ``rank`` for ``size`` elements that ``sender`` writes; ``first``: of where they belong."""
+    """Room at ``rank`` for ``size`` elements that ``sender`` writes.
+
+    In a vector of 16 bytes it begins as element ``first`` of a buffer does: where they are to be added or
+    put, or, if they are read from here instead, where they come from.
+    """
 
     rank: int
     sender: int
@@ -42,9 +46,9 @@ class Arrival(NamedTuple):
 class Move:
     """``rank`` writes the sum of the sources, in their order, to all targets; both are of ``size`` elements.
 
-    Sources are the rank's own, targets anybody's. Moves of one ``level`` and ``phase`` need nothing of each
-    other; those of a lower level, or of phase 0 of the same, come before. ``once``: what is written is read
-    by one later move and by nothing else.
+    Sources are the rank's own, targets anybody's. Of one ``level`` and ``phase``, moves of different ranks
+    need nothing of each other, and those of a rank stay in order; moves of a lower level, or of phase 0 of
+    the same, come before. ``once``: what is written is read by one later move and by nothing else.
     """
 
     rank: int
@@ -80,9 +84,11 @@ def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[Arrival]]
         source, phase = standing_in.pop(source.key, source), int(src == dst)
         if src != dst and (reduce or packets or i in once):
             arrival = Place(dst, ARRIVALS, len(arrivals), -1 - len(arrivals))
-            arrivals.append(Arrival(dst, src, size, target.first))
+            stays = i in once and not reduce
+            came_from = arrivals[-1 - source.key].first if source.buffer == ARRIVALS else source.first
+            arrivals.append(Arrival(dst, src, size, came_from if stays else target.first))
             made.append(Move(src, depth_of, 0, (source,), (arrival,), size))
-            if i in once and not reduce:
+            if stays:
                 standing_in[target.key] = arrival
                 continue
             source, phase = arrival, 1
@@ -120,12 +126,14 @@ def joined(moves: list[Move]) -> list[Move]:
 
     A move that writes a piece is done together with the next that reads it, if nothing else does in between:
     what has arrived is added and put at the next rank in one pass, and several arrivals are added at once, in
-    order.
+    order. The first of the two is then done at the level of the second, where no other move may write what it
+    reads.
     """
+    writes = {(place.key, move.level) for move in moves for place in move.targets}
     kept: dict[int, Move] = {}
     written: dict[int, int] = {}  # key → number of the move that wrote it, if nothing has touched it since
     made_of: dict[int, set[int]] = {}  # key → keys that such moves write from it
-    copied: dict[tuple[int, int], int] = {}  # (key, level) → number of the move that copies it
+    copied: dict[tuple[int, int], int] = {}  # (key, level) → number of the last move that copies it
 
     def forget(targets: tuple[Place, ...]) -> None:
         """What was made from these values can no longer be made later."""
@@ -135,17 +143,19 @@ def joined(moves: list[Move]) -> list[Move]:
 
     for number, move in enumerate(moves):
         before = [written.pop(place.key, -1) for place in move.sources]
-        together = _together([kept.get(n) for n in before], move)
+        together = _together([kept.get(n) for n in before], move, writes)
         if together is not None:
             which, move = together
             del kept[before[which]]
         elif len(move.sources) == 1:
-            beside = copied.setdefault((move.sources[0].key, move.level), number)
+            piece = move.sources[0].key, move.level
+            beside = copied.get(piece, number)
             if beside in kept and len(kept[beside].targets) < MOST:
                 first = kept[beside]
                 kept[beside] = replace(first, targets=first.targets + move.targets, once=False)
                 forget(move.targets)
                 continue
+            copied[piece] = number
         kept[number] = move
         forget(move.targets)
         for place in move.targets:
@@ -157,10 +167,13 @@ def joined(moves: list[Move]) -> list[Move]:
     return [kept[number] for number in sorted(kept, key=lambda n: (kept[n].level, kept[n].phase, n))]
 
 
-def _together(before: list[Move | None], move: Move) -> tuple[int, Move] | None:
-    """One pass for a move and the one that wrote one of its sources, by its number; None if there is none."""
-    first = before[0]
-    if first is not None and first.rank == move.rank:
+def _together(before: list[Move | None], move: Move, writes: set[tuple[int, int]]) -> tuple[int, Move] | None:
+    """One pass for a move and the one that wrote one of its sources, by its number; None if there is none.
+
+    ``writes``: (key, level) of all that moves write.
+    """
+    first, *others = (each if each and _may_wait(each, move, writes) else None for each in before)
+    if first is not None:
         alone = first.targets == move.sources[:1]
         if len(move.sources) > 1:
             targets = move.targets if alone else None
@@ -172,13 +185,20 @@ def _together(before: list[Move | None], move: Move) -> tuple[int, Move] | None:
         found = _pass(move, first.sources + move.sources[1:], targets)
         if found is not None:
             return 0, found
-    second = before[1] if len(before) == 2 else None
-    if second is not None and second.rank == move.rank and second.once and second.targets == move.sources[1:]:
+    second = others[0] if len(others) == 1 else None
+    if second is not None and second.once and second.targets == move.sources[1:]:
         # a + b is b + a, to the bit.
         found = _pass(move, second.sources + move.sources[:1], move.targets)
         if found is not None:
             return 1, found
     return None
+
+
+def _may_wait(first: Move, move: Move, writes: set[tuple[int, int]]) -> bool:
+    """Whether a move is of the same rank, and may read its sources as late as another."""
+    own = {place.key for place in move.targets}
+    late = {(place.key, move.level) for place in first.sources if place.key not in own}
+    return first.rank == move.rank and not late & writes
 
 
 def _pass(move: Move, sources: tuple[Place, ...], targets: tuple[Place, ...] | None) -> Move | None:

@@ -42,7 +42,7 @@ _COPIES = {
 def element_type(dtype, sums: bool) -> tuple[str, int]:
     """Type in C, and how many of it an element is; `InputError` if there is none."""
     dtype = np.dtype(dtype)
-    if sums and dtype.str[1:] not in _SUMS:
+    if sums and (dtype.str[1:] not in _SUMS or not dtype.isnative):
         raise InputError(
             f"dtype: {dtype} given; allowed for sums: {', '.join(map(str, map(np.dtype, _SUMS)))}"
         )
