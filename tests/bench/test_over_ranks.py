@@ -94,6 +94,7 @@ def test_ranks_that_sit_elsewhere(ranks):
     data[...] = comm.rank
     comm.run(direct_all_gather([1] * comm.size), {"data": data})
     assert data.tolist() == list(range(comm.size))
+    assert comm.all_gather(np.array(comm.rank)).tolist() == list(range(comm.size))
 
 
 @TWO

@@ -53,9 +53,24 @@ def whole_numbers(shape, dtype, ranks, seed=0):
 
 
 @pytest.fixture
+def on_cpu(comm):
+    if comm.device.name != "cpu":
+        pytest.skip("NumPy's arrays")
+
+
+@pytest.fixture
 def fresh(comm):
     """A communicator that has made nothing ready yet."""
     return Communicator(comm.control, comm.device, comm._transport)
+
+
+def array_of(comm, values):
+    """A copy on the communicator's device."""
+    return comm.device.asarray(values).copy()
+
+
+def same(comm, array, values):
+    return np.array_equal(comm.device.to_host(array), values)
 
 
 def all_alike(comm, value):
@@ -72,6 +87,8 @@ def _algorithms(collective, ranks):
 
 @pytest.mark.parallel([2, 3, 4])
 def test_every_operation_shape_dtype_and_algorithm(comm):
+    xp = comm.device.xp
+
     @SAME
     @given(
         st.sampled_from(OPERATIONS),
@@ -90,29 +107,28 @@ def test_every_operation_shape_dtype_and_algorithm(comm):
         def laid_out(like):
             """An array of that shape, of which another part must stay as it is; and that part."""
             if layout == "columns":
-                return np.full(like.shape[::-1], -99, dtype).T, np.zeros(0)
+                return xp.full(like.shape[::-1], -99, dtype).T, xp.zeros(0)
             if layout == "every other":
-                wide = np.full((*like.shape, 2), -99, dtype)
+                wide = xp.full((*like.shape, 2), -99, dtype)
                 return wide[..., 0], wide[..., 1]
             if layout == "allocated":
                 wide = comm.allocate((like.size + 2,), dtype)
                 wide[...] = -99
                 return wide[1:-1].reshape(like.shape), wide[:: wide.size - 1]
-            return np.full(like.shape, -99, dtype), np.zeros(0)
+            return xp.full(like.shape, -99, dtype), xp.zeros(0)
 
         mine, beside = laid_out(values[comm.rank])
-        mine[...] = values[comm.rank]
+        mine[...] = comm.device.asarray(values[comm.rank])
         wanted = expected(collective, values, comm.rank, root if collective == "broadcast" else 0)
         in_place = collective in ("all-reduce", "broadcast")
-        out, beside_out = laid_out(wanted) if with_out and not in_place else (None, np.zeros(0))
+        out, beside_out = laid_out(wanted) if with_out and not in_place else (None, xp.zeros(0))
         found = call(comm, collective, mine, out, root, **options)
         right = (
             found is (mine if in_place else out if out is not None else found)
             and (found.shape, found.dtype) == (wanted.shape, dtype)
-            and np.array_equal(found, wanted)
-            and (beside == -99).all()
-            and (beside_out == -99).all()
-            and (in_place or np.array_equal(mine, values[comm.rank]))
+            and same(comm, found, wanted)
+            and bool((beside == -99).all() and (beside_out == -99).all())
+            and (in_place or same(comm, mine, values[comm.rank]))
         )
         # One rank alone must not shrink its example while the others go on.
         assert comm.control.all_gather(bool(right)) == [True] * comm.size
@@ -125,11 +141,14 @@ def test_every_operation_shape_dtype_and_algorithm(comm):
 def test_sums_have_the_same_bits_on_all_ranks_and_in_every_run(comm, dtype):
     parts = [np.random.default_rng(rank).normal(size=37).astype(dtype) for rank in range(comm.size)]
     for options in _algorithms("all-reduce", comm.size):
-        first, again = (comm.all_reduce(parts[comm.rank].copy(), **options) for _ in range(2))
+        first, again = (
+            comm.device.to_host(comm.all_reduce(array_of(comm, parts[comm.rank]), **options))
+            for _ in range(2)
+        )
         assert first.tobytes() == again.tobytes()
         assert all_alike(comm, first.tobytes()), options
-    direct = comm.all_reduce(parts[comm.rank].copy(), algorithm="direct")
-    assert direct.tobytes() == reduce(np.add, parts).tobytes()  # in the order of ranks
+    direct = comm.all_reduce(array_of(comm, parts[comm.rank]), algorithm="direct")
+    assert comm.device.to_host(direct).tobytes() == reduce(np.add, parts).tobytes()  # in the order of ranks
 
 
 # --- arrays ---------------------------------------------------------------------------------------------
@@ -148,6 +167,7 @@ class DLPack:
         return self.array.__dlpack_device__()
 
 
+@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parallel([2, 3])
 def test_arrays_of_other_libraries_are_changed_where_they_are(comm):
     mine = DLPack(np.arange(5.0) + comm.rank)
@@ -165,16 +185,17 @@ def test_arrays_of_other_libraries_are_changed_where_they_are(comm):
 def test_results_may_lie_in_what_is_given(comm):
     values = whole_numbers((comm.size, 3), np.int64, comm.size)
     for collective in ("all-to-all", "reduce-scatter"):
-        mine = values[comm.rank].copy()
+        mine = array_of(comm, values[comm.rank])
         out = mine if collective == "all-to-all" else mine[comm.rank]
-        assert np.array_equal(call(comm, collective, mine, out), expected(collective, values, comm.rank))
-    whole = np.zeros((comm.size, comm.size, 3), np.int64)
+        assert same(comm, call(comm, collective, mine, out), expected(collective, values, comm.rank))
+    whole = comm.device.zeros((comm.size, comm.size, 3), np.int64)
     last = whole[-1]
-    last[...] = values[comm.rank]
+    last[...] = comm.device.asarray(values[comm.rank])
     comm.all_gather(last, whole)
-    assert np.array_equal(whole, np.stack(values))
+    assert same(comm, whole, np.stack(values))
 
 
+@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parallel([2, 3])
 def test_the_root_of_a_broadcast_may_be_read_only(comm):
     mine = np.full(4, comm.rank)
@@ -183,6 +204,7 @@ def test_the_root_of_a_broadcast_may_be_read_only(comm):
     assert mine.tolist() == [1] * 4
 
 
+@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parallel([2, 3])
 @pytest.mark.parametrize("collective", OPERATIONS)
 def test_bad_arrays_are_refused(fresh, collective):
@@ -243,13 +265,14 @@ def test_one_rank(cpu):
 
 
 def _out_of_place(collective, ranks, spoils=False):
-    """From a buffer ``input`` to a buffer ``output``; perhaps the sum is made in ``input``."""
+    """From a buffer ``input`` to a buffer ``output``; perhaps with something else in ``input`` at the end."""
     rows, cells = [], range(ranks)
     chunks = ranks if collective == "all-gather" else 1
     everybody = (1 << ranks) - 1
     for r in cells:
         if collective == "all-gather":
             rows += [(0, r, d, 0, 0, 1, r, 1, False) for d in cells]
+            rows += [(1, r, r, 1, (r + 1) % ranks, 0, 0, 1, False)] if spoils else []
         elif spoils:
             rows += [(0, r, r, 0, 0, 2, 0, 1, False)]
             rows += [(k, (r + k) % ranks, r, 2, 0, 0, 0, 1, True) for k in range(1, ranks)]
@@ -271,21 +294,21 @@ def _out_of_place(collective, ranks, spoils=False):
 @pytest.mark.parametrize("collective", ["all-gather", "all-reduce"])
 @pytest.mark.parametrize("spoils", [False, True])
 def test_a_schedule_of_ones_own(comm, collective, spoils):
-    schedule = _out_of_place(collective, comm.size, spoils and collective == "all-reduce")
+    schedule = _out_of_place(collective, comm.size, spoils)
     verify(schedule)
     for elements in (2, 6):
         values = whole_numbers((elements,), np.float64, comm.size)
         for step in (1, 2):
-            wide = np.repeat(values[comm.rank], step)
-            found = call(comm, collective, wide[::step], algorithm=schedule)
-            assert np.array_equal(found, expected(collective, values, comm.rank))
+            mine = array_of(comm, np.repeat(values[comm.rank], step))[::step]
+            found = call(comm, collective, mine, algorithm=schedule)
+            assert same(comm, found, expected(collective, values, comm.rank))
             if collective == "all-gather":
-                assert np.array_equal(wide[::step], values[comm.rank])
+                assert same(comm, mine, values[comm.rank])
 
 
 @pytest.mark.parallel([2, 3])
 def test_schedules_that_do_not_fit_are_refused(fresh):
-    data, n = np.zeros(2 * fresh.size), fresh.size
+    data, n = fresh.device.zeros(2 * fresh.size, float), fresh.size
 
     def refused(schedule, collective="all-reduce", **options):
         with pytest.raises(InputError) as error:
@@ -322,31 +345,32 @@ def test_schedules_that_do_not_fit_are_refused(fresh):
 
 @pytest.mark.parallel([2, 3])
 def test_ranks_that_differ_are_told_so_on_all_ranks(fresh):
+    zeros, ones = fresh.device.xp.zeros, fresh.device.xp.ones
     last, other = fresh.size - 1, fresh.rank == fresh.size - 1
     ring = ring_all_reduce(fresh.size, 4)
     shrunk = replace(ring, name="other", transfers=ring.transfers[:-1])
     cases = {
-        "shape: rank 0 has (4,), rank N has (5,)": lambda: fresh.all_reduce(np.zeros(5 if other else 4)),
+        "shape: rank 0 has (4,), rank N has (5,)": lambda: fresh.all_reduce(zeros(5 if other else 4)),
         "dtype: rank 0 has float64, rank N has int32": lambda: fresh.all_reduce(
-            np.zeros(4, np.int32 if other else float)
+            zeros(4, np.int32 if other else float)
         ),
         "collective: rank 0 has all-reduce, rank N has all-gather": lambda: call(
-            fresh, "all-gather" if other else "all-reduce", np.zeros(4)
+            fresh, "all-gather" if other else "all-reduce", zeros(4)
         ),
-        "root: rank 0 has 0, rank N has 1": lambda: fresh.broadcast(np.zeros(4), int(other)),
+        "root: rank 0 has 0, rank N has 1": lambda: fresh.broadcast(zeros(4), int(other)),
         "algorithm: rank 0 has ring, rank N has direct": lambda: fresh.all_reduce(
-            np.zeros(4), algorithm="direct" if other else "ring"
+            zeros(4), algorithm="direct" if other else "ring"
         ),
         "algorithm: rank 0 has ring, rank N has ring, 3 pieces": lambda: fresh.all_reduce(
-            np.zeros(4), algorithm="ring", pieces=3 if other else 1
+            zeros(4), algorithm="ring", pieces=3 if other else 1
         ),
         "algorithm: rank 0 has ring all-reduce": lambda: fresh.all_reduce(
-            np.zeros(4), algorithm=shrunk if other else ring
+            zeros(4), algorithm=shrunk if other else ring
         ),
         "array: int8 given": lambda: fresh.reduce_scatter(
-            np.zeros((fresh.size, 2), np.int8 if other else float)
+            zeros((fresh.size, 2), np.int8 if other else float)
         ),
-        "root: 'x'": lambda: fresh.broadcast(np.zeros(3), "x" if other else 0),
+        "root: 'x'": lambda: fresh.broadcast(zeros(3), "x" if other else 0),
     }
     for message, make in cases.items():
         with pytest.raises(InputError) as error:
@@ -354,12 +378,13 @@ def test_ranks_that_differ_are_told_so_on_all_ranks(fresh):
         assert str(error.value).startswith(message.replace("rank N", f"rank {last}"))
         assert all_alike(fresh, str(error.value))
     assert str(error.value).endswith(f"(rank {last})")
-    assert fresh.all_reduce(np.ones(4)).tolist() == [fresh.size] * 4
+    assert fresh.all_reduce(ones(4)).tolist() == [fresh.size] * 4
 
 
 @pytest.mark.parallel([2, 3])
 def test_later_calls_send_nothing_but_data(fresh, monkeypatch):
-    arrays = [np.full((fresh.size, 2), 1.0 + n) for n in range(3)]
+    xp = fresh.device.xp
+    arrays = [xp.full((fresh.size, 2), 1.0 + n) for n in range(3)]
     for collective in OPERATIONS:
         call(fresh, collective, arrays[0].copy())
 
@@ -370,9 +395,9 @@ def test_later_calls_send_nothing_but_data(fresh, monkeypatch):
         patch.setattr(fresh.control, "all_gather", nothing)
         for collective in OPERATIONS:
             # Other memory, on one rank alone.
-            array = arrays[fresh.rank if fresh.rank < 3 else 0].copy(order="CF"[fresh.rank % 2])
+            array = arrays[fresh.rank if fresh.rank < 3 else 0].copy("CF"[fresh.rank % 2])
             call(fresh, collective, array)
-            found = call(fresh, collective, np.ones((fresh.size, 2)))
+            found = call(fresh, collective, xp.ones((fresh.size, 2)))
             assert set(found.ravel().tolist()) <= {1.0, float(fresh.size)}
 
 
