@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.execution import report
-from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link
 
 #: Residuals beyond this many standard deviations weigh less (Huber 1964, doi:10.1214/aoms/1177703732; 95 %
 #: as efficient as least squares where errors are normal).
@@ -165,8 +165,16 @@ def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine
             round_overhead=_time(step["floor"]),
             peer_overhead=_time(peer * 1e-6) if step["floor"] else 0.0,
             reduce_overhead=_time(add["floor"]),
+            kernels=_kernels(case.get("kernels")),
         )
     )
+
+
+def _kernels(measured: dict[str, Any] | None) -> KernelTimes | None:
+    if measured is None or "times" not in measured:
+        return None
+    rates = ("bandwidth", "memory")
+    return KernelTimes(**{k: (_round if k in rates else _time)(v) for k, v in measured["times"].items()})
 
 
 def _round(value: float, unit: float = 1e9) -> float:
@@ -243,5 +251,9 @@ def _summary(text: str) -> str:
     for key, words in times.items():
         if value := getattr(fabric, key):
             parts.append(f"{value * 1e6:.3g} us {words}")
+    if fabric.kernels is not None:
+        own = fabric.kernels
+        words = ", ".join(f"{key} {getattr(own, key) * 1e6:.3g} us" for key in ("launch", "signal", "packet"))
+        parts.append(f"kernels: {words}, {own.bandwidth * 1e-9:.4g} GB/s")
     shared = " (all ranks share one link)" if fabric.switches else ""
     return f"fabric {fabric.name}{shared}: {', '.join(parts)}"

@@ -11,6 +11,7 @@ from wavefabric.collectives import TRANSFER, Schedule, point_to_point
 from wavefabric.errors import InputError
 from wavefabric.execution.fitted_fabric import RESIDUAL, fabric_of, fit, misfits, table
 from wavefabric.execution.measure import Ranks, check_options, timed
+from wavefabric.execution.measure_kernels import measure_kernels
 from wavefabric.execution.timed_schedule import busiest
 
 __all__ = ["SIZES", "run", "table"]
@@ -50,7 +51,8 @@ def run(
     what rounds cost in a schedule (``round``). What adding costs on all devices at once is found likewise
     (``add``); and at the smallest size what one more rank to send to costs (``peer``). Lines are fitted to
     the times: t = α + bytes/bandwidth, and over P2P and NCCL, where hosts run ahead of their GPUs, the larger
-    of this and what a host needs to issue a round (``floor``). ``residual`` is the largest,
+    of this and what a host needs to issue a round (``floor``). Over P2P kernels that run execution plans are
+    measured too (``kernels``, see `measure_kernels`). ``residual`` is the largest,
     (fitted − measured)/measured, with which a line stands for its times.
     """
     if ranks.size < 2:
@@ -99,6 +101,8 @@ class _Measurement:
     def __init__(self, ranks: Ranks, comm, sizes: list[int], repeats: int, say: Callable[[str], None]):
         self.ranks, self.comm, self.sizes, self.repeats, self.say = ranks, comm, sizes, repeats, say
         self._ahead = comm.transport in _AHEAD
+        # Numbers but those of kernels are of the copy engines, whatever the environment says.
+        self._protocol = "copies" if "copies" in comm.protocols else "auto"
         most, others = sizes[-1] // _WORD, ranks.size - 1
         # One buffer, cut anew for every schedule; zeros, which stay zeros however often they are added.
         parts = (max(_MANY + 1, others), others)
@@ -119,7 +123,16 @@ class _Measurement:
             ring, everybody = (patterns[name]["rows"][0]["us"] for name in ("ring", "all-to-all"))
             patterns["peer"]["us"] = max(0.0, (everybody - ring) / (size - 2))
         facts = {"transport": self.comm.transport, "patterns": patterns}
-        return {**facts, "pairs": self._pairs(), "facts": self.comm.describe()}
+        return {**facts, "pairs": self._pairs(), "kernels": self._kernels(), "facts": self.comm.describe()}
+
+    def _kernels(self) -> dict[str, Any] | None:
+        def seconds(work: Callable[[], Any]) -> float:
+            return timed(self.ranks, work, self.repeats)["ms"] * 1e-3
+
+        return measure_kernels(self.comm, self.sizes, relay, additions, self._buffers, seconds, self.say)
+
+    def _buffers(self, schedule: Schedule) -> dict[str, Any]:
+        return dict(zip(schedule.buffers, self._memory, strict=False))
 
     def _pairs(self) -> list[dict[str, Any]]:
         size = self.ranks.size
@@ -150,7 +163,7 @@ class _Measurement:
 
     def _row(self, schedule: Schedule, what: str, nbytes: int) -> dict[str, Any]:
         self.say(f"{self.comm.transport}: {what}, {nbytes} bytes")
-        work = self.comm.bind(schedule, dict(zip(schedule.buffers, self._memory, strict=False))).run
+        work = self.comm.bind(schedule, self._buffers(schedule), self._protocol).run
         microseconds = timed(self.ranks, work, self.repeats)["ms"] * 1e3
         return {"bytes": busiest(schedule) * _WORD, "us": microseconds}
 
