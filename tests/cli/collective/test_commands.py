@@ -495,7 +495,7 @@ def test_one_kernel_a_gpu(command):
         assert (code, out, err) == (2, "", f"wavefabric: error: {line}\n")
 
 
-def test_compile_shows_what_a_kernel_does(command):
+def test_compile_shows_what_a_kernel_does(command, tmp_path):
     words = ["compile", "ring", "all-reduce", "--ranks", 2, "--elements", 8]
     code, out, err = command("collective", *words)
     assert (code, err) == (0, "")
@@ -508,6 +508,9 @@ def test_compile_shows_what_a_kernel_does(command):
         "3 add and put 4 data[0:4] + arrival 1 data[0:4]",
     ):
         assert line in lines, out
+    drawn = told(command, *words, "--fabric", "hgx-h200", "--bytes", "64K", "-o", "timeline.png")
+    assert drawn["written"] == ["timeline.png"]
+    assert (tmp_path / "timeline.png").stat().st_size > 10_000
     packets = told(command, *words, "--protocol", "packets")
     assert (packets["rooms"], packets["signals"], packets["proved"]) == (2, 0, True)
     code = packets["instructions"][1]
@@ -521,6 +524,13 @@ def test_compile_shows_what_a_kernel_does(command):
     for more, line in (
         (["--rank", 2], "--rank: 2 given; allowed: 0 to 1"),
         (["--rooms", 3], "rooms: 3 given; allowed: 1 or 2, 2 for packets"),
+        (["--bytes", "1M"], "--bytes: 1M given without --output; allowed: with one"),
+        (["-o", "x.png"], "--fabric: none given with --output; allowed: one, such as hgx-h200"),
+        (["-o", "x.png", "--fabric", "lightpath"], "--fabric: lightpath is photonic; allowed: electrical"),
+        (
+            ["-o", "x.gif", "--fabric", "hgx-h200"],
+            "--output: x.gif given; allowed: a name that ends in .png, .svg, .pdf",
+        ),
         (["--protocol", "packets", "--rooms", 1], "rooms: 1 given; allowed: 1 or 2, 2 for packets"),
     ):
         code, out, err = command("collective", *words, *more)

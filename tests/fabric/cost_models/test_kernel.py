@@ -1,14 +1,17 @@
 """Times of execution plans on a fabric: against measured kernels, by hand, and what never may be."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.collectives.plans.plan import compile_plan
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import cost, load
+from wavefabric.fabric.cost_models.kernel import plan_events
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link
 from wavefabric.fabric.io.files import from_toml
 from wavefabric.fabric.io.writing import to_toml
@@ -110,3 +113,24 @@ def test_kernels_in_files():
     assert from_toml(text) == _fabric(2)
     with pytest.raises(InputError, match=r"kernels\.signal: .*allowed"):
         from_toml(text.replace('signal = "3 us"', 'signal = "3 m"'))
+
+
+@pytest.mark.parametrize("protocol", ["signals", "packets"])
+def test_events_of_a_rank_follow_one_another(protocol):
+    fabric = load("hgx-h200")
+    schedule = build("recursive", "all-reduce", 8, 64)
+    plan = compile_plan(schedule, protocol)
+    events = plan_events(plan, fabric, 1e4)
+    total = cost(schedule, fabric, 1e4, "kernel", protocol=protocol, graph=True).seconds
+    assert max(event.end for event in events) == pytest.approx(total - fabric.kernels.launch)
+    for rank in range(8):
+        own = [event for event in events if event.rank == rank and event.peer < 0]
+        assert own[0].begin == 0
+        for before, after in pairwise(own):
+            assert before.end == pytest.approx(after.begin)
+        ways = [event for event in events if event.rank == rank and event.peer >= 0]
+        assert {event.kind for event in ways} == {"signal" if protocol == "signals" else "packets"}
+        assert all(event.end > event.begin for event in ways)
+    put = next(event for event in events if event.kind == "put")
+    assert put.nbytes == 32e4
+    assert "add and put" in {event.kind for event in events}

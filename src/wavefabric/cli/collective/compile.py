@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from wavefabric.cli.collective.algorithm import RankedAlgorithmOptions, Words, schedule_from
-from wavefabric.cli.common.options import option, options
-from wavefabric.cli.common.show import console, pairs_table, print_json, table
+from wavefabric.cli.collective.algorithm import RankedAlgorithmOptions, Words, schedule_from, whole_array
+from wavefabric.cli.common.files import check_target, load_fabric
+from wavefabric.cli.common.options import changed, option, options, refuse
+from wavefabric.cli.common.parse import parse_size
+from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, table
 from wavefabric.collectives.plans.check import check_plan
 from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan, Instruction, compile_plan
 from wavefabric.errors import InputError
+from wavefabric.fabric import PhotonicFabric
+from wavefabric.fabric.cost_models.cost import check_sizes
+from wavefabric.fabric.draw.pictures import STILL
+from wavefabric.fabric.draw.timeline import draw_timeline
 
 
 @options()
@@ -24,6 +31,12 @@ class CompileOptions:
         "Copies of the memory where data arrive: 1 or 2. \\[default: 1 if nobody waits for it]"
     )
     rank: int = option("Whose instructions are shown.", default=0)
+    fabric: str | None = option("Of the picture: a name or a file.", "--fabric", "-f")
+    bytes: str | None = option("Of the whole array, for the picture. \\[default: 1M]")
+    output: Path | None = option(
+        "Picture (.png .svg .pdf) of what kernels do through time.", "--output", "-o"
+    )
+    force: bool = option("Replace files that exist.", default=False)
     as_json: bool = option(
         "Print the instructions of all ranks as JSON and nothing else.", "--json", default=False
     )
@@ -37,17 +50,32 @@ def command(algorithm: RankedAlgorithmOptions, asked: CompileOptions, words: Wor
     wavefabric collective compile recursive all-reduce --ranks 4 --radix 4
 
     wavefabric collective compile best.json --protocol packets --rank 3
+
+    wavefabric collective compile recursive all-reduce --fabric hgx-h200 --bytes 1M -o timeline.png
     """
-    schedule = schedule_from(words, algorithm)
+    if asked.output is None:
+        refuse(changed(asked, "bytes", "force"), "without --output", "with one")
+    elif asked.fabric is None:
+        raise InputError("--fabric: none given with --output; allowed: one, such as hgx-h200")
+    check_target(asked.output, asked.force, STILL, inputs=words or ())
+    array_bytes = parse_size(asked.bytes or "1M")
+    fabric = None if asked.fabric is None else load_fabric(asked.fabric)
+    if isinstance(fabric, PhotonicFabric):
+        raise InputError(f"--fabric: {asked.fabric} is photonic; allowed: electrical")
+    schedule = schedule_from(words, algorithm, fabric)
     if not 0 <= asked.rank < schedule.ranks:
         raise InputError(f"--rank: {asked.rank} given; allowed: 0 to {schedule.ranks - 1}")
     plan = compile_plan(schedule, asked.protocol, asked.rooms)
     check_plan(plan)
-    facts = plan_facts(plan)
+    facts, written = plan_facts(plan), []
+    if fabric is not None and asked.output is not None:
+        element_bytes = array_bytes / whole_array(schedule)
+        check_sizes(schedule, fabric, element_bytes)
+        written.append(draw_timeline(plan, fabric, element_bytes, asked.output, force=asked.force))
     if asked.as_json:
         names = schedule.buffers
         rows = [[instruction_facts(each, names) for each in code] for code in plan.instructions]
-        print_json({**facts, "instructions": rows})
+        print_json({**facts, "instructions": rows, "written": written})
         return
     lines = [
         ("schedule", f"{schedule.name}, {schedule.ranks} ranks"),
@@ -63,6 +91,7 @@ def command(algorithm: RankedAlgorithmOptions, asked: CompileOptions, words: Wor
     ]
     columns = ("#", "|instruction", "elements", "<from", "<to")
     console().print(table(columns, rows, title=f"rank {asked.rank}"))
+    print_written(written)
 
 
 def _times(rooms: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,18 +48,16 @@ def kernel(
     InputError
         If the fabric says nothing of kernels, and as `compile_plan`.
     """
-    if fabric.kernels is None:
-        allowed = "one whose file has a table kernels, such as hgx-h200"
-        raise InputError(f"fabric: {fabric.name} says nothing of kernels; allowed: {allowed}")
+    times = _times_of(fabric)
     check_sizes(schedule, fabric, element_bytes)
     found = []
     for name in PROTOCOLS if protocol == "auto" else (protocol,):
         plan = compile_plan(schedule, name, rooms if name == "signals" or protocol != "auto" else None)
-        found.append((_Replay(plan, fabric, fabric.kernels, element_bytes).seconds(), name))
+        found.append((_Replay(plan, fabric, times, element_bytes).seconds(), name))
     seconds, name = min(found)
-    issue = 0.0 if graph else fabric.kernels.issue
+    issue = 0.0 if graph else times.issue
     words = f"kernels of {name}" if seconds >= issue else "host that launches"
-    limit = schedule_bound(schedule, _quickest(fabric, fabric.kernels), element_bytes)
+    limit = schedule_bound(schedule, _quickest(fabric, times), element_bytes)
     return Cost(schedule.name, fabric.name, "kernel", max(seconds, issue), (), limit, None, words)
 
 
@@ -66,6 +65,34 @@ def _quickest(fabric: Fabric, times: KernelTimes) -> Fabric:
     """The fabric with what no kernel beats: a round costs no less than its quicker announcement."""
     free = dict.fromkeys(("reduce_alpha", "round_overhead", "peer_overhead", "reduce_overhead"), 0.0)
     return replace(fabric, alpha=min(times.signal, times.packet), reduce_bandwidth=None, **free)
+
+
+class PlanEvent(NamedTuple):
+    """Between two times (s): moves or a wait of a rank, or what is on the way from it to ``peer``.
+
+    ``kind``: put, add, add and put, copy, wait, signal or packets. ``nbytes`` are those of the data moved.
+    """
+
+    kind: str
+    rank: int
+    begin: float
+    end: float
+    peer: int = -1
+    nbytes: float = 0.0
+
+
+def plan_events(plan: ExecutionPlan, fabric: Fabric, element_bytes: float) -> list[PlanEvent]:
+    """A call of a plan through time, as `kernel` follows it; errors as there."""
+    replay = _Replay(plan, fabric, _times_of(fabric), element_bytes)
+    replay.seconds()
+    return replay.events
+
+
+def _times_of(fabric: Fabric) -> KernelTimes:
+    if fabric.kernels is None:
+        allowed = "one whose file has a table kernels, such as hgx-h200"
+        raise InputError(f"fabric: {fabric.name} says nothing of kernels; allowed: {allowed}")
+    return fabric.kernels
 
 
 class _Replay:
@@ -82,6 +109,7 @@ class _Replay:
         self._at, self._now = [0] * ranks, [0.0] * ranks
         self._sent: dict[tuple[int, int], list[float]] = {}
         self._here: dict[int, float] = {}  # arrival → when its packets are there
+        self.events: list[PlanEvent] = []
 
     def seconds(self) -> float:
         """Until the last rank is done."""
@@ -150,11 +178,13 @@ class _Replay:
                 for peer in each.to:
                     there = self._now[rank] + self._times.signal + self._latency(rank, peer)
                     self._sent.setdefault((rank, peer), []).append(there)
+                    self.events.append(PlanEvent("signal", rank, self._now[rank], there, peer))
             elif isinstance(each, Wait):
                 sent = [(self._sent.get((peer, rank), []), number) for peer, number in each.signals]
                 if any(len(times) < number for times, number in sent):
                     break
-                self._now[rank] = max([self._now[rank], *(times[number - 1] for times, number in sent)])
+                until = max([self._now[rank], *(times[number - 1] for times, number in sent)])
+                self._wait(rank, until)
             self._at[rank] += 1
         return self._at[rank] > begun
 
@@ -172,13 +202,30 @@ class _Replay:
 
     def _move(self, rank: int, moves: list[Move], arrived: list[int]) -> None:
         """What reads packets ends no earlier than the last of them is there."""
-        end = self._now[rank] + self._duration(moves)
-        end = max([end, *(self._here[key] for key in arrived)])
+        lasts = self._duration(moves)
+        end = max([self._now[rank] + lasts, *(self._here[key] for key in arrived)])
+        self._wait(rank, end - lasts)
+        data = sum(move.size for move in moves) * self._bytes
+        self.events.append(PlanEvent(_kind(moves), rank, self._now[rank], end, nbytes=data))
         for move in moves:
             for place in move.targets:
                 if self._packed(place):
-                    self._here[place.key] = end + self._times.packet + self._latency(rank, place.rank)
+                    there = end + self._times.packet + self._latency(rank, place.rank)
+                    self._here[place.key] = there
+                    self.events.append(PlanEvent("packets", rank, end, there, place.rank))
         self._now[rank] = end
+
+    def _wait(self, rank: int, until: float) -> None:
+        if until > self._now[rank]:
+            self.events.append(PlanEvent("wait", rank, self._now[rank], until))
+            self._now[rank] = until
 
     def _latency(self, src: int, dst: int) -> float:
         return float(self._use.latency[self._pairs[src, dst]])
+
+
+def _kind(moves: Sequence[Move]) -> str:
+    """Of moves that run together, in a word."""
+    adds = any(len(move.sources) > 1 for move in moves)
+    puts = any(place.rank != move.rank for move in moves for place in move.targets)
+    return {(True, True): "add and put", (True, False): "add", (False, True): "put"}.get((adds, puts), "copy")

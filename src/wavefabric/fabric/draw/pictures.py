@@ -222,18 +222,18 @@ def draw_costs(
             axes.plot(sizes, bound, color=GREY, linewidth=1, linestyle=":", label="bound")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: _size_words(value))
+        axes.xaxis.set_major_formatter(lambda value, _: size_words(value))
         axes.set(xlabel="size of the array", ylabel="time (µs)")
         axes.set_title(f"{plain_text(fabric)}, {next(iter(costs.values()))[0].model} model")
         axes.legend(loc="upper left")
     return save_figure(Path(path), figure)
 
 
-def _size_words(value: float) -> str:
-    """A size as a power of two in words."""
+def size_words(value: float) -> str:
+    """Bytes in words, with the largest unit of 2¹⁰ that is not more."""
     for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
         if value >= 1 << power:
-            return f"{value / (1 << power):g} {unit}"
+            return f"{value / (1 << power):.4g} {unit}"
     return f"{value:g} B"
 
 
