@@ -78,19 +78,23 @@ class _Rank:
         moves = [each for code in plan.instructions for each in code if isinstance(each, Move)]
         places = {place for move in moves for place in (*move.sources, *move.targets)}
         self.buffers = [place for place in places if place.rank == rank and place.buffer != ARRIVALS]
-        self._begun, self._begun_at = False, 0
+        self._begun, self._begun_at, self._outside = False, 0, False
 
     @property
     def here(self) -> str:
         """The instruction at hand, in words."""
+        if self._outside:
+            return "its caller between calls"
         return f"instruction {self.at}, {self.code[self.at] if self.at < len(self.code) else 'the end'}"
 
     def caller(self, accesses) -> None:
         """Before and after a call: all of this rank's buffers are written."""
         self._barrier()
         self.moves += 1
+        self._outside = True
         for place in self.buffers:
             self._write(accesses, place)
+        self._outside = False
         self._barrier()
 
     def play(self, ranks: list[_Rank], accesses) -> bool:
@@ -132,7 +136,8 @@ class _Rank:
                 self.sent.setdefault(peer, []).append(self._told())
         elif isinstance(each, Wait):
             for peer, number in each.signals:
-                self._learn(ranks[peer].sent[self.rank][self._number(peer, number) - 1])
+                if count := self._number(peer, number):
+                    self._learn(ranks[peer].sent[self.rank][count - 1])
 
     def _barrier(self) -> None:
         self.clock[self.rank] += 1
