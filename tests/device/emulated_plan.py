@@ -34,7 +34,7 @@ class Ranks:
     """All ranks of a plan.
 
     ``shifts``: elements before the buffers of each rank. ``element``: type in C, if not that of ``dtype``.
-    ``before``: calls that there have been.
+    ``before``: calls that there have been. ``arrivals``: bytes of each rank, all rooms.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Ranks:
         ranks, itemsize = range(schedule.ranks), np.dtype(dtype).itemsize
         rooms = [ArrivalRoom(plan, rank, itemsize).nbytes * plan.rooms for rank in ranks]
         # Flags of calls long ago.
-        self._arrivals = [_filled(max(16, nbytes), np.uint8, 0x55 if before else 0) for nbytes in rooms]
+        self.arrivals = [_filled(max(16, nbytes), np.uint8, 0x55 if before else 0) for nbytes in rooms]
         self._counters = [_filled(schedule.ranks * MOST_BLOCKS, np.uint32) for _ in ranks]
         for (sender, receiver), each in plan.signals.items():
             here = self._counters[receiver][sender * MOST_BLOCKS : (sender + 1) * MOST_BLOCKS]
@@ -61,7 +61,7 @@ class Ranks:
         self.calls = [_filled(blocks, np.uint32, before) for _ in ranks]
         memory = [
             RankMemory([b.ctypes.data for b in buffers], arrivals.ctypes.data, counters.ctypes.data)
-            for buffers, arrivals, counters in zip(self.buffers, self._arrivals, self._counters, strict=True)
+            for buffers, arrivals, counters in zip(self.buffers, self.arrivals, self._counters, strict=True)
         ]
         self._arguments = []
         for rank in ranks:

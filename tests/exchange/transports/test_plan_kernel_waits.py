@@ -127,3 +127,37 @@ def test_a_late_rank_that_comes_in_time(protocol):
     """The clock is looked at, and nobody gives up."""
     plan = compile_plan(build("ring", "all-reduce", 2, 70), protocol)
     assert not any(wrong_on_noise(plan, 2, seed, blocks=2, patience=10**6) for seed in range(3))
+
+
+# --- Packets -----------------------------------------------------------------------------------------------
+
+
+def packets_of(ranks, rank):
+    """(room, packet, word) of a rank's arrivals: data, flag, data, flag."""
+    return ranks.arrivals[rank].view(np.uint32).reshape(2, -1, 4)
+
+
+def test_rooms_take_turns():
+    """A packet is 8 bytes of data between flags that say of which call it is."""
+    plan = compile_plan(build("direct", "broadcast", 2, 6), "packets")
+    ranks, given = Ranks(plan, "f4"), {}
+    for call in (1, 2, 3):
+        given[call] = noise(plan.schedule, "f4", np.random.default_rng(call))
+        ranks.run(given[call])
+    room = packets_of(ranks, 1)[:, :3]
+    for which, call in ((1, 3), (0, 2)):
+        assert (room[which][:, [1, 3]] == call).all()
+        assert room[which][:, [0, 2]].ravel().view(np.float32).tolist() == given[call][0][0].tolist()
+
+
+@pytest.mark.parametrize("flags", [(1, 1), (0, 1), (1, 0), (2, 2)])
+def test_half_a_packet_is_not_taken(flags):
+    """Both flags must be those of the call: halves of 8 bytes may come one after the other."""
+    plan = compile_plan(build("direct", "broadcast", 2, 4), "packets")
+    ranks = Ranks(plan, "f4", patience=SHORT)
+    packets_of(ranks, 1)[1, :2] = np.array([7, flags[0], 8, flags[1]], np.uint32)
+    zeros = [[np.zeros(4, np.float32)] for _ in range(2)]
+    found = ranks.run(zeros, ranks=[1])[1][0].view(np.uint32).tolist()
+    come = flags == (1, 1)
+    assert found == ([7, 8, 7, 8] if come else [0, 0, 0, 0])
+    assert int(ranks.late[1][0]) == (0 if come else 1)
