@@ -1,12 +1,13 @@
 """Schedules that plans are made of, what they give, and plans run on noise in any interleaving."""
 
+import operator
 import random
 
 import numpy as np
 from hypothesis import strategies as st
 from schedule_cases import SCHEDULES, builds
 
-from wavefabric.collectives import ALGORITHMS, TRANSFER, Schedule, build, why_refused
+from wavefabric.collectives import ALGORITHMS, TRANSFER, Schedule, build, verify, why_refused
 from wavefabric.collectives.conditions import ROOTED
 from wavefabric.collectives.plans.interpret import Interpreter
 
@@ -82,6 +83,27 @@ def verified(draw):
     return Schedule("any", ranks, names, sizes, np.array(rows, TRANSFER), pre, post)
 
 
+def messages(rows, ranks=2, elements=3):
+    """A schedule of copies (round, from, to) between buffers of one chunk: "0a" is buffer a of rank 0."""
+    names = "abcdef"
+
+    def place(text):
+        return int(text[0]), names.index(text[1])
+
+    table = []
+    for round_, src, dst in rows:
+        (s, sb), (d, db) = place(src), place(dst)
+        table.append((round_, s, d, sb, 0, db, 0, 1, False))
+    pre = {(r, b, 0): (len(names) * r + b, 1) for r in range(ranks) for b in range(len(names))}
+    sizes = (np.full((ranks, 1), elements, np.int64),) * len(names)
+    held = dict(pre)
+    for _, src, dst in rows:
+        held[(*place(dst), 0)] = held[(*place(src), 0)]
+    made = Schedule("messages", ranks, tuple(names), sizes, np.array(table, TRANSFER), pre, held)
+    verify(made)
+    return made
+
+
 #: Schedules of builders, of the registry, and any.
 CASES = st.one_of(SCHEDULES, builds(ranks=st.integers(1, 9)).map(lambda a: build(*a[0], **a[1])), verified())
 
@@ -104,7 +126,7 @@ def noise(schedule, dtype, rng):
     return made
 
 
-def replayed(schedule, buffers):
+def replayed(schedule, buffers, add=operator.add):
     """What transfers carried out one after the other, as they are listed, leave; all arrays are new."""
     buffers = [[array.copy() for array in rank] for rank in buffers]
     first = {
@@ -117,13 +139,13 @@ def replayed(schedule, buffers):
         return buffers[rank][buffer][at[chunk] : at[chunk + int(t["count"])]]
 
     for t in schedule.transfers:
-        part(t, "dst")[...] = part(t, "dst") + part(t, "src") if t["reduce"] else part(t, "src")
+        part(t, "dst")[...] = add(part(t, "dst"), part(t, "src")) if t["reduce"] else part(t, "src")
     return buffers
 
 
-def wrong(schedule, found, given):
+def wrong(schedule, found, given, add=operator.add):
     """Chunks of ``post`` that are not, to the bit, what replaying the schedule on ``given`` leaves."""
-    wanted, out = replayed(schedule, given), []
+    wanted, out = replayed(schedule, given, add), []
     for rank, buffer, chunk in schedule.post:
         at = slice(*schedule.offsets(buffer, rank)[chunk : chunk + 2])
         if found[rank][buffer][at].tobytes() != wanted[rank][buffer][at].tobytes():

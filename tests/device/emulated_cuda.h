@@ -269,16 +269,30 @@ struct Block {
     Thread *members;
     unsigned alive, votes, voters, last_votes, last_voters, *order;
     unsigned char *memory;  // dynamic shared memory and variables in shared memory
+    size_t room;  // bytes of it
+    Shared *held;  // the variables that are in it: this one and those after it
 };
 
-static void copy_memory(Block &block, size_t shared, bool in) {
+static void save_memory(Block &block, size_t shared) {
+    size_t bytes = shared + GUARD;
+    for (Shared *variable = variables; variable; variable = variable->next) bytes += variable->size;
+    if (bytes > block.room) {
+        delete[] block.memory;
+        block.memory = new unsigned char[bytes], block.room = bytes;
+    }
     unsigned char *at = block.memory;
-    auto copy = [&](void *here, size_t size) {
-        in ? memcpy(here, at, size) : memcpy(at, here, size);
-        at += size;
-    };
-    copy(dynamic_memory, shared + GUARD);
-    for (Shared *variable = variables; variable; variable = variable->next) copy(variable->at, variable->size);
+    memcpy(at, dynamic_memory, shared + GUARD), at += shared + GUARD;
+    block.held = variables;
+    for (Shared *variable = variables; variable; at += variable->size, variable = variable->next)
+        memcpy(at, variable->at, variable->size);
+}
+
+static void load_memory(Block &block, size_t shared) {
+    const unsigned char *at = block.memory;
+    memcpy(dynamic_memory, at, shared + GUARD), at += shared + GUARD;
+    Shared *variable = variables;  // another block may have been the first to declare some
+    for (; variable != block.held; variable = variable->next) variable->fill();
+    for (; variable; at += variable->size, variable = variable->next) memcpy(variable->at, at, variable->size);
 }
 
 static void enter(Block &block) {
@@ -297,10 +311,13 @@ static void leave(Block &block) {
 // Several launches at once, all of whose blocks take turns: they may wait for one another.
 static const char *together(void (*body)(void **), char *stacks, unsigned launches, const unsigned *sizes, size_t shared,
                             uint64_t seed, void ***arguments) {
-    size_t bytes = shared + GUARD;
-    for (Shared *variable = variables; variable; variable = variable->next) bytes += variable->size;
-    unsigned blocks = 0, left = 0;
-    for (unsigned n = 0; n < launches; ++n) blocks += sizes[6 * n] * sizes[6 * n + 1] * sizes[6 * n + 2];
+    unsigned blocks = 0, room = 0, left = 0;
+    for (unsigned n = 0; n < launches; ++n) {
+        const unsigned *s = sizes + 6 * n, own = s[0] * s[1] * s[2], size = s[3] * s[4] * s[5];
+        blocks += own;
+        room += own * ((size + 31) / 32 * 32);
+    }
+    if (room > THREADS) return "more threads than can take turns";
     Block *block = new Block[blocks];
     Thread *next = threads;
     kernel = body, fault = nullptr;
@@ -312,13 +329,12 @@ static const char *together(void (*body)(void **), char *stacks, unsigned launch
             one.index = {b % s[0], b / s[0] % s[1], b / (s[0] * s[1])};
             one.arguments = arguments[n], one.members = next, one.alive = size;
             one.votes = one.voters = one.last_votes = one.last_voters = 0;
-            one.order = new unsigned[size], one.memory = new unsigned char[bytes];
+            one.order = new unsigned[size], one.memory = nullptr, one.room = 0;
             shuffle(one.order, size, seed);
             next += (size + 31) / 32 * 32;
-            if (next > threads + THREADS) return "more threads than can take turns";
             enter(one);
             begin_block(stacks, shared);
-            copy_memory(one, shared, false);
+            save_memory(one, shared);
             leave(one);
         }
     }
@@ -326,10 +342,10 @@ static const char *together(void (*body)(void **), char *stacks, unsigned launch
         Block &one = block[draw(seed) % blocks];
         if (!one.alive) continue;
         enter(one);
-        copy_memory(one, shared, true);
+        load_memory(one, shared);
         play(one.order, seed);
         if (!alive) end_block(shared), --left, turns = 0;
-        copy_memory(one, shared, false);
+        save_memory(one, shared);
         leave(one);
         if (turns > 1000000) fault = "blocks wait for one another in vain";
     }

@@ -92,7 +92,11 @@ class Kernel:
         self._check(fault, [launch])
 
     def together(self, launches, shared_mem: int = 0, seed: int | None = None) -> None:
-        """Several launches (grid, block, arguments) whose blocks take turns and may wait for one another."""
+        """Several launches (grid, block, arguments) whose blocks take turns and may wait for one another.
+
+        What they share must be made by `empty`, or ValueError is raised: each has copies of other arrays.
+        """
+        _refuse_shared([arguments for _, _, arguments in launches])
         made = [self._prepared(*each, shared_mem) for each in launches]
         words = (ctypes.c_uint * (6 * len(made)))(*(size for launch in made for size in launch.sizes))
         rows = (ctypes.c_void_p * len(made))(*(ctypes.addressof(launch.addresses) for launch in made))
@@ -254,6 +258,22 @@ def _regions(arrays: dict[int, np.ndarray]) -> list[_Region]:
         groups[-1][i] = array
         end = max(end, array.ctypes.data + array.nbytes)
     return [_Region(group) for group in groups]
+
+
+def _refuse_shared(launches) -> None:
+    """ValueError if arrays of different launches overlap that are not made by `empty`."""
+    plain = [
+        (a.ctypes.data, a.ctypes.data + a.nbytes, number)
+        for number, arguments in enumerate(launches)
+        for a in arguments
+        if isinstance(a, np.ndarray) and a.nbytes and not isinstance(a, DeviceArray)
+    ]
+    end, owner = 0, 0
+    for first, last, number in sorted(plain):
+        if first < end and number != owner:
+            raise ValueError(f"launches {owner} and {number} share an array that is not made by empty()")
+        if last > end:
+            end, owner = last, number
 
 
 # --- Compilation --------------------------------------------------------------------------------------------

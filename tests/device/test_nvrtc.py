@@ -81,6 +81,9 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
         return [("sm_90", (f"-DTYPE={t}", f"-DWEIGHT={w}", f"-DWEIGHTED={n}")) for t, w, n in kinds]
     if source == "exchange/transports/p2p.cu":
         return [(arch, ()) for arch in ARCHITECTURES]
+    if source == "exchange/transports/plan.cu":
+        types = ("float", "double", "float16", "bfloat16", "int", "unsigned char")
+        return [("sm_90", (f"-DELEMENT={each}",)) for each in types] + [("sm_80", ("-DELEMENT=bfloat16",))]
     if source in ("acoustics/solver/kernels.cu", "spectral/butterflies.cu"):
         return [(arch, (f"-DREAL={real}",)) for arch in ARCHITECTURES for real in REALS]
     if source in BEHIND_OTHERS:
@@ -130,6 +133,7 @@ def test_the_sources_are_found():
         "optics/propagation/kernels/kerr_ranks.cu",
         "exchange/pack.cu",
         "exchange/transports/p2p.cu",
+        "exchange/transports/plan.cu",
     } <= set(SOURCES)
 
 

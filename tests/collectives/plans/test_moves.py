@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_cases import CASES, noise, verified, wrong
+from plan_cases import CASES, messages, noise, verified, wrong
 
-from wavefabric.collectives import TRANSFER, Schedule, build, verify
+from wavefabric.collectives import build, verify
 from wavefabric.collectives.plans import moves as module
 from wavefabric.collectives.plans.moves import ARRIVALS, MOST, joined, moves
 
@@ -81,27 +81,6 @@ def test_sources_are_the_ranks_own_and_each_arrival_comes_and_is_read_once(sched
             if packets:
                 away = [place for place in move.targets if place.rank != move.rank]
                 assert all(place.buffer == ARRIVALS for place in away)
-
-
-def messages(rows, ranks=2, post=()):
-    """A schedule of transfers (round, from, to) between one-chunk buffers: "0a" is buffer a of rank 0."""
-    names = "abcdef"
-
-    def place(text):
-        return int(text[0]), names.index(text[1])
-
-    table = []
-    for round_, src, dst in rows:
-        (s, sb), (d, db) = place(src), place(dst)
-        table.append((round_, s, d, sb, 0, db, 0, 1, False))
-    pre = {(r, b, 0): (len(names) * r + b, 1) for r in range(ranks) for b in range(len(names))}
-    sizes = (np.full((ranks, 1), 3, np.int64),) * len(names)
-    held = dict(pre)
-    for _, src, dst in rows:
-        held[(*place(dst), 0)] = held[(*place(src), 0)]
-    made = Schedule("messages", ranks, tuple(names), sizes, np.array(table, TRANSFER), pre, held)
-    verify(made)
-    return made
 
 
 @pytest.mark.parametrize("ranks", [(0, 1), (1, 0)])

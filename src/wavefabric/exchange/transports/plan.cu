@@ -241,6 +241,7 @@ __device__ __forceinline__ void move_packets(const Instruction &one, const Opera
             for (int e = 0; e < PER_PACKET; ++e)
                 if (e < count) sum.elements[e] = k ? sum.elements[e] + value.elements[e] : value.elements[e];
         }
+        if (call.missed) return;  // nobody must take what has not come for data
         for (int k = 0; k < one.targets; ++k) {
             char *place = call.place(operands[one.sources + k]);
             if (one.packed_targets >> k & 1)
@@ -272,12 +273,14 @@ run_plan(const Instruction *__restrict__ code, int length, const Operand *__rest
                 move(one, operands + one.first, call, first, last);
             continue;
         }
-        if (one.kind == WAIT && threadIdx.x < one.sources) call.wait(marks[one.first + threadIdx.x]);
+        if (one.kind == WAIT)
+            for (int k = threadIdx.x; k < one.sources; k += blockDim.x) call.wait(marks[one.first + k]);
         stop = __syncthreads_or(call.missed);
-        if (one.kind == SIGNAL && threadIdx.x < one.sources && !stop) {
-            const Mark mark = marks[one.first + threadIdx.x];
-            announce(mark.counters + blockIdx.x, (call.number - 1) * mark.each + mark.number);
-        }
+        if (one.kind == SIGNAL && !stop)
+            for (int k = threadIdx.x; k < one.sources; k += blockDim.x) {
+                const Mark mark = marks[one.first + k];
+                announce(mark.counters + blockIdx.x, (call.number - 1) * mark.each + mark.number);
+            }
     }
     stop = __syncthreads_or(call.missed);
     if (threadIdx.x == 0 && !stop) calls[blockIdx.x] = call.number;

@@ -1,0 +1,100 @@
+"""Ranks whose kernels (`plan.cu`) run at once on the emulator, on memory between guards."""
+
+from importlib.resources import files
+
+import numpy as np
+from emulated_cuda import Module, empty
+
+from wavefabric.exchange.transports.plan_code import (
+    MOST_BLOCKS,
+    ArrivalRoom,
+    RankMemory,
+    element_type,
+    encode,
+    has_sums,
+)
+
+#: As good as for ever.
+PATIENT = 1 << 40
+
+
+def _filled(size, dtype, value=0):
+    array = empty((size,), dtype)
+    array[...] = value
+    return array
+
+
+def _bytes(array):
+    out = _filled(max(8, array.nbytes), np.uint8)
+    out[: array.nbytes] = array.view(np.uint8).ravel()
+    return out
+
+
+class Ranks:
+    """All ranks of a plan.
+
+    ``shifts``: elements before the buffers of each rank. ``element``: type in C, if not that of ``dtype``.
+    ``before``: calls that there have been. ``arrivals``: bytes of each rank, all rooms.
+    """
+
+    def __init__(
+        self, plan, dtype, blocks=1, threads=32, shifts=(0,), patience=PATIENT, element=None, before=0
+    ):
+        schedule, self._sizes = plan.schedule, (blocks, threads)
+        self._shifts = [shifts[rank % len(shifts)] for rank in range(schedule.ranks)]
+        element = element or element_type(dtype, has_sums(plan))[0]
+        source = files("wavefabric.exchange.transports").joinpath("plan.cu").read_text(encoding="utf-8")
+        self._kernel = Module(source, (f"-DELEMENT={element}",)).kernel("run_plan")
+        self._whole = [
+            [_filled(int(sizes[rank].sum()) + shift, dtype) for sizes in schedule.sizes]
+            for rank, shift in enumerate(self._shifts)
+        ]
+        ranks, itemsize = range(schedule.ranks), np.dtype(dtype).itemsize
+        rooms = [ArrivalRoom(plan, rank, itemsize).nbytes * plan.rooms for rank in ranks]
+        # Flags of calls long ago.
+        self.arrivals = [_filled(max(16, nbytes), np.uint8, 0x55 if before else 0) for nbytes in rooms]
+        self._counters = [_filled(schedule.ranks * MOST_BLOCKS, np.uint32) for _ in ranks]
+        for (sender, receiver), each in plan.signals.items():
+            here = self._counters[receiver][sender * MOST_BLOCKS : (sender + 1) * MOST_BLOCKS]
+            here[...] = before * each % 2**32
+        self.late = [_filled(1, np.uint32) for _ in ranks]
+        self.calls = [_filled(blocks, np.uint32, before) for _ in ranks]
+        memory = [
+            RankMemory([b.ctypes.data for b in buffers], arrivals.ctypes.data, counters.ctypes.data)
+            for buffers, arrivals, counters in zip(self.buffers, self.arrivals, self._counters, strict=True)
+        ]
+        self._arguments = []
+        for rank in ranks:
+            code = encode(plan, rank, dtype, memory)
+            parts = _bytes(code.instructions), np.int32(len(code.instructions)), _bytes(code.operands)
+            limits = np.uint32(plan.rooms), self.late[rank], np.uint64(patience)
+            self._arguments.append((*parts, _bytes(code.marks), self.calls[rank], *limits))
+
+    @property
+    def buffers(self):
+        """For each rank one array a buffer."""
+        return [
+            [array[shift:] for array in arrays]
+            for arrays, shift in zip(self._whole, self._shifts, strict=True)
+        ]
+
+    def run(self, given, seed=0, ranks=None):
+        """One call of some ranks (of all) on new data: copies of what is in all buffers then."""
+        for own, new in zip(self.buffers, given, strict=True):
+            for array, values in zip(own, new, strict=True):
+                array[...] = values
+        (blocks, threads), ranks = self._sizes, range(len(given)) if ranks is None else ranks
+        launches = [((blocks,), (threads,), self._arguments[rank]) for rank in ranks]
+        self._kernel.together(launches, seed=seed)
+        for arrays, shift in zip(self._whole, self._shifts, strict=True):
+            assert not any(array[:shift].any() for array in arrays)
+        return [[np.array(array) for array in own] for own in self.buffers]
+
+    def wrong_after(self, calls, wrong, given, seed=0):
+        """What ``wrong(found, given)`` finds in each of several calls, on ``given(call)``."""
+        out = []
+        for call in range(calls):
+            data = given(call)
+            out += [(call, *each) for each in wrong(self.run(data, seed + call), data)]
+        assert not any(late[0] for late in self.late)
+        return out
