@@ -1,4 +1,4 @@
-"""Ranks whose kernels (`plan.cu`) run at once on the emulator, on memory between guards."""
+"""Ranks whose kernels (`plan.cu`) run at once: on the emulator, on memory between guards, or on one GPU."""
 
 from importlib.resources import files
 
@@ -14,20 +14,43 @@ from wavefabric.exchange.transports.plan_code import (
     has_sums,
 )
 
-#: As good as for ever.
-PATIENT = 1 << 40
+#: As good as for ever on the emulator, whose clock ticks once a look, and half a minute on a GPU.
+PATIENT = 1 << 35
 
 
-def _filled(size, dtype, value=0):
-    array = empty((size,), dtype)
-    array[...] = value
-    return array
+class OnTheCpu:
+    """The emulator's arrays and launches."""
+
+    def __init__(self, source, element):
+        self._kernel = Module(source, (f"-DELEMENT={element}",)).kernel("run_plan")
+
+    def array(self, values):
+        out = empty(values.shape, values.dtype)
+        out[...] = values
+        return out
+
+    given, fetch = staticmethod(np.asarray), staticmethod(np.array)
+
+    def launch(self, launches, seed):
+        self._kernel.together(launches, seed=seed)
 
 
-def _bytes(array):
-    out = _filled(max(8, array.nbytes), np.uint8)
-    out[: array.nbytes] = array.view(np.uint8).ravel()
-    return out
+class OnOneGpu:
+    """Kernels of all ranks on streams of their own; few blocks, which are resident together."""
+
+    def __init__(self, source, element):
+        import cupy
+
+        options = ("--std=c++17", f"-DELEMENT={element}")
+        self._kernel = cupy.RawModule(code=source, options=options).get_function("run_plan")
+        self._cupy, self.array, self.given, self.fetch = cupy, cupy.array, cupy.asarray, cupy.asnumpy
+
+    def launch(self, launches, seed):
+        self._cupy.cuda.runtime.deviceSynchronize()
+        for grid, block, arguments in launches:
+            with self._cupy.cuda.Stream(non_blocking=True):
+                self._kernel(grid, block, arguments)
+        self._cupy.cuda.runtime.deviceSynchronize()
 
 
 class Ranks:
@@ -38,37 +61,58 @@ class Ranks:
     """
 
     def __init__(
-        self, plan, dtype, blocks=1, threads=32, shifts=(0,), patience=PATIENT, element=None, before=0
+        self,
+        plan,
+        dtype,
+        blocks=1,
+        threads=32,
+        shifts=(0,),
+        patience=PATIENT,
+        element=None,
+        before=0,
+        place=OnTheCpu,
     ):
         schedule, self._sizes = plan.schedule, (blocks, threads)
         self._shifts = [shifts[rank % len(shifts)] for rank in range(schedule.ranks)]
         element = element or element_type(dtype, has_sums(plan))[0]
         source = files("wavefabric.exchange.transports").joinpath("plan.cu").read_text(encoding="utf-8")
-        self._kernel = Module(source, (f"-DELEMENT={element}",)).kernel("run_plan")
+        self._place = place(source, element)
         self._whole = [
-            [_filled(int(sizes[rank].sum()) + shift, dtype) for sizes in schedule.sizes]
+            [self._filled(int(sizes[rank].sum()) + shift, dtype) for sizes in schedule.sizes]
             for rank, shift in enumerate(self._shifts)
         ]
         ranks, itemsize = range(schedule.ranks), np.dtype(dtype).itemsize
         rooms = [ArrivalRoom(plan, rank, itemsize).nbytes * plan.rooms for rank in ranks]
         # Flags of calls long ago.
-        self.arrivals = [_filled(max(16, nbytes), np.uint8, 0x55 if before else 0) for nbytes in rooms]
-        self._counters = [_filled(schedule.ranks * MOST_BLOCKS, np.uint32) for _ in ranks]
+        self.arrivals = [self._filled(max(16, nbytes), np.uint8, 0x55 if before else 0) for nbytes in rooms]
+        self._counters = [self._filled(schedule.ranks * MOST_BLOCKS, np.uint32) for _ in ranks]
         for (sender, receiver), each in plan.signals.items():
             here = self._counters[receiver][sender * MOST_BLOCKS : (sender + 1) * MOST_BLOCKS]
             here[...] = before * each % 2**32
-        self.late = [_filled(1, np.uint32) for _ in ranks]
-        self.calls = [_filled(blocks, np.uint32, before) for _ in ranks]
+        self.late = [self._filled(1, np.uint32) for _ in ranks]
+        self.calls = [self._filled(blocks, np.uint32, before) for _ in ranks]
         memory = [
-            RankMemory([b.ctypes.data for b in buffers], arrivals.ctypes.data, counters.ctypes.data)
+            RankMemory([b.data.ptr for b in buffers], arrivals.data.ptr, counters.data.ptr)
             for buffers, arrivals, counters in zip(self.buffers, self.arrivals, self._counters, strict=True)
         ]
         self._arguments = []
         for rank in ranks:
             code = encode(plan, rank, dtype, memory)
-            parts = _bytes(code.instructions), np.int32(len(code.instructions)), _bytes(code.operands)
+            parts = (
+                self._bytes(code.instructions),
+                np.int32(len(code.instructions)),
+                self._bytes(code.operands),
+            )
             limits = np.uint32(plan.rooms), self.late[rank], np.uint64(patience)
-            self._arguments.append((*parts, _bytes(code.marks), self.calls[rank], *limits))
+            self._arguments.append((*parts, self._bytes(code.marks), self.calls[rank], *limits))
+
+    def _filled(self, size, dtype, value=0):
+        return self._place.array(np.full(size, value, dtype))
+
+    def _bytes(self, array):
+        raw = np.zeros(max(8, array.nbytes), np.uint8)
+        raw[: array.nbytes] = array.view(np.uint8).ravel()
+        return self._place.array(raw)
 
     @property
     def buffers(self):
@@ -82,13 +126,13 @@ class Ranks:
         """One call of some ranks (of all) on new data: copies of what is in all buffers then."""
         for own, new in zip(self.buffers, given, strict=True):
             for array, values in zip(own, new, strict=True):
-                array[...] = values
+                array[...] = self._place.given(np.asarray(values, array.dtype))
         (blocks, threads), ranks = self._sizes, range(len(given)) if ranks is None else ranks
         launches = [((blocks,), (threads,), self._arguments[rank]) for rank in ranks]
-        self._kernel.together(launches, seed=seed)
+        self._place.launch(launches, seed)
         for arrays, shift in zip(self._whole, self._shifts, strict=True):
             assert not any(array[:shift].any() for array in arrays)
-        return [[np.array(array) for array in own] for own in self.buffers]
+        return [[self._place.fetch(array) for array in own] for own in self.buffers]
 
     def wrong_after(self, calls, wrong, given, seed=0):
         """What ``wrong(found, given)`` finds in each of several calls, on ``given(call)``."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from emulated_cuda import find_compiler
-from emulated_plan import Ranks
+from emulated_plan import OnOneGpu, Ranks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_cases import CASES, WAYS, everything, noise, verified, wrong
@@ -15,8 +15,8 @@ DTYPES = ("f4", "f2", "c16", "i4", "f8", "c8", "i8", "u4")
 
 
 @pytest.fixture(autouse=True)
-def compiler():
-    return find_compiler()
+def compiler(request):
+    return None if request.node.get_closest_marker("gpu") else find_compiler()
 
 
 def wrong_on_noise(plan, dtype, calls=2, seed=0, **options):
@@ -95,6 +95,28 @@ def test_what_is_only_copied_keeps_its_bits(dtype, protocol):
         ranks = Ranks(plan, dtype, blocks=2, shifts=(0, 3, 1))
         found = ranks.wrong_after(2, lambda out, data, s=schedule: wrong(s, out, data), bits)
         assert found == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("protocol", ["signals", "packets"])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+def test_every_algorithm_on_one_gpu(ranks, protocol):
+    """All ranks share it: their kernels are resident together."""
+    for n, schedule in enumerate(everything(ranks)):
+        plan = compile_plan(schedule, protocol)
+        size = {"blocks": 1 + n % 4, "threads": (64, 512)[n % 2], "shifts": [(0,), (1, 0, 3)][n % 2]}
+        assert wrong_on_noise(plan, DTYPES[n % len(DTYPES)], 3, n, **size, place=OnOneGpu) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("protocol", ["signals", "packets"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_large_arrays_on_one_gpu(dtype, protocol):
+    for elements in (1, 1001, 1 << 20):
+        plan = compile_plan(build("recursive", "all-reduce", 4, elements), protocol)
+        for blocks in (1, 16):
+            options = {"blocks": blocks, "threads": 512, "place": OnOneGpu}
+            assert wrong_on_noise(plan, dtype, 5, elements, **options) == []
 
 
 # --- 16-bit numbers ----------------------------------------------------------------------------------------
