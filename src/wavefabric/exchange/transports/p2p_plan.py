@@ -28,8 +28,9 @@ from wavefabric.exchange.transports.plan_code import (
 )
 
 _THREADS = 512
-#: Bytes of its largest piece that a block should have, so long as there are blocks.
-_SLICE = 1 << 14
+#: Bytes of its largest piece that a block should have, and most blocks, unless told otherwise: 32 keep 1 MiB
+#: under way, more than an NVLink delays times what it carries, and leave room for what is computed meanwhile.
+_SLICE, _ENOUGH = 1 << 14, 32
 #: Seconds that a kernel waits for another rank, unless told otherwise.
 PATIENCE = 120.0
 
@@ -156,7 +157,7 @@ def blocks_for(plan: ExecutionPlan, itemsize: int, most: int) -> int:
     """Blocks of a kernel: a power of two, so that each has some bytes of the largest piece."""
     sizes = [each.size for code in plan.instructions for each in code if isinstance(each, Move)]
     slices = max(sizes, default=0) * itemsize // _SLICE
-    return min(1 << max(0, slices.bit_length() - 1), most)
+    return min(1 << max(0, slices.bit_length() - 1), _ENOUGH, most)
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:
