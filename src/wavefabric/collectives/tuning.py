@@ -15,8 +15,6 @@ from wavefabric.files.output import write_text
 
 #: Bytes of the whole array up to which `default_choice` counts rounds, and above which bytes.
 SMALL = 256 << 10
-#: Pieces of a tree that `default_choice` pipelines.
-PIECES = 8
 
 _DOUBLING = ("recursive", "direct")
 #: By collective operation: algorithms in the order of preference, of small arrays and of large ones.
@@ -175,7 +173,7 @@ def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
     all-gather         recursive, else direct                   recursive, else ring
     reduce-scatter     recursive, else direct                   recursive, else ring
     all-to-all         direct                                   direct
-    broadcast, reduce  binomial                                 double-tree in 8 pieces
+    broadcast, reduce  binomial                                 double-tree
     gather, scatter    binomial                                 direct
     =================  =======================================  ===================================
 
@@ -189,15 +187,12 @@ def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
     """
     if collective not in _PREFERRED:
         raise InputError(f"collective: {show(collective)} given; allowed: {', '.join(_PREFERRED)}")
-    preferred = [
-        Choice(name, pieces=PIECES if name == "double-tree" else 1)
-        for name in _PREFERRED[collective][nbytes > SMALL]
-    ]
-    others = [Choice(name) for name, each in ALGORITHMS.items() if collective in each.collectives]
-    for choice in (*preferred, *others):
-        if refused(choice, collective, ranks) is None:
-            return choice
-    raise InputError(str(refused(preferred[0], collective, ranks)))
+    preferred = _PREFERRED[collective][nbytes > SMALL]
+    others = [name for name, each in ALGORITHMS.items() if collective in each.collectives]
+    for name in (*preferred, *others):
+        if why_refused(name, collective, ranks) is None:
+            return Choice(name)
+    raise InputError(str(why_refused(preferred[0], collective, ranks)))
 
 
 # --- files ----------------------------------------------------------------------------------------------

@@ -15,7 +15,14 @@ from wavefabric.collectives.schedule import scaled
 from wavefabric.errors import InputError
 from wavefabric.execution import report
 from wavefabric.execution.measure import Ranks, check_options
-from wavefabric.execution.timed_schedule import Plan, check_and_time, largest_buffers, nccl_rows, values_of
+from wavefabric.execution.timed_schedule import (
+    Plan,
+    check_and_time,
+    check_memory,
+    largest_buffers,
+    nccl_rows,
+    values_of,
+)
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.results.plots import GREY, INK
 
@@ -55,12 +62,10 @@ def run(
     check_options(repeats, () if isinstance(schedule_of, Schedule) else sizes, width)
     plans = [Plan.of(schedule, width) for schedule in _schedules(ranks, schedule_of, sizes, width)]
     first = plans[0]
-    predict_on = _load(fabric, ranks.size)
+    predict_on = fabric_of_ranks(fabric, ranks.size)
     costs = [_predict(plan.schedule, predict_on, width, model) for plan in plans if predict_on is not None]
     largest = largest_buffers(plans)
-    # Beside the buffers: what is added on arrival, and blocks of expected values.
-    needed = (sum(largest.values()) + max(plan.scratch(ranks.rank) for plan in plans)) * width + (1 << 27)
-    ranks.check_memory(needed, f"sizes: {max(plan.bytes for plan in plans)} bytes")
+    check_memory(ranks, plans, width)
     own, why = nccl_rows(ranks, plans, largest, dtype, repeats, say) if nccl else (None, None)
     predicted = [each.seconds * 1e6 for each in costs] or [None] * len(plans)
     cases = []
@@ -139,7 +144,11 @@ def _schedules(ranks: Ranks, schedule_of, sizes: Sequence[int], width: int) -> l
     return schedules
 
 
-def _load(fabric: Any, ranks: int) -> Any:
+def fabric_of_ranks(fabric: Any, ranks: int) -> Any:
+    """A fabric, by name or file unless it is one, for predictions beside a measurement; None stays None.
+
+    `InputError` if it has another number of GPUs.
+    """
     if isinstance(fabric, str | Path):
         from wavefabric.fabric.io.files import load
 

@@ -148,8 +148,16 @@ def busiest(schedule: Schedule) -> int:
 
 
 def largest_buffers(plans: list[Plan]) -> dict[str, int]:
-    """Elements that each buffer needs for all sizes."""
-    return {name: max(1, *(plan.totals()[name] for plan in plans)) for name in plans[0].schedule.buffers}
+    """Elements that each buffer needs for all plans."""
+    names = dict.fromkeys(name for plan in plans for name in plan.schedule.buffers)
+    return {name: max(1, *(plan.totals().get(name, 0) for plan in plans)) for name in names}
+
+
+def check_memory(ranks: Ranks, plans: list[Plan], width: int) -> None:
+    """Refuse, on all ranks, plans that do not fit, of elements of so many bytes; collective."""
+    # Beside the buffers: what is added on arrival, and blocks of expected values.
+    elements = sum(largest_buffers(plans).values()) + max(plan.scratch(ranks.rank) for plan in plans)
+    ranks.check_memory(elements * width + (1 << 27), f"sizes: {max(plan.bytes for plan in plans)} bytes")
 
 
 def check_and_time(

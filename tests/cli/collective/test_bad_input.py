@@ -46,6 +46,7 @@ FILES = {
 LIGHT, WIRES = ("--fabric", "lightpath:2x2"), ("--fabric", "ring:4")
 MAKE, COST, DRAW = ("collective", "make"), ("collective", "cost"), ("collective", "draw")
 VERIFY, EXPORT, RUN = ("collective", "verify"), ("collective", "export"), ("collective", "run")
+TUNE = ("collective", "tune")
 SHOW, ROUTES, MEASURE = ("fabric", "show"), ("fabric", "routes"), ("fabric", "measure")
 RING8 = ("ring", "all-reduce", "--ranks", "8")
 
@@ -224,6 +225,30 @@ BAD = [
     ([*RUN, "ring", "all-reduce", "--ranks", "4", *WIRES, "--order", "0,9"], ["--order[1]", "9"]),
     ([*RUN, "ring.json", "--ranks", "3"], ["--ranks", "3", "2"]),
     ([*RUN, "lost.json"], ["post"]),
+    # tune
+    ([*TUNE], ["--fabric", "none given", "--ranks 2 or more"]),
+    ([*TUNE, "--fabric", "nowhere"], ["fabric", "nowhere", "dgx-1"]),
+    ([*TUNE, *WIRES, "--collective", "halo"], ["--collective", "halo", "all-to-all"]),
+    ([*TUNE, *WIRES, "--size", "many"], ["--sizes", "many"]),
+    ([*TUNE, *WIRES, "--factor", "2"], ["--factor", "2", "without --sizes"]),
+    ([*TUNE, *WIRES, "--factor", "2", "--sizes", "4K"], ["--factor", "2", "least:most"]),
+    ([*TUNE, *WIRES, "--model", "photonic"], ["model", "photonic", "ring:4", "flow"]),
+    ([*TUNE, *WIRES, "--model", "guess"], ["--model", "guess", "flow"]),
+    ([*TUNE, *WIRES, "--ranks", "5", "--transport", "none"], ["ranks", "5", "2 to 4"]),
+    ([*TUNE, *WIRES, "--ranks", "1"], ["ranks", "1", "2 to 4"]),
+    ([*TUNE, *WIRES, "--transports", "mpi,none"], ["--transports", "mpi,none"]),
+    ([*TUNE, *WIRES, "--repeats", "3"], ["--repeats", "3", "nothing is measured", "--ranks"]),
+    ([*TUNE, *WIRES, "--dtype", "int32"], ["--dtype", "int32", "nothing is measured"]),
+    ([*TUNE, *WIRES, "--device", "cpu"], ["--device", "cpu", "nothing is measured"]),
+    ([*TUNE, *WIRES, "--within", "2"], ["--within", "2", "nothing is measured"]),
+    ([*TUNE, "--ranks", "2", "--within", "2"], ["--within", "2", "without --fabric"]),
+    ([*TUNE, "--ranks", "2", "--model", "flow"], ["--model", "flow", "without --fabric"]),
+    ([*TUNE, "--ranks", "2", *WIRES, "--within", "0.5"], ["--within", "0.5", "1"]),
+    ([*TUNE, "--ranks", "2", *WIRES], ["fabric", "ring:4 has 4", "2"]),
+    ([*TUNE, *WIRES, "-o", "there.json"], ["--output", "there.json", "exists"]),
+    ([*TUNE, *WIRES, "-o", "x.toml"], ["--output", "x.toml", ".json"]),
+    ([*TUNE, *WIRES, "--plot", "there.png"], ["--plot", "there.png", "exists"]),
+    ([*TUNE, *WIRES, "--plot", "x.gif"], ["--plot", "x.gif", ".svg"]),
     # fabric
     ([*SHOW, "nowhere"], ["fabric", "nowhere", "dgx-1"]),
     ([*SHOW, "ring:0"], ["ring:0"]),

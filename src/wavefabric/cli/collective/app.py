@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from wavefabric.cli.collective import cost, draw, export, make, run, verify
+from wavefabric.cli.collective import cost, draw, export, make, run, tune, verify
 from wavefabric.cli.common.options import register
 
 app = typer.Typer()
@@ -14,3 +14,4 @@ register(app, "cost", cost.command)
 register(app, "draw", draw.command)
 register(app, "export", export.command)
 register(app, "run", run.command, all_ranks=True)
+register(app, "tune", tune.command, all_ranks=True)

@@ -1,0 +1,160 @@
+"""`wavefabric collective tune`: which algorithm is fastest for which size, predicted or measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from wavefabric.cli.collective.algorithm import Fabric
+from wavefabric.cli.common.files import PICTURES, check_target, load_fabric
+from wavefabric.cli.common.measure import MeasureOptions, RankSession
+from wavefabric.cli.common.options import (
+    OutputOptions,
+    changed,
+    check_choice,
+    check_range,
+    option,
+    options,
+    refuse,
+)
+from wavefabric.cli.common.parse import FACTOR_HELP, parse_list, parse_sizes
+from wavefabric.cli.common.progress import make_progress
+from wavefabric.cli.common.ranks import is_rank_zero
+from wavefabric.cli.common.show import conclude, console
+from wavefabric.collectives.conditions import COLLECTIVES
+from wavefabric.collectives.tuning import save_tuning, tuning_to_json
+from wavefabric.errors import InputError
+from wavefabric.exchange.launch import environment
+from wavefabric.exchange.transports import TRANSPORTS
+from wavefabric.execution import tune_report
+from wavefabric.execution.run_schedule import fabric_of_ranks
+from wavefabric.execution.tune import WITHIN, TuningSearch, tune
+
+_BOTH = ("all-reduce", "all-gather")
+
+
+@options()
+class TuneOptions(OutputOptions):
+    """What is tuned, and what is written."""
+
+    collective: list[str] | None = option(
+        "{wavefabric.collectives.conditions:COLLECTIVES}; may be given again. "
+        "\\[default: all-reduce and all-gather]",
+        checked=False,
+    )
+    sizes: list[str] | None = option(
+        "Bytes of the whole array: least:most, or with commas between; may be given again. K, M, G: 2^10, … "
+        "\\[default: 4K:1G; measured 64K:1G, on CPUs 64K:4M]",
+        "--sizes",
+        "--size",
+    )
+    factor: int | None = option(FACTOR_HELP)
+    model: str = option(
+        "Of predictions: auto, {wavefabric.fabric.cost_models.cost:COST_MODELS}.",
+        default="auto",
+        also=("auto",),
+    )
+    within: float | None = option(
+        "Measure what is predicted to take up to so many times the fastest. "
+        f"\\[default: {WITHIN:g} with --fabric]"
+    )
+    dtype: str = option(
+        "Of what is measured: {wavefabric.execution.timed_schedule:EXACT}.", default="float32"
+    )
+    output: Path | None = option("Tuning (JSON).", "--output", "-o")
+    plot: Path | None = option("Picture: time over size, and which is fastest where.")
+
+
+@options()
+class TuneRankOptions(MeasureOptions):
+    """Who measures, if anybody does."""
+
+    transports: str = option(
+        f"{', '.join(list(TRANSPORTS)[:0:-1])}, comma between, all, or none: predict alone.",
+        "--transports",
+        "--transport",
+        default="all",
+    )
+
+
+def command(asked: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -> None:
+    """Find the fastest algorithm and radix for each size, predicted for a fabric or measured by ranks.
+
+    Measured times decide. With --fabric and --ranks what is predicted to be slow is not measured.
+
+    Examples:
+
+    wavefabric collective tune --fabric lightpath:8x8 -o light.json --plot light.png
+
+    wavefabric collective tune --ranks 4 --collective all-reduce --sizes 64K:16M -o mine.json
+
+    mpiexec -n 4 wavefabric collective tune --fabric measured.toml -o mine.json
+    """
+    names = parse_list(who.transports)
+    if "none" in names and len(names) > 1:
+        raise InputError(f"--transports: {who.transports} given; allowed: none, or transports")
+    count = max(environment.ranks(), who.ranks or 1)
+    measured = names != ["none"] and count > 1
+    if not measured and not is_rank_zero():
+        return
+    _check(asked, who, measured, fabric)
+    if is_rank_zero():
+        check_target(asked.output, asked.force, (".json",), inputs=[fabric])
+        check_target(asked.plot, asked.force, PICTURES, "--plot", inputs=[fabric])
+    given: dict[str, Any] = {
+        "collectives": asked.collective or _BOTH,
+        "sizes": _sizes(asked),
+        "fabric": None if fabric is None else load_fabric(fabric),
+        "model": asked.model,
+    }
+    if not measured:
+        _conclude(tune(**given, count=who.ranks, progress=make_progress(asked.as_json)), asked)
+        return
+    fabric_of_ranks(given["fabric"], count)  # refused before any rank starts
+    # Not entered: its line of status would share the screen with the bar.
+    ranks = RankSession(who, asked.as_json).ranks
+    given |= {"dtype": asked.dtype, "repeats": who.repeats, "progress": make_progress(asked.as_json)}
+    found = tune(**given, ranks=ranks, within=WITHIN if asked.within is None else asked.within)
+    if ranks.rank == 0:
+        _conclude(found, asked)
+
+
+def _check(asked: TuneOptions, who: TuneRankOptions, measured: bool, fabric: str | None) -> None:
+    """Refuse unknown collectives, and options that would have no effect."""
+    for collective in asked.collective or ():
+        check_choice("--collective", collective, COLLECTIVES)
+    if fabric is None:
+        if not measured:
+            raise InputError(
+                "--fabric: none given; allowed: one to predict for, or --ranks 2 or more to measure"
+            )
+        refuse(changed(asked, "model", "within"), "without --fabric", "with one")
+    check_range("--within", asked.within, 1, float("inf"), "from 1")
+    if not measured:
+        own = changed(asked, "within", "dtype") | changed(who, "placement", "device", "threads", "repeats")
+        refuse(own, "where nothing is measured", "with --ranks 2 or more")
+
+
+def _sizes(asked: TuneOptions) -> list[int]:
+    """Bytes, rising; none: the default."""
+    if not asked.sizes and asked.factor is not None:
+        raise InputError(f"--factor: {asked.factor} given without --sizes; allowed: with --sizes least:most")
+    return sorted({size for text in asked.sizes or () for size in parse_sizes(text, "--sizes", asked.factor)})
+
+
+def _conclude(found: TuningSearch, asked: TuneOptions) -> None:
+    """Write and print."""
+    written = []
+    if asked.output is not None:
+        written.append(save_tuning(asked.output, found.tuning, asked.force))
+    if asked.plot is not None:
+        written.append(tune_report.plot(found, asked.plot))
+    facts = json.loads(tuning_to_json(found.tuning)) | {"notes": tune_report.notes(found)}
+
+    def show() -> None:
+        screen = console()
+        for each in tune_report.table(found):
+            screen.print(each, soft_wrap=isinstance(each, str))
+
+    conclude(asked.as_json, facts, written, show)
