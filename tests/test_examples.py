@@ -35,3 +35,9 @@ def test_an_example_runs(tmp_path, monkeypatch, capsys, name, last):
     monkeypatch.setattr(sys, "argv", [name, str(tmp_path)])
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     assert last in capsys.readouterr().out
+
+
+@pytest.mark.parallel(2)
+def test_collectives_between_ranks(capsys):
+    ran = runpy.run_path(str(EXAMPLES / "collectives.py"), run_name="__main__")
+    assert ("2 ranks by" in capsys.readouterr().out) == (ran["comm"].rank == 0)

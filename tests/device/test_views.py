@@ -1,9 +1,12 @@
 """Arrays of other libraries seen by a device: the same memory, or refused."""
 
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
+from wavefabric.device import get_device
 
 
 class Interface:
@@ -92,3 +95,25 @@ def test_a_tensor_of_pytorch(cpu):
     assert tensor.tolist() == [0, 7, 2, 3]
     with pytest.raises((BufferError, RuntimeError)):
         cpu.view(torch.ones(2, requires_grad=True))
+
+
+@pytest.mark.gpu
+def test_memory_of_a_gpu():
+    device = get_device("cuda")
+    array = device.xp.arange(12, dtype=np.float32).reshape(3, 4)
+    fixed = SimpleNamespace(__cuda_array_interface__=dict(array.__cuda_array_interface__))
+    offered = SimpleNamespace(__cuda_array_interface__=array[1:].__cuda_array_interface__, kept=array)
+    for number, each in enumerate((array[1:], offered, DLPack(array[1:]))):
+        view = device.view(each, write=True)
+        assert (view.shape, view.dtype) == ((2, 4), np.float32)
+        view[...] = -number
+        assert (array[1:] == -number).all()
+    fixed.__cuda_array_interface__["data"] = (device.address(array), True)
+    assert device.address(device.view(fixed)) == device.address(array)
+    with pytest.raises(ValueError, match="read-only"):
+        device.view(fixed, write=True)
+    assert device.view(np.zeros(3)) is None
+    assert device.view(DLPack(np.zeros(3))) is None
+    borrowed = device.borrow(array)
+    borrowed[5] = 7
+    assert (float(array[1, 1]), borrowed.shape, device.address(borrowed)) == (7, (12,), device.address(array))

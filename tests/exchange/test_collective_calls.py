@@ -183,12 +183,13 @@ def test_arrays_of_other_libraries_are_changed_where_they_are(comm):
 
 @pytest.mark.parallel([2, 3])
 def test_results_may_lie_in_what_is_given(comm):
-    values = whole_numbers((comm.size, 3), np.int64, comm.size)
+    # So long that MPI does not take a copy.
+    values = whole_numbers((comm.size, 100_000), np.int64, comm.size)
     for collective in ("all-to-all", "reduce-scatter"):
         mine = array_of(comm, values[comm.rank])
         out = mine if collective == "all-to-all" else mine[comm.rank]
         assert same(comm, call(comm, collective, mine, out), expected(collective, values, comm.rank))
-    whole = comm.device.zeros((comm.size, comm.size, 3), np.int64)
+    whole = comm.device.zeros((comm.size, *values[0].shape), np.int64)
     last = whole[-1]
     last[...] = comm.device.asarray(values[comm.rank])
     comm.all_gather(last, whole)
@@ -202,6 +203,21 @@ def test_the_root_of_a_broadcast_may_be_read_only(comm):
     mine.flags.writeable = comm.rank != 1
     comm.broadcast(mine, root=1)
     assert mine.tolist() == [1] * 4
+
+
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parallel([2, 3])
+def test_read_only_memory_is_not_written_by_a_schedule_that_sends_back(comm, tmp_path):
+    n, everywhere = comm.size, range(comm.size)
+    rows = [(0, 0, r, 0, 0, 0, 0, 1, False) for r in range(1, n)] + [(1, 1, 0, 0, 0, 0, 0, 1, False)]
+    held = {(r, 0, 0): (0, 1) for r in everywhere}
+    sizes = (np.full((n, 1), 4),)
+    back = Schedule("back", n, ("data",), sizes, np.array(rows, TRANSFER), {(0, 0, 0): (0, 1)}, held)
+    mine = np.zeros(4)
+    if comm.rank == 0:
+        np.arange(4.0).tofile(tmp_path / "given")
+        mine = np.memmap(tmp_path / "given", float, "r")  # to write there would end the process
+    assert comm.broadcast(mine, algorithm=back).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.usefixtures("on_cpu")

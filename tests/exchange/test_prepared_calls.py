@@ -38,20 +38,46 @@ def summed(comm, array):
 
 @pytest.mark.parallel([2, 3, 4])
 def test_arrays_that_come_and_go_are_not_kept(fresh):
-    seen = []
-    kept = fresh.device.zeros(5000, float)
-    for turn in range(2 * prepared_calls.MOST_BOUND):
+    shape = fresh.size, 1000
+    kept = fresh.device.zeros(shape, float)
+    for turn in range(prepared_calls.MOST_BOUND):
         # Rank 0 gives the same one each time, others new ones: bound again, and nobody else hears of it.
-        array = kept if fresh.rank == 0 else fresh.device.empty(5000, float)
+        array = kept if fresh.rank == 0 else fresh.device.empty(shape, float)
         array[...] = turn + fresh.rank
+        found = fresh.all_to_all(array)
+        assert all((found[rank] == turn + rank).all() for rank in range(fresh.size))
         fresh.all_reduce(array)
         assert (array == sum(turn + rank for rank in range(fresh.size))).all()
-        if fresh.rank:
-            seen.append(weakref.ref(array))
-            del array
-            assert seen[-1]() is None
+        watched = [weakref.ref(each if each.base is None else each.base) for each in (array, found)]
+        del array, found
+        assert [each() for each in watched[fresh.rank == 0 :]] == [None] * (2 - (fresh.rank == 0))
     assert len(fresh._prepared._bound) <= prepared_calls.MOST_BOUND
-    assert len(fresh._prepared._ready) == 1
+    assert len(fresh._prepared._ready) == 2
+
+
+@pytest.mark.parallel([2, 3])
+@pytest.mark.parametrize("ready", [1, 2])
+def test_ranks_whose_memory_is_new_bind_alone(fresh, monkeypatch, ready):
+    """Operations stay ready, or are made ready again each time."""
+    monkeypatch.setattr(prepared_calls, "MOST_READY", ready)
+    arrays = {size: [fresh.device.zeros(size, float) for _ in range(4)] for size in (3, 4)}
+    for turn in range(8):
+        for size in (3, 4):
+            array = arrays[size][turn % 4 if fresh.rank else 0]
+            array[...] = turn
+            summed(fresh, array)
+
+
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parallel(2)
+def test_of_many_arrays_those_given_last_stay_bound(fresh, monkeypatch):
+    monkeypatch.setattr(prepared_calls, "MOST_BOUND", 2)
+    binds, bind = [], fresh._transport.bind
+    monkeypatch.setattr(fresh._transport, "bind", lambda *given: binds.append(1) or bind(*given))
+    a, b, c = np.zeros((3, 5))
+    for array, so_far in ((a, 1), (b, 2), (a, 2), (c, 3), (a, 3), (b, 4)):
+        summed(fresh, array)
+        assert len(binds) == so_far
 
 
 @pytest.mark.usefixtures("on_cpu")

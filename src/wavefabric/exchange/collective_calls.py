@@ -48,7 +48,8 @@ class CollectiveCalls:
     **Calls** of the same operation, shape, dtype and algorithm are made ready once: ranks then compare what
     they were given, and `InputError` is raised on all of them alike if it differs. Later calls send data and
     nothing else. 64 operations are kept ready. With ``p2p`` a call is also made ready for each new array from
-    `allocate`; all ranks then give arrays that are new to the operation, or all give ones that are not.
+    `allocate`: all ranks then give arrays that are new to the operation, or all give ones that are not, or
+    they wait for ever.
 
     **Errors.** `InputError`, in one line, for arrays, algorithms and roots that are not allowed. Bad
     arguments of one rank alone are told to all in the first call of an operation; later they are its own
