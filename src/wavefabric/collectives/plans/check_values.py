@@ -50,10 +50,13 @@ def check_values(plan: ExecutionPlan) -> None:
         wanted.at[dst] = wanted.add(wanted.read(dst), value) if reduce else value
     extents = _extents(plan, parts)
     _replay(plan, found, extents)
-    wrong = {extents[key] for key in extents if found.read(key) != wanted.read(key)}
-    for rank, buffer, chunk in sorted(schedule.post) if wrong else ():
-        first = schedule.offsets(buffer, rank)[chunk]
-        if any(e[:2] == (rank, buffer) and e[2] <= first < e[2] + e[3] for e in wrong):
+    wrong: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (rank, buffer) → first, last + 1 element
+    for key, (rank, buffer, first, size) in extents.items():
+        if found.read(key) != wanted.read(key):
+            wrong.setdefault((rank, buffer), []).append((first, first + size))
+    for rank, buffer, chunk in sorted(at for at in schedule.post if at[:2] in wrong):
+        begin = schedule.offsets(buffer, rank)[chunk]
+        if any(first <= begin < last for first, last in wrong[rank, buffer]):
             where = chunk_name(schedule, rank, buffer, chunk)
             raise ScheduleError(f"{schedule.name}: {where} does not hold the schedule's sum at the end")
 
