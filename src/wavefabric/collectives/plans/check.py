@@ -1,8 +1,8 @@
-"""The proof that a plan may run in any interleaving: no deadlock, and no two accesses that nothing orders.
+"""The proof of a plan: no deadlock, no two accesses that nothing orders, whatever the timing; right values.
 
 It knows nothing of how waits were chosen: instructions are replayed over several calls, and every access is
 compared with the last ones of all other ranks by vector clocks (Mattern 1989; the rule of FastTrack, doi
-10.1145/1543135.1542490).
+10.1145/1543135.1542490). Values: `check_values.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from wavefabric.collectives.plans.check_values import check_values
 from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan
@@ -28,7 +29,8 @@ def check_plan(plan: ExecutionPlan) -> None:
     Raises
     ------
     ScheduleError
-        In one line: the first move that another access may overtake, or a rank that waits for ever.
+        In one line: the first move that another access may overtake, a rank that waits for ever, or what
+        `check_values` refuses.
     """
     ranks = [_Rank(rank, plan) for rank in range(plan.schedule.ranks)]
     accesses: dict[tuple, _Accesses] = {}
@@ -41,6 +43,7 @@ def check_plan(plan: ExecutionPlan) -> None:
             raise ScheduleError(f"{plan.schedule.name}: rank {stuck.rank} waits for ever: {stuck.here}")
     for rank in ranks:
         rank.caller(accesses)
+    check_values(plan)
 
 
 class _Access(NamedTuple):
