@@ -301,8 +301,8 @@ def _device(shared, rank):
     )
 
 
-def together(transports, transport, size, work, gpus=None):
-    """What ``work`` gives for the communicator of each rank; ``gpus`` are the GPUs' numbers."""
+def together(transports, transport, size, work, gpus=None, tunings=None):
+    """What ``work`` gives for each rank's communicator; ``gpus``: their numbers, ``tunings``: one a rank."""
     shared = _Shared(size)
 
     def one(rank):
@@ -314,7 +314,7 @@ def together(transports, transport, size, work, gpus=None):
             transports.nccl.nccl.get_unique_id = lambda: shared
             made = transports.nccl.NCCLTransport(control, device)
         try:
-            return work(Communicator(control, device, made))
+            return work(Communicator(control, device, made, tunings and tunings[rank]))
         except BaseException:
             shared.barrier.abort()
             raise

@@ -10,6 +10,7 @@ from wavefabric.collectives import ring_all_reduce
 from wavefabric.collectives.plans.plan import compile_plan
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
+from wavefabric.exchange.transports.plan_code import arrival_bytes
 from wavefabric.execution import run_schedule
 from wavefabric.execution.timed_schedule import count_wrong, fill
 
@@ -127,6 +128,22 @@ def test_blocks_follow_from_the_largest_piece(transports):
     for elements, wanted in sizes.items():  # float32, halves
         assert blocks(compile_plan(build("direct", "all-gather", 2, elements)), 4, 128) == wanted
     assert blocks(compile_plan(build("direct", "all-gather", 2, 1 << 28)), 4, 100) == 100
+
+
+@pytest.mark.parametrize(
+    ("elements", "protocol", "wanted"),
+    # Of an all-reduce of two halves one arrives, to be added, in one room; with packets both, twice as large,
+    # in two rooms.
+    [
+        (1 << 12, "signals", 1 << 13),
+        (1 << 12, "packets", 1 << 16),
+        ((1 << 12) + 2, "signals", 1 << 14),
+        (2, "signals", 128),
+    ],
+)
+def test_memory_of_arrivals_is_a_power_of_two(elements, protocol, wanted):
+    plan = compile_plan(build("recursive", "all-reduce", 2, elements), protocol)
+    assert [arrival_bytes(plan, rank, 4) for rank in range(2)] == [wanted] * 2
 
 
 class _Ranks(SimpleNamespace):
