@@ -1,10 +1,8 @@
 """Exchanges as one kernel a rank, without GPUs: see `stand_in_gpus`."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-from stand_in_gpus import buffers_of, stand_in, together
+from stand_in_gpus import buffers_of, ranks_of, stand_in, together
 
 from wavefabric.collectives import ring_all_reduce
 from wavefabric.collectives.plans.plan import compile_plan
@@ -146,36 +144,16 @@ def test_memory_of_arrivals_is_a_power_of_two(elements, protocol, wanted):
     assert [arrival_bytes(plan, rank, 4) for rank in range(2)] == [wanted] * 2
 
 
-class _Ranks(SimpleNamespace):
-    """What a measurement takes for `wavefabric.execution.measure.Ranks`."""
-
-    def open(self, name):
-        # The modules stand in for one transport at a time.
-        return None, "not here"
-
-    def check_memory(self, needed, what):
-        pass
-
-    def machine(self):
-        return {"device": "stand-in", "ranks": self.size}
-
-
 def test_each_protocol_is_a_case_of_a_measurement(transports):
     def work(comm):
-        comm.describe = lambda: {}
-        ranks = _Ranks(
-            size=comm.size,
-            rank=comm.rank,
-            on_gpu=True,
-            device=comm.device,
-            control=comm.control,
-            sample=1e-3,
-            unavailable={},
-            each=lambda: [comm],
-        )
         options = {"protocols": ("copies", "signals", "packets"), "blocks": 2, "graph": True}
         return run_schedule.run(
-            ranks, lambda n: build("ring", "all-reduce", 2, n), [4096, 8192], repeats=1, nccl=True, **options
+            ranks_of(comm),
+            lambda n: build("ring", "all-reduce", 2, n),
+            [4096, 8192],
+            repeats=1,
+            nccl=True,
+            **options,
         )
 
     result = together(transports, "p2p", 2, work)[0]
@@ -190,3 +168,19 @@ def test_each_protocol_is_a_case_of_a_measurement(transports):
     assert "not here" in str(shown[3])
     shared = together(transports, "p2p", 2, work, gpus=[0, 0])[0]
     assert [case["protocol"] for case in shared["cases"]] == ["copies"]
+
+
+def test_arrivals_count_as_memory(transports):
+    """128 MiB of expected values, 3 of buffers, and for packets 4 MiB of arrivals and all smaller ones."""
+
+    def work(comm):
+        def run(*protocols):
+            ranks = ranks_of(comm, (1 << 27) + (9 << 20))
+            schedule = build("direct", "all-reduce", 2, 1 << 18)
+            return run_schedule.run(ranks, schedule, protocols=protocols, repeats=1)["cases"]
+
+        with pytest.raises(InputError, match="sizes: 1048576 bytes need"):
+            run("copies", "packets")
+        return [case["rows"][0]["wrong"] for case in run("copies")]
+
+    assert together(transports, "p2p", 2, work) == [[0], [0]]
