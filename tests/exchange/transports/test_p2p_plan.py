@@ -144,6 +144,22 @@ def test_memory_of_arrivals_is_a_power_of_two(elements, protocol, wanted):
     assert [arrival_bytes(plan, rank, 4) for rank in range(2)] == [wanted] * 2
 
 
+def test_arrivals_count_as_memory(transports):
+    """128 MiB of expected values, 3 of buffers, and for packets 4 MiB of arrivals and all smaller ones."""
+
+    def work(comm):
+        def run(*protocols):
+            ranks = ranks_of(comm, (1 << 27) + (9 << 20))
+            schedule = build("direct", "all-reduce", 2, 1 << 18)
+            return run_schedule.run(ranks, schedule, protocols=protocols, repeats=1)["cases"]
+
+        with pytest.raises(InputError, match="sizes: 1048576 bytes need"):
+            run("copies", "packets")
+        return [case["rows"][0]["wrong"] for case in run("copies")]
+
+    assert together(transports, "p2p", 2, work) == [[0], [0]]
+
+
 def test_each_protocol_is_a_case_of_a_measurement(transports):
     def work(comm):
         options = {"protocols": ("copies", "signals", "packets"), "blocks": 2, "graph": True}
@@ -168,19 +184,3 @@ def test_each_protocol_is_a_case_of_a_measurement(transports):
     assert "not here" in str(shown[3])
     shared = together(transports, "p2p", 2, work, gpus=[0, 0])[0]
     assert [case["protocol"] for case in shared["cases"]] == ["copies"]
-
-
-def test_arrivals_count_as_memory(transports):
-    """128 MiB of expected values, 3 of buffers, and for packets 4 MiB of arrivals and all smaller ones."""
-
-    def work(comm):
-        def run(*protocols):
-            ranks = ranks_of(comm, (1 << 27) + (9 << 20))
-            schedule = build("direct", "all-reduce", 2, 1 << 18)
-            return run_schedule.run(ranks, schedule, protocols=protocols, repeats=1)["cases"]
-
-        with pytest.raises(InputError, match="sizes: 1048576 bytes need"):
-            run("copies", "packets")
-        return [case["rows"][0]["wrong"] for case in run("copies")]
-
-    assert together(transports, "p2p", 2, work) == [[0], [0]]
