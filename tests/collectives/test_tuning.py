@@ -12,6 +12,7 @@ from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.tuning import (
     SMALL,
+    WAYS,
     Choice,
     TimedChoice,
     TunedCollective,
@@ -32,7 +33,10 @@ _CHOICES = {
         choice
         for name, each in ALGORITHMS.items()
         if collective in each.collectives
-        for choice in (Choice(name), Choice(name, 4), Choice(name, 8, 3), Choice(name, None, 2))
+        for choice in (
+            *(Choice(name), Choice(name, 4), Choice(name, 8, 3), Choice(name, None, 2)),
+            *(Choice(name, protocol=protocol) for protocol in WAYS[1:]),
+        )
         if refused(choice, collective, 8) is None
     ]
     for collective in COLLECTIVES
@@ -106,6 +110,8 @@ def test_times_that_decide():
     assert TimedChoice(Choice("ring")).us == float("inf")
     assert str(Choice("tree", None, 4)) == "tree, 4 pieces"
     assert str(Choice("recursive", 8)) == "recursive, radix 8"
+    assert str(Choice("recursive", 4, protocol="packets")) == "recursive, radix 4, packets"
+    assert str(Choice("tree", None, 4, "copies")) == "tree, 4 pieces, copies"
 
 
 # --- without a file -------------------------------------------------------------------------------------
@@ -175,8 +181,20 @@ def test_a_short_file_that_a_person_wrote():
     head = {"format": "wavefabric tuning", "version": 1, "ranks": 8}
     text = json.dumps(head | {"tables": [{"collective": "all-gather", "sizes": [row]}]})
     tuning = tuning_from_json(text)
-    assert tuning.choose("all-gather", 1) == Choice("recursive", 4)
+    assert tuning.choose("all-gather", 1) == Choice("recursive", 4, 1, "auto")
     assert tuning.tables[0].sizes[0].best.us == 7
+    assert "protocol" not in tuning_to_json(tuning)  # nor radix and pieces, where they say nothing
+    row["choice"]["protocol"] = "signals"
+    text = json.dumps(head | {"tables": [{"collective": "all-gather", "sizes": [row]}]})
+    assert tuning_from_json(text).choose("all-gather", 1) == Choice("recursive", 4, 1, "signals")
+
+
+@pytest.mark.parametrize("protocol", ["packets", "signals"])
+def test_execution_plans_are_for_few_ranks(protocol):
+    choice = Choice("ring", protocol=protocol)
+    assert refused(choice, "all-reduce", 64) is None
+    assert refused(choice, "all-reduce", 65) == f"protocol: {protocol} given for 65 ranks; allowed: up to 64"
+    assert refused(Choice("ring", protocol="copies"), "all-reduce", 65) is None
 
 
 def test_the_choice_of_a_file_counts_not_its_candidates():
@@ -242,6 +260,21 @@ def _broken(path, value):
             ("tables", 0, "sizes", 1, "choice", "radix"),
             4,
             "tables[0].sizes[1].choice: radix: 4 given; allowed: none, direct has no radix",
+        ),
+        (
+            ("tables", 0, "sizes", 0, "choice", "protocol"),
+            "hope",
+            'tables[0].sizes[0].choice: protocol: "hope" given; allowed: auto, copies, packets, signals',
+        ),
+        (
+            ("tables", 0, "sizes", 0, "choice", "protocol"),
+            3,
+            "tables[0].sizes[0].choice.protocol: 3 given; allowed: text",
+        ),
+        (
+            ("tables", 0, "sizes", 0, "candidates", 0, "protocol"),
+            "LL",
+            'tables[0].sizes[0].candidates[0]: protocol: "LL" given; allowed: auto, copies, packets, signals',
         ),
         (
             ("tables", 0, "sizes", 0, "candidates"),

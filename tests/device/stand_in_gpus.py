@@ -21,6 +21,7 @@ import pytest
 from emulated_cuda import Module
 
 from wavefabric.device import views
+from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 
 _OURS = ("p2p", "p2p_plan", "nccl", "mpi_staged")
@@ -301,8 +302,8 @@ def _device(shared, rank):
     )
 
 
-def together(transports, transport, size, work, gpus=None):
-    """What ``work`` gives for the communicator of each rank; ``gpus`` are the GPUs' numbers."""
+def together(transports, transport, size, work, gpus=None, tunings=None):
+    """What ``work`` gives for each rank's communicator; ``gpus``: their numbers, ``tunings``: one a rank."""
     shared = _Shared(size)
 
     def one(rank):
@@ -314,7 +315,7 @@ def together(transports, transport, size, work, gpus=None):
             transports.nccl.nccl.get_unique_id = lambda: shared
             made = transports.nccl.NCCLTransport(control, device)
         try:
-            return work(Communicator(control, device, made))
+            return work(Communicator(control, device, made, tunings and tunings[rank]))
         except BaseException:
             shared.barrier.abort()
             raise
@@ -326,6 +327,37 @@ def together(transports, transport, size, work, gpus=None):
     for error in sorted((e for e in errors if e), key=lambda e: isinstance(e, threading.BrokenBarrierError)):
         raise error
     return [future.result() for future in futures]
+
+
+class _Ranks(SimpleNamespace):
+    """What a measurement takes for `wavefabric.execution.measure.Ranks`."""
+
+    def open(self, name):
+        # The modules stand in for one transport at a time.
+        return None, "not here"
+
+    def check_memory(self, needed, what):
+        if needed > self.memory:
+            raise InputError(f"{what} need {needed} bytes; allowed: what fits")
+
+    def machine(self):
+        return {"device": "stand-in", "gpu": "a thread", "ranks": self.size, "threads": 1}
+
+
+def ranks_of(comm, memory=1 << 40):
+    """Ranks that measure with this communicator alone; ``memory``: bytes of a device."""
+    comm.describe = lambda: {}
+    return _Ranks(
+        size=comm.size,
+        rank=comm.rank,
+        on_gpu=True,
+        device=comm.device,
+        control=comm.control,
+        sample=1e-3,
+        unavailable={},
+        each=lambda: [comm],
+        memory=memory,
+    )
 
 
 def buffers_of(comm, schedule, dtype):

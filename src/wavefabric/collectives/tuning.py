@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.collectives.conditions import COLLECTIVES
+from wavefabric.collectives.plans.plan import MOST_RANKS as MOST_PLANNED
+from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.errors import InputError, show
 from wavefabric.files.input import read_text
 from wavefabric.files.output import write_text
 
+#: Ways to run a schedule that a choice may name: what a transport does by itself, copy engines, kernels.
+WAYS = ("auto", "copies", *PROTOCOLS)
 #: Bytes of the whole array up to which `default_choice` counts rounds, and above which bytes.
 SMALL = 256 << 10
 
@@ -32,16 +36,20 @@ _PREFERRED = {
 
 @dataclass(frozen=True)
 class Choice:
-    """An algorithm of the registry and its options."""
+    """An algorithm of the registry and its options, and the protocol of `WAYS` that runs it."""
 
     algorithm: str
     radix: int | None = None
     pieces: int = 1
+    protocol: str = "auto"
 
     def __str__(self) -> str:
-        """In words: ``recursive, radix 4``."""
-        radix = "" if self.radix is None else f", radix {self.radix}"
-        return f"{self.algorithm}{radix}{f', {self.pieces} pieces' if self.pieces != 1 else ''}"
+        """In words: ``recursive, radix 4, packets``."""
+        words = [self.algorithm]
+        words += [] if self.radix is None else [f"radix {self.radix}"]
+        words += [] if self.pieces == 1 else [f"{self.pieces} pieces"]
+        words += [] if self.protocol == "auto" else [self.protocol]
+        return ", ".join(words)
 
 
 @dataclass(frozen=True)
@@ -97,7 +105,8 @@ class Tuning:
     Raises
     ------
     InputError
-        If sizes do not rise, or `wavefabric.collectives.registry.build` refuses a choice.
+        If sizes do not rise, `wavefabric.collectives.registry.build` refuses a choice, or its protocol is
+        unknown or not for so many ranks.
     """
 
     ranks: int
@@ -159,7 +168,11 @@ class Tuning:
 
 
 def refused(choice: Choice, collective: str, ranks: int) -> str | None:
-    """Why `wavefabric.collectives.registry.build` refuses a choice, in one line; None if it does not."""
+    """Why a choice cannot be built or run between so many ranks, in one line; None if it can."""
+    if choice.protocol not in WAYS:
+        return f"protocol: {show(choice.protocol)} given; allowed: {', '.join(WAYS)}"
+    if choice.protocol in PROTOCOLS and ranks > MOST_PLANNED:
+        return f"protocol: {choice.protocol} given for {ranks} ranks; allowed: up to {MOST_PLANNED}"
     return why_refused(choice.algorithm, collective, ranks, radix=choice.radix, pieces=choice.pieces)
 
 
@@ -267,7 +280,7 @@ def _read_size(row: dict[str, Any]) -> TunedSize:
     """What a file says of a size: its choice first, with its times among the candidates if it is one."""
     chosen = Choice(**row["choice"])
     found = [
-        TimedChoice(Choice(each["algorithm"], each["radix"], each["pieces"]), *_read_times(each))
+        TimedChoice(Choice(**{key: each[key] for key in row["choice"]}), *_read_times(each))
         for each in row["candidates"]
     ]
     best = next((each for each in found if each.choice == chosen), TimedChoice(chosen, *_read_times(row)))

@@ -35,15 +35,17 @@ class CollectiveCalls:
 
     **Algorithms** (``algorithm``): a name of `wavefabric.collectives.registry.ALGORITHMS` with ``radix`` and
     ``pieces``; or a `Schedule` that performs the operation, which is proved once and scaled to the array's
-    size; or ``"auto"``, what the communicator's tuning says is fastest, or where it has none
+    size; or ``"auto"``, what the communicator's tuning says is fastest, with the protocol that it names if
+    the transport has this and it can serve here, or where there is no tuning
     `wavefabric.collectives.tuning.default_choice`. Sums are taken in the order of the schedule: their bits
-    are the same on all ranks and in every run.
+    are the same on all ranks, in every run and with every protocol.
 
     **Memory.** Contiguous arrays are used as they are. Others are copied to buffers of the communicator, and
     with the transport ``p2p`` all that are not from `allocate` (or views of such arrays), since peers map
     memory. These buffers are kept and serve all calls in turn: there is one for each buffer of a schedule and
     one for what is added on arrival, each at most 1.5 times as large as any call needed. The result of
-    `reduce_scatter` is made there too, since what is given is left as it is.
+    `reduce_scatter` is made there too, since what is given is left as it is. A call that a tuning runs as a
+    kernel has memory of its own for what arrives, for as long as it is kept ready for an array.
 
     **Calls** of the same operation, shape, dtype and algorithm are made ready once: ranks then compare what
     they were given, and `InputError` is raised on all of them alike if it differs. Later calls send data and

@@ -54,6 +54,10 @@ class Communicator(CollectiveCalls):
         """
         return self._transport.protocols
 
+    def why_refused(self, protocol: str) -> str | None:
+        """Why one of `protocols` cannot serve these ranks, in one line; None if it can. Collective."""
+        return self._transport.why_refused(protocol)
+
     def allocate(self, shape, dtype):
         """Uninitialised array of the device that peers may reach; made once, before the first step."""
         return self._transport.allocate(shape, np.dtype(dtype))
@@ -139,7 +143,8 @@ def world(
 
     ``transport`` is one of `TRANSPORTS`. ``device`` is by default (or for ``"cuda"``) the GPU of this rank,
     or the CPU where there is none; ``placement`` names the GPU of each rank of a host. ``tuning``, or the
-    JSON file of one (`wavefabric.collectives.tuning`), says which algorithms calls take by themselves.
+    JSON file of one (`wavefabric.collectives.tuning`), says which algorithms and protocols calls take by
+    themselves.
     `InputError` for a transport that is unknown or cannot serve here, for ranks that do not see one another
     and for a tuning of another number of ranks; `MissingExtra` if mpi4py is needed and missing.
     """

@@ -12,6 +12,7 @@ import numpy as np
 
 from wavefabric.collectives import Schedule, build, verify
 from wavefabric.collectives.conditions import CUT_BY_RANK, operation
+from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.schedule import Holdings, cached, scaled
 from wavefabric.collectives.tuning import Choice, Tuning, default_choice
 from wavefabric.errors import InputError
@@ -84,8 +85,16 @@ class SharedBuffers:
 class PreparedCall:
     """An operation that ranks agreed on: this rank's program, and where its arrays lie in the buffers."""
 
-    def __init__(self, comm: Communicator, request: Request, schedule: Schedule, before: int, after: int):
-        self.request, self.before, self.after = request, before, after
+    def __init__(
+        self,
+        comm: Communicator,
+        request: Request,
+        schedule: Schedule,
+        before: int,
+        after: int,
+        protocol: str = "auto",
+    ):
+        self.request, self.before, self.after, self.protocol = request, before, after, protocol
         self.program = comm.program(schedule)
         sizes = self.program.sizes
         self.source = _held_part(schedule, schedule.pre, before, comm.rank)
@@ -193,13 +202,21 @@ class PreparedCalls:
             }
         )
         self._agreed.add(request.collective)
+        protocol = self._served(choice.protocol)
         if own is not None:
             schedule, before, after = _own_schedule(own, request, ranks, elements)
         else:
             options = {"radix": choice.radix, "pieces": choice.pieces, "root": request.root}
             schedule = build(choice.algorithm, request.collective, ranks, elements, **options)
             before, after = 0, int(request.collective == "all-to-all")
-        return PreparedCall(comm, request, schedule, before, after) if elements else None
+        return PreparedCall(comm, request, schedule, before, after, protocol) if elements else None
+
+    def _served(self, protocol: str) -> str:
+        """A protocol, or what auto means where this transport has no such one or it cannot serve; collective."""
+        transport = self._transport
+        if protocol not in transport.protocols or transport.why_refused(protocol) is not None:
+            protocol = "auto"
+        return transport.protocol if protocol == "auto" else protocol
 
     def _choose(self, request: Request, ranks: int, nbytes: int) -> Choice:
         if request.algorithm != "auto":
@@ -228,7 +245,10 @@ class PreparedCalls:
             arrays[before] = device.borrow(source)
         if at_target is not None:
             arrays[after] = device.borrow(target)
-        sizes = {"scratch": program.scratch} | dict(enumerate(program.sizes))
+        kernel = call.protocol in PROTOCOLS  # what is added arrives in memory of its own
+        sizes: dict[Hashable, int] = dict(enumerate(program.sizes))
+        if not kernel:
+            sizes["scratch"] = program.scratch
         # Not empty: addresses of empty arrays are no addresses.
         sizes = {purpose: max(1, size) for purpose, size in sizes.items() if purpose not in arrays}
         needs: dict[Hashable, int] = {purpose: size * dtype.itemsize for purpose, size in sizes.items()}
@@ -236,11 +256,15 @@ class PreparedCalls:
             facts = {"calls so far": str(self._calls), "collective": call.request.collective}
             needs = _largest(self._gather(facts, more=needs))
         if self.buffers.outgrown(needs):
+            device.synchronize()  # what goes with an exchange is in use until its work is done
             self._bound.clear()
         self.buffers.reserve(needs)
         arrays |= {purpose: self.buffers.part(purpose, size, dtype) for purpose, size in sizes.items()}
         in_order = [arrays[number] for number in range(len(program.sizes))]
-        exchange = self._transport.bind(program, in_order, arrays["scratch"])
+        if kernel:
+            exchange = self._transport.bind_plan(program, in_order, call.protocol, None)
+        else:
+            exchange = self._transport.bind(program, in_order, arrays["scratch"])
         there = before == after and source is target and at_target is not None
         copied_in = call.source is not None and at_source is None and not there
         copied_out = at_target is None and not call.gives

@@ -102,12 +102,13 @@ def log2_ticks(axes: Any, values: Sequence[int]) -> None:
 
 
 def transport_name(transport: str) -> str:
-    """A transport as tables and figures name it."""
-    return TRANSPORTS[transport].label if transport in TRANSPORTS else transport
+    """A transport, or with a comma between one and a protocol, as tables and figures name it."""
+    name, *protocol = transport.split(", ", 1)
+    return ", ".join([TRANSPORTS[name].label if name in TRANSPORTS else name, *protocol])
 
 
 def unavailable(result: dict[str, Any]) -> list[str]:
-    """A line for each transport that could not be used."""
+    """A line for each transport, or protocol of one, that could not be used."""
     return [f"{transport_name(name)}: not measured; {why}" for name, why in result["unavailable"].items()]
 
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from wavefabric.collectives import Schedule, levels
 from wavefabric.collectives.conditions import whole_elements
-from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
+from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.schedule import scaled
+from wavefabric.collectives.tuning import WAYS
 from wavefabric.errors import InputError
 from wavefabric.execution import report
 from wavefabric.execution.measure import Ranks, check_options
@@ -68,10 +69,9 @@ def run(
     say = progress or (lambda line: None)
     values_of(dtype, ranks.size)  # refuses what cannot be checked
     width = np.dtype(dtype).itemsize
-    known = ("auto", "copies", *PROTOCOLS)
     for name in protocols:
-        if name not in known:
-            raise InputError(f"protocol: {name!r} given; allowed: {', '.join(known)}")
+        if name not in WAYS:
+            raise InputError(f"protocol: {name!r} given; allowed: {', '.join(WAYS)}")
     if graph and not ranks.on_gpu:
         raise InputError("graph: given for CPUs; allowed: with GPUs")
     check_options(repeats, () if isinstance(schedule_of, Schedule) else sizes, width)
@@ -80,7 +80,7 @@ def run(
     predict_on = fabric_of_ranks(fabric, ranks.size)
     costs = [_predict(plan.schedule, predict_on, width, model) for plan in plans if predict_on is not None]
     largest = largest_buffers(plans)
-    check_memory(ranks, plans, width, max(_arrivals(first.schedule, each, ranks.rank) for each in protocols))
+    check_memory(ranks, plans, width, protocols)
     own, why = nccl_rows(ranks, plans, largest, dtype, repeats, say, graph) if nccl else (None, None)
     predicted = [each.seconds * 1e6 for each in costs] or [None] * len(plans)
     cases = []
@@ -190,16 +190,6 @@ def _predict(schedule: Schedule, fabric, width: int, model: str):
     from wavefabric.fabric.cost_models.cost import cost
 
     return cost(as_run(schedule), fabric, width, model=model)
-
-
-def _arrivals(schedule: Schedule, protocol: str, rank: int) -> float:
-    """Memory where data arrive at a kernel of this rank, by that of a schedule's buffers here."""
-    if protocol not in PROTOCOLS:
-        return 0.0
-    plan = compile_plan(schedule, protocol)
-    here = sum(arrival.size for arrival in plan.arrivals if arrival.rank == rank)
-    own = sum(int(sizes[rank].sum()) for sizes in schedule.sizes)
-    return here * plan.rooms * (1 + plan.packets) / max(own, 1)
 
 
 def _compared(row: dict[str, Any], predicted: float | None, own: list[dict[str, Any]] | None):

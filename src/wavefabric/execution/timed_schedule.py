@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +10,11 @@ import numpy as np
 
 from wavefabric.collectives import Schedule, direct_all_gather
 from wavefabric.collectives.conditions import CUT_BY_RANK, kind, operation, whole_elements
+from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.errors import InputError
 from wavefabric.exchange.program import Program
+from wavefabric.exchange.transports.plan_code import arrival_bytes
 from wavefabric.execution.measure import Ranks, timed
 
 #: Element types whose sums over ranks are exact, and the largest whole number that each counts up to.
@@ -156,15 +157,20 @@ def largest_buffers(plans: list[Plan]) -> dict[str, int]:
     return {name: max(1, *(plan.totals().get(name, 0) for plan in plans)) for name in names}
 
 
-def check_memory(ranks: Ranks, plans: list[Plan], width: int, arrivals: float = 0.0) -> None:
+def check_memory(ranks: Ranks, plans: list[Plan], width: int, protocols: Sequence[str] = ()) -> None:
     """Refuse, on all ranks, plans that do not fit, of elements of so many bytes; collective.
 
-    ``arrivals`` is the memory where data arrive at kernels, in that of the buffers.
+    Of ``protocols`` those of kernels have memory where data arrive.
     """
-    # Beside the buffers: what is added on arrival, and blocks of expected values.
-    buffers = sum(largest_buffers(plans).values())
-    elements = math.ceil(buffers * (1 + arrivals)) + max(plan.scratch(ranks.rank) for plan in plans)
-    ranks.check_memory(elements * width + (1 << 27), f"sizes: {max(plan.bytes for plan in plans)} bytes")
+    elements = sum(largest_buffers(plans).values()) + max(plan.scratch(ranks.rank) for plan in plans)
+    arrivals = [
+        arrival_bytes(compile_plan(plan.schedule, protocol), ranks.rank, width)
+        for protocol in set(protocols) & set(PROTOCOLS)
+        for plan in plans
+    ]
+    # All powers of two below the most are kept for those that follow. Blocks of expected values come on top.
+    needed = elements * width + 2 * max(arrivals, default=0) + (1 << 27)
+    ranks.check_memory(needed, f"sizes: {max(plan.bytes for plan in plans)} bytes")
 
 
 def check_and_time(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
 
 import wavefabric
-from wavefabric.collectives import Schedule
 from wavefabric.collectives.arguments import MOST_RANKS, whole
 from wavefabric.collectives.conditions import COLLECTIVES
-from wavefabric.collectives.tuning import Choice, TimedChoice, TunedCollective, TunedSize, Tuning
+from wavefabric.collectives.plans.plan import PROTOCOLS
+from wavefabric.collectives.tuning import Choice, TunedCollective, TunedSize, Tuning
 from wavefabric.errors import InputError, show
+from wavefabric.exchange import Communicator
 from wavefabric.execution.measure import Ranks, check_options
 from wavefabric.execution.report import size_words, transport_name
 from wavefabric.execution.run_schedule import SIZES, fabric_of_ranks, sizes_between
@@ -24,11 +25,17 @@ from wavefabric.execution.timed_schedule import (
     largest_buffers,
     values_of,
 )
-from wavefabric.execution.tune_candidates import build_choice, candidates, choices, elements_of, left_out
+from wavefabric.execution.tune_candidates import build_choice, candidates, choices, left_out
+from wavefabric.execution.tune_predicted import (
+    Rows,
+    is_promising,
+    of_protocols,
+    plain,
+    predict,
+    promising,
+    rounded,
+)
 from wavefabric.fabric import AnyFabric
-from wavefabric.fabric.cost_models.cost import cost
-from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.system.progress import Progress
 
 #: Smallest and largest bytes of predictions alone.
@@ -38,18 +45,16 @@ WITHIN = 3.0
 #: Seconds that a sample of a measured time lasts: less than elsewhere, since there are many.
 _SAMPLE = 0.05
 
-#: Candidates by collective operation and bytes.
-_Rows: TypeAlias = dict[tuple[str, int], list[TimedChoice]]
-
 
 @dataclass(frozen=True)
 class TuningSearch:
     """What a search found, and what it left out.
 
-    ``measured``: times measured on each transport, and how many there would have been without predictions,
+    ``measured``: times measured on all transports, and how many there would have been without predictions,
     of which those ``within`` so many times the fastest were measured.
     ``left_out``: algorithms that cannot serve so many ranks, and why. ``wrong``: what moved wrong data and is
-    no candidate any more. ``unavailable``: transports that could not be used, and why.
+    no candidate any more. ``unavailable``: transports, or protocols of one (``"p2p, packets"``), that could
+    not be used, and why.
     """
 
     tuning: Tuning
@@ -84,16 +89,17 @@ def tune(
         steps of 4.
     fabric, model
         On which times are predicted, as by `wavefabric.fabric.cost`: of rounds as the schedule has them, or
-        between ranks as they are run.
+        between ranks as they are run. ``"kernel"`` predicts each protocol of kernels.
     count : int, optional
         Ranks of predictions alone; by default the GPUs of the fabric.
     ranks : Ranks, optional
-        Who measures, on each of its transports; data are checked to the bit. Collective.
+        Who measures, on each of its transports with each of their protocols; data are checked to the bit.
+        Collective.
     dtype, repeats
         Of what is measured: element type, samples of each time.
     within : float
         Where there are predictions, candidates that are predicted to take more than so many times the fastest
-        are not measured.
+        are not measured. Protocols that the model says nothing of are measured where their algorithm is.
 
     Raises
     ------
@@ -120,11 +126,12 @@ def tune(
     try:
         steps.start("candidates", sum(len(choices(each, count)) for each in collectives))
         found = {each: candidates(each, count, ranks is not None, steps) for each in collectives}
-        rows, model = _predict(found, sizes, fabric, model)
-        chosen, wrong = rows if ranks is None else _promising(rows, within, ranks), []
-        tables = (
-            _tables(rows) if ranks is None else _measure(ranks, rows, chosen, dtype, repeats, wrong, steps)
-        )
+        rows, model = predict(found, sizes, fabric, model)
+        wrong: list[str] = []
+        tables, counts = _tables(rows), (0, 0)
+        if ranks is not None:
+            chosen = ranks.control.bcast(promising(rows, within))  # round-off may differ between machines
+            tables, counts = _measure(ranks, rows, chosen, dtype, repeats, wrong, steps)
     finally:
         steps.finish()
     if not tables:
@@ -134,7 +141,7 @@ def tune(
     predicted = {} if fabric is None else {"fabric": fabric.name, "model": model}
     return TuningSearch(
         Tuning(count, tuple(tables), **measured, **predicted, wavefabric=wavefabric.__version__),
-        (0, 0) if ranks is None else (sum(map(len, chosen.values())), sum(map(len, rows.values()))),
+        counts,
         within,
         {name: why for each in collectives for name, why in left_out(each, count).items()},
         tuple(wrong),
@@ -186,56 +193,13 @@ def _device_words(ranks: Ranks) -> str:
     return machine.get("gpu") or f"{machine['cpu']}, {threads} thread{'s' if threads > 1 else ''} a rank"
 
 
-# --- predicted ------------------------------------------------------------------------------------------
-
-
-def _predict(
-    found: dict[str, Iterator[tuple[Choice, Schedule]]],
-    sizes: Sequence[int],
-    fabric: AnyFabric | None,
-    model: str,
-) -> tuple[_Rows, str]:
-    """All candidates, with their times if there is a fabric, and the model that gave these."""
-    rows: _Rows = {(collective, size): [] for collective in found for size in sizes}
-    for collective, schedules in found.items():
-        for choice, schedule in schedules:
-            times: Sequence[float | None] = [None] * len(sizes)
-            if fabric is not None:
-                times, model = _times(schedule, sizes, fabric, model)
-            for size, time in zip(sizes, times, strict=True):
-                rows[collective, size].append(TimedChoice(choice, time))
-    return rows, model
-
-
-def _times(
-    schedule: Schedule, sizes: Sequence[int], fabric: AnyFabric, model: str
-) -> tuple[list[float], str]:
-    """Predicted times in µs of rising sizes, and the model that gave them."""
-    plan, costed = {}, list(sizes)
-    if isinstance(fabric, PhotonicFabric):
-        # Circuits do not depend on bytes, so that time grows in proportion between two sizes.
-        plan, costed = {"plan": plan_circuits(schedule, fabric)}, [sizes[0], sizes[-1]]
-    elements = elements_of(schedule.ranks)
-    costs = [cost(schedule, fabric, size / elements, model, **plan) for size in costed]
-    return np.interp(sizes, costed, [each.seconds * 1e6 for each in costs]).tolist(), costs[0].model
-
-
-def _promising(rows: _Rows, within: float, ranks: Ranks) -> _Rows:
-    """Candidates that are not predicted to take more than so many times the fastest, or not at all."""
-    chosen = {
-        key: [each for each in row if each.predicted_us is None or each.us <= within * min(e.us for e in row)]
-        for key, row in rows.items()
-    }
-    return ranks.control.bcast(chosen)  # round-off may differ between machines
-
-
-def _tables(rows: _Rows, transport: str | None = None) -> list[TunedCollective]:
+def _tables(rows: Rows, transport: str | None = None) -> list[TunedCollective]:
     """Candidates in order: what was measured by its time, then what was not."""
     tables: dict[str, list[TunedSize]] = {}
     for (collective, size), row in rows.items():
         if row:
             # Equal but for round-off: in the order of candidates.
-            order = sorted(row, key=lambda each: (each.measured_us is None, float(f"{each.us:.9g}")))
+            order = sorted(row, key=lambda each: (each.measured_us is None, rounded(each)))
             tables.setdefault(collective, []).append(TunedSize(size, tuple(order)))
     return [TunedCollective(collective, tuple(sizes), transport) for collective, sizes in tables.items()]
 
@@ -244,41 +208,87 @@ def _tables(rows: _Rows, transport: str | None = None) -> list[TunedCollective]:
 
 
 def _measure(
-    ranks: Ranks, rows: _Rows, chosen: _Rows, dtype: str, repeats: int, wrong: list[str], steps: _Steps
-) -> list[TunedCollective]:
-    """Tables of every transport, with the times of those chosen; ``wrong`` is told of wrong data."""
-    width, tables = np.dtype(dtype).itemsize, []
+    ranks: Ranks,
+    rows: Rows,
+    chosen: dict[tuple[str, int], set[Choice]],
+    dtype: str,
+    repeats: int,
+    wrong: list[str],
+    steps: _Steps,
+) -> tuple[list[TunedCollective], tuple[int, int]]:
+    """Tables of every transport, with the times of those chosen, and how many these are and could be.
+
+    ``wrong`` is told of wrong data.
+    """
+    width, tables, timed, possible = np.dtype(dtype).itemsize, [], 0, 0
     plans = {
-        (collective, size, each.choice): Plan.of(
-            build_choice(each.choice, collective, ranks.size, size // width), width
+        (collective, size, choice): Plan.of(
+            build_choice(choice, collective, ranks.size, size // width), width
         )
         for (collective, size), row in chosen.items()
-        for each in row
+        for choice in set(map(plain, row))
     }
     check_memory(ranks, list(plans.values()), width)
     largest, ranks.sample = largest_buffers(list(plans.values())), _SAMPLE
     for comm in ranks.each():
-        steps.start(f"{transport_name(comm.transport)}", len(plans))
+        protocols = _serving(ranks, comm, list(plans.values()), width)
+        own = {key: of_protocols(row, protocols) for key, row in rows.items()}
+        asked = [
+            (*key, each.choice)
+            for key, row in own.items()
+            for each in row
+            if is_promising(each.choice, rows[key], chosen[key])
+        ]
+        steps.start(f"{transport_name(comm.transport)}", len(asked))
         buffers = {name: comm.allocate((size,), dtype) for name, size in largest.items()}
         times, bad = {}, set()
-        for key, plan in plans.items():
+        for key in asked:
             collective, size, choice = key
             steps(f"{collective}, {size_words(size)}: {choice}")
-            own = {name: buffers[name] for name in plan.schedule.buffers}
-            row = check_and_time(ranks, comm, plan, comm.bind(plan.schedule, own).run, own, repeats)
+            plan = plans[collective, size, plain(choice)]
+            row = _time(ranks, comm, plan, choice.protocol, buffers, repeats)
             times[key] = row["us"]
             if row["wrong"]:
                 bad.add(key)
                 where = f"{transport_name(comm.transport)}, {size_words(size)}"
                 wrong.append(f"{collective} by {choice} ({where}): {row['wrong']} elements wrong")
-        timed = {
+        measured = {
             key: [
                 replace(each, measured_us=times.get((*key, each.choice)))
                 for each in row
                 if (*key, each.choice) not in bad
             ]
-            for key, row in rows.items()
+            for key, row in own.items()
         }
-        tables += _tables(timed, comm.transport)
+        tables += _tables(measured, comm.transport)
+        timed, possible = timed + len(asked), possible + sum(map(len, own.values()))
         del buffers
-    return tables
+    return tables, (timed, possible)
+
+
+def _serving(ranks: Ranks, comm: Communicator, plans: list[Plan], width: int) -> list[str]:
+    """Protocols to be timed, more than auto where there are more; of others ``ranks`` is told why not."""
+    serving = []
+    for protocol in comm.protocols[1:]:
+        why = comm.why_refused(protocol)
+        try:
+            if why is None and protocol in PROTOCOLS:
+                check_memory(ranks, plans, width, [protocol])
+        except InputError as error:
+            why = str(error)
+        if why is None:
+            serving.append(protocol)
+        else:
+            ranks.unavailable[f"{comm.transport}, {protocol}"] = why
+    return serving or ["auto"]
+
+
+def _time(
+    ranks: Ranks, comm: Communicator, plan: Plan, protocol: str, buffers: dict[str, Any], repeats: int
+) -> dict[str, Any]:
+    """A row of `check_and_time`; the exchange and its memory are gone afterwards."""
+    own = {name: buffers[name] for name in plan.schedule.buffers}
+    exchange = comm.bind(plan.schedule, own, protocol)
+    row = check_and_time(ranks, comm, plan, exchange.run, own, repeats)
+    exchange.check()
+    return row

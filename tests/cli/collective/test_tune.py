@@ -54,6 +54,27 @@ def test_predictions_for_some_of_the_gpus(command):
     assert "wrote" not in out
 
 
+def test_kernels_are_told_apart_by_their_protocol(command):
+    words = (
+        "collective",
+        "tune",
+        "--model",
+        "kernel",
+        "--sizes",
+        "4K,16M",
+        "--collective",
+        "all-gather",
+        "--json",
+    )
+    code, out, err = command(*words, "--fabric", "hgx-h200")
+    assert (code, err) == (0, "")
+    choices = [size["choice"] for size in json.loads(out)["tables"][0]["sizes"]]
+    assert choices == [{"algorithm": "direct", "protocol": each} for each in ("packets", "signals")]
+    code, out, err = command(*words, "--fabric", "dgx-1")
+    assert (code, out) == (2, "")
+    assert err.startswith("wavefabric: error: fabric: dgx-1 says nothing of kernels; allowed: ")
+
+
 @pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
 def test_ranks_are_started(command, monkeypatch, tmp_path):
     from wavefabric.exchange.launch import launcher

@@ -1,15 +1,14 @@
 """Exchanges as one kernel a rank, without GPUs: see `stand_in_gpus`."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-from stand_in_gpus import buffers_of, stand_in, together
+from stand_in_gpus import buffers_of, ranks_of, stand_in, together
 
 from wavefabric.collectives import ring_all_reduce
 from wavefabric.collectives.plans.plan import compile_plan
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
+from wavefabric.exchange.transports.plan_code import arrival_bytes
 from wavefabric.execution import run_schedule
 from wavefabric.execution.timed_schedule import count_wrong, fill
 
@@ -129,36 +128,48 @@ def test_blocks_follow_from_the_largest_piece(transports):
     assert blocks(compile_plan(build("direct", "all-gather", 2, 1 << 28)), 4, 20) == 20
 
 
-class _Ranks(SimpleNamespace):
-    """What a measurement takes for `wavefabric.execution.measure.Ranks`."""
+@pytest.mark.parametrize(
+    ("elements", "protocol", "wanted"),
+    # Of an all-reduce of two halves one arrives, to be added, in one room; with packets both, twice as large,
+    # in two rooms.
+    [
+        (1 << 12, "signals", 1 << 13),
+        (1 << 12, "packets", 1 << 16),
+        ((1 << 12) + 2, "signals", 1 << 14),
+        (2, "signals", 128),
+    ],
+)
+def test_memory_of_arrivals_is_a_power_of_two(elements, protocol, wanted):
+    plan = compile_plan(build("recursive", "all-reduce", 2, elements), protocol)
+    assert [arrival_bytes(plan, rank, 4) for rank in range(2)] == [wanted] * 2
 
-    def open(self, name):
-        # The modules stand in for one transport at a time.
-        return None, "not here"
 
-    def check_memory(self, needed, what):
-        pass
+def test_arrivals_count_as_memory(transports):
+    """128 MiB of expected values, 3 of buffers, and for packets 4 MiB of arrivals and all smaller ones."""
 
-    def machine(self):
-        return {"device": "stand-in", "ranks": self.size}
+    def work(comm):
+        def run(*protocols):
+            ranks = ranks_of(comm, (1 << 27) + (9 << 20))
+            schedule = build("direct", "all-reduce", 2, 1 << 18)
+            return run_schedule.run(ranks, schedule, protocols=protocols, repeats=1)["cases"]
+
+        with pytest.raises(InputError, match="sizes: 1048576 bytes need"):
+            run("copies", "packets")
+        return [case["rows"][0]["wrong"] for case in run("copies")]
+
+    assert together(transports, "p2p", 2, work) == [[0], [0]]
 
 
 def test_each_protocol_is_a_case_of_a_measurement(transports):
     def work(comm):
-        comm.describe = lambda: {}
-        ranks = _Ranks(
-            size=comm.size,
-            rank=comm.rank,
-            on_gpu=True,
-            device=comm.device,
-            control=comm.control,
-            sample=1e-3,
-            unavailable={},
-            each=lambda: [comm],
-        )
         options = {"protocols": ("copies", "signals", "packets"), "blocks": 2, "graph": True}
         return run_schedule.run(
-            ranks, lambda n: build("ring", "all-reduce", 2, n), [4096, 8192], repeats=1, nccl=True, **options
+            ranks_of(comm),
+            lambda n: build("ring", "all-reduce", 2, n),
+            [4096, 8192],
+            repeats=1,
+            nccl=True,
+            **options,
         )
 
     result = together(transports, "p2p", 2, work)[0]

@@ -1,4 +1,4 @@
-"""`wavefabric collective tune`: which algorithm is fastest for which size, predicted or measured."""
+"""`wavefabric collective tune`: what is fastest for which size, predicted or measured."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ class TuneRankOptions(MeasureOptions):
 def command(asked: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -> None:
     """Find the fastest algorithm and radix for each size, predicted for a fabric or measured by ranks.
 
-    Measured times decide. With --fabric and --ranks what is predicted to be slow is not measured.
+    Measured times decide. With --fabric and --ranks what is predicted to be slow is not measured. On P2P copy
+    engines and both protocols of kernels are timed; --model kernel predicts these two.
 
     Examples:
 

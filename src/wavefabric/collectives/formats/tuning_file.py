@@ -25,11 +25,12 @@ class _Table(BaseModel):
 
 
 class ChoiceTable(_Table):
-    """An algorithm and its options."""
+    """An algorithm and its options, and the protocol that runs it."""
 
     algorithm: StrictStr
     radix: _Count | None = None
     pieces: _Count = 1
+    protocol: StrictStr = "auto"
 
 
 class TimedChoiceTable(ChoiceTable):

@@ -322,6 +322,16 @@ class P2PTransport(Transport):
 
         return PlanExchange(program, buffers, self, self._device, protocol, blocks)
 
+    def why_refused(self, protocol) -> str | None:
+        from wavefabric.exchange.transports.p2p_plan import most_blocks
+
+        try:
+            if protocol in PROTOCOLS:
+                most_blocks(self)
+        except InputError as error:
+            return str(error)
+        return None
+
     def describe(self) -> dict[str, str]:
         others = [p for p in range(self.control.size) if p != self.control.rank]
         return {"peers_reached": f"{sum(self.reachable[p] for p in others)} of {len(others)}"}

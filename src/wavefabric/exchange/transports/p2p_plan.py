@@ -20,8 +20,8 @@ from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.transports.base import Exchange
 from wavefabric.exchange.transports.plan_code import (
     MOST_BLOCKS,
-    ArrivalRoom,
     RankMemory,
+    arrival_bytes,
     element_type,
     encode,
     has_sums,
@@ -74,12 +74,11 @@ class PlanExchange(Exchange):
         check_plan(plan)
         dtype = buffers[0].dtype
         name, _ = element_type(dtype, has_sums(plan))
-        most = _most_blocks(transport)
+        most = most_blocks(transport)
         self.blocks = blocks_for(plan, dtype.itemsize, most) if blocks is None else blocks
         if not 1 <= self.blocks <= most:
             raise InputError(f"blocks: {blocks} given; allowed: 1 to {most}")
-        room = ArrivalRoom(plan, control.rank, dtype.itemsize)
-        self._arrivals = transport.allocate((max(1, room.nbytes * plan.rooms),), np.uint8)
+        self._arrivals = transport.allocate((arrival_bytes(plan, control.rank, dtype.itemsize),), np.uint8)
         self._counters = transport.allocate((control.size * MOST_BLOCKS,), np.uint32)
         self._calls = device.zeros((self.blocks,), np.uint32)
         for array in (self._arrivals, self._counters):
@@ -140,8 +139,11 @@ class PlanExchange(Exchange):
             raise LateRank(f"{name}: rank {rank} did not come to the exchange in time")
 
 
-def _most_blocks(transport) -> int:
-    """Blocks that a GPU holds at once; `InputError` where those of all ranks would not run at once."""
+def most_blocks(transport) -> int:
+    """Blocks that a GPU holds at once; `InputError` where those of all ranks would not run at once.
+
+    Collective.
+    """
     properties = cupy.cuda.Device().attributes["MultiProcessorCount"]
     gpus = transport.control.all_gather((cupy.cuda.Device().pci_bus_id, properties))
     shared = [rank for rank, (gpu, _) in enumerate(gpus) if [own for own, _ in gpus].count(gpu) > 1]

@@ -74,6 +74,15 @@ class ArrivalRoom:
         self.nbytes = -(-at // 128) * 128
 
 
+def arrival_bytes(plan: ExecutionPlan, rank: int, itemsize: int) -> int:
+    """Memory for the arrivals of one rank, in all rooms.
+
+    A power of two: what one exchange gives back serves many others, and mapped memory is never freed.
+    """
+    needed = ArrivalRoom(plan, rank, itemsize).nbytes * plan.rooms
+    return 1 << max(0, needed - 1).bit_length()
+
+
 def _put(at: int, arrival: Arrival, itemsize: int, packets: bool) -> tuple[int, int]:
     """Where an arrival begins if so many bytes are used, and how many are then."""
     at = -(-at // 16) * 16
