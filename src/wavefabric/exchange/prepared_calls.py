@@ -212,7 +212,7 @@ class PreparedCalls:
         return PreparedCall(comm, request, schedule, before, after, protocol) if elements else None
 
     def _served(self, protocol: str) -> str:
-        """A protocol, or what auto means where this transport has no such one or it cannot serve; collective."""
+        """A protocol, or what auto means where the transport lacks it or it cannot serve; collective."""
         transport = self._transport
         if protocol not in transport.protocols or transport.why_refused(protocol) is not None:
             protocol = "auto"

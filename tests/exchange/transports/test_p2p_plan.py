@@ -195,11 +195,13 @@ def test_the_environment_chooses_for_exchanges_that_do_not(transports, monkeypat
         fill(comm, schedule, buffers, "int32")
         found[0].run()
         assert count_wrong(comm, schedule, buffers, "int32") == 0
+        assert (comm.all_reduce(np.full(3, comm.rank + 1, "int32")) == 3).all()
+        found += [bound.exchange for bound in comm._prepared._bound.values()]
         return [each._plan.protocol if hasattr(each, "_plan") else "copies" for each in found]
 
     for value, wanted in (("signals", "signals"), ("copies", "copies"), ("auto", "copies")):
         monkeypatch.setenv("WAVEFABRIC_PROTOCOL", value)
-        assert together(transports, "p2p", 2, work) == [[wanted, "packets", "copies"]] * 2
+        assert together(transports, "p2p", 2, work) == [[wanted, "packets", "copies", wanted]] * 2
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "LL")
     with pytest.raises(
         InputError, match="WAVEFABRIC_PROTOCOL: 'LL' given; allowed: auto, copies, packets, sig"
