@@ -147,3 +147,12 @@ def test_sums_are_taken_in_the_order_of_the_schedule():
     given = noise(schedule, "f4", np.random.default_rng(0))
     backwards = [replace(m, sources=m.sources[::-1]) for m in joined(made)]
     assert wrong(schedule, carried_out(schedule, backwards, arrivals, given), given)
+
+
+def test_what_is_overwritten_in_between_is_read_before():
+    """b, a copy of a, travels on two levels later; a is overwritten in the level between."""
+    rows = [(0, "0a", "0b"), (0, "0e", "1c"), (1, "0f", "1c"), (1, "1d", "0a"), (2, "0b", "1c")]
+    schedule = messages(rows)
+    given = noise(schedule, "f4", np.random.default_rng(1))
+    made, arrivals = moves(schedule, False)
+    assert wrong(schedule, carried_out(schedule, joined(made), arrivals, given), given) == []
