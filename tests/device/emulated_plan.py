@@ -31,8 +31,8 @@ class OnTheCpu:
 
     given, fetch = staticmethod(np.asarray), staticmethod(np.array)
 
-    def launch(self, launches, seed):
-        self._kernel.together(launches, seed=seed)
+    def launch(self, launches, seed, shared):
+        self._kernel.together(launches, shared, seed)
 
 
 class OnOneGpu:
@@ -45,11 +45,11 @@ class OnOneGpu:
         self._kernel = cupy.RawModule(code=source, options=options).get_function("run_plan")
         self._cupy, self.array, self.given, self.fetch = cupy, cupy.array, cupy.asarray, cupy.asnumpy
 
-    def launch(self, launches, seed):
+    def launch(self, launches, seed, shared):
         self._cupy.cuda.runtime.deviceSynchronize()
         for grid, block, arguments in launches:
             with self._cupy.cuda.Stream(non_blocking=True):
-                self._kernel(grid, block, arguments)
+                self._kernel(grid, block, arguments, shared_mem=shared)
         self._cupy.cuda.runtime.deviceSynchronize()
 
 
@@ -57,7 +57,8 @@ class Ranks:
     """All ranks of a plan.
 
     ``shifts``: elements before the buffers of each rank. ``element``: type in C, if not that of ``dtype``.
-    ``before``: calls that there have been. ``arrivals``: bytes of each rank, all rooms.
+    ``before``: calls that there have been. ``keep``: whether blocks keep the program in shared memory.
+    ``arrivals``: bytes of each rank, all rooms.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Ranks:
         element=None,
         before=0,
         place=OnTheCpu,
+        keep=True,
     ):
         schedule, self._sizes = plan.schedule, (blocks, threads)
         self._shifts = [shifts[rank % len(shifts)] for rank in range(schedule.ranks)]
@@ -95,24 +97,17 @@ class Ranks:
             RankMemory([b.data.ptr for b in buffers], arrivals.data.ptr, counters.data.ptr)
             for buffers, arrivals, counters in zip(self.buffers, self.arrivals, self._counters, strict=True)
         ]
-        self._arguments = []
+        self._arguments, self._shared = [], 0
         for rank in ranks:
             code = encode(plan, rank, dtype, memory)
-            parts = (
-                self._bytes(code.instructions),
-                np.int32(len(code.instructions)),
-                self._bytes(code.operands),
-            )
+            program = self._place.array(code.program())
+            self._shared = max(self._shared, program.nbytes if keep else 0)
             limits = np.uint32(plan.rooms), self.late[rank], np.uint64(patience)
-            self._arguments.append((*parts, self._bytes(code.marks), self.calls[rank], *limits))
+            parts = code.arguments(program, program.nbytes if keep else 0)
+            self._arguments.append((*parts, self.calls[rank], *limits))
 
     def _filled(self, size, dtype, value=0):
         return self._place.array(np.full(size, value, dtype))
-
-    def _bytes(self, array):
-        raw = np.zeros(max(8, array.nbytes), np.uint8)
-        raw[: array.nbytes] = array.view(np.uint8).ravel()
-        return self._place.array(raw)
 
     @property
     def buffers(self):
@@ -129,7 +124,7 @@ class Ranks:
                 array[...] = self._place.given(np.asarray(values, array.dtype))
         (blocks, threads), ranks = self._sizes, range(len(given)) if ranks is None else ranks
         launches = [((blocks,), (threads,), self._arguments[rank]) for rank in ranks]
-        self._place.launch(launches, seed)
+        self._place.launch(launches, seed, self._shared)
         for arrays, shift in zip(self._whole, self._shifts, strict=True):
             assert not any(array[:shift].any() for array in arrays)
         return [[self._place.fetch(array) for array in own] for own in self.buffers]

@@ -269,13 +269,14 @@ class _Plans:
     def __init__(self, shared, rank, options):
         self._shared, self._rank, self._options = shared, rank, options
 
-    def __call__(self, grid, block, arguments):
+    def __call__(self, grid, block, arguments, shared_mem):
         shared = self._shared
-        shared.slots[self._rank] = grid, block, arguments
+        shared.slots[self._rank] = (grid, block, arguments), shared_mem
         if shared.barrier.wait() == 0:
-            launches, shared.slots = shared.slots, [None] * shared.size
+            launches, memory = zip(*shared.slots, strict=True)
+            shared.slots = [None] * shared.size
             text = files("wavefabric.exchange.transports").joinpath("plan.cu").read_text(encoding="utf-8")
-            Module(text, self._options).kernel("run_plan").together(launches, seed=shared.seed)
+            Module(text, self._options).kernel("run_plan").together(launches, max(memory), shared.seed)
             shared.seed += 1
         shared.barrier.wait()
 

@@ -10,6 +10,7 @@ from plan_cases import CASES, WAYS, everything, noise, verified, wrong
 
 from wavefabric.collectives import build
 from wavefabric.collectives.plans.plan import compile_plan
+from wavefabric.exchange.transports.plan_code import RankMemory, encode
 
 DTYPES = ("f4", "f2", "c16", "i4", "f8", "c8", "i8", "u4")
 
@@ -39,6 +40,7 @@ def test_every_algorithm(ranks, protocol):
         rooms = 1 if protocol == "signals" and n % 3 == 0 else None
         plan = compile_plan(schedule, protocol, rooms)
         size = {"blocks": 1 + n % 4, "threads": (32, 64)[n // 4 % 2], "shifts": shifts[n % len(shifts)]}
+        size["keep"] = n % 3 > 0
         assert wrong_on_noise(plan, DTYPES[n % len(DTYPES)], 2, n, **size) == []
 
 
@@ -95,6 +97,20 @@ def test_what_is_only_copied_keeps_its_bits(dtype, protocol):
         ranks = Ranks(plan, dtype, blocks=2, shifts=(0, 3, 1))
         found = ranks.wrong_after(2, lambda out, data, s=schedule: wrong(s, out, data), bits)
         assert found == []
+
+
+def test_a_program_is_kept_whole():
+    """In as much shared memory as it takes, and not in less."""
+    plan = compile_plan(build("ring", "all-reduce", 3, 50))
+    given = noise(plan.schedule, "f4", np.random.default_rng(0))
+    ranks = Ranks(plan, "f4", blocks=2)
+    ranks._shared -= 8
+    with pytest.raises(AssertionError, match="outside dynamic shared memory"):
+        ranks.run(given)
+    short, apart = (
+        encode(plan, 0, "f4", [RankMemory([0], 0, 0)] * 3).arguments(np.zeros(24), n) for n in (8, 192)
+    )
+    assert (int(short[-1]), int(apart[-1])) == (0, 1)
 
 
 @pytest.mark.gpu

@@ -20,6 +20,7 @@ from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.transports.base import Exchange
 from wavefabric.exchange.transports.plan_code import (
     MOST_BLOCKS,
+    SHARED,
     RankMemory,
     arrival_bytes,
     element_type,
@@ -85,14 +86,11 @@ class PlanExchange(Exchange):
             array.fill(0)
         device.synchronize()
         code = encode(plan, control.rank, dtype, self._memory(transport))
-        self._held = [device.asarray(_bytes(part)) for part in (code.instructions, code.operands, code.marks)]
+        program = device.asarray(code.program())
+        self._shared = program.nbytes if program.nbytes <= SHARED else 0
         self._late = _HostWord()
-        instructions, operands, marks = self._held
         self._arguments = (
-            instructions,
-            np.int32(code.instructions.size),
-            operands,
-            marks,
+            *code.arguments(program, self._shared),
             self._calls,
             np.uint32(plan.rooms),
             np.uint64(self._late.address),
@@ -115,7 +113,7 @@ class PlanExchange(Exchange):
 
     def run(self) -> None:
         self.check()
-        self._kernel((self.blocks,), (_THREADS,), self._arguments)
+        self._kernel((self.blocks,), (_THREADS,), self._arguments, shared_mem=self._shared)
 
     def start(self) -> None:
         super().start()
@@ -160,11 +158,6 @@ def blocks_for(plan: ExecutionPlan, itemsize: int, most: int) -> int:
     sizes = [each.size for code in plan.instructions for each in code if isinstance(each, Move)]
     slices = max(sizes, default=0) * itemsize // _SLICE
     return min(1 << max(0, slices.bit_length() - 1), _ENOUGH, most)
-
-
-def _bytes(array: np.ndarray) -> np.ndarray:
-    """Never empty: an empty array has no address."""
-    return np.frombuffer(array.tobytes() or bytes(8), np.uint8)
 
 
 class _HostWord:

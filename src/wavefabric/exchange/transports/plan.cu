@@ -254,11 +254,25 @@ __device__ __forceinline__ void move_packets(const Instruction &one, const Opera
     }
 }
 
+extern __shared__ long long kept_program[];
+
 // Grid: as many blocks as in all calls before, all of them resident at once with those of the other ranks.
+// `program`: instructions, operands and marks, so many of each, one after another; with `keep` each block copies all of
+// it to its shared memory first: reading it piece by piece from afar would take as long as a signal does.
 extern "C" __global__ void __launch_bounds__(512)
-run_plan(const Instruction *__restrict__ code, int length, const Operand *__restrict__ operands,
-         const Mark *__restrict__ marks, unsigned *calls, unsigned rooms, unsigned *late, unsigned long long patience)
+run_plan(const long long *program, int length, int operand_count, int mark_count, int keep,
+         unsigned *calls, unsigned rooms, unsigned *late, unsigned long long patience)
 {
+    static_assert(sizeof(Instruction) % 8 == 0 && sizeof(Operand) % 8 == 0 && sizeof(Mark) % 8 == 0, "whole words");
+    if (keep) {
+        const int words = (length * sizeof(Instruction) + operand_count * sizeof(Operand) + mark_count * sizeof(Mark)) / 8;
+        for (int i = threadIdx.x; i < words; i += blockDim.x) kept_program[i] = program[i];
+        program = kept_program;
+        __syncthreads();
+    }
+    const Instruction *const code = (const Instruction *)program;
+    const Operand *const operands = (const Operand *)(code + length);
+    const Mark *const marks = (const Mark *)(operands + operand_count);
     Call call = {calls[blockIdx.x] + 1, rooms, patience, late, false};
     bool stop = false;
     for (int at = 0; at < length && !stop; ++at) {

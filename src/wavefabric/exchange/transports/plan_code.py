@@ -14,6 +14,8 @@ from wavefabric.errors import InputError
 
 #: Most blocks of a kernel: counters of each are kept.
 MOST_BLOCKS = 128
+#: Bytes of shared memory that any block may have: a program that fits is kept there.
+SHARED = 48 * 1024
 
 INSTRUCTION = np.dtype(
     [(name, np.int32) for name in ("kind", "first")]
@@ -108,6 +110,16 @@ class PlanCode:
     instructions: np.ndarray
     operands: np.ndarray
     marks: np.ndarray
+
+    def program(self) -> np.ndarray:
+        """All of it as bytes, shape (nbytes,); never empty, since an empty array has no address."""
+        parts = (self.instructions, self.operands, self.marks)
+        return np.frombuffer(b"".join(part.tobytes() for part in parts) or bytes(8), np.uint8)
+
+    def arguments(self, program, shared: int) -> tuple:
+        """Of the kernel, up to ``keep``: the program on the device, and so much shared memory of a block."""
+        counts = (len(part) for part in (self.instructions, self.operands, self.marks))
+        return program, *map(np.int32, counts), np.int32(shared >= program.nbytes)
 
 
 def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory | None]) -> PlanCode:
