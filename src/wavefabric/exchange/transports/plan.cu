@@ -104,6 +104,7 @@ __device__ __forceinline__ bfloat16 operator+(bfloat16 a, bfloat16 b) {
 
 typedef ELEMENT Element;
 constexpr int PER_VECTOR = 16 / sizeof(Element), PER_PACKET = 8 / sizeof(Element), AT_ONCE = 4;
+constexpr int AHEAD = 4;  // sources of a move that a thread asks for before it needs the first of them
 
 union Vector {
     uint4 words;
@@ -159,14 +160,13 @@ struct Call {
         unsigned long long begun = 0;
         while ((int)(look(mark.counters + blockIdx.x) - value) < 0 && patient(tries, begun, mark.rank)) {}
     }
-    __device__ __forceinline__ uint2 packet(const Operand &operand, long long k) {
-        const uint4 *at = (const uint4 *)place(operand) + k;
+    // Data of packet k, which looked like `v` at first.
+    __device__ __forceinline__ uint2 packet(const Operand &operand, long long k, uint4 v) {
         unsigned tries = 0;
         unsigned long long begun = 0;
-        for (;;) {
-            const uint4 v = fresh(at);
-            if ((v.y == number && v.w == number) || !patient(tries, begun, operand.sender)) return {v.x, v.z};
-        }
+        while ((v.y != number || v.w != number) && patient(tries, begun, operand.sender))
+            v = fresh((const uint4 *)place(operand) + k);
+        return {v.x, v.z};
     }
 };
 
@@ -194,6 +194,27 @@ __device__ __forceinline__ void move(const Instruction &one, const Operand *oper
     const long long whole = alike ? first + head : last, tail = whole + vectors * PER_VECTOR;
     move_elements(one, operands, call, first, whole);
     move_elements(one, operands, call, tail, last);
+    if (one.sources > 2) {
+        for (long long i = threadIdx.x; i < vectors; i += blockDim.x) {
+            Vector sum;
+            for (int some = 0; some < one.sources; some += AHEAD) {
+                Vector values[AHEAD];
+#pragma unroll
+                for (int u = 0; u < AHEAD; ++u)
+                    if (some + u < one.sources)
+                        values[u].words = fresh((const uint4 *)((const Element *)call.place(operands[some + u]) + whole) + i);
+#pragma unroll
+                for (int u = 0; u < AHEAD; ++u)
+#pragma unroll
+                    for (int e = 0; e < PER_VECTOR; ++e)
+                        if (some + u < one.sources)
+                            sum.elements[e] = some + u ? sum.elements[e] + values[u].elements[e] : values[u].elements[e];
+            }
+            for (int k = 0; k < one.targets; ++k)
+                ((uint4 *)((Element *)call.place(operands[one.sources + k]) + whole))[i] = sum.words;
+        }
+        return;
+    }
     for (long long i = threadIdx.x; i < vectors; i += AT_ONCE * blockDim.x) {
         const auto load = [&](Vector(&into)[AT_ONCE], const Operand &operand) {
             const uint4 *at = (const uint4 *)((const Element *)call.place(operand) + whole) + i;
@@ -203,9 +224,9 @@ __device__ __forceinline__ void move(const Instruction &one, const Operand *oper
         };
         Vector sum[AT_ONCE];
         load(sum, operands[0]);
-        for (int k = 1; k < one.sources; ++k) {
+        if (one.sources == 2) {
             Vector more[AT_ONCE];
-            load(more, operands[k]);
+            load(more, operands[1]);
 #pragma unroll
             for (int u = 0; u < AT_ONCE; ++u)
 #pragma unroll
@@ -229,17 +250,32 @@ __device__ __forceinline__ void move_packets(const Instruction &one, const Opera
         const long long i = j * PER_PACKET;
         const int count = min((long long)PER_PACKET, last - i);
         Half sum;
-        for (int k = 0; k < one.sources; ++k) {
-            Half value;
-            if (one.packed_sources >> k & 1)
-                value.words = call.packet(operands[k], j);
-            else
+        for (int some = 0; some < one.sources; some += AHEAD) {
+            uint4 seen[AHEAD];
+#pragma unroll
+            for (int u = 0; u < AHEAD; ++u) {
+                const int k = some + u;
+                if (k >= one.sources) continue;
+                if (one.packed_sources >> k & 1) {
+                    seen[u] = fresh((const uint4 *)call.place(operands[k]) + j);
+                    continue;
+                }
+                Half value;
 #pragma unroll
                 for (int e = 0; e < PER_PACKET; ++e)
                     if (e < count) value.elements[e] = fresh_element((const Element *)call.place(operands[k]) + i + e);
+                seen[u] = {value.words.x, call.number, value.words.y, call.number};
+            }
 #pragma unroll
-            for (int e = 0; e < PER_PACKET; ++e)
-                if (e < count) sum.elements[e] = k ? sum.elements[e] + value.elements[e] : value.elements[e];
+            for (int u = 0; u < AHEAD; ++u) {
+                const int k = some + u;
+                if (k >= one.sources) continue;
+                Half value;
+                value.words = call.packet(operands[k], j, seen[u]);
+#pragma unroll
+                for (int e = 0; e < PER_PACKET; ++e)
+                    if (e < count) sum.elements[e] = k ? sum.elements[e] + value.elements[e] : value.elements[e];
+            }
         }
         if (call.missed) return;  // nobody must take what has not come for data
         for (int k = 0; k < one.targets; ++k) {
