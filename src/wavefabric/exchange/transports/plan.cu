@@ -138,6 +138,11 @@ struct Call {
     unsigned long long patience;
     unsigned *late;  // 1 + the rank that did not come in time, in memory of the host
     bool missed;  // by this thread
+    // Moves that follow one another without a barrier are independent: each begins with the threads behind those that
+    // the one before has work for, so that warps do small ones at the same time.
+    unsigned busy;
+    __device__ __forceinline__ unsigned thread() const { return (threadIdx.x + blockDim.x - busy) % blockDim.x; }
+    __device__ __forceinline__ void occupy(long long threads) { busy = (busy + (threads + 31) / 32 * 32) % blockDim.x; }
     __device__ __forceinline__ char *place(const Operand &operand) const {
         return operand.at + number % rooms * operand.room;
     }
@@ -174,14 +179,14 @@ struct Call {
 __device__ __forceinline__ void move_elements(const Instruction &one, const Operand *operands, const Call &call,
                                               long long first, long long last)
 {
-    for (long long i = first + threadIdx.x; i < last; i += blockDim.x) {
+    for (long long i = first + call.thread(); i < last; i += blockDim.x) {
         Element sum = fresh_element((const Element *)call.place(operands[0]) + i);
         for (int k = 1; k < one.sources; ++k) sum = sum + fresh_element((const Element *)call.place(operands[k]) + i);
         for (int k = 0; k < one.targets; ++k) ((Element *)call.place(operands[one.sources + k]))[i] = sum;
     }
 }
 
-__device__ __forceinline__ void move(const Instruction &one, const Operand *operands, const Call &call, long long first,
+__device__ __forceinline__ void move(const Instruction &one, const Operand *operands, Call &call, long long first,
                                      long long last)
 {
     // In vectors from the first whole one on, if the same is whole everywhere.
@@ -193,9 +198,11 @@ __device__ __forceinline__ void move(const Instruction &one, const Operand *oper
     const long long vectors = alike ? (last - first - head) / PER_VECTOR : 0;
     const long long whole = alike ? first + head : last, tail = whole + vectors * PER_VECTOR;
     move_elements(one, operands, call, first, whole);
+    call.occupy(whole - first);
     move_elements(one, operands, call, tail, last);
+    call.occupy(last - tail);
     if (one.sources > 2) {
-        for (long long i = threadIdx.x; i < vectors; i += blockDim.x) {
+        for (long long i = call.thread(); i < vectors; i += blockDim.x) {
             Vector sum;
             for (int some = 0; some < one.sources; some += AHEAD) {
                 Vector values[AHEAD];
@@ -213,9 +220,10 @@ __device__ __forceinline__ void move(const Instruction &one, const Operand *oper
             for (int k = 0; k < one.targets; ++k)
                 ((uint4 *)((Element *)call.place(operands[one.sources + k]) + whole))[i] = sum.words;
         }
+        call.occupy(vectors);
         return;
     }
-    for (long long i = threadIdx.x; i < vectors; i += AT_ONCE * blockDim.x) {
+    for (long long i = call.thread(); i < vectors; i += AT_ONCE * blockDim.x) {
         const auto load = [&](Vector(&into)[AT_ONCE], const Operand &operand) {
             const uint4 *at = (const uint4 *)((const Element *)call.place(operand) + whole) + i;
 #pragma unroll
@@ -239,6 +247,7 @@ __device__ __forceinline__ void move(const Instruction &one, const Operand *oper
                 if (i + u * blockDim.x < vectors) at[u * blockDim.x] = sum[u].words;
         }
     }
+    call.occupy(vectors);
 }
 
 // The same where some operands are packets: 8 bytes of data, and the number of the call twice.
@@ -246,7 +255,7 @@ __device__ __forceinline__ void move_packets(const Instruction &one, const Opera
                                              long long last)
 {
     const long long packets = (last + PER_PACKET - 1) / PER_PACKET;
-    for (long long j = first / PER_PACKET + threadIdx.x; j < packets; j += blockDim.x) {
+    for (long long j = first / PER_PACKET + call.thread(); j < packets; j += blockDim.x) {
         const long long i = j * PER_PACKET;
         const int count = min((long long)PER_PACKET, last - i);
         Half sum;
@@ -288,6 +297,7 @@ __device__ __forceinline__ void move_packets(const Instruction &one, const Opera
                     if (e < count) ((Element *)place)[i + e] = sum.elements[e];
         }
     }
+    call.occupy(packets - first / PER_PACKET);
 }
 
 extern __shared__ long long kept_program[];
@@ -309,7 +319,7 @@ run_plan(const long long *program, int length, int operand_count, int mark_count
     const Instruction *const code = (const Instruction *)program;
     const Operand *const operands = (const Operand *)(code + length);
     const Mark *const marks = (const Mark *)(operands + operand_count);
-    Call call = {calls[blockIdx.x] + 1, rooms, patience, late, false};
+    Call call = {calls[blockIdx.x] + 1, rooms, patience, late, false, 0};
     bool stop = false;
     for (int at = 0; at < length && !stop; ++at) {
         const Instruction one = code[at];
