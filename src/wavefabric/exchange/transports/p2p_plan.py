@@ -7,7 +7,7 @@ this, and no kernel has more blocks than its GPU has multiprocessors.
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, ClassVar
 
 import cupy
 import numpy as np
@@ -58,7 +58,7 @@ class PlanExchange(Exchange):
     Raises
     ------
     InputError
-        If ranks share a GPU, do not all reach one another or were given different protocols or blocks; for
+        If ranks share a GPU, do not all reach one another or were given different dtypes or blocks; for
         blocks that do not fit, and for a dtype that sums cannot be taken in.
     """
 
@@ -69,10 +69,10 @@ class PlanExchange(Exchange):
         none.levels = []  # nothing is left to do level by level
         super().__init__(none, buffers, None)
         control = transport.control
-        check_agreement(control, {"protocol": protocol, "blocks": str(blocks)})
+        dtype = buffers[0].dtype
+        check_agreement(control, {"blocks": str(blocks), "dtype": str(dtype)})
         self._plan = plan = compile_plan(program.schedule, protocol)
         check_plan(plan)
-        dtype = buffers[0].dtype
         name, _ = element_type(dtype, has_sums(plan))
         most = most_blocks(transport)
         self.blocks = blocks_for(plan, dtype.itemsize, most) if blocks is None else blocks
@@ -87,6 +87,7 @@ class PlanExchange(Exchange):
         code = encode(plan, control.rank, dtype, self._memory(transport))
         self._held = [device.asarray(_bytes(part)) for part in (code.instructions, code.operands, code.marks)]
         self._late = _HostWord()
+        device.synchronize()  # calls may be in other streams
         instructions, operands, marks = self._held
         self._arguments = (
             instructions,
@@ -114,16 +115,22 @@ class PlanExchange(Exchange):
         return found
 
     def run(self) -> None:
+        if self._running:
+            raise RuntimeError("an exchange was run before what was started had been finished")
         self.check()
-        self._kernel((self.blocks,), (_THREADS,), self._arguments)
+        self._launch()
 
     def start(self) -> None:
+        self.check()
         super().start()
         self._ready.record()
         self._stream.wait_event(self._ready)
         with self._stream:
-            self.run()
+            self._launch()
         self._done.record(self._stream)
+
+    def _launch(self) -> None:
+        self._kernel((self.blocks,), (_THREADS,), self._arguments)
 
     def arrived(self, peer: int | None = None) -> None:
         self.finish()
@@ -144,14 +151,14 @@ def most_blocks(transport) -> int:
 
     Collective.
     """
+    if not transport.complete:  # first: GPUs of different hosts may have the same address
+        raise InputError("protocol: some GPUs do not reach others; allowed: copies")
     properties = cupy.cuda.Device().attributes["MultiProcessorCount"]
     gpus = transport.control.all_gather((cupy.cuda.Device().pci_bus_id, properties))
     shared = [rank for rank, (gpu, _) in enumerate(gpus) if [own for own, _ in gpus].count(gpu) > 1]
     if shared:
         ranks = ", ".join(map(str, shared))
         raise InputError(f"protocol: ranks {ranks} share a GPU; allowed: copies, or a GPU for each rank")
-    if not transport.complete:
-        raise InputError("protocol: some GPUs do not reach others; allowed: copies")
     return min(MOST_BLOCKS, *(count for _, count in gpus))
 
 
@@ -168,13 +175,23 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 
 
 class _HostWord:
-    """A number in memory of the host that GPUs read and write too."""
+    """A number in memory of the host that GPUs read and write too.
+
+    Memory is kept for words that follow: CuPy would give it to others while a kernel still reads it.
+    """
+
+    _free: ClassVar[list[Any]] = []
 
     def __init__(self):
-        self._memory: Any = cupy.cuda.alloc_pinned_memory(4)
+        if self._free:
+            cupy.cuda.runtime.deviceSynchronize()
+        self._memory = self._free.pop() if self._free else cupy.cuda.alloc_pinned_memory(4)
         self._word = np.frombuffer(self._memory, np.uint32, 1)
         self._word[0] = 0
         self.address = int(self._memory.ptr)
+
+    def __del__(self):
+        self._free.append(self._memory)
 
     @property
     def value(self) -> int:
