@@ -106,6 +106,14 @@ class Communicator(CollectiveCalls):
             self._exchanges[key] = (schedule, dict(buffers)), self.bind(schedule, buffers)
         self._exchanges[key][1].run()
 
+    def check(self) -> None:
+        """Raise `RuntimeError` if in an exchange that is still bound another rank did not come in time.
+
+        As far as is known by now: to be called when the device has done what was enqueued, before data are
+        used. Exchanges that are run again say so themselves.
+        """
+        self._transport.check()
+
     def own_collective(self, collective: str, buffers: list[Any], root: int = 0) -> Callable[[], None]:
         """The transport library's own form of a collective operation, to be run many times; collective.
 

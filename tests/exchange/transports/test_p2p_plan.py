@@ -1,5 +1,6 @@
 """Exchanges as one kernel a rank, without GPUs: see `stand_in_gpus`."""
 
+import gc
 from types import SimpleNamespace
 
 import numpy as np
@@ -144,6 +145,27 @@ def test_a_late_rank_is_named_again_and_nothing_is_under_way(transports):
         for _ in range(2):
             with pytest.raises(transports.p2p_plan.LateRank, match="rank 0 did not come"):
                 exchange.start()
+        return True
+
+    assert all(together(transports, "p2p", 2, work))
+
+
+def test_the_communicator_knows_of_late_ranks(transports):
+    """Of exchanges that are not run again, and of calls, as long as they are bound."""
+    schedule = ring_all_reduce(2, 8)
+
+    def work(comm):
+        exchange = comm.bind(schedule, buffers_of(comm, schedule, "float32"), "signals")
+        other = comm.bind(schedule, buffers_of(comm, schedule, "float32"), "packets")
+        comm.bind(schedule, buffers_of(comm, schedule, "float32"), "copies")
+        comm.check()
+        other._late._word[0] = 2
+        with pytest.raises(transports.p2p_plan.LateRank, match="rank 1 did not come"):
+            comm.check()
+        del other
+        gc.collect()
+        comm.check()
+        exchange.run()
         return True
 
     assert all(together(transports, "p2p", 2, work))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import itertools
 import os
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -238,6 +239,7 @@ class P2PTransport(Transport):
     def __init__(self, control, device, same_host: list[bool], rest):
         super().__init__(device)
         self.control, self._rest = control, rest
+        self._plans: weakref.WeakSet[Exchange] = weakref.WeakSet()
         self.protocol = os.environ.get(PROTOCOL, "auto")
         check_agreement(control, {PROTOCOL: self.protocol})
         if self.protocol not in self.protocols:
@@ -324,7 +326,13 @@ class P2PTransport(Transport):
         from wavefabric.exchange.transports.p2p_plan import PlanExchange
 
         check_agreement(self.control, {"protocol": protocol})
-        return PlanExchange(program, buffers, self, self._device, protocol, blocks)
+        exchange = PlanExchange(program, buffers, self, self._device, protocol, blocks)
+        self._plans.add(exchange)
+        return exchange
+
+    def check(self) -> None:
+        for exchange in list(self._plans):
+            exchange.check()
 
     def why_refused(self, protocol) -> str | None:
         from wavefabric.exchange.transports.p2p_plan import most_blocks
