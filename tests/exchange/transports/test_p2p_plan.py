@@ -76,6 +76,7 @@ def test_what_cannot_be_is_refused_on_all_ranks(transports):
         return [
             refused(comm, "packets", 5),
             refused(comm, "packets", 0),
+            refused(comm, "packets", 1.5),
             refused(comm, "signals", 1 + comm.rank),
             refused(comm, ("signals", "packets")[comm.rank]),
             refused(comm, "signals", dtype="bool"),
@@ -89,13 +90,14 @@ def test_what_cannot_be_is_refused_on_all_ranks(transports):
     assert first == second
     assert first[0] == "blocks: 5 given; allowed: 1 to 4"
     assert first[1] == "blocks: 0 given; allowed: 1 to 4"
-    assert first[2].startswith("blocks: rank 0 has 1, rank 1 has 2;")
-    assert first[3].startswith("protocol: rank 0 has signals, rank 1 has packets;")
-    assert first[4].startswith("dtype: bool given; allowed for sums: float16, float32, float64, complex64,")
-    assert first[5].startswith("protocol: rank 0 has copies, rank 1 has packets;")
-    assert first[6].startswith("dtype: rank 0 has float32, rank 1 has float64;")
-    assert first[7] == "blocks: 4 given; allowed: with a protocol of packets, signals"
-    assert first[8] == "protocol: 'hope' given; allowed for p2p: auto, copies, packets, signals"
+    assert first[2] == "blocks: 1.5 given; allowed: 1 to 4"
+    assert first[3].startswith("blocks: rank 0 has 1, rank 1 has 2;")
+    assert first[4].startswith("protocol: rank 0 has signals, rank 1 has packets;")
+    assert first[5].startswith("dtype: bool given; allowed for sums: float16, float32, float64, complex64,")
+    assert first[6].startswith("protocol: rank 0 has copies, rank 1 has packets;")
+    assert first[7].startswith("dtype: rank 0 has float32, rank 1 has float64;")
+    assert first[8] == "blocks: 4 given; allowed: with a protocol of packets, signals"
+    assert first[9] == "protocol: 'hope' given; allowed for p2p: auto, copies, packets, signals"
     sharing = together(transports, "p2p", 3, lambda comm: _sharing(comm), gpus=[0, 1, 0])
     assert set(sharing) == {"protocol: ranks 0, 2 share a GPU; allowed: copies, or a GPU for each rank"}
     other = together(transports, "nccl", 2, lambda comm: refused(comm, "packets"))

@@ -1,7 +1,8 @@
 """Exchanges as one kernel a rank, which runs an execution plan on memory that the GPUs of a host map.
 
 A kernel waits for others while it runs, so all must be resident at once: ranks that share a GPU cannot do
-this, and no kernel has more blocks than its GPU has multiprocessors.
+this, and no kernel has more blocks than its GPU has multiprocessors. Exchanges under way at once share these:
+only if all their blocks fit, their order on each GPU does not matter.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class PlanExchange(Exchange):
         name, _ = element_type(dtype, has_sums(plan))
         most = most_blocks(transport)
         self.blocks = blocks_for(plan, dtype.itemsize, most) if blocks is None else blocks
-        if not 1 <= self.blocks <= most:
+        if not isinstance(self.blocks, int) or not 1 <= self.blocks <= most:
             raise InputError(f"blocks: {blocks} given; allowed: 1 to {most}")
         self._arrivals = transport.allocate((arrival_bytes(plan, control.rank, dtype.itemsize),), np.uint8)
         self._counters = transport.allocate((control.size * MOST_BLOCKS,), np.uint32)
