@@ -16,6 +16,7 @@ from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import Checkpoints, run
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
+from wavefabric.exchange import Communicator
 
 SHAPE = (14, 12, 9)
 SENSOR = points(SHAPE, 5)
@@ -213,6 +214,17 @@ def test_an_error_while_results_are_written(place):
 
     sink = Broken()
     with pytest.raises(OSError, match="disk full"):
+        run(problem(SHAPE), Recording(("p_final",)), sink, device=place)
+    assert sink.calls == ["begin", "abandon False"]
+
+
+def test_a_rank_that_came_too_late_to_the_last_exchange(place, monkeypatch):
+    def late(self):
+        raise RuntimeError("rank 1 did not come")
+
+    monkeypatch.setattr(Communicator, "check", late)
+    sink = Watched()
+    with pytest.raises(RuntimeError, match="rank 1 did not come"):
         run(problem(SHAPE), Recording(("p_final",)), sink, device=place)
     assert sink.calls == ["begin", "abandon False"]
 

@@ -111,6 +111,14 @@ def test_bad_requests_are_refused(comm):
     with pytest.raises(RuntimeError, match="started again"):
         exchange.start()
     exchange.finish()
+    swap = point_to_point("swap", 2, [(0, 1, 4), (1, 0, 4)])
+    whole = {name: comm.allocate((8,), "float32") for name in swap.buffers}
+    for given, words in (
+        ({"recv": whole["recv"][::2]}, "buffers: 'recv' has gaps; allowed: contiguous arrays"),
+        ({"recv": whole["recv"].astype("float64")}, "buffers: float32, float64 given; allowed: one dtype"),
+    ):
+        with pytest.raises(InputError, match=words):
+            comm.bind(swap, whole | given)
     with pytest.raises(InputError, match="needs GPUs"):
         world("nccl", device=get_device("cpu", 1))
 

@@ -145,12 +145,12 @@ class _Comm:
         return {}
 
 
-def _measured(monkeypatch, count):
+def _measured(monkeypatch, count, check_memory=lambda *_: None):
     machine = Machine(count)
     comm = _Comm(SimpleNamespace(name="cuda:0", synchronize=lambda: None))
     ranks = SimpleNamespace(
         size=count, rank=0, on_gpu=True, sample=1.0, unavailable={}, control=SimpleNamespace(barrier=int),
-        check_memory=lambda *_: None, machine=lambda: {"gpu": "made up"}, each=lambda: [comm],
+        check_memory=check_memory, machine=lambda: {"gpu": "made up"}, each=lambda: [comm],
     )  # fmt: skip
     monkeypatch.setattr(measure_fabric, "timed", lambda *_: {"ms": machine.seconds(comm.last) * 1e3})
     sizes = [1 << power for power in (12, 16, 20, 22, 23, 24, 26, 28)]
@@ -179,6 +179,36 @@ def test_times_of_a_machine_are_predicted_from_what_was_measured_on_it(monkeypat
                 if not 0.97 < ratio < 1.03:
                     apart[schedule.name, size] = ratio
     assert apart == {}
+
+
+def test_why_kernels_were_not_measured_is_shown(monkeypatch):
+    asked = []
+
+    def refuse(needed, what):
+        asked.append((needed, what))
+        if what.startswith("packets"):
+            raise InputError(f"{what} need {needed} bytes; allowed: what fits")
+
+    monkeypatch.setattr(_Comm, "protocols", ("auto", "packets", "signals"))
+    found = _measured(monkeypatch, 2, refuse)[1]
+    # Six rounds of 256 MiB, twice as large in packets, in two rooms: the next power of two, and all below it.
+    needed, what = asked[-1]
+    assert (needed, what) == (2 * (8 << 30), f"packets of {1 << 28} bytes")
+    line = f"kernels: not in the fabric; {what} need {needed} bytes; allowed: what fits"
+    assert line in measure_fabric.table(found)
+    assert from_toml(found["fabric"]).kernels is None
+
+
+def test_kernels_that_were_disturbed_are_not_in_the_fabric(monkeypatch):
+    line = fit([4096, 8192], [1e-5, 1e-5]).as_dict() | {"alpha": 1e-5, "bandwidth": 1e18}
+    lines = {name: {"rows": [{"bytes": 8192, "us": 1e1}], "line": line} for name in ("signals", "additions")}
+    times = dict.fromkeys(("launch", "signal", "packet", "issue"), 1e-6) | {"bandwidth": 1e11, "memory": 1e12}
+    monkeypatch.setattr(measure_fabric, "measure_kernels", lambda *_: {"lines": lines, "times": times})
+    found = _measured(monkeypatch, 2)[1]
+    assert found["cases"][0]["kernels"]["why_not"].startswith(
+        "signals: times do not grow with bytes; additions:"
+    )
+    assert from_toml(found["fabric"]).kernels is None
 
 
 def _changed(monkeypatch, change):

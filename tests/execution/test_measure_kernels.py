@@ -6,7 +6,7 @@ import pytest
 
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.errors import InputError
-from wavefabric.execution.fitted_fabric import fabric_of
+from wavefabric.execution.fitted_fabric import fabric_of, reliable_kernels
 from wavefabric.execution.measure_fabric import SIZES, additions, relay
 from wavefabric.execution.measure_kernels import measure_kernels
 from wavefabric.fabric.cost_models.cost import cost
@@ -87,6 +87,21 @@ def test_transports_without_kernels_and_ranks_that_share_a_gpu():
     assert measure(comm)[0] == {
         "why_not": "protocol: ranks 0, 1 share a GPU; allowed: copies, or a GPU for each rank"
     }
+
+
+def test_kernels_whose_lines_do_not_fit_are_left_out():
+    found = measure(machine())[0]
+    assert reliable_kernels(found) is found
+    for name in ("signals", "additions"):
+        line = found["lines"][name]
+        level = line | {"line": line["line"] | {"alpha": 1e-3, "bandwidth": 1e18}}
+        apart = line | {"line": line["line"] | {"residuals": [0.0, -0.8]}}
+        for fitted, words in ((level, "times do not grow with bytes"), (apart, "residual of 80.0 %")):
+            left = reliable_kernels({"times": found["times"], "lines": found["lines"] | {name: fitted}})
+            assert left["why_not"] == f"{name}: {words}"
+            assert "times" not in left
+    for given in (None, {"why_not": "ranks share a GPU"}):
+        assert reliable_kernels(given) is given
 
 
 def test_they_are_part_of_the_fabric():

@@ -230,6 +230,7 @@ class _Run:
                     self._close_report()
                     return
                 self._device.synchronize()
+                self._comm.check()
                 self._whole = False  # finishing changes what was recorded
                 ended = time.perf_counter()
                 self._seconds["simulation"] = ended - self._began_steps
@@ -332,6 +333,7 @@ class _Run:
     def _save(self, last: bool) -> None:
         assert self._checkpoint is not None
         self._device.synchronize()
+        self._comm.check()
         self._recorder.settle()
         state = {"step": self._done, "seconds": self._all_seconds(), "run": self._token}
         state["watch"] = self._watch.state()

@@ -69,7 +69,8 @@ class Communicator(CollectiveCalls):
 
         Buffers are 1-D contiguous arrays from `allocate`, of one dtype, with as many elements as the schedule
         says. ``protocol`` is of `protocols`, and ``blocks`` of the kernel that some are. `InputError` if the
-        schedule is for another number of ranks, a buffer is missing or too small, or a protocol cannot serve.
+        schedule is for another number of ranks, buffers are missing, too small, not contiguous or of several
+        dtypes, or a protocol cannot serve.
         """
         if protocol not in self.protocols:
             allowed = ", ".join(self.protocols)
@@ -85,7 +86,12 @@ class Communicator(CollectiveCalls):
             if array is None or array.ndim != 1 or array.size < size:
                 given = "nothing" if array is None else f"an array of shape {array.shape}"
                 raise InputError(f"buffers: {given} for {name!r}; allowed: {size} elements in a row")
+            if not array.flags.c_contiguous:
+                raise InputError(f"buffers: {name!r} has gaps; allowed: contiguous arrays")
             arrays.append(array)
+        if len({array.dtype for array in arrays}) > 1:
+            given = ", ".join(str(array.dtype) for array in arrays)
+            raise InputError(f"buffers: {given} given; allowed: one dtype")
         if plan:
             return self._transport.bind_plan(program, arrays, chosen, blocks)
         # Not empty even where nothing is reduced: addresses of empty arrays are no addresses.
@@ -105,6 +111,14 @@ class Communicator(CollectiveCalls):
             # The objects are kept too, so that the identities in their key are not used again.
             self._exchanges[key] = (schedule, dict(buffers)), self.bind(schedule, buffers)
         self._exchanges[key][1].run()
+
+    def check(self) -> None:
+        """Raise `RuntimeError` if in an exchange that is still bound another rank did not come in time.
+
+        As far as is known by now: to be called when the device has done what was enqueued, before data are
+        used. Exchanges that are run again say so themselves.
+        """
+        self._transport.check()
 
     def own_collective(self, collective: str, buffers: list[Any], root: int = 0) -> Callable[[], None]:
         """The transport library's own form of a collective operation, to be run many times; collective.

@@ -201,14 +201,26 @@ def _line(fitted: dict[str, Any]) -> Line:
 
 def misfits(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
     """Lines from which no fabric should be made, in words: residuals above the limit, or level times."""
+    return _misfits(_lines(case, _USED), limit)
+
+
+def _misfits(lines: dict[str, dict[str, Any]], limit: float) -> list[str]:
     wrong = []
-    for words, fitted in _lines(case, _USED).items():
+    for words, fitted in lines.items():
         line = _line(fitted)
         if line.worst > limit:
             wrong.append(f"{words}: residual of {100 * line.worst:.1f} %")
         elif not line.grows(max(row["bytes"] for row in fitted["rows"])):
             wrong.append(f"{words}: times do not grow with bytes")
     return wrong
+
+
+def reliable_kernels(measured: dict[str, Any] | None, limit: float = RESIDUAL) -> dict[str, Any] | None:
+    """What was measured of kernels; without times, and with ``why_not``, if their lines are misfits."""
+    if measured is None or "times" not in measured:
+        return measured
+    wrong = _misfits({name: measured["lines"][name] for name in ("signals", "additions")}, limit)
+    return {"lines": measured["lines"], "why_not": "; ".join(wrong)} if wrong else measured
 
 
 def table(result: dict[str, Any]) -> list:
@@ -226,6 +238,8 @@ def table(result: dict[str, Any]) -> list:
         caption = "fitted: the larger of floor and alpha + bytes/bandwidth; bytes of the busiest rank"
         shown.append(report.table(title, columns, rows, caption, plain=True))
         shown.append(_summary(case["fabric"]))
+        if why := (case.get("kernels") or {}).get("why_not"):
+            shown.append(f"kernels: not in the fabric; {why}")
         if case["misfits"]:
             limit = f"residuals above {100 * result['residual']:g} % or level times"
             shown.append(f"no fabric to rely on ({limit}): {'; '.join(case['misfits'])}")

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from wavefabric.collectives import TRANSFER, Schedule, point_to_point
+from wavefabric.collectives.plans.plan import compile_plan
 from wavefabric.errors import InputError
-from wavefabric.execution.fitted_fabric import RESIDUAL, fabric_of, fit, misfits, table
+from wavefabric.exchange.transports.plan_code import arrival_bytes
+from wavefabric.execution.fitted_fabric import RESIDUAL, fabric_of, fit, misfits, reliable_kernels, table
 from wavefabric.execution.measure import Ranks, check_options, timed
 from wavefabric.execution.measure_kernels import measure_kernels
 from wavefabric.execution.timed_schedule import busiest
@@ -76,6 +78,7 @@ def run(
             command = f"wavefabric fabric measure --ranks {ranks.size} --transport {comm.transport}"
             if sizes:
                 command += f" --sizes {','.join(map(str, chosen))}"
+            case["kernels"] = reliable_kernels(case["kernels"], residual)
             case["fabric"] = fabric_of(case, ranks.size, ranks.on_gpu, name, machine, command)
             case["misfits"] = misfits(case, residual)
             cases.append(case)
@@ -129,7 +132,19 @@ class _Measurement:
         def seconds(work: Callable[[], Any]) -> float:
             return timed(self.ranks, work, self.repeats)["ms"] * 1e-3
 
+        try:
+            self._check_arrivals()
+        except InputError as error:
+            return {"why_not": str(error)}
         return measure_kernels(self.comm, self.sizes, relay, additions, self._buffers, seconds, self.say)
+
+    def _check_arrivals(self) -> None:
+        """Refuse memory for packets, of all sizes together, that does not fit beside what is in use."""
+        if "packets" not in self.comm.protocols:
+            return
+        plan = compile_plan(relay(self.ranks.size, self.sizes[-1] // _WORD, _MANY), "packets")
+        needed = 2 * arrival_bytes(plan, self.ranks.rank, _WORD)
+        self.ranks.check_memory(needed, f"packets of {self.sizes[-1]} bytes")
 
     def _buffers(self, schedule: Schedule) -> dict[str, Any]:
         return dict(zip(schedule.buffers, self._memory, strict=False))

@@ -15,6 +15,7 @@ from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.schedule import scaled
 from wavefabric.collectives.tuning import WAYS
 from wavefabric.errors import InputError
+from wavefabric.exchange.transports.plan_code import MOST_BLOCKS
 from wavefabric.execution import report
 from wavefabric.execution.measure import Ranks, check_options
 from wavefabric.execution.timed_schedule import (
@@ -69,9 +70,7 @@ def run(
     say = progress or (lambda line: None)
     values_of(dtype, ranks.size)  # refuses what cannot be checked
     width = np.dtype(dtype).itemsize
-    for name in protocols:
-        if name not in WAYS:
-            raise InputError(f"protocol: {name!r} given; allowed: {', '.join(WAYS)}")
+    check_protocols(protocols, blocks)
     if graph and not ranks.on_gpu:
         raise InputError("graph: given for CPUs; allowed: with GPUs")
     check_options(repeats, () if isinstance(schedule_of, Schedule) else sizes, width)
@@ -130,6 +129,23 @@ def run(
         "unavailable": ranks.unavailable,
         "machine": ranks.machine(),
     }
+
+
+def check_protocols(protocols: Sequence[str], blocks: int | None) -> None:
+    """Refuse protocols that are unknown or there twice, and blocks that no kernel has or can have."""
+    if not protocols:
+        raise InputError(f"protocol: none given; allowed: {', '.join(WAYS)}")
+    for number, name in enumerate(protocols):
+        if name not in WAYS:
+            raise InputError(f"protocol: {name!r} given; allowed: {', '.join(WAYS)}")
+        if name in protocols[:number]:
+            raise InputError(f"protocol: {name} given twice; allowed: each once")
+    if blocks is None:
+        return
+    if not set(protocols) & set(PROTOCOLS):
+        raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
+    if not 1 <= blocks <= MOST_BLOCKS:
+        raise InputError(f"blocks: {blocks} given; allowed: 1 to {MOST_BLOCKS}")
 
 
 def sizes_between(least: int, most: int, factor: int = 4) -> list[int]:

@@ -223,6 +223,11 @@ BAD = [
     ([*RUN, "ring", "all-reduce", "--ranks", "2", "--factor", "2"], ["--factor", "2", "--sizes"]),
     ([*RUN, "ring", "all-reduce", "--ranks", "2", "--order", "auto"], ["--order", "--fabric"]),
     ([*RUN, "ring", "all-reduce", "--ranks", "4", *WIRES, "--order", "0,9"], ["--order[1]", "9"]),
+    ([*RUN, "ring", "all-reduce", "--ranks", "2", "--protocol", ""], ["protocol", "none given", "copies"]),
+    ([*RUN, "ring", "all-reduce", "--ranks", "2", "--protocol", "auto,auto"], ["protocol", "auto", "twice"]),
+    ([*RUN, "ring", "all-reduce", "--ranks", "2", "--protocol", "LL"], ["protocol", "'LL'", "signals"]),
+    ([*RUN, "ring", "all-reduce", "--ranks", "2", "--blocks", "4"], ["blocks", "4", "protocol", "signals"]),
+    ([*RUN, "ring", "all-reduce", "--protocol", "signals", "--blocks", "0"], ["blocks: 0", "128"]),
     ([*RUN, "ring.json", "--ranks", "3"], ["--ranks", "3", "2"]),
     ([*RUN, "lost.json"], ["post"]),
     # tune

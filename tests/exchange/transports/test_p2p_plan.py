@@ -1,8 +1,11 @@
 """Exchanges as one kernel a rank, without GPUs: see `stand_in_gpus`."""
 
+import gc
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
-from stand_in_gpus import buffers_of, ranks_of, stand_in, together
+from stand_in_gpus import _Gpu, buffers_of, ranks_of, stand_in, together
 
 from wavefabric.collectives import ring_all_reduce
 from wavefabric.collectives.plans.plan import compile_plan
@@ -73,9 +76,12 @@ def test_what_cannot_be_is_refused_on_all_ranks(transports):
         return [
             refused(comm, "packets", 5),
             refused(comm, "packets", 0),
+            refused(comm, "packets", 1.5),
             refused(comm, "signals", 1 + comm.rank),
             refused(comm, ("signals", "packets")[comm.rank]),
             refused(comm, "signals", dtype="bool"),
+            refused(comm, ("copies", "packets")[comm.rank]),
+            refused(comm, "signals", dtype=("float32", "float64")[comm.rank]),
             refused(comm, "copies", 4),
             refused(comm, "hope"),
         ]
@@ -84,15 +90,27 @@ def test_what_cannot_be_is_refused_on_all_ranks(transports):
     assert first == second
     assert first[0] == "blocks: 5 given; allowed: 1 to 4"
     assert first[1] == "blocks: 0 given; allowed: 1 to 4"
-    assert first[2].startswith("blocks: rank 0 has 1, rank 1 has 2;")
-    assert first[3].startswith("protocol: rank 0 has signals, rank 1 has packets;")
-    assert first[4].startswith("dtype: bool given; allowed for sums: float16, float32, float64, complex64,")
-    assert first[5] == "blocks: 4 given; allowed: with a protocol of packets, signals"
-    assert first[6] == "protocol: 'hope' given; allowed for p2p: auto, copies, packets, signals"
+    assert first[2] == "blocks: 1.5 given; allowed: 1 to 4"
+    assert first[3].startswith("blocks: rank 0 has 1, rank 1 has 2;")
+    assert first[4].startswith("protocol: rank 0 has signals, rank 1 has packets;")
+    assert first[5].startswith("dtype: bool given; allowed for sums: float16, float32, float64, complex64,")
+    assert first[6].startswith("protocol: rank 0 has copies, rank 1 has packets;")
+    assert first[7].startswith("dtype: rank 0 has float32, rank 1 has float64;")
+    assert first[8] == "blocks: 4 given; allowed: with a protocol of packets, signals"
+    assert first[9] == "protocol: 'hope' given; allowed for p2p: auto, copies, packets, signals"
     sharing = together(transports, "p2p", 3, lambda comm: _sharing(comm), gpus=[0, 1, 0])
     assert set(sharing) == {"protocol: ranks 0, 2 share a GPU; allowed: copies, or a GPU for each rank"}
     other = together(transports, "nccl", 2, lambda comm: refused(comm, "packets"))
     assert other[0] == "protocol: 'packets' given; allowed for nccl: auto"
+
+
+def test_addresses_of_gpus_are_compared_on_one_host_only(transports):
+    def work(comm):
+        comm._transport.reachable = [peer == comm.rank for peer in range(2)]
+        return comm.why_refused("signals")
+
+    far = together(transports, "p2p", 2, work, gpus=[0, 0])
+    assert far == ["protocol: some GPUs do not reach others; allowed: copies"] * 2
 
 
 def _sharing(comm):
@@ -118,6 +136,87 @@ def test_a_rank_that_does_not_come_is_named(transports):
         return True
 
     assert all(together(transports, "p2p", 2, work))
+
+
+def test_a_late_rank_is_named_again_and_nothing_is_under_way(transports):
+    schedule = ring_all_reduce(2, 8)
+
+    def work(comm):
+        exchange = comm.bind(schedule, buffers_of(comm, schedule, "float32"), "signals")
+        exchange._late._word[0] = 1
+        for _ in range(2):
+            with pytest.raises(transports.p2p_plan.LateRank, match="rank 0 did not come"):
+                exchange.start()
+        return True
+
+    assert all(together(transports, "p2p", 2, work))
+
+
+def test_the_communicator_knows_of_late_ranks(transports):
+    """Of exchanges that are not run again, and of calls, as long as they are bound."""
+    schedule = ring_all_reduce(2, 8)
+
+    def work(comm):
+        exchange = comm.bind(schedule, buffers_of(comm, schedule, "float32"), "signals")
+        other = comm.bind(schedule, buffers_of(comm, schedule, "float32"), "packets")
+        comm.bind(schedule, buffers_of(comm, schedule, "float32"), "copies")
+        comm.check()
+        other._late._word[0] = 2
+        with pytest.raises(transports.p2p_plan.LateRank, match="rank 1 did not come"):
+            comm.check()
+        del other
+        gc.collect()
+        comm.check()
+        exchange.run()
+        return True
+
+    assert all(together(transports, "p2p", 2, work))
+
+
+def test_one_call_at_a_time(transports):
+    schedule = ring_all_reduce(2, 8)
+
+    def work(comm):
+        exchange = comm.bind(schedule, buffers_of(comm, schedule, "float32"), "signals")
+        exchange.start()
+        for call, words in ((exchange.start, "started again"), (exchange.run, "run before")):
+            with pytest.raises(RuntimeError, match=words):
+                call()
+        exchange.finish()
+        exchange.run()
+        return True
+
+    assert all(together(transports, "p2p", 2, work))
+
+
+def test_what_kernels_read_outlives_their_exchange(transports, monkeypatch):
+    """A kernel that still runs finds no number of others where it looks whether to give up."""
+    module, waits = transports.p2p_plan, []
+    monkeypatch.setattr(module._HostWord, "_free", [])
+    monkeypatch.setattr(module.cupy.cuda.runtime, "deviceSynchronize", lambda: waits.append(1))
+    first, second = module._HostWord(), module._HostWord()
+    assert first.address != second.address
+    address = first.address
+    first._word[0] = 7
+    del first
+    assert len(module._HostWord._free) == 1
+    assert waits == []
+    again = module._HostWord()
+    assert (again.address, again.value, waits) == (address, 0, [1])
+
+
+def test_tables_are_there_before_calls_in_other_streams(transports, monkeypatch):
+    schedule = ring_all_reduce(2, 8)
+
+    def work(comm):
+        device, done = comm.device, []
+        asarray = device.asarray
+        device.asarray = lambda array: done.append("table") or asarray(array)
+        device.synchronize = lambda: done.append("wait")
+        comm.bind(schedule, buffers_of(comm, schedule, "float32"), "signals")
+        return done
+
+    assert together(transports, "p2p", 2, work) == [["wait", *["table"] * 3, "wait"]] * 2
 
 
 def test_blocks_follow_from_the_largest_piece(transports):
@@ -207,3 +306,12 @@ def test_the_environment_chooses_for_exchanges_that_do_not(transports, monkeypat
         InputError, match="WAVEFABRIC_PROTOCOL: 'LL' given; allowed: auto, copies, packets, sig"
     ):
         together(transports, "p2p", 2, work)
+
+
+def test_ranks_with_other_environments_are_refused(transports, monkeypatch):
+    def get(name, default):
+        return "signals" if _Gpu.own.number == 1 else default
+
+    monkeypatch.setattr(transports.p2p, "os", SimpleNamespace(environ=SimpleNamespace(get=get)))
+    with pytest.raises(InputError, match="WAVEFABRIC_PROTOCOL: rank 0 has auto, rank 1 has signals;"):
+        together(transports, "p2p", 2, lambda comm: comm.rank)

@@ -95,6 +95,33 @@ def test_no_less_than_the_bound_and_more_for_more_bytes(algorithm, ranks, power,
     assert few.rounds == ()
 
 
+def _shared_link():
+    gpus = tuple(f"GPU{r}" for r in range(8))
+    links = [Link(a, "in", 50e9) for a in gpus] + [Link("out", a, 50e9) for a in gpus]
+    return Fabric("shared", gpus, ("in", "out"), (Link("in", "out", 60e9), *links), 1e-6)
+
+
+@pytest.mark.parametrize("name", ["hgx-h200", "ring:8", "mesh:4x2", "dgx-1", "shared"])
+@pytest.mark.parametrize("times", [None, KernelTimes(0.0, 1e-9, 1e-9, 1e15, 1e17)], ids=["H200", "quick"])
+def test_no_operation_is_quicker_than_its_bound(name, times):
+    """Wherever routes go, also where levels overlap on a link, as in a gather along a binomial tree."""
+    fabric = _shared_link() if name == "shared" else load(name)
+    fabric = replace(fabric, kernels=times or load("hgx-h200").kernels)
+    for words in ("binomial gather", "binomial broadcast", "direct all-to-all", "bruck all-gather"):
+        for ranks in (2, 5, 8):
+            schedule = build(*words.split(), ranks, 8 * ranks)
+            for protocol in ("signals", "packets"):
+                time = cost(schedule, fabric, 1e6, "kernel", protocol=protocol, graph=True)
+                assert time.bound.seconds <= time.seconds * (1 + 1e-9), (words, ranks, protocol)
+
+
+def test_levels_that_overlap_share_what_a_gpu_receives():
+    """Four parts reach the root, one of them while two that were joined first are under way."""
+    fabric = replace(_fabric(5, bandwidth=1e12), copy_bandwidth=100e9)
+    time = cost(build("binomial", "gather", 5, 5000), fabric, 4e3, "kernel", protocol="signals")
+    assert time.seconds == pytest.approx(2e-6 + 4 * 4e6 / 100e9 + 3e-6)
+
+
 def test_a_fabric_without_kernels_is_refused():
     with pytest.raises(
         InputError, match="fabric: ring:4 says nothing of kernels; allowed: one whose file has a table"

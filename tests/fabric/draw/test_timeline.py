@@ -1,6 +1,7 @@
 """Pictures of what kernels do through time."""
 
 import re
+from dataclasses import replace
 
 import matplotlib as mpl
 import pytest
@@ -38,4 +39,16 @@ def test_what_cannot_be_drawn_is_refused(tmp_path):
     many = compile_plan(build("direct", "all-gather", 40, 40))
     with pytest.raises(InputError, match="ranks: 40 given; allowed in a picture: up to 32"):
         draw_timeline(many, load("hgx-h200"), 4, tmp_path / "a.png")
+    alone = compile_plan(build("ring", "all-reduce", 1, 8))
+    with pytest.raises(InputError, match="ring all-reduce moves nothing; allowed in a picture: one that"):
+        draw_timeline(alone, load("hgx-h200"), 4, tmp_path / "a.png")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_long_title_is_cut(tmp_path):
+    schedule = replace(build("ring", "all-reduce", 2, 8), name="x" * 80)
+    for name, title in (("x" * 80, "x" * 80), ("x" * 81, "x" * 79 + "…")):
+        with mpl.rc_context({"svg.fonttype": "none"}):
+            plan = compile_plan(replace(schedule, name=name))
+            path = draw_timeline(plan, load("hgx-h200"), 4, tmp_path / "a.svg", force=True)
+        assert f">{title}<" in path.read_text("utf-8")

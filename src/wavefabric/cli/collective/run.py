@@ -72,6 +72,8 @@ def command(
     if is_rank_zero():
         check_free("collective-run", asked.output, plot, asked.force)
     sizes = optional_sizes(asked.sizes, asked.factor)
+    protocols = parse_list(asked.protocols)
+    module.check_protocols(protocols, asked.blocks)
     setting = None
     if asked.fabric is not None:
         setting = make_setting(asked.fabric, CircuitOptions(circuits=None), order)
@@ -102,6 +104,6 @@ def command(
         predicted, _ = setting.in_order(example, element_bytes, asked.model)
     with RankSession(replace(who, ranks=ranks), asked.as_json) as job:
         measured = job.ranks, schedule, sizes, asked.dtype, who.repeats, predicted, asked.nccl, job.say
-        chosen = {"protocols": parse_list(asked.protocols), "blocks": asked.blocks, "graph": asked.graph}
+        chosen = {"protocols": protocols, "blocks": asked.blocks, "graph": asked.graph}
         result = module.run(*measured, model=asked.model, **chosen)
         job.show(module, result, asked.output, plot)

@@ -172,6 +172,9 @@ class Transport:
         """Why one of `protocols` cannot serve these ranks, in one line; None if it can. Collective."""
         return None
 
+    def check(self) -> None:
+        """`Exchange.check` of all that are bound."""
+
     def own_collective(self, collective: str, buffers: list, root: int) -> Callable[[], None]:
         """The library's own operation, see `wavefabric.exchange.Communicator.own_collective`."""
         raise InputError(f"transport: {self.name!r} has no collective operations of its own; allowed: nccl")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import itertools
 import os
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from cupy.cuda import runtime
 
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.errors import InputError
+from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.program import Level
 from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport
 from wavefabric.exchange.transports.mpi_staged import StagedTransport
@@ -237,16 +239,18 @@ class P2PTransport(Transport):
     def __init__(self, control, device, same_host: list[bool], rest):
         super().__init__(device)
         self.control, self._rest = control, rest
+        self._plans: weakref.WeakSet[Exchange] = weakref.WeakSet()
+        self.protocol = os.environ.get(PROTOCOL, "auto")
+        check_agreement(control, {PROTOCOL: self.protocol})
+        if self.protocol not in self.protocols:
+            allowed = ", ".join(self.protocols)
+            raise InputError(f"{PROTOCOL}: {self.protocol!r} given; allowed: {allowed}")
         self._pool = SharedPool()
         self.allocate, self.locate, self.map = self._pool.allocate, self._pool.locate, self._pool.open
         kernels = device.module("wavefabric.exchange.transports", "p2p.cu")
         self._signal, self._await = kernels.get_function("signal"), kernels.get_function("await")
         self.streams = {p: cupy.cuda.Stream(non_blocking=True) for p in range(control.size)}
         self.reachable = self._try(same_host)
-        self.protocol = os.environ.get(PROTOCOL, "auto")
-        if self.protocol not in self.protocols:
-            allowed = ", ".join(self.protocols)
-            raise InputError(f"{PROTOCOL}: {self.protocol!r} given; allowed: {allowed}")
 
     def _try(self, same_host: list[bool]) -> list[bool]:
         """Which peers' memory can be mapped here and ours there: found by doing it."""
@@ -314,13 +318,21 @@ class P2PTransport(Transport):
         return self._pool.place(array.data.ptr)
 
     def bind(self, program, buffers, scratch) -> Exchange:
+        check_agreement(self.control, {"protocol": "copies"})
         rest = None if self.complete else self._rest.bind(without(program, self.reachable), buffers, scratch)
         return P2PExchange(program, buffers, scratch, self, rest)
 
     def bind_plan(self, program, buffers, protocol, blocks) -> Exchange:
         from wavefabric.exchange.transports.p2p_plan import PlanExchange
 
-        return PlanExchange(program, buffers, self, self._device, protocol, blocks)
+        check_agreement(self.control, {"protocol": protocol})
+        exchange = PlanExchange(program, buffers, self, self._device, protocol, blocks)
+        self._plans.add(exchange)
+        return exchange
+
+    def check(self) -> None:
+        for exchange in list(self._plans):
+            exchange.check()
 
     def why_refused(self, protocol) -> str | None:
         from wavefabric.exchange.transports.p2p_plan import most_blocks

@@ -1,13 +1,14 @@
 """Exchanges as one kernel a rank, which runs an execution plan on memory that the GPUs of a host map.
 
 A kernel waits for others while it runs, so all must be resident at once: ranks that share a GPU cannot do
-this, and no kernel has more blocks than its GPU has multiprocessors.
+this, and no kernel has more blocks than its GPU has multiprocessors. Exchanges under way at once share these:
+only if all their blocks fit, their order on each GPU does not matter.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, ClassVar
 
 import cupy
 import numpy as np
@@ -59,7 +60,7 @@ class PlanExchange(Exchange):
     Raises
     ------
     InputError
-        If ranks share a GPU, do not all reach one another or were given different protocols or blocks; for
+        If ranks share a GPU, do not all reach one another or were given different dtypes or blocks; for
         blocks that do not fit, and for a dtype that sums cannot be taken in.
     """
 
@@ -70,14 +71,14 @@ class PlanExchange(Exchange):
         none.levels = []  # nothing is left to do level by level
         super().__init__(none, buffers, None)
         control = transport.control
-        check_agreement(control, {"protocol": protocol, "blocks": str(blocks)})
+        dtype = buffers[0].dtype
+        check_agreement(control, {"blocks": str(blocks), "dtype": str(dtype)})
         self._plan = plan = compile_plan(program.schedule, protocol)
         check_plan(plan)
-        dtype = buffers[0].dtype
         name, _ = element_type(dtype, has_sums(plan))
         most = most_blocks(transport)
         self.blocks = blocks_for(plan, dtype.itemsize, most) if blocks is None else blocks
-        if not 1 <= self.blocks <= most:
+        if not isinstance(self.blocks, int) or not 1 <= self.blocks <= most:
             raise InputError(f"blocks: {blocks} given; allowed: 1 to {most}")
         self._arrivals = transport.allocate((arrival_bytes(plan, control.rank, dtype.itemsize),), np.uint8)
         self._counters = transport.allocate((control.size * MOST_BLOCKS,), np.uint32)
@@ -89,6 +90,7 @@ class PlanExchange(Exchange):
         program = device.asarray(code.program())
         self._shared = program.nbytes if program.nbytes <= SHARED else 0
         self._late = _HostWord()
+        device.synchronize()  # calls may be in other streams
         self._arguments = (
             *code.arguments(program, self._shared),
             self._calls,
@@ -112,16 +114,22 @@ class PlanExchange(Exchange):
         return found
 
     def run(self) -> None:
+        if self._running:
+            raise RuntimeError("an exchange was run before what was started had been finished")
         self.check()
-        self._kernel((self.blocks,), (_THREADS,), self._arguments, shared_mem=self._shared)
+        self._launch()
 
     def start(self) -> None:
+        self.check()
         super().start()
         self._ready.record()
         self._stream.wait_event(self._ready)
         with self._stream:
-            self.run()
+            self._launch()
         self._done.record(self._stream)
+
+    def _launch(self) -> None:
+        self._kernel((self.blocks,), (_THREADS,), self._arguments, shared_mem=self._shared)
 
     def arrived(self, peer: int | None = None) -> None:
         self.finish()
@@ -142,14 +150,14 @@ def most_blocks(transport) -> int:
 
     Collective.
     """
+    if not transport.complete:  # first: GPUs of different hosts may have the same address
+        raise InputError("protocol: some GPUs do not reach others; allowed: copies")
     properties = cupy.cuda.Device().attributes["MultiProcessorCount"]
     gpus = transport.control.all_gather((cupy.cuda.Device().pci_bus_id, properties))
     shared = [rank for rank, (gpu, _) in enumerate(gpus) if [own for own, _ in gpus].count(gpu) > 1]
     if shared:
         ranks = ", ".join(map(str, shared))
         raise InputError(f"protocol: ranks {ranks} share a GPU; allowed: copies, or a GPU for each rank")
-    if not transport.complete:
-        raise InputError("protocol: some GPUs do not reach others; allowed: copies")
     return min(MOST_BLOCKS, *(count for _, count in gpus))
 
 
@@ -161,13 +169,23 @@ def blocks_for(plan: ExecutionPlan, itemsize: int, most: int) -> int:
 
 
 class _HostWord:
-    """A number in memory of the host that GPUs read and write too."""
+    """A number in memory of the host that GPUs read and write too.
+
+    Memory is kept for words that follow: CuPy would give it to others while a kernel still reads it.
+    """
+
+    _free: ClassVar[list[Any]] = []
 
     def __init__(self):
-        self._memory: Any = cupy.cuda.alloc_pinned_memory(4)
+        if self._free:
+            cupy.cuda.runtime.deviceSynchronize()
+        self._memory = self._free.pop() if self._free else cupy.cuda.alloc_pinned_memory(4)
         self._word = np.frombuffer(self._memory, np.uint32, 1)
         self._word[0] = 0
         self.address = int(self._memory.ptr)
+
+    def __del__(self):
+        self._free.append(self._memory)
 
     @property
     def value(self) -> int:

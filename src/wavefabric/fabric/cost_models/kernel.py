@@ -38,7 +38,8 @@ def kernel(
     send and receive in all, with what other ranks send at the same level; `KernelTimes.bandwidth` to each
     peer; the GPU's own memory. A signal arrives `KernelTimes.signal` after the moves before it and the
     latency of the way, a packet `KernelTimes.packet`; packets take twice the bytes of their data. Blocks
-    share all this evenly, so their number does not count.
+    share all this evenly, so their number does not count. Levels that overlap share resources too: a call
+    takes no less than the busiest one needs for all its bytes, and the announcement of the last of them.
 
     ``protocol`` and ``rooms`` are those of `compile_plan`; ``"auto"`` is the faster. Without ``graph`` a call
     takes no less than a host needs to launch it. ``busiest`` names the protocol.
@@ -62,9 +63,13 @@ def kernel(
 
 
 def _quickest(fabric: Fabric, times: KernelTimes) -> Fabric:
-    """The fabric with what no kernel beats: a round costs no less than its quicker announcement."""
+    """The fabric with what no kernel beats: a round costs no less than its quicker announcement.
+
+    ``flow_bandwidth`` is of copy engines.
+    """
     free = dict.fromkeys(("reduce_alpha", "round_overhead", "peer_overhead", "reduce_overhead"), 0.0)
-    return replace(fabric, alpha=min(times.signal, times.packet), reduce_bandwidth=None, **free)
+    alpha, rate = min(times.signal, times.packet), times.bandwidth
+    return replace(fabric, alpha=alpha, flow_bandwidth=rate, reduce_bandwidth=None, **free)
 
 
 class PlanEvent(NamedTuple):
@@ -82,7 +87,7 @@ class PlanEvent(NamedTuple):
 
 
 def plan_events(plan: ExecutionPlan, fabric: Fabric, element_bytes: float) -> list[PlanEvent]:
-    """A call of a plan through time, as `kernel` follows it; errors as there."""
+    """A call of a plan through time, as `kernel` follows it, level by level; errors as there."""
     replay = _Replay(plan, fabric, _times_of(fabric), element_bytes)
     replay.seconds()
     return replay.events
@@ -117,7 +122,14 @@ class _Replay:
         while any(at < len(code) for at, code in zip(self._at, codes, strict=True)):
             moved = [self._play(rank, code) for rank, code in enumerate(codes)]
             assert any(moved), f"{self._plan.schedule.name}: ranks wait for ever"
-        return self._times.launch + max(self._now, default=0.0)
+        return self._times.launch + max(self._least(), *self._now)
+
+    def _least(self) -> float:
+        """What the busiest resource needs, whenever it is used."""
+        if not self._loads:
+            return 0.0
+        announced = self._times.packet if self._plan.packets else self._times.signal
+        return float(np.sum(list(self._loads.values()), axis=0).max()) + announced
 
     # --- bytes -------------------------------------------------------------------------------------------
 

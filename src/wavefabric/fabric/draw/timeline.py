@@ -24,6 +24,8 @@ _COLOURS = {"put": "#4f9cff", "add and put": "#2fd6c0", "add": "#6cf08c", "copy"
 #: Colours of what is on the way.
 _WAYS = {"signal": "#f4e45a", "packets": "#ffa24a"}
 _HALF = 0.3
+#: Characters of a title that there is room for.
+_TITLE = 80
 #: Most ranks of a picture.
 MOST_RANKS = 32
 
@@ -37,8 +39,8 @@ def draw_timeline(
     Raises
     ------
     InputError
-        If the fabric says nothing of kernels, there are more than `MOST_RANKS` ranks, or the file exists, has
-        another ending or cannot be written.
+        If the fabric says nothing of kernels, there are more than `MOST_RANKS` ranks, nothing is moved, or
+        the file exists, has another ending or cannot be written.
     """
     from matplotlib.figure import Figure
 
@@ -49,14 +51,18 @@ def draw_timeline(
     if ranks > MOST_RANKS:
         raise InputError(f"ranks: {ranks} given; allowed in a picture: up to {MOST_RANKS}")
     events = plan_events(plan, fabric, element_bytes)
+    name = plan.schedule.name
+    if not events:
+        raise InputError(f"schedule: {name} moves nothing; allowed in a picture: one that does")
+    title = name if len(name) <= _TITLE else f"{name[: _TITLE - 1]}…"
     high = 1.75 + 0.52 * ranks
     figure = Figure(figsize=(11.0, high), facecolor=style.NIGHT)
     axes = figure.add_axes((0.065, 0.57 / high, 0.915, (high - 1.6) / high))
-    last = max((event.end for event in events), default=0.0)
+    last = max(event.end for event in events)
     _draw(axes, events, ranks, last)
     _legend(figure, (0.065, (high - 0.95) / high, 0.915, 0.25 / high), {event.kind for event in events})
     words = f"{fabric.name}, {plan.protocol}, {time_words(last)} in the kernel"
-    style.header(figure, 0.02, ((high - 0.3) / high, (high - 0.6) / high), (plan.schedule.name, words))
+    style.header(figure, 0.02, ((high - 0.3) / high, (high - 0.6) / high), (title, words))
     return save_figure(path, figure)
 
 

@@ -322,4 +322,6 @@ class RankOperators(FibreOperators):
 
     def _all_rows(self, values):
         self.finish_exchanges()
-        return np.concatenate(self.comm.control.all_gather(super()._all_rows(values)))
+        rows = super()._all_rows(values)  # waits for the device
+        self.comm.check()
+        return np.concatenate(self.comm.control.all_gather(rows))
