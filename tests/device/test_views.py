@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from dlpack_arrays import DLPack
 
 from wavefabric.device import get_device
 
@@ -14,19 +15,6 @@ class Interface:
 
     def __init__(self, array):
         self.array, self.__array_interface__ = array, array.__array_interface__
-
-
-class DLPack:
-    """Offers a NumPy array by ``__dlpack__`` alone."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack__(self, **options):
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
 
 
 class OldDLPack(DLPack):

@@ -6,13 +6,14 @@ from functools import reduce
 
 import numpy as np
 import pytest
+from dlpack_arrays import DLPack
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wavefabric.collectives import TRANSFER, Schedule, build, direct_all_gather, ring_all_reduce, verify
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.errors import InputError
-from wavefabric.exchange import Communicator, solo
+from wavefabric.exchange import solo
 from wavefabric.exchange.collective_calls import DTYPES
 
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast")
@@ -50,18 +51,6 @@ def whole_numbers(shape, dtype, ranks, seed=0):
     """Of each rank, with exact sums."""
     draw = np.random.default_rng(seed)
     return [np.asarray(draw.integers(-9, 9, shape)).astype(dtype) for _ in range(ranks)]
-
-
-@pytest.fixture
-def on_cpu(comm):
-    if comm.device.name != "cpu":
-        pytest.skip("NumPy's arrays")
-
-
-@pytest.fixture
-def fresh(comm):
-    """A communicator that has made nothing ready yet."""
-    return Communicator(comm.control, comm.device, comm._transport)
 
 
 def array_of(comm, values):
@@ -152,19 +141,6 @@ def test_sums_have_the_same_bits_on_all_ranks_and_in_every_run(comm, dtype):
 
 
 # --- arrays ---------------------------------------------------------------------------------------------
-
-
-class DLPack:
-    """Offers a NumPy array by ``__dlpack__`` alone."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack__(self, **options):
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
 
 
 @pytest.mark.usefixtures("on_cpu")

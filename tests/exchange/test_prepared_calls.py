@@ -12,18 +12,6 @@ from wavefabric.exchange.transports.base import Transport
 from wavefabric.exchange.transports.mpi import MPITransport
 
 
-@pytest.fixture
-def on_cpu(comm):
-    if comm.device.name != "cpu":
-        pytest.skip("NumPy's arrays")
-
-
-@pytest.fixture
-def fresh(comm):
-    """A communicator that has made nothing ready yet."""
-    return Communicator(comm.control, comm.device, comm._transport)
-
-
 def summed(comm, array):
     """An all-reduce of ``array`` plus the rank's number, checked."""
     before = array.copy()

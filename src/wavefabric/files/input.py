@@ -9,6 +9,8 @@ import re
 import stat
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,15 @@ def _check(mode: int, path: str | Path) -> None:
     for applies, what in _KINDS:
         if applies(mode):
             raise OSError(errno.EINVAL, f"{what}, not a regular file", str(path))
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Put a file's name in front of what is wrong with it."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(f"{path}: {error}") from None
 
 
 def read_text(path: str | Path, what: str, most: int = MOST_TEXT) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wavefabric.cli.common.files import naming, read_text
+from wavefabric.cli.common.files import read_text
 from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.parse import parse_shape
 from wavefabric.collectives import Schedule, from_json, verify
@@ -20,7 +20,7 @@ from wavefabric.collectives.formats.msccl.read import from_msccl
 from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric
-from wavefabric.files.input import MOST_SCHEDULE
+from wavefabric.files.input import MOST_SCHEDULE, naming
 
 _PANEL = "Of an algorithm"
 Words = Annotated[list[str] | None, typer.Argument(metavar="FILE | ALGORITHM COLLECTIVE", help="A schedule.")]

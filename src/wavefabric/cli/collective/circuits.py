@@ -10,12 +10,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from wavefabric.cli.common.files import naming, read_json
+from wavefabric.cli.common.files import read_json
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.files.faults import one_line
+from wavefabric.files.input import naming
 
 _FORMAT = "wavefabric circuits"
 #: What is written of a round besides its circuits.

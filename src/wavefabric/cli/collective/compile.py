@@ -12,7 +12,7 @@ from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, table
 from wavefabric.collectives.plans.check import check_plan
-from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place
+from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place, kind_of
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan, Instruction, compile_plan
 from wavefabric.errors import InputError
@@ -142,10 +142,7 @@ def _cells(number: int, each: Instruction, buffers: Sequence[str]) -> Sequence[s
         names = [
             [_place_text(place, each, buffers) for place in places] for places in (each.sources, each.targets)
         ]
-        word = "add" if len(each.sources) > 1 else "copy"
-        if any(place.rank != each.rank for place in each.targets):
-            word = "add and put" if word == "add" else "put"
-        return str(number), word, str(each.size), " + ".join(names[0]), "\n".join(names[1])
+        return str(number), kind_of([each]), str(each.size), " + ".join(names[0]), "\n".join(names[1])
     kind = type(each).__name__.lower()
     if isinstance(each, Signal):
         return str(number), kind, "", "", ", ".join(f"rank {rank}" for rank in each.to)

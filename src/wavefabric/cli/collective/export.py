@@ -9,7 +9,7 @@ import typer
 
 from wavefabric.cli.collective.algorithm import read_proved
 from wavefabric.cli.collective.circuits import circuits_text
-from wavefabric.cli.common.files import check_target, load_fabric, naming, write_all
+from wavefabric.cli.common.files import check_target, load_fabric, write_all
 from wavefabric.cli.common.options import OutputOptions, changed, option, options
 from wavefabric.cli.common.show import conclude
 from wavefabric.collectives import to_json
@@ -17,6 +17,7 @@ from wavefabric.collectives.formats.msccl.write import to_msccl
 from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
+from wavefabric.files.input import naming
 
 
 @options()

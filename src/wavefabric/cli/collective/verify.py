@@ -16,12 +16,12 @@ from wavefabric.cli.collective.facts import (
     msccl_text,
     schedule_facts,
 )
-from wavefabric.cli.common.files import naming
 from wavefabric.cli.common.options import option, options
 from wavefabric.cli.common.show import print_json
 from wavefabric.collectives.conditions import kind
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.check import check_plan
+from wavefabric.files.input import naming
 
 
 @options()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
 
 #: Endings of pictures.
 PICTURES = (".png", ".svg", ".pdf")
-
-
-@contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Put a file's name in front of what is wrong with it."""
-    try:
-        yield
-    except InputError as error:
-        raise type(error)(f"{path}: {error}") from None
 
 
 def read_text(path: Path, what: str, most: int = MOST_TEXT) -> str:

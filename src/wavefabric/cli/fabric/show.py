@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, naming, read_text
+from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, read_text
 from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
 from wavefabric.cli.common.show import (
     conclude,
@@ -26,6 +26,7 @@ from wavefabric.fabric.draw.pictures import draw_fabric
 from wavefabric.fabric.electrical.families import EXAMPLES
 from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
 from wavefabric.fabric.io.importers.nvidia_smi import read_topo
+from wavefabric.files.input import naming
 from wavefabric.units import time_words
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -58,6 +59,13 @@ class Move:
     targets: tuple[Place, ...]
     size: int
     once: bool = False
+
+
+def kind_of(moves: Sequence[Move]) -> str:
+    """What moves that run together do, in words: put, add, add and put, or copy."""
+    adds = any(len(move.sources) > 1 for move in moves)
+    puts = any(place.rank != move.rank for move in moves for place in move.targets)
+    return {(True, True): "add and put", (True, False): "add", (False, True): "put"}.get((adds, puts), "copy")
 
 
 def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[Arrival]]:

@@ -164,7 +164,8 @@ class Transport:
     def bind_plan(self, program: Program, buffers: list, protocol: str, blocks: int | None) -> Exchange:
         """The same as a kernel of so many blocks that runs an execution plan; collective.
 
-        ``protocol`` is of `wavefabric.collectives.plans.plan.PROTOCOLS`.
+        ``protocol`` is of `wavefabric.collectives.plans.plan.PROTOCOLS`; asked only of transports whose
+        `protocols` have it.
         """
         raise NotImplementedError
 

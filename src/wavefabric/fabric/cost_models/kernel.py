@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wavefabric.collectives.plans.moves import ARRIVALS, Move
+from wavefabric.collectives.plans.moves import ARRIVALS, Move, kind_of
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import PROTOCOLS, ExecutionPlan, compile_plan
 from wavefabric.collectives.schedule import Schedule
@@ -218,7 +218,7 @@ class _Replay:
         end = max([self._now[rank] + lasts, *(self._here[key] for key in arrived)])
         self._wait(rank, end - lasts)
         data = sum(move.size for move in moves) * self._bytes
-        self.events.append(PlanEvent(_kind(moves), rank, self._now[rank], end, nbytes=data))
+        self.events.append(PlanEvent(kind_of(moves), rank, self._now[rank], end, nbytes=data))
         for move in moves:
             for place in move.targets:
                 if self._packed(place):
@@ -234,10 +234,3 @@ class _Replay:
 
     def _latency(self, src: int, dst: int) -> float:
         return float(self._use.latency[self._pairs[src, dst]])
-
-
-def _kind(moves: Sequence[Move]) -> str:
-    """Of moves that run together, in a word."""
-    adds = any(len(move.sources) > 1 for move in moves)
-    puts = any(place.rank != move.rank for move in moves for place in move.targets)
-    return {(True, True): "add and put", (True, False): "add", (False, True): "put"}.get((adds, puts), "copy")

@@ -40,18 +40,12 @@ def gantt(axes: Axes, schedule: Schedule, times: np.ndarray) -> None:
                 axes, (begin + end) / 2, top + high * 0.47, f"{t['dst'][number]}", size, style.NIGHT, zorder=4
             )
     style.bars(axes, corners, facecolor=colours, edgecolor=style.WAFER, linewidth=0.4, zorder=3)
-    axes.set_facecolor(style.WAFER)
     shown = style.evenly(ranks, min(ranks, max(4, int(height / 11))))
     axes.set_yticks(shown, [str(r) for r in shown])
     for rank in range(ranks if ranks <= 32 else 0):
         axes.axhline(rank + 0.5, color=style.RIM, lw=0.5, zorder=1)
-    axes.set_xlabel(f"time ({unit})", color=style.DIM, fontsize=9)
+    style.time_axis(axes, unit, 8)
     axes.set_ylabel("from rank", color=style.DIM, fontsize=9)
-    axes.tick_params(colors=style.DIM, labelsize=8, length=0)
-    axes.grid(True, axis="x", color=style.RIM, lw=0.6)
-    axes.set_axisbelow(True)
-    for spine in axes.spines.values():
-        spine.set_color(style.RIM)
     title = "bars: transfers, the number is the rank they go to; colour: round"
     axes.set_title(title, color=style.DIM, fontsize=8.5, loc="left", pad=5)
 

@@ -87,6 +87,17 @@ def bars(axes: Axes, corners: Sequence[tuple[float, float, float, float]], **loo
     return axes.add_collection(PatchCollection([Rectangle((x, y), w, h) for x, y, w, h in corners], **look))
 
 
+def time_axis(axes: Axes, unit: str, size: float) -> None:
+    """Dark axes over time in a unit, with labels of ticks in points."""
+    axes.set_facecolor(WAFER)
+    axes.set_xlabel(f"time ({unit})", color=DIM, fontsize=9)
+    axes.tick_params(colors=DIM, labelsize=size, length=0)
+    axes.grid(True, axis="x", color=RIM, lw=0.6)
+    axes.set_axisbelow(True)
+    for spine in axes.spines.values():
+        spine.set_color(RIM)
+
+
 def label(axes: Axes, x: float, y: float, words: str, size: float, colour: str = TEXT, **look: Any) -> Any:
     """Write text around a point."""
     look = {"ha": "center", "va": "center", "zorder": 6} | look

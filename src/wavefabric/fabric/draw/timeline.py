@@ -96,14 +96,8 @@ def _draw(axes: Axes, events: Sequence[PlanEvent], ranks: int, last: float) -> N
         ends = [end for _, end in points]
         if ends:
             axes.scatter(*zip(*ends, strict=True), s=9, color=colour, zorder=6)
-    axes.set_facecolor(style.WAFER)
     axes.set_yticks(range(ranks), [f"rank {rank}" for rank in range(ranks)])
-    axes.tick_params(colors=style.DIM, labelsize=8.5, length=0)
-    axes.set_xlabel(f"time ({unit})", color=style.DIM, fontsize=9)
-    axes.grid(True, axis="x", color=style.RIM, lw=0.6)
-    axes.set_axisbelow(True)
-    for spine in axes.spines.values():
-        spine.set_color(style.RIM)
+    style.time_axis(axes, unit, 8.5)
 
 
 def _legend(figure, box: tuple[float, float, float, float], kinds: set[str]) -> None:

@@ -28,7 +28,7 @@ from wavefabric.fabric.io.writing import to_toml
 from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.files.faults import one_line
-from wavefabric.files.input import parse_toml, read_text
+from wavefabric.files.input import naming, parse_toml, read_text
 from wavefabric.files.output import write_text
 from wavefabric.units import show
 
@@ -101,10 +101,8 @@ def save(path: str | Path, fabric: Fabric | PhotonicFabric, force: bool = False)
 
 def _read(path: Path) -> Fabric | PhotonicFabric:
     text = read_text(path, "fabric")
-    try:
+    with naming(path):
         return from_toml(text)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def _sized(kind: str, sizes: tuple[int, ...]) -> Fabric | PhotonicFabric:

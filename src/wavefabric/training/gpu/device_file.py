@@ -13,7 +13,7 @@ from wavefabric.errors import InputError, show
 from wavefabric.fabric.io.tables import Bandwidth, FabricFileTable, Name, Seconds, converted
 from wavefabric.fabric.io.writing import entries
 from wavefabric.files.faults import one_line
-from wavefabric.files.input import parse_toml, read_text
+from wavefabric.files.input import naming, parse_toml, read_text
 from wavefabric.files.output import write_text
 from wavefabric.training.gpu.device_model import DEVICES, EFFICIENCY, DeviceModel, MeasuredTime
 
@@ -119,10 +119,8 @@ def load_device(text: str | Path) -> DeviceModel:
     if not (isinstance(text, Path) or name.endswith(".toml") or os.sep in name or (name and path.exists())):
         raise InputError(f"device: {show(name)} given; allowed: a TOML file, {', '.join(DEVICES)}")
     content = read_text(path, "device")
-    try:
+    with naming(path):
         return device_from_toml(content)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def device_from_toml(text: str) -> DeviceModel:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, S
 
 from wavefabric.errors import InputError, show
 from wavefabric.files.faults import one_line
-from wavefabric.files.input import parse_json, read_text
+from wavefabric.files.input import naming, parse_json, read_text
 from wavefabric.files.output import write_text
 from wavefabric.training.models.graph import OPERATORS, OPTIMIZERS, SPLITS, Layer, ModelGraph
 
@@ -138,10 +138,8 @@ def _layer(table: LayerTable) -> Layer:
 def load_graph(path: str | Path) -> ModelGraph:
     """A model from a JSON file; `InputError`, in one line, names the file and the key."""
     text = read_text(path, "model")
-    try:
+    with naming(path):
         return from_json(text)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def save_graph(path: str | Path, graph: ModelGraph, force: bool = False) -> Path:

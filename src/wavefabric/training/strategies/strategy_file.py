@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 
 from wavefabric.errors import InputError, show
 from wavefabric.files.faults import one_line
-from wavefabric.files.input import parse_json, read_text
+from wavefabric.files.input import naming, parse_json, read_text
 from wavefabric.files.output import write_text
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy
@@ -175,12 +175,10 @@ def load_strategy(
         In one line, which names the file and the key.
     """
     text = read_text(path, "strategy")
-    try:
+    with naming(path):
         strategy = from_json(text, model, batch)
         if gpus not in (None, strategy.gpus):
             raise InputError(f"gpus: {gpus} given; allowed: {strategy.gpus}, for which the strategy is")
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
     return strategy
 
 
