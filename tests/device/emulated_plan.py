@@ -18,6 +18,12 @@ from wavefabric.exchange.transports.plan_code import (
 PATIENT = 1 << 35
 
 
+def plan_source() -> str:
+    """The kernel, with what goes before it."""
+    folder = files("wavefabric.exchange.transports")
+    return "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in ("signals.cu", "plan.cu"))
+
+
 class OnTheCpu:
     """The emulator's arrays and launches."""
 
@@ -77,8 +83,7 @@ class Ranks:
         schedule, self._sizes = plan.schedule, (blocks, threads)
         self._shifts = [shifts[rank % len(shifts)] for rank in range(schedule.ranks)]
         element = element or element_type(dtype, has_sums(plan))[0]
-        source = files("wavefabric.exchange.transports").joinpath("plan.cu").read_text(encoding="utf-8")
-        self._place = place(source, element)
+        self._place = place(plan_source(), element)
         self._whole = [
             [self._filled(int(sizes[rank].sum()) + shift, dtype) for sizes in schedule.sizes]
             for rank, shift in enumerate(self._shifts)

@@ -12,28 +12,23 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib.resources import files
 from types import ModuleType, SimpleNamespace
 from typing import ClassVar
 
+import emulated_cuda
 import numpy as np
 import pytest
-from emulated_cuda import Module
+from emulated_cuda import DeviceArray, Module
+from emulated_device import EmulatedDevice
+from emulated_plan import plan_source
 
 from wavefabric.device import views
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
+from wavefabric.exchange.transports import SIGNALS
 
-_OURS = ("p2p", "p2p_plan", "nccl", "mpi_staged")
+_OURS = ("p2p", "p2p_plan", "waiting", "nccl", "mpi_staged")
 _PATIENCE = 20.0
-
-
-class _Array(np.ndarray):
-    """Has an address, like CuPy's."""
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
 
 
 class _Event:
@@ -67,7 +62,7 @@ class _Pool:
         self._kept = []
 
     def allocate(self, shape, dtype):
-        self._kept.append(np.empty(shape, dtype).view(_Array))
+        self._kept.append(emulated_cuda.empty(shape, dtype))
         return self._kept[-1]
 
     def locate(self, address):
@@ -231,14 +226,14 @@ def stand_in():
         for name in _OURS:
             patch.delattr(package, name, raising=False)
         from wavefabric.exchange.transports import nccl as of_nccl
-        from wavefabric.exchange.transports import p2p, p2p_plan
+        from wavefabric.exchange.transports import p2p, p2p_plan, waiting
 
         real_pool = p2p.SharedPool
         patch.setattr(p2p, "SharedPool", _Pool)
         patch.setattr(of_nccl.nccl, "get_unique_id", lambda: None, raising=False)
         # The emulator has a thousand threads for all ranks.
         patch.setattr(p2p_plan, "_THREADS", 32)
-        yield SimpleNamespace(p2p=p2p, nccl=of_nccl, p2p_plan=p2p_plan, real_pool=real_pool)
+        yield SimpleNamespace(p2p=p2p, nccl=of_nccl, p2p_plan=p2p_plan, waiting=waiting, real_pool=real_pool)
         for name in ours:
             sys.modules.pop(name, None)
         for name in _OURS:
@@ -271,19 +266,23 @@ class _Plans:
         self._shared, self._rank, self._options = shared, rank, options
 
     def __call__(self, grid, block, arguments, shared_mem):
-        shared = self._shared
-        shared.slots[self._rank] = (grid, block, arguments), shared_mem
-        if shared.barrier.wait() == 0:
-            launches, memory = zip(*shared.slots, strict=True)
-            shared.slots = [None] * shared.size
-            text = files("wavefabric.exchange.transports").joinpath("plan.cu").read_text(encoding="utf-8")
-            Module(text, self._options).kernel("run_plan").together(launches, max(memory), shared.seed)
-            shared.seed += 1
-        shared.barrier.wait()
+        kernel = Module(plan_source(), self._options).kernel("run_plan")
+        _when_all_have(self._shared, self._rank, kernel, (grid, block, arguments), shared_mem)
+
+
+def _when_all_have(shared, rank, kernel, launch, memory):
+    """Launch a kernel when all ranks have, of all of them at once."""
+    shared.slots[rank] = launch, memory
+    if shared.barrier.wait() == 0:
+        launches, memory = zip(*shared.slots, strict=True)
+        shared.slots = [None] * shared.size
+        kernel.together(launches, max(memory), shared.seed)
+        shared.seed += 1
+    shared.barrier.wait()
 
 
 def _device(shared, rank):
-    def module(package, source, options=()):
+    def module(package, source, options=(), before=()):
         plans = _Plans(shared, rank, options)
         kernels = {"signal": _signal, "await": _await, "run_plan": plans}
         return SimpleNamespace(get_function=lambda name: kernels[name])
@@ -291,26 +290,50 @@ def _device(shared, rank):
     return SimpleNamespace(
         name="stand-in",
         xp=np,
-        empty=lambda shape, dtype: np.empty(shape, dtype).view(_Array),
+        empty=lambda shape, dtype: np.empty(shape, dtype).view(DeviceArray),
         asarray=np.asarray,
         to_host=np.asarray,
-        view=lambda array, write: array.view(_Array),
+        view=lambda array, write: array.view(DeviceArray),
         address=lambda array: array.ctypes.data,
-        borrow=lambda array: views.borrow(array).view(_Array),
+        borrow=lambda array: views.borrow(array).view(DeviceArray),
         synchronize=lambda: None,
         graph=lambda work: work,
-        zeros=lambda shape, dtype: np.zeros(shape, dtype).view(_Array),
+        zeros=lambda shape, dtype: np.zeros(shape, dtype).view(DeviceArray),
         module=module,
     )
 
 
-def together(transports, transport, size, work, gpus=None, tunings=None):
-    """What ``work`` gives for each rank's communicator; ``gpus``: their numbers, ``tunings``: one a rank."""
+class EmulatedGpu(EmulatedDevice):
+    """One on which the package's kernels run, those that wait for other ranks when all have launched them."""
+
+    def __init__(self, shared, rank):
+        super().__init__()
+        self._shared, self._rank, self._transports = shared, rank, _device(shared, rank)
+
+    def module(self, package, source, options=(), before=(), prelude=""):
+        if source in ("p2p.cu", "plan.cu"):
+            return self._transports.module(package, source, options, before)
+        found = super().module(package, source, options, before, prelude)
+        found.waits = SIGNALS in before
+        return found
+
+    def launch(self, function, grid, block, arguments, shared=0):
+        if not function._module.waits:
+            super().launch(function, grid, block, arguments, shared)
+            return
+        _when_all_have(self._shared, self._rank, function, (grid, block, arguments), shared)
+
+
+def together(transports, transport, size, work, gpus=None, tunings=None, make=None):
+    """What ``work`` gives for each rank's communicator.
+
+    ``gpus``: their numbers, ``tunings``: one a rank, ``make``: the device of a rank, such as `EmulatedGpu`.
+    """
     shared = _Shared(size)
 
     def one(rank):
         _Gpu.own.number = (gpus or range(size))[rank]
-        control, device = _Control(shared, rank), _device(shared, rank)
+        control, device = _Control(shared, rank), (make or _device)(shared, rank)
         if transport == "p2p":
             made = transports.p2p.P2PTransport(control, device, [True] * size, None)
         else:

@@ -53,7 +53,10 @@ def kernels_in(source: str) -> list[str]:
 
 
 #: What the launcher puts before a source.
-BEFORE = {"acoustics/solver/kernels.cu": ("acoustics/solver/shell.cu",)}
+BEFORE = {
+    "acoustics/solver/kernels.cu": ("acoustics/solver/shell.cu",),
+    "exchange/transports/plan.cu": ("exchange/transports/signals.cu",),
+}
 #: Sources that need others before them, and definitions.
 BEHIND_OTHERS = {
     "acoustics/materials/medium.cu",
@@ -84,6 +87,8 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
     if source == "exchange/transports/plan.cu":
         types = ("float", "double", "float16", "bfloat16", "int", "unsigned char")
         return [("sm_90", (f"-DELEMENT={each}",)) for each in types] + [("sm_80", ("-DELEMENT=bfloat16",))]
+    if source == "exchange/transports/signals.cu":
+        return []  # functions for other sources
     if source in ("acoustics/solver/kernels.cu", "spectral/butterflies.cu"):
         return [(arch, (f"-DREAL={real}",)) for arch in ARCHITECTURES for real in REALS]
     if source in BEHIND_OTHERS:

@@ -19,6 +19,7 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import FibreOperators
+from wavefabric.optics.propagation.operators_peers import rank_operators
 from wavefabric.optics.propagation.operators_ranks import RankOperators
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
 from wavefabric.optics.propagation.rank_modes import RankModes
@@ -124,11 +125,8 @@ class _Bench:
         }
 
     def split(self, comm, fibre: Fibre, share: RankModes, form: str, others: bool = True) -> RankOperators:
-        operators = RankOperators(
-            self.device, fibre, self.n, _SAMPLE_RATE, np.complex128, comm, share, exchange=form
-        )
-        operators.use_received = others
-        return operators
+        shape = (self.device, fibre, self.n, _SAMPLE_RATE, np.complex128)
+        return rank_operators(*shape, comm=comm, share=share, exchange=form, use_received=others)
 
     def time(self, operators: FibreOperators) -> dict[str, Any]:
         """ms a step, as a propagation takes it: on a GPU a captured graph where no rank waits for another."""

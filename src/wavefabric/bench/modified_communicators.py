@@ -11,7 +11,7 @@ import numpy as np
 from wavefabric.collectives import Schedule
 from wavefabric.exchange import Communicator
 from wavefabric.exchange.program import Program
-from wavefabric.exchange.transports.base import Transport
+from wavefabric.exchange.transports.base import SymmetricArray, Transport
 
 
 class NoExchange:
@@ -28,11 +28,11 @@ class NoExchange:
 
 
 class _NoTransport(Transport):
-    """A transport whose exchanges move nothing and cost nothing."""
+    """A transport whose exchanges move nothing and cost nothing, in place of another."""
 
-    def __init__(self, device, name: str):
+    def __init__(self, device, transport: Transport, ranks: int):
         super().__init__(device)
-        self.name = name
+        self.name, self._transport, self._ranks = transport.name, transport, ranks
 
     def allocate(self, shape, dtype):
         return self._device.zeros(shape, dtype)
@@ -40,10 +40,24 @@ class _NoTransport(Transport):
     def bind(self, program, buffers, scratch) -> Any:
         return NoExchange()
 
+    @property
+    def stores(self) -> bool:
+        return self._transport.stores
+
+    def symmetric(self, shape, dtype) -> SymmetricArray:
+        own = self.allocate(shape, dtype)
+        addresses = np.full(self._ranks, self._device.address(own), np.uint64)
+        return SymmetricArray(own, self._device.asarray(addresses))
+
+    def deadline(self, name: str):
+        found = self._transport.deadline(name)
+        found.waits = False
+        return found
+
 
 def without_transfers(comm: Communicator) -> Communicator:
     """The same ranks and devices, but nothing is sent: all work, no exchange. Results are wrong."""
-    return Communicator(comm.control, comm.device, _NoTransport(comm.device, comm.transport))
+    return Communicator(comm.control, comm.device, _NoTransport(comm.device, comm._transport, comm.size))
 
 
 class PermutedCommunicator(Communicator):
@@ -60,6 +74,10 @@ class PermutedCommunicator(Communicator):
 
     def program(self, schedule: Schedule) -> Program:
         return self._original.program(permuted(schedule, self._order))
+
+    def symmetric(self, shape, dtype) -> SymmetricArray:
+        own, addresses = self._original.symmetric(shape, dtype)
+        return SymmetricArray(own, addresses[self.device.asarray(np.array(self._order))])
 
 
 class _PermutedControl:

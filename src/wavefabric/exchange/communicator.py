@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,8 +27,11 @@ from wavefabric.exchange.placement import rank_device
 from wavefabric.exchange.prepared_calls import PreparedCalls
 from wavefabric.exchange.program import Program
 from wavefabric.exchange.transports import TRANSPORTS, open_transport
-from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport
+from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
 from wavefabric.results.provenance import NUMERICAL, versions
+
+if TYPE_CHECKING:
+    from wavefabric.exchange.transports.waiting import Deadline
 
 
 class Communicator(CollectiveCalls):
@@ -119,6 +122,28 @@ class Communicator(CollectiveCalls):
         used. Exchanges that are run again say so themselves.
         """
         self._transport.check()
+
+    @property
+    def stores(self) -> bool:
+        """Whether kernels of the solvers are to store in other ranks' memory and wait there themselves.
+
+        So it is with p2p where a protocol of kernels was asked for (``WAVEFABRIC_PROTOCOL``).
+        """
+        return self._transport.stores
+
+    def symmetric(self, shape, dtype) -> SymmetricArray:
+        """An array of the same shape on every rank, in which kernels of all may store; collective.
+
+        Only where `stores` is true.
+        """
+        return self._transport.symmetric(shape, np.dtype(dtype))
+
+    def deadline(self, name: str) -> Deadline:
+        """How long kernels wait for those of other ranks in what they do together under a name; collective.
+
+        Only where `stores` is true. `InputError` if these ranks cannot have such kernels: they share a GPU.
+        """
+        return self._transport.deadline(name)
 
     def own_collective(self, collective: str, buffers: list[Any], root: int = 0) -> Callable[[], None]:
         """The transport library's own form of a collective operation, to be run many times; collective.

@@ -127,7 +127,7 @@ def test_a_rank_that_does_not_come_is_named(transports):
         buffers = buffers_of(comm, schedule, "float32")
         exchange = comm.bind(schedule, buffers, "signals")
         exchange.check()
-        exchange._late._word[0] = 1 + 1  # what the kernel writes
+        exchange._deadline._late._word[0] = 1 + 1  # what the kernel writes
         for call in (exchange.check, exchange.run, exchange.start):
             with pytest.raises(
                 RuntimeError, match="ring all-reduce: rank 1 did not come to the exchange in time"
@@ -143,9 +143,9 @@ def test_a_late_rank_is_named_again_and_nothing_is_under_way(transports):
 
     def work(comm):
         exchange = comm.bind(schedule, buffers_of(comm, schedule, "float32"), "signals")
-        exchange._late._word[0] = 1
+        exchange._deadline._late._word[0] = 1
         for _ in range(2):
-            with pytest.raises(transports.p2p_plan.LateRank, match="rank 0 did not come"):
+            with pytest.raises(transports.waiting.LateRank, match="rank 0 did not come"):
                 exchange.start()
         return True
 
@@ -161,8 +161,8 @@ def test_the_communicator_knows_of_late_ranks(transports):
         other = comm.bind(schedule, buffers_of(comm, schedule, "float32"), "packets")
         comm.bind(schedule, buffers_of(comm, schedule, "float32"), "copies")
         comm.check()
-        other._late._word[0] = 2
-        with pytest.raises(transports.p2p_plan.LateRank, match="rank 1 did not come"):
+        other._deadline._late._word[0] = 2
+        with pytest.raises(transports.waiting.LateRank, match="rank 1 did not come"):
             comm.check()
         del other
         gc.collect()
@@ -191,7 +191,7 @@ def test_one_call_at_a_time(transports):
 
 def test_what_kernels_read_outlives_their_exchange(transports, monkeypatch):
     """A kernel that still runs finds no number of others where it looks whether to give up."""
-    module, waits = transports.p2p_plan, []
+    module, waits = transports.waiting, []
     monkeypatch.setattr(module._HostWord, "_free", [])
     monkeypatch.setattr(module.cupy.cuda.runtime, "deviceSynchronize", lambda: waits.append(1))
     first, second = module._HostWord(), module._HostWord()

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from wavefabric.exchange.transports.base import RankGroup, Transport
 
 
+#: What kernels that wait for those of other ranks wait with; to be put before their source.
+SIGNALS = f"{__name__}/signals.cu"
+
+
 class Offer(NamedTuple):
     """What tables call a transport, and its class (``module:class``) on CPUs and on GPUs where it serves."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from wavefabric.device import Device
 from wavefabric.errors import InputError
@@ -116,6 +116,15 @@ class RankGroup:
     device: Device
 
 
+class SymmetricArray(NamedTuple):
+    """An array of the same shape on every rank, in which kernels of all ranks may store; zero at first."""
+
+    #: That of this rank.
+    own: Any
+    #: Where each rank's begins, as kernels of this rank see it: (ranks,) uint64, on the device.
+    addresses: Any
+
+
 class Transport:
     """Moves data between ranks; here, for one rank."""
 
@@ -166,6 +175,22 @@ class Transport:
 
         ``protocol`` is of `wavefabric.collectives.plans.plan.PROTOCOLS`; asked only of transports whose
         `protocols` have it.
+        """
+        raise NotImplementedError
+
+    def symmetric(self, shape, dtype) -> SymmetricArray:
+        """An array of the same shape on all ranks; collective, asked where `stores` is true."""
+        raise NotImplementedError
+
+    @property
+    def stores(self) -> bool:
+        """Whether kernels are to store in other ranks' memory and wait for them, see `deadline`."""
+        return False
+
+    def deadline(self, name: str):
+        """How long kernels that wait for other ranks do so; `InputError` if these ranks cannot have them.
+
+        Collective; asked where `stores` is true.
         """
         raise NotImplementedError
 

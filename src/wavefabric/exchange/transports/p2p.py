@@ -25,7 +25,7 @@ from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.program import Level
-from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport
+from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
 from wavefabric.exchange.transports.mpi_staged import StagedTransport
 
 #: Addresses of flags on the device, and how many.
@@ -239,7 +239,7 @@ class P2PTransport(Transport):
     def __init__(self, control, device, same_host: list[bool], rest):
         super().__init__(device)
         self.control, self._rest = control, rest
-        self._plans: weakref.WeakSet[Exchange] = weakref.WeakSet()
+        self._waiting: weakref.WeakSet[Any] = weakref.WeakSet()
         self.protocol = os.environ.get(PROTOCOL, "auto")
         check_agreement(control, {PROTOCOL: self.protocol})
         if self.protocol not in self.protocols:
@@ -294,13 +294,16 @@ class P2PTransport(Transport):
         flags = self.allocate((max(1, levels) * 2 * self.control.size,), np.uint32)
         flags.fill(0)
         self._device.synchronize()
+        return flags, self._everywhere(flags)  # nobody signals before all are zero
+
+    def _everywhere(self, array) -> list[int]:
+        """Where each rank's array is, as seen from here, or 0 if out of reach; collective."""
         there = [0] * self.control.size
-        # Collective: nobody signals before all are zero.
-        for peer, location in enumerate(self.control.all_gather(self.locate(flags.data.ptr))):
+        for peer, location in enumerate(self.control.all_gather(self.locate(array.data.ptr))):
             if self.reachable[peer] and peer != self.control.rank:
                 there[peer] = self.map(peer, location)
-        there[self.control.rank] = flags.data.ptr
-        return flags, there
+        there[self.control.rank] = array.data.ptr
+        return there
 
     def pack(self, addresses: list[int]) -> Flags:
         """Addresses of flags, as the kernels take them."""
@@ -327,19 +330,37 @@ class P2PTransport(Transport):
 
         check_agreement(self.control, {"protocol": protocol})
         exchange = PlanExchange(program, buffers, self, self._device, protocol, blocks)
-        self._plans.add(exchange)
+        self._waiting.add(exchange)
         return exchange
 
+    @property
+    def stores(self) -> bool:
+        return self.protocol in PROTOCOLS
+
+    def symmetric(self, shape, dtype) -> SymmetricArray:
+        own = self.allocate(shape, dtype)
+        own.fill(0)
+        self._device.synchronize()
+        # Nobody stores before all are zero.
+        return SymmetricArray(own, self._device.asarray(np.array(self._everywhere(own), np.uint64)))
+
+    def deadline(self, name: str):
+        from wavefabric.exchange.transports.waiting import Deadline, multiprocessors
+
+        found = Deadline(name, multiprocessors=multiprocessors(self))
+        self._waiting.add(found)
+        return found
+
     def check(self) -> None:
-        for exchange in list(self._plans):
-            exchange.check()
+        for each in list(self._waiting):
+            each.check()
 
     def why_refused(self, protocol) -> str | None:
-        from wavefabric.exchange.transports.p2p_plan import most_blocks
+        from wavefabric.exchange.transports.waiting import multiprocessors
 
         try:
             if protocol in PROTOCOLS:
-                most_blocks(self)
+                multiprocessors(self)
         except InputError as error:
             return str(error)
         return None

@@ -1,5 +1,5 @@
 // One rank's part of an execution plan (collectives/plans) as one kernel. Every block does all instructions on its own
-// slice of every piece and has signals of its own, so that blocks never wait for one another.
+// slice of every piece and has signals of its own, so that blocks never wait for one another. After `signals.cu`.
 //
 // Compiled once per element type: ELEMENT.
 
@@ -24,14 +24,6 @@ struct Mark {
 };
 
 #ifdef __CUDA_ARCH__
-__device__ __forceinline__ void announce(unsigned *counter, unsigned value) {
-    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(counter), "r"(value) : "memory");
-}
-__device__ __forceinline__ unsigned look(const unsigned *counter) {
-    unsigned value;
-    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
-    return value;
-}
 // Nothing stale: peers write here while the kernel runs.
 __device__ __forceinline__ uint4 fresh(const uint4 *at) {
     uint4 v;
@@ -43,12 +35,6 @@ __device__ __forceinline__ void put_packet(uint4 *at, uint4 v) {
     asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                  : "memory");
 }
-__device__ __forceinline__ unsigned long long nanoseconds() {
-    unsigned long long now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-    return now;
-}
-__device__ __forceinline__ void let_others() {}
 __device__ __forceinline__ float widened(unsigned short half) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
@@ -62,15 +48,8 @@ __device__ __forceinline__ unsigned short narrowed(float value) {
 __device__ __forceinline__ float from_bits(unsigned bits) { return __uint_as_float(bits); }
 __device__ __forceinline__ unsigned to_bits(float value) { return __float_as_uint(value); }
 #else
-__device__ __forceinline__ void announce(unsigned *counter, unsigned value) { *(volatile unsigned *)counter = value; }
-__device__ __forceinline__ unsigned look(const unsigned *counter) { return *(const volatile unsigned *)counter; }
 __device__ __forceinline__ uint4 fresh(const uint4 *at) { return *at; }
 __device__ __forceinline__ void put_packet(uint4 *at, uint4 v) { *at = v; }
-__device__ __forceinline__ unsigned long long nanoseconds() {
-    static unsigned long long ticks;
-    return ++ticks;
-}
-__device__ __forceinline__ void let_others() { __nanosleep(0); }
 __device__ __forceinline__ float from_bits(unsigned bits) { float value; memcpy(&value, &bits, 4); return value; }
 __device__ __forceinline__ unsigned to_bits(float value) { unsigned bits; memcpy(&bits, &value, 4); return bits; }
 #ifdef __FLT16_MAX__
@@ -135,9 +114,7 @@ __device__ __forceinline__ Element fresh_element(const Element *at) {
 // What a launch shares.
 struct Call {
     unsigned number, rooms;
-    unsigned long long patience;
-    unsigned *late;  // 1 + the rank that did not come in time, in memory of the host
-    bool missed;  // by this thread
+    Patience patience;
     // Moves that follow one another without a barrier are independent: each begins with the threads behind those that
     // the one before has work for, so that warps do small ones at the same time.
     unsigned busy;
@@ -146,30 +123,13 @@ struct Call {
     __device__ __forceinline__ char *place(const Operand &operand) const {
         return operand.at + number % rooms * operand.room;
     }
-    // Whether one may go on waiting for a rank.
-    __device__ __forceinline__ bool patient(unsigned &tries, unsigned long long &begun, long long rank) {
-        let_others();
-        if (missed) return false;
-        if (++tries % 256) return true;
-        const unsigned long long now = nanoseconds();
-        if (begun == 0) begun = now;
-        missed = *(volatile unsigned *)late != 0;  // found by another block, or said by the host
-        if (missed || now - begun <= patience) return !missed;
-        *(volatile unsigned *)late = 1 + (unsigned)rank;
-        missed = true;
-        return false;
-    }
     __device__ __forceinline__ void wait(const Mark &mark) {
-        const unsigned value = (number - 1) * mark.each + mark.number;
-        unsigned tries = 0;
-        unsigned long long begun = 0;
-        while ((int)(look(mark.counters + blockIdx.x) - value) < 0 && patient(tries, begun, mark.rank)) {}
+        patience.wait(mark.counters + blockIdx.x, (number - 1) * mark.each + mark.number, mark.rank);
     }
     // Data of packet k, which looked like `v` at first.
     __device__ __forceinline__ uint2 packet(const Operand &operand, long long k, uint4 v) {
-        unsigned tries = 0;
-        unsigned long long begun = 0;
-        while ((v.y != number || v.w != number) && patient(tries, begun, operand.sender))
+        Watch watch;
+        while ((v.y != number || v.w != number) && patience.lasts(watch, operand.sender))
             v = fresh((const uint4 *)place(operand) + k);
         return {v.x, v.z};
     }
@@ -286,7 +246,7 @@ __device__ __forceinline__ void move_packets(const Instruction &one, const Opera
                     if (e < count) sum.elements[e] = k ? sum.elements[e] + value.elements[e] : value.elements[e];
             }
         }
-        if (call.missed) return;  // nobody must take what has not come for data
+        if (call.patience.missed) return;  // nobody must take what has not come for data
         for (int k = 0; k < one.targets; ++k) {
             char *place = call.place(operands[one.sources + k]);
             if (one.packed_targets >> k & 1)
@@ -319,7 +279,7 @@ run_plan(const long long *program, int length, int operand_count, int mark_count
     const Instruction *const code = (const Instruction *)program;
     const Operand *const operands = (const Operand *)(code + length);
     const Mark *const marks = (const Mark *)(operands + operand_count);
-    Call call = {calls[blockIdx.x] + 1, rooms, patience, late, false, 0};
+    Call call = {calls[blockIdx.x] + 1, rooms, {late, patience, false}, 0};
     bool stop = false;
     for (int at = 0; at < length && !stop; ++at) {
         const Instruction one = code[at];
@@ -335,13 +295,13 @@ run_plan(const long long *program, int length, int operand_count, int mark_count
         }
         if (one.kind == WAIT)
             for (int k = threadIdx.x; k < one.sources; k += blockDim.x) call.wait(marks[one.first + k]);
-        stop = __syncthreads_or(call.missed);
+        stop = __syncthreads_or(call.patience.missed);
         if (one.kind == SIGNAL && !stop)
             for (int k = threadIdx.x; k < one.sources; k += blockDim.x) {
                 const Mark mark = marks[one.first + k];
                 announce(mark.counters + blockIdx.x, (call.number - 1) * mark.each + mark.number);
             }
     }
-    stop = __syncthreads_or(call.missed);
+    stop = __syncthreads_or(call.patience.missed);
     if (threadIdx.x == 0 && !stop) calls[blockIdx.x] = call.number;
 }

@@ -65,7 +65,9 @@ class RankOperators(FibreOperators):
     """Operators on the rows that one rank holds; all ranks call the same ones in the same order.
 
     ``share`` are the modes of every rank, ``exchange`` is the form of `rank_phase_group_coupling`, ``chunks``
-    the number of chunks of time (`chunks_for`). InputError for ``kerr="svd"``, or forms that disagree.
+    the number of chunks of time (`chunks_for`). ``use_received`` False leaves out the work on what other
+    ranks send, which still travels: the "only communication" of Brehler et al., figure 3; answers are wrong.
+    InputError for ``kerr="svd"``, or forms that disagree.
     """
 
     def __init__(
@@ -80,12 +82,10 @@ class RankOperators(FibreOperators):
         kerr="auto",
         exchange="auto",
         chunks: int | None = None,
+        use_received: bool = True,
     ):
         n = int(n)
-        self.comm = comm
-        #: False leaves out the work on what other ranks sent, which still travels: the "only communication"
-        #: of Brehler et al., figure 3. Answers are then wrong.
-        self.use_received = True
+        self.comm, self.use_received = comm, use_received
         self._form = exchange_form(exchange, kerr)
         size = -(-n // (chunks or chunks_for(n)))
         self._chunks = [TimeChunk(i, t, min(size, n - t)) for i, t in enumerate(range(0, n, size))]

@@ -17,7 +17,8 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.linear_propagation import MOST_LENGTHS, linear_nbytes
 from wavefabric.optics.propagation.operators import FibreOperators, linear_coefficients
-from wavefabric.optics.propagation.operators_ranks import RankOperators, chunks_for
+from wavefabric.optics.propagation.operators_peers import rank_operators
+from wavefabric.optics.propagation.operators_ranks import chunks_for
 from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
 from wavefabric.optics.propagation.step_size import FixedStep, make_control
@@ -147,8 +148,8 @@ class Propagator:
         if self.comm is None:
             self.operators = FibreOperators(*shape, options.kerr, options.svd_tolerance)
         else:
-            how = (options.kerr, options.exchange, options.chunks)
-            self.operators = RankOperators(*shape, self.comm, self.share, *how)
+            how = {"kerr": options.kerr, "exchange": options.exchange, "chunks": options.chunks}
+            self.operators = rank_operators(*shape, comm=self.comm, share=self.share, **how)
         self.integrator = INTEGRATORS[options.integrator](self.operators)
         self.control = make_control(
             self.integrator, step=options.step, max_phase=options.max_phase, tolerance=options.tolerance

@@ -1,25 +1,13 @@
 // Kernels of the Kerr operator when rows are split over ranks, for CUDA: same names, same argument order and
 // same formulas as kerr_ranks.py, which is the reference and explains them.
 //
-// Compiled once per field type: REAL, REAL2 (float/float2 or double/double2). A field row has n samples; a
-// chunk begins at sample t0 and has m. blockIdx.x and threadIdx.x run along the chunk; blockIdx.y counts
-// groups (sums) or rows (updates), so that neighbouring threads read neighbouring samples.
-
-#ifndef REAL
-#define REAL double
-#define REAL2 double2
-#endif
-
-typedef long long Index;
+// After kerr_formulas.cu. A field row has n samples; a chunk begins at sample t0 and has m. blockIdx.x and
+// threadIdx.x run along the chunk; blockIdx.y counts groups (sums) or rows (updates), so that neighbouring threads
+// read neighbouring samples.
 
 #define SAMPLE                                                       \
     const Index t = (Index)blockIdx.x * blockDim.x + threadIdx.x;    \
     if (t >= m) return;
-
-__device__ __forceinline__ REAL power(REAL2 a) { return a.x * a.x + a.y * a.y; }
-
-// Fields stream past the second-level cache (here and by __ldcs), so that the powers of groups stay in it.
-__device__ __forceinline__ void put(REAL2* at, REAL2 value) { __stcs(at, value); }
 
 // --- sums over the rows of a group ---------------------------------------------------------------
 
@@ -40,19 +28,15 @@ __device__ __forceinline__ void sums(const REAL2* x, const REAL2* y, bool add, R
 {
     SAMPLE
     const int c = blockIdx.y, last = start[c + 1];
-    REAL aa = 0, bb = 0, ab = 0;
+    Sums sums;
 #pragma unroll 4
     for (int r = start[c]; r < last; ++r) {
-        const REAL2 a = __ldcs(x + r * n + t0 + t);
-        REAL2 b = __ldcs(y + r * n + t0 + t);
-        if (add) b = {a.x + half * b.x, a.y + half * b.y};
-        aa += power(a);
-        bb += power(b);
-        ab += a.x * b.y - a.y * b.x;
+        const REAL2 a = __ldcs(x + r * n + t0 + t), b = __ldcs(y + r * n + t0 + t);
+        sums.add(a, add ? ahead(a, b, half) : b);
     }
-    xx[c * m + t] = aa;
-    yy[c * m + t] = bb;
-    xy[c * m + t] = ab;
+    xx[c * m + t] = sums.xx;
+    yy[c * m + t] = sums.yy;
+    xy[c * m + t] = sums.xy;
 }
 
 extern "C" __global__ void group_sums_middle(const REAL2* A, const REAL2* K, Index t0, double h,
@@ -126,9 +110,8 @@ extern "C" __global__ void couple_power(REAL* __restrict__ theta, const REAL* __
     for (int c = 0; c < OUTPUTS; ++c)
         if (c < here) {
             const Index at = (base + c) * m + t;
-            const REAL u = h * sum[c];
             theta[at] = sum[c];
-            saa[at] += u * (square * u * sbb[at] - cross * sab[at]);
+            saa[at] = next_power(saa[at], sbb[at], sab[at], h * sum[c], square, cross);
         }
 }
 
@@ -137,8 +120,7 @@ extern "C" __global__ void add_power(REAL* saa, const REAL* __restrict__ sbb, co
                                         const REAL* __restrict__ theta, REAL h, REAL square, REAL cross, Index m)
 {
     SAMPLE
-    const REAL u = h * theta[t];
-    saa[t] += u * (square * u * sbb[t] - cross * sab[t]);
+    saa[t] = next_power(saa[t], sbb[t], sab[t], h * theta[t], square, cross);
 }
 
 extern "C" __global__ void stage_power(REAL* q, const REAL* __restrict__ p, REAL f, const REAL* __restrict__ mr,
@@ -171,26 +153,14 @@ extern "C" __global__ void finish_derivative(const REAL2* A, REAL2* __restrict__
                                              const REAL* __restrict__ rate, Index n, Index m, const int* row_group)
 {
     ROW
-    const REAL v = rate[group];
-    const REAL2 a = __ldcs(A + at);
-    put(K + at, {-v * a.y, v * a.x});
-}
-
-__device__ __forceinline__ void sine_cosine(float x, float* s, float* c) { sincosf(x, s, c); }
-__device__ __forceinline__ void sine_cosine(double x, double* s, double* c) { sincos(x, s, c); }
-
-__device__ __forceinline__ REAL2 turned(REAL2 a, REAL re, REAL im)
-{
-    return {a.x + (a.x * re - a.y * im), a.y + (a.x * im + a.y * re)};
+    put(K + at, times_i(__ldcs(A + at), rate[group]));
 }
 
 extern "C" __global__ void finish_rotate(REAL2* A, Index t0, const REAL* __restrict__ rate, double h, Index n, Index m,
                                          const int* row_group)
 {
     ROW
-    REAL s, c;
-    sine_cosine(REAL(h) * rate[group] * REAL(0.5), &s, &c);
-    put(A + at, turned(__ldcs(A + at), REAL(-2) * s * s, REAL(2) * s * c));
+    put(A + at, rotated(__ldcs(A + at), REAL(h) * rate[group]));
 }
 
 extern "C" __global__ void finish_multiply(REAL2* A, Index t0, const REAL* __restrict__ sr,
@@ -205,13 +175,9 @@ extern "C" __global__ void finish_middle(REAL2* __restrict__ A, REAL2* __restric
                                          Index n, Index m, const int* row_group)
 {
     ROW
-    const REAL u = REAL(h) * theta2[group], v = REAL(h) * theta3[group], half = REAL(0.5 * h);
-    const REAL2 a = __ldcs(A + at), k = __ldcs(K + at);
-    const REAL2 d = {half * k.x, half * k.y};
-    const REAL2 k2 = {-u * (a.y + d.y), u * (a.x + d.x)};
-    const REAL2 k3 = {-v * (a.y + REAL(0.5) * k2.y), v * (a.x + REAL(0.5) * k2.x)};
-    put(K + at, {a.x + (d.x + k2.x + k3.x) * REAL(1.0 / 3.0), a.y + (d.y + k2.y + k3.y) * REAL(1.0 / 3.0)});
-    put(A + at, {a.x + k3.x, a.y + k3.y});
+    const Pair now = middle(__ldcs(A + at), __ldcs(K + at), REAL(h) * theta2[group], REAL(h) * theta3[group], REAL(0.5 * h));
+    put(A + at, now.a);
+    put(K + at, now.k);
 }
 
 // errors: null, or one double a block for the squared local error.
@@ -224,17 +190,10 @@ extern "C" __global__ void finish_last(REAL2* __restrict__ A, REAL2* __restrict_
     double error = 0;
     if (t < m) {
         const Index group = row_group[r] * m + t, at = r * n + t0 + t;
-        const REAL u = REAL(h / 6.0) * theta[group], v = rate[group];
-        const REAL2 c = __ldcs(A + at), s = __ldcs(K + at);
-        const REAL2 k4 = {-u * c.y, u * c.x};
-        const REAL2 out = {s.x + k4.x, s.y + k4.y};
-        const REAL2 next = {-v * out.y, v * out.x};
-        put(A + at, out);
-        put(K + at, next);
-        if (errors) {
-            const double x = 6.0 / h * k4.x - next.x, y = 6.0 / h * k4.y - next.y;
-            error = x * x + y * y;
-        }
+        const Pair now = last(__ldcs(A + at), __ldcs(K + at), REAL(h / 6.0) * theta[group], rate[group],
+                              errors ? &error : nullptr, h);
+        put(A + at, now.a);
+        put(K + at, now.k);
     }
     if (errors == nullptr) return;
     __shared__ double all[256];
@@ -243,5 +202,5 @@ extern "C" __global__ void finish_last(REAL2* __restrict__ A, REAL2* __restrict_
         __syncthreads();
         if (threadIdx.x < k) all[threadIdx.x] += all[threadIdx.x + k];
     }
-    if (threadIdx.x == 0) errors[(Index)blockIdx.y * gridDim.x + blockIdx.x] = 0.01 * h * h * all[0];
+    if (threadIdx.x == 0) errors[(Index)blockIdx.y * gridDim.x + blockIdx.x] = all[0];
 }

@@ -8,6 +8,8 @@ import numpy as np
 
 from wavefabric.optics.propagation.kernels.kerr_cuda import PACKAGE, type_options
 
+#: To be put before ``kerr_ranks.cu`` and ``peer_sweeps.cu``.
+FORMULAS = f"{PACKAGE}/kerr_formulas.cu"
 _THREADS = 256
 #: Outputs that a thread of ``couple`` forms at once; as in ``kerr_ranks.cu``.
 _OUTPUTS = 16
@@ -72,7 +74,7 @@ class KerrRankKernels:
     def _launch(self, name, real, samples, layers, *arguments, shared: int = 0) -> None:
         key = name, np.dtype(real)
         if key not in self._functions:
-            module = self._device.module(PACKAGE, "kerr_ranks.cu", type_options(real))
+            module = self._device.module(PACKAGE, "kerr_ranks.cu", type_options(real), (FORMULAS,))
             self._functions[key] = module.get_function(name)
         grid = (-(-samples // _THREADS), layers)
         self._device.launch(self._functions[key], grid, (_THREADS,), arguments, shared)

@@ -1,0 +1,89 @@
+"""Kernels that wait for those of other ranks: which ranks can have them, and how long they wait.
+
+Such kernels must all be resident at once, or one waits for what cannot begin: ranks that share a GPU cannot
+have them, and a kernel must not have more blocks than its GPU holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import cupy
+import numpy as np
+
+from wavefabric.errors import InputError
+
+#: Seconds that a kernel waits for another rank, unless told otherwise.
+PATIENCE = 120.0
+
+
+class LateRank(RuntimeError):
+    """A rank did not come to an exchange in time. Its data are lost; the exchange cannot be used again."""
+
+
+class Deadline:
+    """How long kernels of one name wait for other ranks, and whether one did not come.
+
+    Parameters
+    ----------
+    name : str
+        What the ranks do together, for messages.
+    patience : float
+        Seconds.
+    multiprocessors : int
+        Of each rank's GPU, at least.
+    """
+
+    def __init__(self, name: str, patience: float = PATIENCE, multiprocessors: int = 1):
+        self._name, self._late = name, _HostWord()
+        self.multiprocessors = multiprocessors
+        #: Whether kernels send and wait at all; not where the cost of everything else is measured.
+        self.waits = True
+        #: Of a kernel: where it says who did not come (see ``signals.cu``), and nanoseconds.
+        self.arguments = np.uint64(self._late.address), np.uint64(round(patience * 1e9))
+
+    def check(self) -> None:
+        """Raise `LateRank` if a rank did not come in time, as far as is known by now."""
+        if self._late.value:
+            raise LateRank(f"{self._name}: rank {self._late.value - 1} did not come to the exchange in time")
+
+
+def multiprocessors(transport) -> int:
+    """Those of each rank's GPU, at least; `InputError` where kernels of all ranks would not run at once.
+
+    Collective.
+    """
+    if not transport.complete:  # first: GPUs of different hosts may have the same address
+        raise InputError("protocol: some GPUs do not reach others; allowed: copies")
+    own = cupy.cuda.Device()
+    gpus = transport.control.all_gather((own.pci_bus_id, own.attributes["MultiProcessorCount"]))
+    shared = [rank for rank, (gpu, _) in enumerate(gpus) if [own for own, _ in gpus].count(gpu) > 1]
+    if shared:
+        ranks = ", ".join(map(str, shared))
+        raise InputError(f"protocol: ranks {ranks} share a GPU; allowed: copies, or a GPU for each rank")
+    return min(count for _, count in gpus)
+
+
+class _HostWord:
+    """A number in memory of the host that GPUs read and write too.
+
+    Memory is kept for words that follow: CuPy would give it to others while a kernel still reads it.
+    """
+
+    _free: ClassVar[list[Any]] = []
+
+    def __init__(self):
+        if self._free:
+            cupy.cuda.runtime.deviceSynchronize()
+        self._memory = self._free.pop() if self._free else cupy.cuda.alloc_pinned_memory(4)
+        self._word = np.frombuffer(self._memory, np.uint32, 1)
+        self._word[0] = 0
+        self.address = int(self._memory.ptr)
+
+    def __del__(self):
+        self._free.append(self._memory)
+
+    @property
+    def value(self) -> int:
+        """What it is now."""
+        return int(self._word[0])

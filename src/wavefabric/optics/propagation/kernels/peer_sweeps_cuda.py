@@ -1,0 +1,149 @@
+"""Launches of ``peer_sweeps.cu``: sweeps of the Kerr operator over ranks, each one kernel."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from wavefabric.exchange import Communicator
+from wavefabric.exchange.transports import SIGNALS
+from wavefabric.optics.propagation.kernels.kerr_cuda import PACKAGE, type_options
+from wavefabric.optics.propagation.kernels.kerr_ranks_cuda import FORMULAS
+from wavefabric.optics.propagation.phase_groups import RankPhaseGroupCoupling
+
+#: Samples of a tile and rows of threads, by bytes of a real number: rows of 1 KiB and 256 threads.
+_TILES = {8: (64, 4), 4: (128, 2)}
+#: Phase rates that a thread forms at once, at most, and blocks of a multiprocessor: registers allow no more.
+_OUTPUTS, _BLOCKS = 8, 2
+#: As in ``peer_sweeps.cu``: tiles whose powers have a slot, numbers of an own part in scratch, their tiles.
+_SLOTS, _NUMBERS, _RING = 4, 4, 2
+
+PEERS = np.dtype(
+    [
+        (name, np.int32)
+        for name in (
+            *("ranks", "rank", "rows", "own", "parts", "first"),
+            *("transfers", "from", "to", "padded"),
+        )
+    ]
+    + [
+        (name, np.uint64)
+        for name in (
+            *("start", "row_part", "lane_start", "lane_part", "matrix", "slots", "sent", "scratch"),
+            *("tiles", "late", "patience"),
+        )
+    ]
+)
+
+
+class PeerSweeps:
+    """Sweeps of the Kerr operator of one rank, for rows of ``n`` samples; collective.
+
+    ``coupling`` as of `rank_phase_group_coupling`, ``dtype`` of the fields. ``received`` False leaves out the
+    work on what others send. ``tile`` (samples, rows of threads) and ``blocks``, the same on all ranks, are
+    chosen if not given. `InputError` if these ranks cannot have kernels that wait for one another.
+    """
+
+    def __init__(
+        self,
+        device,
+        comm: Communicator,
+        coupling: RankPhaseGroupCoupling,
+        n: int,
+        dtype,
+        received: bool = True,
+        tile: tuple[int, int] | None = None,
+        blocks: int | None = None,
+    ):
+        real = np.finfo(dtype).dtype
+        samples, lanes = tile or _TILES[real.itemsize]
+        own, parts = coupling.own_groups, sum(coupling.parts)
+        first = sum(coupling.parts[: comm.rank])
+        outputs = min(_OUTPUTS, -(-own // lanes))
+        self._device, self._n, self._block = device, int(n), (samples, lanes)
+        self.deadline = comm.deadline("Kerr operator over ranks")
+        most = min(-(-self._n // samples), _BLOCKS * self.deadline.multiprocessors)
+        self.blocks = most if blocks is None else blocks
+        slots = comm.symmetric((self.blocks, _SLOTS, 2, parts, samples), real)
+        sent = comm.symmetric((self.blocks, 2, comm.size), np.uint32)
+        lane_start, lane_part = share_out(np.diff(coupling.start), lanes)
+        padded = -(-own // (outputs * lanes)) * outputs * lanes
+        matrix = np.zeros((parts, padded), real)
+        matrix[:, :own] = np.hstack(coupling.blocks).T
+        row_part = np.repeat(np.arange(own), np.diff(coupling.start))
+        tables = (
+            *(
+                device.asarray(each.astype(np.int32))
+                for each in (coupling.start, row_part, lane_start, lane_part)
+            ),
+            device.asarray(matrix),
+            slots.addresses,
+            sent.addresses,
+            device.empty((self.blocks, _RING, _NUMBERS, own, samples), real),
+            device.zeros((self.blocks,), np.uint32),
+        )
+        #: Of each block, the squared local error of its tiles.
+        self.errors = device.empty((self.blocks,), np.float64)
+        which = (0, parts) if received else (first, first + own)
+        peers = np.zeros(1, PEERS)
+        peers[0] = (
+            *(
+                comm.size,
+                comm.rank,
+                coupling.start[-1],
+                own,
+                parts,
+                first,
+                self.deadline.waits,
+                *which,
+                padded,
+            ),
+            *(device.address(table) for table in tables),
+            *self.deadline.arguments,
+        )
+        self._peers = device.asarray(peers.view(np.uint8))
+        # Kernels know addresses alone.
+        self._kept = tables, slots, sent
+        sizes = (f"-DTILE={samples}", f"-DLANES={lanes}", f"-DOUTPUTS={outputs}")
+        before = (SIGNALS, FORMULAS)
+        module = device.module(PACKAGE, "peer_sweeps.cu", (*type_options(dtype), *sizes), before)
+        names = "derivative", "rotate", "rk4ip_middle", "rk4ip_last"
+        self._kernels = {name: module.get_function(name) for name in names}
+        device.synchronize()  # sweeps may be in other streams
+
+    def _launch(self, name: str, *arguments) -> None:
+        arguments = (*arguments, np.int64(self._n), self._peers)
+        self._device.launch(self._kernels[name], (self.blocks,), self._block, arguments)
+
+    def derivative(self, A, K) -> None:
+        """K ← N̂(A)A."""
+        self._launch("derivative", A, K)
+
+    def rotate(self, A, h: float) -> None:
+        """A ← exp(h N̂(A)) A."""
+        self._launch("rotate", A, np.float64(h))
+
+    def rk4ip_middle(self, A, K, h: float) -> None:
+        """k2 and k3 of RK4IP."""
+        self._launch("rk4ip_middle", A, K, np.float64(h))
+
+    def rk4ip_last(self, A, K, h: float, error=None) -> None:
+        """k4 of RK4IP and N̂(A)A of the new field; ``error``, one float64, gets the squared local error."""
+        self._launch("rk4ip_last", A, K, np.float64(h), np.uint64(0) if error is None else self.errors)
+        if error is not None:
+            error[...] = self.errors.sum()
+
+
+def share_out(sizes, lanes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Parts of so many rows for each of some rows of threads: the largest first, each to who has least.
+
+    Where each row of threads begins, (lanes + 1,), and the parts one after another, (parts,).
+    """
+    shares: list[list[int]] = [[] for _ in range(lanes)]
+    least = [(0, lane) for lane in range(lanes)]
+    for part in np.argsort(-np.asarray(sizes), kind="stable").tolist():
+        rows, lane = heapq.heappop(least)
+        shares[lane].append(part)
+        heapq.heappush(least, (rows + int(sizes[part]), lane))
+    return np.cumsum([0, *map(len, shares)]), np.array([part for share in shares for part in share])

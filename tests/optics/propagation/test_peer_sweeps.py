@@ -1,0 +1,223 @@
+"""Sweeps over ranks that are one kernel, on emulated GPUs that are threads, against NumPy in complex128."""
+
+import re
+from functools import partial
+from importlib.resources import files
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from emulated_device import EmulatedDevice
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stand_in_gpus import EmulatedGpu, stand_in, together
+
+from wavefabric.errors import InputError
+from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import PEERS, PeerSweeps, share_out
+
+TOLERANCE = {np.complex128: 1e-13, np.complex64: 5e-6}
+#: Rows of the parts of each rank.
+RANKS = {
+    "two": [[1, 2], [3, 1, 1]],
+    "dense": [[1] * 7, [1] * 6],
+    "three": [[2], [1, 1, 4], [5, 2]],
+    "many parts": [[1] * 19, [1] * 20],
+}
+
+
+@pytest.fixture(scope="module")
+def transports():
+    with stand_in() as modules:
+        yield modules
+
+
+class Case:
+    """Fields of all ranks, γκ between all parts, and the sweeps in NumPy."""
+
+    def __init__(self, sizes, n, dtype, seed=0):
+        rng = np.random.default_rng(seed)
+        self.sizes, self.dtype = sizes, dtype
+        rows, parts = sum(map(sum, sizes)), sum(map(len, sizes))
+        draw = 0.3 * rng.standard_normal((2, rows, n, 2)).view(complex)[..., 0]
+        self.a, self.k = draw.astype(dtype).astype(complex)
+        self.matrix = rng.uniform(-1, 1, (parts, parts)).astype(np.zeros(1, dtype).real.dtype).astype(float)
+        self.row_part = np.repeat(np.arange(parts), np.concatenate(sizes))
+        self.rows = np.cumsum([0, *map(sum, sizes)])
+
+    def coupling(self, rank):
+        ends = np.cumsum([0, *map(len, self.sizes)])
+        own = slice(ends[rank], ends[rank + 1])
+        blocks = [self.matrix[own, a:b] for a, b in pairwise(ends)]
+        start = np.cumsum([0, *self.sizes[rank]])
+        parts = tuple(map(len, self.sizes))
+        return SimpleNamespace(own_groups=len(self.sizes[rank]), parts=parts, start=start, blocks=blocks)
+
+    def rates(self, field):
+        powers = np.zeros((len(self.matrix), field.shape[1]))
+        np.add.at(powers, self.row_part, abs(field) ** 2)
+        return (self.matrix @ powers)[self.row_part]
+
+    def middle(self, h):
+        b = self.a + h / 2 * self.k
+        k2 = 1j * h * self.rates(b) * b
+        third = self.a + k2 / 2
+        k3 = 1j * h * self.rates(third) * third
+        self.a, self.k = self.a + k3, self.a + h * self.k / 6 + k2 / 3 + k3 / 3
+
+    def last(self, h):
+        k4 = 1j * h * self.rates(self.a) * self.a
+        self.a = self.k + k4 / 6
+        self.k = 1j * self.rates(self.a) * self.a
+        return h**2 / 100 * (abs(k4 / h - self.k) ** 2).sum()
+
+    def derivative(self):
+        self.k = 1j * self.rates(self.a) * self.a
+
+    def rotate(self, h):
+        self.a = self.a * np.exp(1j * h * self.rates(self.a))
+
+    def run(self, transports, calls, tile=(16, 2), blocks=None, **options):
+        """What each rank's kernels leave of all fields after some calls, and the errors they measured."""
+        a, k = self.a.astype(self.dtype), self.k.astype(self.dtype)
+
+        def work(comm):
+            own = slice(self.rows[comm.rank], self.rows[comm.rank + 1])
+            A, K = (comm.device.asarray(np.ascontiguousarray(field[own])) for field in (a, k))
+            sweeps = PeerSweeps(
+                comm.device,
+                comm,
+                self.coupling(comm.rank),
+                a.shape[1],
+                self.dtype,
+                tile=tile,
+                blocks=blocks,
+                **options,
+            )
+            error = comm.device.zeros((1,), np.float64)
+            for name, *numbers in calls:
+                fields = (A,) if name == "rotate" else (A, K)
+                more = (error,) if name == "rk4ip_last" else ()
+                getattr(sweeps, name)(*fields, *numbers, *more)
+            comm.check()
+            return np.array(A), np.array(K), error[0]
+
+        found = together(transports, "p2p", len(self.sizes), work, make=EmulatedGpu)
+        A, K, errors = zip(*found, strict=True)
+        return np.concatenate(A), np.concatenate(K), sum(errors)
+
+    def check(self, A, K):
+        for got, wanted in ((A, self.a), (K, self.k)):
+            assert abs(got - wanted).max() < TOLERANCE[self.dtype] * max(1, abs(wanted).max())
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.complex64], ids=["double", "single"])
+@pytest.mark.parametrize("sizes", RANKS)
+@pytest.mark.parametrize("n", [16, 100])
+def test_a_step_and_a_rotation(transports, sizes, n, dtype):
+    """All sweeps one after another, three of them more than once: slots and counters go on."""
+    case = Case(RANKS[sizes], n, dtype)
+    h = 0.02
+    calls = [
+        ("derivative",),
+        *[("rk4ip_middle", h), ("rk4ip_last", h)] * 2,
+        ("rotate", -h),
+        ("rotate", 2 * h),
+    ]
+    A, K, error = case.run(transports, calls, blocks=2)
+    case.derivative()
+    for _ in range(2):
+        case.middle(h)
+        expected = case.last(h)
+    case.rotate(-h)
+    case.rotate(2 * h)
+    case.check(A, K)
+    assert error == pytest.approx(expected, rel=1e-9 if dtype == np.complex128 else 1e-2)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=5), min_size=2, max_size=4),
+    st.integers(1, 90),
+    st.integers(1, 3),
+    st.sampled_from([(8, 2), (16, 1), (4, 8)]),
+    st.lists(st.sampled_from(["derivative", "rk4ip_middle", "rk4ip_last", "rotate"]), min_size=1, max_size=5),
+    st.integers(0, 99),
+)
+def test_any_ranks_tiles_and_order_of_sweeps(transports, sizes, n, blocks, tile, names, seed):
+    case = Case(sizes, n, np.complex128, seed)
+    calls = [(name,) if name == "derivative" else (name, 0.01) for name in names]
+    A, K, _ = case.run(transports, calls, tile=tile, blocks=blocks)
+    for name, *numbers in calls:
+        getattr(case, name.removeprefix("rk4ip_"))(*numbers)
+    case.check(A, K)
+
+
+def test_a_rank_that_does_not_come_is_named(transports, monkeypatch):
+    """And nothing is done with what has not come."""
+    waiting = transports.waiting
+    monkeypatch.setattr(waiting, "Deadline", partial(waiting.Deadline, patience=1e-6))
+    case = Case(RANKS["three"], 40, np.complex128)
+
+    def work(comm):
+        sweeps = PeerSweeps(comm.device, comm, case.coupling(comm.rank), 40, case.dtype, tile=(8, 2))
+        comm.check()
+        if comm.rank != 1:
+            return None
+        rows = slice(case.rows[1], case.rows[2])
+        A, K = (comm.device.asarray(np.ascontiguousarray(field[rows])) for field in (case.a, case.k))
+        comm.device.launch = partial(EmulatedDevice.launch, comm.device)  # by this rank alone
+        sweeps.rk4ip_middle(A, K, 0.1)
+        with pytest.raises(waiting.LateRank, match=r"^Kerr operator over ranks: rank [02] did not come"):
+            comm.check()
+        assert (case.a[rows] == A).all()
+        assert (case.k[rows] == K).all()
+        return True
+
+    assert together(transports, "p2p", 3, work, make=EmulatedGpu)[1]
+
+
+def test_ranks_that_share_a_gpu_are_refused(transports):
+    case = Case(RANKS["two"], 40, np.complex128)
+
+    def work(comm):
+        with pytest.raises(InputError) as refused:
+            PeerSweeps(comm.device, comm, case.coupling(comm.rank), 40, case.dtype)
+        return str(refused.value)
+
+    found = together(transports, "p2p", 2, work, gpus=[0, 0], make=EmulatedGpu)
+    assert set(found) == {"protocol: ranks 0, 1 share a GPU; allowed: copies, or a GPU for each rank"}
+
+
+def test_what_others_send_may_be_left_out(transports):
+    """Or not sent at all: what is left is the work of each rank on its own rows."""
+    case = Case(RANKS["three"], 50, np.complex128)
+    calls = [("rk4ip_middle", 0.02), ("rotate", 0.1)]
+    A, K, _ = case.run(transports, calls, received=False)
+    ends = np.cumsum([0, *map(len, case.sizes)])
+    for first, last in pairwise(ends):
+        case.matrix[first:last, :first] = case.matrix[first:last, last:] = 0
+    case.middle(0.02)
+    case.rotate(0.1)
+    case.check(A, K)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(1, 9))
+def test_parts_are_shared_out_evenly(sizes, lanes):
+    start, parts = share_out(sizes, lanes)
+    assert (start[0], start[-1], start.size) == (0, len(sizes), lanes + 1)
+    assert sorted(parts) == list(range(len(sizes)))
+    loads = [sum(sizes[part] for part in parts[a:b]) for a, b in pairwise(start)]
+    # No row of threads has more than the least busy and one part.
+    assert max(loads) <= min(loads) + max(sizes)
+
+
+def test_the_structure_is_that_of_the_kernel():
+    """The same members in the same order, laid out as C does."""
+    text = files("wavefabric.optics.propagation.kernels").joinpath("peer_sweeps.cu").read_text("utf-8")
+    body = re.sub("//.*", "", text.split("struct Peers {")[1].split("};")[0])
+    members = [name for line in body.split(";") for name in re.findall(r"(\w+)(?=,|$)", line.strip())]
+    assert members == list(PEERS.names)
+    pointers = [*re.findall(r"\*(?:const \*)?(\w+)", body), "patience"]
+    assert [name for name in members if PEERS[name] == np.uint64] == pointers
+    assert np.dtype([(name, PEERS[name]) for name in members], align=True) == PEERS
