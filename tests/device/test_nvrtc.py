@@ -47,7 +47,10 @@ def behind(before: tuple[str, ...], source: str) -> str:
 
 def kernels_in(source: str) -> list[str]:
     """Names of the kernels that a source exports: the word before the list of arguments."""
-    heads = read(source).split('extern "C" __global__ void')[1:]
+    text = read(source)
+    if "#define SWEEP" in text:
+        text = re.sub(r"#define SWEEP (.*)", "", text.replace("\nSWEEP ", '\nextern "C" __global__ void '))
+    heads = text.split('extern "C" __global__ void')[1:]
     bounds = re.compile(r"__launch_bounds__\([^()]*\)")
     return [bounds.sub("", head).split("(")[0].strip() for head in heads]
 
@@ -56,6 +59,11 @@ def kernels_in(source: str) -> list[str]:
 BEFORE = {
     "acoustics/solver/kernels.cu": ("acoustics/solver/shell.cu",),
     "exchange/transports/plan.cu": ("exchange/transports/signals.cu",),
+    "optics/propagation/kernels/kerr_ranks.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
+    "optics/propagation/kernels/peer_sweeps.cu": (
+        "exchange/transports/signals.cu",
+        "optics/propagation/kernels/kerr_formulas.cu",
+    ),
 }
 #: Sources that need others before them, and definitions.
 BEHIND_OTHERS = {
@@ -87,8 +95,14 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
     if source == "exchange/transports/plan.cu":
         types = ("float", "double", "float16", "bfloat16", "int", "unsigned char")
         return [("sm_90", (f"-DELEMENT={each}",)) for each in types] + [("sm_80", ("-DELEMENT=bfloat16",))]
-    if source == "exchange/transports/signals.cu":
+    if source in ("exchange/transports/signals.cu", "optics/propagation/kernels/kerr_formulas.cu"):
         return []  # functions for other sources
+    if source == "optics/propagation/kernels/peer_sweeps.cu":
+        from wavefabric.optics.propagation.kernels.kerr_cuda import type_options
+        from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import sizes
+
+        shapes = [(dtype, own) for dtype in REALS.values() for own in (3, 30)]
+        return [("sm_90", (*type_options(dtype), *sizes(dtype, own)[1])) for dtype, own in shapes]
     if source in ("acoustics/solver/kernels.cu", "spectral/butterflies.cu"):
         return [(arch, (f"-DREAL={real}",)) for arch in ARCHITECTURES for real in REALS]
     if source in BEHIND_OTHERS:

@@ -49,8 +49,8 @@ class _NoTransport(Transport):
         addresses = np.full(self._ranks, self._device.address(own), np.uint64)
         return SymmetricArray(own, self._device.asarray(addresses))
 
-    def deadline(self, name: str):
-        found = self._transport.deadline(name)
+    def patience(self, name: str):
+        found = self._transport.patience(name)
         found.waits = False
         return found
 

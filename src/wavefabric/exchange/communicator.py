@@ -31,7 +31,7 @@ from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricAr
 from wavefabric.results.provenance import NUMERICAL, versions
 
 if TYPE_CHECKING:
-    from wavefabric.exchange.transports.waiting import Deadline
+    from wavefabric.exchange.transports.waiting import Patience
 
 
 class Communicator(CollectiveCalls):
@@ -138,12 +138,12 @@ class Communicator(CollectiveCalls):
         """
         return self._transport.symmetric(shape, np.dtype(dtype))
 
-    def deadline(self, name: str) -> Deadline:
+    def patience(self, name: str) -> Patience:
         """How long kernels wait for those of other ranks in what they do together under a name; collective.
 
         Only where `stores` is true. `InputError` if these ranks cannot have such kernels: they share a GPU.
         """
-        return self._transport.deadline(name)
+        return self._transport.patience(name)
 
     def own_collective(self, collective: str, buffers: list[Any], root: int = 0) -> Callable[[], None]:
         """The transport library's own form of a collective operation, to be run many times; collective.

@@ -127,7 +127,7 @@ def test_a_rank_that_does_not_come_is_named(transports):
         buffers = buffers_of(comm, schedule, "float32")
         exchange = comm.bind(schedule, buffers, "signals")
         exchange.check()
-        exchange._deadline._late._word[0] = 1 + 1  # what the kernel writes
+        exchange._patience._late._word[0] = 1 + 1  # what the kernel writes
         for call in (exchange.check, exchange.run, exchange.start):
             with pytest.raises(
                 RuntimeError, match="ring all-reduce: rank 1 did not come to the exchange in time"
@@ -143,7 +143,7 @@ def test_a_late_rank_is_named_again_and_nothing_is_under_way(transports):
 
     def work(comm):
         exchange = comm.bind(schedule, buffers_of(comm, schedule, "float32"), "signals")
-        exchange._deadline._late._word[0] = 1
+        exchange._patience._late._word[0] = 1
         for _ in range(2):
             with pytest.raises(transports.waiting.LateRank, match="rank 0 did not come"):
                 exchange.start()
@@ -161,7 +161,7 @@ def test_the_communicator_knows_of_late_ranks(transports):
         other = comm.bind(schedule, buffers_of(comm, schedule, "float32"), "packets")
         comm.bind(schedule, buffers_of(comm, schedule, "float32"), "copies")
         comm.check()
-        other._deadline._late._word[0] = 2
+        other._patience._late._word[0] = 2
         with pytest.raises(transports.waiting.LateRank, match="rank 1 did not come"):
             comm.check()
         del other

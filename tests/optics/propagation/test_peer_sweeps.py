@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from one_gpu import together_on_one_gpu
 from stand_in_gpus import EmulatedGpu, stand_in, together
 
 from wavefabric.errors import InputError
@@ -30,6 +31,14 @@ RANKS = {
 def transports():
     with stand_in() as modules:
         yield modules
+
+
+@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def ranks(request, transports):
+    """Runs a function of a communicator on so many ranks."""
+    if request.param == "cuda":
+        return together_on_one_gpu
+    return lambda size, work: together(transports, "p2p", size, work, make=EmulatedGpu)
 
 
 class Case:
@@ -77,7 +86,7 @@ class Case:
     def rotate(self, h):
         self.a = self.a * np.exp(1j * h * self.rates(self.a))
 
-    def run(self, transports, calls, tile=(16, 2), blocks=None, **options):
+    def run(self, ranks, calls, tile=(16, 2), blocks=None, **options):
         """What each rank's kernels leave of all fields after some calls, and the errors they measured."""
         a, k = self.a.astype(self.dtype), self.k.astype(self.dtype)
 
@@ -100,9 +109,9 @@ class Case:
                 more = (error,) if name == "rk4ip_last" else ()
                 getattr(sweeps, name)(*fields, *numbers, *more)
             comm.check()
-            return np.array(A), np.array(K), error[0]
+            return *map(comm.device.to_host, (A, K)), float(error[0])
 
-        found = together(transports, "p2p", len(self.sizes), work, make=EmulatedGpu)
+        found = ranks(len(self.sizes), work)
         A, K, errors = zip(*found, strict=True)
         return np.concatenate(A), np.concatenate(K), sum(errors)
 
@@ -114,7 +123,7 @@ class Case:
 @pytest.mark.parametrize("dtype", [np.complex128, np.complex64], ids=["double", "single"])
 @pytest.mark.parametrize("sizes", RANKS)
 @pytest.mark.parametrize("n", [16, 100])
-def test_a_step_and_a_rotation(transports, sizes, n, dtype):
+def test_a_step_and_a_rotation(ranks, sizes, n, dtype):
     """All sweeps one after another, three of them more than once: slots and counters go on."""
     case = Case(RANKS[sizes], n, dtype)
     h = 0.02
@@ -124,7 +133,7 @@ def test_a_step_and_a_rotation(transports, sizes, n, dtype):
         ("rotate", -h),
         ("rotate", 2 * h),
     ]
-    A, K, error = case.run(transports, calls, blocks=2)
+    A, K, error = case.run(ranks, calls, blocks=2)
     case.derivative()
     for _ in range(2):
         case.middle(h)
@@ -135,7 +144,7 @@ def test_a_step_and_a_rotation(transports, sizes, n, dtype):
     assert error == pytest.approx(expected, rel=1e-9 if dtype == np.complex128 else 1e-2)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=5), min_size=2, max_size=4),
     st.integers(1, 90),
@@ -144,10 +153,10 @@ def test_a_step_and_a_rotation(transports, sizes, n, dtype):
     st.lists(st.sampled_from(["derivative", "rk4ip_middle", "rk4ip_last", "rotate"]), min_size=1, max_size=5),
     st.integers(0, 99),
 )
-def test_any_ranks_tiles_and_order_of_sweeps(transports, sizes, n, blocks, tile, names, seed):
+def test_any_ranks_tiles_and_order_of_sweeps(ranks, sizes, n, blocks, tile, names, seed):
     case = Case(sizes, n, np.complex128, seed)
     calls = [(name,) if name == "derivative" else (name, 0.01) for name in names]
-    A, K, _ = case.run(transports, calls, tile=tile, blocks=blocks)
+    A, K, _ = case.run(ranks, calls, tile=tile, blocks=blocks)
     for name, *numbers in calls:
         getattr(case, name.removeprefix("rk4ip_"))(*numbers)
     case.check(A, K)
@@ -156,7 +165,7 @@ def test_any_ranks_tiles_and_order_of_sweeps(transports, sizes, n, blocks, tile,
 def test_a_rank_that_does_not_come_is_named(transports, monkeypatch):
     """And nothing is done with what has not come."""
     waiting = transports.waiting
-    monkeypatch.setattr(waiting, "Deadline", partial(waiting.Deadline, patience=1e-6))
+    monkeypatch.setattr(waiting, "Patience", partial(waiting.Patience, seconds=1e-6))
     case = Case(RANKS["three"], 40, np.complex128)
 
     def work(comm):
@@ -189,11 +198,11 @@ def test_ranks_that_share_a_gpu_are_refused(transports):
     assert set(found) == {"protocol: ranks 0, 1 share a GPU; allowed: copies, or a GPU for each rank"}
 
 
-def test_what_others_send_may_be_left_out(transports):
+def test_what_others_send_may_be_left_out(ranks):
     """Or not sent at all: what is left is the work of each rank on its own rows."""
     case = Case(RANKS["three"], 50, np.complex128)
     calls = [("rk4ip_middle", 0.02), ("rotate", 0.1)]
-    A, K, _ = case.run(transports, calls, received=False)
+    A, K, _ = case.run(ranks, calls, received=False)
     ends = np.cumsum([0, *map(len, case.sizes)])
     for first, last in pairwise(ends):
         case.matrix[first:last, :first] = case.matrix[first:last, last:] = 0

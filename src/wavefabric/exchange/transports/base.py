@@ -184,10 +184,10 @@ class Transport:
 
     @property
     def stores(self) -> bool:
-        """Whether kernels are to store in other ranks' memory and wait for them, see `deadline`."""
+        """Whether kernels are to store in other ranks' memory and wait for them, see `patience`."""
         return False
 
-    def deadline(self, name: str):
+    def patience(self, name: str):
         """How long kernels that wait for other ranks do so; `InputError` if these ranks cannot have them.
 
         Collective; asked where `stores` is true.

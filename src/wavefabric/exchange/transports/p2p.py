@@ -344,10 +344,10 @@ class P2PTransport(Transport):
         # Nobody stores before all are zero.
         return SymmetricArray(own, self._device.asarray(np.array(self._everywhere(own), np.uint64)))
 
-    def deadline(self, name: str):
-        from wavefabric.exchange.transports.waiting import Deadline, multiprocessors
+    def patience(self, name: str):
+        from wavefabric.exchange.transports.waiting import Patience, multiprocessors
 
-        found = Deadline(name, multiprocessors=multiprocessors(self))
+        found = Patience(name, multiprocessors=multiprocessors(self))
         self._waiting.add(found)
         return found
 

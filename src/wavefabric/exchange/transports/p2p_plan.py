@@ -27,7 +27,7 @@ from wavefabric.exchange.transports.plan_code import (
     encode,
     has_sums,
 )
-from wavefabric.exchange.transports.waiting import PATIENCE, Deadline, multiprocessors
+from wavefabric.exchange.transports.waiting import PATIENCE, Patience, multiprocessors
 
 _THREADS = 512
 #: Bytes of its largest piece that a block should have, and most blocks, unless told otherwise: 32 keep 1 MiB
@@ -83,13 +83,13 @@ class PlanExchange(Exchange):
         code = encode(plan, control.rank, dtype, self._memory(transport))
         program = device.asarray(code.program())
         self._shared = program.nbytes if program.nbytes <= SHARED else 0
-        self._deadline = Deadline(plan.schedule.name, patience)
+        self._patience = Patience(plan.schedule.name, patience)
         device.synchronize()  # calls may be in other streams
         self._arguments = (
             *code.arguments(program, self._shared),
             self._calls,
             np.uint32(plan.rooms),
-            *self._deadline.arguments,
+            *self._patience.arguments,
         )
         folder = "wavefabric.exchange.transports"
         module = device.module(folder, "plan.cu", (f"-DELEMENT={name}",), (SIGNALS,))
@@ -134,7 +134,7 @@ class PlanExchange(Exchange):
             self._running = False
 
     def check(self) -> None:
-        self._deadline.check()
+        self._patience.check()
 
 
 def blocks_for(plan: ExecutionPlan, itemsize: int, most: int) -> int:

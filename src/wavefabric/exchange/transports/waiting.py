@@ -21,26 +21,25 @@ class LateRank(RuntimeError):
     """A rank did not come to an exchange in time. Its data are lost; the exchange cannot be used again."""
 
 
-class Deadline:
+class Patience:
     """How long kernels of one name wait for other ranks, and whether one did not come.
 
     Parameters
     ----------
     name : str
         What the ranks do together, for messages.
-    patience : float
-        Seconds.
+    seconds : float
     multiprocessors : int
         Of each rank's GPU, at least.
     """
 
-    def __init__(self, name: str, patience: float = PATIENCE, multiprocessors: int = 1):
+    def __init__(self, name: str, seconds: float = PATIENCE, multiprocessors: int = 1):
         self._name, self._late = name, _HostWord()
         self.multiprocessors = multiprocessors
         #: Whether kernels send and wait at all; not where the cost of everything else is measured.
         self.waits = True
         #: Of a kernel: where it says who did not come (see ``signals.cu``), and nanoseconds.
-        self.arguments = np.uint64(self._late.address), np.uint64(round(patience * 1e9))
+        self.arguments = np.uint64(self._late.address), np.uint64(round(seconds * 1e9))
 
     def check(self) -> None:
         """Raise `LateRank` if a rank did not come in time, as far as is known by now."""

@@ -1,4 +1,4 @@
-"""The operators over ranks whose kernels store in each other's memory: one kernel a sweep, a step one graph."""
+"""The operators over ranks whose kernels store in each other's memory: a sweep is one kernel."""
 
 from __future__ import annotations
 

@@ -56,14 +56,12 @@ class PeerSweeps:
         tile: tuple[int, int] | None = None,
         blocks: int | None = None,
     ):
-        real = np.finfo(dtype).dtype
-        samples, lanes = tile or _TILES[real.itemsize]
-        own, parts = coupling.own_groups, sum(coupling.parts)
+        real, own, parts = np.finfo(dtype).dtype, coupling.own_groups, sum(coupling.parts)
         first = sum(coupling.parts[: comm.rank])
-        outputs = min(_OUTPUTS, -(-own // lanes))
+        (samples, lanes, outputs), definitions = sizes(dtype, own, tile)
         self._device, self._n, self._block = device, int(n), (samples, lanes)
-        self.deadline = comm.deadline("Kerr operator over ranks")
-        most = min(-(-self._n // samples), _BLOCKS * self.deadline.multiprocessors)
+        self.patience = comm.patience("Kerr operator over ranks")
+        most = min(-(-self._n // samples), _BLOCKS * self.patience.multiprocessors)
         self.blocks = most if blocks is None else blocks
         slots = comm.symmetric((self.blocks, _SLOTS, 2, parts, samples), real)
         sent = comm.symmetric((self.blocks, 2, comm.size), np.uint32)
@@ -95,19 +93,18 @@ class PeerSweeps:
                 own,
                 parts,
                 first,
-                self.deadline.waits,
+                self.patience.waits,
                 *which,
                 padded,
             ),
             *(device.address(table) for table in tables),
-            *self.deadline.arguments,
+            *self.patience.arguments,
         )
         self._peers = device.asarray(peers.view(np.uint8))
         # Kernels know addresses alone.
         self._kept = tables, slots, sent
-        sizes = (f"-DTILE={samples}", f"-DLANES={lanes}", f"-DOUTPUTS={outputs}")
-        before = (SIGNALS, FORMULAS)
-        module = device.module(PACKAGE, "peer_sweeps.cu", (*type_options(dtype), *sizes), before)
+        options = (*type_options(dtype), *definitions)
+        module = device.module(PACKAGE, "peer_sweeps.cu", options, (SIGNALS, FORMULAS))
         names = "derivative", "rotate", "rk4ip_middle", "rk4ip_last"
         self._kernels = {name: module.get_function(name) for name in names}
         device.synchronize()  # sweeps may be in other streams
@@ -135,15 +132,24 @@ class PeerSweeps:
             error[...] = self.errors.sum()
 
 
-def share_out(sizes, lanes: int) -> tuple[np.ndarray, np.ndarray]:
+def sizes(
+    dtype, own: int, tile: tuple[int, int] | None = None
+) -> tuple[tuple[int, int, int], tuple[str, ...]]:
+    """Samples of a tile, rows of threads and phase rates a thread for so many own parts; as definitions."""
+    samples, lanes = tile or _TILES[np.finfo(dtype).dtype.itemsize]
+    outputs = min(_OUTPUTS, -(-own // lanes))
+    return (samples, lanes, outputs), (f"-DTILE={samples}", f"-DLANES={lanes}", f"-DOUTPUTS={outputs}")
+
+
+def share_out(rows, lanes: int) -> tuple[np.ndarray, np.ndarray]:
     """Parts of so many rows for each of some rows of threads: the largest first, each to who has least.
 
     Where each row of threads begins, (lanes + 1,), and the parts one after another, (parts,).
     """
     shares: list[list[int]] = [[] for _ in range(lanes)]
     least = [(0, lane) for lane in range(lanes)]
-    for part in np.argsort(-np.asarray(sizes), kind="stable").tolist():
-        rows, lane = heapq.heappop(least)
+    for part in np.argsort(-np.asarray(rows), kind="stable").tolist():
+        load, lane = heapq.heappop(least)
         shares[lane].append(part)
-        heapq.heappush(least, (rows + int(sizes[part]), lane))
+        heapq.heappush(least, (load + int(rows[part]), lane))
     return np.cumsum([0, *map(len, shares)]), np.array([part for share in shares for part in share])

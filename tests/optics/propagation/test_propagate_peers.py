@@ -1,0 +1,54 @@
+"""Propagation over ranks whose kernels store in each other's memory, on emulated GPUs that are threads."""
+
+import numpy as np
+import pytest
+from fibre_cases import ALL, RATE, distance, make_fibre, smooth_field
+from stand_in_gpus import EmulatedGpu, stand_in, together
+
+from wavefabric.optics.propagation.operators_ranks import RankOperators
+from wavefabric.optics.propagation.propagate import propagate
+
+GROUPS = np.array([1, 2, 2, 3, 3])
+_KAPPA = np.random.default_rng(5).uniform(0.3, 1.0, (3, 3))
+_BETA = np.column_stack([0.3e-15 * (GROUPS - 1), -20e-27 - 1e-27 * GROUPS, np.full(5, 0.1e-39), np.zeros(5)])
+FIBRE = make_fibre(_KAPPA, "group", beta=_BETA, alpha=0.05e-3, groups=GROUPS)
+LENGTH = 600.0
+
+
+@pytest.fixture(scope="module")
+def transports():
+    with stand_in() as modules:
+        yield modules
+
+
+def launched():
+    return smooth_field(10, 96, 20e-3, seed=3)
+
+
+def split(transports, size, **options):
+    """Field and report of each rank."""
+
+    def work(comm):
+        return propagate(
+            launched(), FIBRE, LENGTH, sample_rate=RATE, device=comm.device, comm=comm, **options
+        )
+
+    return together(transports, "p2p", size, work, make=EmulatedGpu)
+
+
+@pytest.mark.parametrize("exchange", ["dense", "factored"])
+@pytest.mark.parametrize("integrator", ALL)
+def test_the_answer_is_that_of_one_rank(transports, cpu, monkeypatch, integrator, exchange):
+    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
+    options = {"integrator": integrator, "step": 100.0, "segment": 4}
+    sent, send = [], RankOperators._send
+    monkeypatch.setattr(RankOperators, "_send", lambda *given: (sent.append(1), send(*given)))
+    alone, one = propagate(launched(), FIBRE, LENGTH, sample_rate=RATE, device=cpu, **options)
+    (field, report), (again, _) = split(transports, 2, exchange=exchange, split=[2, 3], **options)
+    assert distance(field, alone) < 1e-12
+    assert distance(field, launched()) > 0.01
+    assert (field == again).all()
+    assert (report.steps, report.ffts, report.exchange) == (one.steps, one.ffts, exchange)
+    assert report.local_error == pytest.approx(one.local_error, rel=1e-4)
+    # Sweeps with one exchange or two need no other.
+    assert bool(sent) == (integrator in ("ssfm_rk4", "ssfm_agrawal"))
