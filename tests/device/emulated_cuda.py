@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
@@ -176,6 +177,16 @@ def _bytes_of(place: str, value, kind: str, size: int) -> np.ndarray:
 
 class DeviceArray(np.ndarray):
     """An array that tells its address as CuPy's do."""
+
+    #: ``recorded``: where this thread's assignments go while a graph is captured.
+    capture = threading.local()
+
+    def __setitem__(self, key, value):
+        recorded = getattr(self.capture, "recorded", None)
+        if recorded is None:
+            super().__setitem__(key, value)
+        else:
+            recorded.append(functools.partial(np.ndarray.__setitem__, self, key, value))
 
     @property
     def data(self):  # pyright: ignore

@@ -12,6 +12,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import ClassVar
 
@@ -25,6 +26,7 @@ from emulated_plan import plan_source
 from wavefabric.device import views
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
+from wavefabric.exchange.pack_cuda import ROUTE
 from wavefabric.exchange.transports import SIGNALS
 
 _OURS = ("p2p", "p2p_plan", "waiting", "nccl", "mpi_staged")
@@ -303,22 +305,69 @@ def _device(shared, rank):
     )
 
 
+def _wait_for_routes(arguments):
+    """Wait for the messages that the kernel `take` would wait for, as long as it would."""
+    routes, limit = np.asarray(arguments[4]).view(ROUTE), int(arguments[6]) * 1e-9
+    for route in routes[: len(arguments[1])]:
+        if not route["flag"]:
+            continue
+        flag, calls = (ctypes.c_uint32.from_address(int(route[name])) for name in ("flag", "calls"))
+        until = time.monotonic() + min(limit, _PATIENCE)
+        while (flag.value - calls.value - 1) & 0x80000000:
+            if time.monotonic() > until:
+                assert limit < _PATIENCE, "a message did not come"
+                break
+            time.sleep(0)
+
+
+#: Kernels that never wait, and those that wait for what such kernels of other ranks have sent.
+_SENDS, _AWAITS = {"put"}, {"take": _wait_for_routes}
+
+
 class EmulatedGpu(EmulatedDevice):
     """One on which the package's kernels run, those that wait for other ranks when all have launched them."""
 
     def __init__(self, shared, rank):
         super().__init__()
         self._shared, self._rank, self._transports = shared, rank, _device(shared, rank)
+        self._recorded = None
 
     def module(self, package, source, options=(), before=(), prelude=""):
         if source in ("p2p.cu", "plan.cu"):
-            return self._transports.module(package, source, options, before)
+            found = self._transports.module(package, source, options, before)
+            return SimpleNamespace(get_function=lambda name: partial(self._call, found.get_function(name)))
         found = super().module(package, source, options, before, prelude)
         found.waits = SIGNALS in before
         return found
 
+    def _call(self, function, *launch, **shared):
+        if self._recorded is None:
+            function(*launch, **shared)
+        else:
+            self._recorded.append(partial(function, *launch, **shared))
+
+    def graph(self, work):
+        """Records launches and assignments, as a GPU does; all else that ``work`` does is done once, now."""
+        self._recorded = DeviceArray.capture.recorded = recorded = []
+        try:
+            work()
+        finally:
+            self._recorded = DeviceArray.capture.recorded = None
+
+        def replay():
+            for launch in recorded:
+                launch()
+
+        return replay
+
     def launch(self, function, grid, block, arguments, shared=0):
-        if not function._module.waits:
+        if self._recorded is not None:
+            self._recorded.append(partial(self.launch, function, grid, block, arguments, shared))
+            return
+        name = function.name
+        if not function._module.waits or name in _SENDS or name in _AWAITS:
+            if name in _AWAITS:
+                _AWAITS[name](arguments)
             super().launch(function, grid, block, arguments, shared)
             return
         _when_all_have(self._shared, self._rank, function, (grid, block, arguments), shared)

@@ -23,6 +23,11 @@ class Message:
     src_box: Box
     dst_box: Box
 
+    @property
+    def points(self) -> int:
+        """Of the box."""
+        return math.prod(_shape(self.src_box))
+
     def __post_init__(self):
         if _shape(self.src_box) != _shape(self.dst_box):
             raise ValueError(f"boxes of {_shape(self.src_box)} and {_shape(self.dst_box)} points differ")
@@ -36,7 +41,8 @@ class RegionExchange:
     """Messages between boxes of arrays, packed and unpacked by one kernel each.
 
     ``messages`` are those of all ranks, the same list everywhere; boxes that a rank receives must not
-    overlap. Shapes are those of this rank's arrays, (Nz, Ny, Nx); so many ``fields`` travel together.
+    overlap, nor what it sends to itself within an array. Shapes are those of this rank's arrays,
+    (Nz, Ny, Nx); so many ``fields`` travel together.
     """
 
     def __init__(
@@ -47,8 +53,6 @@ class RegionExchange:
         rank = comm.rank
         remote = [m for m in messages if m.src != m.dst]
         local = [m for m in messages if m.src == m.dst == rank]
-        elements = [(m.src, m.dst, fields * math.prod(_shape(m.src_box))) for m in remote]
-        schedule = point_to_point("regions", comm.size, elements)
         boxes = (
             [m.src_box for m in remote if m.src == rank],
             [m.dst_box for m in remote if m.dst == rank],
@@ -58,18 +62,25 @@ class RegionExchange:
         tables = (self._kernels.make_table(comm.device, each, fields) for each in boxes)
         self._out, self._in, self._local_from, self._local_to = tables
         self._has_local = bool(local)
-        sizes = [schedule.sizes[b][rank].sum() for b in range(2)]
+        elements = [fields * m.points for m in remote]
+        sent = sum(n for n, m in zip(elements, remote, strict=True) if m.src == rank)
+        #: Bytes that this rank sends each time.
+        self.bytes = sent * np.dtype(dtype).itemsize
+        self._sources: list = []
+        self._connect(comm, remote, elements, np.dtype(dtype))
+
+    def _connect(self, comm: Communicator, messages: list[Message], elements: list[int], dtype) -> None:
+        """Make ready for what travels: messages between ranks, of so many elements."""
+        ends = [(m.src, m.dst, n) for m, n in zip(messages, elements, strict=True)]
+        schedule = point_to_point("regions", comm.size, ends)
+        sizes = [schedule.sizes[b][comm.rank].sum() for b in range(2)]
         self._send, self._receive = (comm.allocate((max(1, int(size)),), dtype) for size in sizes)
         self.exchange = comm.bind(schedule, {"send": self._send, "recv": self._receive})
-        #: Bytes that this rank sends each time.
-        self.bytes = int(sizes[0]) * np.dtype(dtype).itemsize
-        self._sources: list = []
 
     def start(self, arrays: list[Any]) -> None:
         """Pack boxes of ``arrays`` and begin. They may change afterwards, unless a rank sends to itself."""
         self._check(arrays, 0)
-        self._kernels.pack(self._send, arrays, self._out)
-        self.exchange.start()
+        self._start(arrays)
         self._sources = arrays if self._has_local else []
 
     def finish(self, arrays: list[Any], weights=None) -> None:
@@ -77,9 +88,16 @@ class RegionExchange:
         self._check(arrays, 1)
         if self._has_local:
             self._kernels.copy_boxes(arrays, self._sources, self._local_to, self._local_from, weights)
+        self._finish(arrays, weights)
+        self._sources = []
+
+    def _start(self, arrays: list[Any]) -> None:
+        self._kernels.pack(self._send, arrays, self._out)
+        self.exchange.start()
+
+    def _finish(self, arrays: list[Any], weights) -> None:
         self.exchange.finish()
         self._kernels.unpack(self._receive, arrays, self._in, weights)
-        self._sources = []
 
     def run(self, sources: list[Any], targets: list[Any]) -> None:
         """Start and finish."""

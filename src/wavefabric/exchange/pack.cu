@@ -5,39 +5,65 @@ struct Row {
     long long first[3], size[3], at;
 };
 
-// One message a layer of blocks (y), one field a layer (z); threads take values in the order of the buffer.
-template <int OUT>
-__device__ __forceinline__ void move(TYPE *buffer, TYPE *const *fields, const Row *table, long long ny, long long nx,
-                                     const WEIGHT *wz, const WEIGHT *wy, const WEIGHT *wx) {
-    const Row row = table[blockIdx.y];
-    TYPE *field = fields[blockIdx.z];
+// use(z, y, x, number in the box) for all points of a box, by all blocks of a row of the grid (x).
+template <class Use> __device__ __forceinline__ void for_box(const Row &row, Use use) {
     const unsigned lx = row.size[2], ly = row.size[1], lines = ly * (unsigned)row.size[0];
-    const long long volume = (long long)lines * lx;
-    TYPE *part = buffer + row.at + blockIdx.z * volume;
     // blockDim = (lanes along x, lines).
     for (unsigned line = blockIdx.x * blockDim.y + threadIdx.y; line < lines; line += gridDim.x * blockDim.y) {
         const unsigned z = line / ly, y = line - z * ly;
-        const long long from = ((row.first[0] + z) * ny + row.first[1] + y) * nx + row.first[2];
-        const long long to = (long long)line * lx;
-        for (unsigned x = threadIdx.x; x < lx; x += blockDim.x) {
-            if (OUT) {
-                part[to + x] = field[from + x];
-            } else {
-                TYPE value = part[to + x];
-#if WEIGHTED
-                if (wz) value *= wz[row.first[0] + z] * wy[row.first[1] + y] * wx[row.first[2] + x];
-#endif
-                field[from + x] = value;
-            }
-        }
+        for (unsigned x = threadIdx.x; x < lx; x += blockDim.x) use(z, y, x, (long long)line * lx + x);
     }
 }
 
-extern "C" __global__ void pack(TYPE *buffer, TYPE *const *fields, const Row *table, long long ny, long long nx) {
-    move<1>(buffer, fields, table, ny, nx, nullptr, nullptr, nullptr);
+__device__ __forceinline__ long long place(const Row &row, long long ny, long long nx, unsigned z, unsigned y, unsigned x) {
+    return ((row.first[0] + z) * ny + row.first[1] + y) * nx + row.first[2] + x;
 }
 
-extern "C" __global__ void unpack(TYPE *buffer, TYPE *const *fields, const Row *table, long long ny, long long nx,
+// A box of a field to a part of a buffer.
+__device__ __forceinline__ void box_out(TYPE *part, const TYPE *field, const Row &row, long long ny, long long nx) {
+    for_box(row, [&](unsigned z, unsigned y, unsigned x, long long at) { part[at] = field[place(row, ny, nx, z, y, x)]; });
+}
+
+// value(z, y, x, number), times weights, to a box of a field.
+template <class Value>
+__device__ __forceinline__ void box_in(TYPE *field, const Row &row, long long ny, long long nx, const WEIGHT *wz,
+                                       const WEIGHT *wy, const WEIGHT *wx, Value value) {
+    for_box(row, [&](unsigned z, unsigned y, unsigned x, long long at) {
+        TYPE found = value(z, y, x, at);
+#if WEIGHTED
+        if (wz) found *= wz[row.first[0] + z] * wy[row.first[1] + y] * wx[row.first[2] + x];
+#endif
+        field[place(row, ny, nx, z, y, x)] = found;
+    });
+}
+
+// The same from a part of a buffer, which another GPU may have written.
+__device__ __forceinline__ void box_in(const TYPE *part, TYPE *field, const Row &row, long long ny, long long nx,
+                                       const WEIGHT *wz, const WEIGHT *wy, const WEIGHT *wx) {
+    box_in(field, row, ny, nx, wz, wy, wx,
+           [&](unsigned, unsigned, unsigned, long long at) { return __ldcg(part + at); });
+}
+
+__device__ __forceinline__ long long volume(const Row &row) { return row.size[0] * row.size[1] * row.size[2]; }
+
+// One message a layer of blocks (y), one field a layer (z); threads take values in the order of the buffer.
+extern "C" __global__ void pack(TYPE *const *fields, const Row *table, long long ny, long long nx, TYPE *buffer) {
+    const Row row = table[blockIdx.y];
+    box_out(buffer + row.at + blockIdx.z * volume(row), fields[blockIdx.z], row, ny, nx);
+}
+
+extern "C" __global__ void unpack(TYPE *const *fields, const Row *table, long long ny, long long nx, TYPE *buffer,
                                   const WEIGHT *wz, const WEIGHT *wy, const WEIGHT *wx) {
-    move<0>(buffer, fields, table, ny, nx, wz, wy, wx);
+    const Row row = table[blockIdx.y];
+    box_in(buffer + row.at + blockIdx.z * volume(row), fields[blockIdx.z], row, ny, nx, wz, wy, wx);
+}
+
+// From boxes of other fields, message by message; `ry` and `rx`: their sizes along y and x.
+extern "C" __global__ void copy(TYPE *const *fields, const Row *table, long long ny, long long nx,
+                                const TYPE *const *sources, const Row *source_table, long long ry, long long rx,
+                                const WEIGHT *wz, const WEIGHT *wy, const WEIGHT *wx) {
+    const Row from = source_table[blockIdx.y];
+    const TYPE *const source = sources[blockIdx.z];
+    box_in(fields[blockIdx.z], table[blockIdx.y], ny, nx, wz, wy, wx,
+           [&](unsigned z, unsigned y, unsigned x, long long) { return source[place(from, ry, rx, z, y, x)]; });
 }

@@ -1,4 +1,4 @@
-"""Launches of ``pack.cu``: the names and arguments of ``pack.py``."""
+"""Launches of ``pack.cu``, the names and arguments of ``pack.py``; and of ``peer_pack.cu``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from typing import Any
 import numpy as np
 
 from wavefabric.exchange.pack import make_table
+from wavefabric.exchange.transports import SIGNALS
+
+PACKAGE = "wavefabric.exchange"
+#: A source, and what goes before it.
+_LINEAR = "pack.cu", ()
+_PEER = "peer_pack.cu", (SIGNALS, f"{PACKAGE}/pack.cu")
 
 _TYPES = {
     np.dtype(np.float32): ("float", "float", 1),
@@ -15,6 +21,12 @@ _TYPES = {
     np.dtype(np.complex128): ("double2", "double", 0),
 }
 _THREADS = 256
+#: What is known of a message on its way, as ``peer_pack.cu`` reads it.
+ROUTE = np.dtype(
+    [("at", np.uint64), ("room", np.int64)]
+    + [(name, np.uint64) for name in ("flag", "calls", "done")]
+    + [("rank", np.int64)]
+)
 
 
 class BoxTable:
@@ -30,9 +42,8 @@ class BoxTable:
         self.block = (lanes, _THREADS // lanes)
         lines = int((rows[:, 3] * rows[:, 4]).max(initial=1))
         self.blocks = min(-(-lines // self.block[1]), 1024)
-        #: Of one field, over all messages.
-        self.values = int(rows[:, 3:6].prod(axis=1).sum())
-        self.empty = self.values == 0
+        #: Whether there is no point in any message.
+        self.empty = not rows[:, 3:6].prod(axis=1).any()
 
 
 class PackKernels:
@@ -47,36 +58,47 @@ class PackKernels:
         return BoxTable(device, make_table(device, boxes, fields))
 
     def pack(self, buffer, arrays, table) -> None:
-        self._launch("pack", buffer, arrays, table)
+        self._launch("pack", arrays, table, buffer)
 
     def unpack(self, buffer, arrays, table, weights) -> None:
-        vectors = [np.uint64(0)] * 3 if weights is None else weights
-        self._launch("unpack", buffer, arrays, table, *vectors)
+        self._launch("unpack", arrays, table, buffer, *_vectors(weights))
 
     def copy_boxes(self, targets, sources, target_table, source_table, weights) -> None:
-        if target_table.empty:
-            return
-        room = self._device.empty((target_table.values * len(sources),), sources[0].dtype)
-        self.pack(room, sources, source_table)
-        self.unpack(room, targets, target_table, weights)
+        _, ny, nx = sources[0].shape if sources else (0, 0, 0)
+        given = self._addresses(sources), source_table.array, np.int64(ny), np.int64(nx)
+        self._launch("copy", targets, target_table, *given, *_vectors(weights))
 
-    def _launch(self, name, buffer, arrays, table, *more) -> None:
+    def put(self, routes, arrays, table) -> None:
+        """Boxes of ``arrays`` to the memory of other GPUs, one `ROUTE` (on the device) a message."""
+        self._launch("put", arrays, table, routes)
+
+    def take(self, routes, arrays, table, weights, patience) -> None:
+        """Boxes of ``arrays`` ← what others have put, when it is there, times weights."""
+        self._launch("take", arrays, table, routes, *patience.arguments, *_vectors(weights))
+
+    def _launch(self, name, arrays, table, *more) -> None:
         if table.empty:
             return
-        kind, weight, weighted = _TYPES[np.dtype(buffer.dtype)]
+        kind, weight, weighted = _TYPES[np.dtype(arrays[0].dtype)]
         options = (f"-DTYPE={kind}", f"-DWEIGHT={weight}", f"-DWEIGHTED={weighted}")
-        function = self._device.module("wavefabric.exchange", "pack.cu", options).get_function(name)
+        source, before = _PEER if name in ("put", "take") else _LINEAR
+        module = self._device.module(PACKAGE, source, options, before)
+        _, ny, nx = arrays[0].shape
+        grid = (table.blocks, table.messages, len(arrays))
+        arguments = (self._addresses(arrays), table.array, np.int64(ny), np.int64(nx), *more)
+        self._device.launch(module.get_function(name), grid, table.block, arguments)
+
+    def _addresses(self, arrays):
+        """Of some arrays, on the device."""
         key = tuple(array.data.ptr for array in arrays)
         if key not in self._pointers:
             self._pointers[key] = self._device.asarray(np.array(key, np.uint64))
-        _, ny, nx = arrays[0].shape
-        grid = (table.blocks, table.messages, len(arrays))
-        self._device.launch(
-            function,
-            grid,
-            table.block,
-            (buffer, self._pointers[key], table.array, np.int64(ny), np.int64(nx), *more),
-        )
+        return self._pointers[key]
+
+
+def _vectors(weights):
+    """Of z, y and x, or none."""
+    return [np.uint64(0)] * 3 if weights is None else weights
 
 
 #: What `Device.kernels` makes on a GPU.

@@ -17,6 +17,7 @@ import numpy as np
 
 from wavefabric.exchange import Communicator
 from wavefabric.exchange.halos_transposes import Message, RegionExchange
+from wavefabric.exchange.peer_regions import region_exchange
 
 Triple = tuple[int, int, int]
 #: Ranges along x, y, z.
@@ -85,7 +86,7 @@ def held_elements(shape: Triple, grid: Triple, rank: int) -> int:
 def transpose(comm: Communicator, before: list[Box], after: list[Box], dtype) -> RegionExchange:
     """One field from one layout to another."""
     here, there = (box_shape(layout[comm.rank]) for layout in (before, after))
-    return RegionExchange(comm, transpose_messages(before, after), here, there, dtype)
+    return region_exchange(comm, transpose_messages(before, after), here, there, dtype)
 
 
 class DistributedRealFFT:

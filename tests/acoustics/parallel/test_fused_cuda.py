@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 import random_problems as random
+from rank_steps import CASES, alone, noise_problem, run_steps
 
 from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.materials.find import find_materials
@@ -19,55 +20,8 @@ from wavefabric.acoustics.parallel.fused_cuda import FusedCudaGlobalStages, Fuse
 from wavefabric.acoustics.parallel.stages import GlobalStages, LocalStages
 from wavefabric.acoustics.solver import coefficients
 from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
-from wavefabric.acoustics.solver.step import Step
 
 pytestmark = [pytest.mark.multigpu, pytest.mark.parallel([2, 4])]
-_STEPS = 6
-
-
-def _problem(shape, absorption, nonlinear, seed):
-    """Noise in a mixed medium, with another kind of sources for each seed."""
-    mode = ("additive", "dirichlet", "additive_no_correction", "additive")[seed % 4]
-    return random.problem(
-        shape,
-        mixed="crba",
-        seed=seed,
-        nonlinearity=True if nonlinear else None,
-        absorption=absorption,
-        pressure_source=random.pressure_source(shape, mode, rank_one=seed == 3),
-        velocity_source=random.velocity_source(shape, mode),
-        transducer=random.transducer(shape),
-    )
-
-
-def _owned(stages, comm, name):
-    """A field of the whole grid, on every rank."""
-    part = stages.coefficients.subdomain
-    mine = np.ascontiguousarray(random.full_fields(stages)[name][part.owned])
-    out = np.empty(part.shape[::-1], mine.dtype)
-    for block, first, size in comm.control.all_gather((mine, part.owned_first, part.owned_size)):
-        out[tuple(slice(f, f + n) for f, n in zip(first[::-1], size[::-1], strict=True))] = block
-    return out
-
-
-def _run(comm, problem, dtype, options, plain):
-    stages = make_stages(
-        comm.device, problem, dtype, plain, comm, decompose(problem.shape, comm.size, options)
-    )
-    step = Step(stages)
-    for number in range(_STEPS):
-        step.take(number)
-    return stages, {
-        name: _owned(stages, comm, name) for name in ("p", "ux", "uy", "uz", "rho", "rhox", "rhoz")
-    }
-
-
-def _alone(comm, problem, dtype):
-    stages = make_stages(comm.device, problem, dtype, plain=True)
-    step = Step(stages)
-    for number in range(_STEPS):
-        step.take(number)
-    return random.full_fields(stages)
 
 
 def _grids(size):
@@ -76,21 +30,17 @@ def _grids(size):
     )
 
 
-CASES = [(absorption, nonlinear, seed) for seed, (absorption, nonlinear) in enumerate(
-    [("none", False), ("power_law", True), ("stokes", False), ("power_law", False)])]  # fmt: skip
-
-
 @pytest.mark.parametrize(("absorption", "nonlinear", "seed"), CASES)
 @pytest.mark.parametrize("number", range(6))
 def test_local(comm, absorption, nonlinear, seed, number):
     grids = _grids(comm.size)
     if number >= len(grids):
         pytest.skip("no such cut of so few ranks")
-    problem = _problem((40, 40, 40), absorption, nonlinear, seed)
+    problem = noise_problem((40, 40, 40), absorption, nonlinear, seed)
     options = Options("local", grids[number], overlap=5)
-    fused, found = _run(comm, problem, np.float64, options, False)
+    fused, found = run_steps(comm, problem, np.float64, options, False)
     assert isinstance(fused, FusedCudaLocalStages)
-    _, wanted = _run(comm, problem, np.float64, options, True)
+    _, wanted = run_steps(comm, problem, np.float64, options, True)
     for name, field in wanted.items():
         np.testing.assert_allclose(found[name], field, rtol=0, atol=1e-11 * np.abs(field).max(), err_msg=name)
 
@@ -102,14 +52,14 @@ def test_local_rows_of_overlaps_in_odd_planes(comm, cut):
         "y": ((18, 25 * comm.size, 27), (1, comm.size, 1)),
         "z": ((40, 35, 40), (1, 1, comm.size)),
     }[cut]
-    problem, options = _problem(shape, "power_law", True, 0), Options("local", grid, 5)
-    fused, found = _run(comm, problem, np.float64, options, False)
+    problem, options = noise_problem(shape, "power_law", True, 0), Options("local", grid, 5)
+    fused, found = run_steps(comm, problem, np.float64, options, False)
     assert isinstance(fused, FusedCudaLocalStages)
     rows = fused._overlap_rows.tolist()
     nz, ny, _ = fused.coefficients.shape
     assert ny % 2 == 1
     assert len(rows) == {"y": 10 * nz, "z": 10 * ny}[cut]
-    _, wanted = _run(comm, problem, np.float64, options, True)
+    _, wanted = run_steps(comm, problem, np.float64, options, True)
     for name, field in wanted.items():
         np.testing.assert_allclose(found[name], field, rtol=0, atol=1e-11 * np.abs(field).max(), err_msg=name)
 
@@ -128,10 +78,10 @@ def test_odd_rows_take_plain_stages(comm, kind):
 @pytest.mark.parametrize(("absorption", "nonlinear", "seed"), CASES)
 @pytest.mark.parametrize("shape", [(12, 10, 14), (10, 7, 5)])
 def test_global(comm, absorption, nonlinear, seed, shape):
-    problem = _problem(shape, absorption, nonlinear, seed)
-    fused, found = _run(comm, problem, np.float64, Options("global"), False)
+    problem = noise_problem(shape, absorption, nonlinear, seed)
+    fused, found = run_steps(comm, problem, np.float64, Options("global"), False)
     assert isinstance(fused, FusedCudaGlobalStages)
-    for name, field in _alone(comm, problem, np.float64).items():
+    for name, field in alone(comm, problem, np.float64).items():
         if name in found:
             np.testing.assert_allclose(
                 found[name], field, rtol=0, atol=1e-12 * np.abs(field).max(), err_msg=name
@@ -161,7 +111,7 @@ def test_a_medium_by_index_changes_no_bit(comm, kind, everywhere, monkeypatch):
     found, forms = [], []
     for by_index in (True, False):
         monkeypatch.setattr(FusedCudaStages, "by_index", by_index)
-        stages, fields = _run(comm, problem, np.float64, options, False)
+        stages, fields = run_steps(comm, problem, np.float64, options, False)
         c = stages.coefficients
         indexed = [isinstance(parameter, Indexed) for parameter in (c.speed, c.density, c.tau, *c.staggered)]
         forms.append(comm.control.all_gather(set(indexed)))
@@ -176,10 +126,10 @@ def test_a_medium_by_index_changes_no_bit(comm, kind, everywhere, monkeypatch):
 def test_translated_and_multiplied(comm, kind):
     from wavefabric.acoustics.solver import operators
 
-    problem = _problem((20, 24, 40), "none", False, 9)
+    problem = noise_problem((20, 24, 40), "none", False, 9)
     options = Options(kind, overlap=5) if kind == "local" else Options(kind)
-    fused, _ = _run(comm, problem, np.float64, options, False)
-    plain, _ = _run(comm, problem, np.float64, options, True)
+    fused, _ = run_steps(comm, problem, np.float64, options, False)
+    plain, _ = run_steps(comm, problem, np.float64, options, True)
     for axis in range(3):
         results = []
         for stages in (fused, plain):

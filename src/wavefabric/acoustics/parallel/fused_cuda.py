@@ -15,7 +15,7 @@ from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages, derivatives
 from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.exchange import Communicator
-from wavefabric.exchange.halos_transposes import RegionExchange
+from wavefabric.exchange.peer_regions import region_exchange
 from wavefabric.spectral.distributed import boxes, transpose_messages
 
 
@@ -37,8 +37,8 @@ class FusedCudaGlobalStages(FusedCudaStages):
         _, planes, _, columns = boxes(decomposition.shape, decomposition.grid)
         forth, back = transpose_messages(planes, columns), transpose_messages(columns, planes)
         flat, tall = self._planes_shape, c.half_shape
-        self._forth = [RegionExchange(comm, forth, flat, tall, c.complex) for _ in range(3)]
-        self._back = [RegionExchange(comm, back, tall, flat, c.complex) for _ in range(3)]
+        self._forth = [region_exchange(comm, forth, flat, tall, c.complex) for _ in range(3)]
+        self._back = [region_exchange(comm, back, tall, flat, c.complex) for _ in range(3)]
         self._columns = [c.device.empty(c.half_shape, c.complex) for _ in range(3)]
         # Along y a rank has all of k_y, unlike in its columns.
         whole = Subdomain.whole((nx, ny, c.subdomain.basis[2]))
@@ -125,8 +125,6 @@ class FusedCudaLocalStages(FusedCudaStages):
         self._overlap_rows = c.device.asarray(np.flatnonzero(overlap).astype(np.int32))
         #: Planes that are transformed along y while the overlaps travel.
         self._early = z if whole_rows and y == slice(0, ny) else slice(0, 0)
-        #: Fields whose overlaps travel, and their spectra along x.
-        self._travelling: tuple[list, list] | None = None
         if c.lossy and not c.stokes:
             self._exchanged = self._absorption_fields(c, fields, comm, decomposition)
         super().__init__(coefficients, fields, comm, decomposition)
@@ -156,22 +154,22 @@ class FusedCudaLocalStages(FusedCudaStages):
 
     def _start_exchange(self, fields: list, spectra: list) -> None:
         self.halo.start(fields)
-        self._travelling = fields, list(spectra)
+        self.pending = fields, list(spectra)
 
     def finish_exchanges(self) -> None:
         """What is under way arrives, and its rows are transformed along x.
 
         The last step leaves p under way; what comes later would land in memory that others use by then.
         """
-        if self._travelling is not None:
-            fields, spectra = self._travelling
-            self._travelling = None
+        if self.pending is not None:
+            fields, spectra = self.pending
+            self.pending = None
             self.halo.finish(fields)
             self._axes.x_forward(fields, spectra, self._overlap_rows)
 
     def _forward_y(self, spectra: list) -> None:
         early = self._early
-        if self._travelling is None or early.start == early.stop:
+        if self.pending is None or early.start == early.stop:
             self.finish_exchanges()
             self._axes.y_transform(spectra, False)
             return

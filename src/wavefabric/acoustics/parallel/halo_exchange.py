@@ -12,7 +12,7 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.exchange import Communicator
-from wavefabric.exchange.halos_transposes import RegionExchange
+from wavefabric.exchange.peer_regions import region_exchange
 
 
 class HaloExchange:
@@ -24,7 +24,7 @@ class HaloExchange:
     def __init__(self, comm: Communicator, decomposition: Decomposition, shape, dtype, counts: set[int]):
         messages = halo_messages(decomposition)
         self.exchanges = {
-            count: RegionExchange(comm, messages, shape, shape, dtype, count) for count in sorted(counts)
+            count: region_exchange(comm, messages, shape, shape, dtype, count) for count in sorted(counts)
         }
         self.weights = None
         name, overlap = decomposition.options.bell, decomposition.options.overlap

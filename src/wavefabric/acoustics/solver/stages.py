@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
@@ -149,9 +149,18 @@ class Stages:
     def prepare_sources(self, active: tuple[bool, ...]) -> None:
         """Copy to the device what a step with these sources needs, before it is captured."""
 
-    def capture(self, work):
-        """What repeats the launches of ``work``; a captured step could not wait for other ranks."""
-        return self.coefficients.device.graph(work) if self._comm is None else work
+    #: What an exchange that is under way between steps brings; None if there is none.
+    pending: Any = None
+
+    @property
+    def over_ranks(self) -> bool:
+        """Whether other ranks have a part of the step."""
+        return self._comm is not None
+
+    @property
+    def captured(self) -> bool:
+        """Whether steps are captured as graphs: over ranks only if kernels themselves wait for others."""
+        return self._comm is None or self._comm.stores
 
     def fill_overlaps(self, fields: list) -> None:
         """Bring overlaps from the neighbours, where there are any, before fields are transformed."""

@@ -8,8 +8,18 @@ exact in time for a homogeneous lossless medium with c_ref = c₀; spectral in s
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from wavefabric.acoustics.solver.stages import Stages
+
+
+class _Captured(NamedTuple):
+    """What repeats a step, the transforms in it that nobody counts because no Python runs, and what it leaves
+    under way."""
+
+    repeat: Callable[[], None]
+    transforms: int
+    pending: Any
 
 
 class Step:
@@ -17,8 +27,9 @@ class Step:
 
     def __init__(self, stages: Stages):
         self.stages = stages
-        #: For each set of active sources: what repeats the step, and how many transforms that is.
-        self._captured: dict[tuple[bool, ...], tuple[Callable[[], None], int]] = {}
+        #: For each set of active sources, and whether an exchange is under way before the step.
+        self._captured: dict[tuple[tuple[bool, ...], bool], _Captured] = {}
+        self._taken: set[tuple[tuple[bool, ...], bool]] = set()
 
     def take(self, number: int) -> None:
         """Time step ``number``, 0-based."""
@@ -31,15 +42,22 @@ class Step:
                 stages.initial_pressure(initial)
             stages.tick()
             return
-        if active not in self._captured:
+        key = active, stages.pending is not None
+        if key not in self._captured:
             stages.prepare_sources(active)
-            self._captured[active] = self._capture(active)
-        repeat, transforms = self._captured[active]
-        repeat()
-        stages.transforms += transforms
+            if not stages.captured or (stages.over_ranks and key not in self._taken):
+                # As written: what exchanges need for the first time is made ready.
+                self._taken.add(key)
+                self._advance(active)
+                stages.tick()
+                return
+            self._captured[key] = self._capture(active)
+        captured = self._captured[key]
+        captured.repeat()
+        stages.transforms += captured.transforms
+        stages.pending = captured.pending
 
-    def _capture(self, active: tuple[bool, ...]) -> tuple[Callable[[], None], int]:
-        """What repeats a step, and the transforms in it that nobody counts because no Python runs."""
+    def _capture(self, active: tuple[bool, ...]) -> _Captured:
         stages = self.stages
 
         def work() -> None:
@@ -47,9 +65,9 @@ class Step:
             stages.tick()
 
         before = stages.transforms
-        repeat = stages.capture(work)
-        captured, stages.transforms = stages.transforms - before, before
-        return repeat, captured
+        repeat = stages.coefficients.device.graph(work)
+        transforms, stages.transforms = stages.transforms - before, before
+        return _Captured(repeat, transforms, stages.pending)
 
     def _advance(self, active: tuple[bool, ...]) -> None:
         self.stages.velocity(active)  # u ← pml (pml u − Δt/ρ₀ ∂p), sources of velocity
