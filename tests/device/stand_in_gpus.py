@@ -27,7 +27,6 @@ from wavefabric.device import views
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.pack_cuda import ROUTE
-from wavefabric.exchange.transports import SIGNALS
 
 _OURS = ("p2p", "p2p_plan", "waiting", "nccl", "mpi_staged")
 _PATIENCE = 20.0
@@ -320,8 +319,21 @@ def _wait_for_routes(arguments):
             time.sleep(0)
 
 
-#: Kernels that never wait, and those that wait for what such kernels of other ranks have sent.
-_SENDS, _AWAITS = {"put"}, {"take": _wait_for_routes}
+def _wait_for_spectra(arguments):
+    """The same for `await_ranks`."""
+    flags, taken, own, _, limit = arguments
+    until = time.monotonic() + min(int(limit) * 1e-9, _PATIENCE)
+    for rank in range(len(flags)):
+        while rank != own and (int(flags[rank]) - int(taken[0]) - 1) & 0x80000000:
+            if time.monotonic() > until:
+                assert int(limit) * 1e-9 < _PATIENCE, "a spectrum did not come"
+                return
+            time.sleep(0)
+
+
+#: Kernels that wait for others that run at the same time, and for what others have done before.
+_TOGETHER = {"derivative", "rotate", "rk4ip_middle", "rk4ip_last"}
+_AWAITS = {"take": _wait_for_routes, "await_ranks": _wait_for_spectra}
 
 
 class EmulatedGpu(EmulatedDevice):
@@ -336,9 +348,7 @@ class EmulatedGpu(EmulatedDevice):
         if source in ("p2p.cu", "plan.cu"):
             found = self._transports.module(package, source, options, before)
             return SimpleNamespace(get_function=lambda name: partial(self._call, found.get_function(name)))
-        found = super().module(package, source, options, before, prelude)
-        found.waits = SIGNALS in before
-        return found
+        return super().module(package, source, options, before, prelude)
 
     def _call(self, function, *launch, **shared):
         if self._recorded is None:
@@ -364,10 +374,9 @@ class EmulatedGpu(EmulatedDevice):
         if self._recorded is not None:
             self._recorded.append(partial(self.launch, function, grid, block, arguments, shared))
             return
-        name = function.name
-        if not function._module.waits or name in _SENDS or name in _AWAITS:
-            if name in _AWAITS:
-                _AWAITS[name](arguments)
+        if function.name not in _TOGETHER:
+            if function.name in _AWAITS:
+                _AWAITS[function.name](arguments)
             super().launch(function, grid, block, arguments, shared)
             return
         _when_all_have(self._shared, self._rank, function, (grid, block, arguments), shared)

@@ -7,6 +7,7 @@ import numpy as np
 from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.parallel.decomposition import Decomposition, decompose
 from wavefabric.acoustics.parallel.fused_cuda import FusedCudaGlobalStages, FusedCudaLocalStages
+from wavefabric.acoustics.parallel.fused_peers_cuda import FusedCudaGlobalPeerStages
 from wavefabric.acoustics.parallel.restrict import restrict_problem
 from wavefabric.acoustics.parallel.stages import GlobalStages, LocalStages
 from wavefabric.acoustics.problem import Problem, Recording
@@ -41,11 +42,13 @@ def make_stages(
     else:
         rank, decomposition = comm.rank, decomposition or decompose(problem.shape, comm.size)
     subdomain = decomposition.subdomains[rank]
-    kind = _kind(device, np.dtype(dtype), decomposition, plain)
+    kind: type[Stages] = _kind(device, np.dtype(dtype), decomposition, plain)
+    if kind is FusedCudaGlobalStages and comm is not None and comm.stores:
+        kind = FusedCudaGlobalPeerStages
     local = restrict_problem(problem, subdomain)
     pitch = kind.pitch(subdomain, dtype)
     coefficients = Coefficients(device, local, dtype, pitch, subdomain, kind.by_index)
-    stages = kind(coefficients, Fields(coefficients), comm, decomposition)
+    stages: Stages = kind(coefficients, Fields(coefficients), comm, decomposition)  # type: ignore[arg-type]
     stages.transform_pressure()
     return stages
 

@@ -6,7 +6,8 @@ from rank_steps import CASES, alone, noise_problem, run_steps
 from stand_in_gpus import EmulatedGpu, stand_in, together
 
 from wavefabric.acoustics.parallel.decomposition import Options
-from wavefabric.acoustics.parallel.fused_cuda import FusedCudaGlobalStages, FusedCudaLocalStages
+from wavefabric.acoustics.parallel.fused_cuda import FusedCudaLocalStages
+from wavefabric.acoustics.parallel.fused_peers_cuda import FusedCudaGlobalPeerStages
 from wavefabric.exchange import solo
 
 
@@ -42,7 +43,7 @@ def agree(found, wanted, tolerance):
 def test_global(transports, cpu, monkeypatch, absorption, nonlinear, seed):
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
     problem = noise_problem((10, 7, 5), absorption, nonlinear, seed)
-    found = fields_of(transports, 2, problem, Options("global"), FusedCudaGlobalStages)
+    found = fields_of(transports, 2, problem, Options("global"), FusedCudaGlobalPeerStages)
     wanted = alone(solo(cpu), problem, np.float64)
     agree(found, wanted, 1e-12)
 

@@ -34,18 +34,25 @@ class FusedCudaGlobalStages(FusedCudaStages):
         c = coefficients
         nx, ny, _ = decomposition.shape
         self._planes_shape = (c.shape[0], ny, c.half_shape[2])
+        self._connect(c, comm, decomposition)
+        # Along y a rank has all of k_y, unlike in its columns.
+        whole = Subdomain.whole((nx, ny, c.subdomain.basis[2]))
+        self._unstagger_y = c.device.asarray(operators.unstaggering(c.problem, whole)[1], c.complex)
+        self._z = self._column_passes(c, fields, (*c.half_shape[:2], nx))
+        super().__init__(coefficients, fields, comm, decomposition)
+        self._up[:2] = derivatives(c, 1, whole)[:2]
+
+    def _connect(self, c: Coefficients, comm: Communicator, decomposition: Decomposition) -> None:
+        """Make ready the columns of this rank, and transposes to them and back."""
         _, planes, _, columns = boxes(decomposition.shape, decomposition.grid)
         forth, back = transpose_messages(planes, columns), transpose_messages(columns, planes)
         flat, tall = self._planes_shape, c.half_shape
         self._forth = [region_exchange(comm, forth, flat, tall, c.complex) for _ in range(3)]
         self._back = [region_exchange(comm, back, tall, flat, c.complex) for _ in range(3)]
-        self._columns = [c.device.empty(c.half_shape, c.complex) for _ in range(3)]
-        # Along y a rank has all of k_y, unlike in its columns.
-        whole = Subdomain.whole((nx, ny, c.subdomain.basis[2]))
-        self._unstagger_y = c.device.asarray(operators.unstaggering(c.problem, whole)[1], c.complex)
-        self._z = self._passes(c, fields, (*c.half_shape[:2], nx), "Z")
-        super().__init__(coefficients, fields, comm, decomposition)
-        self._up[:2] = derivatives(c, 1, whole)[:2]
+        self._columns = [c.device.empty(tall, c.complex) for _ in range(3)]
+
+    def _column_passes(self, c: Coefficients, fields: Fields, shape):
+        return self._passes(c, fields, shape, "Z")
 
     @classmethod
     def supports(cls, decomposition: Decomposition, dtype) -> bool:

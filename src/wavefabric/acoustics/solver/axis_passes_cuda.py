@@ -15,6 +15,7 @@ import numpy as np
 
 from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.materials.indexed import Indexed
+from wavefabric.exchange.transports import SIGNALS
 from wavefabric.spectral import inplace_fft
 
 #: Sources of the passes, in this order.
@@ -170,11 +171,13 @@ def prelude(
     runs: np.ndarray = NO_LAYERS,
     forms: Mapping[str, str] = ALL_FULL,
     disperses: bool = True,
+    firsts: Sequence[int] = (),
 ) -> str:
     """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and the axes to be transformed.
 
     ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `shell.runs_along`; ``forms`` says
-    of each parameter of `AT_POINTS`, and of ``"staggered"``, how it is held, of `FORMS`.
+    of each parameter of `AT_POINTS`, and of ``"staggered"``, how it is held, of `FORMS`. ``firsts``: where
+    the parts of the ranks begin along the axis whose passes end in a transpose, but the first's.
     """
     macros: dict[str, object] = {
         "REAL": "float" if np.dtype(real).itemsize == 4 else "double",
@@ -183,7 +186,10 @@ def prelude(
         "NONLINEAR": int(nonlinear),
         "DISPERSES": int(disperses),
         "ABSORPTION": ("none", "stokes", "power_law").index(absorption),
+        "SPLIT": int(bool(firsts)),
     }
+    if firsts:
+        macros |= {"RANKS": len(firsts) + 1, "FIRST_POINTS": ", ".join(map(str, firsts))}
     macros |= {f"FORM_{name.upper()}": FORMS.index(form) for name, form in forms.items()}
     macros["PARAMETERS"] = len(AT_POINTS)
     macros["INDEX_FORM"] = max(FORMS.index(forms[name]) for name in AT_POINTS)
@@ -231,11 +237,12 @@ class AxisPasses:
     """The passes for grids (Nz, Ny, Nx) of one shape, precision and kind of medium on one CUDA device.
 
     ``passes`` names the axes that are transformed, each a product of 2, 3, 5 and 7: ranks hold planes or
-    columns. ``definitions`` are those of `prelude`.
+    columns. ``definitions`` are those of `prelude`. ``scatter`` is an array of ``Scatter`` (scatter.cu), one
+    a spectrum, for passes that end in a transpose: those along z, or `y_scatter`.
     """
 
-    def __init__(self, device, shape, dtype, passes: str, definitions: str):
-        self._device = device
+    def __init__(self, device, shape, dtype, passes: str, definitions: str, scatter=None):
+        self._device, self._scatter = device, scatter
         self._axes = _axes(shape, dtype, passes)
         nz, ny, nx = shape
         self._twiddles = {
@@ -246,10 +253,13 @@ class AxisPasses:
         #: For each axis, tiles and the planes or rows that they lie in.
         items = {"X": (self._rows,), "Y": (half, nz), "Z": (half, ny), "G": (half, ny)}
         self._grids = {k: (-(-items[k][0] // axis.tile), *items[k][1:]) for k, axis in self._axes.items()}
-        before, last = SOURCES[:-1], SOURCES[-1]
+        before, last = sources(scatter is not None)
         module = device.module(__package__, last.split("/")[1], before=before, prelude=definitions)
         self._kernels = {name: key for key in self._axes for name in _KERNELS[key]}
+        if scatter is not None and "Y" in passes:
+            self._kernels["y_scatter"] = "Y"
         self._functions = {name: module.get_function(name) for name in self._kernels}
+        self._await = module.get_function("await_ranks") if scatter is not None else None
         self._shared = {name: self._axes[key].shared(name) for name, key in self._kernels.items()}
         for name, function in self._functions.items():
             function.max_dynamic_shared_size_bytes = self._shared[name]
@@ -257,6 +267,8 @@ class AxisPasses:
     def _launch(self, name: str, grid: tuple[int, ...], *arguments) -> None:
         key = self._kernels[name]
         values = [np.int32(value) if isinstance(value, int) else value for value in arguments]
+        if self._scatter is not None and (key in "ZG" or name == "y_scatter"):
+            values.append(self._scatter)
         values.append(self._twiddles[key])
         grid = (*grid, 1, 1)[:3]
         self._device.launch(self._functions[name], grid, self._axes[key].block, values, self._shared[name])
@@ -281,7 +293,16 @@ class AxisPasses:
         """One or two spectra, of these ``numbers``, times real operators, along z there and back."""
         first, last = numbers[0], numbers[-1]
         pairs = spectra[first], spectra[last], operators[first], operators[last]
-        self.run("z_scale", *pairs, layers=len(numbers))
+        self.run("z_scale", *pairs, first, layers=len(numbers))
+
+    def y_scatter(self, spectrum, number: int, transform: bool) -> None:
+        """The spectrum of that number to the columns of all ranks, transformed along y or as it is."""
+        self.run("y_scatter", spectrum, number, int(transform))
+
+    def await_ranks(self, flags, taken, rank: int, patience) -> None:
+        """Later work may read what all ranks have put in one more call than ``taken`` counts."""
+        arguments = flags, taken, np.int32(rank), *patience.arguments
+        self._device.launch(self._await, (1,), (32,), arguments)
 
 
 def structure(device, *values):
@@ -317,6 +338,13 @@ def members(parameter) -> tuple:
     if isinstance(parameter, Indexed):
         return parameter.values, 1, parameter.index
     return parameter, int(form_of(parameter) == "full"), None
+
+
+def sources(scattered: bool) -> tuple[tuple[str, ...], str]:
+    """What comes before the last source, and that; ``scattered``: for passes that end in a transpose."""
+    at = SOURCES.index("wavefabric.acoustics.solver/passes.cu")
+    more = (SIGNALS, "wavefabric.acoustics.parallel/scatter.cu") if scattered else ()
+    return (*SOURCES[:at], *more, *SOURCES[at:-1]), SOURCES[-1]
 
 
 def _three(arrays: list) -> list:

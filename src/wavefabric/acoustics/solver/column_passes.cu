@@ -16,6 +16,24 @@ PASS(Y) y_transform(Complex *s0, Complex *s1, Complex *s2, int inverse, TABLE tw
     AxisY::far(v, [&](Complex &value, int n) { c.put(to, n, inverse ? swapped(value) : value); });
 }
 
+#if SPLIT
+// The spectrum of that number to the columns of all ranks, transformed along y or as it is.
+PASS(Y) y_scatter(const Complex *s, int number, int transform, SCATTER TABLE twiddle) {
+    const Column<false> c(TY, true);
+    const Complex *from = c.of(s);
+    Complex v[AxisY::values];
+    AxisY::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
+    const auto to = TO(c, nullptr, number);
+    if (transform) {
+        AxisY::forth(v, columns_memory(), twiddle);
+        AxisY::far(v, [&](Complex &value, int n) { to.put(n, value); });
+    } else {
+        AxisY::near(v, [&](Complex &value, int n) { to.put(n, value); });
+    }
+    SENT(number);
+}
+#endif
+
 // s0 = kappa F{p}, s1 = d/dz of it: back along y into d/dx (s2), d/dy (s0) in block layer 0, d/dz (s1) in layer 1.
 // Layer 0 reads s0 twice, the second time from the second-level cache: registers are dearer.
 PASS(Y) y_gradient(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TABLE twiddle) {
@@ -57,33 +75,36 @@ INLINE REAL sinc_of_root(REAL s) {
 #endif
 }
 
-// to <- F^-1 f(F from) along z.
-template <class A, class C, class F>
-INLINE void multiply_along_z(const Complex *from, Complex *to, const C &c, const Complex *twiddle, F f) {
+// What `to()` says <- F^-1 f(F from) along z.
+template <class A, class C, class F, class To>
+INLINE void multiply_along_z(const Complex *from, const C &c, const Complex *twiddle, F f, To to) {
     Complex v[A::values];
     from = c.of(from);
     A::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
     A::forth(v, columns_memory(), twiddle);
     A::far(v, [&](Complex &value, int n) { value = swapped(f(value, n)); });
     A::back(v, columns_memory(), twiddle);
-    to = c.of(to);
-    A::near(v, [&](Complex &value, int n) { c.put(to, n, swapped(value)); });
+    const auto out = to();
+    A::near(v, [&](Complex &value, int n) { out.put(n, swapped(value)); });
 }
 
 // s0 <- kappa F{p} and s1 <- d/dz of it, with tiles of its own: both spectra in registers, or, where they would be too
 // many, F{p} read and transformed again for the second.
 typedef Axis<Columns<NZ, PG, TG, true>, Radices<RADICES_G>, Radices<REVERSED_G>> AxisG;
 
-PASS(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE dz, TABLE twiddle) {
+PASS(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE dz, SCATTER TABLE twiddle) {
     const Column<true> c(TG, false);
     const REAL across = across_z(c, x2, y2);
     if constexpr (AxisG::values > 16) {
 #pragma unroll 1
         for (int whole = 0; whole < 2; ++whole)
-            multiply_along_z<AxisG>(s0, whole ? s0 : s1, c, twiddle, [&](Complex value, int n) {
-                const Complex filtered = value * sinc_of_root(across + z2[n]);
-                return whole ? filtered : filtered * dz[n];
-            });
+            multiply_along_z<AxisG>(
+                s0, c, twiddle,
+                [&](Complex value, int n) {
+                    const Complex filtered = value * sinc_of_root(across + z2[n]);
+                    return whole ? filtered : filtered * dz[n];
+                },
+                [&] { return TO(c, whole ? s0 : s1, 1 - whole); });
     } else {
         Complex v[AxisG::values], w[AxisG::values];
         const Complex *from = c.of(s0);
@@ -95,38 +116,50 @@ PASS(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE
             value = swapped(value);
         });
         AxisG::back(v, columns_memory(), twiddle);
-        Complex *to = c.of(s0);
-        AxisG::near(v, [&](Complex &value, int n) { c.put(to, n, swapped(value)); });
+        const auto whole = TO(c, s0, 0);
+        AxisG::near(v, [&](Complex &value, int n) { whole.put(n, swapped(value)); });
         AxisG::back(w, columns_memory(), twiddle);
-        to = c.of(s1);
-        AxisG::near(w, [&](Complex &value, int n) { c.put(to, n, swapped(value)); });
+        const auto along_z = TO(c, s1, 1);
+        AxisG::near(w, [&](Complex &value, int n) { along_z.put(n, swapped(value)); });
     }
+    SENT(0);
+    SENT(1);
 }
 
 // Layer 0: u_y in s0, 1: u_z in s1, 2: u_x in s2; each times kappa and its derivative, back along z.
 PASS(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2, REALS z2, TABLE dx, TABLE dy,
-                     TABLE dz, int first, TABLE twiddle) {
+                     TABLE dz, int first, SCATTER TABLE twiddle) {
     const Column<false> c(TZ, false);
     const REAL across = across_z(c, x2, y2);
     const int layer = first + blockIdx.z;
     const Complex uniform = layer == 0 ? dy[blockIdx.y] : c.here ? dx[c.kx] : Complex{0, 0};
     Complex *s = layer == 0 ? s0 : layer == 1 ? s1 : s2;
-    multiply_along_z<AxisZ>(s, s, c, twiddle, [&](Complex value, int n) {
-        return value * ((layer == 1 ? dz[n] : uniform) * sinc_of_root(across + z2[n]));
-    });
+    multiply_along_z<AxisZ>(
+        s, c, twiddle,
+        [&](Complex value, int n) {
+            return value * ((layer == 1 ? dz[n] : uniform) * sinc_of_root(across + z2[n]));
+        },
+        [&] { return TO(c, s, layer); });
+    SENT(layer);
 }
 
-// Layer 0: s0 times operator0, layer 1: s1 times operator1; along z there and back.
-PASS(Z) z_scale(Complex *s0, Complex *s1, REALS operator0, REALS operator1, TABLE twiddle) {
+// Layer 0: s0 times operator0, layer 1: s1 times operator1; along z there and back. `first`: the number of s0.
+PASS(Z) z_scale(Complex *s0, Complex *s1, REALS operator0, REALS operator1, int first, SCATTER TABLE twiddle) {
     const Column<false> c(TZ, false);
     const REAL *scale = c.of(blockIdx.z == 0 ? operator0 : operator1);
     Complex *s = blockIdx.z == 0 ? s0 : s1;
-    multiply_along_z<AxisZ>(s, s, c, twiddle, [&](Complex value, int n) { return value * c.get(scale, n); });
+    multiply_along_z<AxisZ>(
+        s, c, twiddle, [&](Complex value, int n) { return value * c.get(scale, n); },
+        [&] { return TO(c, s, first + blockIdx.z); });
+    SENT(first + blockIdx.z);
 }
 
-// s times a complex factor of k_z and a scale, along z there and back.
-PASS(Z) z_translate(Complex *s, TABLE factor, REAL scale, TABLE twiddle) {
+// s, the last spectrum, times a complex factor of k_z and a scale, along z there and back.
+PASS(Z) z_translate(Complex *s, TABLE factor, REAL scale, SCATTER TABLE twiddle) {
     const Column<false> c(TZ, false);
-    multiply_along_z<AxisZ>(s, s, c, twiddle, [&](Complex value, int n) { return value * (factor[n] * scale); });
+    multiply_along_z<AxisZ>(
+        s, c, twiddle, [&](Complex value, int n) { return value * (factor[n] * scale); },
+        [&] { return TO(c, s, 2); });
+    SENT(2);
 }
 #endif

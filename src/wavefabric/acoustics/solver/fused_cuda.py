@@ -36,7 +36,7 @@ class FusedCudaStages(Stages):
 
     def __init__(self, coefficients: Coefficients, fields: Fields, comm=None, decomposition=None):
         c, f = coefficients, fields
-        self._axes = self._passes(c, f, c.shape, self._local_axes)
+        self._axes = self._local_passes(c, f)
         self._up, self._down = (derivatives(c, sign) for sign in (1, -1))
         self._squares = [c.device.asarray(k2, c.dtype) for k2 in scaled_squares(c)]
         if "Z" in self._local_axes:
@@ -63,16 +63,22 @@ class FusedCudaStages(Stages):
         return axis_passes_cuda.pitch(subdomain.basis[0], dtype)
 
     @staticmethod
-    def _passes(coefficients: Coefficients, fields: Fields, shape, axes: str) -> axis_passes_cuda.AxisPasses:
-        """Kernels for arrays of a shape, along some axes."""
+    def _passes(
+        coefficients: Coefficients, fields: Fields, shape, axes: str, firsts: Sequence[int] = (), scatter=None
+    ) -> axis_passes_cuda.AxisPasses:
+        """Kernels for arrays of a shape, along some axes; ``firsts`` and ``scatter`` as of `AxisPasses`."""
         c = coefficients
         largest = sum(float(k2.max()) for k2 in scaled_squares(c))
         series = axis_passes_cuda.sinc_series(largest, c.dtype)
         medium = c.nonlinear, c.problem.absorption
         forms = medium_forms(_at_points(c), c.staggered)
-        compiled = axes, series, fields.shell.runs, forms, c.disperses
+        compiled = axes, series, fields.shell.runs, forms, c.disperses, firsts
         definitions = axis_passes_cuda.prelude(shape, c.dtype, *medium, *compiled)
-        return axis_passes_cuda.AxisPasses(c.device, shape, c.dtype, axes, definitions)
+        return axis_passes_cuda.AxisPasses(c.device, shape, c.dtype, axes, definitions, scatter)
+
+    def _local_passes(self, coefficients: Coefficients, fields: Fields) -> axis_passes_cuda.AxisPasses:
+        """Those on the arrays of `Coefficients.shape`."""
+        return self._passes(coefficients, fields, coefficients.shape, self._local_axes)
 
     # --- The stages ------------------------------------------------------------------------------------
 

@@ -37,6 +37,24 @@ struct Column {
     INLINE void put(Complex *column, int n, Complex value) const { if (here) column[at(n)] = value; }
 };
 
+// Where a pass puts a column: into an array of this GPU, if not to those of all ranks (parallel/scatter.cu).
+template <class C>
+struct Array {
+    const C &c;
+    Complex *column;
+    INLINE Array(const C &c, Complex *s) : c(c), column(c.of(s)) {}
+    INLINE void put(int n, Complex value) const { c.put(column, n, value); }
+};
+#if SPLIT
+#define TO(c, s, number) Scattered<decltype(c)>(c, scatter[number])
+#define SCATTER const Scatter *scatter,
+#define SENT(number) sent(scatter[number])
+#else
+#define TO(c, s, number) Array<decltype(c)>(c, s)
+#define SCATTER
+#define SENT(number)
+#endif
+
 INLINE Complex *columns_memory() { return (Complex *)memory; }
 
 // --- Rows along x ------------------------------------------------------------------------------------------

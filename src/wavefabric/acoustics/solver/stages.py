@@ -40,7 +40,7 @@ class Stages:
         self._comm, self._decomposition = comm, decomposition
         self.transforms = 0  # 3-D transforms so far
         c, d = coefficients, coefficients.problem.dimensions
-        self._spectra = [c.device.empty(self._spectrum_shape(), c.complex) for _ in range(d)]
+        self._spectra = self._new_spectra(d)
         self._real = [c.device.empty(c.shape, c.dtype) for _ in range(d * self._scratch_fields)]
         if self._stores_kappa:
             _ = c.kappa  # before any step is captured
@@ -66,6 +66,10 @@ class Stages:
         reals = 2 * d + cls._stores_kappa
         fields, spectra = scratch * math.prod(subdomain.size), reals * math.prod(subdomain.spectral_shape)
         return dtype.itemsize * (fields + spectra)
+
+    def _new_spectra(self, count: int) -> list:
+        c = self.coefficients
+        return [c.device.empty(self._spectrum_shape(), c.complex) for _ in range(count)]
 
     def _spectrum_shape(self) -> tuple[int, ...]:
         return self.coefficients.half_shape

@@ -1,0 +1,58 @@
+// Transposes between ranks by the passes themselves: what a column pass makes goes straight to where the other
+// ranks hold it. After signals.cu; before passes.cu. RANKS, FIRST_POINTS: where each rank's part of the transformed axis
+// begins but the first's.
+
+struct Outlet {
+    Complex *at;          // of point 0 of the transformed axis in the first line across it, were it here
+    Index along, across;  // from point to point, from line to line
+    unsigned *flag;       // of this rank there: calls whose values are there; null: here, or nothing is sent
+};
+
+// One for each spectrum.
+struct Scatter {
+    Outlet ranks[RANKS];
+    unsigned *calls, *done;  // calls so far; blocks that have finished theirs of this call
+};
+
+__device__ __forceinline__ int owner(int n) {
+    constexpr int firsts[] = {FIRST_POINTS};
+    int rank = 0;
+#pragma unroll
+    for (int k = 0; k < RANKS - 1; ++k) rank += n >= firsts[k];
+    return rank;
+}
+
+// Puts values of a column where they belong.
+template <class C>
+struct Scattered {
+    const C &c;
+    const Scatter &scatter;
+    __device__ __forceinline__ Scattered(const C &c, const Scatter &scatter) : c(c), scatter(scatter) {}
+    __device__ __forceinline__ void put(int n, Complex value) const {
+        const Outlet &to = scatter.ranks[owner(n)];
+        if (c.here) to.at[n * to.along + blockIdx.y * to.across + c.kx] = value;
+    }
+};
+
+// All blocks of a layer come here when they have put theirs; the last one tells the other ranks.
+__device__ __forceinline__ void sent(const Scatter &scatter) {
+    __syncthreads();
+    if (threadIdx.x) return;
+    __threadfence_system();
+    if (atomicAdd(scatter.done, 1u) != gridDim.x * gridDim.y - 1) return;
+    *scatter.done = 0;
+    const unsigned call = ++*scatter.calls;
+    __threadfence_system();
+    for (int k = 0; k < RANKS; ++k)
+        if (scatter.ranks[k].flag) announce(scatter.ranks[k].flag, call);
+}
+
+// Later kernels may read what all ranks have put in one more call. `flags`: of each rank, here.
+extern "C" __global__ void await_ranks(const unsigned *flags, unsigned *taken, int rank, unsigned *late,
+                                       unsigned long long limit) {
+    Patience patience = {late, limit, false};
+    for (int k = threadIdx.x; k < RANKS; k += blockDim.x)
+        if (k != rank) patience.wait(flags + k, *taken + 1, k);
+    __syncthreads();
+    if (threadIdx.x == 0) ++*taken;
+}
