@@ -69,6 +69,7 @@ BEFORE = {
 #: Sources that need others before them, and definitions.
 BEHIND_OTHERS = {
     "acoustics/materials/medium.cu",
+    "acoustics/parallel/scatter.cu",
     "acoustics/solver/column_passes.cu",
     "acoustics/solver/passes.cu",
     "acoustics/solver/row_passes.cu",
@@ -226,11 +227,34 @@ def test_passes_compile(arch, shape, real, nonlinear, absorption, passes, larges
     exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
     launched = {name for names in cuda._KERNELS.values() for name in names}
     assert len(launched) > 8
+    scattered = {name for names in cuda._SCATTER_KERNELS.values() for name in names}
     assert exported == {name for name in launched if name[0].upper() in passes}
     # No kernel but these is named where they are launched.
     named = re.findall(r'"([xyz]_\w+)"', read("acoustics/solver/axis_passes_cuda.py"))
     named += re.findall(r'"([xyz]_\w+)"', read("acoustics/solver/fused_cuda.py"))
-    assert set(named) == launched
+    assert set(named) == launched | scattered
+
+
+@pytest.mark.parametrize(
+    ("shape", "real", "passes", "firsts"),
+    [
+        ((11, 8, 40), np.float32, "XY", (3, 6)),
+        ((12, 13, 8), np.float64, "Z", (7,)),
+        ((512, 4, 8), np.float32, "Z", (256,)),
+    ],
+)
+def test_passes_that_transpose_compile(shape, real, passes, firsts):
+    from wavefabric.acoustics.solver import axis_passes_cuda as cuda
+
+    before, last = cuda.sources(True)
+    text = cuda.prelude(shape, real, True, "power_law", passes, firsts=firsts)
+    cubin = nvrtc.compile_source(
+        text + behind(before, "acoustics/solver/row_passes.cu"), OPTIONS, "sm_90", last
+    )
+    exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
+    assert "await_ranks" in exported
+    assert ("y_scatter" in exported) == ("Y" in passes)
+    assert ("z_gradient" in exported) == ("Z" in passes)
 
 
 def public(module, *more) -> set[str]:
