@@ -39,10 +39,9 @@ def run(
 ) -> dict[str, Any]:
     """Time steps of a grid that grows with the ranks, and of one that does not; collective.
 
-    Weak: each rank owns block³ points; strong: total³ points together. ``grid`` says how many blocks lie along
-    x, y and z, of the local form and of the weak grid; by default as nearly alike as can be, and of the strong
-    grid those of least halo. One rank is allowed: the start of a curve. ``earlier`` are JSON results for
-    other numbers of ranks, to be shown together.
+    Weak: each rank owns block³ points, cut as nearly alike along all axes as can be; strong: total³ points
+    together. ``grid``: blocks along x, y and z, of the weak grid and of the local form. One rank is allowed:
+    the start of a curve. ``earlier`` are JSON results for other numbers of ranks, to be shown together.
 
     Gives ``cases``: ``points_per_second`` of a rank (owned points, overlaps not counted), and ``efficiency``:
     T₁/T_K (weak) or T₁/(K T_K) (strong), with T₁ of the undivided code on one device, measured in the

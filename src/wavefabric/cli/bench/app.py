@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import typer
 
+from wavefabric.cli.bench import suite
 from wavefabric.cli.common.measure import RankedOptions, RankSession, show_measurement
 from wavefabric.cli.common.options import check_choice, check_range, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
@@ -282,3 +283,4 @@ _benchmark(
     precision=_PRECISION,
     repeats=_REPEATS,
 )
+register(app, "suite", suite.command)
