@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from wavefabric.bench.suite.found import FoundResult, FoundResults, Picture, Section
 from wavefabric.bench.suite.markdown import block, table
-from wavefabric.bench.suite.sections import notes
+from wavefabric.bench.suite.sections import drawable, notes
 from wavefabric.execution import measure_fabric, report
 from wavefabric.execution.report import size_words, transport_name
 from wavefabric.results.plots import GREY
@@ -54,6 +54,7 @@ def collectives(results: FoundResults) -> Section:
     """Times of schedules beside predictions and NCCL's own operations."""
     blocks, pictures = [], []
     for each in results.of("fabric", file="fabric.json"):
+        blocks.append(f"The fabric between {each.ranks} ranks:")
         blocks += [block(shown) for shown in measure_fabric.table(each.result)]
     drawn: list[tuple[str, list[Line], list[FoundResult]]] = []
     for collective in COLLECTIVES:
@@ -61,8 +62,8 @@ def collectives(results: FoundResults) -> Section:
         for ranks in sorted({each.ranks for each in found}):
             mine = [each for each in found if each.ranks == ranks]
             blocks.append(_table(collective, ranks, mine))
-        if found:
-            last = [each for each in found if each.ranks == found[-1].ranks]
+        if has_cases := drawable(found):
+            last = [each for each in has_cases if each.ranks == has_cases[-1].ranks]
             drawn.append((f"{collective}, {last[0].ranks} ranks", list(lines_of(last, collective)), last))
         blocks += notes(found)
     if drawn:

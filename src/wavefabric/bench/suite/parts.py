@@ -118,7 +118,7 @@ _KINDS = [
         "fabric",
         f"fabric measure --ranks {{K}} --transport {{one}} --name measured-{{K}} -o {{here}}/{FABRIC} --json",
         "",
-        "--sizes 16K,256K --repeats 1 --residual 1000",
+        "--sizes 16K,4M --repeats 3 --residual 1000",
         60,
         (0, 4),
         prints="fabric.json",
@@ -272,16 +272,25 @@ def _part(kind: _Kind, ranks: int, available: Collection[str], why_not: dict[str
     left_out = ""
     if ranks > 1 and needs not in available:
         left_out = f"{needs}: {why_not.get(needs, 'not available')}"
-    words = f"{kind.words} {kind.small if small else kind.full}"
+    words = shlex.split(f"{kind.words} {kind.small if small else kind.full}".format(**values))
+    if words[:2] == ["collective", "run"]:
+        left_out = left_out or _why_refused(words, ranks)
     return Part(
         f"{kind.name}-{ranks}",
         ranks,
-        tuple(shlex.split(words.format(**values))),
+        tuple(words),
         4 + 1.3 * ranks if small else kind.seconds,
         tuple(shlex.split(kind.on_fabric.format(**values))),
         kind.prints,
         left_out,
     )
+
+
+def _why_refused(words: list[str], ranks: int) -> str:
+    """Why an algorithm has no schedule for so many ranks; "" if it has one."""
+    from wavefabric.collectives.registry import why_refused
+
+    return why_refused(words[2], words[3], ranks, radix=4 if "--radix" in words else None) or ""
 
 
 def _even(ranks: int, dimensions: int) -> tuple[int, ...]:

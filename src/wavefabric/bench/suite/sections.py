@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,11 @@ def notes(found: list[FoundResult]) -> list[str]:
     """What could not be measured, and for which number of ranks."""
     lines = [f"{each.ranks} ranks: {line}" for each in found for line in report.unavailable(each.result)]
     return ["\n".join(f"- {line}" for line in dict.fromkeys(lines))] if lines else []
+
+
+def drawable(found: list[FoundResult]) -> list[FoundResult]:
+    """Those with something to draw."""
+    return [each for each in found if each.result["cases"]]
 
 
 def merged(found: list[FoundResult]) -> dict[str, Any]:
@@ -89,11 +95,11 @@ def ultrasound(results: FoundResults) -> Section:
     blocks, pictures = [], []
     if found := results.of(*_ULTRASOUND, file="ultrasound-scaling.json"):
         blocks += [*map(block, ultrasound_scaling.table(merged(found))), *notes(found)]
-    if drawn := results.of(*ONE_DIMENSION, file="ultrasound-scaling.json"):
+    if drawn := drawable(results.of(*ONE_DIMENSION, file="ultrasound-scaling.json")):
         draw = partial(ultrasound_scaling.plot, merged(drawn))
         caption = "Owned points a second and rank, cut along z"
         pictures.append(Picture("ultrasound-scaling.png", caption, draw, [each.part for each in drawn]))
-    both = results.of("local-vs-global", "large", file="local-vs-global.json")
+    both = drawable(results.of("local-vs-global", "large", file="local-vs-global.json"))
     for mine in _by_ranks(both):
         blocks += [block(each) for each in local_vs_global.table(merged(mine))]
     if both:
@@ -103,7 +109,7 @@ def ultrasound(results: FoundResults) -> Section:
         pictures.append(Picture("local-vs-global.png", caption, draw, [each.part for each in most]))
     cuts = results.of("cuts", file="ultrasound-cuts.json")
     blocks += [_cuts(each) for each in cuts]
-    if cuts:
+    if cuts := drawable(cuts):
         draw = partial(ultrasound_cuts.plot, cuts[-1].result)
         caption = f"Every cut and placement, {cuts[-1].ranks} ranks"
         pictures.append(Picture("ultrasound-cuts.png", caption, draw, [cuts[-1].part]))
@@ -147,22 +153,29 @@ def exchanges(results: FoundResults) -> Section:
             cells = [_bandwidths(by_pattern.get(pattern)) for pattern in exchange.PATTERNS]
             latency = f"{by_pattern['ping']['latency_us']:.3g} µs" if "ping" in by_pattern else ""
             rows.append([str(each.ranks), transport_name(transport), *cells, latency])
-    least, most = (report.size_words(size(found[0].result["sizes"])) for size in (min, max))
-    medium = report.size_words(max(s for s in found[0].result["sizes"] if s <= _MEDIUM))
-    title = f"**Bus bandwidth in GB/s at {medium} and {most} (of MPI through host memory its largest)**"
+    sizes = found[0].result["sizes"]
+    medium, least = (report.size_words(size) for size in (_medium(sizes), min(sizes)))
+    title = f"**Bus bandwidth in GB/s at {medium} and at the largest size**"
     heads = ("ranks", "<", *exchange.PATTERNS, f"ping of {least}")
     blocks = [title, table(heads, rows), f"{wrong} wrong elements", *notes(found)]
-    last = _by_ranks(found)[-1]
-    caption = f"Bus bandwidth over size, {last[0].ranks} ranks"
-    draw = partial(exchange.plot, merged(last))
-    return Section("Exchange", blocks, [Picture("exchange.png", caption, draw, [e.part for e in last])])
+    pictures = []
+    for last in _by_ranks(drawable(found))[-1:]:
+        caption = f"Bus bandwidth over size, {last[0].ranks} ranks"
+        draw = partial(exchange.plot, merged(last))
+        pictures.append(Picture("exchange.png", caption, draw, [each.part for each in last]))
+    return Section("Exchange", blocks, pictures)
 
 
 def _bandwidths(case: dict[str, Any] | None) -> str:
     if case is None:
         return ""
-    medium = max((row for row in case["rows"] if row["bytes"] <= _MEDIUM), key=lambda row: row["bytes"])
-    return f"{medium['busbw']:.3g}, {case['rows'][-1]['busbw']:.3g}"
+    at = {row["bytes"]: row["busbw"] for row in case["rows"]}
+    return f"{at[_medium(at)]:.3g}, {at[max(at)]:.3g}"
+
+
+def _medium(sizes: Iterable[int]) -> int:
+    """The largest of these sizes that is no larger than `_MEDIUM`, or the smallest."""
+    return max((size for size in sizes if size <= _MEDIUM), default=min(sizes))
 
 
 def link(results: FoundResults) -> Section:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wavefabric.bench.suite.parts import COUNTS, Part, choose, command_line, make_parts
-from wavefabric.cli.common.failure import FAILED
+from wavefabric.cli.common.failure import FAILED, describe
 from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.ranks import on_ranks
 from wavefabric.cli.common.show import conclude
 from wavefabric.errors import InputError
+from wavefabric.system.progress import warn
 from wavefabric.units import quantity
 
 if TYPE_CHECKING:
@@ -92,7 +93,12 @@ def command(asked: SuiteOptions) -> None:
         planned = _parts(machine, most, small)
 
         def report() -> None:
-            _write_report(asked.output, planned, machine, small)
+            try:
+                _write_report(asked.output, planned, machine, small)
+            except (
+                Exception
+            ) as error:  # what is yet to be measured is worth more; it is written again at the end
+                warn(f"report: {describe(error)}")
 
         say = (lambda outcome: None) if asked.as_json else _say
         outcomes = suite.run(chosen, make_progress(asked.as_json), say, report)
