@@ -7,7 +7,7 @@ import pytest
 from wavefabric.bench.suite.parts import Part
 from wavefabric.bench.suite.run import Suite
 
-#: ``write FILE TEXT``, ``fail CODE TEXT``, ``sleep SECONDS``, ``stubborn FILE`` (ignores signals, has a child).
+#: ``write FILE TEXT``, ``fail CODE TEXT``, ``sleep SECONDS``, ``stubborn FILE`` (ignores signals).
 STAND_IN = """\
 import os, signal, subprocess, sys, time
 what, first, *more = sys.argv[1:]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.bench.suite import parts as module
@@ -60,6 +60,7 @@ def test_the_most_valuable_parts_come_first():
         assert all(names.index(f"fabric-{ranks}") < names.index(name) for name in run)
 
 
+@settings(max_examples=30)
 @given(st.integers(1, 8), st.sets(st.sampled_from(ALL)).map(lambda names: names | {"mpi"}), st.booleans())
 def test_any_machine_has_parts(most, available, small):
     found = make_parts(most, available, {name: "not here" for name in ALL}, small)
@@ -78,10 +79,11 @@ def test_any_machine_has_parts(most, available, small):
         if missing:
             assert part.left_out == f"{missing[0]}: not here"
         else:
-            # Recursive doubling is for powers of two.
-            doubling = "-recursive-" in part.name and part.ranks & (part.ranks - 1)
-            assert ("allowed: products of numbers up to" in part.left_out) == bool(doubling)
-            assert bool(part.left_out) == bool(doubling)
+            # Ranks that are no product of numbers up to the radix.
+            none = {"-recursive-": (3, 5, 6, 7), "-radix-4-": (5, 7)}
+            refused = any(name in part.name and part.ranks in ranks for name, ranks in none.items())
+            assert bool(part.left_out) == refused
+            assert not refused or "allowed: products of numbers up to" in part.left_out
 
 
 def test_counts_go_up_to_what_is_there():
