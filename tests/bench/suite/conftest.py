@@ -35,6 +35,7 @@ MACHINE = {
     "cpu": {"model": "a processor", "threads": 2},
     "gpus": [],
     "driver": "",
+    "cuda": "not installed",
     "transports": {
         "mpi": {"available": True, "detail": "an MPI"},
         "nccl": {"available": False, "detail": "no CUDA device"},

@@ -20,6 +20,9 @@ from wavefabric.files.output import replacing, sync_folder
 DONE, FAILED, INTERRUPTED = "done", "failed", "interrupted"
 #: Not of the program that measures: how it is started, and how results are put together.
 _OUTSIDE = ("cli", "bench/suite")
+#: What is kept of `wavefabric info`.
+MACHINE = ("wavefabric", "git_commit", "python", "system", "cpu", "gpus", "driver", "cuda", "transports")
+MACHINE += ("links", "versions")
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,8 @@ def read_settings(root: Path) -> dict[str, Any] | None:
     path = root / "suite.json"
     try:
         found = json.loads(read_bytes(path))
-        if {"ranks", "small", "machine"} <= found.keys():
+        whole = isinstance(found["ranks"], int) and isinstance(found["small"], bool)
+        if whole and set(MACHINE) <= found["machine"].keys():
             return found
     except FileNotFoundError:
         others = root.is_dir() and any(path.suffix != ".lock" for path in root.iterdir())
@@ -135,6 +139,6 @@ def read_settings(root: Path) -> dict[str, Any] | None:
             return None
         given = f"{root} holds no results of a suite"
         raise InputError(f"--output: {given}; allowed: a new or empty folder, or that of a suite") from None
-    except (OSError, ValueError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     raise InputError(f"--output: {path} cannot be read; allowed: a new or empty folder, or that of a suite")

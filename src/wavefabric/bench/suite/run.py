@@ -191,5 +191,4 @@ def describe_machine(program: Sequence[str] = PROGRAM) -> dict[str, Any]:
         raise InputError(
             "machine: wavefabric info does not say what it is; allowed: see wavefabric info"
         ) from None
-    kept = ("wavefabric", "git_commit", "python", "system", "cpu", "gpus", "driver", "cuda", "transports")
-    return {key: found[key] for key in (*kept, "links", "versions")}
+    return {key: found[key] for key in record.MACHINE}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,12 @@ from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.ranks import on_ranks
 from wavefabric.cli.common.show import conclude
 from wavefabric.errors import InputError
+from wavefabric.system.interrupt import exit_code
 from wavefabric.system.progress import warn
 from wavefabric.units import quantity
 
 if TYPE_CHECKING:
-    from wavefabric.bench.suite.run import Outcome
+    from wavefabric.bench.suite.run import Outcome, Suite
 
 
 @options()
@@ -72,13 +74,11 @@ def command(asked: SuiteOptions) -> None:
         return
     machine = describe_machine()
     ranks = _ranks(asked, machine)
-    small = asked.small
-    if settings is not None and settings["small"] != small:
+    if settings is not None and settings["small"] != asked.small:
         given = f"{asked.output} holds results {'with' if settings['small'] else 'without'} --small"
         raise InputError(f"--output: {given}; allowed: the same, or another folder")
-    parts = _parts(machine, ranks, small)
-    chosen = choose(parts, asked.only or (), asked.skip or ())
-    suite = Suite(asked.output, machine, small, limit, budget, asked.force)
+    chosen = choose(_parts(machine, ranks, asked.small), asked.only or (), asked.skip or ())
+    suite = Suite(asked.output, machine, asked.small, limit, budget, asked.force)
     if asked.list_parts:
         _list(chosen, suite, asked.as_json)
         return
@@ -86,28 +86,36 @@ def command(asked: SuiteOptions) -> None:
         asked.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--output: {asked.output} cannot be made ({error.strerror})") from None
+    settings = {
+        "ranks": max(ranks, settings["ranks"] if settings else 1),
+        "small": asked.small,
+        "machine": machine,
+    }
     path = asked.output / "suite.json"
     with locked(path, "--output"):
-        most = max(ranks, settings["ranks"] if settings else 1)
-        write_json(path, {"ranks": most, "small": small, "machine": machine})
-        planned = _parts(machine, most, small)
-
-        def report() -> None:
-            try:
-                _write_report(asked.output, planned, machine, small)
-            except (
-                Exception
-            ) as error:  # what is yet to be measured is worth more; it is written again at the end
-                warn(f"report: {describe(error)}")
-
-        say = (lambda outcome: None) if asked.as_json else _say
-        outcomes = suite.run(chosen, make_progress(asked.as_json), say, report)
-        written = _write_report(asked.output, planned, machine, small)
-    failed = [outcome for outcome in outcomes if outcome.word == "failed"]
+        write_json(path, settings)
+        outcomes = _run(suite, chosen, settings, asked.as_json)
+        written = _write_report(asked.output, settings)
     facts = {"parts": [_facts(outcome) for outcome in outcomes]}
     conclude(asked.as_json, facts, written, lambda: _summary(outcomes))
-    if failed:
+    if any(outcome.word == "failed" for outcome in outcomes):
         raise typer.Exit(FAILED)
+
+
+def _run(suite: Suite, chosen: list[Part], settings: dict[str, Any], as_json: bool) -> list[Outcome]:
+    """Run the parts, a line each; the report is written after each."""
+
+    def report() -> None:
+        try:
+            _write_report(suite.root, settings)
+        except Exception as error:  # no reason to stop measuring; at the end it is raised
+            warn(f"report: {describe(error)}")
+
+    try:
+        return suite.run(chosen, make_progress(as_json), (lambda outcome: None) if as_json else _say, report)
+    except KeyboardInterrupt:
+        print("wavefabric: interrupted; the same command goes on", file=sys.stderr)
+        raise typer.Exit(exit_code()) from None
 
 
 def _seconds(text: str, key: str) -> float:
@@ -122,9 +130,11 @@ def _ranks(asked: SuiteOptions, machine: dict[str, Any]) -> int:
     gpus = len(machine["gpus"])
     if not gpus and not asked.small:
         raise InputError("suite: no GPU here, which its sizes need; allowed: with --small")
+    mpi = machine["transports"]["mpi"]
+    if not mpi["available"] and asked.ranks != 1:
+        raise InputError(f"suite: no ranks here ({mpi['detail']}); allowed: with MPI, or --ranks 1")
     if asked.ranks is None:
-        ranks = min(gpus or 2, COUNTS[-1])
-        return ranks if machine["transports"]["mpi"]["available"] else 1
+        return min(gpus or 2, COUNTS[-1])
     most = min(gpus or COUNTS[-1], COUNTS[-1])
     if not 1 <= asked.ranks <= most:
         raise InputError(f"--ranks: {asked.ranks} given; allowed: 1 to {most}")
@@ -142,20 +152,18 @@ def _report_only(asked: SuiteOptions, settings: dict[str, Any] | None) -> None:
     refuse(own, "with --report-only", "without")
     if settings is None:
         raise InputError(f"--output: {asked.output} holds no results of a suite; allowed: a folder that does")
-    machine, small = settings["machine"], settings["small"]
-    parts = _parts(machine, settings["ranks"], small)
-    written = _write_report(asked.output, parts, machine, small)
-    conclude(asked.as_json, {}, written)
+    conclude(asked.as_json, {}, _write_report(asked.output, settings))
 
 
-def _write_report(root: Path, parts: list[Part], machine: dict[str, Any], small: bool) -> list[Path]:
+def _write_report(root: Path, settings: dict[str, Any]) -> list[Path]:
     from wavefabric.bench.suite.found import FoundResults
     from wavefabric.bench.suite.report import write_report
 
-    return write_report(FoundResults(root, parts, machine, small))
+    machine, small = settings["machine"], settings["small"]
+    return write_report(FoundResults(root, _parts(machine, settings["ranks"], small), machine, small))
 
 
-def _list(parts: list[Part], suite: Any, as_json: bool) -> None:
+def _list(parts: list[Part], suite: Suite, as_json: bool) -> None:
     """Names, expected times and commands."""
     rows = [
         {
