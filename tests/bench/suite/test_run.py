@@ -52,6 +52,8 @@ def test_what_another_version_command_or_machine_measured_is_kept(suite, writes,
     run(suite(), [part])
     folder = suite().parts_folder
     gpu = suite().machine | {"gpus": [{"model": "a GPU"}]}
+    kept = suite(machine=gpu).run([other], Progress(), print, print)
+    assert kept[0].why == "of another command and another kind of device; --force measures it again"
     assert run(suite(machine=gpu), [part]) == ["kept"]
     assert run(suite(), [other]) == ["kept"]
     assert (folder / "a-1" / "out.json").read_text() == "1"

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wavefabric.bench.suite.found import FoundResult, FoundResults, Picture, Section
-from wavefabric.bench.suite.markdown import block, table
+from wavefabric.bench.suite.markdown import table
+from wavefabric.bench.suite.parts import FABRIC
 from wavefabric.bench.suite.sections import drawable, notes
 from wavefabric.execution import measure_fabric, report
 from wavefabric.execution.report import size_words, transport_name
@@ -18,7 +19,7 @@ COLLECTIVES = ("all-reduce", "all-gather")
 ALGORITHMS = ("ring", "recursive", "radix-4", "direct")
 
 
-class Line(NamedTuple):
+class TimedAlgorithm(NamedTuple):
     """What was measured of an algorithm through one transport, by bytes."""
 
     ranks: int
@@ -38,7 +39,7 @@ def found_of(results: FoundResults, collective: str) -> list[FoundResult]:
     return results.of(*kinds, file="collective-run.json")
 
 
-def lines_of(found: list[FoundResult], collective: str) -> Iterator[Line]:
+def lines_of(found: list[FoundResult], collective: str) -> Iterator[TimedAlgorithm]:
     """Each transport and protocol of each result."""
     for each in found:
         name = (
@@ -47,16 +48,16 @@ def lines_of(found: list[FoundResult], collective: str) -> Iterator[Line]:
         for case in each.result["cases"]:
             way = transport_name(case["transport"])
             way += "" if case["protocol"] == "auto" else f", {case['protocol']}"
-            yield Line(each.ranks, name, way, case["rows"])
+            yield TimedAlgorithm(each.ranks, name, way, case["rows"])
 
 
 def collectives(results: FoundResults) -> Section:
     """Times of schedules beside predictions and NCCL's own operations."""
     blocks, pictures = [], []
     for each in results.of("fabric", file="fabric.json"):
-        blocks.append(f"The fabric between {each.ranks} ranks:")
-        blocks += [block(shown) for shown in measure_fabric.table(each.result)]
-    drawn: list[tuple[str, list[Line], list[FoundResult]]] = []
+        lines = [line for line in measure_fabric.table(each.result) if isinstance(line, str)]
+        blocks.append(f"{each.ranks} ranks, parts/{each.part}/{FABRIC}: {'; '.join(lines)}")
+    drawn: list[tuple[str, list[TimedAlgorithm], list[FoundResult]]] = []
     for collective in COLLECTIVES:
         found = found_of(results, collective)
         for ranks in sorted({each.ranks for each in found}):
@@ -106,7 +107,7 @@ def _cell(row: dict[str, Any] | None, time: str, *ratios: str) -> str:
     return f"{row[time]:.0f}" + (f" ({more})" if any(share is not None for share in shares) else "")
 
 
-def _plot(drawn: list[tuple[str, list[Line], list[FoundResult]]], path: Path) -> None:
+def _plot(drawn: list[tuple[str, list[TimedAlgorithm], list[FoundResult]]], path: Path) -> None:
     """A panel a collective operation: the fastest transport of each algorithm, its prediction, NCCL's own."""
     with report.figure(path, (1.2 + 4.4 * len(drawn), 4.6)) as figure:
         panels = figure.subplots(1, len(drawn), squeeze=False)[0]

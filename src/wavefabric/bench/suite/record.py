@@ -46,10 +46,14 @@ class PartRecord:
     why: str = ""
     said: list[str] = field(default_factory=list)
 
-    def matches(self, part: Part, parts: Path, machine: dict[str, Any]) -> bool:
-        """Whether it is of the same command, version of the program, and kind of devices."""
-        same = self.arguments == list(part.words(parts)) and self.program == program_version()
-        return same and devices(self.machine) == devices(machine)
+    def differs(self, part: Part, parts: Path, machine: dict[str, Any]) -> str:
+        """What is not as it would be now: command, version of the program, kind of devices; "" if all is."""
+        same = {
+            "command": self.arguments == list(part.words(parts)),
+            "version": self.program == program_version(),
+            "kind of device": devices(self.machine) == devices(machine),
+        }
+        return " and ".join(f"another {what}" for what, alike in same.items() if not alike)
 
 
 @cache

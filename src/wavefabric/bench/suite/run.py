@@ -90,7 +90,9 @@ class Suite:
                         report()
                 outcomes.append(outcome)
                 say(outcome)
-                done += expected if part.name in open_parts else 0
+                if part.name in open_parts:
+                    done += expected
+                    progress.update(done)
         finally:
             progress.finish()
         return outcomes
@@ -108,12 +110,11 @@ class Suite:
         before = record.read_record(self.parts_folder, part.name)
         if before is None or before.state != DONE:
             return None
-        if before.matches(part, self.parts_folder, self.machine):
+        if not (other := before.differs(part, self.parts_folder, self.machine)):
             return Outcome(part, "done before", before.seconds)
         if self.force:
             return None
-        why = "of another version, command or machine; --force measures it again"
-        return Outcome(part, "kept", before.seconds, why)
+        return Outcome(part, "kept", before.seconds, f"of {other}; --force measures it again")
 
     def _run(self, part: Part, limit: float, tick: Callable[[float], object]) -> Outcome:
         parts, here = self.parts_folder, self.parts_folder / f".{part.name}.partial"
