@@ -1,6 +1,7 @@
 """The parts of the suite: commands that there are, in an order, for any machine."""
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,9 @@ def test_a_fabric_is_used_once_it_is_there(tmp_path):
     fabric.write_text("[kernels]\n")
     assert kernel.words(tmp_path) == ("run", *kernel.on_fabric)
     assert command_line(plain, tmp_path, small=True) == f"wavefabric run --fabric {fabric}"
+    printing = command_line(replace(plain, prints="x.json"), tmp_path, small=True)
+    assert printing.startswith(f"mkdir -p {tmp_path}/a-2 && wavefabric run")
+    assert printing.endswith(f" > {tmp_path}/a-2/x.json")
 
 
 def test_parts_by_name_and_pattern():
@@ -142,3 +146,32 @@ def test_parts_by_name_and_pattern():
     for only, skip, key in ((["fiber-*"], [], "--only"), ([], ["nothing"], "--skip")):
         with pytest.raises(InputError, match=f"{key}: .* given, which is no part"):
             choose(found, only, skip)
+
+
+def value(part, option, default=None):
+    """What an option of a part's command says."""
+    given = [part.arguments[k + 1] for k, word in enumerate(part.arguments) if word == option]
+    return given if default is list else given[0] if given else default
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_grids_can_be_divided_among_the_ranks(small):
+    from wavefabric.acoustics.parallel.decomposition import Options, decompose
+    from wavefabric.cli.bench.app import parse_blocks, parse_points
+
+    tried = 0
+    for part in make_parts(8, ALL, {}, small):
+        command = part.arguments[1]
+        if part.ranks == 1 or command not in ("ultrasound-scaling", "local-vs-global"):
+            continue
+        grid = value(part, "--grid")
+        blocks = None if grid is None else parse_blocks(grid)
+        shapes = [parse_points(size) for size in value(part, "--size", list)]
+        if command == "ultrasound-scaling":
+            shapes = [tuple(int(value(part, "--block")) * count for count in blocks)]
+            shapes += [(int(value(part, "--total")),) * 3]
+        for shape in shapes:
+            for options in (Options("local", blocks, int(value(part, "--overlap", 16))), Options()):
+                assert decompose(shape, part.ranks, options).ranks == part.ranks
+                tried += 1
+    assert tried > 80

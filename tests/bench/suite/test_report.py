@@ -116,6 +116,7 @@ def test_everything(results):
     found = results([name for name in names if name.rpartition("-")[0] in known], as_the_paper)
     text = text_of(found)
     assert "Missing" not in text
+    assert "Cannot be shown" not in text
     fibre = section(text, "Fibre over ranks")
     assert "| K = 1 | K = 2 | K = 4 | K = 6 | K = 8 |" in fibre
     assert "6.76" in fibre
@@ -157,6 +158,18 @@ def test_results_that_do_not_fit_together_are_said(results):
         result["modes_per_rank"] = int(name[-1])
 
     assert "Not put together: --from:" in text_of(results(["fibre-2", "fibre-8"], change))
+
+
+def test_results_of_another_form_cost_their_section_alone(results):
+    def change(name, result):
+        if name.startswith("cuts"):
+            del result["shape"]
+
+    found = results(["cuts-2", "exchange-2"], change)
+    text = text_of(found)
+    assert "Cannot be shown: KeyError: 'shape'" in section(text, "Ultrasound")
+    assert "| 2 | P2P |" in section(text, "Exchange")
+    assert [path.name for path in found.root.glob("*.png")] == ["exchange.png"]
 
 
 def test_what_could_not_be_measured_is_said(results):

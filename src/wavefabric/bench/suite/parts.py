@@ -63,7 +63,10 @@ def command_line(part: Part, parts: Path, small: bool, complete: bool = False) -
     """What to type to run a part by hand; `complete`: with the fabric that will have been measured."""
     words = part.arguments + part.on_fabric if complete else part.words(parts)
     line = shlex.join(["wavefabric", *filled(words, parts / part.name, parts, small)])
-    return line + (f" > {shlex.quote(str(parts / part.name / part.prints))}" if part.prints else "")
+    if not part.prints:
+        return line
+    folder = parts / part.name
+    return f"mkdir -p {shlex.quote(str(folder))} && {line} > {shlex.quote(str(folder / part.prints))}"
 
 
 class _Kind(NamedTuple):

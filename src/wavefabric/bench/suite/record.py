@@ -63,7 +63,7 @@ def program_version() -> str:
     total = hashlib.sha256()
     for path in sorted(path for path in root.rglob("*") if path.suffix in (".py", ".cu", ".toml")):
         name = path.relative_to(root).as_posix()
-        if not name.startswith(tuple(f"{folder}/" for folder in _OUTSIDE)):
+        if path.suffix == ".toml" or not name.startswith(tuple(f"{folder}/" for folder in _OUTSIDE)):
             total.update(f"{name}\0".encode() + path.read_bytes())
     return f"{wavefabric.__version__} {total.hexdigest()[:16]}"
 

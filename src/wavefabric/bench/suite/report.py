@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from wavefabric.bench.suite import collective_sections, sections
@@ -14,6 +15,8 @@ from wavefabric.bench.suite.record import DONE, devices, record_path
 from wavefabric.files.output import replacing
 from wavefabric.results.provenance import stamp
 
+#: What comes of results in another form than expected.
+_MISFITS = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 _SECTIONS = (
     sections.fibre,
     sections.ultrasound,
@@ -24,22 +27,28 @@ _SECTIONS = (
 )
 
 
-def write_report(results: FoundResults, pictures: bool = True) -> list[Path]:
+def write_report(results: FoundResults) -> list[Path]:
     """Write ``report.md`` and its pictures; gives what was written.
 
-    Pictures that are newer than the results they show stay. Without `pictures` none is drawn, and the report
-    shows those that are there.
+    Pictures that are newer than the results they show stay. A section whose results are of another form, as
+    those of another version may be, says so.
     """
-    made = [section(results) for section in _SECTIONS]
+    made = [_made(section, results) for section in _SECTIONS]
     written = []
-    for section in made:
-        for picture in section.pictures if pictures else ():
-            if _is_old(results, picture):
-                written.append(_draw(results.root, picture))
+    for picture in (picture for section in made for picture in section.pictures):
+        if _is_old(results, picture):
+            written += _draw(results.root, picture)
     path = results.root / "report.md"
     with replacing(path) as partial:
         partial.write_text(_text(results, made), encoding="utf-8")
     return [path, *written]
+
+
+def _made(section: Callable[[FoundResults], Section], results: FoundResults) -> Section:
+    try:
+        return section(results)
+    except _MISFITS as error:
+        return Section(section.__name__.capitalize(), [f"Cannot be shown: {type(error).__name__}: {error}"])
 
 
 def _is_old(results: FoundResults, picture: Picture) -> bool:
@@ -50,15 +59,18 @@ def _is_old(results: FoundResults, picture: Picture) -> bool:
     return max(times) >= path.stat().st_mtime
 
 
-def _draw(root: Path, picture: Picture) -> Path:
+def _draw(root: Path, picture: Picture) -> list[Path]:
     path = root / picture.name
     partial = root / f".partial-{picture.name}"
     try:
         picture.draw(partial)
         os.replace(partial, path)
+    except _MISFITS:
+        path.unlink(missing_ok=True)
+        return []
     finally:
         partial.unlink(missing_ok=True)
-    return path
+    return [path]
 
 
 def _text(results: FoundResults, made: list[Section]) -> str:
@@ -68,7 +80,7 @@ def _text(results: FoundResults, made: list[Section]) -> str:
             "**Small sizes**: these numbers show that the commands work, not what the machine can do."
         )
     else:
-        made = [goals(results), *made]
+        made = [_made(goals, results), *made]
     for section in made:
         lines.append(f"## {section.title}")
         lines += section.blocks or ["Missing: no part of it is done."]
