@@ -30,7 +30,7 @@ class SuiteOptions(OutputOptions):
 
     output: Path = option("Folder of results.", "--output", "-o", default=Path("results"))
     ranks: int | None = option(f"Most ranks, to {COUNTS[-1]}. \\[default: a GPU each; on CPUs 2]")
-    small: bool = option("Sizes that CPUs do in about a minute.", default=False)
+    small: bool = option("Sizes that CPUs do in a minute or two.", default=False)
     only: list[str] | None = option("Name of a part, or a pattern such as 'fibre-*'; may be repeated.")
     skip: list[str] | None = option("Parts to leave out, likewise.")
     time_limit: str = option("Of a part.", default="10 min")
