@@ -17,7 +17,8 @@ from wavefabric.bench.suite import process, record
 from wavefabric.bench.suite.parts import Part
 from wavefabric.bench.suite.process import Ended, run_command
 from wavefabric.bench.suite.record import read_record, read_result
-from wavefabric.bench.suite.run import Suite
+from wavefabric.bench.suite.run import Suite, describe_machine
+from wavefabric.errors import InputError
 from wavefabric.system.progress import Progress
 
 
@@ -238,6 +239,20 @@ def test_a_damaged_record_is_none(suite, writes, text):
     record.record_path(suite().parts_folder, "a-1").write_text(text)
     assert read_record(suite().parts_folder, "a-1") is None
     assert run(suite(), [writes("a-1")]) == ["done"]
+
+
+def test_the_machine_is_described_with_what_changes_how_ranks_talk(monkeypatch, tmp_path):
+    facts = dict.fromkeys((*record.MACHINE, "extras"), "x")
+    path = tmp_path / "info.py"
+    path.write_text(f"print({json.dumps(json.dumps(facts))})")
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
+    found = describe_machine([sys.executable, str(path)])
+    assert found["environment"]["NCCL_NVLS_ENABLE"] == "0"
+    assert "HOME" not in found["environment"]
+    assert set(found) == {*record.MACHINE, "environment"}
+    path.write_text("print('no JSON')")
+    with pytest.raises(InputError, match="machine: wavefabric info failed"):
+        describe_machine([sys.executable, str(path)])
 
 
 def test_a_command_tells_how_it_ended(program, tmp_path):

@@ -97,6 +97,7 @@ def _introduction(results: FoundResults) -> str:
     chips = f"{len(gpus)} x {', '.join(devices(machine))}" if gpus else devices(machine)[0]
     facts = [chips, machine["system"], f"Python {machine['python']}"]
     facts += [f"driver {machine['driver']}"] if machine.get("driver") else []
+    facts += [f"{name}={text}" for name, text in machine.get("environment", {}).items()]
     facts += [f"{name} {version}" for name, version in machine["versions"].items()]
     offers = [
         f"- {name}: {'' if offer['available'] else 'not available: '}{offer['detail']}"

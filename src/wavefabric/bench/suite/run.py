@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,8 @@ from wavefabric.system.progress import Progress
 #: Seconds of a part unless said otherwise.
 TIME_LIMIT = 600.0
 _LAST_LINES = 12
+#: Variables of the environment that change how ranks talk.
+_SETTINGS = ("NCCL_", "UCX_", "CUDA_VISIBLE_", "WAVEFABRIC_", "MPIR_CVAR_", "OMPI_MCA_")
 
 
 class Outcome(NamedTuple):
@@ -177,7 +180,9 @@ def _last_lines(log: Path) -> list[str]:
 
 
 def describe_machine(program: Sequence[str] = PROGRAM) -> dict[str, Any]:
-    """What `wavefabric info` says, asked in a process of its own: this one opens no GPU.
+    """What `wavefabric info` says, asked in a process of its own, and settings of the environment.
+
+    This process opens no GPU.
 
     Raises
     ------
@@ -189,7 +194,6 @@ def describe_machine(program: Sequence[str] = PROGRAM) -> dict[str, Any]:
         done = subprocess.run(words, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
         found = json.loads(done.stdout)
     except (ValueError, subprocess.TimeoutExpired):
-        raise InputError(
-            "machine: wavefabric info does not say what it is; allowed: see wavefabric info"
-        ) from None
-    return {key: found[key] for key in record.MACHINE}
+        raise InputError("machine: wavefabric info failed; allowed: a machine on which it works") from None
+    settings = {name: text for name, text in sorted(os.environ.items()) if name.startswith(_SETTINGS)}
+    return {key: found[key] for key in record.MACHINE} | {"environment": settings}
