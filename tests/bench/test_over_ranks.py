@@ -171,8 +171,12 @@ def test_scaling(ranks, shown, tmp_path):
     assert weak["efficiency"] == pytest.approx(weak["one_rank_ms"] / weak["ms"])
     assert strong["efficiency"] == pytest.approx(strong["one_rank_ms"] / strong["ms"] / ranks.size)
     (tmp_path / "earlier.json").write_text(json.dumps(found))
-    again = ultrasound_scaling.run(ranks, **options, kinds=["weak"], earlier=[tmp_path / "earlier.json"])
+    options |= {"kinds": ["weak"], "grid": (2, 1, 1)}
+    again = ultrasound_scaling.run(ranks, **options, earlier=[tmp_path / "earlier.json"])
     assert len(again["earlier"]) == 2
+    assert [(case["blocks"], case["shape"]) for case in again["cases"]] == [([2, 1, 1], [16, 8, 8])]
+    with pytest.raises(InputError, match=r"grid: 2x2x1 given; allowed: 2 blocks"):
+        ultrasound_scaling.run(ranks, grid=(2, 2, 1))
     if not ranks.rank:
         assert "efficiency" in shown(ultrasound_scaling, again)
 

@@ -6,6 +6,8 @@ import sys
 import numpy as np
 import pytest
 
+from wavefabric.system import machine
+
 WORDS = """\
 import numpy as np
 from wavefabric.system.machine import peak_memory
@@ -27,3 +29,22 @@ def test_peak_memory_is_not_that_of_the_starter():
     large = started(16 << 20)  # 128 MiB
     assert abs(large - small - (128 << 20)) < 16 << 20
     assert fat.all()
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        (
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  Sat Feb 24 22:51:20 UTC 2024\n",
+            "535.161.08",
+        ),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\nGCC 13\n",
+            "580.65.06",
+        ),
+        ("something else\n", ""),
+    ],
+)
+def test_nvidia_driver(monkeypatch, text, version):
+    monkeypatch.setattr(machine.Path, "read_text", lambda self, **_: text)
+    assert machine.nvidia_driver() == version

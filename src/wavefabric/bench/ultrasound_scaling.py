@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.parallel.decomposition import Options
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.bench.common import Triple, check_words, grouped, percent, result_of, rows, silent
 from wavefabric.bench.ultrasound_ranks import RankSteps, even_grid
 from wavefabric.errors import InputError
@@ -31,6 +31,7 @@ def run(
     forms: Sequence[str] = FORMS,
     media: Sequence[str] = ("homogeneous",),
     overlap: int = 16,
+    grid: Triple | None = None,
     precision: str = "single",
     repeats: int = 5,
     earlier: Sequence[str | Path] = (),
@@ -39,8 +40,8 @@ def run(
     """Time steps of a grid that grows with the ranks, and of one that does not; collective.
 
     Weak: each rank owns block³ points, cut as nearly alike along all axes as can be; strong: total³ points
-    together. One rank is allowed: the start of a curve. ``earlier`` are JSON results for other numbers of
-    ranks, to be shown together.
+    together. ``grid``: blocks along x, y and z, of the weak grid and of the local form. One rank is allowed:
+    the start of a curve. ``earlier`` are JSON results for other numbers of ranks, to be shown together.
 
     Gives ``cases``: ``points_per_second`` of a rank (owned points, overlaps not counted), and ``efficiency``:
     T₁/T_K (weak) or T₁/(K T_K) (strong), with T₁ of the undivided code on one device, measured in the
@@ -51,10 +52,12 @@ def run(
     check_words("kinds", kinds, ("weak", "strong"))
     check_words("forms", forms, FORMS)
     before = [case for path in earlier for case in _read(path)]
-    x, y, z = even_grid(ranks.size)
+    if grid is not None and math.prod(grid) != ranks.size:
+        raise InputError(f"grid: {report.shape_words(grid)} given; allowed: {ranks.size} blocks, one a rank")
+    x, y, z = grid or even_grid(ranks.size)
     shapes = {"weak": (block * x, block * y, block * z), "strong": (total, total, total)}
     steps = RankSteps(ranks, [shapes[kind] for kind in kinds], media, precision, repeats)
-    options = {"local": Options("local", None, overlap), "global": Options()}
+    options = {"local": Options("local", grid, overlap), "global": Options()}
     plans = list(itertools.product(kinds, media, forms))
     for kind, medium, form in plans if ranks.size > 1 else ():
         steps.check_memory(medium, shapes[kind], options[form])
@@ -76,6 +79,7 @@ def run(
             kind, medium, form = plan
             progress(f"{comm.transport}: {kind}, {medium}, {form}")
             times = steps.time(comm, medium, shapes[kind], options[form])
+            times["blocks"] = list(decompose(shapes[kind], ranks.size, options[form]).grid)
             cases.append(_case(ranks, comm.transport, plan, shapes[kind], times, alone[kind, medium]))
     facts = {"block": block, "total": total, "overlap": overlap, "precision": precision}
     return result_of(ranks, "ultrasound-scaling", cases, **facts, repeats=repeats, earlier=before)
@@ -119,18 +123,18 @@ def _grouped(result: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, Any
 def table(result: dict[str, Any]) -> list:
     """A table a kind and medium."""
     tables: list = []
-    cells = ("{ranks}", "{grid}", "{form}", "{via}", "{ms:.3g}", "{points:.4g}", "{share}")
+    cells = ("{ranks}", "{grid}", "{form}", "{cut}", "{via}", "{ms:.3g}", "{points:.4g}", "{share}")
     for (kind, medium), cases in _grouped(result).items():
         lines = [
             case
             | {"grid": report.shape_words(case["shape"]), "points": case["points_per_second"] * 1e-6}
-            | {"share": percent(case["efficiency"])}
+            | {"share": percent(case["efficiency"]), "cut": report.shape_words(case.get("blocks", "-"))}
             for case in cases
         ]
         tables.append(
             report.table(
                 f"{kind} scaling, {medium}, overlap {result['overlap']}",
-                ("ranks", "grid", "<", "<", "step ms", "10⁶ points/s and rank", "efficiency"),
+                ("ranks", "grid", "<", "blocks", "<", "step ms", "10⁶ points/s and rank", "efficiency"),
                 rows(lines, *cells),
                 "points: owned by a rank, without overlaps; efficiency against the undivided code",
             )

@@ -62,6 +62,7 @@ def gather() -> dict[str, Any]:
     from wavefabric.device import describe
     from wavefabric.exchange import describe as exchange
     from wavefabric.results.provenance import git_commit, versions
+    from wavefabric.system.machine import nvidia_driver
 
     default = numba.config.THREADING_LAYER  # type: ignore[attr-defined]
     layer = os.environ.get("NUMBA_THREADING_LAYER", default)
@@ -71,6 +72,7 @@ def gather() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         **describe(),
+        "driver": nvidia_driver(),
         "transports": exchange.transports(),
         "links": exchange.links(),
         "numba": {"threads": numba.get_num_threads(), "threading_layer": layer},
@@ -98,7 +100,8 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
             words = [f"{key.replace('_', ' ')} {text}" for key, text in value.items()]
             lines.append((name, ", ".join(words).removeprefix("model ").removeprefix("library ")))
     gpus = facts.get("gpus") or []
-    lines.append(("GPUs", str(len(gpus)) if gpus else f"none (CUDA: {facts.get('cuda')})"))
+    driver = f", driver {facts['driver']}" if facts["driver"] else ""
+    lines.append(("GPUs", f"{len(gpus)}{driver}" if gpus else f"none (CUDA: {facts.get('cuda')})"))
     for number, gpu in enumerate(gpus):
         text = ", ".join(f"{k} {v}" for k, v in gpu.items()) if isinstance(gpu, dict) else str(gpu)
         lines.append((f"  cuda:{number}", text.removeprefix("name ")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import resource
 from pathlib import Path
 
@@ -16,6 +17,15 @@ def cpu_model() -> str:
             if line.startswith("model name"):
                 return " ".join(line.split(":", 1)[1].split())
     return platform.processor() or platform.machine()
+
+
+def nvidia_driver() -> str:
+    """Version of NVIDIA's kernel driver, "" where there is none."""
+    with contextlib.suppress(OSError):
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
+        if found := re.search(r"Kernel Module.*?\s(\d[\d.]+)\s", text):
+            return found[1]
+    return ""
 
 
 _CGROUP = Path("/sys/fs/cgroup")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import stat
 import sys
 
@@ -20,6 +21,13 @@ def die_with_parent(number: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), number)
+
+
+def follow_parent() -> None:
+    """In a new process: heed signals, and get SIGTERM when the parent is gone, even if it was killed."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # ignored by what runs in the background of a script
+    die_with_parent(signal.SIGTERM)
 
 
 def abandoned(parent: int) -> bool:

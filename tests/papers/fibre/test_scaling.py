@@ -58,6 +58,15 @@ def test_scaling_of_several_runs_is_one_curve(tmp_path):
     assert scaling.combine([result_of(tmp_path / "s.json", 2, modes=14)])["paper"] == []
 
 
+def test_a_number_of_ranks_may_have_a_file_a_transport(tmp_path):
+    files = [result_of(tmp_path / f"{name}.json", 2, transports=[name]) for name in ("p2p", "mpi")]
+    found = scaling.combine([*files, result_of(tmp_path / "8.json", 8)])
+    points = {curve["transport"]: [p["ranks"] for p in curve["points"]] for curve in found["curves"]}
+    assert points == {"p2p": [1, 2], "mpi": [1, 2, 8]}
+    scaling.plot(found, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 5000
+
+
 def test_scaling_from_files_on_the_terminal(tmp_path, script):
     result_of(tmp_path / "two.json", 2)
     result_of(tmp_path / "four.json", 4)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import typer
 
+from wavefabric.cli.bench import suite
 from wavefabric.cli.common.measure import RankedOptions, RankSession, show_measurement
 from wavefabric.cli.common.options import check_choice, check_range, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
@@ -172,6 +173,7 @@ _BYTES = (
 _MEDIA = _arg(str, _MEDIUM, "homogeneous", parse_media, "--medium")
 _PRECISION = _arg(str, "single or double.", "single")
 _OVERLAP = _arg(int, "Points on each side of a block.", 16)
+_BLOCKS = _arg(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks)
 _PLAIN = "--plain/--no-plain"
 
 _benchmark(
@@ -252,6 +254,7 @@ _benchmark(
     forms=_arg(str, "local, global, comma between.", "local,global", parse_list),
     media=_MEDIA,
     overlap=_OVERLAP,
+    grid=_BLOCKS,
     precision=_PRECISION,
     repeats=_REPEATS,
     earlier=_arg(list[Path] | None, _FROM, name="--from"),
@@ -276,7 +279,8 @@ _benchmark(
     sizes=_arg(_Texts, _GRID, None, parse_points, "--size"),
     media=_MEDIA,
     overlap=_OVERLAP,
-    grid=_arg(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks),
+    grid=_BLOCKS,
     precision=_PRECISION,
     repeats=_REPEATS,
 )
+register(app, "suite", suite.command)

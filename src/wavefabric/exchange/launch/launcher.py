@@ -18,7 +18,7 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.launch import dev_shm, environment, mpiexec, rank_status
 from wavefabric.system.interrupt import INTERRUPTED
 from wavefabric.system.machine import usable_threads
-from wavefabric.system.processes import abandoned, die_with_parent
+from wavefabric.system.processes import abandoned, follow_parent
 
 #: Signals of a program's own faults.
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGBUS)
@@ -71,16 +71,9 @@ def launch(options: LaunchOptions) -> int:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_follow,
+            preexec_fn=follow_parent,
         )
         return _Supervisor(options, process, folder).wait()
-
-
-def _follow() -> None:
-    """mpiexec goes when its launcher is gone, even if that was killed, and heeds signals."""
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)  # ignored by what runs in the background of a script
-    die_with_parent(signal.SIGTERM)
 
 
 def _environment(options: LaunchOptions, folder: Path) -> dict[str, str]:
