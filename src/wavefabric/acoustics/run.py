@@ -164,7 +164,7 @@ class _Run:
         facts, report = self._decomposition.describe(), self._report
         rest = (f"{name} {value}" for name, value in facts.items() if name not in ("decomposition", "ranks"))
         report.decomposition = ", ".join([str(facts["decomposition"]), *rest])
-        report.ranks, report.transport = self._comm.size, self._comm.transport
+        report.ranks, report.transport = self._comm.size, self._comm.label
 
     def run(self, sink: Sink | None, progress: Progress, begun: float, loading: float) -> Report:
         files = [(getattr(sink, "path", None), "output")]

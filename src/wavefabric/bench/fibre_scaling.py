@@ -75,7 +75,7 @@ def run(
     for comm in ranks.each():
         for measured in forms:
             form = measured["exchange"]
-            progress(f"{comm.transport}, {form}: {steps} steps, {repeats} times")
+            progress(f"{comm.label}, {form}: {steps} steps, {repeats} times")
             cases.append(bench.case(comm, form, measured))
     facts = {"modes_per_rank": modes_per_rank, "samples": bench.n, "steps": steps, "repeats": repeats}
     return result_of(ranks, "fibre-scaling", cases, **facts, forms=forms)
@@ -116,7 +116,7 @@ class _Bench:
         ours = self.time(operators)
         bare = self.time(self.split(comm, self.fibre, self.share, form, others=False))
         return ours | {
-            "transport": comm.transport,
+            "transport": comm.label,
             "exchange": form,
             "ratio": ours["ms"] / one,
             "only_communication": bare | {"ratio": bare["ms"] / one},

@@ -43,9 +43,9 @@ def run(
     cases = []
     for comm in ranks.each():
         for medium, shape in plans:
-            case: dict[str, Any] = {"transport": comm.transport, "medium": medium, "shape": list(shape)}
+            case: dict[str, Any] = {"transport": comm.label, "medium": medium, "shape": list(shape)}
             for form, options in forms.items():
-                progress(f"{comm.transport}: {medium}, {report.shape_words(shape)}, {form}")
+                progress(f"{comm.label}: {medium}, {report.shape_words(shape)}, {form}")
                 case[form] = steps.time(comm, medium, shape, options)
             cases.append(case | {"ratio": case["global"]["ms"] / case["local"]["ms"]})
     facts = {"overlap": overlap, "precision": precision, "repeats": repeats}

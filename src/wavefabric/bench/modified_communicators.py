@@ -32,7 +32,8 @@ class _NoTransport(Transport):
 
     def __init__(self, device, transport: Transport, ranks: int):
         super().__init__(device)
-        self.name, self._transport, self._ranks = transport.name, transport, ranks
+        self.name, self.protocol = transport.name, transport.protocol
+        self._transport, self._ranks = transport, ranks
 
     def allocate(self, shape, dtype):
         return self._device.zeros(shape, dtype)

@@ -60,9 +60,7 @@ def run(
     for comm in ranks.each():
         for plan in plans:
             medium, options = plan
-            progress(
-                f"{comm.transport}: {medium}, {report.shape_words(options.grid)}, overlap {options.overlap}"
-            )
+            progress(f"{comm.label}: {medium}, {report.shape_words(options.grid)}, overlap {options.overlap}")
             bench = _Case(steps, comm, medium, shape, options)
             if plan not in computed:
                 computed[plan] = bench.compute()
@@ -144,7 +142,7 @@ class _Case:
             exchange = self.time(lambda: self.messages(bound, each))
         rest = times["ms"] - compute - pack - exchange
         return times | {
-            "transport": self.comm.transport,
+            "transport": self.comm.label,
             "medium": self.medium,
             "grid": list(self.options.grid or ()),
             "overlap": self.options.overlap,

@@ -56,9 +56,9 @@ def run(
     cases = []
     for comm in ranks.each():
         for (options, cut), (name, order) in itertools.product(plans, orders.items()):
-            progress(f"{comm.transport}: {report.shape_words(cut['grid'])}, {name}")
+            progress(f"{comm.label}: {report.shape_words(cut['grid'])}, {name}")
             times = steps.time(PermutedCommunicator(comm, order), medium, shape, options)
-            cases.append({**times, "transport": comm.transport, **cut, "placement": name, "places": order})
+            cases.append({**times, "transport": comm.label, **cut, "placement": name, "places": order})
     facts = {"shape": list(shape), "medium": medium, "overlap": overlap, "precision": precision}
     return result_of(ranks, "ultrasound-cuts", cases, **facts, repeats=repeats, left_out=left_out)
 

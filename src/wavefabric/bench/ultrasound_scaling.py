@@ -77,10 +77,10 @@ def run(
     for comm in ranks.each() if ranks.size > 1 else ():
         for plan in plans:
             kind, medium, form = plan
-            progress(f"{comm.transport}: {kind}, {medium}, {form}")
+            progress(f"{comm.label}: {kind}, {medium}, {form}")
             times = steps.time(comm, medium, shapes[kind], options[form])
             times["blocks"] = list(decompose(shapes[kind], ranks.size, options[form]).grid)
-            cases.append(_case(ranks, comm.transport, plan, shapes[kind], times, alone[kind, medium]))
+            cases.append(_case(ranks, comm.label, plan, shapes[kind], times, alone[kind, medium]))
     facts = {"block": block, "total": total, "overlap": overlap, "precision": precision}
     return result_of(ranks, "ultrasound-scaling", cases, **facts, repeats=repeats, earlier=before)
 

@@ -124,6 +124,11 @@ class Communicator(CollectiveCalls):
         self._transport.check()
 
     @property
+    def label(self) -> str:
+        """The transport, and the protocol if kernels of the solvers store in other ranks' memory."""
+        return f"{self.transport}, {self._transport.protocol}" if self.stores else self.transport
+
+    @property
     def stores(self) -> bool:
         """Whether kernels of the solvers are to store in other ranks' memory and wait there themselves.
 

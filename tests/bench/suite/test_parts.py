@@ -53,11 +53,12 @@ def test_the_tools_of_this_test_see_a_wrong_command(commands):
 
 def test_the_most_valuable_parts_come_first():
     names = [part.name for part in make_parts(8, ALL, {}, small=False)]
-    assert names[:3] == ["fibre-8", "ultrasound-1d-8", "fabric-8"]
+    most = ["fibre-8", "ultrasound-1d-8", "fibre-kernels-8", "ultrasound-kernels-8", "fabric-8"]
+    assert names[:5] == most
     assert names.index("link-8") < names.index("fibre-6") < names.index("fibre-2") < names.index("cuts-8")
     for ranks in (2, 4, 6, 8):
-        run = [name for name in names if name.startswith("all-") and name.endswith(f"-{ranks}")]
-        assert len(run) == 12
+        run = [name for name in names if name.startswith(("all-", "broad")) and name.endswith(f"-{ranks}")]
+        assert len(run) == 17
         assert all(names.index(f"fabric-{ranks}") < names.index(name) for name in run)
 
 
@@ -135,12 +136,27 @@ def test_a_fabric_is_used_once_it_is_there(tmp_path):
     printing = command_line(replace(plain, prints="x.json"), tmp_path, small=True)
     assert printing.startswith(f"mkdir -p {tmp_path}/a-2 && wavefabric run")
     assert printing.endswith(f" > {tmp_path}/a-2/x.json")
+    stored = command_line(replace(plain, settings=("NAME=x y",)), tmp_path, small=True)
+    assert stored == f"NAME='x y' wavefabric run --fabric {fabric}"
+
+
+def test_kernels_are_asked_for_by_the_environment():
+    found = {part.name: part for part in make_parts(2, ALL, {}, small=False)}
+    kernels = [part for part in found.values() if part.settings]
+    assert {part.name for part in kernels} == {
+        f"{name}-2" for name in ("fibre-kernels", "ultrasound-kernels", "local-vs-global-kernels")
+    }
+    for part in kernels:
+        assert part.settings == ("WAVEFABRIC_PROTOCOL=signals",)
+        assert part.arguments[0] == "bench"
 
 
 def test_parts_by_name_and_pattern():
     found = make_parts(2, ("mpi",), {}, small=True)
     assert [part.name for part in choose(found, ["fibre-2"], [])] == ["fibre-2"]
-    chosen = [part.name for part in choose(found, ["fibre-*", "cuts-2"], ["*step*", "fibre-mpi*"])]
+    chosen = [
+        part.name for part in choose(found, ["fibre-*", "cuts-2"], ["*step*", "fibre-mpi*", "*kernels*"])
+    ]
     assert chosen == ["fibre-2", "cuts-2"]
     assert choose(found, [], []) == found
     for only, skip, key in ((["fiber-*"], [], "--only"), ([], ["nothing"], "--skip")):

@@ -262,3 +262,9 @@ def test_a_command_tells_how_it_ended(program, tmp_path):
     assert ticks[-1] <= ended.seconds
     assert isinstance(ended, Ended)
     assert json.loads(json.dumps(ticks)) == sorted(ticks)
+
+
+def test_settings_are_in_the_environment(tmp_path):
+    words = ["-c", "import os; print(os.environ['NAME'], 'PATH' in os.environ)"]
+    run_command(words, tmp_path / "log", None, 10, lambda seconds: None, [sys.executable], ("NAME=a=b",))
+    assert (tmp_path / "log").read_text() == "a=b True\n"

@@ -15,8 +15,8 @@ from wavefabric.execution import measure_fabric, report
 from wavefabric.execution.report import size_words, transport_name
 from wavefabric.results.plots import GREY
 
-COLLECTIVES = ("all-reduce", "all-gather")
-ALGORITHMS = ("ring", "recursive", "radix-4", "direct")
+COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "broadcast")
+ALGORITHMS = ("ring", "recursive", "radix-4", "direct", "tree")
 
 
 class TimedAlgorithm(NamedTuple):
@@ -109,9 +109,12 @@ def _cell(row: dict[str, Any] | None, time: str, *ratios: str) -> str:
 
 def _plot(drawn: list[tuple[str, list[TimedAlgorithm], list[FoundResult]]], path: Path) -> None:
     """A panel a collective operation: the fastest transport of each algorithm, its prediction, NCCL's own."""
-    with report.figure(path, (1.2 + 4.4 * len(drawn), 4.6)) as figure:
-        panels = figure.subplots(1, len(drawn), squeeze=False)[0]
-        for axes, (title, lines, found) in zip(panels, drawn, strict=True):
+    columns, rows = min(2, len(drawn)), -(-len(drawn) // 2)
+    with report.figure(path, (1.2 + 4.4 * columns, 4.6 * rows)) as figure:
+        panels = figure.subplots(rows, columns, squeeze=False).flat
+        for axes in list(panels)[len(drawn) :]:
+            axes.remove()
+        for axes, (title, lines, found) in zip(panels, drawn, strict=False):
             for number, algorithm in enumerate(ALGORITHMS):
                 mine = [line for line in lines if line.algorithm == algorithm]
                 if not mine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ class Part:
     prints: str = ""
     #: Why it cannot be run on this machine, if so.
     left_out: str = ""
+    #: Variables of the environment, NAME=value.
+    settings: tuple[str, ...] = ()
 
     def words(self, parts: Path) -> tuple[str, ...]:
         """Arguments as they are now, with the fabric if its file is there (and has kernels, if need be)."""
@@ -63,6 +66,9 @@ def command_line(part: Part, parts: Path, small: bool, complete: bool = False) -
     """What to type to run a part by hand; `complete`: with the fabric that will have been measured."""
     words = part.arguments + part.on_fabric if complete else part.words(parts)
     line = shlex.join(["wavefabric", *filled(words, parts / part.name, parts, small)])
+    # A name and its sign stand before quotes, or a shell would take it all for a command.
+    settings = [each.split("=", 1) for each in part.settings]
+    line = " ".join([*(f"{name}={shlex.quote(value)}" for name, value in settings), line])
     if not part.prints:
         return line
     folder = parts / part.name
@@ -94,11 +100,15 @@ _ALGORITHMS = {"ring": "ring", "recursive": "recursive", "radix-4": "recursive",
 #: Axes that are cut.
 _DIMENSIONS = {"ultrasound-2d": 2, "ultrasound-3d": 3}
 _FEW = "--overlap 4 --repeats 1"
+#: Kernels of the solvers that store in the memory of other GPUs.
+_STORING = "WAVEFABRIC_PROTOCOL=signals"
 
 
-def _collectives(collective: str, tiers: tuple[int, int], kernels: bool) -> list[_Kind]:
+def _collectives(collective: str, tiers: tuple[int, int], kernels: bool, *names: str) -> list[_Kind]:
+    """Parts of the algorithms of these names (all) for one collective operation, by copies or by kernels."""
     kinds = []
-    for name, algorithm in _ALGORITHMS.items():
+    for name in names or _ALGORITHMS:
+        algorithm = _ALGORITHMS.get(name, name)
         words = _RUN.replace("{algorithm}", algorithm).replace("{collective}", collective)
         words += " --radix 4" if name == "radix-4" else ""
         if kernels:
@@ -117,6 +127,24 @@ def _collectives(collective: str, tiers: tuple[int, int], kernels: bool) -> list
 _KINDS = [
     _Kind("fibre", f"{_FIBRE} --transports {{fast}}", "--steps 50", "--steps 2 --repeats 1", 150, (0, 1)),
     _Kind("ultrasound-1d", f"{_SCALING} --grid 1x1x{{K}} --transports {{fast}}", "", _FEW, 120, (0, 1)),
+    _Kind(
+        "fibre-kernels",
+        f"{_STORING} {_FIBRE} --transports p2p",
+        "--steps 50",
+        "--steps 2 --repeats 1",
+        100,
+        (0, 1),
+        "p2p",
+    ),
+    _Kind(
+        "ultrasound-kernels",
+        f"{_STORING} {_SCALING} --grid 1x1x{{K}} --transports p2p",
+        "",
+        _FEW,
+        80,
+        (0, 1),
+        "p2p",
+    ),
     _Kind(
         "fabric",
         f"fabric measure --ranks {{K}} --transport {{one}} --name measured-{{K}} -o {{here}}/{FABRIC} --json",
@@ -153,6 +181,15 @@ _KINDS = [
         (2, 4),
     ),
     _Kind(
+        "local-vs-global-kernels",
+        f"{_STORING} bench local-vs-global --ranks {{K}} --transports p2p -o {{here}}",
+        "--size 256 --size 512 --size 512x512x1024 --size 1024",
+        f"--size 32 {_FEW}",
+        90,
+        (2, 4),
+        "p2p",
+    ),
+    _Kind(
         "exchange",
         f"{_EXCHANGE} --transports {{fast}}",
         "--sizes 64K:1G --repeats 3",
@@ -178,6 +215,9 @@ _KINDS = [
     ),
     *_collectives("all-reduce", (2, 4), kernels=True),
     *_collectives("all-gather", (3, 5), kernels=False),
+    *_collectives("all-gather", (3, 5), True, "ring", "direct"),
+    *_collectives("all-to-all", (3, 5), True, "direct"),
+    *_collectives("broadcast", (3, 5), True, "tree", "direct"),
     _Kind(
         "ultrasound-heterogeneous",
         f"{_SCALING} --grid 1x1x{{K}} --medium heterogeneous --kinds weak --transports {{fast}}",
@@ -276,6 +316,8 @@ def _part(kind: _Kind, ranks: int, available: Collection[str], why_not: dict[str
     if ranks > 1 and needs not in available:
         left_out = f"{needs}: {why_not.get(needs, 'not available')}"
     words = shlex.split(f"{kind.words} {kind.small if small else kind.full}".format(**values))
+    settings = tuple(itertools.takewhile(lambda word: "=" in word, words))
+    words = words[len(settings) :]
     if words[:2] == ["collective", "run"]:
         left_out = left_out or _why_refused(words, ranks)
     return Part(
@@ -286,6 +328,7 @@ def _part(kind: _Kind, ranks: int, available: Collection[str], why_not: dict[str
         tuple(shlex.split(kind.on_fabric.format(**values))),
         kind.prints,
         left_out,
+        settings,
     )
 
 

@@ -38,8 +38,11 @@ def run_command(
     limit: float,
     tick: Callable[[float], object],
     program: Sequence[str] = PROGRAM,
+    settings: Sequence[str] = (),
 ) -> Ended:
     """Run a command for at most `limit` s; ``tick`` is called with the seconds so far.
+
+    ``settings`` are variables of its environment, NAME=value.
 
     What it prints goes to the files ``log`` and ``output`` (stdout; None: to the log too). Whatever ends the
     wait, Ctrl-C too, ends the command and all that it has started.
@@ -49,6 +52,7 @@ def run_command(
         said: IO[bytes] = files.enter_context(open(log, "wb"))
         process = subprocess.Popen(
             [*program, *words],
+            env=os.environ | dict(each.split("=", 1) for each in settings),
             stdin=subprocess.DEVNULL,
             stdout=said if output is None else files.enter_context(open(output, "wb")),
             stderr=said,

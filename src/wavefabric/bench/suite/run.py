@@ -129,7 +129,7 @@ class Suite:
         clock, ended = time.monotonic(), None
         try:
             ended = run_command(
-                filled(words, here, parts, self.small), log, output, limit, tick, self.program
+                filled(words, here, parts, self.small), log, output, limit, tick, self.program, part.settings
             )
         finally:
             state, why = _verdict(ended, limit)

@@ -22,9 +22,9 @@ from wavefabric.errors import InputError
 from wavefabric.execution import report
 from wavefabric.execution.report import shape_words, transport_name
 
-FIBRE = ("fibre", "fibre-mpi-cuda", "fibre-mpi")
+FIBRE = ("fibre", "fibre-kernels", "fibre-mpi-cuda", "fibre-mpi")
 #: Cut along z alone, which is what is drawn over the number of ranks.
-ONE_DIMENSION = ("ultrasound-1d", "ultrasound-mpi-cuda", "ultrasound-mpi")
+ONE_DIMENSION = ("ultrasound-1d", "ultrasound-kernels", "ultrasound-mpi-cuda", "ultrasound-mpi")
 _ULTRASOUND = (*ONE_DIMENSION, "ultrasound", "ultrasound-2d", "ultrasound-3d", "ultrasound-heterogeneous")
 _EXCHANGE = ("exchange", "exchange-mpi-cuda", "exchange-mpi")
 #: Bytes at which bandwidths are shown beside those of the largest size.
@@ -99,7 +99,9 @@ def ultrasound(results: FoundResults) -> Section:
         draw = partial(ultrasound_scaling.plot, merged(drawn))
         caption = "Owned points a second and rank, cut along z"
         pictures.append(Picture("ultrasound-scaling.png", caption, draw, [each.part for each in drawn]))
-    both = drawable(results.of("local-vs-global", "large", file="local-vs-global.json"))
+    both = drawable(
+        results.of("local-vs-global", "local-vs-global-kernels", "large", file="local-vs-global.json")
+    )
     for mine in _by_ranks(both):
         blocks += [block(each) for each in local_vs_global.table(merged(mine))]
     if both:

@@ -159,7 +159,7 @@ class Propagator:
             options.integrator, coupling.form, device.name, ranks=ranks, dropped=coupling.dropped
         )
         if self.comm is not None:
-            self.report.transport, self.report.exchange = self.comm.transport, coupling.form
+            self.report.transport, self.report.exchange = self.comm.label, coupling.form
 
     def steps(self, length: float) -> int | None:
         """Steps over ``length`` m, None if they are not known beforehand."""
