@@ -211,7 +211,7 @@ def stand_in():
     )
     for name, value in zip(("UINT8", "FLOAT16", "FLOAT32", "FLOAT64", "INT32", "INT64"), _TYPES, strict=True):
         setattr(nccl, f"NCCL_{name}", value)
-    nccl.available = True
+    nccl.available, nccl.NCCL_BFLOAT16 = True, 9
     nccl.NCCL_SUM, nccl.NcclCommunicator = "sum", _NcclCommunicator
     nccl.groupStart, nccl.groupEnd = _NcclCommunicator.start, _NcclCommunicator.end
     cupy.cuda, cuda.nccl = cuda, nccl

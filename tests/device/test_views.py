@@ -1,13 +1,17 @@
 """Arrays of other libraries seen by a device: the same memory, or refused."""
 
+import sys
 import weakref
 from types import SimpleNamespace
 
+import ml_dtypes
 import numpy as np
 import pytest
 from dlpack_arrays import DLPack
 
 from wavefabric.device import get_device
+from wavefabric.device.bfloat16 import bfloat16, named
+from wavefabric.errors import MissingExtra
 
 
 class Interface:
@@ -105,3 +109,44 @@ def test_memory_of_a_gpu():
     borrowed = device.borrow(array)
     borrowed[5] = 7
     assert (float(array[1, 1]), borrowed.shape, device.address(borrowed)) == (7, (12,), device.address(array))
+
+
+class _Torch:
+    """A tensor of bfloat16 as PyTorch has it: offered by its words alone."""
+
+    dtype = "torch.bfloat16"
+
+    def __init__(self, array):
+        self._array = array
+
+    @property
+    def __array_interface__(self):
+        raise TypeError("Got unsupported ScalarType BFloat16")
+
+    def view(self, dtype):
+        return Interface(self._array.view(dtype))
+
+
+def test_bfloat16(cpu, monkeypatch):
+    array = np.arange(6).astype(bfloat16())
+    for offered in (array, _Torch(array)):
+        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(int16=np.int16))
+        view = cpu.view(offered, write=True)
+        assert (view.dtype, view.tolist()) == (np.dtype(ml_dtypes.bfloat16), array.tolist())
+        borrowed = cpu.borrow(view)
+        assert borrowed.dtype == bfloat16()
+        borrowed += borrowed
+    assert array.tolist() == [0, 4, 8, 12, 16, 20]
+
+
+def test_bfloat16_needs_its_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    bfloat16.cache_clear()
+    try:
+        with pytest.raises(
+            MissingExtra, match=r"^bfloat16 needs an optional package: pip install 'wavefabric\[bfloat16\]'"
+        ):
+            named("bfloat16")
+        assert named("float32") == np.float32
+    finally:
+        bfloat16.cache_clear()

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from wavefabric.collectives import TRANSFER, Schedule, build, direct_all_gather, ring_all_reduce, verify
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
+from wavefabric.device.bfloat16 import bfloat16
 from wavefabric.errors import InputError
-from wavefabric.exchange import solo
-from wavefabric.exchange.collective_calls import DTYPES
+from wavefabric.exchange import collective_calls, solo
 
+DTYPES = (*collective_calls.DTYPES, bfloat16())
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast")
 #: All ranks draw the same examples, whatever the clock says.
 SAME = settings(

@@ -28,8 +28,9 @@ from wavefabric.execution.timed_schedule import (
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 
 
-@pytest.mark.parametrize("dtype", EXACT)
-@pytest.mark.parametrize("ranks", [2, 9, 700])
+@pytest.mark.parametrize(
+    ("dtype", "ranks"), [(dtype, ranks) for dtype in EXACT for ranks in (2, 9, 700) if EXACT[dtype] > ranks]
+)
 def test_sums_are_exact_in_any_order(dtype, ranks):
     values = values_of(dtype, ranks)
     parts = [contribution(np, 3, rank, 10, 200, values) for rank in range(ranks)]

@@ -8,6 +8,7 @@ from importlib.resources import files
 
 import numpy as np
 
+from wavefabric.device.bfloat16 import viewed
 from wavefabric.system.user_cache import redirect
 
 redirect("CUPY_CACHE_DIR", "cupy", "~/.cupy/kernel_cache")  # CuPy gives up where it can write none
@@ -137,6 +138,9 @@ class CudaDevice:
     row_fft, real_fft, axis_fft = CudaRowFFT, CudaRealFFT, CudaAxisFFT
 
     def view(self, array, /, write: bool = False):
+        return viewed(array, lambda each: self._view(each, write))
+
+    def _view(self, array, write: bool):
         if isinstance(array, cupy.ndarray):
             found = array
         elif hasattr(array, "__cuda_array_interface__"):

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.device.bfloat16 import viewed
+
 
 class _Memory:
     """Memory as NumPy takes it up; it lives as long as ``keep`` does."""
@@ -23,6 +25,10 @@ class _Memory:
 
 def view(array: Any, /, write: bool = False) -> np.ndarray | None:
     """See `wavefabric.device.base.Device.view`."""
+    return viewed(array, lambda each: _view(each, write))
+
+
+def _view(array: Any, write: bool) -> np.ndarray | None:
     if isinstance(array, np.generic):  # NumPy's numbers: what they offer is a copy
         found = np.asarray(array)
         found.flags.writeable = False
@@ -56,4 +62,5 @@ def address(array: np.ndarray, /) -> int:
 
 def borrow(array: np.ndarray, /) -> np.ndarray:
     """A contiguous array in one dimension, which does not keep its memory."""
-    return np.asarray(_Memory(array, (array.size,)))
+    # The interface tells the width of a type that is not NumPy's own, but not the type.
+    return np.asarray(_Memory(array, (array.size,))).view(array.dtype)

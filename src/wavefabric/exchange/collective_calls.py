@@ -9,6 +9,7 @@ import numpy as np
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.tuning import Tuning, load_tuning
+from wavefabric.device import bfloat16
 from wavefabric.errors import InputError, one_line, quoted
 from wavefabric.exchange.control import Control
 from wavefabric.exchange.prepared_calls import PreparedCalls, Request, schedule_digest
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from wavefabric.device import Device
 
-#: Element types of arrays.
+#: Element types of arrays, besides bfloat16.
 DTYPES = tuple(
     np.dtype(name) for name in ("float16", "float32", "float64", "int32", "int64", "complex64", "complex128")
 )
@@ -28,10 +29,11 @@ _IN_PLACE = ("all-reduce", "broadcast")
 class CollectiveCalls:
     """Collective operations between all ranks, which call the same ones in the same order.
 
-    **Arrays** have the same shape and dtype (float16, 32, 64; int32, 64; complex64, 128) on all ranks. They
-    lie on the communicator's device: for CPUs NumPy's and all that offer ``__array_interface__`` or
-    ``__dlpack__`` (PyTorch's tensors), for GPUs CuPy's and all that offer ``__cuda_array_interface__`` or
-    ``__dlpack__``. On a GPU work goes to CuPy's current stream. What is changed is the caller's memory.
+    **Arrays** have the same shape and dtype (float16, 32, 64; int32, 64; complex64, 128; bfloat16, if
+    ml_dtypes is installed) on all ranks. They lie on the communicator's device: for CPUs NumPy's and all that
+    offer ``__array_interface__`` or ``__dlpack__`` (PyTorch's tensors), for GPUs CuPy's and all that offer
+    ``__cuda_array_interface__`` or ``__dlpack__``. On a GPU work goes to CuPy's current stream. What is
+    changed is the caller's memory.
 
     **Algorithms** (``algorithm``): a name of `wavefabric.collectives.registry.ALGORITHMS` with ``radix`` and
     ``pieces``; or a `Schedule` that performs the operation, which is proved once and scaled to the array's
@@ -141,8 +143,9 @@ class CollectiveCalls:
         key = "share" if collective == "all-gather" else "array"
         in_place = collective in _IN_PLACE
         source = self._view(key, array, in_place and not (collective == "broadcast" and self.rank == root))
-        if source.dtype not in DTYPES:
-            raise InputError(f"{key}: {source.dtype} given; allowed: {', '.join(map(str, DTYPES))}")
+        if source.dtype not in DTYPES and source.dtype.name != bfloat16.NAME:
+            names = *map(str, DTYPES), bfloat16.NAME
+            raise InputError(f"{key}: {source.dtype} given; allowed: {', '.join(names)}")
         if in_place:
             return source, source
         shape = source.shape

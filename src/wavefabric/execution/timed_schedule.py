@@ -12,6 +12,7 @@ from wavefabric.collectives import Schedule, direct_all_gather
 from wavefabric.collectives.conditions import CUT_BY_RANK, kind, operation, whole_elements
 from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
 from wavefabric.collectives.structure import transfer_elements
+from wavefabric.device import bfloat16
 from wavefabric.errors import InputError
 from wavefabric.exchange.program import Program
 from wavefabric.exchange.transports.plan_code import arrival_bytes
@@ -19,6 +20,7 @@ from wavefabric.execution.measure import Ranks, timed
 
 #: Element types whose sums over ranks are exact, and the largest whole number that each counts up to.
 EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53, "int32": 2**31 - 1, "int64": 2**63 - 1}
+EXACT |= {bfloat16.NAME: 2**8}
 #: Contributions are whole numbers below this.
 _VALUES = 251
 #: Elements that are made at a time.
@@ -38,6 +40,7 @@ def values_of(dtype: str, ranks: int) -> int:
     """Contributions are whole numbers from 0 to below this: sums over all ranks are exact in any order."""
     if dtype not in EXACT:
         raise InputError(f"dtype: {dtype!r} given; allowed: {', '.join(EXACT)}")
+    bfloat16.named(dtype)  # from now on NumPy knows its name
     if EXACT[dtype] // ranks < 2:
         raise InputError(f"dtype: {dtype} for {ranks} ranks; allowed up to {EXACT[dtype] // 2} ranks")
     return min(_VALUES, EXACT[dtype] // ranks)
@@ -67,7 +70,7 @@ def expected(xp, held: tuple[int, int], first: int, size: int, values: int, dtyp
 
 def fill(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> None:
     """Write what ``pre`` says a rank holds into these buffers, all else what no sum can be; collective."""
-    poison = np.nan if np.dtype(dtype).kind == "f" else -(1 << 20)
+    poison = -(1 << 20) if np.dtype(dtype).kind == "i" else np.nan
     for name in buffers:
         number = schedule.buffers.index(name)
         buffers[name][: int(schedule.sizes[number][comm.rank].sum())] = poison

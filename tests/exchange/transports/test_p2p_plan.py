@@ -23,7 +23,7 @@ def transports():
 
 
 @pytest.mark.parametrize("protocol", ["signals", "packets"])
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32", "int64"])
 def test_types_and_blocks(transports, protocol, dtype):
     schedule = build("recursive", "all-reduce", 2, 1001)
 

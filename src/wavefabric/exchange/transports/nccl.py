@@ -18,6 +18,7 @@ if not getattr(nccl, "available", False):
 _BYTE = nccl.NCCL_UINT8
 _TYPES = {
     "float16": nccl.NCCL_FLOAT16,
+    "bfloat16": nccl.NCCL_BFLOAT16,
     "float32": nccl.NCCL_FLOAT32,
     "float64": nccl.NCCL_FLOAT64,
     "int32": nccl.NCCL_INT32,

@@ -10,6 +10,7 @@ import numpy as np
 from wavefabric.collectives.plans.moves import ARRIVALS, Arrival, Move, Place
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan
+from wavefabric.device import bfloat16
 from wavefabric.errors import InputError
 
 #: Most blocks of a kernel: counters of each are kept.
@@ -30,6 +31,7 @@ _MOVE, _SIGNAL, _WAIT, _BARRIER = range(4)
 _SUMS = {
     "f2": ("float16", 1), "f4": ("float", 1), "f8": ("double", 1), "c8": ("float", 2), "c16": ("double", 2),
     "i4": ("int", 1), "i8": ("long long", 1), "u4": ("unsigned", 1), "u8": ("unsigned long long", 1),
+    bfloat16.NAME: ("bfloat16", 1),
 }  # fmt: skip
 #: By bytes of an element that is only copied.
 _COPIES = {
@@ -44,11 +46,11 @@ _COPIES = {
 def element_type(dtype, sums: bool) -> tuple[str, int]:
     """Type in C, and how many of it an element is; `InputError` if there is none."""
     dtype = np.dtype(dtype)
-    if sums and (dtype.str[1:] not in _SUMS or not dtype.isnative):
-        raise InputError(
-            f"dtype: {dtype} given; allowed for sums: {', '.join(map(str, map(np.dtype, _SUMS)))}"
-        )
-    found = _SUMS.get(dtype.str[1:]) if sums else _COPIES.get(dtype.itemsize)
+    key = dtype.name if dtype.name == bfloat16.NAME else dtype.str[1:]
+    if sums and (key not in _SUMS or not dtype.isnative):
+        names = [each if each == bfloat16.NAME else np.dtype(each).name for each in _SUMS]
+        raise InputError(f"dtype: {dtype} given; allowed for sums: {', '.join(names)}")
+    found = _SUMS.get(key) if sums else _COPIES.get(dtype.itemsize)
     if found is None:
         raise InputError(f"dtype: {dtype} given; allowed: elements of 1, 2, 4, 8 or 16 bytes")
     return found
