@@ -96,7 +96,7 @@ def _await(grid, block, arguments):
             time.sleep(0)
 
 
-class _Control:
+class ThreadControl:
     """Threads that agree."""
 
     def __init__(self, shared, rank):
@@ -122,7 +122,7 @@ class _Control:
         self._shared.barrier.wait()
 
 
-class _Shared:
+class SharedByRanks:
     """What the ranks of one run have in common."""
 
     def __init__(self, size):
@@ -147,7 +147,7 @@ class _NcclCommunicator:
 
     def __init__(self, size, shared, rank):
         self._size, self._shared, self._rank = size, shared, rank
-        self._control = _Control(shared, rank)
+        self._control = ThreadControl(shared, rank)
 
     def size(self):
         return self._size
@@ -387,11 +387,11 @@ def together(transports, transport, size, work, gpus=None, tunings=None, make=No
 
     ``gpus``: their numbers, ``tunings``: one a rank, ``make``: the device of a rank, such as `EmulatedGpu`.
     """
-    shared = _Shared(size)
+    shared = SharedByRanks(size)
 
     def one(rank):
         _Gpu.own.number = (gpus or range(size))[rank]
-        control, device = _Control(shared, rank), (make or _device)(shared, rank)
+        control, device = ThreadControl(shared, rank), (make or _device)(shared, rank)
         if transport == "p2p":
             made = transports.p2p.P2PTransport(control, device, [True] * size, None)
         else:

@@ -1,7 +1,10 @@
-"""Ultrasound over ranks whose kernels store in each other's memory, on emulated GPUs that are threads."""
+"""Ultrasound over ranks whose kernels store in each other's memory, on emulated GPUs and on one GPU."""
+
+from functools import partial
 
 import numpy as np
 import pytest
+from one_gpu import together_on_one_gpu
 from rank_steps import CASES, alone, noise_problem, run_steps
 from stand_in_gpus import EmulatedGpu, stand_in, together
 
@@ -17,7 +20,20 @@ def transports():
         yield modules
 
 
-def fields_of(transports, size, problem, options, kind):
+@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def ranks(request, transports, monkeypatch):
+    """Runs a function of a communicator on so many ranks."""
+    if request.param == "cuda":
+        return together_on_one_gpu
+    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
+    return partial(by_threads, transports)
+
+
+def by_threads(transports, size, work):
+    return together(transports, "p2p", size, work, make=EmulatedGpu)
+
+
+def fields_of(ranks, size, problem, options, kind):
     """Fields of the whole grid after some steps, which the ranks agree on."""
 
     def work(comm):
@@ -27,7 +43,7 @@ def fields_of(transports, size, problem, options, kind):
         comm.check()
         return found
 
-    found = together(transports, "p2p", size, work, make=EmulatedGpu)
+    found = ranks(size, work)
     assert all((each[name] == found[0][name]).all() for each in found for name in each)
     return found[0]
 
@@ -40,23 +56,25 @@ def agree(found, wanted, tolerance):
 
 
 @pytest.mark.parametrize(("absorption", "nonlinear", "seed"), CASES)
-def test_global(transports, cpu, monkeypatch, absorption, nonlinear, seed):
-    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
+def test_global(ranks, cpu, absorption, nonlinear, seed):
     problem = noise_problem((10, 7, 5), absorption, nonlinear, seed)
-    found = fields_of(transports, 2, problem, Options("global"), FusedCudaGlobalPeerStages)
+    found = fields_of(ranks, 2, problem, Options("global"), FusedCudaGlobalPeerStages)
     wanted = alone(solo(cpu), problem, np.float64)
     agree(found, wanted, 1e-12)
 
 
 @pytest.mark.parametrize("grid", [(1, 1, 2), (2, 1, 1)])
 @pytest.mark.parametrize(("absorption", "nonlinear", "seed"), CASES[:2])
-def test_local(transports, monkeypatch, absorption, nonlinear, seed, grid):
-    """To the bit what copies between the ranks bring."""
+def test_local(ranks, transports, monkeypatch, absorption, nonlinear, seed, grid):
+    """What copies between the ranks bring; on the same device to the bit."""
     problem, options = (
         noise_problem((20, 8, 20), absorption, nonlinear, seed),
         Options("local", grid, overlap=4),
     )
-    wanted = fields_of(transports, 2, problem, options, FusedCudaLocalStages)
-    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
-    found = fields_of(transports, 2, problem, options, FusedCudaLocalStages)
-    assert all((found[name] == wanted[name]).all() for name in wanted)
+    found = fields_of(ranks, 2, problem, options, FusedCudaLocalStages)
+    monkeypatch.delenv("WAVEFABRIC_PROTOCOL", raising=False)
+    wanted = fields_of(partial(by_threads, transports), 2, problem, options, FusedCudaLocalStages)
+    if ranks is together_on_one_gpu:
+        agree(found, wanted, 1e-11)
+    else:
+        assert all((found[name] == wanted[name]).all() for name in wanted)
