@@ -1,0 +1,43 @@
+#!/bin/bash
+# Tests that want GPUs; a machine without a GPU runs what `make test` runs. From the repository, with the Python of $PYTHON.
+#   tools/gpu_tests.sh one        all tests marked gpu, on the first GPU
+#   tools/gpu_tests.sh sanitizer  compute-sanitizer over the kernels that wait for others and the fused passes
+#   tools/gpu_tests.sh ranks K    tests over K ranks by every transport, then with kernels that store in other GPUs
+set -u
+python=${PYTHON:-python3} status=0
+pytest="$python -m pytest -o addopts= --import-mode=importlib --strict-markers -q -p no:cacheprovider"
+export OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
+
+said() {
+    echo "== $*"
+    "$@" || { status=1 && echo "== failed: $*"; }
+}
+
+case ${1:-} in
+one)
+    said $pytest -m gpu tests
+    ;;
+sanitizer)
+    files="tests/exchange/transports/test_plan_kernel.py tests/exchange/test_peer_regions.py"
+    files+=" tests/optics/propagation/test_peer_sweeps.py tests/acoustics/parallel/test_peers.py"
+    files+=" tests/acoustics/solver/test_stages.py"
+    for tool in memcheck racecheck; do
+        said compute-sanitizer --tool "$tool" --error-exitcode 9 --target-processes all $pytest -m gpu -x $files
+    done
+    ;;
+ranks)
+    ranks="mpiexec -n ${2:?how many ranks} $pytest"
+    over=$(grep -rlE 'mark\.(parallel|multigpu)' tests --include='test_*.py' | tr '\n' ' ')
+    for transport in p2p nccl mpi; do
+        said env WAVEFABRIC_TEST_TRANSPORT=$transport $ranks $over
+    done
+    for protocol in signals packets; do
+        said env WAVEFABRIC_TEST_TRANSPORT=p2p WAVEFABRIC_PROTOCOL=$protocol $ranks $over
+    done
+    ;;
+*)
+    sed -n 's/^#   //p' "$0" >&2
+    exit 2
+    ;;
+esac
+exit $status
