@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from wavefabric.bench.suite import record
 from wavefabric.bench.suite.found import FoundResults
@@ -105,7 +106,9 @@ def test_goals_beside_what_was_measured(results):
     assert "4.26" in cells[1][4]
 
 
-def test_everything(results):
+def test_everything(results, monkeypatch):
+    panels, save = [], Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda own, *a, **k: (panels.extend(own.axes), save(own, *a, **k)))
     names = [part.name for part in PARTS if not part.left_out]
     # Results of the same transport cannot be of two parts.
     names = [name for name in names if "mpi" not in name]
@@ -130,6 +133,9 @@ def test_everything(results):
         assert f"({name}.png)" in text
         assert (found.root / f"{name}.png").stat().st_size > 8000
     assert len(list(found.root.iterdir())) == len(PICTURES) + 2
+    assert all(axes.has_data() for axes in panels[-2:])
+    titles = [axes.get_title("left") for axes in panels[-2:]]
+    assert titles == ["all-reduce, 8 ranks", "all-gather, 8 ranks"]
 
 
 def test_what_failed_is_said_and_its_results_are_not_used(results):

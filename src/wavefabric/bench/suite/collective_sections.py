@@ -111,8 +111,8 @@ def _plot(drawn: list[tuple[str, list[TimedAlgorithm], list[FoundResult]]], path
     """A panel a collective operation: the fastest transport of each algorithm, its prediction, NCCL's own."""
     columns, rows = min(2, len(drawn)), -(-len(drawn) // 2)
     with report.figure(path, (1.2 + 4.4 * columns, 4.6 * rows)) as figure:
-        panels = figure.subplots(rows, columns, squeeze=False).flat
-        for axes in list(panels)[len(drawn) :]:
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for axes in panels[len(drawn) :]:
             axes.remove()
         for axes, (title, lines, found) in zip(panels, drawn, strict=False):
             for number, algorithm in enumerate(ALGORITHMS):
