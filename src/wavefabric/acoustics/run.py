@@ -293,6 +293,7 @@ class _Run:
         watches = self._watch.due(self._done)
         save_due = looks and self._checkpoint is not None and self._checkpoint.due()
         peak, energy = self._peak() if looks else 0.0, self._energy() if watches else 0.0
+        self._comm.check()  # whose data did not come, before what came of it is looked at
         (done, then), now = self._last_status, time.perf_counter()
         pace = max((now - then) / max(1, self._done - done), 1e-9)
         status = combine(self._comm, Status(interrupt.asked, save_due, peak, energy, pace))

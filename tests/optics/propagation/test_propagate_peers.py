@@ -5,8 +5,9 @@ import pytest
 from fibre_cases import ALL, RATE, distance, make_fibre, smooth_field
 from stand_in_gpus import EmulatedGpu, stand_in, together
 
+from wavefabric.errors import LateRank
 from wavefabric.optics.propagation.operators_ranks import RankOperators
-from wavefabric.optics.propagation.propagate import propagate
+from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator, propagate
 
 GROUPS = np.array([1, 2, 2, 3, 3])
 _KAPPA = np.random.default_rng(5).uniform(0.3, 1.0, (3, 3))
@@ -61,3 +62,24 @@ def test_the_answer_is_that_of_one_rank(transports, cpu, monkeypatch, integrator
     assert report.local_error == pytest.approx(one.local_error, rel=1e-4)
     # Sweeps with one exchange or two need no other.
     assert bool(sent) == arrays
+
+
+def test_steps_do_not_follow_from_what_has_not_come(transports, monkeypatch):
+    """A rank that did not come is named, before a phase is too large or too small."""
+    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
+
+    def late():
+        raise LateRank("rank 1 did not come")
+
+    def work(comm):
+        options = PropagationOptions(max_phase=0.1, split=[2, 3])
+        operators = Propagator(FIBRE, 96, RATE, comm.device, options, comm).operators
+        A = operators.empty()
+        A[...] = 1
+        assert operators.max_phase_rate(A) > 0
+        comm.check = late
+        with pytest.raises(LateRank):
+            operators.max_phase_rate(A)
+        return True
+
+    assert all(together(transports, "p2p", 2, work, make=EmulatedGpu))
