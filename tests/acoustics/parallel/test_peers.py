@@ -1,13 +1,18 @@
 """Ultrasound over ranks whose kernels store in each other's memory, on emulated GPUs that are threads."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from emulated_device import EmulatedDevice
 from rank_steps import CASES, alone, noise_problem, run_steps
 from stand_in_gpus import EmulatedGpu, stand_in, together
 
+from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.acoustics.parallel.fused_cuda import FusedCudaLocalStages
 from wavefabric.acoustics.parallel.fused_peers_cuda import FusedCudaGlobalPeerStages
+from wavefabric.errors import LateRank
 from wavefabric.exchange import solo
 
 
@@ -25,6 +30,12 @@ def fields_of(transports, size, problem, options, kind):
         assert isinstance(stages, kind)
         stages.finish_exchanges()
         comm.check()
+        if kind is FusedCudaGlobalPeerStages:
+            # All that has come was waited for: what is put next finds room.
+            others = [rank for rank in range(comm.size) if rank != comm.rank]
+            taken = np.asarray(stages._counts)[..., 2:]
+            np.testing.assert_array_equal(np.asarray(stages._flags.own)[..., others], taken)
+            assert (taken > 0).all()
         return found
 
     found = together(transports, "p2p", size, work, make=EmulatedGpu)
@@ -46,6 +57,32 @@ def test_global(transports, cpu, monkeypatch, absorption, nonlinear, seed):
     found = fields_of(transports, 2, problem, Options("global"), FusedCudaGlobalPeerStages)
     wanted = alone(solo(cpu), problem, np.float64)
     agree(found, wanted, 1e-12)
+
+
+def test_a_spectrum_is_waited_for(transports, monkeypatch):
+    """Until all other ranks have sent it in this call, whatever was sent before; who has not is named."""
+    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
+    waiting = transports.waiting
+    monkeypatch.setattr(waiting, "Patience", partial(waiting.Patience, seconds=1e-6))
+    problem = noise_problem((10, 7, 6), *CASES[0])
+
+    def work(comm):
+        stages = make_stages(comm.device, problem, np.float64, comm=comm)
+        comm.device.launch = partial(EmulatedDevice.launch, comm.device)  # which waits for nobody by itself
+        flags, taken = comm.device.zeros((3,), np.uint32), comm.device.zeros((1,), np.uint32)
+        others = [rank for rank in range(3) if rank != comm.rank]
+        for call in range(1, 4):
+            flags[others] = call
+            stages._z.await_ranks(flags, taken, comm.rank, stages._patience)
+            comm.check()
+            assert taken[0] == call
+        flags[others[0]] = 4
+        stages._z.await_ranks(flags, taken, comm.rank, stages._patience)
+        with pytest.raises(LateRank, match=f"^transposes: rank {others[1]} did not come"):
+            comm.check()
+        return True
+
+    assert all(together(transports, "p2p", 3, work, make=EmulatedGpu))
 
 
 @pytest.mark.parametrize("grid", [(1, 1, 2), (2, 1, 1)])

@@ -331,5 +331,5 @@ def test_ranks_that_share_a_gpu_hear_of_it_when_they_begin(transports, monkeypat
     assert together(transports, "p2p", 2, work, gpus=[0, 0]) == ["auto"] * 2
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
     assert together(transports, "p2p", 2, work) == ["signals"] * 2
-    with pytest.raises(InputError, match="^WAVEFABRIC_PROTOCOL: 'signals' given; ranks 0, 1 share a GPU;"):
+    with pytest.raises(InputError, match=r"^WAVEFABRIC_PROTOCOL: 'signals' given; ranks 0, 1 share a GPU;"):
         together(transports, "p2p", 2, work, gpus=[0, 0])
