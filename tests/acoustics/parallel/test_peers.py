@@ -8,10 +8,11 @@ from emulated_device import EmulatedDevice
 from rank_steps import CASES, alone, noise_problem, run_steps
 from stand_in_gpus import EmulatedGpu, stand_in, together
 
-from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.parallel.decomposition import Options
+from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.parallel.fused_cuda import FusedCudaLocalStages
 from wavefabric.acoustics.parallel.fused_peers_cuda import FusedCudaGlobalPeerStages
+from wavefabric.acoustics.problem import Recording
 from wavefabric.errors import LateRank
 from wavefabric.exchange import solo
 
@@ -57,6 +58,34 @@ def test_global(transports, cpu, monkeypatch, absorption, nonlinear, seed):
     found = fields_of(transports, 2, problem, Options("global"), FusedCudaGlobalPeerStages)
     wanted = alone(solo(cpu), problem, np.float64)
     agree(found, wanted, 1e-12)
+
+
+def test_memory_is_that_of_spectra_as_planes_and_columns(transports, monkeypatch):
+    """Rows of 64 complex numbers need no padding; copies between ranks pack as well."""
+    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
+    problem, dtype = noise_problem((126, 7, 5), *CASES[0]), np.dtype(np.float64)
+    cut = decompose(problem.shape, 2)
+
+    def work(comm):
+        shared, symmetric = [], comm.symmetric
+
+        def noted(shape, dtype):
+            shared.append(symmetric(shape, dtype))
+            return shared[-1]
+
+        comm.symmetric = noted
+        stages = make_stages(comm.device, problem, dtype, comm=comm, decomposition=cut)
+        taken = sum(each.own.nbytes for each in shared if each.own.dtype == complex)
+        estimated = type(stages).nbytes(problem, dtype, comm.device, cut, comm.rank)
+        more = [
+            needed_bytes(problem, Recording(()), dtype, comm.device, cut, stores) for stores in (True, False)
+        ]
+        return taken, estimated, more
+
+    (taken, *_), (_, least, _) = found = together(transports, "p2p", 2, work, make=EmulatedGpu)
+    assert found[0][1] == taken
+    assert 0.8 * taken < least <= taken
+    assert all(more[0] < more[1] for _, _, more in found)
 
 
 def test_a_spectrum_is_waited_for(transports, monkeypatch):
