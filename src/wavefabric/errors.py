@@ -20,6 +20,10 @@ class FieldLost(InputError):
     """The field is not finite or grows without bound: the step is too long, or the input too strong."""
 
 
+class LateRank(RuntimeError):
+    """A rank did not come to an exchange in time. Its data are lost; the exchange cannot be used again."""
+
+
 class MissingExtra(ImportError):
     """An optional dependency is absent. The message names the extra that brings it."""
 

@@ -15,8 +15,8 @@ from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import Checkpoints, run
 from wavefabric.device import get_device
-from wavefabric.errors import FieldLost, InputError
-from wavefabric.exchange import Communicator
+from wavefabric.errors import FieldLost, InputError, LateRank
+from wavefabric.exchange import Communicator, solo
 
 SHAPE = (14, 12, 9)
 SENSOR = points(SHAPE, 5)
@@ -139,6 +139,11 @@ def test_memory_that_just_suffices(place, monkeypatch):
         run(given, recording, MemorySink(), device=place)
 
 
+@pytest.fixture
+def cpu_comm(cpu):
+    return solo(cpu)
+
+
 def unstable(steps):
     """A time step far too long, and a k-space correction for another speed."""
     return replace(problem(SHAPE, steps=steps), dt=2e-7, reference_speed=10.0)
@@ -155,6 +160,17 @@ def test_a_lost_field(place, steps, tmp_path):
     # It was looked at often enough.
     assert progress.told[-1][0] < steps / 2
     assert math.isfinite(float(progress.told[-1][1].split()[1]))
+
+
+def test_a_rank_that_did_not_come_is_named_before_a_lost_field(cpu_comm, monkeypatch):
+    """What has not arrived is garbage; no advice on the time step is due."""
+
+    def late():
+        raise LateRank("rank 1 did not come")
+
+    monkeypatch.setattr(cpu_comm, "check", late)
+    with pytest.raises(LateRank):
+        run(unstable(60), Recording(("p_raw",), SENSOR), MemorySink(), comm=cpu_comm)
 
 
 def test_a_lost_field_in_the_last_step(place):

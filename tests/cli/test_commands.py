@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from wavefabric.cli.common.progress import Bar, Progress, make_progress
+from wavefabric.errors import LateRank
 from wavefabric.results import Data, write_result
 
 
@@ -118,6 +119,18 @@ def test_faults_of_the_machine_are_one_line(command, run_text, tmp_path, monkeyp
     assert (code, err.count("\n")) == (2, 1)
     assert "240 GB" in err or "No space left" in err
     assert os.listdir(tmp_path) == ["demo.toml"]
+
+
+def test_a_rank_that_did_not_come_is_one_line(command, run_text, tmp_path, monkeypatch, calls):
+    """Nobody's input is bad, and no bug is shown."""
+
+    def run_link(runfile, **_):
+        raise LateRank("transposes: rank 1 did not come to the exchange in time")
+
+    monkeypatch.setattr(sys.modules["wavefabric.optics.link.run"], "run_link", run_link)
+    (tmp_path / "demo.toml").write_text(run_text)
+    line = "wavefabric: error: transposes: rank 1 did not come to the exchange in time\n"
+    assert command("run", "demo.toml") == (1, "", line)
 
 
 def test_debug_shows_the_traceback(command, tmp_path):

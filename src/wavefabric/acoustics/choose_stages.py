@@ -42,9 +42,8 @@ def make_stages(
     else:
         rank, decomposition = comm.rank, decomposition or decompose(problem.shape, comm.size)
     subdomain = decomposition.subdomains[rank]
-    kind: type[Stages] = _kind(device, np.dtype(dtype), decomposition, plain)
-    if kind is FusedCudaGlobalStages and comm is not None and comm.stores:
-        kind = FusedCudaGlobalPeerStages
+    stores = comm is not None and comm.stores
+    kind: type[Stages] = _kind(device, np.dtype(dtype), decomposition, plain, stores)
     local = restrict_problem(problem, subdomain)
     pitch = kind.pitch(subdomain, dtype)
     coefficients = Coefficients(device, local, dtype, pitch, subdomain, kind.by_index)
@@ -53,15 +52,18 @@ def make_stages(
     return stages
 
 
-def _kind(device, dtype, decomposition: Decomposition, plain: bool = False) -> type[Stages]:
-    """The class of stages, the same on all ranks."""
+def _kind(
+    device, dtype, decomposition: Decomposition, plain: bool = False, stores: bool = False
+) -> type[Stages]:
+    """The class of stages, the same on all ranks; ``stores`` as of `Communicator`."""
     sharing = "one" if decomposition.ranks == 1 else decomposition.options.kind
     fused: type[Stages] = _CUDA[sharing]
     if device.name == "cpu":
         from wavefabric.acoustics.solver.fused_cpu import FusedCpuStages  # here: it takes Numba along
 
         fused = FusedCpuStages if sharing == "one" else _PLAIN[sharing]
-    return fused if not plain and fused.supports(decomposition, dtype) else _PLAIN[sharing]
+    kind = fused if not plain and fused.supports(decomposition, dtype) else _PLAIN[sharing]
+    return FusedCudaGlobalPeerStages if stores and kind is FusedCudaGlobalStages else kind
 
 
 def advice(device, problem: Problem, dtype, decomposition: Decomposition | None = None) -> list[str]:
@@ -91,12 +93,20 @@ def advice(device, problem: Problem, dtype, decomposition: Decomposition | None 
 
 
 def needed_bytes(
-    problem: Problem, recording: Recording, dtype, device, decomposition: Decomposition | None = None
+    problem: Problem,
+    recording: Recording,
+    dtype,
+    device,
+    decomposition: Decomposition | None = None,
+    stores: bool = False,
 ) -> int:
-    """Bytes that a run allocates on its device, within a few per cent; on the rank with most."""
+    """Bytes that a run allocates on its device, within a few per cent; on the rank with most.
+
+    ``stores``: whether the ranks' communicator does, see `Communicator`.
+    """
     dtype = np.dtype(dtype)
     decomposition = decomposition or decompose(problem.shape, 1)
-    kind = _kind(device, dtype, decomposition)
+    kind = _kind(device, dtype, decomposition, stores=stores)
     materials = find_materials(problem, dtype) if kind.by_index else None
     return max(
         Coefficients.nbytes(problem, subdomain, dtype, device, materials)

@@ -184,7 +184,8 @@ class _Run:
 
     def _allocate(self, sink: Sink | None) -> None:
         comm, device, shared = self._comm, self._device, self._decomposition
-        needed = choose_stages.needed_bytes(self._problem, self._recording, self._dtype, device, shared)
+        given = self._problem, self._recording, self._dtype, device, shared
+        needed = choose_stages.needed_bytes(*given, comm.stores)
         advice = "use a smaller grid, single precision or fewer recorded points"
         check_memory(comm, device, needed, "this run", advice)
         self._stages = choose_stages.make_stages(
@@ -293,6 +294,7 @@ class _Run:
         watches = self._watch.due(self._done)
         save_due = looks and self._checkpoint is not None and self._checkpoint.due()
         peak, energy = self._peak() if looks else 0.0, self._energy() if watches else 0.0
+        self._comm.check()  # whose data did not come, before what came of it is looked at
         (done, then), now = self._last_status, time.perf_counter()
         pace = max((now - then) / max(1, self._done - done), 1e-9)
         status = combine(self._comm, Status(interrupt.asked, save_due, peak, energy, pace))

@@ -62,7 +62,12 @@ class Stepper:
     def __init__(self, stages: Stages, first_steps: int = _FIRST_STEPS):
         self.stages = stages
         self._step, self._next = Step(stages), 0
-        for _ in range(first_steps):
+        self.begin_anew(first_steps)
+
+    def begin_anew(self, steps: int = _FIRST_STEPS) -> None:
+        """Take some steps, as written before any is captured; again where what they call has changed."""
+        self._step.forget()
+        for _ in range(steps):
             self()
 
     def __call__(self) -> None:

@@ -16,7 +16,7 @@ import wavefabric
 from wavefabric.cli import info, kwave, plot, run
 from wavefabric.cli.common import encoding, failure, ranks
 from wavefabric.cli.common.options import lazy_group, register
-from wavefabric.errors import InputError, MissingExtra, one_line
+from wavefabric.errors import InputError, LateRank, MissingExtra, one_line
 from wavefabric.exchange.launch import rank_status
 from wavefabric.system.interrupt import INTERRUPTED, exit_code, terminable
 from wavefabric.system.user_cache import redirect
@@ -123,6 +123,8 @@ def _ending(error: BaseException) -> tuple[int, str, bool]:
         return failure.BAD_INPUT, "", False  # It has printed the help.
     if isinstance(error, (InputError, MissingExtra, OSError, MemoryError)):
         return failure.BAD_INPUT, failure.describe(error), False
+    if isinstance(error, LateRank):
+        return failure.FAILED, str(error), False
     if hasattr(error, "format_message"):  # Click's: an unknown option, a missing argument
         return failure.BAD_INPUT, error.format_message(), False  # type: ignore[attr-defined]
     return failure.FAILED, failure.describe(error), True

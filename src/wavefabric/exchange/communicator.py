@@ -116,7 +116,7 @@ class Communicator(CollectiveCalls):
         self._exchanges[key][1].run()
 
     def check(self) -> None:
-        """Raise `RuntimeError` if in an exchange that is still bound another rank did not come in time.
+        """Raise `LateRank` if in an exchange that is still bound another rank did not come in time.
 
         As far as is known by now: to be called when the device has done what was enqueued, before data are
         used. Exchanges that are run again say so themselves.

@@ -4,13 +4,17 @@ from functools import partial
 
 import numpy as np
 import pytest
+from emulated_device import EmulatedDevice
 from one_gpu import together_on_one_gpu
 from rank_steps import CASES, alone, noise_problem, run_steps
 from stand_in_gpus import EmulatedGpu, stand_in, together
 
-from wavefabric.acoustics.parallel.decomposition import Options
+from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.parallel.fused_cuda import FusedCudaLocalStages
 from wavefabric.acoustics.parallel.fused_peers_cuda import FusedCudaGlobalPeerStages
+from wavefabric.acoustics.problem import Recording
+from wavefabric.errors import LateRank
 from wavefabric.exchange import solo
 
 
@@ -41,6 +45,13 @@ def fields_of(ranks, size, problem, options, kind):
         assert isinstance(stages, kind)
         stages.finish_exchanges()
         comm.check()
+        if kind is FusedCudaGlobalPeerStages:
+            # All that has come was waited for: what is put next finds room.
+            others = [rank for rank in range(comm.size) if rank != comm.rank]
+            taken, came = (comm.device.to_host(each) for each in (stages._counts, stages._flags.own))
+            taken = taken[..., 2:]
+            np.testing.assert_array_equal(came[..., others], taken)
+            assert (taken > 0).all()
         return found
 
     found = ranks(size, work)
@@ -61,6 +72,60 @@ def test_global(ranks, cpu, absorption, nonlinear, seed):
     found = fields_of(ranks, 2, problem, Options("global"), FusedCudaGlobalPeerStages)
     wanted = alone(solo(cpu), problem, np.float64)
     agree(found, wanted, 1e-12)
+
+
+def test_memory_is_that_of_spectra_as_planes_and_columns(transports, monkeypatch):
+    """Rows of 64 complex numbers need no padding; copies between ranks pack as well."""
+    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
+    problem, dtype = noise_problem((126, 7, 5), *CASES[0]), np.dtype(np.float64)
+    cut = decompose(problem.shape, 2)
+
+    def work(comm):
+        shared, symmetric = [], comm.symmetric
+
+        def noted(shape, dtype):
+            shared.append(symmetric(shape, dtype))
+            return shared[-1]
+
+        comm.symmetric = noted
+        stages = make_stages(comm.device, problem, dtype, comm=comm, decomposition=cut)
+        taken = sum(each.own.nbytes for each in shared if each.own.dtype == complex)
+        estimated = type(stages).nbytes(problem, dtype, comm.device, cut, comm.rank)
+        more = [
+            needed_bytes(problem, Recording(()), dtype, comm.device, cut, stores) for stores in (True, False)
+        ]
+        return taken, estimated, more
+
+    (taken, *_), (_, least, _) = found = together(transports, "p2p", 2, work, make=EmulatedGpu)
+    assert found[0][1] == taken
+    assert 0.8 * taken < least <= taken
+    assert all(more[0] < more[1] for _, _, more in found)
+
+
+def test_a_spectrum_is_waited_for(transports, monkeypatch):
+    """Until all other ranks have sent it in this call, whatever was sent before; who has not is named."""
+    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
+    waiting = transports.waiting
+    monkeypatch.setattr(waiting, "Patience", partial(waiting.Patience, seconds=1e-6))
+    problem = noise_problem((10, 7, 6), *CASES[0])
+
+    def work(comm):
+        stages = make_stages(comm.device, problem, np.float64, comm=comm)
+        comm.device.launch = partial(EmulatedDevice.launch, comm.device)  # which waits for nobody by itself
+        flags, taken = comm.device.zeros((3,), np.uint32), comm.device.zeros((1,), np.uint32)
+        others = [rank for rank in range(3) if rank != comm.rank]
+        for call in range(1, 4):
+            flags[others] = call
+            stages._z.await_ranks(flags, taken, comm.rank, stages._patience)
+            comm.check()
+            assert taken[0] == call
+        flags[others[0]] = 4
+        stages._z.await_ranks(flags, taken, comm.rank, stages._patience)
+        with pytest.raises(LateRank, match=f"^transposes: rank {others[1]} did not come"):
+            comm.check()
+        return True
+
+    assert all(together(transports, "p2p", 3, work, make=EmulatedGpu))
 
 
 @pytest.mark.parametrize("grid", [(1, 1, 2), (2, 1, 1)])

@@ -11,6 +11,7 @@ from wavefabric.collectives import ring_all_reduce
 from wavefabric.collectives.plans.plan import compile_plan
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
+from wavefabric.exchange.transports.base import RankGroup
 from wavefabric.exchange.transports.plan_code import arrival_bytes
 from wavefabric.execution import run_schedule
 from wavefabric.execution.timed_schedule import count_wrong, fill
@@ -315,3 +316,20 @@ def test_ranks_with_other_environments_are_refused(transports, monkeypatch):
     monkeypatch.setattr(transports.p2p, "os", SimpleNamespace(environ=SimpleNamespace(get=get)))
     with pytest.raises(InputError, match="WAVEFABRIC_PROTOCOL: rank 0 has auto, rank 1 has signals;"):
         together(transports, "p2p", 2, lambda comm: comm.rank)
+
+
+@pytest.mark.parametrize("opens", ["open", "automatic"])
+def test_ranks_that_share_a_gpu_hear_of_it_when_they_begin(transports, monkeypatch, opens):
+    """By the name of what asks for kernels, before anything is made."""
+    monkeypatch.setattr(transports.p2p, "StagedTransport", lambda *_: None)
+
+    def work(comm):
+        mpi = SimpleNamespace(Dup=lambda: None)
+        group = RankGroup(mpi, [True] * comm.size, comm.control, comm.device)
+        return getattr(transports.p2p.P2PTransport, opens)(group).protocol
+
+    assert together(transports, "p2p", 2, work, gpus=[0, 0]) == ["auto"] * 2
+    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
+    assert together(transports, "p2p", 2, work) == ["signals"] * 2
+    with pytest.raises(InputError, match=r"^WAVEFABRIC_PROTOCOL: 'signals' given; ranks 0, 1 share a GPU;"):
+        together(transports, "p2p", 2, work, gpus=[0, 0])

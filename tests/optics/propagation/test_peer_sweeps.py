@@ -144,7 +144,7 @@ def test_a_step_and_a_rotation(ranks, sizes, n, dtype):
     assert error == pytest.approx(expected, rel=1e-9 if dtype == np.complex128 else 1e-2)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=5), min_size=2, max_size=4),
     st.integers(1, 90),

@@ -5,8 +5,15 @@ import pytest
 from fibre_cases import ALL, RATE, distance, make_fibre, smooth_field
 from stand_in_gpus import EmulatedGpu, stand_in, together
 
+from wavefabric.errors import LateRank
+from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import most_nbytes
 from wavefabric.optics.propagation.operators_ranks import RankOperators
-from wavefabric.optics.propagation.propagate import propagate
+from wavefabric.optics.propagation.propagate import (
+    PropagationOptions,
+    Propagator,
+    memory_needed,
+    propagate,
+)
 
 GROUPS = np.array([1, 2, 2, 3, 3])
 _KAPPA = np.random.default_rng(5).uniform(0.3, 1.0, (3, 3))
@@ -61,3 +68,44 @@ def test_the_answer_is_that_of_one_rank(transports, cpu, monkeypatch, integrator
     assert report.local_error == pytest.approx(one.local_error, rel=1e-4)
     # Sweeps with one exchange or two need no other.
     assert bool(sent) == arrays
+
+
+def test_memory_of_slots_and_scratch_is_counted(transports, monkeypatch):
+    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
+
+    def work(comm):
+        options, device = PropagationOptions(step=100.0, split=[2, 3]), comm.device
+        made = Propagator(FIBRE, 96, RATE, device, options, comm)
+        tables, slots, _ = made.operators.sweeps._kept
+        taken = slots.own.nbytes + tables[-2].nbytes
+        with_and_without = [
+            memory_needed(FIBRE, 96, options, device, made.share, stores) for stores in (True, False)
+        ]
+        # A GPU of a few multiprocessors, and of all that there are.
+        longest = most_nbytes(made.operators.coupling, 1 << 21, np.complex128)
+        assert longest == most_nbytes(made.operators.coupling, 1 << 22, np.complex128)
+        return taken, with_and_without[0] - with_and_without[1]
+
+    for taken, counted in together(transports, "p2p", 2, work, make=EmulatedGpu):
+        assert counted == taken > 0
+
+
+def test_steps_do_not_follow_from_what_has_not_come(transports, monkeypatch):
+    """A rank that did not come is named, before a phase is too large or too small."""
+    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
+
+    def late():
+        raise LateRank("rank 1 did not come")
+
+    def work(comm):
+        options = PropagationOptions(max_phase=0.1, split=[2, 3])
+        operators = Propagator(FIBRE, 96, RATE, comm.device, options, comm).operators
+        A = operators.empty()
+        A[...] = 1
+        assert operators.max_phase_rate(A) > 0
+        comm.check = late
+        with pytest.raises(LateRank):
+            operators.max_phase_rate(A)
+        return True
+
+    assert all(together(transports, "p2p", 2, work, make=EmulatedGpu))

@@ -9,6 +9,7 @@ import numpy as np
 
 from wavefabric.acoustics.parallel.decomposition import Decomposition
 from wavefabric.acoustics.parallel.fused_cuda import FusedCudaGlobalStages
+from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.exchange import Communicator
 from wavefabric.spectral.distributed import box_shape, boxes
@@ -27,6 +28,14 @@ class FusedCudaGlobalPeerStages(FusedCudaGlobalStages):
     A pass along y puts what it makes into the columns of all ranks, a pass along z into their planes. There
     is room: who has waited for a spectrum of all ranks knows that they are done with what they read before.
     """
+
+    @classmethod
+    def nbytes(cls, problem: Problem, dtype, device, decomposition: Decomposition, rank: int) -> int:
+        """With three spectra once more, as columns; nothing is packed."""
+        nx, ny, _ = decomposition.shape
+        planes = max(subdomain.size[2] for subdomain in decomposition.subdomains)
+        columns = super(FusedCudaGlobalStages, cls).nbytes(problem, dtype, device, decomposition, rank)
+        return columns + 2 * dtype.itemsize * 3 * planes * ny * (nx // 2 + 1)
 
     def _connect(self, c: Coefficients, comm: Communicator, decomposition: Decomposition) -> None:
         device, pitch = c.device, c.half_shape[2]

@@ -57,6 +57,11 @@ class Step:
         stages.transforms += captured.transforms
         stages.pending = captured.pending
 
+    def forget(self) -> None:
+        """Take steps as written again, before they are captured: what the stages call is another now."""
+        self._captured.clear()
+        self._taken.clear()
+
     def _capture(self, active: tuple[bool, ...]) -> _Captured:
         stages = self.stages
 

@@ -66,7 +66,7 @@ class Exchange:
         self.finish()
 
     def check(self) -> None:
-        """Raise `RuntimeError` if another rank did not come in time, as far as is known by now."""
+        """Raise `LateRank` if another rank did not come in time, as far as is known by now."""
 
     def _start_level(self, number: int) -> None:
         self._begin(number)

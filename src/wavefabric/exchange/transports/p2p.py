@@ -274,6 +274,12 @@ class P2PTransport(Transport):
 
     @classmethod
     def open(cls, group: RankGroup) -> P2PTransport:
+        opened = cls._between(group)
+        opened.check_protocol()
+        return opened
+
+    @classmethod
+    def _between(cls, group: RankGroup) -> P2PTransport:
         rest = StagedTransport(group.comm.Dup(), group.device)
         return cls(group.control, group.device, group.same_host, rest)
 
@@ -281,8 +287,17 @@ class P2PTransport(Transport):
     def automatic(cls, group: RankGroup) -> P2PTransport | None:
         if not all(group.control.all_gather(all(group.same_host))):
             return None
-        opened = cls.open(group)
-        return opened if opened.complete else None
+        opened = cls._between(group)
+        if not opened.complete:
+            return None
+        opened.check_protocol()
+        return opened
+
+    def check_protocol(self) -> None:
+        """`InputError` if these ranks cannot have what the environment asks for; collective."""
+        why = self.why_refused(self.protocol)
+        if why is not None:
+            raise InputError(f"{PROTOCOL}: {self.protocol!r} given; {why.removeprefix('protocol: ')}")
 
     @property
     def complete(self) -> bool:

@@ -11,14 +11,10 @@ from typing import Any, ClassVar
 import cupy
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, LateRank
 
 #: Seconds that a kernel waits for another rank, unless told otherwise.
 PATIENCE = 120.0
-
-
-class LateRank(RuntimeError):
-    """A rank did not come to an exchange in time. Its data are lost; the exchange cannot be used again."""
 
 
 class Patience:

@@ -228,6 +228,7 @@ class RankOperators(FibreOperators):
     def max_phase_rate(self, A) -> float:
         largest = []
         self._rates_then(A, lambda chunk, rate: largest.append(self.rank_kernels.max_rate(rate)))
+        self.comm.check()
         # numpy.max and control.max keep a NaN: all ranks see it.
         return float(self.comm.control.max(float(np.max(largest))))
 

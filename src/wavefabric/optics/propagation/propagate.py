@@ -15,6 +15,7 @@ from wavefabric.exchange import Communicator
 from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import most_nbytes
 from wavefabric.optics.propagation.linear_propagation import MOST_LENGTHS, linear_nbytes
 from wavefabric.optics.propagation.operators import FibreOperators, linear_coefficients
 from wavefabric.optics.propagation.operators_peers import rank_operators
@@ -140,7 +141,8 @@ class Propagator:
         else:
             ends = split_modes(fibre.modes, ranks)
         self.share = RankModes(ends, rank)
-        needed = memory_needed(fibre, samples, options, device, self.share)
+        stores = self.comm is not None and self.comm.stores
+        needed = memory_needed(fibre, samples, options, device, self.share, stores)
         what = f"{self.share.rows} rows x {samples} samples"
         advice = "fewer modes, symbols or samples a symbol, or single precision, need less"
         check_memory(self.comm, device, needed, what, advice)
@@ -239,9 +241,17 @@ class Propagator:
 
 
 def memory_needed(
-    fibre: Fibre, samples: int, options: PropagationOptions, device: Device, share: RankModes | None = None
+    fibre: Fibre,
+    samples: int,
+    options: PropagationOptions,
+    device: Device,
+    share: RankModes | None = None,
+    stores: bool = False,
 ) -> int:
-    """Bytes on the device: fields, what linear propagation needs beside them, exchanged powers, scratch."""
+    """Bytes on the device: fields, what linear propagation needs beside them, exchanged powers, scratch.
+
+    ``stores``: whether the ranks' communicator does, see `Communicator`.
+    """
     share = share or RankModes((0, fibre.modes))
     integrator = INTEGRATORS[options.integrator]
     item = np.dtype(options.dtype).itemsize
@@ -255,6 +265,8 @@ def memory_needed(
     coupling = rank_phase_group_coupling(fibre.kappa_rows(), fibre.gamma, share, form)
     chunks = options.chunks or chunks_for(samples)
     powers = coupling.exchange_nbytes(samples, item // 2, chunks) if several else 0
+    if stores:
+        powers += most_nbytes(coupling, samples, options.dtype)
     beside = integrator.nbytes(field_bytes, coupling.own_groups * samples * item // 2)
     return field_bytes + beside + linear + powers + (64 << 20)
 

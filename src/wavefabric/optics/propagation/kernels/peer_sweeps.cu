@@ -36,7 +36,7 @@ struct Peers {
 enum Kind { DERIVATIVE, ROTATE, MIDDLE, LAST };
 
 // Powers of PARTS parts of a tile, and their weights in the rates of the own parts.
-struct Shared {
+struct alignas(16) Shared {  // doubles are summed here too
     REAL values[PARTS * TILE], weights[PARTS * OUTPUTS * LANES];
 };
 

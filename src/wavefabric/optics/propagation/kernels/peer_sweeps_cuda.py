@@ -16,6 +16,8 @@ from wavefabric.optics.propagation.phase_groups import RankPhaseGroupCoupling
 _TILES = {8: (64, 4), 4: (128, 2)}
 #: Phase rates that a thread forms at once, at most, and blocks of a multiprocessor: registers allow no more.
 _OUTPUTS, _BLOCKS = 8, 2
+#: More multiprocessors than any GPU has so far, for estimates.
+_MULTIPROCESSORS = 192
 #: As in ``peer_sweeps.cu``: tiles whose powers have a slot, numbers of an own part in scratch, their tiles.
 _SLOTS, _NUMBERS, _RING = 4, 4, 2
 
@@ -130,6 +132,14 @@ class PeerSweeps:
         self._launch("rk4ip_last", A, K, np.float64(h), np.uint64(0) if error is None else self.errors)
         if error is not None:
             error[...] = self.errors.sum()
+
+
+def most_nbytes(coupling: RankPhaseGroupCoupling, n: int, dtype) -> int:
+    """Bytes that `PeerSweeps` holds for rows of ``n`` samples, on the largest GPU at most."""
+    item = np.finfo(dtype).dtype.itemsize
+    samples, _ = _TILES[item]
+    numbers = _SLOTS * 2 * sum(coupling.parts) + _RING * _NUMBERS * coupling.own_groups
+    return min(-(-n // samples), _BLOCKS * _MULTIPROCESSORS) * samples * numbers * item
 
 
 def sizes(
