@@ -53,8 +53,8 @@ def run(
     Gives ``forms``, one for each form of exchange, with ``one_rank`` (T₁: the unsplit code on the modes of
     one rank), ``split`` (the split code on the same), ``no_exchange`` (the work of this number of ranks,
     nothing sent); ``cases``, one for each transport and form, with ``ms`` a step, ``only_communication``
-    (without the work on what the others sent), ``ratio`` T_K/T₁ and ``exposed_ms`` (ms − no_exchange of the
-    same kernels).
+    (without the work on what the others sent), ``ratio`` T_K/T₁ and ``exposed_ms`` (ms − no_exchange,
+    of the same kernels).
     """
     log2_n = LOG2_N["cuda" if ranks.on_gpu else "cpu"] if log2_n is None else log2_n
     check_range("modes-per-rank", modes_per_rank, 1, _MODES // ranks.size)

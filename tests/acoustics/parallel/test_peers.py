@@ -18,6 +18,10 @@ from wavefabric.errors import LateRank
 from wavefabric.exchange import solo
 
 
+def _slow(cases):
+    return [pytest.param(*case, marks=pytest.mark.slow) for case in cases]
+
+
 @pytest.fixture(scope="module")
 def transports():
     with stand_in() as modules:
@@ -66,7 +70,7 @@ def agree(found, wanted, tolerance):
         )
 
 
-@pytest.mark.parametrize(("absorption", "nonlinear", "seed"), CASES)
+@pytest.mark.parametrize(("absorption", "nonlinear", "seed"), [*CASES[:2], *_slow(CASES[2:])])
 def test_global(ranks, cpu, absorption, nonlinear, seed):
     problem = noise_problem((10, 7, 5), absorption, nonlinear, seed)
     found = fields_of(ranks, 2, problem, Options("global"), FusedCudaGlobalPeerStages)
@@ -128,8 +132,13 @@ def test_a_spectrum_is_waited_for(transports, monkeypatch):
     assert all(together(transports, "p2p", 3, work, make=EmulatedGpu))
 
 
-@pytest.mark.parametrize("grid", [(1, 1, 2), (2, 1, 1)])
-@pytest.mark.parametrize(("absorption", "nonlinear", "seed"), CASES[:2])
+@pytest.mark.parametrize(
+    ("grid", "absorption", "nonlinear", "seed"),
+    [
+        ((1, 1, 2), *CASES[1]),
+        *_slow([((2, 1, 1), *CASES[1]), ((1, 1, 2), *CASES[0]), ((2, 1, 1), *CASES[0])]),
+    ],
+)
 def test_local(ranks, transports, monkeypatch, absorption, nonlinear, seed, grid):
     """What copies between the ranks bring; on the same device to the bit."""
     problem, options = (

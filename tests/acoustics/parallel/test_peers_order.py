@@ -87,7 +87,9 @@ def transports():
         yield modules
 
 
-@pytest.mark.parametrize(("absorption", "nonlinear", "seed"), [CASES[1], CASES[3]])
+@pytest.mark.parametrize(
+    ("absorption", "nonlinear", "seed"), [CASES[1], pytest.param(*CASES[3], marks=pytest.mark.slow)]
+)
 def test_spectra_are_put_where_nobody_works(transports, monkeypatch, absorption, nonlinear, seed):
     """In steps with sources made anew, absorption, and velocities at the points of the pressure."""
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")

@@ -274,9 +274,7 @@ class P2PTransport(Transport):
 
     @classmethod
     def open(cls, group: RankGroup) -> P2PTransport:
-        opened = cls._between(group)
-        opened.check_protocol()
-        return opened
+        return cls._between(group)._checked()
 
     @classmethod
     def _between(cls, group: RankGroup) -> P2PTransport:
@@ -288,16 +286,14 @@ class P2PTransport(Transport):
         if not all(group.control.all_gather(all(group.same_host))):
             return None
         opened = cls._between(group)
-        if not opened.complete:
-            return None
-        opened.check_protocol()
-        return opened
+        return opened._checked() if opened.complete else None
 
-    def check_protocol(self) -> None:
-        """`InputError` if these ranks cannot have what the environment asks for; collective."""
+    def _checked(self) -> P2PTransport:
+        """This one; `InputError` if its ranks cannot have what the environment asks for."""
         why = self.why_refused(self.protocol)
         if why is not None:
             raise InputError(f"{PROTOCOL}: {self.protocol!r} given; {why.removeprefix('protocol: ')}")
+        return self
 
     @property
     def complete(self) -> bool:
