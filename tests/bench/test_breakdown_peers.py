@@ -24,6 +24,7 @@ class _Counting(EmulatedGpu):
         super().launch(function, *launch, **shared)
 
 
+@pytest.mark.slow
 def test_parts_are_timed_with_and_without_exchanges(monkeypatch):
     """Steps are captured as graphs, which go on doing what was captured."""
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")

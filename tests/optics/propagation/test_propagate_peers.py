@@ -1,5 +1,7 @@
 """Propagation over ranks whose kernels store in each other's memory, on emulated GPUs that are threads."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from fibre_cases import ALL, RATE, distance, make_fibre, smooth_field
@@ -50,8 +52,17 @@ def split(transports, size, make=EmulatedGpu, **options):
     return together(transports, "p2p", size, work, make=make)
 
 
-@pytest.mark.parametrize("exchange", ["dense", "factored"])
-@pytest.mark.parametrize("integrator", ALL)
+#: One of each way that integrators exchange powers; the others are much like them.
+QUICK = {("rk4ip", "dense"), ("rk4ip", "factored"), ("erk43ip", "factored"), ("ssfm_rk4", "factored")}
+
+
+@pytest.mark.parametrize(
+    ("integrator", "exchange"),
+    [
+        pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
+        for case in product(ALL, ("dense", "factored"))
+    ],
+)
 def test_the_answer_is_that_of_one_rank(transports, cpu, monkeypatch, integrator, exchange):
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
     options = {"integrator": integrator, "step": 100.0, "segment": 4}
