@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from stand_in_gpus import EmulatedGpu, stand_in, together
 
 from wavefabric.acoustics.choose_stages import make_stages
