@@ -59,6 +59,28 @@ def comm():
     return world("mpi", device=get_device("cpu", threads=1))
 
 
+@pytest.fixture(scope="module")
+def transports():
+    """The modules of the transports between GPUs, over a stand-in for CuPy whose GPUs are threads."""
+    from stand_in_gpus import stand_in
+
+    with stand_in() as modules:
+        yield modules
+
+
+@pytest.fixture(params=["emulated", _CUDA])
+def storing_ranks(request, transports, monkeypatch):
+    """Runs a function of a communicator on so many ranks whose kernels store in each other's memory."""
+    if request.param == "cuda":
+        from one_gpu import together_on_one_gpu
+
+        return together_on_one_gpu
+    from stand_in_gpus import EmulatedGpu, together
+
+    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
+    return lambda size, work: together(transports, "p2p", size, work, make=EmulatedGpu)
+
+
 @pytest.fixture
 def ranks_apart():
     """For ranks that a test starts: this worker's cores alone, since one that waits takes others' time."""

@@ -6,29 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from one_gpu import together_on_one_gpu
-from stand_in_gpus import EmulatedGpu, stand_in, together
+from stand_in_gpus import EmulatedGpu, together
 
 from wavefabric.errors import InputError
 from wavefabric.exchange.halos_transposes import Message, RegionExchange
 from wavefabric.exchange.peer_regions import PeerRegionExchange, region_exchange
 
 SEND, RECEIVE = (4, 5, 6), (7, 6, 8)
-
-
-@pytest.fixture(scope="module")
-def transports():
-    with stand_in() as modules:
-        yield modules
-
-
-@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
-def ranks(request, transports, monkeypatch):
-    """Runs a function of a communicator on so many ranks."""
-    if request.param == "cuda":
-        return together_on_one_gpu
-    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
-    return lambda size, work: together(transports, "p2p", size, work, make=EmulatedGpu)
 
 
 def box(first, size):
@@ -66,7 +50,7 @@ def field(rank, number, call, dtype):
     st.integers(1, 3),
     st.sampled_from([(np.float32, True), (np.float64, True), (np.complex64, False), (np.complex128, False)]),
 )
-def test_boxes_arrive_call_after_call(ranks, given_, fields, kind):
+def test_boxes_arrive_call_after_call(storing_ranks, given_, fields, kind):
     (size, messages), (dtype, weighted) = given_, kind
     real = np.finfo(dtype).dtype
     weights = [np.linspace(0.5, 1.5, n).astype(real) for n in RECEIVE] if weighted else None
@@ -85,7 +69,7 @@ def test_boxes_arrive_call_after_call(ranks, given_, fields, kind):
         comm.check()
         return found
 
-    for rank, found in enumerate(ranks(size, work)):
+    for rank, found in enumerate(storing_ranks(size, work)):
         for call, targets in enumerate(found):
             for number, target in enumerate(targets):
                 wanted = np.zeros(RECEIVE, dtype)

@@ -43,11 +43,11 @@ def make_stages(
         rank, decomposition = comm.rank, decomposition or decompose(problem.shape, comm.size)
     subdomain = decomposition.subdomains[rank]
     stores = comm is not None and comm.stores
-    kind: type[Stages] = _kind(device, np.dtype(dtype), decomposition, plain, stores)
+    kind = _kind(device, np.dtype(dtype), decomposition, plain, stores)
     local = restrict_problem(problem, subdomain)
     pitch = kind.pitch(subdomain, dtype)
     coefficients = Coefficients(device, local, dtype, pitch, subdomain, kind.by_index)
-    stages: Stages = kind(coefficients, Fields(coefficients), comm, decomposition)  # type: ignore[arg-type]
+    stages = kind(coefficients, Fields(coefficients), comm, decomposition)
     stages.transform_pressure()
     return stages
 

@@ -11,13 +11,8 @@ struct Route {
 
 // All blocks of a message come here; the last one counts the call.
 __device__ __forceinline__ void finish(const Route &route, unsigned call, bool tell) {
-    __syncthreads();
-    if (threadIdx.x || threadIdx.y) return;
-    __threadfence_system();
-    if (atomicAdd(route.done, 1u) != gridDim.x * gridDim.z - 1) return;
-    *route.done = 0;
+    if (!last_of(gridDim.x * gridDim.z, route.done)) return;
     *route.calls = call + 1;
-    __threadfence_system();
     if (tell && route.flag) announce(route.flag, call + 1);
 }
 

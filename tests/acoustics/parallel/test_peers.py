@@ -7,7 +7,7 @@ import pytest
 from emulated_device import EmulatedDevice
 from one_gpu import together_on_one_gpu
 from rank_steps import CASES, alone, noise_problem, run_steps
-from stand_in_gpus import EmulatedGpu, stand_in, together
+from stand_in_gpus import EmulatedGpu, together
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
@@ -23,21 +23,6 @@ EVEN, UNEVEN = (10, 6, 4), (10, 7, 5)
 
 def _slow(cases):
     return [pytest.param(*case, marks=pytest.mark.slow) for case in cases]
-
-
-@pytest.fixture(scope="module")
-def transports():
-    with stand_in() as modules:
-        yield modules
-
-
-@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
-def ranks(request, transports, monkeypatch):
-    """Runs a function of a communicator on so many ranks."""
-    if request.param == "cuda":
-        return together_on_one_gpu
-    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
-    return partial(by_threads, transports)
 
 
 def by_threads(transports, size, work):
@@ -77,9 +62,9 @@ def agree(found, wanted, tolerance):
     ("shape", "absorption", "nonlinear", "seed"),
     [(EVEN, *CASES[1]), *_slow([(UNEVEN, *case) for case in CASES])],
 )
-def test_global(ranks, cpu, shape, absorption, nonlinear, seed):
+def test_global(storing_ranks, cpu, shape, absorption, nonlinear, seed):
     problem = noise_problem(shape, absorption, nonlinear, seed)
-    found = fields_of(ranks, 2, problem, Options("global"), FusedCudaGlobalPeerStages)
+    found = fields_of(storing_ranks, 2, problem, Options("global"), FusedCudaGlobalPeerStages)
     wanted = alone(solo(cpu), problem, np.float64)
     agree(found, wanted, 1e-12)
 
@@ -147,16 +132,16 @@ def test_a_spectrum_is_waited_for(transports, monkeypatch):
         *_slow([((2, 1, 1), *CASES[1]), ((1, 1, 2), *CASES[0]), ((2, 1, 1), *CASES[0])]),
     ],
 )
-def test_local(ranks, transports, monkeypatch, absorption, nonlinear, seed, grid):
+def test_local(storing_ranks, transports, monkeypatch, absorption, nonlinear, seed, grid):
     """What copies between the ranks bring; on the same device to the bit."""
     problem, options = (
         noise_problem((20, 8, 20), absorption, nonlinear, seed),
         Options("local", grid, overlap=4),
     )
-    found = fields_of(ranks, 2, problem, options, FusedCudaLocalStages)
+    found = fields_of(storing_ranks, 2, problem, options, FusedCudaLocalStages)
     monkeypatch.delenv("WAVEFABRIC_PROTOCOL", raising=False)
     wanted = fields_of(partial(by_threads, transports), 2, problem, options, FusedCudaLocalStages)
-    if ranks is together_on_one_gpu:
+    if storing_ranks is together_on_one_gpu:
         agree(found, wanted, 1e-11)
     else:
         assert all((found[name] == wanted[name]).all() for name in wanted)

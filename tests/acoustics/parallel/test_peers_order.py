@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from order_of_ranks import Event, order
 from rank_steps import CASES, noise_problem
-from stand_in_gpus import EmulatedGpu, stand_in, together
+from stand_in_gpus import EmulatedGpu, together
 
 from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.parallel.fused_peers_cuda import FusedCudaGlobalPeerStages
@@ -79,12 +79,6 @@ def races(programs):
                     if both and not before(sender, i, owner, j) and not before(owner, j, sender, i):
                         found.append((sender, i, owner, j, both))
     return found
-
-
-@pytest.fixture(scope="module")
-def transports():
-    with stand_in() as modules:
-        yield modules
 
 
 @pytest.mark.parametrize(

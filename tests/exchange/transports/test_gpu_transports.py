@@ -4,19 +4,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from stand_in_gpus import buffers_of, stand_in, together
+from stand_in_gpus import buffers_of, together
 
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
 from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.errors import InputError
 from wavefabric.execution.timed_schedule import count_wrong, fill
-
-
-@pytest.fixture(scope="module")
-def transports():
-    with stand_in() as modules:
-        yield modules
 
 
 def _wrong(comm, schedule, protocol, dtype="float32"):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from stand_in_gpus import _Gpu, buffers_of, ranks_of, stand_in, together
+from stand_in_gpus import _Gpu, buffers_of, ranks_of, together
 
 from wavefabric.collectives import ring_all_reduce
 from wavefabric.collectives.plans.plan import compile_plan
@@ -15,12 +15,6 @@ from wavefabric.exchange.transports.base import RankGroup
 from wavefabric.exchange.transports.plan_code import arrival_bytes
 from wavefabric.execution import run_schedule
 from wavefabric.execution.timed_schedule import count_wrong, fill
-
-
-@pytest.fixture(scope="module")
-def transports():
-    with stand_in() as modules:
-        yield modules
 
 
 @pytest.mark.parametrize("protocol", ["signals", "packets"])

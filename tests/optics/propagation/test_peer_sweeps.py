@@ -11,8 +11,7 @@ import pytest
 from emulated_device import EmulatedDevice
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from one_gpu import together_on_one_gpu
-from stand_in_gpus import EmulatedGpu, stand_in, together
+from stand_in_gpus import EmulatedGpu, together
 
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import PEERS, PeerSweeps, share_out
@@ -25,20 +24,6 @@ RANKS = {
     "three": [[2], [1, 1, 4], [5, 2]],
     "many parts": [[1] * 19, [1] * 20],
 }
-
-
-@pytest.fixture(scope="module")
-def transports():
-    with stand_in() as modules:
-        yield modules
-
-
-@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
-def ranks(request, transports):
-    """Runs a function of a communicator on so many ranks."""
-    if request.param == "cuda":
-        return together_on_one_gpu
-    return lambda size, work: together(transports, "p2p", size, work, make=EmulatedGpu)
 
 
 class Case:
@@ -123,7 +108,7 @@ class Case:
 @pytest.mark.parametrize("dtype", [np.complex128, np.complex64], ids=["double", "single"])
 @pytest.mark.parametrize("sizes", RANKS)
 @pytest.mark.parametrize("n", [16, 100])
-def test_a_step_and_a_rotation(ranks, sizes, n, dtype):
+def test_a_step_and_a_rotation(storing_ranks, sizes, n, dtype):
     """All sweeps one after another, three of them more than once: slots and counters go on."""
     case = Case(RANKS[sizes], n, dtype)
     h = 0.02
@@ -133,7 +118,7 @@ def test_a_step_and_a_rotation(ranks, sizes, n, dtype):
         ("rotate", -h),
         ("rotate", 2 * h),
     ]
-    A, K, error = case.run(ranks, calls, blocks=2)
+    A, K, error = case.run(storing_ranks, calls, blocks=2)
     case.derivative()
     for _ in range(2):
         case.middle(h)
@@ -153,10 +138,10 @@ def test_a_step_and_a_rotation(ranks, sizes, n, dtype):
     st.lists(st.sampled_from(["derivative", "rk4ip_middle", "rk4ip_last", "rotate"]), min_size=1, max_size=5),
     st.integers(0, 99),
 )
-def test_any_ranks_tiles_and_order_of_sweeps(ranks, sizes, n, blocks, tile, names, seed):
+def test_any_ranks_tiles_and_order_of_sweeps(storing_ranks, sizes, n, blocks, tile, names, seed):
     case = Case(sizes, n, np.complex128, seed)
     calls = [(name,) if name == "derivative" else (name, 0.01) for name in names]
-    A, K, _ = case.run(ranks, calls, tile=tile, blocks=blocks)
+    A, K, _ = case.run(storing_ranks, calls, tile=tile, blocks=blocks)
     for name, *numbers in calls:
         getattr(case, name.removeprefix("rk4ip_"))(*numbers)
     case.check(A, K)
@@ -198,11 +183,11 @@ def test_ranks_that_share_a_gpu_are_refused(transports):
     assert set(found) == {"protocol: ranks 0, 1 share a GPU; allowed: copies, or a GPU for each rank"}
 
 
-def test_what_others_send_may_be_left_out(ranks):
+def test_what_others_send_may_be_left_out(storing_ranks):
     """Or not sent at all: what is left is the work of each rank on its own rows."""
     case = Case(RANKS["three"], 50, np.complex128)
     calls = [("rk4ip_middle", 0.02), ("rotate", 0.1)]
-    A, K, _ = case.run(ranks, calls, received=False)
+    A, K, _ = case.run(storing_ranks, calls, received=False)
     ends = np.cumsum([0, *map(len, case.sizes)])
     for first, last in pairwise(ends):
         case.matrix[first:last, :first] = case.matrix[first:last, last:] = 0

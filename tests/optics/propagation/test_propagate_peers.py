@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 from fibre_cases import ALL, RATE, distance, make_fibre, smooth_field
-from stand_in_gpus import EmulatedGpu, stand_in, together
+from stand_in_gpus import EmulatedGpu, together
 
 from wavefabric.errors import LateRank
 from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import most_nbytes
@@ -22,12 +22,6 @@ _KAPPA = np.random.default_rng(5).uniform(0.3, 1.0, (3, 3))
 _BETA = np.column_stack([0.3e-15 * (GROUPS - 1), -20e-27 - 1e-27 * GROUPS, np.full(5, 0.1e-39), np.zeros(5)])
 FIBRE = make_fibre(_KAPPA, "group", beta=_BETA, alpha=0.05e-3, groups=GROUPS)
 LENGTH = 600.0
-
-
-@pytest.fixture(scope="module")
-def transports():
-    with stand_in() as modules:
-        yield modules
 
 
 def launched():

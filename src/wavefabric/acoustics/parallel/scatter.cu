@@ -36,13 +36,8 @@ struct Scattered {
 
 // All blocks of a layer come here when they have put theirs; the last one tells the other ranks.
 __device__ __forceinline__ void sent(const Scatter &scatter) {
-    __syncthreads();
-    if (threadIdx.x) return;
-    __threadfence_system();
-    if (atomicAdd(scatter.done, 1u) != gridDim.x * gridDim.y - 1) return;
-    *scatter.done = 0;
+    if (!last_of(gridDim.x * gridDim.y, scatter.done)) return;
     const unsigned call = ++*scatter.calls;
-    __threadfence_system();
     for (int k = 0; k < RANKS; ++k)
         if (scatter.ranks[k].flag) announce(scatter.ranks[k].flag, call);
 }

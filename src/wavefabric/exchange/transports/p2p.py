@@ -302,19 +302,22 @@ class P2PTransport(Transport):
 
     def new_flags(self, levels: int):
         """Zeroed flags for so many levels, and their addresses on all ranks as seen from here."""
-        flags = self.allocate((max(1, levels) * 2 * self.control.size,), np.uint32)
-        flags.fill(0)
-        self._device.synchronize()
-        return flags, self._everywhere(flags)  # nobody signals before all are zero
+        return self._zeroed((max(1, levels) * 2 * self.control.size,), np.uint32)
 
-    def _everywhere(self, array) -> list[int]:
-        """Where each rank's array is, as seen from here, or 0 if out of reach; collective."""
+    def _zeroed(self, shape, dtype) -> tuple[Any, list[int]]:
+        """A zeroed array, and where each rank's is as seen from here, or 0 if out of reach.
+
+        Collective: nobody writes before all are zero.
+        """
+        array = self.allocate(shape, dtype)
+        array.fill(0)
+        self._device.synchronize()
         there = [0] * self.control.size
         for peer, location in enumerate(self.control.all_gather(self.locate(array.data.ptr))):
             if self.reachable[peer] and peer != self.control.rank:
                 there[peer] = self.map(peer, location)
         there[self.control.rank] = array.data.ptr
-        return there
+        return array, there
 
     def pack(self, addresses: list[int]) -> Flags:
         """Addresses of flags, as the kernels take them."""
@@ -349,11 +352,8 @@ class P2PTransport(Transport):
         return self.protocol in PROTOCOLS
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
-        own = self.allocate(shape, dtype)
-        own.fill(0)
-        self._device.synchronize()
-        # Nobody stores before all are zero.
-        return SymmetricArray(own, self._device.asarray(np.array(self._everywhere(own), np.uint64)))
+        own, there = self._zeroed(shape, dtype)
+        return SymmetricArray(own, self._device.asarray(np.array(there, np.uint64)))
 
     def patience(self, name: str):
         from wavefabric.exchange.transports.waiting import Patience, multiprocessors

@@ -59,3 +59,15 @@ struct Patience {
         while ((int)(look(counter) - value) < 0 && lasts(watch, rank)) {}
     }
 };
+
+// True for one thread alone, of the last of so many blocks to come here: what all of them have stored before is visible
+// to other GPUs, and `done` counts from 0 again. All threads of the block come.
+__device__ __forceinline__ bool last_of(unsigned blocks, unsigned *done) {
+    __syncthreads();
+    if (threadIdx.x || threadIdx.y) return false;
+    __threadfence_system();
+    if (atomicAdd(done, 1u) != blocks - 1) return false;
+    *done = 0;
+    __threadfence_system();
+    return true;
+}

@@ -21,21 +21,11 @@ _MULTIPROCESSORS = 192
 #: As in ``peer_sweeps.cu``: tiles whose powers have a slot, numbers of an own part in scratch, their tiles.
 _SLOTS, _NUMBERS, _RING = 4, 4, 2
 
+#: ``Peers`` of ``peer_sweeps.cu``: numbers, then addresses.
+_COUNTS = "ranks rank rows own parts first transfers from to padded"
+_ADDRESSES = "start row_part lane_start lane_part matrix slots sent scratch tiles late patience"
 PEERS = np.dtype(
-    [
-        (name, np.int32)
-        for name in (
-            *("ranks", "rank", "rows", "own", "parts", "first"),
-            *("transfers", "from", "to", "padded"),
-        )
-    ]
-    + [
-        (name, np.uint64)
-        for name in (
-            *("start", "row_part", "lane_start", "lane_part", "matrix", "slots", "sent", "scratch"),
-            *("tiles", "late", "patience"),
-        )
-    ]
+    [(name, np.int32) for name in _COUNTS.split()] + [(name, np.uint64) for name in _ADDRESSES.split()]
 )
 
 
@@ -72,11 +62,9 @@ class PeerSweeps:
         matrix = np.zeros((parts, padded), real)
         matrix[:, :own] = np.hstack(coupling.blocks).T
         row_part = np.repeat(np.arange(own), np.diff(coupling.start))
+        indices = coupling.start, row_part, lane_start, lane_part
         tables = (
-            *(
-                device.asarray(each.astype(np.int32))
-                for each in (coupling.start, row_part, lane_start, lane_part)
-            ),
+            *(device.asarray(each.astype(np.int32)) for each in indices),
             device.asarray(matrix),
             slots.addresses,
             sent.addresses,
@@ -87,21 +75,9 @@ class PeerSweeps:
         self.errors = device.empty((self.blocks,), np.float64)
         which = (0, parts) if received else (first, first + own)
         peers = np.zeros(1, PEERS)
-        peers[0] = (
-            *(
-                comm.size,
-                comm.rank,
-                coupling.start[-1],
-                own,
-                parts,
-                first,
-                self.patience.waits,
-                *which,
-                padded,
-            ),
-            *(device.address(table) for table in tables),
-            *self.patience.arguments,
-        )
+        counts = comm.size, comm.rank, coupling.start[-1], own, parts, first
+        addresses = (device.address(table) for table in tables)
+        peers[0] = (*counts, self.patience.waits, *which, padded, *addresses, *self.patience.arguments)
         self._peers = device.asarray(peers.view(np.uint8))
         # Kernels know addresses alone.
         self._kept = tables, slots, sent
