@@ -28,7 +28,7 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.pack_cuda import ROUTE
 
-_OURS = ("p2p", "p2p_plan", "waiting", "nccl", "mpi_staged")
+_OURS = ("p2p", "shared_pool", "p2p_plan", "waiting", "nccl", "mpi_staged")
 _PATIENCE = 20.0
 
 

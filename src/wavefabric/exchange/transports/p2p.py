@@ -3,9 +3,6 @@
 The receiver signals that its buffer may be overwritten; the sender's stream waits for that, copies, and
 signals that the data are there. Both signals are words of the other GPU's memory; the host waits for nothing.
 Peers that cannot be reached are served through MPI and host memory.
-
-Memory that peers map (CUDA IPC) is whole cudaMalloc allocations, never given back: a peer keeps what it has
-mapped, so an allocation that was freed could not be mapped anew at its address.
 """
 
 from __future__ import annotations
@@ -27,89 +24,12 @@ from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.program import Level
 from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
 from wavefabric.exchange.transports.mpi_staged import StagedTransport
+from wavefabric.exchange.transports.shared_pool import SharedPool
 
 #: Addresses of flags on the device, and how many.
 Flags = tuple[Any, np.int32]
-_GRAIN = 1 << 21
 #: Environment variable: what runs exchanges of which nothing else is said, as ``NCCL_PROTO`` for NCCL.
 PROTOCOL = "WAVEFABRIC_PROTOCOL"
-#: An allocation serves a request of at least this share of it.
-_FIT = 0.75
-
-
-# --- memory ---------------------------------------------------------------------------------------------
-
-
-class _Block:
-    """One allocation on loan; it returns to its pool when the last array over it is gone."""
-
-    def __init__(self, free: list, memory):
-        self._free, self._memory = free, memory
-
-    def __del__(self):
-        self._free.append(self._memory)
-
-
-class SharedPool:
-    """Allocations of one process, and those of its peers that are mapped here."""
-
-    def __init__(self):
-        self.free: list[Any] = []
-        self._all: dict[int, tuple[int, bytes]] = {}
-        # Whom an allocation serves now: addresses come again, these numbers do not.
-        self._loans: dict[int, int] = {}
-        self._numbers = itertools.count()
-        self._opened: dict[tuple[int, bytes], int] = {}
-
-    def allocate(self, shape, dtype):
-        """An uninitialised array at the start of an allocation of its own."""
-        dtype = np.dtype(dtype)
-        size = max(1, int(np.prod(shape))) * dtype.itemsize
-        memory = self._take(size)
-        block = _Block(self.free, memory)
-        self._loans[memory.ptr] = next(self._numbers)
-        pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.ptr, memory.size, block), 0)
-        return cupy.ndarray(shape, dtype, pointer)
-
-    def _take(self, size: int):
-        whole = -(-size // _GRAIN) * _GRAIN
-        fitting = [m for m in self.free if whole <= m.size <= max(whole / _FIT, whole + _GRAIN)]
-        if fitting:
-            best = min(fitting, key=lambda m: m.size)
-            self.free.remove(best)
-            # What it served before may still be read or written.
-            runtime.deviceSynchronize()
-            return best
-        memory = cupy.cuda.Memory(whole)
-        self._all[memory.ptr] = whole, runtime.ipcGetMemHandle(memory.ptr)
-        return memory
-
-    def locate(self, address: int) -> tuple[bytes, int]:
-        """Handle of the allocation that holds an address, and the offset in it."""
-        base = self._base(address)
-        if base is None:
-            raise ValueError("an array was bound that does not come from the communicator's allocate()")
-        return self._all[base][1], address - base
-
-    def place(self, address: int) -> tuple[int, int] | None:
-        """Number of the array from `allocate` that holds an address, and the offset in it; or None."""
-        base = self._base(address)
-        return None if base is None else (self._loans[base], address - base)
-
-    def _base(self, address: int) -> int | None:
-        found = (base for base, (size, _) in self._all.items() if base <= address < base + size)
-        return next(found, None)
-
-    def open(self, peer: int, location: tuple[bytes, int]) -> int:
-        """Address here of a location in a peer's memory."""
-        handle, offset = location
-        key = peer, handle
-        if key not in self._opened:
-            self._opened[key] = runtime.ipcOpenMemHandle(handle)
-        return self._opened[key] + offset
-
-
-# --- exchanges ------------------------------------------------------------------------------------------
 
 
 @dataclass
