@@ -13,6 +13,8 @@ from wavefabric.device import get_device
 from wavefabric.exchange.launch import environment
 
 _CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
+# Else a kernel is loaded when it is first launched, which waits for kernels that run: see `one_gpu.py`.
+os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
 _PATIENCE = 60.0
 
 # In the background of a script SIGINT is ignored, and what tests start would ignore it too.
@@ -69,7 +71,7 @@ def transports():
 
 
 @pytest.fixture(params=["emulated", _CUDA])
-def storing_ranks(request, transports, monkeypatch):
+def storing_ranks(request, monkeypatch):
     """Runs a function of a communicator on so many ranks whose kernels store in each other's memory."""
     if request.param == "cuda":
         from one_gpu import together_on_one_gpu
@@ -77,6 +79,7 @@ def storing_ranks(request, transports, monkeypatch):
         return together_on_one_gpu
     from stand_in_gpus import EmulatedGpu, together
 
+    transports = request.getfixturevalue("transports")  # not on a GPU, where CuPy is needed
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
     return lambda size, work: together(transports, "p2p", size, work, make=EmulatedGpu)
 

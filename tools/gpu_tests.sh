@@ -1,12 +1,12 @@
 #!/bin/bash
 # Tests that want GPUs; a machine without a GPU runs what `make test` runs. From the repository, with the Python of $PYTHON.
-#   tools/gpu_tests.sh one        all tests marked gpu, on the first GPU
+#   tools/gpu_tests.sh one [...]  all tests marked gpu, on the first GPU; more arguments go to pytest (-n 8)
 #   tools/gpu_tests.sh sanitizer  compute-sanitizer over the kernels that wait for others and the fused passes
 #   tools/gpu_tests.sh ranks K    tests over K ranks by every transport, then with kernels that store in other GPUs
 set -u
 python=${PYTHON:-python3} status=0
 pytest="$python -m pytest -o addopts= --import-mode=importlib --strict-markers -q -p no:cacheprovider"
-export OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
+export CUDA_MODULE_LOADING=EAGER OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
 
 said() {
     echo "== $*"
@@ -15,7 +15,7 @@ said() {
 
 case ${1:-} in
 one)
-    said $pytest -m gpu tests
+    said $pytest -m gpu tests "${@:2}"
     ;;
 sanitizer)
     files="tests/exchange/transports/test_plan_kernel.py tests/exchange/test_peer_regions.py"

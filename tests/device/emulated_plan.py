@@ -1,5 +1,6 @@
 """Ranks whose kernels (`plan.cu`) run at once: on the emulator, on memory between guards, or on one GPU."""
 
+from functools import cache
 from importlib.resources import files
 
 import numpy as np
@@ -41,8 +42,18 @@ class OnTheCpu:
         self._kernel.together(launches, shared, seed)
 
 
+@cache
+def _stream(rank):
+    import cupy
+
+    return cupy.cuda.Stream(non_blocking=True)
+
+
 class OnOneGpu:
-    """Kernels of all ranks on streams of their own; few blocks, which are resident together."""
+    """Kernels of all ranks on streams of their own; few blocks, which are resident together.
+
+    Streams are made and the module is loaded before the first kernel waits: either waits for kernels that run.
+    """
 
     def __init__(self, source, element):
         import cupy
@@ -52,9 +63,10 @@ class OnOneGpu:
         self._cupy, self.array, self.given, self.fetch = cupy, cupy.array, cupy.asarray, cupy.asnumpy
 
     def launch(self, launches, seed, shared):
+        streams = [_stream(rank) for rank in range(len(launches))]
         self._cupy.cuda.runtime.deviceSynchronize()
-        for grid, block, arguments in launches:
-            with self._cupy.cuda.Stream(non_blocking=True):
+        for stream, (grid, block, arguments) in zip(streams, launches, strict=True):
+            with stream:
                 self._kernel(grid, block, arguments, shared_mem=shared)
         self._cupy.cuda.runtime.deviceSynchronize()
 

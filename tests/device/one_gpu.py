@@ -1,6 +1,9 @@
 """Ranks that are threads with streams of their own on one GPU, where kernels of few blocks run at once."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +11,8 @@ from stand_in_gpus import SharedByRanks, ThreadControl
 
 from wavefabric.exchange.transports.base import SymmetricArray
 
-_PATIENCE = 30.0
+#: Seconds that kernels wait while all are loaded, and then.
+_LOADING, _PATIENCE = 0.05, 30.0
 
 
 class _Communicator:
@@ -16,8 +20,8 @@ class _Communicator:
 
     stores, transport, label = True, "p2p", "p2p, signals"
 
-    def __init__(self, device, control, late):
-        self.device, self.control, self._late = device, control, late
+    def __init__(self, device, control, late, seconds):
+        self.device, self.control, self._late, self._seconds = device, control, late, seconds
         self.rank, self.size = control.rank, control.size
 
     def symmetric(self, shape, dtype):
@@ -27,34 +31,49 @@ class _Communicator:
         return SymmetricArray(own, self.device.asarray(np.array(addresses, np.uint64)))
 
     def patience(self, name):
-        arguments = np.uint64(self._late.ctypes.data), np.uint64(_PATIENCE * 1e9)
+        arguments = np.uint64(self._late.ctypes.data), np.uint64(self._seconds * 1e9)
         return SimpleNamespace(arguments=arguments, multiprocessors=2, waits=True)
 
     def check(self):
         self.device.synchronize()
-        assert not self._late[0]
+        assert self._seconds == _LOADING or not self._late[0]
 
 
-def together_on_one_gpu(size, work):
-    """What ``work`` gives for each rank's communicator."""
+@cache
+def _shared_by_ranks(size):
+    """One device for all ranks, so that each module is loaded once; a stream and a word for each."""
     import cupy
 
     from wavefabric.device.cuda import CudaDevice
 
-    shared = SharedByRanks(size)
+    words = [np.frombuffer(cupy.cuda.alloc_pinned_memory(4), np.uint32, 1) for _ in range(size)]
+    return CudaDevice(), [cupy.cuda.Stream(non_blocking=True) for _ in range(size)], words
 
-    def one(rank):
-        device, memory = CudaDevice(), cupy.cuda.alloc_pinned_memory(4)
-        late = np.frombuffer(memory, np.uint32, 1)
-        late[0] = 0
-        try:
-            with cupy.cuda.Stream(non_blocking=True):
-                found = work(_Communicator(device, ThreadControl(shared, rank), late))
-                device.synchronize()
-                return found
-        except BaseException:
-            shared.barrier.abort()
-            raise
 
-    with ThreadPoolExecutor(size) as pool:
-        return list(pool.map(one, range(size)))
+def together_on_one_gpu(size, work):
+    """What ``work`` gives for each rank's communicator.
+
+    Loading a module waits for all kernels that run, also for those of another rank that wait for this one. In a
+    run each rank is a process, whose loading waits for its own kernels alone. Here all is done twice: kernels
+    of the first pass give up soon, and load everything; its answers are no answers.
+    """
+    device, streams, words = _shared_by_ranks(size)
+    for seconds in (_LOADING, _PATIENCE):
+        shared = SharedByRanks(size)
+
+        def one(rank, seconds=seconds, shared=shared):
+            words[rank][0] = 0
+            communicator = _Communicator(device, ThreadControl(shared, rank), words[rank], seconds)
+            refused = (AssertionError, threading.BrokenBarrierError) if seconds == _LOADING else ()
+            with streams[rank], suppress(*refused):
+                try:
+                    found = work(communicator)
+                    device.synchronize()
+                    return found
+                except BaseException:
+                    shared.barrier.abort()
+                    raise
+
+        with ThreadPoolExecutor(size) as pool:
+            found = list(pool.map(one, range(size)))
+    return found

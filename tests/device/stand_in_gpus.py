@@ -235,10 +235,12 @@ def stand_in():
         # The emulator has a thousand threads for all ranks.
         patch.setattr(p2p_plan, "_THREADS", 32)
         yield SimpleNamespace(p2p=p2p, nccl=of_nccl, p2p_plan=p2p_plan, waiting=waiting, real_pool=real_pool)
-        for name in ours:
-            sys.modules.pop(name, None)
-        for name in _OURS:
-            vars(package).pop(name, None)
+        # Whatever was imported meanwhile and holds the stand-in is imported anew by those who want CuPy.
+        for name, module in list(sys.modules.items()):
+            if name.startswith("wavefabric.") and getattr(module, "cupy", None) is cupy:
+                parent, _, own = name.rpartition(".")
+                del sys.modules[name]
+                vars(sys.modules[parent]).pop(own, None)
 
 
 class _Gpu:

@@ -376,6 +376,8 @@ def test_ranks_that_differ_are_told_so_on_all_ranks(fresh):
 
 @pytest.mark.parallel([2, 3])
 def test_later_calls_send_nothing_but_data(fresh, monkeypatch):
+    if fresh._transport.talks_in_bind:
+        pytest.skip("of new memory, which peers map, ranks must tell one another")
     xp = fresh.device.xp
     arrays = [xp.full((fresh.size, 2), 1.0 + n) for n in range(3)]
     for collective in OPERATIONS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.problem import Problem
+from wavefabric.device import Device, get_device
 
 #: What is timed if nothing is said, and all that can be.
 MEDIA = ("homogeneous", "heterogeneous")
@@ -31,15 +33,21 @@ _TISSUES = {
 _RADII = (0.8, 0.76, 0.66, 0.62)
 
 
-def problem(medium: str, shape: tuple[int, int, int], steps: int, precision: str = "single") -> Problem:
+def problem(
+    medium: str,
+    shape: tuple[int, int, int],
+    steps: int,
+    precision: str = "single",
+    device: Device | None = None,
+) -> Problem:
     """A pressure ball in the middle of the grid, (Nx, Ny, Nz).
 
     The homogeneous medium is uniform and lossless. In the heterogeneous one sound speed, density (also at
     the staggered points), B/A and absorption differ from point to point, power law y = 1.5. Of tissues they
-    differ from shell to shell: five materials. Nothing but the problem's arrays is allocated on the way, so
+    differ from shell to shell: five materials. Arrays are NumPy's, made plane by plane on a device (a CPU), so
     that they are all that memory holds.
     """
-    dtype = np.float32 if precision == "single" else np.float64
+    dtype, device = np.float32 if precision == "single" else np.float64, device or get_device("cpu", 1)
     mixed, speed = medium != "homogeneous", _SMOOTH["speed"][0]
     fastest = {"homogeneous": speed, "heterogeneous": 1.1 * speed, "tissues": max(_TISSUES["speed"])}[medium]
     pml = tuple(min(10, n // 4) for n in shape)
@@ -48,8 +56,10 @@ def problem(medium: str, shape: tuple[int, int, int], steps: int, precision: str
         """A parameter, half a point further along an axis if one is given."""
         background, change = _SMOOTH[name]
         if medium == "tissues":
-            return _tissue_grid(shape, dtype, along, _TISSUES[name])
-        return _grid(shape, dtype, along, lambda s: background * (1 + change * s)) if mixed else background
+            return _tissue_grid(device, shape, dtype, along, _TISSUES[name])
+        if not mixed:
+            return background
+        return _grid(device, shape, dtype, along, lambda s: background * (1 + change * s))
 
     return Problem(
         shape=shape,
@@ -66,7 +76,7 @@ def problem(medium: str, shape: tuple[int, int, int], steps: int, precision: str
         absorption="power_law" if mixed else "none",
         alpha_coeff=grid("alpha") if mixed else 0.0,
         alpha_power=1.5 if mixed else 0.0,
-        initial_pressure=_grid(shape, dtype, None, lambda s: 1e5 * s**16),
+        initial_pressure=_grid(device, shape, dtype, None, lambda s: 1e5 * s**16),
     )
 
 
@@ -104,28 +114,30 @@ def points(shape: tuple[int, int, int], count: int = SENSOR_POINTS) -> np.ndarra
     return np.unique(np.linspace(0, size - 1, min(size, count)).astype(np.int64))
 
 
-def _planes(shape, dtype, along, vector: Callable, join: Callable, value: Callable) -> np.ndarray:
+def _planes(device, shape, dtype, along, vector: Callable, join: Callable, value: Callable) -> np.ndarray:
     """value(join(z, join(y, x))) plane by plane, of ``vector(points, n)`` along each axis."""
     x, y, z = (vector(np.arange(n) + (0.5 if axis == along else 0.0), n) for axis, n in enumerate(shape))
-    out, plane = np.empty(shape[::-1], dtype), join(y[:, None], x)
+    out, plane = np.empty(shape[::-1], dtype), join(device.asarray(y)[:, None], device.asarray(x))
     for place, here in enumerate(z):
-        out[place] = value(join(here, plane))
+        out[place] = device.to_host(value(join(here, plane)).astype(dtype))
     return out
 
 
-def _grid(shape, dtype, along, value) -> np.ndarray:
+def _grid(device, shape, dtype, along, value) -> np.ndarray:
     """Values of a smooth shape, 0 at the edges and 1 in the middle."""
-    return _planes(shape, dtype, along, lambda at, n: np.sin(np.pi * at / n) ** 2, np.multiply, value)
+    return _planes(device, shape, dtype, along, lambda at, n: np.sin(np.pi * at / n) ** 2, operator.mul, value)
 
 
-def _tissue_grid(shape, dtype, along, values) -> np.ndarray:
+def _tissue_grid(device, shape, dtype, along, values) -> np.ndarray:
     """Values of shells around the middle, the outermost first."""
-    inward, squares = np.array(values[::-1], dtype), np.square(_RADII[::-1])
+    xp = device.xp
+    inward, squares = xp.asarray(np.array(values[::-1], dtype)), xp.asarray(np.square(_RADII[::-1]))
     return _planes(
+        device,
         shape,
         dtype,
         along,
         lambda at, n: np.square(2 * at / n - 1),
-        np.add,
-        lambda square: inward[np.searchsorted(squares, square, "right")],
+        operator.add,
+        lambda square: inward[xp.searchsorted(squares, square, "right")],
     )

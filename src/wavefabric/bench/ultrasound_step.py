@@ -153,7 +153,7 @@ class _Case:
         return ms * 1e-3 * self.bandwidth / self.bytes
 
     def stepper(self, name: str, kind: str = _FUSED) -> Stepper:
-        given = problem(name, self.shape, 1 << 20, self.precision)
+        given = problem(name, self.shape, 1 << 20, self.precision, self.device)
         if kind == _POINTS:
             stages = make_stages(self.device, with_sources(given, self.points), self.dtype)
             return RecordingStepper(stages, self.points, 2)

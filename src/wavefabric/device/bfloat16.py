@@ -24,9 +24,9 @@ def bfloat16() -> np.dtype:
     return np.dtype(scalar)
 
 
-def named(dtype: str) -> np.dtype:
-    """An element type by name; `MissingExtra` for bfloat16 without ml_dtypes."""
-    return bfloat16() if dtype == NAME else np.dtype(dtype)
+def named(dtype: Any) -> np.dtype:
+    """An element type, also by name; `MissingExtra` for bfloat16 without ml_dtypes."""
+    return bfloat16() if isinstance(dtype, str) and dtype == NAME else np.dtype(dtype)
 
 
 def viewed(array: Any, view: Callable[[Any], Any]) -> Any:

@@ -13,6 +13,7 @@ from wavefabric.collectives import Schedule
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.tuning import Tuning
 from wavefabric.device import Device, get_device
+from wavefabric.device.bfloat16 import named
 from wavefabric.errors import InputError
 from wavefabric.exchange.collective_calls import CollectiveCalls, checked_tuning
 from wavefabric.exchange.control import (
@@ -63,7 +64,7 @@ class Communicator(CollectiveCalls):
 
     def allocate(self, shape, dtype):
         """Uninitialised array of the device that peers may reach; made once, before the first step."""
-        return self._transport.allocate(shape, np.dtype(dtype))
+        return self._transport.allocate(shape, named(dtype))
 
     def bind(
         self, schedule: Schedule, buffers: dict[str, Any], protocol: str = "auto", blocks: int | None = None

@@ -7,7 +7,7 @@ import pytest
 from emulated_device import EmulatedDevice
 from one_gpu import together_on_one_gpu
 from rank_steps import CASES, alone, noise_problem, run_steps
-from stand_in_gpus import EmulatedGpu, together
+from stand_in_gpus import EmulatedGpu, stand_in, together
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
@@ -132,15 +132,16 @@ def test_a_spectrum_is_waited_for(transports, monkeypatch):
         *_slow([((2, 1, 1), *CASES[1]), ((1, 1, 2), *CASES[0]), ((2, 1, 1), *CASES[0])]),
     ],
 )
-def test_local(storing_ranks, transports, monkeypatch, absorption, nonlinear, seed, grid):
+def test_local(storing_ranks, monkeypatch, absorption, nonlinear, seed, grid):
     """What copies between the ranks bring; on the same device to the bit."""
     problem, options = (
         noise_problem((20, 8, 20), absorption, nonlinear, seed),
         Options("local", grid, overlap=4),
     )
+    with monkeypatch.context() as patch, stand_in() as modules:
+        patch.delenv("WAVEFABRIC_PROTOCOL", raising=False)
+        wanted = fields_of(partial(by_threads, modules), 2, problem, options, FusedCudaLocalStages)
     found = fields_of(storing_ranks, 2, problem, options, FusedCudaLocalStages)
-    monkeypatch.delenv("WAVEFABRIC_PROTOCOL", raising=False)
-    wanted = fields_of(partial(by_threads, transports), 2, problem, options, FusedCudaLocalStages)
     if storing_ranks is together_on_one_gpu:
         agree(found, wanted, 1e-11)
     else:

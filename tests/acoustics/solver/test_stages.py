@@ -334,8 +334,13 @@ def test_a_medium_by_index_changes_no_bit_emulated(name, real, monkeypatch):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", BY_INDEX)
-def test_a_medium_by_index_changes_no_bit(name, dtype, monkeypatch):
-    assert same_bits(*steps_by_index(get_device("cuda"), name, dtype, monkeypatch))
+def test_a_medium_by_index_changes_round_off_alone(name, dtype, monkeypatch):
+    """On a GPU: which products and sums become one operation is for the compiler to say, kernel by kernel."""
+    one, other = steps_by_index(get_device("cuda"), name, dtype, monkeypatch)
+    for key, wanted in other.items():
+        np.testing.assert_allclose(
+            one[key], wanted, rtol=0, atol=20 * np.finfo(dtype).eps * np.abs(wanted).max(), err_msg=key
+        )
 
 
 @pytest.mark.slow
