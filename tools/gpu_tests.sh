@@ -5,7 +5,7 @@
 #   tools/gpu_tests.sh ranks K    tests over K ranks by every transport, then with kernels that store in other GPUs
 set -u
 python=${PYTHON:-python3} status=0
-pytest="$python -m pytest -o addopts= --import-mode=importlib --strict-markers -q -p no:cacheprovider"
+pytest="$python -m pytest -o addopts= --import-mode=importlib --strict-markers -q -p no:cacheprovider -p no:benchmark"
 export CUDA_MODULE_LOADING=EAGER OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
 
 said() {
