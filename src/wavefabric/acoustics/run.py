@@ -18,6 +18,7 @@ from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.recorder import Recorder
 from wavefabric.acoustics.recording.sinks import Report, Sink
 from wavefabric.acoustics.solver.step import Step
+from wavefabric.acoustics.stability.alternation import Alternation, AlternationWatch
 from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
 from wavefabric.acoustics.stability.stable_time_step import instability_causes
 from wavefabric.acoustics.threads import default_threads
@@ -92,7 +93,8 @@ def run(
         Unknown device or precision, too little memory, a checkpoint of another run or layout, ranks that were
         given different problems, a decomposition that does not fit. All errors are raised on all ranks.
     FieldLost
-        If the pressure is no longer finite, or the energy has grown beyond what the sources can have put in.
+        If the pressure is no longer finite, the energy has grown beyond what the sources can have put in, or
+        what alternates in sign from step to step grows exponentially.
     KeyboardInterrupt
         After Ctrl-C or SIGTERM, once a checkpoint was saved, if there are `checkpoints`.
     """
@@ -159,6 +161,7 @@ class _Run:
         #: Steps from one look at the fields to the next.
         self._look = max(1, min(problem.steps // 100, 100))
         self._watch = EnergyWatch(problem, max(self._look, _ENERGY_STEPS))
+        self._alternation_watch = AlternationWatch()
 
     def _report_sharing(self) -> None:
         facts, report = self._decomposition.describe(), self._report
@@ -193,6 +196,7 @@ class _Run:
         )
         self._recorder = Recorder(self._stages, self._recording, sink, comm, shared.subdomains)
         self._step, self._energy = Step(self._stages), Energy(self._stages)
+        self._alternation = Alternation(self._stages)
 
     def _resume_or_begin(self, state: dict[str, Any] | None) -> None:
         """Fields and position from the checkpoint, if there is one."""
@@ -204,6 +208,7 @@ class _Run:
             _, state = self._checkpoint.restore(self._arrays())
             self._done, self._token, self._earlier = int(state["step"]), state["run"], state["seconds"]
             self._watch.restore(state["watch"])
+            self._alternation_watch.restore(state["alternation"])
             self._stages.fields.clock[...] = self._done
             self._stages.transform_pressure()
         elif self._checkpoint is not None and not self._checkpoint.policy.resume:
@@ -270,6 +275,7 @@ class _Run:
             self._whole = False
             self._step.take(number)
             self._recorder.after(number)
+            self._alternation.add(self._watch.steps_left(number + 1))
             self._done, self._whole = number + 1, True
             last = self._done == steps
             looks = self._done % self._look == 0 or last
@@ -317,9 +323,17 @@ class _Run:
         after = f"after time step {self._done} of {self._problem.steps}"
         if not status.peak < _LOST or not math.isfinite(status.energy):
             return f"the pressure is not finite {after}"
-        excess = self._watch.excess(self._done, status.energy) if watches else 0.0
-        if excess:
+        if not watches:
+            return ""
+        if excess := self._watch.excess(self._done, status.energy):
             return f"the acoustic energy is {excess:.3g} times what the sources can have put in {after}"
+        sums = self._comm.control.all_gather(self._alternation.sums())
+        if any(each is None for each in sums):
+            return ""
+        alternating, square = np.sum(sums, axis=0)
+        if growth := self._alternation_watch.growth(self._done, float(alternating), float(square)):
+            what = f"what alternates from step to step grows by {math.expm1(growth):.2g} of itself in each"
+            return f"{what}, {math.sqrt(alternating / square):.2g} of the field {after}"
         return ""
 
     def _peak(self) -> float:
@@ -338,7 +352,7 @@ class _Run:
         self._comm.check()
         self._recorder.settle()
         state = {"step": self._done, "seconds": self._all_seconds(), "run": self._token}
-        state["watch"] = self._watch.state()
+        state["watch"], state["alternation"] = self._watch.state(), self._alternation_watch.state()
         self._checkpoint.save(self._arrays(), state, last)
 
     def _all_seconds(self) -> dict[str, float]:

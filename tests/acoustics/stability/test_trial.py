@@ -10,8 +10,10 @@ from random_problems import joined, split_density
 from papers.ultrasound.stability import study as random_media
 from papers.ultrasound.step_matrix import spectral_radius, step_matrix
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
+from wavefabric.acoustics.stability.eigenvalue import LargestEigenvalue
+from wavefabric.acoustics.stability.free_steps import FreeSteps, fill_with_noise
 from wavefabric.acoustics.stability.stable_time_step import proved_limit, refuse_unstable, stability
-from wavefabric.acoustics.stability.trial import StabilityTrials, _noise
+from wavefabric.acoustics.stability.trial import growth
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import solo
@@ -63,17 +65,19 @@ def test_a_cfl_number_that_is_not_stable_gives_the_longest_step_that_is():
     medium, cfl = JUMPS["density"]
     with pytest.warns(UserWarning, match=r"cfl: 0\.8 is not stable .* density from 1000 to 1200"):
         dt = GRID.time_step(medium, cfl)
-    assert 0.7 < dt * 1500 / 2e-4 < 0.8
+    assert 0.69 < dt * 1500 / 2e-4 < 0.715  # Lanczos in double precision: 3.9999 at 0.708, 4.0006 at 0.72
     assert stability(GRID.silent_problem(medium, dt)).warning is None
     assert GRID.time_step(medium) == 0.3 * 2e-4 / 1500.0
 
 
 def test_a_cfl_number_is_tried_once(monkeypatch):
     tried = []
-    growth = StabilityTrials.growth
-    monkeypatch.setattr(StabilityTrials, "growth", lambda self, dt: tried.append(dt) or growth(self, dt))
+    eigenvalue = LargestEigenvalue.__call__
+    monkeypatch.setattr(
+        LargestEigenvalue, "__call__", lambda self, dt: tried.append(dt) or eigenvalue(self, dt)
+    )
     medium, _ = JUMPS["density"]
-    simulate(GRID, medium, BALL, EVERYWHERE, cfl=0.72, steps=2, device="cpu")
+    simulate(GRID, medium, BALL, EVERYWHERE, cfl=0.7, steps=2, device="cpu")
     assert len(tried) == len(set(tried)) > 0
 
 
@@ -132,11 +136,10 @@ def test_the_reference_is_the_time_step(more):
 
 def test_growth_is_that_of_the_largest_eigenvalue():
     problem = uneven()
-    trials = StabilityTrials(problem, CPU, np.float64)
     dt = 1.05 * stability(replace(problem, dt=5e-8), comm=CPU, dtype=np.float64).max_dt
-    growth = math.log(spectral_radius(problem, dt))
-    assert 0.05 < growth < 0.4
-    assert trials.true_growth(dt) == pytest.approx(growth, rel=0.25)
+    expected = math.log(spectral_radius(problem, dt))
+    assert 0.05 < expected < 0.7
+    assert growth(FreeSteps(problem, CPU, np.float64), dt) == pytest.approx(expected, rel=0.25)
 
 
 def test_absorption_may_grow_at_any_time_step():
@@ -161,14 +164,14 @@ def test_noise_is_the_same_in_every_part():
 
     shape = (12, 8, 10)
     field = np.empty(shape[::-1])
-    _noise(field, Subdomain.whole(shape), np)
+    fill_with_noise(field, Subdomain.whole(shape), np)
     assert abs(field.mean()) < 0.05
     assert field.std() == pytest.approx(1 / math.sqrt(3), rel=0.05)
     spectrum = np.abs(np.fft.fftn(field)) ** 2
     assert spectrum.max() < 15 * spectrum.mean()
     for part in decompose(shape, 4, Options("local", overlap=2)).subdomains:
         here = np.empty(part.array_shape)
-        _noise(here, part, np)
+        fill_with_noise(here, part, np)
         x, y, z = (part.indices(axis) for axis in range(3))
         np.testing.assert_array_equal(here, field[np.ix_(z, y, x)])
 

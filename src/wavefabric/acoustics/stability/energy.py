@@ -22,6 +22,16 @@ TOLERANCE = 16.0
 _FLOOR = 1e-3
 
 
+def chunks(shape: tuple[int, int, int], device: Any) -> list[tuple[slice, slice]]:
+    """Runs of planes, or of rows of one plane, that are summed at a time."""
+    nz, ny, nx = shape
+    rows = max(1, (_CHUNK_CPU if device.name == "cpu" else _CHUNK_GPU) // max(nx, 1))
+    if rows < ny:
+        return [(slice(z, z + 1), slice(y, y + rows)) for z in range(nz) for y in range(0, ny, rows)]
+    planes = max(1, rows // max(ny, 1))
+    return [(slice(z, z + planes), slice(None)) for z in range(0, nz, planes)]
+
+
 class Energy:
     """Sums the energy of the fields as they are, of the block (z, y, x) that this rank owns.
 
@@ -38,16 +48,7 @@ class Energy:
         self._p, self._u = fields.p[owned], [component[owned] for component in fields.u]
         self._rho = fields.rho[owned]
         self._density, *self._staggered = (c.part(density, owned) for density in (c.density, *c.staggered))
-        self._chunks = self._slices(_CHUNK_CPU if c.device.name == "cpu" else _CHUNK_GPU)
-
-    def _slices(self, points: int) -> list[tuple[slice, slice]]:
-        """Runs of planes, or of rows of one plane, of about so many points."""
-        nz, ny, nx = self._p.shape
-        rows = max(1, points // max(nx, 1))
-        if rows < ny:
-            return [(slice(z, z + 1), slice(y, y + rows)) for z in range(nz) for y in range(0, ny, rows)]
-        planes = max(1, rows // max(ny, 1))
-        return [(slice(z, z + planes), slice(None)) for z in range(0, nz, planes)]
+        self._chunks = chunks(self._p.shape, c.device)
 
     def __call__(self) -> float:
         """The energy now; it waits for the device. Not finite if the fields are not."""
@@ -150,6 +151,10 @@ class EnergyWatch:
     def due(self, done: int) -> bool:
         """Whether to look after ``done`` steps."""
         return done == 1 or done % self._every == 0 or done == self._steps
+
+    def steps_left(self, done: int) -> int:
+        """Time steps from ``done`` to the next look, 0 if it is now; the first step's look is left out."""
+        return min(-done % self._every, self._steps - done)
 
     def excess(self, done: int, energy: float) -> float:
         """Energy over what there can be, after ``done`` steps; 0 while it is within `TOLERANCE`."""

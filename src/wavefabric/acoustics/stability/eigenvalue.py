@@ -1,0 +1,175 @@
+"""The largest eigenvalue of the leapfrog that a time step is, by Lanczos iteration on the devices of the run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.parallel.decomposition import Options
+from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.solver.operators import wavenumber_range
+from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.step import Step
+from wavefabric.acoustics.stability.energy import chunks
+from wavefabric.acoustics.stability.free_steps import FreeSteps, fill_with_noise
+from wavefabric.exchange import Communicator
+
+#: Above this eigenvalue a field alternates in sign from step to step and grows.
+LIMIT = 4.0
+#: Applications of the operator, and how many are taken between looks at its eigenvalues.
+_MOST, _LOOK = 240, 10
+#: Vectors that each new one is made orthogonal to: two, more where so many bytes hold them.
+_WINDOW, _BYTES = 2, 1 << 26
+
+
+class LargestEigenvalue:
+    """That of the operator T by which time steps of a medium are stable or not; collective.
+
+    Notes
+    -----
+    Without sources, nonlinearity and PML a step is, with G = κ∇ on the staggered grid and δρ = ρⁿ − ρⁿ⁻¹,
+
+        ρⁿ⁺¹ − 2ρⁿ + ρⁿ⁻¹ = −Δt² ρ₀ Gᵀρ₀⁻¹G pⁿ,   p = c₀² (ρ − τ L1 δρ/Δt − η L2 ρ),   τ ≤ 0
+
+    (Treeby & Cox 2010, doi:10.1121/1.3377056). With δρ in the middle of its interval, y = ρ₀^(−½) ρ and
+    Ĝ = Δt² ρ₀^½ Gᵀρ₀⁻¹G ρ₀^½ it is a damped leapfrog of mass Ĝ⁻¹ − B/2, stiffness A = c₀² (1 − η L2) and
+    damping B = c₀² |τ| L1/Δt. For a symmetric B ≥ 0 (no absorption, Stokes absorption, a uniform one) its
+    energy is positive and does not grow as long as 4Ĝ⁻¹ ≥ A + 2B, and otherwise there is an eigenvalue
+    z < −1 of the step: stable if and only if no eigenvalue of
+
+        T = Δt² c₀² (1 + 2|τ| L1/Δt − η L2) ρ₀ Gᵀρ₀⁻¹G
+
+    is above 4. A power law of an uneven medium makes B unsymmetric. Where T has a real eigenvalue above 4
+    there is a z < −1 in that case too; other growth is possible at any time step (see `trial`).
+
+    T p is found from steps of the run's own stages: one from (p, u = 0, ρ = 0) leaves
+    p₁ = −Δt² c₀² (1 + |τ| L1/Δt − η L2) ρ₀ Gᵀρ₀⁻¹G p, one more from (0, 0, ρ) leaves p₂, the same without
+    τ, and T p = p₂ − 2p₁. T is symmetric in the product weighted by 1/(c₀² ρ₀ (1 + 2|τ|/Δt)), in which the
+    Lanczos iteration is taken; each vector is made orthogonal to two before it by their products, which
+    allows for an operator that is nearly symmetric, or on a small grid to all (Arnoldi).
+    """
+
+    #: Fields that it takes beside the stages.
+    FIELDS = 4
+
+    def __init__(self, problem: Problem, comm: Communicator, dtype: Any, options: Options | None = None):
+        self._free = FreeSteps(problem, comm, dtype, options, pml=False)
+        field = problem.points * np.dtype(dtype).itemsize
+        self._window = max(_WINDOW, min(_MOST, _BYTES // field))
+        #: Applications of T so far.
+        self.applications = 0
+
+    def fits(self) -> bool:
+        """Whether every rank has the memory."""
+        return self._free.fits(self.FIELDS)
+
+    def __call__(self, dt: float) -> float:
+        """The eigenvalue for a time step of ``dt`` seconds: somewhat more up to `LIMIT`, somewhat less above.
+
+        The iteration ends when what it has found is above `LIMIT`, or below it with the error that there
+        may still be, which is added, or after 240 applications. The error is the residual of the eigenvector or,
+        if that is less, the relative error that a random start leaves in the mean, 0.103 (ln N/(m − 1))²
+        after m applications (Kuczyński & Woźniakowski 1992, doi:10.1137/0613066).
+        """
+        stages = self._free.stages(dt)
+        try:
+            return self._iterate(_Operator(stages, dt), stages)
+        finally:
+            stages.finish_exchanges()
+            stages.coefficients.device.synchronize()
+
+    def _iterate(self, operator: _Operator, stages: Stages) -> float:
+        c, most = stages.coefficients, min(_MOST, self._free.problem.points)
+        vector = c.device.empty(c.shape, c.dtype)
+        fill_with_noise(vector, c.subdomain, c.device.xp)
+        vector *= c.dtype.type(1 / math.sqrt(self._product(operator, vector, vector)))
+        vectors, projected = [vector], np.zeros((most + 1, most))
+        for number in range(most):
+            new, count = operator(vectors[-1]), number + 1
+            self.applications += 1
+            for back, old in enumerate(reversed(vectors)):
+                projected[number - back, number] = product = self._product(operator, old, new)
+                operator.subtract(new, product, old)
+            norm = math.sqrt(self._product(operator, new, new))
+            projected[count, number] = norm
+            whole = count == most or norm <= 10 * np.finfo(c.dtype).eps * abs(projected).max()
+            if whole or count % _LOOK == 0:
+                found, error = self._largest(projected, count)
+                if whole or found > LIMIT or found * (1 + error) <= LIMIT:
+                    break
+            new *= c.dtype.type(1 / norm)
+            vectors = [*vectors[-self._window + 1 :], new]
+        return found if found > LIMIT else found * (1 + error)
+
+    def _largest(self, projected: np.ndarray, count: int) -> tuple[float, float]:
+        """The largest real part of the eigenvalues of T on the vectors so far, and its relative error."""
+        values, vectors = np.linalg.eig(projected[:count, :count])
+        place = int(np.argmax(values.real))
+        found, points = float(values[place].real), self._free.problem.points
+        if count == points or found <= 0:
+            return found, 0.0
+        residual = projected[count, count - 1] * abs(vectors[-1, place]) / np.linalg.norm(vectors[:, place])
+        return found, min(float(residual) / found, 0.103 * (math.log(points) / max(count - 1, 1)) ** 2)
+
+    def _product(self, operator: _Operator, one: Any, other: Any) -> float:
+        return self._free.sum(operator.product(one, other))
+
+
+class _Operator:
+    """T on fields of a rank's block, and the weighted product of two of them."""
+
+    def __init__(self, stages: Stages, dt: float):
+        c = stages.coefficients
+        self._stages, self._step, self._number = stages, Step(stages), 1
+        self._xp, self._owned = c.device.xp, c.subdomain.owned
+        self._chunks = chunks(stages.fields.p[self._owned].shape, c.device)
+        self._weight = c.device.empty(stages.fields.p[self._owned].shape, c.dtype)
+        steepness = 0.0
+        if c.lossy:
+            _, largest = wavenumber_range(c.problem)
+            steepness = 2 / dt * (1.0 if c.stokes else largest ** (c.problem.alpha_power - 2))
+        speed, density, tau = (c.part(each, self._owned) for each in (c.speed, c.density, c.tau))
+        for at in self._chunks:
+            lossy = 1 + abs(tau[at]) * c.dtype.type(steepness)
+            self._weight[at] = 1 / (speed[at] * speed[at] * density[at] * lossy)
+
+    def product(self, one: Any, other: Any) -> float:
+        """Of the points that this rank owns, summed in double precision."""
+        xp, total = self._xp, 0.0
+        one, other = one[self._owned], other[self._owned]
+        for at in self._chunks:
+            total = total + xp.sum(one[at] * other[at] * self._weight[at], dtype=np.float64)
+        return float(total)
+
+    def subtract(self, field: Any, factor: float, other: Any) -> None:
+        """field ← field − factor × other."""
+        factor = field.dtype.type(factor)
+        for plane, more in zip(field, other, strict=True):
+            plane -= factor * more
+
+    def __call__(self, vector: Any) -> Any:
+        """T of a vector, as a new array."""
+        f = self._stages.fields
+        f.p[...] = vector
+        f.rho[...] = 0
+        self._step_from_rest()
+        out = f.p.copy()
+        if self._stages.coefficients.lossy:
+            f.p[...] = 0
+            self._step_from_rest()
+            out *= 2
+            out -= f.p
+        out *= -1
+        return out
+
+    def _step_from_rest(self) -> None:
+        stages = self._stages
+        stages.finish_exchanges()
+        for component in stages.fields.u:
+            component[...] = 0
+        stages.transform_pressure()
+        self._step.take(self._number)
+        self._number += 1
+        stages.finish_exchanges()

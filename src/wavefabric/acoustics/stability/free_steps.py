@@ -1,0 +1,72 @@
+"""Time steps of a medium alone, from noise or any other field, on the devices of the run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
+from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.subdomain import Subdomain
+from wavefabric.exchange import Communicator
+
+
+class FreeSteps:
+    """Stages of a problem without its sources and its nonlinearity, for any time step; collective.
+
+    ``pml``: whether with its layers.
+    """
+
+    def __init__(
+        self, problem: Problem, comm: Communicator, dtype: Any, options: Options | None = None, pml: bool = True
+    ):
+        self.comm, self.dtype = comm, np.dtype(dtype)
+        silent = ("nonlinearity", "initial_pressure", "pressure_source", "velocity_source", "transducer")
+        layers = {} if pml else {"pml_size": (0, 0, 0)}
+        self.problem = replace(problem, steps=1 << 30, **dict.fromkeys(silent), **layers)
+        self._decomposition = decompose(problem.shape, comm.size, options if comm.size > 1 else None)
+
+    def fits(self, more_fields: int = 0) -> bool:
+        """Whether every rank has the memory for the stages, and so many fields besides."""
+        comm, device = self.comm, self.comm.device
+        needed = needed_bytes(self.problem, Recording(()), self.dtype, device, self._decomposition)
+        own = self._decomposition.subdomains[comm.rank]
+        needed += more_fields * math.prod(own.size) * self.dtype.itemsize
+        sharing = comm.size if device.name == "cpu" else 1
+        return all(comm.control.all_gather(needed * sharing <= device.memory()[0]))
+
+    def stages(self, dt: float) -> Stages:
+        """Stages for a time step, s."""
+        return make_stages(
+            self.comm.device,
+            replace(self.problem, dt=dt),
+            self.dtype,
+            comm=self.comm,
+            decomposition=self._decomposition,
+        )
+
+    def sum(self, value: float) -> float:
+        """Over all ranks, in their order."""
+        return value if self.comm.size == 1 else sum(self.comm.control.all_gather(value))
+
+
+def fill_with_noise(field: Any, subdomain: Subdomain, xp: Any) -> None:
+    """Noise between −1 and 1 that depends on the place in the whole grid alone: a hash of its index.
+
+    SplitMix64 (Steele, Lea & Flood 2014, doi:10.1145/2714064.2660195).
+    """
+    nx, ny, _ = subdomain.shape
+    x, y, z = (subdomain.indices(axis).astype(np.uint64) for axis in range(3))
+    plane = xp.asarray(y[:, None] * np.uint64(nx) + x)
+    real = field.dtype.type
+    for i, at in enumerate(z):
+        bits = (plane + at * np.uint64(nx * ny)) * np.uint64(0x9E3779B97F4A7C15)
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        bits = bits ^ (bits >> np.uint64(31))
+        field[i] = (bits >> np.uint64(40)).astype(field.dtype) * real(2.0**-23) - real(1)
